@@ -8,9 +8,12 @@ import { writeKubeconfig } from "./auth/certificates/kubeconfig.ts";
 import { ensurePki, type Pki } from "./auth/certificates/pki.ts";
 import { createStaticTokens } from "./auth/authentication/static-tokens.ts";
 import { createDiscoveryHandler } from "./discovery/discovery-handler.ts";
+import type { HealthChecks } from "./discovery/health.ts";
+import { ApiServerMetrics } from "./discovery/metrics.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import { FlowController } from "./flowcontrol/flow-controller.ts";
 import { type ServerTls, startHttpServer } from "./http/http-server.ts";
+import { publishKubernetesService } from "./kubernetes-service.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
 import { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
 import { toTable } from "./table/table.ts";
@@ -66,14 +69,24 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   const now = (): number => clock.now();
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
   const isLoopback = bindAddress === "127.0.0.1" || bindAddress === "::1";
-  const hosts = isLoopback ? [] : [bindAddress];
+  const clusterIp = `${options.serviceNetwork ?? "127.200"}.0.1`;
+  const hosts = isLoopback ? [clusterIp] : [bindAddress, clusterIp];
   const pki = await ensurePki(join(dataDir, "pki"), now(), hosts);
+  const metrics = new ApiServerMetrics();
+  let isReady = false;
   const server = await createApiServer({
     storage: { ...options.storage, dataDir: join(dataDir, "storage") },
     clock,
     random,
     signingKey: pki.tokenKey,
-    nonResource: (resources) => createDiscoveryHandler(resources),
+    nonResource: (resources) =>
+      createDiscoveryHandler(resources, {
+        checks: healthChecks(
+          () => server.store.get(""),
+          () => isReady,
+        ),
+        metrics: () => metrics.serve(),
+      }),
     ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
     ...(options.admission === undefined ? {} : { admission: options.admission }),
     ...(options.requiresServiceAccounts === undefined ? {} : { requiresServiceAccounts: options.requiresServiceAccounts }),
@@ -88,6 +101,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   try {
     const http = await startHttpServer({
       flow,
+      onRequest: (info, code, durationMs) => metrics.record(info, code, durationMs),
       handle: server.handle,
       authenticate: createAuthenticator({
         tokens: [createStaticTokens(options.staticTokens ?? []), (token) => server.tokens.verify(token)?.user],
@@ -103,6 +117,15 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       newId: randomUUID,
       ...(onError === undefined ? {} : { onError }),
     });
+    metrics.observe({
+      flow: () => flow.usage(),
+      watches: () => server.openWatches,
+      revision: () => server.store.revision,
+    });
+    const { hostname, port } = new URL(http.url);
+    const address = hostname.replaceAll(/[[\]]/g, "");
+    await publishKubernetesService(server.handle, { clusterIp, address, port: Number(port) });
+    isReady = true;
     const kubeconfig = join(dataDir, "kubeconfig");
     const write = ({ authority, admin }: Pki): Promise<void> =>
       writeKubeconfig(kubeconfig, { server: http.url, authority: authority.certificate, credentials: admin });
@@ -126,14 +149,27 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         await renewal.stop();
         await http.close();
         flow.close();
+        metrics.close();
         await server.close();
       },
     };
   } catch (error) {
     flow.close();
+    metrics.close();
     await server.close();
     throw error;
   }
+}
+
+/** The health checks, under kube-apiserver's names: `etcd` reads from the storage. */
+function healthChecks(read: () => unknown, isReady: () => boolean): HealthChecks {
+  const whenReady = (): string | undefined => (isReady() ? undefined : "the server is starting");
+  return {
+    etcd: () => void read(),
+    "poststarthook/bootstrap-controller": whenReady,
+    "poststarthook/priority-and-fairness-config-producer": whenReady,
+    "poststarthook/rbac/bootstrap-roles": whenReady,
+  };
 }
 
 function tlsOf({ server, authority }: Pki): ServerTls {

@@ -13,6 +13,8 @@ import { type GroupVersion, groupResources, type ResourceGroup } from "./resourc
 export interface DiscoveryOptions {
   /** Health checks in addition to `ping`. */
   readonly checks?: HealthChecks;
+  /** Serves `/metrics`. Default: 404. */
+  readonly metrics?: () => Outcome;
   /** Default: {@link serverVersion}. */
   readonly version?: string;
 }
@@ -48,14 +50,19 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   readonly #registry: Pick<ResourceTable, "list" | "onChange">;
   readonly #checks: HealthChecks;
   readonly #version: string;
+  readonly #metrics: (() => Outcome) | undefined;
   readonly #openApi = new Map<string, { readonly resources: readonly ServedResource[]; readonly document: LazyDocument }>();
   readonly #unsubscribe: () => void;
   #snapshot: Snapshot | undefined;
 
-  constructor(registry: Pick<ResourceTable, "list" | "onChange">, { checks = {}, version = serverVersion }: DiscoveryOptions) {
+  constructor(
+    registry: Pick<ResourceTable, "list" | "onChange">,
+    { checks = {}, version = serverVersion, metrics }: DiscoveryOptions,
+  ) {
     this.#registry = registry;
     this.#checks = checks;
     this.#version = version;
+    this.#metrics = metrics;
     this.#unsubscribe = registry.onChange(() => {
       this.#snapshot = undefined;
     });
@@ -80,6 +87,8 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
       case "api":
       case "apis":
         return this.#discovery(request, segments);
+      case "metrics":
+        return segments.length === 1 ? this.#metrics?.() : undefined;
       case "openapi":
         return this.#openApiOutcome(request, segments);
       default:
@@ -227,7 +236,7 @@ function versionInfo(gitVersion: string): object {
 }
 
 function rootPaths(groups: readonly ResourceGroup[]): readonly string[] {
-  const paths = ["/api", "/apis", ...healthPaths, "/openapi/v2", "/openapi/v3", "/version"];
+  const paths = ["/api", "/apis", ...healthPaths, "/metrics", "/openapi/v2", "/openapi/v3", "/version"];
   for (const { name, versions } of groups) {
     if (name !== "") paths.push(`/apis/${name}`);
     for (const { version } of versions) paths.push(name === "" ? `/api/${version}` : `/apis/${name}/${version}`);

@@ -17,10 +17,11 @@ export function healthOutcome(
   query: Readonly<Record<string, string | undefined>>,
   checks: HealthChecks,
 ): RawOutcome | undefined {
-  const [endpoint = "", single, ...rest] = path.slice(1).split("/");
-  if (!endpoints.has(endpoint) || rest.length > 0) return undefined;
+  const [endpoint = "", ...rest] = path.slice(1).split("/");
+  if (!endpoints.has(endpoint)) return undefined;
+  const single = rest.join("/");
   const all: HealthChecks = { ping: () => undefined, ...checks };
-  if (single !== undefined && single !== "") {
+  if (single !== "") {
     const check = Object.hasOwn(all, single) ? all[single] : undefined;
     if (check === undefined) return undefined;
     return isFailing(check) ? text(500, `internal server error: ${single} failed`) : text(200, "ok");

@@ -93,6 +93,34 @@ describe("what a client may leave out or say twice", () => {
   });
 });
 
+describe("metadata", () => {
+  it("reports every invalid field of an owner reference, and a second controller", async () => {
+    const invalid = { apiVersion: "", kind: "", name: "", uid: "" };
+    expect(await refusal("POST", maps, map("a", { ownerReferences: [invalid] }))).toEqual([
+      "422 Invalid",
+      ...["apiVersion", "kind", "name", "uid"].map((name) => `FieldValueInvalid metadata.ownerReferences.${name}`),
+    ]);
+    const controllers = ["u", "v"].map((uid) => ({ ...(owner(uid) as object), controller: true }));
+    const { body } = await ask("POST", maps, map("a", { ownerReferences: controllers }));
+    expect(body["details"].causes[0].message).toContain(
+      'Only one reference can have Controller set to true. Found "true" in references for',
+    );
+  });
+
+  it("of a CronJob can be changed through its status, that of a CustomResourceDefinition cannot", async () => {
+    const template = { spec: { restartPolicy: "Never", containers: [{ name: "c", image: "i" }] } };
+    const spec = { schedule: "@daily", jobTemplate: { spec: { template } } };
+    const path = "/apis/batch/v1/namespaces/default/cronjobs";
+    await ask("POST", path, { metadata: { name: "annotated" }, spec });
+    const annotations = { patched: "true" };
+    const patch = { metadata: { annotations } };
+    expect((await ask("PATCH", `${path}/annotated/status`, patch, "merge")).body["metadata"].annotations).toEqual(annotations);
+    const schemas = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/probes";
+    const { body } = await ask("PATCH", `${schemas}/status`, patch, "merge");
+    expect(body["metadata"].annotations["patched"]).toBeUndefined();
+  });
+});
+
 describe("the status of a Pod", () => {
   const status = (name: string, value: object) => ask("PATCH", `${pods}/${name}/status`, { status: value }, "merge");
   beforeAll(async () => {

@@ -420,8 +420,24 @@ describe("delete", () => {
     expect((await patch({ finalizers: ["example.com/two"] })).code).toBe(200);
     const last = await patch({ finalizers: null });
     expect(last.code).toBe(200);
-    expect(last.body["metadata"].resourceVersion).toBeUndefined();
+    expect(last.body["metadata"].resourceVersion).toBe(String(environment.store.revision));
     expect((await ask("GET", `${customs}/w`)).code).toBe(404);
+  });
+
+  it("marks a Pod with a grace period of 0 before it is deleted, and returns the revision of the deletion", async () => {
+    const pods = "/api/v1/namespaces/default/pods";
+    const pod = { metadata: { name: "p" }, spec: { nodeName: "n", containers: [{ name: "c", image: "i" }] } };
+    await ask("POST", pods, { body: pod });
+    const { events, seen, close } = await watch(pods);
+    expect((await ask("DELETE", `${pods}/p`)).body["metadata"].deletionGracePeriodSeconds).toBe(30);
+    const { body } = await ask("DELETE", `${pods}/p`, { body: { gracePeriodSeconds: 0 } });
+    expect(seen).toEqual(["ADDED p", "MODIFIED p", "MODIFIED p", "DELETED p"]);
+    expect(events[2]).toMatchObject({ object: { object: { metadata: { deletionGracePeriodSeconds: 0 } } } });
+    expect(body["metadata"]).toMatchObject({
+      deletionGracePeriodSeconds: 0,
+      resourceVersion: String(environment.store.revision),
+    });
+    close();
   });
 
   it("honours preconditions, policies and dry runs", async () => {

@@ -23,8 +23,8 @@ export interface Admission extends Seat {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Verbs and subresources of requests that last as long as their client wants. They are not limited, except for starting a watch. */
-const longRunningSubresources: ReadonlySet<string> = new Set(["attach", "exec", "log", "portforward", "proxy"]);
+/** Subresources whose requests last as long as their client wants. They are not limited. */
+export const longRunningSubresources: ReadonlySet<string> = new Set(["attach", "exec", "log", "portforward", "proxy"]);
 const free: Admission = { headers: {}, release: () => undefined };
 
 const schemasPrefix = storageKey({ group: flowControlGroup, plural: "flowschemas" }, "", "");

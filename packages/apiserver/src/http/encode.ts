@@ -31,9 +31,16 @@ export interface EncodedBody {
 /** Returns the client's most preferred representation that the outcome supports. Throws `NotAcceptable`. */
 export function chooseRepresentation(
   accepted: readonly Representation[],
-  outcome: { readonly kind: "object" | "list" | "watch"; readonly subresource?: string },
+  outcome: {
+    readonly kind: "object" | "list" | "watch";
+    readonly subresource?: string;
+    readonly resource: Pick<ServedResource, "verbs">;
+  },
 ): Representation {
-  const hasTable = outcome.subresource === undefined || outcome.subresource === "" || outcome.subresource === "status";
+  const { subresource = "", resource } = outcome;
+  // Kinds that can only be created, such as reviews, have no columns.
+  const isReview = resource.verbs.length === 1 && resource.verbs[0] === "create";
+  const hasTable = (subresource === "" || subresource === "status") && !isReview;
   const chosen = accepted.find((representation) => representation.as !== "Table" || hasTable);
   if (chosen === undefined) throw notAcceptable();
   if (outcome.kind === "list" && chosen.as === "PartialObjectMetadata") {

@@ -9,7 +9,7 @@ import type { Authenticate } from "../auth/authentication/authenticator.ts";
 import { clientCertificateOf } from "../auth/authentication/client-certificate.ts";
 import type { Handle, ListOutcome, PipelineRequest, UpgradeOutcome } from "../endpoints/outcome.ts";
 import { type RequestInfo, requestInfo } from "../endpoints/request-info.ts";
-import type { Admission, FlowController } from "../flowcontrol/flow-controller.ts";
+import { type Admission, type FlowController, longRunningSubresources } from "../flowcontrol/flow-controller.ts";
 import { WorkEstimator } from "../flowcontrol/work-estimate.ts";
 import { createBodyReader, type BodyReader } from "./body/request-body.ts";
 import type { ToTable } from "./encode.ts";
@@ -19,7 +19,7 @@ import { createLazyAbort } from "./lazy-abort.ts";
 import { listen } from "./listen.ts";
 import { isConnectionError, malformedRequestResponse } from "./malformed-request.ts";
 import { acceptedRepresentations } from "./negotiation.ts";
-import { credentialHeaders, requestedAuditId, splitTarget } from "./request-target.ts";
+import { credentialHeaders, requestedAuditId, splitTarget, type Target } from "./request-target.ts";
 import { type Exchange, Responder } from "./responder.ts";
 import type { ResponseHeaders } from "./send.ts";
 
@@ -49,6 +49,8 @@ export interface HttpServerOptions {
   /** Called with internal errors, which clients see as 500. Default: ignored. */
   readonly onError?: (error: unknown, request: FailedRequest) => void;
   readonly limits?: Partial<HttpLimits>;
+  /** Called after each request, with its duration unless it is long-running. */
+  readonly onRequest?: (info: RequestInfo, code: number, durationMs: number | undefined) => void;
   /** Limits the concurrency of requests. Default: unlimited. */
   readonly flow?: FlowController;
 }
@@ -202,7 +204,9 @@ class ApiHttpServer implements HttpServer {
     if (this.#isClosing) headers["connection"] = "close";
     const exchange = { request, response, accepted, query: target.query, headers };
     const abort = createLazyAbort();
+    const start = this.#options.clock.now();
     response.on("close", () => {
+      this.#recordRequest(request, target, response.statusCode, start);
       if (!response.writableFinished) abort.abort(new ClientDisconnectedError());
       // A connection whose response ends during shutdown becomes idle after `closeIdleConnections` ran.
       if (this.#isClosing) setImmediate(() => this.#server.closeIdleConnections());
@@ -239,6 +243,14 @@ class ApiHttpServer implements HttpServer {
     const admission = await flow.admit(request.user, info, seats, () => request.signal ?? new AbortController().signal);
     Object.assign(headers, admission.headers);
     return admission;
+  }
+
+  #recordRequest(request: IncomingMessage, { path, query }: Target, code: number, start: number): void {
+    const { onRequest, clock } = this.#options;
+    const info = onRequest && attributesOf({ method: request.method ?? "", path, query });
+    if (info === undefined) return;
+    const isLong = info.isResource && (info.verb === "watch" || longRunningSubresources.has(info.subresource));
+    onRequest?.(info, code, isLong ? undefined : clock.now() - start);
   }
 
   #recordSize(request: PipelineRequest, { items, listMeta }: ListOutcome): void {
@@ -290,7 +302,7 @@ class ApiHttpServer implements HttpServer {
 const sampledItems = 20;
 
 /** The attributes of a request; undefined for a malformed path, which the pipeline rejects. */
-function attributesOf(request: PipelineRequest): RequestInfo | undefined {
+function attributesOf(request: Parameters<typeof requestInfo>[0]): RequestInfo | undefined {
   try {
     return requestInfo(request);
   } catch {

@@ -13,6 +13,8 @@ export interface BoundObject {
   readonly kind: "Pod" | "Secret" | "Node";
   readonly name: string;
   readonly uid: string;
+  /** The node of a bound Pod. Informative: the token does not depend on it. */
+  readonly node?: { readonly name: string; readonly uid: string | undefined };
 }
 
 /** The content of a token to issue. */
@@ -122,6 +124,7 @@ export function createServiceAccountTokens(options: ServiceAccountTokensOptions)
         "kubernetes.io": {
           namespace: account.namespace,
           ...(bound ? { [bound.kind.toLowerCase()]: { name: bound.name, uid: bound.uid } } : {}),
+          ...(bound?.node ? { node: bound.node } : {}),
           serviceaccount: { name: account.name, uid: account.uid },
         },
         nbf: issuedAt,
@@ -157,14 +160,20 @@ export function createServiceAccountTokens(options: ServiceAccountTokensOptions)
             ...(bound?.kind === "Pod"
               ? { "authentication.kubernetes.io/pod-name": [bound.name], "authentication.kubernetes.io/pod-uid": [bound.uid] }
               : {}),
-            ...(bound?.kind === "Node"
-              ? { "authentication.kubernetes.io/node-name": [bound.name], "authentication.kubernetes.io/node-uid": [bound.uid] }
-              : {}),
+            ...nodeExtra(bound?.kind === "Node" ? bound : bound?.node),
           },
         },
         audiences: common,
       };
     },
+  };
+}
+
+function nodeExtra(node: { readonly name: string; readonly uid: string | undefined } | undefined): UserInfo["extra"] {
+  if (node === undefined) return {};
+  return {
+    "authentication.kubernetes.io/node-name": [node.name],
+    ...(node.uid === undefined ? {} : { "authentication.kubernetes.io/node-uid": [node.uid] }),
   };
 }
 
@@ -212,8 +221,13 @@ function readClaims(payload: { readonly [key: string]: unknown } | undefined, is
     notBefore: nbf ?? 0,
     expires: exp,
     id: typeof jti === "string" ? jti : undefined,
-    bound: bound[0],
+    bound: bound[0]?.kind === "Pod" ? { ...bound[0], ...boundNode(own["node"]) } : bound[0],
   };
+}
+
+function boundNode(value: unknown): Pick<BoundObject, "node"> {
+  if (!isJsonObject(value) || typeof value["name"] !== "string") return {};
+  return { node: { name: value["name"], uid: typeof value["uid"] === "string" ? value["uid"] : undefined } };
 }
 
 function named(value: unknown): { readonly name: string; readonly uid: string } | undefined {

@@ -134,6 +134,16 @@ describe("a token of a service account", () => {
     expect(tokens.verify(token)).toBeUndefined();
   });
 
+  test("bound to a Pod names the node of the Pod", async () => {
+    await put("nodes", "", "n", "uid-n");
+    await put("pods", "ns", "p", "uid-p", { spec: { serviceAccountName: "bot", nodeName: "n" } });
+    const token = await tokenOf({ boundObjectRef: { kind: "Pod", apiVersion: "v1", name: "p", uid: "uid-p" } });
+    expect(tokens.verify(token)?.user.extra).toMatchObject({
+      "authentication.kubernetes.io/node-name": ["n"],
+      "authentication.kubernetes.io/node-uid": ["uid-n"],
+    });
+  });
+
   test("for another audience is no token for this server", async () => {
     const token = await tokenOf({ audiences: ["vault"] });
     expect(tokens.verify(token)).toBeUndefined();

@@ -127,7 +127,7 @@ function readBound(store: Pick<Store, "get">, reference: unknown, namespace: str
   if (object === undefined || uid === undefined) {
     throw statusError("NotFound", `${plural} ${JSON.stringify(name)} not found`, { name, kind: plural });
   }
-  const { spec } = object as { spec?: { serviceAccountName?: string } };
+  const { spec } = object as { spec?: { serviceAccountName?: string; nodeName?: string } };
   if (kind === "Pod" && (spec?.serviceAccountName ?? "default") !== account) {
     throw statusError(
       "BadRequest",
@@ -142,5 +142,10 @@ function readBound(store: Pick<Store, "get">, reference: unknown, namespace: str
       { name, kind },
     );
   }
-  return { kind, name, uid };
+  return { kind, name, uid, ...(kind === "Pod" ? nodeOfPod(store, spec?.nodeName) : {}) };
+}
+
+function nodeOfPod(store: Pick<Store, "get">, name: string | undefined): Pick<BoundObject, "node"> {
+  if (!name) return {};
+  return { node: { name, uid: store.get(storageKey({ group: "", plural: "nodes" }, "", name))?.object.metadata.uid } };
 }

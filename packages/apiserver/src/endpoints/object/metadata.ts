@@ -6,7 +6,7 @@ import {
   type OwnerReference,
   setOwn,
 } from "@keelson/api-machinery";
-import type { StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { jsonType } from "./decode-error.ts";
 import { badRequest } from "../errors.ts";
@@ -246,32 +246,26 @@ export function withoutRepeatedOwners(metadata: ObjectMeta): { readonly metadata
   return { metadata: { ...metadata, ownerReferences: kept }, warning };
 }
 
-function ownerProblems(metadata: ObjectMeta): StatusCause[] {
+function ownerProblems({ ownerReferences: references = [] }: ObjectMeta): StatusCause[] {
   const causes: StatusCause[] = [];
-  const references = metadata.ownerReferences ?? [];
+  const field = "metadata.ownerReferences";
   for (const reference of references) {
-    for (const name of ["apiVersion", "kind", "name", "uid"] as const) {
-      if (reference[name] && (name !== "apiVersion" || reference[name].split("/").length <= 2)) continue;
-      causes.push({
-        reason: "FieldValueInvalid",
-        field: `metadata.ownerReferences.${name}`,
-        message: `Invalid value: "": ${name === "apiVersion" ? "version" : name} must not be empty`,
-      });
+    const { apiVersion = "", kind = "", name = "", uid = "" } = reference;
+    const hasVersion = apiVersion !== "" && apiVersion.split("/").length <= 2;
+    if (!hasVersion) causes.push(invalidCause(`${field}.apiVersion`, apiVersion, "version must not be empty"));
+    if (kind === "") causes.push(invalidCause(`${field}.kind`, kind, "must not be empty"));
+    if (name === "") causes.push(invalidCause(`${field}.name`, name, "must not be empty"));
+    if (uid === "") causes.push(invalidCause(`${field}.uid`, uid, "must not be empty"));
+    if (apiVersion === "v1" && kind === "Event") {
+      causes.push(invalidCause(field, reference, "/v1, Kind=Event is disallowed from being an owner"));
     }
-    if (reference.apiVersion === "v1" && reference.kind === "Event") {
-      causes.push({
-        reason: "FieldValueInvalid",
-        field: "metadata.ownerReferences",
-        message: `Invalid value: ${JSON.stringify(reference)}: /v1, Kind=Event is disallowed from being an owner`,
-      });
-    }
+    if (causes.length >= maxCauses) break;
   }
-  if (references.filter(({ controller }) => controller === true).length > 1) {
-    causes.push({
-      reason: "FieldValueInvalid",
-      field: "metadata.ownerReferences",
-      message: "Invalid value: only one reference can have controller set to true",
-    });
+  const controllers = references.filter(({ controller }) => controller === true).map(({ kind, name }) => `${kind}/${name}`);
+  for (const other of controllers.slice(1, maxCauses)) {
+    const detail =
+      'Only one reference can have Controller set to true. Found "true" in references for ' + `${controllers[0]} and ${other}`;
+    causes.push(invalidCause(field, references, detail));
   }
   return causes;
 }

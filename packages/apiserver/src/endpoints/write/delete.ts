@@ -1,12 +1,12 @@
 import { type DeepReadonly, draft, type KubernetesObject } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import type { StoredObject } from "../../storage/store.ts";
+import type { WriteResult } from "../../storage/store.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { conflict, deletedStatus, notFound, preconditionFailed } from "../errors.ts";
 import { toStorageVersion } from "./field-context.ts";
-import type { ObjectOutcome, StatusOutcome } from "../outcome.ts";
+import type { EncodedObject, ObjectOutcome, StatusOutcome } from "../outcome.ts";
 import { withoutRevision } from "./update.ts";
 import { showsDeletedObject } from "./update-rules.ts";
 import { type DeleteOptions, deleteOptions } from "./write-options.ts";
@@ -50,9 +50,9 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
       const result = await store.write(key, stored.revision, toStorageVersion(call, plan.next));
       if (result.ok) return terminating(call, serve(call, result.stored), options);
     } else {
-      if (options.isDryRun) return deleted(call, name, stored);
-      const result = await store.write(key, stored.revision, undefined);
-      if (result.ok) return deleted(call, name, stored);
+      if (options.isDryRun) return deleted(call, name, encodeUnstored(withoutRevision(live)));
+      const result = await remove(call, key, stored.revision, plan.marked);
+      if (result.ok) return deleted(call, name, serve(call, result.stored));
     }
     if (options.resourceVersion !== undefined) throw conflict(resource, name);
   }
@@ -62,11 +62,16 @@ function terminating(call: Call, object: ObjectOutcome["object"], options: Delet
   return { kind: "object", status: options.isCascadeRequested ? 202 : 200, object, resource: call.resource, subresource: "" };
 }
 
-function deleted(call: Call, name: string, stored: StoredObject): ObjectOutcome | StatusOutcome {
-  const { resource } = call;
-  const last = serve(call, stored).object;
-  if (!showsDeletedObject(resource)) return { kind: "status", status: deletedStatus(resource, name, last.metadata.uid) };
-  return { kind: "object", status: 200, object: encodeUnstored(withoutRevision(last)), resource, subresource: "" };
+/** Removes an object. One with a grace period is marked first, so that watchers see that the period is over before it is deleted. */
+async function remove(call: Call, key: string, revision: number, marked: KubernetesObject | undefined): Promise<WriteResult> {
+  if (marked === undefined) return call.store.write(key, revision, undefined);
+  const result = await call.store.write(key, revision, toStorageVersion(call, marked));
+  return result.ok ? call.store.write(key, result.stored.revision, undefined) : result;
+}
+
+function deleted({ resource }: Call, name: string, object: EncodedObject): ObjectOutcome | StatusOutcome {
+  if (showsDeletedObject(resource)) return { kind: "object", status: 200, object, resource, subresource: "" };
+  return { kind: "status", status: deletedStatus(resource, name, object.object.metadata.uid) };
 }
 
 function requirePreconditions(
@@ -93,7 +98,8 @@ function requirePreconditions(
 export type DeletionPlan =
   | { readonly kind: "unchanged" }
   | { readonly kind: "mark"; readonly next: KubernetesObject }
-  | { readonly kind: "remove" };
+  /** `marked` is stored before the removal. */
+  | { readonly kind: "remove"; readonly marked?: KubernetesObject };
 
 /**
  * Decides a delete (rest.BeforeDelete). `time(offsetSeconds)` formats the current time plus an offset. A repeated delete can
@@ -113,7 +119,9 @@ export function planDeletion(
   if (metadata.deletionTimestamp === undefined) resource.strategy.prepareForDelete?.(next);
   const isHeldOtherwise = resource.strategy.isHeld?.(next) === true;
   const { finalizers } = next.metadata;
-  if (grace === 0 && finalizers.length === 0 && !isHeldOtherwise) return { kind: "remove" };
+  const isRemoved = grace === 0 && finalizers.length === 0 && !isHeldOtherwise;
+  const hasGrace = resource.strategy.defaultGraceSeconds !== undefined;
+  if (isRemoved && (!hasGrace || metadata.deletionGracePeriodSeconds === 0)) return { kind: "remove" };
   let isChanged = !sameList(finalizers, metadata.finalizers ?? []);
   if (finalizers.length === 0) delete next.metadata.finalizers;
   if (metadata.deletionTimestamp === undefined) {
@@ -131,6 +139,7 @@ export function planDeletion(
       next.metadata.deletionGracePeriodSeconds = grace;
     }
   }
+  if (isRemoved) return { kind: "remove", marked: next };
   return isChanged ? { kind: "mark", next } : { kind: "unchanged" };
 }
 

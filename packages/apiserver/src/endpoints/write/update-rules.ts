@@ -24,7 +24,16 @@ const created = new Set([
   "clusterroles.rbac.authorization.k8s.io",
   "clusterrolebindings.rbac.authorization.k8s.io",
 ]);
-const labelled = new Set(["pods", "nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims", "services"]);
+/** Built-in resources whose status cannot be written with any metadata. */
+const resetMetadata = new Set([
+  "apiservices.apiregistration.k8s.io",
+  "certificatesigningrequests.certificates.k8s.io",
+  "customresourcedefinitions.apiextensions.k8s.io",
+  "flowschemas.flowcontrol.apiserver.k8s.io",
+  "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+  "validatingadmissionpolicies.admissionregistration.k8s.io",
+  "volumeattachments.storage.k8s.io",
+]);
 const shown = new Set([
   "pods",
   "podtemplates",
@@ -46,9 +55,13 @@ export function allowsCreateOnUpdate(resource: Identified): boolean {
   return resource.origin === "builtin" && created.has(qualifiedResource(resource));
 }
 
-/** Whether a write to `status` may also change labels and annotations. */
-export function statusKeepsLabels(resource: Identified): boolean {
-  return resource.origin === "builtin" && labelled.has(qualifiedResource(resource));
+/** The metadata that a write to `status` may also change. Custom resources and some built-in ones keep theirs. */
+export function statusMetadata(resource: Identified): readonly ("annotations" | "finalizers" | "labels" | "ownerReferences")[] {
+  const name = qualifiedResource(resource);
+  if (resource.origin === "custom" || resetMetadata.has(name)) return [];
+  if (name === "pods") return ["annotations", "finalizers", "labels"];
+  if (name === "deployments.apps") return ["annotations", "finalizers", "ownerReferences"];
+  return ["annotations", "finalizers", "labels", "ownerReferences"];
 }
 
 /** Whether a delete returns the object's last state instead of a Status. */

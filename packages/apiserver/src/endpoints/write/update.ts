@@ -15,7 +15,7 @@ import { metadataProblems } from "../object/metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
 import { pauseIfLarge } from "../pause.ts";
-import { allowsCreateOnUpdate, allowsUnconditionalUpdate, statusKeepsLabels } from "./update-rules.ts";
+import { allowsCreateOnUpdate, allowsUnconditionalUpdate, statusMetadata } from "./update-rules.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
 /** Serves update (PUT) of an object or its status. */
@@ -76,7 +76,7 @@ export async function commitUpdate(call: Call, update: Update): Promise<EncodedO
     if (update.options.isDryRun) return encodeUnstored(next);
     const isRemoved = canBeRemoved(resource, next);
     const result = await store.write(key, stored.revision, isRemoved ? undefined : toStorageVersion(call, next));
-    if (result.ok) return isRemoved ? encodeUnstored(withoutRevision(next)) : serve(call, result.stored);
+    if (result.ok) return isRemoved ? encodeUnstored(atRevision(next, result.stored.revision)) : serve(call, result.stored);
   }
 }
 
@@ -194,10 +194,9 @@ function withStatusOf(
   next: KubernetesObject,
   live: DeepReadonly<KubernetesObject>,
 ): KubernetesObject {
-  const { uid, labels, annotations, managedFields } = next.metadata;
-  const taken: Record<string, unknown> = statusKeepsLabels(resource)
-    ? { uid, labels, annotations, managedFields }
-    : { uid, managedFields };
+  const { uid, managedFields } = next.metadata;
+  const taken: Record<string, unknown> = { uid, managedFields };
+  for (const name of statusMetadata(resource)) taken[name] = next.metadata[name];
   const metadata: Record<string, unknown> = {};
   for (const [name, value] of Object.entries({ ...live.metadata, ...taken })) {
     if (value !== undefined) setOwn(metadata, name, value);
@@ -273,7 +272,12 @@ export function canBeRemoved(resource: ServedResource, object: DeepReadonly<Kube
   return resource.strategy.isHeld?.(object) !== true;
 }
 
-/** A copy without resourceVersion: the last state of a deleted object has none. */
+/** A copy with the resourceVersion of its deletion. */
+function atRevision(object: KubernetesObject, revision: number): KubernetesObject {
+  return { ...object, metadata: { ...object.metadata, resourceVersion: String(revision) } };
+}
+
+/** A copy without resourceVersion: an object that would be deleted has none. */
 export function withoutRevision(object: DeepReadonly<KubernetesObject>): KubernetesObject {
   const { resourceVersion: _, ...metadata } = object.metadata;
   return { ...object, metadata } as KubernetesObject;
