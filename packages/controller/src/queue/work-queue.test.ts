@@ -198,6 +198,18 @@ describe("work queue", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("items in progress at the shutdown stay in progress until they are done", () => {
+    const queue = make();
+    queue.add("a");
+    queue.add("b");
+    const item = queue.take();
+    queue.add("a");
+    queue.shutDown();
+    expect([item?.value, queue.inProgress, queue.length, queue.has("b")]).toEqual(["a", 1, 0, false]);
+    queue.done("a");
+    expect([queue.inProgress, queue.has("a")]).toEqual([0, false]);
+  });
+
   test("never hands out an item concurrently, loses none, and reports its depth correctly for any calls", async () => {
     const command = fc.oneof(
       fc.record({

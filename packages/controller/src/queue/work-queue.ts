@@ -1,6 +1,8 @@
 import type { Clock, Timer } from "@keelson/api-machinery/time";
-import { BinaryHeap, type HeapElement } from "./binary-heap.ts";
+import { BinaryHeap } from "./binary-heap.ts";
 import { ItemBackoff, type ItemBackoffOptions } from "./item-backoff.ts";
+import { QueueEntry } from "./queue-entry.ts";
+import { ReadyItems } from "./ready-items.ts";
 
 /** Priority of objects of initial lists and resyncs. Changes go first. */
 export const lowPriority = -100;
@@ -47,18 +49,6 @@ export interface WorkQueueOptions<T> extends ItemBackoffOptions, TriggerOptions 
   readonly metrics?: QueueMetrics;
 }
 
-interface Entry<T> extends HeapElement {
-  readonly value: T;
-  readonly id: string;
-  priority: number;
-  /** Order within a priority: by when the item became ready. */
-  order: number;
-  state: "waiting" | "ready" | "locked";
-  /** When a waiting item becomes ready. */
-  dueAt: number;
-  readyAt: number;
-}
-
 /**
  * A priority queue with the semantics of controller-runtime's. It holds each item once, never hands it out to two
  * workers at the same time, and orders items by priority, then by when they became ready.
@@ -74,13 +64,10 @@ export class WorkQueue<T> {
   readonly #options: WorkQueueOptions<T>;
   readonly #clock: Clock;
   readonly #backoff: ItemBackoff;
-  readonly #entries = new Map<string, Entry<T>>();
-  readonly #ready = new BinaryHeap<Entry<T>>((a, b) =>
-    a.priority === b.priority ? a.order < b.order : a.priority > b.priority,
-  );
-  readonly #waiting = new BinaryHeap<Entry<T>>((a, b) => (a.dueAt === b.dueAt ? a.order < b.order : a.dueAt < b.dueAt));
-  /** When each item in progress was handed out. */
-  readonly #taken = new Map<string, number>();
+  readonly #entries = new Map<string, QueueEntry<T>>();
+  readonly #ready = new ReadyItems<QueueEntry<T>>();
+  readonly #waiting = new BinaryHeap<QueueEntry<T>>((a, b) => (a.dueAt === b.dueAt ? a.order < b.order : a.dueAt < b.dueAt));
+  readonly #inProgress: QueueEntry<T>[] = [];
   readonly #getters: ((item: QueueItem<T> | undefined) => void)[] = [];
   #lockedReady = 0;
   #order = 0;
@@ -101,13 +88,13 @@ export class WorkQueue<T> {
 
   /** Number of items in progress. */
   get inProgress(): number {
-    return this.#taken.size;
+    return this.#inProgress.length;
   }
 
   /** How long each item has been in progress, in milliseconds. */
   inProgressMs(): number[] {
     const now = this.#clock.monotonic();
-    return [...this.#taken.values()].map((since) => now - since);
+    return this.#inProgress.map(({ startedAt }) => now - startedAt);
   }
 
   /** Failures of an item since it was last forgotten. */
@@ -117,8 +104,7 @@ export class WorkQueue<T> {
 
   /** Whether an item is waiting, ready or in progress. */
   has(value: T): boolean {
-    const id = this.#options.idOf(value);
-    return this.#entries.has(id) || this.#taken.has(id);
+    return this.#entries.has(this.#options.idOf(value));
   }
 
   /** Adds an item. Returns when it would be ready because of this call alone, by the monotonic clock. */
@@ -128,10 +114,14 @@ export class WorkQueue<T> {
     const now = this.#clock.monotonic();
     this.#options.metrics?.added();
     if (options.rateLimited) this.#options.metrics?.retried();
-    const dueAt = this.#dueAt(id, options, now);
+    let entry = this.#entries.get(id);
+    const dueAt = this.#dueAt(id, options, now, entry);
     const priority = options.priority ?? 0;
-    const entry = this.#entries.get(id);
-    if (entry === undefined) this.#insert(id, value, priority, dueAt, now);
+    if (entry === undefined) {
+      entry = new QueueEntry(id, value);
+      this.#entries.set(id, entry);
+    }
+    if (entry.state === "idle") this.#enqueue(entry, value, priority, dueAt, now);
     else this.#merge(entry, priority, dueAt, now);
     this.#serve();
     return dueAt;
@@ -147,11 +137,12 @@ export class WorkQueue<T> {
   /** The next ready item, if there is one. */
   take(): QueueItem<T> | undefined {
     if (this.#isShutDown) return undefined;
-    const entry = this.#ready.pop();
+    const entry = this.#ready.shift();
     if (entry === undefined) return undefined;
-    this.#entries.delete(entry.id);
     const now = this.#clock.monotonic();
-    this.#taken.set(entry.id, now);
+    entry.state = "idle";
+    entry.startedAt = now;
+    entry.progressIndex = this.#inProgress.push(entry) - 1;
     this.#options.metrics?.depthChanged(entry.priority, -1);
     this.#options.metrics?.waited(now - entry.readyAt);
     return { value: entry.value, priority: entry.priority };
@@ -160,12 +151,12 @@ export class WorkQueue<T> {
   /** Marks an item as done. If it was added again meanwhile, it becomes ready. */
   done(value: T): void {
     const id = this.#options.idOf(value);
-    const since = this.#taken.get(id);
-    if (since === undefined) return;
-    this.#taken.delete(id);
-    this.#options.metrics?.worked(this.#clock.monotonic() - since);
     const entry = this.#entries.get(id);
-    if (entry?.state !== "locked") return;
+    if (entry === undefined || entry.progressIndex < 0) return;
+    this.#endProgress(entry);
+    this.#options.metrics?.worked(this.#clock.monotonic() - entry.startedAt);
+    if (entry.state === "idle") this.#entries.delete(id);
+    if (entry.state !== "locked") return;
     this.#lockedReady--;
     entry.state = "ready";
     this.#ready.push(entry);
@@ -183,18 +174,21 @@ export class WorkQueue<T> {
     this.#isShutDown = true;
     this.#timer?.cancel();
     for (const entry of this.#entries.values()) {
-      if (entry.state !== "waiting") this.#options.metrics?.depthChanged(entry.priority, -1);
+      if (entry.state === "ready" || entry.state === "locked") this.#options.metrics?.depthChanged(entry.priority, -1);
+      // Items in progress stay until they are done.
+      if (entry.progressIndex < 0) this.#entries.delete(entry.id);
+      else entry.state = "idle";
     }
-    this.#entries.clear();
     this.#backoff.clear();
+    this.#ready.clear();
     this.#lockedReady = 0;
     for (const resolve of this.#getters.splice(0)) resolve(undefined);
   }
 
-  #dueAt(id: string, options: AddOptions, now: number): number {
+  #dueAt(id: string, options: AddOptions, now: number, entry: QueueEntry<T> | undefined): number {
     const after = options.afterMs !== undefined && options.afterMs > 0 ? now + options.afterMs : undefined;
     if (options.rateLimited) {
-      const backoff = this.#backoff.failed(id, now, this.#taken.get(id) ?? now);
+      const backoff = this.#backoff.failed(id, now, entry !== undefined && entry.progressIndex >= 0 ? entry.startedAt : now);
       return after === undefined ? backoff : Math.min(backoff, after);
     }
     if (this.#options.triggerDuringBackoff === "hold") {
@@ -204,14 +198,29 @@ export class WorkQueue<T> {
     return after ?? now;
   }
 
-  #insert(id: string, value: T, priority: number, dueAt: number, now: number): void {
-    const entry: Entry<T> = { value, id, priority, order: this.#order++, state: "waiting", dueAt, readyAt: now, heapIndex: -1 };
-    this.#entries.set(id, entry);
-    if (dueAt <= now) this.#makeReady(entry, now);
-    else this.#delay(entry);
+  #enqueue(entry: QueueEntry<T>, value: T, priority: number, dueAt: number, now: number): void {
+    entry.value = value;
+    entry.priority = priority;
+    entry.dueAt = dueAt;
+    if (dueAt <= now) {
+      this.#makeReady(entry, now);
+      return;
+    }
+    entry.order = this.#order++;
+    entry.state = "waiting";
+    this.#delay(entry);
   }
 
-  #merge(entry: Entry<T>, priority: number, dueAt: number, now: number): void {
+  #endProgress(entry: QueueEntry<T>): void {
+    const last = this.#inProgress.pop();
+    if (last !== undefined && last !== entry) {
+      this.#inProgress[entry.progressIndex] = last;
+      last.progressIndex = entry.progressIndex;
+    }
+    entry.progressIndex = -1;
+  }
+
+  #merge(entry: QueueEntry<T>, priority: number, dueAt: number, now: number): void {
     const raised = priority > entry.priority;
     if (entry.state === "waiting") {
       if (raised) entry.priority = priority;
@@ -237,17 +246,18 @@ export class WorkQueue<T> {
     if (!raised) return;
     this.#options.metrics?.depthChanged(entry.priority, -1);
     this.#options.metrics?.depthChanged(priority, 1);
+    if (entry.state === "ready") this.#ready.remove(entry);
     entry.priority = priority;
     // Append it to the new priority, behind items that were there before.
     entry.order = this.#order++;
-    if (entry.state === "ready") this.#ready.update(entry);
+    if (entry.state === "ready") this.#ready.push(entry);
   }
 
-  #makeReady(entry: Entry<T>, now: number): void {
+  #makeReady(entry: QueueEntry<T>, now: number): void {
     entry.order = this.#order++;
     entry.readyAt = now;
     this.#options.metrics?.depthChanged(entry.priority, 1);
-    if (this.#taken.has(entry.id)) {
+    if (entry.progressIndex >= 0) {
       entry.state = "locked";
       this.#lockedReady++;
     } else {
@@ -256,7 +266,7 @@ export class WorkQueue<T> {
     }
   }
 
-  #delay(entry: Entry<T>): void {
+  #delay(entry: QueueEntry<T>): void {
     this.#waiting.push(entry);
     if (entry.dueAt < this.#timerAt) this.#arm();
   }
