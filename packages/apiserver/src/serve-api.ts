@@ -16,6 +16,7 @@ import { type ServerTls, startHttpServer } from "./http/http-server.ts";
 import { publishKubernetesService } from "./kubernetes-service.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
 import { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
+import { metricsKinds, type MetricsSource } from "./registry/kinds/metrics.ts";
 import { toTable } from "./table/table.ts";
 
 /** Options of {@link serveApi}. */
@@ -36,6 +37,8 @@ export interface ServeApiOptions {
   readonly anonymous?: boolean;
   /** Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
   readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
+  /** Serves current resource usage as metrics.k8s.io/v1beta1, for `kubectl top`. Default: the group is not served. */
+  readonly metrics?: MetricsSource;
   /** Additional admission steps. Default: none. */
   readonly admission?: NonNullable<ApiServerOptions["admission"]>;
   /** Whether Pods need an existing service account, which a controller has to create in each namespace. Default false. */
@@ -88,6 +91,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         metrics: () => metrics.serve(),
       }),
     ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
+    ...(options.metrics === undefined ? {} : { kinds: metricsKinds(options.metrics) }),
     ...(options.admission === undefined ? {} : { admission: options.admission }),
     ...(options.requiresServiceAccounts === undefined ? {} : { requiresServiceAccounts: options.requiresServiceAccounts }),
     ...(options.serviceNetwork === undefined ? {} : { serviceNetwork: options.serviceNetwork }),

@@ -258,3 +258,17 @@ test("answers auth can-i from RBAC, and serves tokens, whoami and status patches
   await kubectl("patch", "quota", "q", "--subresource=status", "--type=merge", "-p", '{"status":{"used":{"pods":"1"}}}');
   expect(await kubectl("get", "quota", "q", "-o", "jsonpath={.status.used.pods}")).toBe("1");
 });
+
+test("kubectl top shows what the node and its Pods use", async () => {
+  const pod = {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: "measured" },
+    spec: { containers: [{ name: "main", image: "any", command: ["sleep", "1000"] }] },
+  };
+  await kubectl("apply", "-f", manifest("measured", JSON.stringify(pod)));
+  await kubectl("wait", "pod/measured", "--for=condition=Ready", "--timeout=40s");
+  await expect.poll(() => kubectl("top", "pods", "--no-headers"), { timeout: 40_000, interval: 1_000 }).toMatch(/^measured +\d+m +\d+Mi/m);
+  expect(await kubectl("top", "nodes", "--no-headers")).toMatch(/^\S+ +\d+m +\d+% +\d+Mi +\d+%/);
+  await kubectl("delete", "pod", "measured");
+}, 90_000);

@@ -31,6 +31,11 @@ export interface ServedResource {
   readonly strategy: Strategy;
   /** Fields that field selectors support in addition to `metadata.name` and `metadata.namespace`, and how to read them. */
   readonly selectableFields: Readonly<Record<string, (object: DeepReadonly<KubernetesObject>) => string>>;
+  /**
+   * Computes the objects of a kind that is not stored, of one namespace or, for `""`, of all. Such a kind has the verbs `get` and `list`
+   * only.
+   */
+  readonly provide?: (namespace: string) => Promise<readonly KubernetesObject[]>;
   /** Sent as a warning with every response of a deprecated version. */
   readonly deprecationWarning?: string;
   /** Subresources other than `status` and `scale`: `finalize`, `token`, `log`. */

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse, STATUS_CODES }
 import type { Duplex } from "node:stream";
 import { pipeline, Readable } from "node:stream";
 import { isStatusError, type Status, statusError } from "@keelson/api-machinery";
+import type { MetricsObjects } from "./metrics/resource-metrics.ts";
 import type { PodHandler } from "./pod-handlers.ts";
 import type { PodCall } from "./logs/pod-log.ts";
 
@@ -12,6 +13,8 @@ export interface KubeletServerOptions {
   readonly socketPath: string;
   /** Handlers by subresource, as `podHandlers` returns them: `/pods/log`, `/pods/exec`. */
   readonly handlers: Readonly<Record<string, PodHandler>>;
+  /** The resource usage served at `/metrics/resource`. Default: none is served. */
+  readonly metrics?: () => MetricsObjects;
   /** Receives failures that no client sees. */
   readonly onError: (error: unknown) => void;
 }
@@ -29,14 +32,22 @@ export function hasProcessAccess({ request }: PodCall): boolean {
   return request.headers?.[processAccessHeader] === "allowed";
 }
 
+/** Path of the node's resource usage, as JSON of {@link MetricsObjects}. */
+export const resourceMetricsPath = "/metrics/resource";
+
 const podPath = /^\/api\/v1\/namespaces\/([^/?]+)\/pods\/([^/?]+)\/([a-z]+)(?:\?|$)/;
 
 /**
  * Serves logs, exec, attach and port-forward of this node's Pods over HTTP on a Unix socket. The API server, in another process,
  * forwards authorized requests to it under their original path.
  */
-export async function startKubeletServer({ socketPath, handlers, onError }: KubeletServerOptions): Promise<KubeletServer> {
-  const server = createServer((request, response) => void serve(request, response, handlers).catch(onError));
+export async function startKubeletServer(options: KubeletServerOptions): Promise<KubeletServer> {
+  const { socketPath, handlers, metrics, onError } = options;
+  const server = createServer((request, response) => {
+    if (metrics !== undefined && request.url === resourceMetricsPath) {
+      response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(metrics()));
+    } else void serve(request, response, handlers).catch(onError);
+  });
   const upgraded = new Set<Duplex>();
   server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     upgraded.add(socket.once("close", () => upgraded.delete(socket)));

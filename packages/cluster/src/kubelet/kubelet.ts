@@ -16,6 +16,7 @@ import { createNodeObjects, type IssueToken } from "./node/node-objects.ts";
 import { machineName, readMachine, registerNode } from "./node/node-registration.ts";
 import { openPodRuntimes, type PodRuntimes } from "./runtimes/pod-runtimes.ts";
 import { subPathDirectory, SubPathMounts } from "./volumes/sub-path-mounts.ts";
+import { type MetricsObjects, ResourceMetrics } from "./metrics/resource-metrics.ts";
 import { PodSet } from "./pod/pod-set.ts";
 import { steadyTime } from "./steady-time.ts";
 import { podKey } from "./pod/pod-view.ts";
@@ -55,6 +56,8 @@ export interface Kubelet {
   container(namespace: string, pod: string, container: string): ContainerHandle | undefined;
   /** The address of a Pod on this node; `undefined` if there is no such Pod. */
   address(namespace: string, pod: string): string | undefined;
+  /** The current resource usage of the node and its Pods. */
+  metrics(): MetricsObjects;
   /** Stops supervising. Programs keep running and are re-adopted by the next start. */
   stop(): Promise<void>;
 }
@@ -164,6 +167,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   ];
   await Promise.race([Promise.all(followed.map(({ listed }) => listed)), listTimeout(clock)]);
   followed.push(follow(Pod, (effect) => pods.applyEffect(effect), `spec.nodeName=${nodeName}`));
+  const metrics = new ResourceMetrics({ nodeName, clock, containers: () => pods.runningContainers() });
   const limits = node.canMount
     ? ""
     : "; not running as root: no volumes in Pods, no runAsUser, no Services on ports below 1024, service names only in KEELSON_HOSTS";
@@ -173,9 +177,11 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     description: `${nodeName}: Pods run ${describeRuntime(node.defaultRuntime)}${classes}${limits}`,
     nodeName,
     container: (namespace, pod, container) => pods.container(namespace, pod, container),
+    metrics: () => metrics.objects,
     address: (namespace, pod) => pods.worker(namespace, pod)?.podIP,
     async stop() {
       stopping.abort();
+      metrics.stop();
       await Promise.allSettled(followed.map(({ run }) => run));
       await pods.close();
       await registration.stop();

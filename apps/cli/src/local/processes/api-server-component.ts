@@ -6,6 +6,7 @@ import { userOfToken } from "../identities.ts";
 import { PodIsolation } from "../pod-runtime.ts";
 import { withFreePort } from "../ports.ts";
 import type { ApiServerConfig } from "./messages.ts";
+import { nodeMetrics } from "./node-metrics.ts";
 import { proxiedPodSubresources } from "./pod-subresource-proxy.ts";
 import type { ComponentContext, RunningComponent } from "./run-component.ts";
 
@@ -27,6 +28,7 @@ export async function startApiServerComponent(config: ApiServerConfig, context: 
       clock: systemClock,
       random: systemRandom,
       subresources: proxiedPodSubresources(kubeletSocket(dataDir), (user) => isolation?.mayUseProcess(user) ?? false),
+      metrics: nodeMetrics(kubeletSocket(dataDir)),
       admission: isolation === undefined ? [] : [isolation.step],
       onError: (error) => log.error({ err: error, component: "apiserver" }, "background error"),
     });

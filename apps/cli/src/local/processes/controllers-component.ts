@@ -178,6 +178,7 @@ class Controllers {
         now: () => systemClock.now(),
         mayUseProcess: hasProcessAccess,
       }),
+      metrics: () => kubelet.metrics(),
       onError: (error) => log.error({ err: error }, "kubelet request failed"),
     });
     this.#stops.push(() => kubeletServer.stop());

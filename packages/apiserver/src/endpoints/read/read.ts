@@ -5,7 +5,8 @@ import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/ap
 import type { PinnedState, StoredObject } from "../../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "../call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
-import { serve, typeMetaBytes } from "../object/serve-object.ts";
+import { encodeUnstored, serve, typeMetaBytes } from "../object/serve-object.ts";
+import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
 import { waitForRevision } from "./wait-for-revision.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../outcome.ts";
@@ -16,6 +17,7 @@ import { forEachSlice, sliceSize } from "./slices.ts";
 /** Serves get of an object or its status. */
 export async function getObject(call: Call): Promise<ObjectOutcome> {
   const { resource, info, store, query } = call;
+  if (resource.provide !== undefined) return getProvided(call, resource.provide);
   const atLeast = parseResourceVersion(query["resourceVersion"]);
   if (atLeast !== undefined) await waitForRevision(call, atLeast);
   const stored = store.get(keyOf(call));
@@ -27,6 +29,7 @@ export async function getObject(call: Call): Promise<ObjectOutcome> {
 export async function listObjects(call: Call): Promise<ListOutcome> {
   const { resource, query } = call;
   const selection = selectionOf(resource, query);
+  if (resource.provide !== undefined) return listProvided(call, resource.provide, selection);
   const stored = await listStored(call, selection);
   const items: EncodedObject[] = [];
   // Custom objects are parsed to check whether they lack defaults.
@@ -41,6 +44,25 @@ export async function listObjects(call: Call): Promise<ListOutcome> {
     resource,
     itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,
   };
+}
+
+async function getProvided(
+  { resource, info, namespace }: Call,
+  provide: NonNullable<ServedResource["provide"]>,
+): Promise<ObjectOutcome> {
+  const found = (await provide(namespace)).find(({ metadata }) => metadata.name === info.name);
+  if (found === undefined) throw notFound(resource, info.name);
+  return { kind: "object", status: 200, object: encodeUnstored(found), resource, subresource: "" };
+}
+
+async function listProvided(
+  { resource, namespace }: Call,
+  provide: NonNullable<ServedResource["provide"]>,
+  selection: Selection,
+): Promise<ListOutcome> {
+  const objects = await provide(namespace);
+  const items = objects.map(encodeUnstored).filter(({ object }) => selection.matches({ object }));
+  return { kind: "list", items, listMeta: {}, resource, itemSkip: 0 };
 }
 
 interface StoredList {

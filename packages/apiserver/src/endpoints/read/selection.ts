@@ -8,7 +8,7 @@ import { badRequest } from "../errors.ts";
 export interface Selection {
   /** False if it matches everything, so that objects need not be parsed. */
   readonly isSelective: boolean;
-  matches(stored: StoredObject): boolean;
+  matches(stored: Pick<StoredObject, "object">): boolean;
 }
 
 const everything: Selection = { isSelective: false, matches: () => true };

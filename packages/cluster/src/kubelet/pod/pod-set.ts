@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { Timer } from "@keelson/api-machinery/time";
 import type { StoreEffect } from "@keelson/controller/informer";
 import type { ContainerHandle } from "../container/container-handle.ts";
+import type { MeasuredContainer } from "../metrics/resource-metrics.ts";
 import type { NodeContext } from "../node-context.ts";
 import { newPodState } from "./pod-state.ts";
 import { type PodView, podKey } from "./pod-view.ts";
@@ -114,6 +115,16 @@ export class PodSet {
       times: (program) => worker.logTimes(program),
       clock: this.#node.clock,
     };
+  }
+
+  /** The containers with a running program. */
+  runningContainers(): readonly MeasuredContainer[] {
+    return [...this.#workers.values()].flatMap((worker) =>
+      worker.state.containers.flatMap(({ name, attempt }) => {
+        const program = worker.program(name, attempt);
+        return program?.state.kind === "running" ? [{ pod: worker.pod, name, program }] : [];
+      }),
+    );
   }
 
   worker(namespace: string, pod: string): PodWorker | undefined {
