@@ -17,7 +17,14 @@ export { type Kubelet, type KubeletOptions, startKubelet } from "./kubelet/kubel
 export { openPodRuntimes, type PodRuntime, PodRuntimes, type PodRuntimesOptions } from "./kubelet/runtimes/pod-runtimes.ts";
 export type { PodImages } from "./kubelet/runtimes/pod-images.ts";
 export { ensureRuntimeClasses } from "./kubelet/runtimes/runtime-classes.ts";
-export { hasProcessAccess, type KubeletServer, type KubeletServerOptions, processAccessHeader, startKubeletServer, resourceMetricsPath } from "./kubelet/kubelet-server.ts";
+export {
+  hasProcessAccess,
+  type KubeletServer,
+  type KubeletServerOptions,
+  processAccessHeader,
+  startKubeletServer,
+  resourceMetricsPath,
+} from "./kubelet/kubelet-server.ts";
 export type { MetricsObjects } from "./kubelet/metrics/resource-metrics.ts";
 export { type DiscoveredKinds, type DiscoverKindsOptions, discoverKinds } from "./discovered-kinds.ts";
 export { type PodHandler, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";

@@ -1,4 +1,5 @@
 import type { ControllerDefinition } from "@keelson/controller";
+import { createAutoscaler } from "./autoscaling/autoscaler-controller.ts";
 import { daemonSetController } from "./daemonset/daemonset-controller.ts";
 import { deploymentController } from "./deployment/deployment-controller.ts";
 import { disruptionController } from "./disruption/disruption-controller.ts";
@@ -21,6 +22,7 @@ export const createWorkloadControllers = (): readonly ControllerDefinition[] => 
   cronJobController,
   statefulSetController,
   jobController,
+  createAutoscaler(),
   serviceController,
   mirroringController,
   createScheduler(),

@@ -268,7 +268,9 @@ test("kubectl top shows what the node and its Pods use", async () => {
   };
   await kubectl("apply", "-f", manifest("measured", JSON.stringify(pod)));
   await kubectl("wait", "pod/measured", "--for=condition=Ready", "--timeout=40s");
-  await expect.poll(() => kubectl("top", "pods", "--no-headers"), { timeout: 40_000, interval: 1_000 }).toMatch(/^measured +\d+m +\d+Mi/m);
+  await expect
+    .poll(() => kubectl("top", "pods", "--no-headers"), { timeout: 40_000, interval: 1_000 })
+    .toMatch(/^measured +\d+m +\d+Mi/m);
   expect(await kubectl("top", "nodes", "--no-headers")).toMatch(/^\S+ +\d+m +\d+% +\d+Mi +\d+%/);
   await kubectl("delete", "pod", "measured");
 }, 90_000);

@@ -23,14 +23,20 @@ test("shows the usage of the node and of each container, sampled every 15 s", as
     containers: () => [
       { pod: pod("a"), name: "main", program: program(250, 4_096) },
       { pod: pod("a"), name: "side", program: program(1, 1_024) },
-      { pod: pod("b"), name: "main", program: { stats: () => Promise.reject(new Error("gone")) } as Partial<Program> as Program },
+      {
+        pod: pod("b"),
+        name: "main",
+        program: { stats: () => Promise.reject(new Error("gone")) } as Partial<Program> as Program,
+      },
     ],
   });
   expect(metrics.objects).toEqual({ nodes: [], pods: [] });
   await clock.advance(15_000);
-  await expect.poll(() => metrics.objects.nodes).toMatchObject([
-    { kind: "NodeMetrics", metadata: { name: "here" }, window: "15s", usage: { cpu: "1500m", memory: "1024Ki" } },
-  ]);
+  await expect
+    .poll(() => metrics.objects.nodes)
+    .toMatchObject([
+      { kind: "NodeMetrics", metadata: { name: "here" }, window: "15s", usage: { cpu: "1500m", memory: "1024Ki" } },
+    ]);
   expect(metrics.objects.pods).toMatchObject([
     {
       kind: "PodMetrics",
