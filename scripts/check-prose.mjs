@@ -17,8 +17,11 @@ const phrases = [
     /\b(it|which|that|and|then|others?|rest|one|work|tour) goes? on\b|\bgo(es)? on (with(out)?|as|where|until|to)\b/i,
     "continues, retrying",
   ],
-  [/\b((?<!["`])nobody|somebody|whoever|whomever)\b/i, "name the actor: a client, another process, no one"],
-  [/\bwho (writes|has|wants|wanted|cannot|reads|runs|asks|asked|may)\b/i, "name the actor: callers that …, a user that …"],
+  [
+    /\b((?<!user )[Nn]obody (?=[a-z])|[Ss]omebody|[Ww]hoever|[Ww]homever)\b/,
+    "name the actor: a client, another process, no one",
+  ],
+  [/\bwho (writes|has|wants|wanted|cannot|reads|runs|asks|asked)\b/i, "name the actor: callers that …, a user that …"],
   [/\bbesides\b/i, "in addition to, other than"],
   [/\bat once\b/i, "immediately, or at the same time"],
   [/\bfor good\b/i, "permanently"],

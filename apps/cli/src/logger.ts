@@ -15,7 +15,7 @@ export function createLogger(options: { readonly level: LevelWithSilent; readonl
   return adapt(pino({ level: options.level, base: null, timestamp: () => `,"time":"${new Date().toISOString()}"` }, stream));
 }
 
-/** The log file is a symbolic link. Following it would append to a file of somebody else's choice. */
+/** The log file is a symbolic link. Following it would let another user choose the file that is appended to. */
 export class LogFileError extends Error {
   override readonly name = "LogFileError";
   readonly code = "SymbolicLink";

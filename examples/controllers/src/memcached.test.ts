@@ -19,8 +19,8 @@ test("runs a StatefulSet of the requested size, restores it, and reports its rea
   await expect.poll(replicas).toBe(2);
   expect((await client.get(Service, key)).spec?.clusterIP).toBe("None");
 
-  // Somebody else scales it: the controller owns the field and takes it back.
-  await client.patch(StatefulSet, key, { type: "merge", body: { spec: { replicas: 5 } } }, { fieldManager: "somebody" });
+  // Another user scales it; the controller owns the field and restores it.
+  await client.patch(StatefulSet, key, { type: "merge", body: { spec: { replicas: 5 } } }, { fieldManager: "another-user" });
   await expect.poll(replicas).toBe(2);
 
   const status = { replicas: 2, readyReplicas: 1 };

@@ -44,7 +44,7 @@ const changes: readonly {
   },
   { name: "a stop", change: { stopped: true }, starts: [0, 0, 0], promotions: 0, pods: 0 },
   {
-    name: "everything at once",
+    name: "everything in one change",
     change: {
       runtime: { name: "redis", version: "7.2" },
       config: { maxmemory: "96mb", databases: "16" },

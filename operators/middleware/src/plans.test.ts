@@ -201,7 +201,7 @@ describe("a task that fails", { timeout: 60_000 }, () => {
     expect(simulation.status().plan?.tasks[0]?.error).toContain("requested redis 7.2, but the program reports version 7.0.15");
     expect(simulation.status().version).toBe("7.0.15");
     expect(simulation.redis.commands.slice(from).filter(({ command }) => command === "promoted")).toEqual([]);
-    // The running version is no downgrade.
+    // Keeping the running version is not a downgrade.
     simulation.change({ runtime: { name: "redis", version: "7.0" } });
     await simulation.run();
     expect(simulation.status()).toMatchObject({ phase: "Running", version: "7.0.15" });

@@ -96,7 +96,7 @@ describe("exec", () => {
     ["with", { columns: 80, rows: 24 }],
     ["without", undefined],
   ] as const)("ends, with what it started, when the caller goes away (%s a terminal)", async (_, terminal) => {
-    // Its program ends when nobody holds the other end of the pipe open any more.
+    // The program ends once the other end of the pipe is closed.
     await local.sandbox("watcher", { command: ["sh", "-c", "mkfifo gate && exec cat gate"] });
     await local.phase("watcher", "Running");
     const control = new AbortController();

@@ -197,7 +197,7 @@ function killAgent(): void {
 }
 
 /**
- * After the death of an agent its next start finds the sandboxes that outlived it (machines without cgroups) and goes on with
+ * After the death of an agent its next start finds the sandboxes that outlived it (machines without cgroups) and continues with
  * them; one that went with it goes as its policy says. Neither is there twice.
  */
 async function expectPolicies(manualId: string, autoId: string): Promise<void> {

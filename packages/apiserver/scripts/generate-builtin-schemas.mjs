@@ -1,5 +1,5 @@
 // Reduces testdata/kubernetes-openapi.json (schema facts of Kubernetes 1.35) to src/registry/builtin/builtin-schemas.generated.ts:
-// one line a definition, which builtin-schemas.ts reads when somebody first asks for that definition.
+// one line a definition, which builtin-schemas.ts reads when that definition is first requested.
 //
 //   node scripts/generate-builtin-schemas.mjs            writes the file
 //   node scripts/generate-builtin-schemas.mjs --check    fails when the committed file is not what it would write

@@ -3,7 +3,7 @@ import { type Client, isTransportError } from "@keelson/client";
 import type { Manager } from "@keelson/controller";
 import type { OperatorContext, RunningServer, ServerDefinition } from "./operator.ts";
 
-/** Start of a server is retried for this long, less than a lease lasts: a lost connection is no reason to give up leadership. */
+/** How long the start of a server is retried. Shorter than a lease, because a lost connection must not cost the leadership. */
 const maxRetryMs = 10_000;
 const firstRetryMs = 250;
 /** With jitter, no two attempts are more than 2 s apart. */

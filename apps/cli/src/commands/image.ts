@@ -156,6 +156,6 @@ async function deleteImage({ unpacked, containerd }: Stores, [name = ""]: readon
   const places: Place[] = [];
   if (await unpacked.remove(full)) places.push("sandboxes");
   if (containerd !== undefined && (await containerd.remove(full))) places.push("containerd");
-  if (places.length === 0) throw new Error(`there is no image ${full}; \`keelson image list\` shows what there is`);
+  if (places.length === 0) throw new Error(`image ${full} not found: \`keelson image list\` lists the images`);
   process.stdout.write(formatResult({ flags }, { name: full, places }, () => `${full} deleted\n`));
 }

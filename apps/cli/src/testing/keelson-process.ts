@@ -9,7 +9,7 @@ export interface KeelsonProcess {
   readonly child: ChildProcess;
   /** All output so far, standard output and standard error combined. */
   output(): string;
-  /** Resolves to the first match of `pattern` in the output. Rejects if the process exits or `timeoutMs` (default 30000) passes first. */
+  /** Resolves to the first match of `pattern` in the output. Rejects if the process exits or `timeoutMs` (default 60000) passes first. */
   printed(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
   /** Resolves to the exit status, or to the name of the signal that ended the process. */
   readonly exited: Promise<number | NodeJS.Signals>;
@@ -68,7 +68,7 @@ export function startNodeProgram(args: readonly string[], options: StartOptions 
   return {
     child,
     output: () => text,
-    printed: (pattern, timeoutMs = 30_000) =>
+    printed: (pattern, timeoutMs = 60_000) =>
       new Promise((resolve, reject) => {
         const settle = (act: () => void): void => {
           clearTimeout(timer);

@@ -547,7 +547,7 @@ export const ToolInvoker: GenService<{
     output: typeof StopResponseSchema;
   },
   /**
-   * What this Pod is: at once, and again whenever that changes. Keelson's addition.
+   * Streams the role of this Pod: first the current one, then every change. A Keelson extension.
    *
    * @generated from rpc agent2.v1.ToolInvoker.WatchRole
    */

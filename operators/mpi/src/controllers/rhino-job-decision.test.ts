@@ -268,7 +268,7 @@ describe("decideRhinoJob at the end", () => {
       { job: rhinoJobOf({}, { status: wasReady }), launcher: jobOf("launcher"), launcherPods: [readyLauncher] },
       "WorkersDeleted",
     ],
-    ["a name that somebody else has", { launcher: jobOf("launcher", { ownerUid: "other" }) }, "NameTaken"],
+    ["a name that another object uses", { launcher: jobOf("launcher", { ownerUid: "other" }) }, "NameTaken"],
   ] as const)("fails for %s instead of waiting or making it again (regressions 4 and 6)", (_, rest, reason) => {
     const decision = decideRhinoJob(observed(rest));
     expect(condition(decision.status, "Failed")?.reason).toBe(reason);

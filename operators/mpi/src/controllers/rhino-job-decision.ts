@@ -6,7 +6,7 @@ import { childNames } from "./child-names.ts";
 import { jobOutcome } from "./job-outcome.ts";
 import { exitCodeOf, isReady, type PodTrouble, podTrouble, terminationMessage } from "./pod-trouble.ts";
 
-/** Input of {@link decideRhinoJob}. The Jobs are those with the RhinoJob's child names, whoever owns them. */
+/** Input of {@link decideRhinoJob}. The Jobs are those with the RhinoJob's child names, regardless of their owner. */
 export interface RhinoJobObservation {
   readonly job: DeepReadonly<RhinoJob>;
   readonly launcher: DeepReadonly<JobObject> | undefined;

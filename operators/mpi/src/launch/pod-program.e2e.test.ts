@@ -69,7 +69,7 @@ async function run(given: LaunchOrder) {
   return { launcher: await first.done, workers: await Promise.all(workers.map((each) => each.done)) };
 }
 
-/** Whether a process runs: one that has ended and that nobody has asked about does not. */
+/** Whether a process runs. A zombie does not. */
 function isRunning(pid: string): boolean {
   try {
     return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));

@@ -193,7 +193,7 @@ describe("FAST", () => {
   });
 
   it.each(["gone", "there, without it"])(
-    "killed after the API was told, its agent is %s: the object stays",
+    "killed after the object was created, with its agent %s: the object stays",
     async (agentIs) => {
       const first = await open();
       const outcome = await first.fast.create(request);

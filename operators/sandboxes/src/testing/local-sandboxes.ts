@@ -25,7 +25,7 @@ export interface LocalSandboxes extends FastPathClient {
   readonly token: string;
   /** Starts the operator again, with this client if given. */
   restart(as?: Client): Promise<void>;
-  /** Deletes what there is, as a user would, and stops all. */
+  /** Deletes all objects, as a user would, and stops everything. */
   stop(): Promise<void>;
   pool(
     capacity?: NonNullable<SandboxPool["spec"]["capacity"]>,
@@ -37,7 +37,7 @@ export interface LocalSandboxes extends FastPathClient {
   phase(name: string, wanted: string | undefined): Promise<DeepReadonly<Sandbox> | undefined>;
 }
 
-/** Starts the family. Flags besides those given: free ports, no protection of young orphans. */
+/** Starts the operator with free ports and no grace period for young orphans. `given` overrides flags. */
 export async function startLocalSandboxes(given: Readonly<Record<string, string>> = {}): Promise<LocalSandboxes> {
   const dataDir = realpathSync(mkdtempSync(join(tmpdir(), "sandboxes-test-")));
   const cluster = await startLocalCluster(dataDir);

@@ -77,7 +77,7 @@ const spec = Type.Object(
             }),
           ),
         },
-        { description: "What the test needs to succeed besides a workload that does not fail." },
+        { description: "What the test requires to succeed, in addition to a workload that does not fail." },
       ),
     ),
     durationSeconds: Type.Optional(

@@ -30,7 +30,7 @@ export interface TestObject extends KubernetesObject {
   readonly status?: { readonly phase?: string; readonly completionTime?: string };
 }
 
-/** Inputs of a decision besides the test itself. */
+/** Inputs of a decision, except the test itself. */
 export interface Observations {
   readonly namespace: string;
   readonly observe: (target: Target) => Observation;

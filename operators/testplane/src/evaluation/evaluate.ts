@@ -8,7 +8,7 @@ import type { WebhookCall, WebhookState } from "../webhooks/webhook-runner.ts";
 /** Delay before a failed webhook check is repeated. What a webhook inspects cannot be watched. */
 const webhookRetryMs = 5_000;
 
-/** Inputs of an evaluation besides the condition and the objects. */
+/** Inputs of an evaluation, except the condition and the objects. */
 export interface EvaluationContext {
   /** Identifies the condition within the test and round: `1/steps[0].expectations`. */
   readonly scope: string;

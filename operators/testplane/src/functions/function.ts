@@ -17,7 +17,7 @@ export interface CheckResult {
   readonly retryAtMs?: number;
 }
 
-/** What a check knows besides the object. */
+/** Inputs of a check, except the object. */
 export interface CheckContext {
   readonly now: number;
   /** The Pods of the object, if it is a workload and they can be read. */

@@ -179,7 +179,7 @@ describe("discovery", () => {
     expect(valueAt(core, "items", 1)).toBeUndefined();
   });
 
-  it("answers 304 to who has the document already, until it changes", async () => {
+  it("answers 304 to a client that has the document, until it changes", async () => {
     const { headers } = await get("/apis");
     const etag = headers?.["etag"] ?? "";
     expect(etag).toMatch(/^"[0-9A-F]+"$/);
@@ -203,7 +203,7 @@ describe("health", () => {
     expect(await get(path)).toMatchObject({ status: 200, body: "ok" });
   });
 
-  it("tells which check fails, not why", async () => {
+  it("names the failed check, not the reason", async () => {
     failure = "the disk is full";
     expect(await get("/readyz")).toMatchObject({
       status: 500,

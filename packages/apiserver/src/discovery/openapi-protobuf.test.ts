@@ -71,7 +71,7 @@ describe("an OpenAPI document in protobuf", () => {
     expect(fieldsAt(bytes, ...toSchema, 21, 2)[0]?.integer).toBe(0);
   });
 
-  it("tells of a path which kind it is of, its parameters and its answers", () => {
+  it("describes the kind, the parameters and the responses of a path", () => {
     const bytes = encodeOpenApiV2({
       paths: {
         "/api/v1/things/{name}": {

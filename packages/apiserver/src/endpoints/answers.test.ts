@@ -196,7 +196,7 @@ describe("the scale of a Deployment", () => {
   });
   beforeAll(() => ask("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply"));
 
-  it("is applied: the manager owns the replicas of the object, and nobody else may change them", async () => {
+  it("is applied: its manager owns the object's replicas, and other managers conflict", async () => {
     const path = `${deployments}/d/scale?fieldManager=scaler`;
     expect(await refusal("PATCH", path, scale(3), "apply")).toEqual(["409 Conflict", "FieldManagerConflict .spec.replicas"]);
     const { body } = await ask("PATCH", `${path}&force=true`, scale(3), "apply");
@@ -348,7 +348,7 @@ describe("what can't be decoded", () => {
     [deployment({}, { labels: { a: true } }), "bool", "ObjectMeta.metadata.labels of type string"],
     [deployment({}, { finalizers: [5] }), "number", "ObjectMeta.metadata.finalizers of type string"],
     [deployment({}, { ownerReferences: [{ uid: 5 }] }), "number", "OwnerReference.metadata.ownerReferences.uid of type string"],
-  ])("is told in the words of Go's decoder: %j", async (object, value, target) => {
+  ])("is reported with the message of Go's decoder: %j", async (object, value, target) => {
     const { code, body } = await ask("POST", "/apis/apps/v1/namespaces/default/deployments", object);
     expect([code, body["message"]]).toEqual([
       400,

@@ -119,7 +119,7 @@ describe("@kubernetes/client-node", () => {
     expect(scale.spec?.replicas).toBe(5);
   });
 
-  test("is told of failures with their Status", async () => {
+  test("receives failures as a Status", async () => {
     await core.createNamespacedConfigMap({ namespace, body: configMap("taken") });
     expect(await failureOf(core.createNamespacedConfigMap({ namespace, body: configMap("taken") }))).toEqual({
       code: 409,
@@ -208,7 +208,7 @@ describe("@kubernetes/client-node", () => {
       await until("delete second");
       expect(informer.list().map(({ metadata }) => metadata?.name)).toEqual(["first"]);
       expect(failures).toEqual([]);
-      // Its place in the history is gone when it comes back: it is told so (410), and lists.
+      // Its revision is compacted when it reconnects, so it gets 410 and lists again.
       await informer.stop();
       for (const name of ["third", "fourth", "fifth"]) await make(name);
       await core.deleteNamespacedConfigMap({ name: "first", namespace });

@@ -191,7 +191,7 @@ describe("a request", () => {
     ["nothing", { token: undefined }],
     ["a wrong token", { token: "bad" }],
     ["another scheme", { token: undefined, headers: { authorization: "Basic Z29vZDpnb29k" } }],
-  ])("with %s is refused by a Status before its body is looked at", async (_, how) => {
+  ])("with %s is rejected with a Status before its body is read", async (_, how) => {
     const { handle, requests } = recorder();
     const server = await start(handle);
     const reply = await ask(server, collection, { ...how, method: "POST", body: "{" });
@@ -336,7 +336,7 @@ describe("a body", () => {
     expect(({} as { polluted?: number }).polluted).toBeUndefined();
   });
 
-  test("tells which fields it has twice", async () => {
+  test("names the duplicate fields", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
     const body = '{"a":[{"b":1},{"b":{"x":":","x":"{\\""},"b":2}],"c\\"":1,"c\\"":2}';
@@ -481,7 +481,7 @@ describe("an answer", () => {
     expect((await ask(server, `${collection}/a`, as("PartialObjectMetadataList"))).status).toBe(406);
   });
 
-  test("is no Table for a Scale, but the next thing that is accepted", async () => {
+  test("is not a Table for a Scale, but the next accepted media type", async () => {
     const server = await start(async () => ({
       kind: "object",
       status: 200,
@@ -563,7 +563,7 @@ describe("an answer", () => {
     expect((await ask(server, collection, { method: "OPTIONS" })).status).toBe(405);
   });
 
-  test("to a request that the pipeline fails at is 500 without the cause, which the operator is told", async () => {
+  test("to a request that fails in the pipeline is 500 without the cause, which is logged", async () => {
     const errors: unknown[] = [];
     const server = await start(
       async () => {
@@ -637,7 +637,7 @@ async function lines(
 }
 
 describe("a watch", () => {
-  test("answers at once and sends each event as a line", async () => {
+  test("responds immediately and sends each event as a line", async () => {
     const { handle, sink } = watchable();
     const server = await start(handle);
     const response = await open(server, `${collection}?watch=true`, { headers: { accept: "application/json;stream=watch" } })
@@ -851,7 +851,7 @@ describe("the server", () => {
     socket.destroy();
   });
 
-  test("has other certificates for new connections when they are renewed, and goes on with the open ones", async () => {
+  test("uses renewed certificates for new connections and keeps the open ones", async () => {
     const server = await start(answerObject);
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     cleanups.push(() => agent.destroy());
@@ -973,7 +973,7 @@ describe("a request whose form is wrong", () => {
     ["may not send it", "/api/v1/namespaces/default/configmaps", "nobody", 403],
     ["sends it to what is not there", "/api/v1/namespaces/default/nothings", "admin", 404],
     ["may send it", "/api/v1/namespaces/default/configmaps", "admin", 406],
-  ])("is told so only to who %s: %s", async (_, path, name, status) => {
+  ])("is shown only to users who %s: %s", async (_, path, name, status) => {
     await using environment = await startTestEnvironment();
     const admin: UserInfo = { username: "admin", groups: ["system:masters"] };
     const server = await start(environment.handle, {

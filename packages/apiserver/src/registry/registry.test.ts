@@ -33,7 +33,7 @@ afterEach(async () => {
   expect(errors).toEqual([]);
 });
 
-/** Resolves when `condition` holds, which is looked at after every write. */
+/** Resolves once `condition` holds. It is evaluated after every write. */
 async function until(condition: () => boolean): Promise<void> {
   if (condition()) return;
   await new Promise<void>((resolve) => {

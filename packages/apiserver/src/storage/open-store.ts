@@ -69,7 +69,7 @@ async function openLocked(options: OpenStoreOptions, unlock: () => void): Promis
   const { dir, clock, sync = true } = options;
   const inspection = inspectFolder(dir, { maxLeafPages: maxCheckedPages });
   if (inspection.faults.length > 0) throw damageError(dir, inspection);
-  // Nobody else has the database open, so LMDB's table of readers is stale, and a damaged one could crash LMDB.
+  // No other process has the database open, so LMDB's table of readers is stale, and a damaged one could crash LMDB.
   rmSync(join(dir, "lock.mdb"), { force: true });
   const openMark = (): HighWaterMark =>
     new HighWaterMark(dir, { revision: inspection.revision, isFlushed: sync, now: () => clock.now() });

@@ -118,7 +118,7 @@ describe("toTable", () => {
     ]);
   });
 
-  it("includes of each object what was asked for", () => {
+  it("includes the requested part of each object", () => {
     const object: KubernetesObject & { data: object } = { apiVersion: "v1", kind: "ConfigMap", metadata, data: {} };
     const included = (includeObject: "None" | "Metadata" | "Object") =>
       toTable(builtin("configmaps"), [object], { includeObject, now }).rows[0]?.object;

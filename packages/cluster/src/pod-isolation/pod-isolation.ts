@@ -59,7 +59,7 @@ const workloads: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Decides which Pods may run as bare processes, that is with all rights of the user who runs the node.
+ * Decides which Pods may run as bare processes, that is with all rights of the node's user.
  *
  * **Rule.** A Pod may run as a bare process if its creator has verb `use` on the RuntimeClass `process` (or the class that it names,
  * if the handler of that is `process`). Every other Pod runs in an isolated runtime, which is written to `spec.runtimeClassName`, and
@@ -68,7 +68,7 @@ const workloads: ReadonlySet<string> = new Set([
  * **Controllers.** kube-controller-manager and the operators create Pods on behalf of others. They are *delegates*: what they create
  * may run as a process only if all its owners may, and it has one. An object (a workload or a custom resource) loses that permanently,
  * by the annotation {@link isolationAnnotation}, when a user without the right creates it or changes anything but its metadata, status
- * and `spec.replicas`. So neither a Deployment of a namespace's admin, nor a change of somebody else's Deployment, nor a custom resource
+ * and `spec.replicas`. So neither a Deployment of a namespace's admin, nor a change of another user's Deployment, nor a custom resource
  * from which an operator creates Pods, leads to a process. An owner that does not exist counts as isolated. To lift the annotation,
  * delete the object and create it as a user with the right.
  */

@@ -156,7 +156,7 @@ describe("event recorder", () => {
     expect(stored().map(({ series }) => series?.count)).toEqual([4]);
   });
 
-  test("what is no event, or is about no object, is left out and nothing after it", async () => {
+  test("skips invalid events and events without an object, and records later ones", async () => {
     const bad = {
       type: "Normal",
       reason: "Bad",

@@ -31,7 +31,7 @@ export class ExponentialBackoff {
     const delay = Math.min(baseMs * 2 ** this.#failures, maxMs);
     const jittered = delay * (1 + random() * jitter);
     this.#failures++;
-    // Counted from the end of the delay: the delay itself is no sign of health.
+    // Counted from the end of the delay: the delay itself does not indicate health.
     this.#lastAt = now + jittered;
     return jittered;
   }

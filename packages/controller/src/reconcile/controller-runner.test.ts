@@ -328,7 +328,7 @@ describe("controller", () => {
     );
     await client.delete(configMapType, key);
     await settle();
-    // Nobody owns it: that it was seen to go is no reason to reconcile.
+    // It has no owner, so its deletion triggers no reconcile.
     expect(server.objects.size).toBe(1);
     // Only the change of "r" is delivered.
     server.pause();

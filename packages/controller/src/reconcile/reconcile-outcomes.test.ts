@@ -139,7 +139,7 @@ describe("the result of a reconcile", () => {
     const at: number[] = [];
     const manager = manage(async () => {
       at.push(clock.monotonic());
-      if (at.length === 3) throw new TerminalError("for good");
+      if (at.length === 3) throw new TerminalError("permanent");
       throw new Error("not yet");
     });
     await using _ = manager;

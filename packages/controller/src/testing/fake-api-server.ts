@@ -207,7 +207,7 @@ export class FakeApiServer implements Transport {
     const entry = { version: this.#version, path: at, event: { type, object: stored } };
     this.#log.push(entry);
     const send = (): void => {
-      // A watch that was opened while the event was held back has received it from the log.
+      // A watch that was opened while the event was delayed has received it from the log.
       for (const watch of this.#watches) if (watch.covers(at) && entry.version > watch.openedAt) watch.push(entry.event);
     };
     if (this.#held === undefined) send();

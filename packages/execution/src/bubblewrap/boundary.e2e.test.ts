@@ -33,7 +33,7 @@ let driver: Driver;
 
 beforeEach(async () => {
   base = realpathSync(mkdtempSync(join(tmpdir(), "keelson-boundary-")));
-  // As below /root: nobody but root may enter.
+  // As below /root: only root may enter.
   chmodSync(base, 0o700);
   dir = join(base, "programs");
   driver = await createBubblewrapDriver({ dir, clock: systemClock, random: Math.random });

@@ -248,7 +248,7 @@ function* worldArguments(
   }
   const work = folder.work;
   if (existsSync(work)) yield* ["--bind", at(work), hasOwnWorkPath(spec) ? work : imageWork];
-  // Besides the work folder and /tmp, nothing may take up memory without a limit.
+  // Apart from the work folder and /tmp, nothing may use memory without a limit.
   yield* ["--remount-ro", "/"];
   if (stage !== undefined) yield* ["--remount-ro", "/run", "--remount-ro", "/dev"];
   if (stage !== undefined && (root === undefined || existsSync(pathInRoot(root, "/var/tmp"))))

@@ -81,7 +81,7 @@ export async function execInContainer(request: ContainerExecRequest): Promise<Ex
     const problem = parseStartError(error instanceof Error ? error.message : String(error));
     return failedExec(problem === undefined ? error : new Error(problem.message), problem?.exitCode);
   }
-  // The shim holds its own end of the input open, so it must be told about the end of file.
+  // The shim holds its own end of the input open, so it must be notified of the end of file.
   stdin.once("finish", () => void api.tasks.closeIO({ ...ids, stdin: true }).catch(() => {}));
   const exited = (async () => {
     const exitCode = await api.tasks.wait(ids).then(

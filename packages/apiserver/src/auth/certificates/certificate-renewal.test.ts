@@ -13,7 +13,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-test("certificates are renewed before they expire, a failure is told and made good the next day, and nothing after the end", async () => {
+test("renews certificates before they expire, reports a failure and retries the next day, and stops when closed", async () => {
   const clock = createVirtualClock();
   const pki = await ensurePki(directory, clock.now());
   const used: Pki[] = [];

@@ -362,7 +362,7 @@ describe("the default roles", () => {
     ]);
   });
 
-  test("are made once, get back what they lost, and stay as they are where that is asked for", async () => {
+  test("are created once, regain lost rules, and stay unchanged if auto-update is off", async () => {
     await ensureDefaultRoles(store, options);
     const { revision } = store;
     await ensureDefaultRoles(store, options);
@@ -463,7 +463,7 @@ describe("escalation", () => {
     expect(write(bind("b"))?.status.code).toBe(403);
   });
 
-  test("is no matter of other kinds", () => {
+  test("does not apply to other kinds", () => {
     expect(escalation(authorizer, jane, { plural: "configmaps", object: role("x", "a", [readPods]) })).toBeUndefined();
   });
 });

@@ -144,7 +144,7 @@ describe("a token of a service account", () => {
     });
   });
 
-  test("for another audience is no token for this server", async () => {
+  test("for another audience is not valid for this server", async () => {
     const token = await tokenOf({ audiences: ["vault"] });
     expect(tokens.verify(token)).toBeUndefined();
     expect(tokens.verify(token, ["vault", "x"])?.audiences).toEqual(["vault"]);
@@ -202,7 +202,7 @@ describe("a token of a service account", () => {
   test.each([
     ["too short a time", { expirationSeconds: 60 }, 422, "may not specify a duration less than 10 minutes"],
     ["too long a time", { expirationSeconds: 1e12 }, 422, "2^32"],
-    ["a time that is no number", { expirationSeconds: "1h" }, 422, "must be an integer"],
+    ["a time that is not a number", { expirationSeconds: "1h" }, 422, "must be an integer"],
     ["an object that is not there", { boundObjectRef: { kind: "Pod", name: "none" } }, 404, 'pods "none" not found'],
     ["a kind that it can't be bound to", { boundObjectRef: { kind: "Job", name: "x" } }, 400, "Job"],
   ])("is refused for %s", async (_, spec, code, message) => {
@@ -339,7 +339,7 @@ describe("the authenticator", () => {
     expect(() => byCertificate({ headers: {}, clientCertificate })).toThrow("Unauthorized");
   });
 
-  test("lets nobody in without credentials unless told to, and a wrong token never", () => {
+  test("rejects requests without credentials by default, and invalid tokens always", () => {
     expect(() => authenticate({})).toThrow("Unauthorized");
     expect(authenticate({}, true)).toEqual(anonymousUser);
     expect(() => authenticate({ authorization: ["Bearer wrong"] }, true)).toThrow("Unauthorized");

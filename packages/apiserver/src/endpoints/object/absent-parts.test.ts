@@ -49,7 +49,7 @@ describe("a part that is a struct in Go", () => {
     expect(told.sort()).toEqual([...causes].sort());
   });
 
-  it("tells of a CustomResourceDefinition without versions what kube-apiserver does", async () => {
+  it("rejects a CustomResourceDefinition without versions as kube-apiserver does", async () => {
     const { spec, ...crd } = widgetCrd() as unknown as { spec: Record<string, unknown> };
     const { versions: _, ...rest } = spec;
     const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

@@ -123,9 +123,9 @@ describe("an embedded object", () => {
   beforeEach(() => environment.install([crd(spec)]));
 
   test.each([
-    ["labels that are no map", template({ labels: "x" })],
-    ["metadata that is no object", template("x")],
-    ["a kind that is no text", template({}, { kind: 1 })],
+    ["labels that are not a map", template({ labels: "x" })],
+    ["metadata that is not an object", template("x")],
+    ["a kind that is not a string", template({}, { kind: 1 })],
   ])("with %s can't be read: 400", async (_, body) => {
     expect((await send("POST", path, body)).code).toBe(400);
   });

@@ -116,7 +116,7 @@ function drop(schema: Schema, value: JsonObject, location: Location): void {
   if (location === "status") for (const name of statusTimes) if (Object.hasOwn(properties, name)) value[name] ??= null;
 }
 
-/** Go's zero value of a required field. Undefined if the zero value cannot be told from absence or absence is an error. */
+/** Go's zero value of a required field. Undefined if the zero value is indistinguishable from absence, or absence is an error. */
 function zeroOf(properties: Properties, name: string, isStatus: boolean): unknown {
   const schema = Object.hasOwn(properties, name) ? properties[name] : undefined;
   if (schema?.type === "integer" || schema?.["x-kubernetes-int-or-string"] === true) return 0;

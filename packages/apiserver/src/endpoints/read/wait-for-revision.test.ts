@@ -44,7 +44,7 @@ describe("a revision that is still to come", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("is waited for three seconds, then the client is told when to ask again", async () => {
+  it("is awaited for three seconds, then the response says when to retry", async () => {
     const version = ahead(1);
     const answer = read(path, { resourceVersion: version });
     await expect.poll(() => clock.pendingTimers).toBe(1);
@@ -52,7 +52,7 @@ describe("a revision that is still to come", () => {
     expect(await answer).toMatchObject(tooLarge(version, { retryAfterSeconds: 1 }));
   });
 
-  it("is not waited for where exactly it is asked for, nor when the client has gone", async () => {
+  it("is not awaited for an exact match, or once the client has disconnected", async () => {
     const version = ahead(1);
     expect(await read(path, { resourceVersion: version, resourceVersionMatch: "Exact" })).toMatchObject(tooLarge(version));
     const gone = new AbortController();

@@ -31,7 +31,7 @@ async function send(
 const patch = (type: string, body: unknown, name = "c", query = {}) =>
   send("PATCH", `${configMaps}/${name}`, body, { headers: { "content-type": `application/${type}` }, query });
 
-describe("a patch that leaves what is no object of its kind", () => {
+describe("a patch whose result is not an object of the kind", () => {
   it.each([
     ["merge-patch+json", { data: { a: 1 } }],
     ["strategic-merge-patch+json", { data: { a: 1 } }],

@@ -159,7 +159,7 @@ function setDefaults(object: KubernetesObject): void {
   for (const field of ["reportingComponent", "reportingInstance"]) {
     if (valueAt(object, field) === undefined) setField(object, field, "");
   }
-  // Absent times that are no pointers in Go are null.
+  // Absent times that are not pointers in Go are null.
   for (const field of ["eventTime", "firstTimestamp", "lastTimestamp"]) {
     if (valueAt(object, field) === undefined) setField(object, field, null);
   }

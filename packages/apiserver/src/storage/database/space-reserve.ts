@@ -4,7 +4,7 @@ import { isOutOfSpace } from "../storage-error.ts";
 
 /** Enough for a flush of all recent writes and then for deletes, which free pages. */
 const defaultBytes = 4 * 1024 * 1024;
-/** Space that has to be available besides the reserve before it is taken again, so that the disk is not full immediately. */
+/** Space that must be available beyond the reserve before the reserve is restored, so that the disk is not full immediately. */
 const marginBytes = 1024 * 1024;
 
 /** Disk space that is held so that objects can still be deleted when the disk is full. */

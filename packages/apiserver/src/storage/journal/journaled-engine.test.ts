@@ -21,7 +21,7 @@ function folder(): string {
   return dir;
 }
 
-/** A database whose disk can be full and whose commits can be held back. */
+/** A database whose disk can be full and whose commits can be delayed. */
 class TestDatabase extends LmdbEngine {
   isFull = false;
   commits = 0;

@@ -38,7 +38,7 @@ const checkIntervalMs = 200;
 /**
  * Requests of other processes to the owner of a data folder, as files in a subfolder: `request-ID` is removed when it is accepted, then
  * `answer-ID` is written. Backups of a running server go through it, because only the process that writes can hold a state without
- * disturbing the database. Files need no listener, and whoever can write them can read all data anyway.
+ * disturbing the database. Files need no listener, and every user who can write them can read all data anyway.
  */
 export class ControlFolder {
   readonly #path: string;

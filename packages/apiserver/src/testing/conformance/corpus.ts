@@ -9,7 +9,7 @@ export interface Category {
   readonly scenarios: readonly Scenario[];
 }
 
-/** What a scenario needs besides the API server. */
+/** What a scenario needs in addition to the API server. */
 export type Requirement =
   | "compacted-history"
   | "garbage-collector"

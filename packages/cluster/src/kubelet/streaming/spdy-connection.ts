@@ -112,7 +112,7 @@ export class SpdyConnection {
         }
       }
     } catch {
-      // The peer disconnected or violated the protocol; it cannot be told.
+      // The peer disconnected or violated the protocol; it cannot be notified.
       this.#transport.destroy();
     } finally {
       for (const stream of this.#streams.values()) stream.destroy(new StreamError("Closed", "connection closed"));

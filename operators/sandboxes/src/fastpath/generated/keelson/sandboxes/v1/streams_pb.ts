@@ -36,7 +36,7 @@ export type LogsRequest = Message<"keelson.sandboxes.v1.LogsRequest"> & {
   namespace: string;
 
   /**
-   * Goes on until the sandbox's program has ended.
+   * Follow the output until the sandbox's program has ended.
    *
    * @generated from field: bool follow = 3;
    */
