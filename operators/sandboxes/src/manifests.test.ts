@@ -28,7 +28,7 @@ it("accepts the original's manifests without unknown fields, and applies default
       fieldValidation: "Strict",
     },
   );
-  expect(sandbox.spec).toEqual({ ...spec, failurePolicy: "Manual", recoveryTimeoutSeconds: 60 });
+  expect(sandbox.spec).toEqual({ ...spec, network: "none", failurePolicy: "Manual", recoveryTimeoutSeconds: 60 });
   const pool = {
     capacity: { poolMin: 1, poolMax: 3, bufferMin: 1, bufferMax: 2 },
     maxSandboxesPerPod: 5,
@@ -60,6 +60,9 @@ it.each([
   ["a variable without a name", { envs: [{ value: "x" }] }, /spec\.envs\[0\]\.name/],
   ["a zero cpu limit", { resources: { limits: { cpu: "0m" } } }, /spec\.resources\.limits\.cpu/],
   ["a negative memory limit", { resources: { limits: { memory: "-1Mi" } } }, /spec\.resources\.limits\.memory/],
+  ["network internet", { network: "internet" }, /spec\.network.*only none is supported/],
+  ["network allowList", { network: "allowList" }, /spec\.network.*only none is supported/],
+  ["an unknown network", { network: "host" }, /spec\.network/],
   ["a recoveryTimeoutSeconds of 0", { recoveryTimeoutSeconds: 0 }, /spec\.recoveryTimeoutSeconds/],
 ])("rejects %s and names the field", async (_, change, message) => {
   await using environment = await startTestEnvironment({ crds: [Sandbox.crd] });

@@ -39,7 +39,7 @@ export interface AgentOptions extends AgentIsolation {
   readonly dir: string;
   /** Folder of the images. Default: below `dir`. */
   readonly imageDir?: string;
-  /** Maximum number of processes and threads per sandbox. Default 1024. */
+  /** Maximum number of processes and threads per sandbox. Default 512. */
   readonly maxProcesses?: number;
   /** Default limits of a sandbox, as quantities. */
   readonly defaultLimits?: { readonly cpu?: string; readonly memory?: string };

@@ -15,10 +15,10 @@ export const resourceLimits = (description: string) =>
         limits: Type.Optional(
           Type.Object(
             {
-              cpu: amount("Processor time, such as 500m or 2. Default: no limit."),
-              memory: amount("Memory, such as 256Mi; what takes more is ended. Default: no limit."),
+              cpu: amount("CPU time, such as 500m or 2. Default: 1."),
+              memory: amount("Memory including files in the work folder and /tmp, such as 256Mi. Default: 512Mi."),
             },
-            { description: "The most that it gets." },
+            { description: "Limits." },
           ),
         ),
       },

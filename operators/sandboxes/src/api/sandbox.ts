@@ -50,6 +50,14 @@ const spec = Type.Object(
         maxItems: 64,
       }),
     ),
+    network: Type.Optional(
+      choice(["none", "internet", "allowList"], "Network access. none: a private loopback and the exposed ports.", {
+        default: "none",
+        "x-kubernetes-validations": [
+          { rule: "self == 'none'", message: "only none is supported: internet and allowList are not enforced yet" },
+        ],
+      }),
+    ),
     resources: resourceLimits("Resource limits. Default: those of the pool."),
     expireTime: Type.Optional(time("Time at which it is stopped; the object is kept.")),
     expireTimeSeconds: Type.Optional(int64("Expiry in Unix seconds; 0: never. expireTime takes precedence.", { minimum: 0 })),

@@ -3,6 +3,7 @@ import type { Logger } from "@keelson/controller";
 import type { Program } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
 import { openExpiries } from "./expiries.ts";
+import { PortRelays } from "./port-relay.ts";
 import type { ImageStore, ReadyImage } from "./image-store.ts";
 import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
 import {
@@ -45,6 +46,8 @@ export interface SandboxManager {
   program(sandboxId: string): Program | undefined;
   /** Calls `listener` after every change of the status. Returns a function that unsubscribes. */
   onChange(listener: () => void): () => void;
+  /** Stops enforcing expiries and relaying ports; sandboxes keep running. */
+  detach(): void;
   /** Rejects new sandboxes and stops all running ones; settles when none runs. */
   shutDown(): Promise<void>;
 }
@@ -71,6 +74,12 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
     end: async (sandboxId) => void (await driver.get(sandboxId)?.stop()),
   });
   for (const program of driver.list()) if (isAlive(program)) expiries.adopt(program.id, requestedExpiry(program));
+  const relays = new PortRelays({ address: options.address, clock, log: options.log });
+  const expose = (program: Program): void => {
+    // Without isolation a sandbox listens on the agent's address itself.
+    if (driver.name !== "process") relays.open(program, portsOf(program));
+  };
+  for (const program of driver.list()) expose(program);
   const follow = (program: Program): void => void program.exited().then(changed);
 
   const findTakenPort = (ports: readonly number[], except: string): number | undefined => {
@@ -90,6 +99,7 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
     const program = await driver.start(toProgramSpec(sandbox, image, options));
     const startMs = clock.monotonic() - began;
     follow(program);
+    expose(program);
     expiries.adopt(sandboxId, sandbox.expiresAtMs);
     if (program.state.kind === "exited" && program.state.reason === "StartFailed") {
       return { success: false, message: program.state.message, sandboxId };
@@ -194,9 +204,14 @@ export function createSandboxManager(options: SandboxManagerOptions): SandboxMan
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
+    detach() {
+      expiries.stop();
+      relays.close();
+    },
     async shutDown() {
       isShuttingDown = true;
       expiries.stop();
+      relays.close();
       await Promise.allSettled(creating.values());
       await Promise.all(driver.list().map((program) => program.stop()));
     },

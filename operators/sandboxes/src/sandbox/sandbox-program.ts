@@ -8,18 +8,24 @@ import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "../p
 /** Options that apply to every sandbox of an agent. */
 export interface SandboxProgramOptions {
   readonly driver: Driver;
-  /** Address of the agent: the variable KEELSON_POD_IP of its sandboxes. */
+  /** Address of the agent, on which sandboxes' ports are exposed. */
   readonly address: string;
   readonly clock: Clock;
   readonly maxLogBytes?: number;
-  /** Maximum number of processes and threads per sandbox. Default 1024. */
+  /** Maximum number of processes and threads per sandbox. Default 512. */
   readonly maxProcesses?: number;
   /** Default limits of a sandbox, as quantities. */
   readonly defaultLimits?: Pick<AgentSandbox, "cpu" | "memory">;
 }
 
 /** Enough for a build or a browser; stops a fork bomb. */
-const defaultMaxProcesses = 1024;
+const defaultMaxProcesses = 512;
+
+/** Limits of a sandbox if neither it nor its pool sets any. Files in the work folder and /tmp count as memory too. */
+const standardLimits = { cpu: "1", memory: "512Mi", diskBytes: 512 * 1024 * 1024 } as const;
+
+/** A sandbox has a network of its own: its servers listen on its loopback, and the agent relays exposed ports. */
+const loopback = "127.0.0.1";
 
 /** Whether a program has not terminated. */
 export const isAlive = (program: Program): boolean => program.state.kind !== "exited";
@@ -48,10 +54,15 @@ export function toProgramSpec(sandbox: AgentSandbox, image: ReadyImage, options:
   return {
     id: sandbox.sandboxId,
     command: [first, ...rest],
-    env: { KEELSON_POD_IP: options.address, ...image.env, ...env },
+    env: { KEELSON_POD_IP: isIsolated ? loopback : options.address, ...image.env, ...env },
     ...(cwd !== undefined && { cwd }),
     ...(isIsolated && {
-      isolation: { ...(image.root !== undefined && { root: image.root }) },
+      isolation: {
+        network: "none",
+        hasPrivateUser: true,
+        hostname: "sandbox",
+        ...(image.root !== undefined && { root: image.root }),
+      },
     }),
     limits: limitsOf(sandbox, options),
     killGraceMs: 10_000,
@@ -70,19 +81,19 @@ export function toProgramSpec(sandbox: AgentSandbox, image: ReadyImage, options:
 }
 
 function limitsOf(sandbox: AgentSandbox, options: SandboxProgramOptions): Limits {
-  const { cpu = "", memory = "" } = options.defaultLimits ?? {};
-  const requested = { cpu: sandbox.cpu || cpu, memory: sandbox.memory || memory };
+  const { cpu = standardLimits.cpu, memory = standardLimits.memory } = options.defaultLimits ?? {};
+  const memoryBytes = Math.max(Math.round(quantityToBytes(sandbox.memory || memory)), 1);
   return {
     pids: options.maxProcesses ?? defaultMaxProcesses,
-    ...(requested.cpu !== "" && { cpuMillis: Math.max(Math.round(quantityToMillis(requested.cpu)), 1) }),
-    ...(requested.memory !== "" && { memoryBytes: Math.max(Math.round(quantityToBytes(requested.memory)), 1) }),
+    cpuMillis: Math.max(Math.round(quantityToMillis(sandbox.cpu || cpu)), 1),
+    memoryBytes,
+    ...(options.driver.name !== "process" && { diskBytes: Math.max(standardLimits.diskBytes, memoryBytes) }),
   };
 }
 
 /** A message about limits that this machine cannot enforce. */
 function missingLimits({ spec, limits }: Program): string | undefined {
-  const isAsked = spec.limits?.cpuMillis !== undefined || spec.limits?.memoryBytes !== undefined;
-  return isAsked ? limits.message : undefined;
+  return spec.limits === undefined ? undefined : limits.message;
 }
 
 /** The expiry from a sandbox's creation, in Unix milliseconds. */

@@ -25,7 +25,10 @@ export interface NumberOptions {
 export function choice<const T extends string>(
   values: readonly T[],
   description: string,
-  options: { readonly default?: T } = {},
+  options: {
+    readonly default?: T;
+    readonly "x-kubernetes-validations"?: readonly { readonly rule: string; readonly message: string }[];
+  } = {},
 ): TUnsafe<T> {
   return typedSchema({ type: "string", enum: [...values], description, ...options });
 }

@@ -6,6 +6,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  readlinkSync,
   realpathSync,
   rmSync,
   statSync,
@@ -197,12 +198,17 @@ describe.runIf(isRoot)("a program with a private user", () => {
     expect(left).toEqual([]);
   });
 
-  test("leaves no mount behind when it is removed", async () => {
-    const program = await start("echo x >file", { limits: { diskBytes: 1 << 20 } });
-    await program.exited();
+  test("leaves its files but no mount behind when it exits, and nothing when it is removed", async () => {
+    const script = "echo x >file; ln -s /etc/shadow link; while ! [ -e gate ]; do sleep 0.02; done";
+    const program = await start(script, { limits: { diskBytes: 1 << 20 } });
+    while (!existsSync(join(dir, "a", "work", "file"))) await new Promise((resolve) => setImmediate(resolve));
     expect(readFileSync("/proc/self/mountinfo", "utf8")).toContain(join(dir, "a", "work"));
-    await program.remove();
+    writeFileSync(join(dir, "a", "work", "gate"), "");
+    await program.exited();
     expect(readFileSync("/proc/self/mountinfo", "utf8")).not.toContain(join(dir, "a"));
+    expect(readFileSync(join(dir, "a", "work", "file"), "utf8")).toBe("x\n");
+    expect(readlinkSync(join(dir, "a", "work", "link"))).toBe("/etc/shadow");
+    await program.remove();
     expect(existsSync(join(dir, "a"))).toBe(false);
   });
 

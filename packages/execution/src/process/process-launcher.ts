@@ -13,6 +13,7 @@ import { limitsFromJson, limitsToJson } from "../program/limits-record.ts";
 import type { Termination, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
 import { elapsedMs, isAlive, readBootId, readStat } from "./proc.ts";
 import { defaultPath } from "../program/program-spec.ts";
+import { keepWork } from "../program/size-limit.ts";
 import { prepareWorkingDirectory, errorLog, findExecutable, createLogs } from "../program/program-files.ts";
 import { hostUser } from "../program/program-user.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
@@ -180,7 +181,11 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
           ...(exec.terminal !== undefined && { terminal: exec.terminal }),
         });
       },
-      cleanUp: () => cleanUpCgroup(folder, deadlines),
+      async cleanUp() {
+        // A full disk costs the files, not the exit status; `remove` unmounts them later.
+        await keepWork(folder).catch(() => {});
+        await cleanUpCgroup(folder, deadlines);
+      },
       detach,
     };
   }

@@ -1,9 +1,7 @@
-import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
+import { unmountBelow } from "./size-limit.ts";
 
 /** The paths of one program's files. */
 export interface ProgramFolder {
@@ -51,13 +49,4 @@ export async function discardFolder(path: string, trashed: string): Promise<void
     await rm(path, { recursive: true, force: true });
   }
   await rm(trashed, { recursive: true, force: true });
-}
-
-/** Unmounts the file systems with a size limit that a program had. */
-export async function unmountBelow(path: string): Promise<void> {
-  const mounts = readFileSync("/proc/self/mountinfo", "utf8")
-    .split("\n")
-    .map((line) => line.split(" ")[4] ?? "")
-    .filter((target) => target.startsWith(`${path}/`));
-  if (mounts.length > 0) await promisify(execFile)("umount", ["--lazy", ...mounts]);
 }

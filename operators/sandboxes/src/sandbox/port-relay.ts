@@ -1,0 +1,111 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { createServer, type Server, type Socket } from "node:net";
+import { fileURLToPath } from "node:url";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Logger } from "@keelson/controller";
+import { networkNamespaceOf, type Program } from "@keelson/execution";
+
+/*
+ * A sandbox has a network namespace of its own with nothing but loopback. For each exposed port the agent listens on its own address and
+ * hands every accepted connection to a relay process, which runs inside the sandbox's network namespace and connects to its loopback. The
+ * relay starts with the first connection and shares nothing else with the sandbox: neither files nor processes.
+ */
+
+/** Options of {@link PortRelays}. */
+export interface PortRelaysOptions {
+  /** Address to listen on. */
+  readonly address: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The built relay program, even if this module runs from its source. */
+const relayProgram = fileURLToPath(
+  new URL(
+    import.meta.url.endsWith(".ts") ? "../../dist/sandbox/port-relay-program.js" : "./port-relay-program.js",
+    import.meta.url,
+  ),
+);
+
+/** Another process may still hold the port for a moment, such as an agent that is being replaced. */
+const listenRetryMs = 500;
+
+/** The exposed ports of an agent's sandboxes. */
+export class PortRelays {
+  readonly #options: PortRelaysOptions;
+  readonly #relays = new Map<string, Relay>();
+
+  constructor(options: PortRelaysOptions) {
+    this.#options = options;
+  }
+
+  /** Exposes the ports of a program until it exits. */
+  open(program: Program, ports: readonly number[]): void {
+    if (ports.length === 0 || this.#relays.has(program.id) || program.state.kind === "exited") return;
+    const relay = new Relay(program, ports, this.#options);
+    this.#relays.set(program.id, relay);
+    void program.exited().then(() => {
+      relay.close();
+      if (this.#relays.get(program.id) === relay) this.#relays.delete(program.id);
+    });
+  }
+
+  close(): void {
+    for (const relay of this.#relays.values()) relay.close();
+    this.#relays.clear();
+  }
+}
+
+/** The exposed ports of one sandbox. */
+class Relay {
+  readonly #program: Program;
+  readonly #options: PortRelaysOptions;
+  readonly #servers: Server[];
+  #process: ChildProcess | undefined;
+  #isClosed = false;
+
+  constructor(program: Program, ports: readonly number[], options: PortRelaysOptions) {
+    this.#program = program;
+    this.#options = options;
+    this.#servers = ports.map((port) => this.#listen(port));
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const server of this.#servers) server.close();
+    this.#process?.disconnect();
+  }
+
+  #listen(port: number): Server {
+    const { address, clock, log } = this.#options;
+    // Paused: not a byte is read before the relay has the connection.
+    const server = createServer({ pauseOnConnect: true }, (socket) => this.#forward(port, socket));
+    server.on("error", (error) => {
+      log.warn({ err: error, sandboxId: this.#program.id, port }, "could not listen on an exposed port; retrying");
+      clock.setTimer(listenRetryMs, () => !this.#isClosed && server.listen(port, address), { background: true });
+    });
+    return server.listen(port, address);
+  }
+
+  #forward(port: number, socket: Socket): void {
+    socket.on("error", () => socket.destroy());
+    const relay = (this.#process ??= this.#start());
+    if (relay === undefined) socket.destroy();
+    else relay.send({ port }, socket, { keepOpen: false }, (error) => error !== null && socket.destroy());
+  }
+
+  #start(): ChildProcess | undefined {
+    const namespace = networkNamespaceOf(this.#program);
+    if (namespace === undefined) return undefined;
+    const child = spawn("nsenter", [`--net=${namespace}`, "--", process.execPath, relayProgram], {
+      stdio: ["ignore", "ignore", "ignore", "ipc"],
+      env: { PATH: process.env.PATH },
+      argv0: "keelson-port-relay",
+    });
+    const forget = (): void => {
+      if (this.#process === child) this.#process = undefined;
+    };
+    child.once("error", forget).once("exit", forget);
+    return child;
+  }
+}

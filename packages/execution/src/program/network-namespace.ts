@@ -1,0 +1,27 @@
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { Program } from "../driver.ts";
+import { readStat } from "../process/proc.ts";
+
+/**
+ * Path of the network namespace of a running program with `isolation.network: "none"`, for nsenter(1); undefined if it is not running, or
+ * has not entered its namespaces yet. Needs root.
+ */
+export function networkNamespaceOf({ state, logs }: Pick<Program, "state" | "logs">): string | undefined {
+  if (state.kind !== "running") return undefined;
+  const pid = bubblewrapChild(join(dirname(logs.stdout), "bwrap-status.json"), state.pid) ?? state.pid;
+  return readStat(pid) === undefined ? undefined : `/proc/${pid}/ns/net`;
+}
+
+/** The process that bubblewrap runs in the namespaces; undefined without bubblewrap. */
+function bubblewrapChild(statusFile: string, wrapper: number): number | undefined {
+  let status: string;
+  try {
+    status = readFileSync(statusFile, "utf8");
+  } catch {
+    return undefined;
+  }
+  const child = Number(/"child-pid": (\d+)/.exec(status)?.[1] ?? 0);
+  // The pid may have been reused.
+  return readStat(child)?.parent === wrapper ? child : -1;
+}
