@@ -4,6 +4,7 @@ export type { ProcessDriverOptions } from "./process/process-driver.ts";
 export { readLogTail } from "./logs/log-tail.ts";
 export { isSignal, programIdPattern } from "./program/program-spec.ts";
 export { defaultPath } from "./program/program-spec.ts";
+export { argumentSizeProblem } from "./program/argument-size.ts";
 export { networkNamespaceOf } from "./program/network-namespace.ts";
 export { resolveLocalUser } from "./program/user.ts";
 export type { ResolvedUser, UserIds } from "./program/user.ts";

@@ -1,5 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { dns1123SubdomainFaults } from "@keelson/api-machinery/validation";
+import { argumentSizeProblem } from "@keelson/execution";
 import { isPositiveQuantity, isPort } from "../protocol/protocol.ts";
 import { reservedPorts } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
@@ -33,6 +34,8 @@ export function specOf(request: CreateRequest, key: { namespace: string; name: s
   for (const name of Object.keys(request.envs)) {
     if (name === "" || name.includes("=")) throw invalid(`envs: ${JSON.stringify(name)} is not a valid variable name`);
   }
+  const sizeProblem = argumentSizeProblem([...request.command, ...request.args], request.envs);
+  if (sizeProblem !== undefined) throw invalid(sizeProblem);
   const limits = Object.entries({ cpu: request.cpu, memory: request.memory }).filter(([, amount]) => amount !== "");
   for (const [name, amount] of limits) {
     if (!isPositiveQuantity(amount))

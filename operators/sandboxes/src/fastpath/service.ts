@@ -1,6 +1,13 @@
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
-import { type DeepReadonly, isAlreadyExists, isNotFound, isStatusError, type StatusError } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  isAlreadyExists,
+  isConflict,
+  isNotFound,
+  isStatusError,
+  type StatusError,
+} from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client, Patch } from "@keelson/client";
 import type { Cache } from "@keelson/controller";
@@ -100,6 +107,21 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
     }
   };
 
+  /** Deletes a sandbox whose caller no longer waits, so that it does not run later. Returns the error for the caller. */
+  const withdraw = async (
+    key: { namespace: string; name: string },
+    uid: string | undefined,
+    reason = "deadline exceeded or call cancelled",
+  ): Promise<ConnectError> => {
+    await fast.delete(key.namespace, key.name);
+    try {
+      await client.delete(Sandbox, key, uid === undefined ? {} : { preconditions: { uid } });
+    } catch (error) {
+      if (!isNotFound(error) && !isConflict(error)) throw connectError(error);
+    }
+    return new ConnectError(`${reason}; the create was withdrawn`, Code.DeadlineExceeded);
+  };
+
   const createOne = async (request: CreateRequest, isFast: boolean, signal: AbortSignal): Promise<CreateResponse> => {
     const began = clock.monotonic();
     const key = { namespace: request.namespace || "default", name: request.name || `sb-${options.newId().slice(0, 16)}` };
@@ -114,6 +136,7 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
       if (outcome.kind === "failed") throw new ConnectError(outcome.message, Code.FailedPrecondition);
       if (outcome.kind === "created") {
         const { agent, sandboxId, timings } = outcome;
+        if (signal.aborted) throw await withdraw(key, undefined);
         return create(CreateResponseSchema, {
           sandboxId,
           agentPod: agent.name,
@@ -124,16 +147,21 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
       }
       // Full: the object waits for a slot, and the pool sees the demand.
     }
+    let uid: string | undefined;
     try {
       const annotations = requestId === undefined ? {} : { annotations: { [requestIdAnnotation]: requestId } };
       // Created with its finalizer, which saves the controller a write.
-      await client.create(Sandbox, { metadata: { ...key, labels, ...annotations, finalizers: [cleanupFinalizer] }, spec });
+      const metadata = { ...key, labels, ...annotations, finalizers: [cleanupFinalizer] };
+      uid = (await client.create(Sandbox, { metadata, spec })).metadata.uid;
     } catch (error) {
       if (isAlreadyExists(error)) return repeated(key, requestId, signal);
       throw connectError(error);
     }
     const written = clock.monotonic();
-    const created = await whenStarted(key, signal);
+    const created = await whenStarted(key, signal).catch(async (error: unknown) => {
+      const hasExpired = error instanceof ConnectError && error.code === Code.DeadlineExceeded;
+      throw hasExpired ? await withdraw(key, uid, error.rawMessage) : error;
+    });
     const now = clock.monotonic();
     created.timings = { api: written - began, controller: now - written, total: now - began };
     return created;

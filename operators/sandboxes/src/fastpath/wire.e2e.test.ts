@@ -140,6 +140,12 @@ describe("a client of the original", () => {
   );
 
   it.each([
+    [
+      "a variable above the kernel's limit",
+      { envs: { BIG: "x".repeat(200_000) } },
+      status.INVALID_ARGUMENT,
+      /^env BIG: 200005 bytes exceed the kernel's limit of 131072 bytes/,
+    ],
     ["no image", { image: "" }, status.INVALID_ARGUMENT, /^image: is required/],
     ["no pool", { pool_ref: "" }, status.INVALID_ARGUMENT, /^pool_ref: is required/],
     [
@@ -152,14 +158,14 @@ describe("a client of the original", () => {
     ["port 0", { exposed_ports: [0] }, status.INVALID_ARGUMENT, /^exposed_ports: 0 must be/],
     ["port 65536", { exposed_ports: [65536] }, status.INVALID_ARGUMENT, /^exposed_ports: 65536/],
     ["the agent's port", { exposed_ports: [5758] }, status.INVALID_ARGUMENT, /^exposed_ports: 5758/],
-    ["a port twice", { exposed_ports: [80, 80] }, status.INVALID_ARGUMENT, /^exposed_ports: 80 is there twice/],
+    ["a port twice", { exposed_ports: [80, 80] }, status.INVALID_ARGUMENT, /^exposed_ports: 80 is listed twice/],
     ["a bad variable", { envs: { "A=B": "c" } }, status.INVALID_ARGUMENT, /^envs: "A=B"/],
     ["a relative folder", { working_dir: "tmp" }, status.INVALID_ARGUMENT, /^working_dir: /],
     [
       "an image that is not there",
       { image: "no/such:1" },
       status.FAILED_PRECONDITION,
-      /image no\/such:1 is not on this machine/,
+      /image no\/such:1 not found on this machine/,
     ],
     ["a program that is not there", { command: ["no-such-program"] }, status.FAILED_PRECONDITION, /no-such-program/],
   ] satisfies [string, Message, number, RegExp][])(
@@ -178,8 +184,11 @@ describe("a client of the original", () => {
     });
     const waiting = call("CreateSandbox", { name: "four", image: "host", pool_ref: "pool" }, undefined, 1500);
     await expect(waiting).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED });
-    const four = await local.client.get(Sandbox, { namespace, name: "four" });
-    expect(four.status).toMatchObject({ phase: "Pending", message: expect.stringContaining("1 full") });
+    // It is withdrawn, so that it does not run when a slot becomes free.
+    await local.phase("four", undefined);
+    await call("DeleteSandbox", { sandbox_name: "one" });
+    await local.phase("one", undefined);
+    await expect(call("GetSandbox", { sandbox_name: "four" })).rejects.toMatchObject({ code: status.NOT_FOUND });
     await expect(call("DeleteSandbox", { sandbox_name: "no-such" })).rejects.toMatchObject({ code: status.NOT_FOUND });
   });
 

@@ -1,5 +1,6 @@
 import { isJsonObject } from "@keelson/api-machinery";
 import { isQuantity, quantityToMillis } from "@keelson/api-machinery/quantity";
+import { argumentSizeProblem } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
 
 /* The protocol between the operator and its agents. Paths and fields are fast-sandbox's. */
@@ -138,6 +139,11 @@ export function parseAgentSandbox(body: unknown): { readonly sandbox: AgentSandb
   if (args !== undefined && !isTexts(args)) return { problem: "sandbox.args: must be a list of strings" };
   if (env !== undefined && !(isJsonObject(env) && Object.values(env).every(isText)))
     return { problem: "sandbox.env: must map names to strings" };
+  const sizeProblem = argumentSizeProblem(
+    [...(Array.isArray(command) ? command.map(String) : []), ...(Array.isArray(args) ? args.map(String) : [])],
+    isJsonObject(env) ? Object.fromEntries(Object.entries(env).map(([name, text]) => [name, String(text)])) : {},
+  );
+  if (sizeProblem !== undefined) return { problem: `sandbox.${sizeProblem}` };
   if (workingDir !== undefined && !(isText(workingDir) && (workingDir === "" || workingDir.startsWith("/"))))
     return { problem: "sandbox.workingDir: must be an absolute path" };
   if (ports !== undefined && !(Array.isArray(ports) && ports.every(isPort)))

@@ -225,6 +225,11 @@ describe.runIf(isRoot)("a program with a private user", () => {
     if (hog.limits.applied.memoryBytes !== undefined) expect(exited.exitCode).toBe(137);
   });
 
+  test("has its work folder and quota in another working directory too", async () => {
+    const out = await attack("pwd; touch /work/file && echo wrote", { cwd: "/tmp", limits: { diskBytes: 1 << 20 } });
+    expect(out).toBe("/tmp\nwrote\n");
+  });
+
   test("is found again, with its files, by the next driver", async () => {
     await start("echo ready >ready; exec sleep 600", { limits: { diskBytes: 1 << 20 } });
     await content(join(dir, "a", "work", "ready"));

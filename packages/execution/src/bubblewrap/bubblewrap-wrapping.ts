@@ -9,7 +9,7 @@ import { privateUser, quotaScript, Stage, stageScript, stagingFailed, withQuota 
 import { StartFailure } from "../process/launcher.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import type { BindMount } from "../isolation.ts";
-import { createTemporaryFolder, readErrorTail } from "../program/program-files.ts";
+import { createTemporaryFolder, createWorkFolder, readErrorTail } from "../program/program-files.ts";
 import { hasPrivateUser, homeDirectory, hostUser, own, programUser } from "../program/program-user.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import type { UserIds } from "../program/user.ts";
@@ -90,6 +90,8 @@ function wrapProgram(request: LaunchRequest, execution: Execution, options: Bubb
     throw new StartFailure("could not start the program: this driver has no images by name; use isolation.root", 126);
   }
   createTemporaryFolder(temporaryFolder(folder));
+  // Mounted even if the program starts elsewhere.
+  if (hasPrivateUser(spec)) createWorkFolder(folder.work, undefined);
   writeSettings(settingsFolder(folder), insideUser(spec), spec.isolation?.network ?? "shared", spec.isolation?.hostname);
   writeFileSync(statusFile(folder), "", { mode: 0o600 });
   const stage = stageOf(request, options.binds);

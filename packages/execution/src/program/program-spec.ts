@@ -3,6 +3,7 @@ import { isAbsolute } from "node:path";
 import { ExecutionError } from "../driver.ts";
 import type { ExecSpec, ProgramSpec } from "../driver.ts";
 import { isolationProblem } from "../isolation.ts";
+import { argumentSizeProblem } from "./argument-size.ts";
 
 /** PATH of a program whose `env` has none. */
 export const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -50,6 +51,8 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   for (const name of Object.keys(env ?? {})) {
     if (name === "" || name.includes("=") || name.includes("\0")) return `env: ${show(name)} is not a valid variable name`;
   }
+  const sizeProblem = argumentSizeProblem(command.map(String), (env ?? {}) as Readonly<Record<string, string>>);
+  if (sizeProblem !== undefined) return sizeProblem;
   if (cwd !== undefined && !(isText(cwd) && isAbsolute(cwd))) return `cwd: ${show(cwd)} must be an absolute path`;
   if (user !== undefined && !(isText(user) && user !== "")) return "user: must be a name, a uid or uid:gid";
   if (limits !== undefined) {
