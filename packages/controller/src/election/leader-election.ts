@@ -1,7 +1,7 @@
 import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
 import { Lease, type LeaseObject } from "@keelson/api-machinery/kinds";
 import { type Clock, formatMicroTime, sleep } from "@keelson/api-machinery/time";
-import type { Client } from "@keelson/client";
+import { type Client, TransportError } from "@keelson/client";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "../logging/logger.ts";
@@ -270,7 +270,9 @@ export class LeaderElection {
     const timedOut = new Promise<never>((_, reject) => {
       controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });
     });
-    const timer = this.#options.clock.setTimer(limit, () => controller.abort(new Error(`no response within ${limit} ms`)));
+    const timer = this.#options.clock.setTimer(limit, () =>
+      controller.abort(new TransportError("Timeout", `no response within ${limit} ms`)),
+    );
     if (outer?.aborted) onAbort();
     outer?.addEventListener("abort", onAbort, { once: true });
     try {

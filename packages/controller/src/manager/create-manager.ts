@@ -2,7 +2,6 @@ import { setMaxListeners } from "node:events";
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import type { CacheOptions } from "../cache/cache-options.ts";
 import { ContainedLogger } from "../logging/contained-logger.ts";
 import { containedMetrics } from "../metrics/contained-metrics.ts";
 import { ControllerRunner } from "../reconcile/controller-runner.ts";
@@ -11,6 +10,7 @@ import { createEventRecorder, type RunningEventRecorder } from "../events/event-
 import { InterceptedClient } from "../reconcile/intercepted-client.ts";
 import { LeaderElection, LeaseLostError } from "../election/leader-election.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
+import { cacheOptionsOf, concurrencyOf } from "./effective-options.ts";
 import type { Leadership, Manager, ManagerOptions } from "./manager.ts";
 import { type Metrics, noMetrics } from "../metrics/metrics.ts";
 import type { Change, OnChange } from "../cache/change.ts";
@@ -77,7 +77,7 @@ class RunningManager implements Manager {
     const { client, clock = systemClock, random = Math.random } = options;
     this.#log = options.logger === undefined ? silentLogger : new ContainedLogger(options.logger);
     this.#metrics = options.metrics === undefined ? noMetrics : containedMetrics(options.metrics, this.#log);
-    this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cachedBy(options) });
+    this.#cache = new SharedCache({ client, clock, random, log: this.#log, cached: cacheOptionsOf(options) });
     for (const definition of options.controllers) {
       this.#concurrency.set(definition.name, concurrencyOf(definition, options));
       if (this.#sources.has(definition.name))
@@ -288,18 +288,4 @@ class RunningManager implements Manager {
     }
     return isDrained;
   }
-}
-
-function cachedBy({ cache = {}, namespaces }: ManagerOptions): CacheOptions {
-  return namespaces === undefined ? cache : { ...cache, namespaces };
-}
-
-function concurrencyOf(definition: ControllerDefinition, options: ManagerOptions): number {
-  const { group, kind } = definition.for;
-  const ofKind = options.groupKindConcurrency?.[group === "" ? kind : `${kind}.${group}`];
-  const count = definition.maxConcurrentReconciles ?? ofKind ?? options.maxConcurrentReconciles ?? 1;
-  if (Number.isInteger(count) && count > 0) return count;
-  throw new TypeError(
-    `controller ${JSON.stringify(definition.name)}: maxConcurrentReconciles must be a whole number of at least 1, got ${count}`,
-  );
 }
