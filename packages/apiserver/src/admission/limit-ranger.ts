@@ -17,7 +17,7 @@ interface Resources {
 
 /**
  * LimitRanges, as the admission plugin LimitRanger of kube-apiserver enforces them: new Pods get default requests and limits, and new Pods
- * and claims have to stay within bounds. Updates of Pods are not checked.
+ * and claims have to stay within bounds. Of the updates of Pods, only resizes are checked.
  */
 export function limitRanger(store: Pick<Store, "list">): AdmissionStep {
   const limitsOf = (namespace: string): readonly unknown[] =>
@@ -32,9 +32,11 @@ export function limitRanger(store: Pick<Store, "list">): AdmissionStep {
     },
     review(request) {
       const { object, resource, name, namespace, operation, subresource } = request;
-      if (object === undefined || resource.group !== "" || subresource !== "") return;
+      if (object === undefined || resource.group !== "") return;
+      const isResize = resource.plural === "pods" && subresource === "resize";
+      if (subresource !== "" && !isResize) return;
       const isClaim = resource.plural === "persistentvolumeclaims" && (operation === "CREATE" || operation === "UPDATE");
-      if (!isClaim && !isNewPod(request)) return;
+      if (!isClaim && !isResize && !isNewPod(request)) return;
       const faults = limitsOf(namespace).flatMap((limit) => (isClaim ? claimFaults(limit, object) : podFaults(limit, object)));
       if (faults.length === 0) return;
       const why = faults.length === 1 ? (faults[0] ?? "") : `[${faults.join(", ")}]`;

@@ -34,8 +34,10 @@ export function resourceQuota(store: Pick<Store, "get" | "list" | "write">): Adm
     name: "ResourceQuota",
     async review(request) {
       const { resource, object, oldObject, operation, subresource, namespace, isDryRun } = request;
-      if (namespace === "" || object === undefined || subresource !== "") return;
-      if (operation === "UPDATE" && !(resource.group === "" && updatable.has(resource.plural))) return;
+      if (namespace === "" || object === undefined) return;
+      const isResize = resource.group === "" && resource.plural === "pods" && subresource === "resize";
+      if (subresource !== "" && !isResize) return;
+      if (operation === "UPDATE" && !isResize && !(resource.group === "" && updatable.has(resource.plural))) return;
       const usage = usageOf(resource, object);
       const added = oldObject === undefined ? usage : difference(usage, usageOf(resource, oldObject));
       for (let attempt = 0; attempt < maxAttempts; attempt++) {

@@ -8,6 +8,7 @@ import { podCells, podColumns, podRowConditions } from "./cells.ts";
 import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
 import { priorityOf } from "./priority.ts";
 import { qualityOfService } from "./quality-of-service.ts";
+import { keepAllButResources, resizeCauses } from "./resize.ts";
 import { podSpecCauses, podTemplateCauses } from "./spec-validation.ts";
 import { agreeOnAddresses, ephemeralCauses, podStatusCauses } from "./status-validation.ts";
 import { podUpdateCauses } from "./update-validation.ts";
@@ -45,6 +46,13 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         { name: "exec", kind: "PodExecOptions", verbs: ["create", "get"] },
         { name: "log", kind: "Pod", verbs: ["get"] },
         { name: "portforward", kind: "PodPortForwardOptions", verbs: ["create", "get"] },
+        {
+          name: "resize",
+          kind: "Pod",
+          verbs: ["get", "patch", "update"],
+          prepareForUpdate: keepAllButResources,
+          validateUpdate: resizeCauses,
+        },
       ],
       strategy: {
         defaultGraceSeconds: 30,

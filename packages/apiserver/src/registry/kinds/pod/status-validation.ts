@@ -66,7 +66,9 @@ export function ephemeralCauses(pod: Read, old: Read): StatusCause[] {
     const name = textAt(before, "name");
     const found = now.find((container) => textAt(container, "name") === name);
     if (found !== undefined && jsonEquals(found, before)) continue;
-    const detail = `existing ephemeral containers ${JSON.stringify(name)} may not be ${found === undefined ? "removed" : "changed"}`;
+    // kube-apiserver appends a difference of its internal types, which is empty for a removal.
+    const change = found === undefined ? "removed\n" : "changed";
+    const detail = `existing ephemeral containers ${JSON.stringify(name)} may not be ${change}`;
     causes.push(forbiddenCause("spec.ephemeralContainers", detail));
   }
   return causes;
