@@ -8,6 +8,7 @@ export type { FieldManagementContext } from "./apply/endpoint.ts";
 export { formatFieldsV1, parseFieldsV1 } from "./field-sets/fields-v1.ts";
 export type { ResetFields } from "./apply/reset-fields.ts";
 export { trackUpdate } from "./apply/track-update.ts";
+export { type CelExpression, compileExpression, toCel } from "./cel/expression.ts";
 export { createRuleEvaluator } from "./cel/rule-evaluator.ts";
 export * from "./schema/default.ts";
 export * from "./schema/formats.ts";

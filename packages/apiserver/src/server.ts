@@ -6,6 +6,7 @@ import { type AdmissionStep, createAdmissionChain } from "./admission/admission.
 import { serviceAccounts } from "./admission/service-accounts.ts";
 import { limitRanger } from "./admission/limit-ranger.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
+import { ValidatingPolicies } from "./admission/policies/validating-policies.ts";
 import { podSecurity } from "./admission/pod-security/pod-security.ts";
 import { createSystemPriorityClasses } from "./admission/system-priority-classes.ts";
 import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
@@ -138,6 +139,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         nodes.admission,
         createEscalationGuard(authorizer),
         podSecurity(store),
+        new ValidatingPolicies(store, registry),
         // Last, so that a request that another step rejects uses no quota.
         resourceQuota(store),
       ]),

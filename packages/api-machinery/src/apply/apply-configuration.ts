@@ -160,7 +160,9 @@ function fieldsApplied(effective: JsonObject, config: KubernetesObject, endpoint
     return fieldsOfConfig(effective, endpoint.shape);
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
-    const name = `${config.metadata?.namespace ?? ""}/${config.metadata?.name ?? ""}; ${config.apiVersion}, Kind=${config.kind}`;
+    // Go writes a group and version as `/v1` if the group is empty.
+    const version = config.apiVersion.includes("/") ? config.apiVersion : `/${config.apiVersion}`;
+    const name = `${config.metadata?.namespace ?? ""}/${config.metadata?.name ?? ""}; ${version}, Kind=${config.kind}`;
     // kube-apiserver has no reason for this error.
     throw unclassifiedError(`failed to create typed patch object (${name}): ${error.message}`);
   }

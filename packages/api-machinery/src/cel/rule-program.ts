@@ -48,7 +48,7 @@ export interface RuleSet {
 let base: Environment | undefined;
 
 /** Creates a CEL environment with Kubernetes' libraries and without access to this process. */
-function kubernetesEnvironment(): Environment {
+export function kubernetesEnvironment(): Environment {
   if (base === undefined) {
     base = new (celEngine().Environment)({
       enableOptionalTypes: true,
@@ -134,7 +134,7 @@ function code(expression: string): string {
 }
 
 /** Renames calls of `matches` to the linear-time variant. */
-function withLinearMatches(expression: string): string {
+export function withLinearMatches(expression: string): string {
   let result = "";
   let end = 0;
   const rename = (text: string): string => text.replaceAll(/\bmatches(?=\s*\()/g, linearMatches);

@@ -1,5 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Reviews } from "../auth/reviews/review-kinds.ts";
+import { admissionPolicyKinds } from "./kinds/admission-policies.ts";
 import { autoscalingKinds } from "./kinds/autoscaling.ts";
 import { networkingKinds } from "./kinds/networking.ts";
 import { policyKinds } from "./kinds/policy.ts";
@@ -94,6 +95,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...storageKinds(store),
     ...workloadKinds(),
     ...policyKinds(),
+    ...admissionPolicyKinds(),
     ...networkingKinds(),
     ...autoscalingKinds(),
     ...flowControlKinds(),

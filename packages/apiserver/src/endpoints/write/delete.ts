@@ -2,6 +2,7 @@ import { type DeepReadonly, draft, type KubernetesObject } from "@keelson/api-ma
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { WriteResult } from "../../storage/store.ts";
+import type { AdmissionRequest } from "../../admission/admission.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { conflict, deletedStatus, notFound, preconditionFailed } from "../errors.ts";
@@ -25,7 +26,7 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
     if (stored === undefined) throw notFound(resource, name);
     const live = serve(call, stored).object;
     requirePreconditions(resource, name, live, options);
-    await call.admission.validate({
+    const admission: AdmissionRequest = {
       operation: "DELETE",
       resource,
       subresource: "",
@@ -36,7 +37,9 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
       user: call.request.user,
       isDryRun: options.isDryRun,
       warn: (text) => call.warnings.push(text),
-    });
+    };
+    await call.admission.validate(admission);
+    await call.admission.review(admission);
     const plan = planDeletion(
       resource,
       live,

@@ -1,0 +1,62 @@
+import type { Environment } from "@marcbachmann/cel-js";
+import { kubernetesEnvironment, withLinearMatches } from "./rule-program.ts";
+
+/** A compiled CEL expression on untyped values. */
+export interface CelExpression {
+  /** Evaluates the expression. Throws if that fails. */
+  evaluate(variables: Readonly<Record<string, unknown>>): unknown;
+}
+
+const environments = new Map<string, Environment>();
+
+/**
+ * Compiles an expression with these variables, all of them untyped, or returns why it does not compile. `wanted` is the type of the
+ * result.
+ */
+export function compileExpression(
+  expression: string,
+  variables: readonly string[],
+  wanted: "bool" | "string" | "any",
+): CelExpression | string {
+  try {
+    const parsed = environmentWith(variables).parse(withLinearMatches(expression));
+    const { valid, type, error } = parsed.check();
+    if (!valid) return `compilation failed: ${compileMessage(expression, error?.message ?? "it has no type")}`;
+    if (wanted === "string" && type !== "string" && type !== "dyn") return `must evaluate to string but got ${type}`;
+    if (wanted === "bool" && type !== "bool" && type !== "dyn") return `must evaluate to bool but got ${type}`;
+    return { evaluate: (values) => parsed({ ...values }) };
+  } catch (error) {
+    return `compilation failed: ${compileMessage(expression, error instanceof Error ? error.message : String(error))}`;
+  }
+}
+
+/** A JSON value as CEL sees it without a schema: integers are `int`. */
+export function toCel(value: unknown): unknown {
+  if (typeof value === "number") return Number.isInteger(value) ? BigInt(value) : value;
+  if (Array.isArray(value)) return value.map(toCel);
+  if (typeof value !== "object" || value === null) return value ?? null;
+  return Object.fromEntries(Object.entries(value).map(([key, child]) => [key, toCel(child)]));
+}
+
+function environmentWith(variables: readonly string[]): Environment {
+  const key = variables.join();
+  let environment = environments.get(key);
+  if (environment === undefined) {
+    environment = kubernetesEnvironment().clone();
+    for (const name of variables) environment.registerVariable(name, "dyn");
+    environments.set(key, environment);
+  }
+  return environment;
+}
+
+/** An error of the library; an undeclared variable in the words of cel-go. */
+function compileMessage(expression: string, message: string): string {
+  const name = /^Unknown variable: (\w+)/.exec(message)?.[1];
+  const offset = name === undefined ? -1 : expression.search(new RegExp(`\\b${name}\\b`));
+  if (name === undefined || offset < 0) return message;
+  const before = expression.slice(0, offset).split("\n");
+  const [line, column] = [before.length, before.at(-1)?.length ?? 0];
+  const text = expression.split("\n")[line - 1] ?? "";
+  const place = `ERROR: <input>:${line}:${column + 1}`;
+  return `${place}: undeclared reference to '${name}' (in container '')\n | ${text}\n | ${".".repeat(column)}^`;
+}

@@ -1,0 +1,120 @@
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { type CelExpression, compileExpression } from "@keelson/api-machinery/server";
+import { variablesOf } from "../../registry/kinds/admission-policies.ts";
+import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
+
+/** A failed validation. */
+export interface PolicyFailure {
+  readonly message: string;
+  /** A status reason, or empty for the default. */
+  readonly reason: string;
+}
+
+type Values = Readonly<Record<string, unknown>>;
+
+interface Validation {
+  readonly expression: string;
+  readonly program: CelExpression;
+  readonly message: string;
+  readonly messageProgram: CelExpression | undefined;
+  readonly reason: string;
+}
+
+/** The maximum length of a computed message. */
+const maxMessageBytes = 5 * 1024;
+
+/** The compiled expressions of a ValidatingAdmissionPolicy. */
+export class PolicyProgram {
+  readonly #conditions: readonly { readonly name: string; readonly program: CelExpression }[];
+  readonly #variables: readonly { readonly name: string; readonly program: CelExpression }[];
+  readonly #validations: readonly Validation[];
+  readonly #ignoresErrors: boolean;
+
+  /** Throws a `TypeError` if an expression does not compile, which validation of the policy excludes. */
+  constructor(policy: DeepReadonly<KubernetesObject>) {
+    const spec = valueAt(policy, "spec");
+    const names = variablesOf(spec);
+    const compile = (expression: string, wanted: "bool" | "string" | "any"): CelExpression => {
+      const compiled = compileExpression(expression, names, wanted);
+      if (typeof compiled === "string") throw new TypeError(`${expression}: ${compiled}`);
+      return compiled;
+    };
+    this.#ignoresErrors = textAt(spec, "failurePolicy") === "Ignore";
+    this.#conditions = listAt(spec, "matchConditions").map((condition) => ({
+      name: textAt(condition, "name"),
+      program: compile(textAt(condition, "expression"), "bool"),
+    }));
+    this.#variables = listAt(spec, "variables").map((variable) => ({
+      name: textAt(variable, "name"),
+      program: compile(textAt(variable, "expression"), "any"),
+    }));
+    this.#validations = listAt(spec, "validations").map((validation) => {
+      const messageExpression = textAt(validation, "messageExpression");
+      return {
+        expression: textAt(validation, "expression"),
+        program: compile(textAt(validation, "expression"), "bool"),
+        message: textAt(validation, "message"),
+        messageProgram: messageExpression === "" ? undefined : compile(messageExpression, "string"),
+        reason: textAt(validation, "reason"),
+      };
+    });
+  }
+
+  /** Evaluates the policy on the variables of a request and returns what failed; nothing if its conditions do not match. */
+  evaluate(given: Values): readonly PolicyFailure[] {
+    const values = { ...given, variables: this.#lazyVariables(given) };
+    for (const { name, program } of this.#conditions) {
+      try {
+        if (program.evaluate(values) !== true) return [];
+      } catch (error) {
+        if (this.#ignoresErrors) return [];
+        return [{ message: `matchCondition ${JSON.stringify(name)} resulted in error: ${messageOf(error)}`, reason: "" }];
+      }
+    }
+    return this.#validations.flatMap((validation) => this.#validate(validation, values));
+  }
+
+  #validate(validation: Validation, values: Values): readonly PolicyFailure[] {
+    const { expression, program, reason } = validation;
+    try {
+      if (program.evaluate(values) === true) return [];
+    } catch (error) {
+      if (this.#ignoresErrors) return [];
+      return [{ message: `expression '${expression.trim()}' resulted in error: ${messageOf(error)}`, reason }];
+    }
+    return [{ message: failureMessage(validation, values), reason }];
+  }
+
+  /** Variables are evaluated when an expression uses them, each at most once. */
+  #lazyVariables(given: Values): object {
+    const variables = {};
+    for (const { name, program } of this.#variables) {
+      let cached: { readonly value: unknown } | undefined;
+      const get = (): unknown => (cached ??= { value: program.evaluate({ ...given, variables }) }).value;
+      Object.defineProperty(variables, name, { enumerable: true, get });
+    }
+    return variables;
+  }
+}
+
+function failureMessage({ expression, message, messageProgram }: Validation, values: Values): string {
+  if (messageProgram !== undefined) {
+    try {
+      const text = String(messageProgram.evaluate(values)).trim();
+      if (text !== "" && !/[\r\n]/.test(text) && Buffer.byteLength(text) <= maxMessageBytes) return text;
+    } catch {
+      // The static message is the fallback.
+    }
+  }
+  return message === "" ? `failed expression: ${expression.trim()}` : message;
+}
+
+/** The error of a CEL evaluation in the words of cel-go. */
+function messageOf(error: unknown): string {
+  const text = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
+  const key = /^No such key: (.*)$/i.exec(text)?.[1];
+  if (key !== undefined) return `no such key: ${key}`;
+  const target = /^(\w+)\(\) type error: cannot convert to/.exec(text)?.[1];
+  if (target !== undefined) return `type conversion error from 'string' to '${target}'`;
+  return text;
+}

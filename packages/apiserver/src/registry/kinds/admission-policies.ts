@@ -1,0 +1,187 @@
+import type { KubernetesObject } from "@keelson/api-machinery";
+import { compileExpression } from "@keelson/api-machinery/server";
+import {
+  duplicateCause,
+  forbiddenCause,
+  invalidCause,
+  qualifiedNameFaults,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
+import { builtinResource } from "../builtin/builtin-resource.ts";
+import * as check from "../field-checks.ts";
+import { ensureMap, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../object-fields.ts";
+import type { ServedResource } from "../served-resource.ts";
+import type { Read } from "./workload/workload.ts";
+
+const group = "admissionregistration.k8s.io";
+
+/** admissionregistration.k8s.io/v1 ValidatingAdmissionPolicies and their bindings. */
+export function admissionPolicyKinds(): readonly ServedResource[] {
+  return [policies, bindings];
+}
+
+/** The variables of a policy's expressions, except `params`. */
+export const policyVariables: readonly string[] = ["object", "oldObject", "request", "namespaceObject", "variables"];
+
+const policies = builtinResource({
+  group,
+  version: "v1",
+  kind: "ValidatingAdmissionPolicy",
+  plural: "validatingadmissionpolicies",
+  categories: ["api-extensions"],
+  scope: "Cluster",
+  hasStatus: true,
+  strategy: {
+    default: (object) => {
+      const spec = objectAt(object, "spec");
+      if (spec === undefined) return;
+      spec["failurePolicy"] ??= "Fail";
+      defaultMatchResources(ensureMap(spec, "matchConstraints"));
+    },
+    prepareForCreate: (object) => setField(object, "status", {}),
+    validate: policyCauses,
+  },
+});
+
+const bindings = builtinResource({
+  group,
+  version: "v1",
+  kind: "ValidatingAdmissionPolicyBinding",
+  plural: "validatingadmissionpolicybindings",
+  categories: ["api-extensions"],
+  scope: "Cluster",
+  strategy: {
+    default: (object) => {
+      const match = objectAt(object, "spec", "matchResources");
+      if (match !== undefined) defaultMatchResources(match);
+    },
+    reportsRequired: true,
+    validate: bindingCauses,
+  },
+});
+
+function defaultMatchResources(match: object): void {
+  ensureMap(match, "namespaceSelector");
+  ensureMap(match, "objectSelector");
+  if (valueAt(match, "matchPolicy") === undefined) setField(match, "matchPolicy", "Equivalent");
+  for (const field of ["resourceRules", "excludeResourceRules"]) {
+    for (const rule of objectsAt(match, field)) rule["scope"] ??= "*";
+  }
+}
+
+function policyCauses(object: Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  const causes = [
+    ...check.oneOf("spec.failurePolicy", valueAt(spec, "failurePolicy"), ["Fail", "Ignore"]),
+    ...ruleCauses(spec),
+    ...conditionCauses(spec),
+    ...variableCauses(spec),
+  ];
+  const validations = listAt(spec, "validations");
+  if (validations.length === 0 && listAt(spec, "auditAnnotations").length === 0) {
+    const detail = "validations or auditAnnotations must contain at least one item";
+    causes.push(requiredCause("spec.validations", detail), requiredCause("spec.auditAnnotations", detail));
+  }
+  for (const [index, validation] of validations.entries()) {
+    causes.push(...validationCauses(spec, validation, `spec.validations[${index}]`));
+  }
+  for (const [index, annotation] of listAt(spec, "auditAnnotations").entries()) {
+    const key = `${object.metadata.name ?? ""}/${textAt(annotation, "key")}`;
+    causes.push(...qualifiedNameFaults(key).map((fault) => invalidCause(`spec.auditAnnotations[${index}].key`, key, fault)));
+  }
+  return causes;
+}
+
+function ruleCauses(spec: unknown): StatusCause[] {
+  const rules = listAt(spec, "matchConstraints", "resourceRules");
+  return rules.length === 0 ? [requiredCause("spec.matchConstraints.resourceRules")] : [];
+}
+
+function conditionCauses(spec: unknown): StatusCause[] {
+  const names = new Set<string>();
+  return listAt(spec, "matchConditions").flatMap((condition, index) => {
+    const at = `spec.matchConditions[${index}]`;
+    const name = textAt(condition, "name");
+    const isRepeated = names.has(name);
+    names.add(name);
+    return [
+      ...(name === "" ? [requiredCause(`${at}.name`)] : []),
+      ...(name === "" ? [] : qualifiedNameFaults(name).map((fault) => invalidCause(`${at}.name`, name, fault))),
+      ...(isRepeated ? [duplicateCause(`${at}.name`, name)] : []),
+      ...expressionCauses(spec, textAt(condition, "expression"), `${at}.expression`, "bool"),
+    ];
+  });
+}
+
+function variableCauses(spec: unknown): StatusCause[] {
+  return listAt(spec, "variables").flatMap((variable, index) => {
+    const name = textAt(variable, "name");
+    const at = `spec.variables[${index}]`;
+    return [
+      ...(/^[A-Za-z_]\w*$/.test(name) ? [] : [invalidCause(`${at}.name`, name, "must be a valid CEL identifier")]),
+      ...expressionCauses(spec, textAt(variable, "expression"), `${at}.expression`, "any"),
+    ];
+  });
+}
+
+function validationCauses(spec: unknown, validation: unknown, at: string): StatusCause[] {
+  const message = textAt(validation, "message");
+  const messageExpression = textAt(validation, "messageExpression");
+  const reason = valueAt(validation, "reason");
+  return [
+    ...expressionCauses(spec, textAt(validation, "expression"), `${at}.expression`, "bool"),
+    ...(/[\r\n]/.test(message) ? [invalidCause(`${at}.message`, message, "must not contain line breaks")] : []),
+    ...(messageExpression === "" ? [] : expressionCauses(spec, messageExpression, `${at}.messageExpression`, "string")),
+    ...(reason === undefined ? [] : check.oneOf(`${at}.reason`, reason, ["Forbidden", "Invalid", "RequestEntityTooLarge"])),
+  ];
+}
+
+function expressionCauses(spec: unknown, expression: string, path: string, wanted: "bool" | "string" | "any"): StatusCause[] {
+  if (expression.trim() === "") return [requiredCause(path, "expression is not specified")];
+  const compiled = compileExpression(expression, variablesOf(spec), wanted);
+  return typeof compiled === "string" ? [invalidCause(path, expression, compiled)] : [];
+}
+
+/** The variables that a policy's expressions can use. */
+export function variablesOf(spec: unknown): readonly string[] {
+  return valueAt(spec, "paramKind") === undefined ? policyVariables : [...policyVariables, "params"];
+}
+
+function bindingCauses(object: KubernetesObject | Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  const causes: StatusCause[] = [];
+  if (textAt(spec, "policyName") === "") causes.push(requiredCause("spec.policyName"));
+  const actions = listAt(spec, "validationActions");
+  if (actions.length === 0) {
+    causes.push(requiredCause("spec.validationActions", "at least one validation action is required"));
+  }
+  for (const [index, action] of actions.entries()) {
+    const path = `spec.validationActions[${index}]`;
+    causes.push(...check.oneOf(path, action, ["Audit", "Deny", "Warn"]));
+    if (actions.indexOf(action) < index) causes.push(duplicateCause(path, action));
+  }
+  if (actions.includes("Deny") && actions.includes("Warn")) {
+    const detail =
+      "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers " +
+      "serves no purpose)";
+    causes.push(invalidCause("spec.validationActions", actions, detail));
+  }
+  return [...causes, ...paramRefCauses(valueAt(spec, "paramRef"))];
+}
+
+function paramRefCauses(ref: unknown): StatusCause[] {
+  if (ref === undefined) return [];
+  const causes: StatusCause[] = [];
+  const [name, selector] = [textAt(ref, "name"), valueAt(ref, "selector")];
+  if (name !== "" && selector !== undefined) {
+    const detail = "name and selector are mutually exclusive";
+    causes.push(forbiddenCause("spec.paramRef.name", detail), forbiddenCause("spec.paramRef.selector", detail));
+  } else if (name === "" && selector === undefined) {
+    causes.push(requiredCause("spec.paramRef", "one of name or selector must be specified"));
+  }
+  const action = valueAt(ref, "parameterNotFoundAction");
+  if (action === undefined || action === "") causes.push(requiredCause("spec.paramRef.parameterNotFoundAction"));
+  else causes.push(...check.oneOf("spec.paramRef.parameterNotFoundAction", action, ["Allow", "Deny"]));
+  return causes;
+}
