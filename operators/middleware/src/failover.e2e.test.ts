@@ -5,7 +5,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { changeCommands } from "./commands/changes.ts";
-import { parseInfo } from "./agent/resp-client.ts";
+import { parseInfo } from "./agent/redis/resp-client.ts";
 import { type RedisEnvironment, startRedisEnvironment } from "./testing/redis-environment.ts";
 
 let redis: RedisEnvironment;

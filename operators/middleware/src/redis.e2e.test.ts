@@ -1,6 +1,6 @@
 import { PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { parseInfo } from "./agent/resp-client.ts";
+import { parseInfo } from "./agent/redis/resp-client.ts";
 import { type RedisEnvironment, startRedisEnvironment } from "./testing/redis-environment.ts";
 
 let redis: RedisEnvironment;

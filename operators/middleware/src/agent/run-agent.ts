@@ -1,5 +1,5 @@
 import type { Logger } from "@keelson/controller";
-import { RedisEngine, type RedisEngineOptions } from "./redis-engine.ts";
+import { RedisEngine, type RedisEngineOptions } from "./redis/redis-engine.ts";
 import { startToolServer } from "./tool-server.ts";
 
 /** Options of {@link runAgent}. */

@@ -7,7 +7,7 @@ import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";
 import type { Engine, EngineRole } from "./engine.ts";
 import { RoleFeed } from "./role-feed.ts";
-import { RespError } from "./resp-client.ts";
+import { RespError } from "./redis/resp-client.ts";
 
 /** A running agent server ({@link ToolInvoker}). */
 export interface ToolServer {

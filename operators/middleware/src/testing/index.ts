@@ -1,2 +1,2 @@
-export { connectResp } from "../agent/resp-client.ts";
+export { connectResp } from "../agent/redis/resp-client.ts";
 export { type LiveWriter, startLiveWriter, type WriterReport } from "./live-writer.ts";

@@ -1,5 +1,5 @@
 import { systemClock } from "@keelson/api-machinery/time";
-import { connectResp, type RespClient, RespError } from "../agent/resp-client.ts";
+import { connectResp, type RespClient, RespError } from "../agent/redis/resp-client.ts";
 
 /** Result of a {@link LiveWriter}. */
 export interface WriterReport {

@@ -12,7 +12,7 @@ import { startKubelet } from "@keelson/cluster";
 import { createVolumeControllers, createWorkloadControllers, ensureStandardClass } from "@keelson/cluster/controllers";
 import { createManager, type Logger, silentLogger } from "@keelson/controller";
 import { startOperator } from "@keelson/operator";
-import { connectResp, type Reply } from "../agent/resp-client.ts";
+import { connectResp, type Reply } from "../agent/redis/resp-client.ts";
 import { App } from "../api/app.ts";
 import { Group } from "../api/group.ts";
 import { createMiddleware } from "../operator.ts";

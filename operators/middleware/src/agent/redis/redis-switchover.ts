@@ -1,8 +1,8 @@
 import { rm } from "node:fs/promises";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import type { Outcome } from "./engine.ts";
-import { readJson, writeJson } from "./json-file.ts";
+import type { Outcome } from "../engine.ts";
+import { readJson, writeJson } from "../json-file.ts";
 import { fence } from "./redis-config.ts";
 import type { RedisConnection, RedisInfo } from "./redis-connection.ts";
 import type { RedisParameters } from "./redis-parameters.ts";

@@ -4,15 +4,16 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { isJsonObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import { AgentError } from "./agent-error.ts";
-import type { Assignment, Engine, EngineRole, FailoverOrder, Outcome, ReloadOutcome, StopOptions } from "./engine.ts";
-import { readJson, writeJson } from "./json-file.ts";
+import { AgentError } from "../agent-error.ts";
+import type { Assignment, Engine, EngineRole, FailoverOrder, Outcome, ReloadOutcome, StopOptions } from "../engine.ts";
+import { readJson, writeJson } from "../json-file.ts";
 import { redisConfig } from "./redis-config.ts";
 import { RedisConnection } from "./redis-connection.ts";
+import { shutDownLeftover } from "./leftover-server.ts";
 import { RedisParameters } from "./redis-parameters.ts";
 import { hasCaughtUp, promoteTarget, RedisFence } from "./redis-switchover.ts";
 import { RespError } from "./resp-client.ts";
-import { ServerProcess } from "./server-process.ts";
+import { ServerProcess } from "../server-process.ts";
 
 /** Options of {@link RedisEngine}. */
 export interface RedisEngineOptions {
@@ -37,7 +38,6 @@ interface RoleRecord {
 }
 
 const startTimeoutMs = 60_000;
-const shutdownTimeoutMs = 10_000;
 
 /**
  * Drives one redis-server or valkey-server process.
@@ -81,7 +81,7 @@ export class RedisEngine implements Engine {
       throw new AgentError("InvalidConfig", `${configFile}: parameters: must be an object`);
     const parameters = Object.fromEntries(Object.entries(wanted.parameters).map(([key, value]) => [key, String(value)]));
     this.#parameters.load(parameters, String(wanted.hash ?? ""));
-    await this.#shutDownLeftover();
+    await shutDownLeftover({ host, password, connection: this.#connection, clock: this.#options.clock, log });
     const isolated = { password: this.#isolationPassword, primaryPassword: password };
     const config = redisConfig({ host, port, dataDir, parameters, ...isolated });
     const file = join(dataDir, "redis.conf");
@@ -239,36 +239,6 @@ export class RedisEngine implements Engine {
     await this.#connection.run("CONFIG", "SET", "requirepass", password);
     this.#connection.password = password;
     this.#isIsolated = false;
-  }
-
-  /** Shuts down the server of an agent that was killed. It would keep the port, and it may have data that is not on disk. */
-  async #shutDownLeftover(): Promise<void> {
-    const { host, password, clock, log } = this.#options;
-    const deadline = clock.monotonic() + shutdownTimeoutMs;
-    for (;;) {
-      try {
-        const leftover = await this.#connectToLeftover(host, password);
-        if (leftover === undefined) return;
-        log.warn({ host }, "shutting down a server that an earlier agent left behind");
-        // The connection ends before a reply.
-        await leftover.run("SHUTDOWN").catch(() => undefined);
-        leftover.close();
-      } catch (error) {
-        if (clock.monotonic() > deadline) throw new AgentError("PortInUse", String(error), { cause: error });
-      }
-      await sleep(clock, 50);
-    }
-  }
-
-  /** Connects to a server on the own address with either password. Resolves to undefined if no program is listening. */
-  async #connectToLeftover(host: string, password: string): Promise<RedisConnection | undefined> {
-    try {
-      return await this.#connection.connectTo(host, password);
-    } catch (error) {
-      if (error instanceof RespError && error.isConnectionRefused) return undefined;
-      if (error instanceof RespError && error.code === "Refused") return this.#connection.connectTo(host);
-      throw error;
-    }
   }
 
   async #waitUntilLoaded(pid: number | undefined): Promise<void> {
