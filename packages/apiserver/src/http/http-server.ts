@@ -132,6 +132,7 @@ class ApiHttpServer implements HttpServer {
       if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
       else socket.end(malformedRequestResponse(error));
     });
+    this.#server.on("secureConnection", readThroughStream);
     this.#server.on("tlsClientError", (_error, socket) => socket.destroy());
   }
 
@@ -296,6 +297,17 @@ class ApiHttpServer implements HttpServer {
     const { path } = splitTarget(request.url ?? "/");
     this.#options.onError?.(error, { method: request.method ?? "", path, auditId });
   }
+}
+
+/**
+ * Makes Node's parser read the connection as a stream rather than from its handle. From the handle, it fails with `HPE_PAUSED` when
+ * a request of several TLS records arrives before the previous response is flushed: pausing the handle does not stop records that are
+ * already decrypted (`onParserExecuteCommon` in Node 20). Any listener for `data` makes it switch.
+ */
+function readThroughStream(socket: TLSSocket): void {
+  const listener = (): void => undefined;
+  socket.on("data", listener);
+  socket.off("data", listener);
 }
 
 /** Items of a list whose size is measured. */
