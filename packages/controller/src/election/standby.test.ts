@@ -1,10 +1,12 @@
 import { Lease } from "@keelson/api-machinery/kinds";
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { type Client, createClient } from "@keelson/client";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../logging/logger.ts";
 import { FakeApiServer } from "../testing/fake-api-server.ts";
-import type { ProcessInspector } from "./holder-process.ts";
+import { identifyProcess, type ProcessInspector } from "./holder-process.ts";
 import { LeaderElection, type LeaderElectionOptions } from "./leader-election.ts";
 
 let client: Client;
@@ -93,5 +95,25 @@ describe("a restarted process", () => {
       await client.patch(Lease, { namespace: "kube-system", name: "op" }, { type: "merge", body });
     }
     expect(await timeToLead(elect("after", { processes: follower }))).toBeGreaterThanOrEqual(15_000);
+  });
+
+  test.runIf(process.platform === "linux")("takes over from a real process only after that was killed", async () => {
+    const holder = spawn("sleep", ["60"], { stdio: "ignore" });
+    await once(holder, "spawn");
+    const id = identifyProcess(holder.pid ?? 0) ?? "";
+    await elect("before", { processes: { self: () => id, hasExited: () => false } }).acquire(new AbortController().signal);
+    let leads = false;
+    const acquired = elect("after")
+      .acquire(new AbortController().signal)
+      .then(() => (leads = true));
+    await clock.advance(5_000);
+    expect(leads).toBe(false);
+    const exited = once(holder, "exit");
+    holder.kill("SIGKILL");
+    await exited;
+    // The next look at the lease, and the time for the holder's last writes.
+    await clock.advance(2_500);
+    expect(leads).toBe(true);
+    await acquired;
   });
 });
