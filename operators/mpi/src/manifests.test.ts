@@ -45,6 +45,21 @@ it.each([
   expect(stored).toMatchObject({ apiVersion: "openrhino.org/v1alpha2", spec: manifest.spec });
 });
 
+it("rejects a change of a running job's spec by field, except for its ttl", async () => {
+  await using environment = await startTestEnvironment({ crds: [RhinoJob.crd] });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const key = { namespace: "default", name: "pi" };
+  await client.create(RhinoJob, {
+    metadata: key,
+    spec: { image: "x", appExec: "./pi", parallelism: 2, appArgs: ["1"] } as RhinoJob["spec"],
+  });
+  const change = (spec: object) => client.patch(RhinoJob, key, { type: "merge", body: { spec } });
+  for (const [field, value] of Object.entries({ parallelism: 4, appExec: "./other", appArgs: null, workingDir: "/x" })) {
+    await expect(change({ [field]: value })).rejects.toThrow(new RegExp(`spec\\.${field}: .*field is immutable`));
+  }
+  await change({ ttl: 0 });
+});
+
 it("fills in the original's defaults", async () => {
   await using environment = await startTestEnvironment({ crds: [RhinoJob.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });

@@ -25,6 +25,8 @@ export const mpi: Operator = {
     { apiGroups: [group], resources: ["rhinojobs/finalizers"], verbs: ["update"] },
     { apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch"] },
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
+    // For the reason why a volume cannot be mounted.
+    { apiGroups: [""], resources: ["events"], verbs: ["list"] },
     // Created and never read: only the Pods use the token.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: ["create"] },

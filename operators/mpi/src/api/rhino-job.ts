@@ -1,7 +1,42 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
 import { choice, conditions, int32, int64, time } from "@keelson/api-machinery/fields";
+import type { Container, PodSpec } from "@keelson/api-machinery/kinds";
 import { earlierVersion, group, version } from "./names.ts";
+
+/** Fields that cannot change, because the launcher and workers are created from them once. */
+const requiredFields = [
+  "image",
+  "parallelism",
+  "appExec",
+  "memoryAllocationMode",
+  "memoryAllocationSize",
+  "mpiImplementation",
+] as const;
+const optionalFields = [
+  "appArgs",
+  "dataServer",
+  "dataPath",
+  "workingDir",
+  "startDeadlineSeconds",
+  "activeDeadlineSeconds",
+] as const;
+
+const immutable = (field: string, rule: string) => ({
+  rule,
+  message: "field is immutable",
+  fieldPath: `.${field}`,
+});
+
+/** Part of a Pod template, with any field of a PodTemplateSpec. */
+const podTemplate = (description: string) =>
+  Type.Optional(Type.Unsafe<PodTemplateOverlay>({ type: "object", description, "x-kubernetes-preserve-unknown-fields": true }));
+
+/** Fields of a PodTemplateSpec that a RhinoJob adds to its Pods. */
+export interface PodTemplateOverlay {
+  metadata?: { labels?: Record<string, string>; annotations?: Record<string, string> };
+  spec?: Omit<Partial<PodSpec>, "containers"> & { containers?: (Partial<Container> & { name?: string })[] };
+}
 
 const spec = Type.Object(
   {
@@ -44,6 +79,12 @@ const spec = Type.Object(
     startDeadlineSeconds: Type.Optional(
       int32("Seconds from the launcher's start until all workers must have joined. Unset: no limit.", { minimum: 1 }),
     ),
+    launcherTemplate: podTemplate(
+      "Added to the launcher's Pod: fields of a PodTemplateSpec, such as resources, nodeSelector or tolerations. Read when the launcher is created.",
+    ),
+    workerTemplate: podTemplate(
+      "Added to the workers' Pods: fields of a PodTemplateSpec, such as environment variables, resources, volumes, nodeSelector or securityContext. The first container, or the one named rhino-mpi-worker, is merged into the worker's; others run beside it. Read when the workers are created.",
+    ),
     activeDeadlineSeconds: Type.Optional(
       int32("Seconds from the launcher's start until the job must have ended. Unset: no limit.", { minimum: 1 }),
     ),
@@ -55,6 +96,13 @@ const spec = Type.Object(
         rule: "(has(self.dataServer) && self.dataServer != '') == (has(self.dataPath) && self.dataPath != '')",
         message: "dataServer and dataPath must be set together",
       },
+      ...requiredFields.map((field) => immutable(field, `self.${field} == oldSelf.${field}`)),
+      ...optionalFields.map((field) =>
+        immutable(
+          field,
+          `has(self.${field}) == has(oldSelf.${field}) && (!has(self.${field}) || self.${field} == oldSelf.${field})`,
+        ),
+      ),
     ],
   },
 );
@@ -72,7 +120,7 @@ const status = Type.Object(
       ),
     ),
     message: Type.Optional(Type.String({ description: "What the job waits for, or why it failed." })),
-    exitCode: Type.Optional(int32("Exit status of mpiexec.")),
+    exitCode: Type.Optional(int32("Exit status of the rank that failed first, otherwise of mpiexec.")),
     launcherPodNames: Type.Optional(Type.Array(Type.String(), { description: "Name of the launcher's Pod." })),
     workerPodNames: Type.Optional(Type.Array(Type.String(), { description: "Names of the workers' Pods." })),
     startTime: Type.Optional(time("Time of the launcher's creation.")),

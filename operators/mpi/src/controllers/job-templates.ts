@@ -5,6 +5,7 @@ import type { RhinoJob } from "../api/rhino-job.ts";
 import { formatOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
 import { readyPipeVariable, readyProbeCommand } from "../launch/ready-signal.ts";
 import { type ChildNames, labelValue } from "./child-names.ts";
+import { overlayTemplate } from "./pod-template.ts";
 
 /** How Pods get the launcher and worker programs. */
 export type PodTools =
@@ -48,7 +49,10 @@ export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tool
     // A second mpiexec could not use the workers of the first.
     backoffLimit: 0,
     ...(spec.activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds: spec.activeDeadlineSeconds }),
-    template: { metadata: { labels: podLabels(job, "launcher") }, spec: podSpec(container, tools) },
+    template: overlayTemplate(spec.launcherTemplate, {
+      metadata: { labels: podLabels(job, "launcher") },
+      spec: podSpec(container, tools),
+    }),
   };
 }
 
@@ -78,13 +82,13 @@ export function workersJob(
     parallelism: spec.parallelism,
     completions: spec.parallelism,
     backoffLimit: 0,
-    template: {
+    template: overlayTemplate(spec.workerTemplate, {
       metadata: {
         labels: { ...podLabels(job, "worker"), "alibabacloud.com/eci": "true" },
         annotations: { "k8s.aliyun.com/eci-use-specs": `1-${gib}Gi` },
       },
       spec: hasData ? { ...base, volumes: [...(base.volumes ?? []), data] } : base,
-    },
+    }),
   };
 }
 

@@ -34,6 +34,13 @@ export function podTrouble(pod: DeepReadonly<PodObject>): PodTrouble | undefined
   return undefined;
 }
 
+/** Whether a Pod is scheduled and its containers have not started, for example because its volumes are being mounted. */
+export function isCreating(pod: DeepReadonly<PodObject>): boolean {
+  const { phase, containerStatuses = [] } = pod.status ?? {};
+  const isScheduled = pod.spec.nodeName !== undefined && pod.spec.nodeName !== "";
+  return phase === "Pending" && isScheduled && containerStatuses.every(({ state }) => state?.running === undefined);
+}
+
 /** Whether a Pod is running, ready and not being deleted. */
 export function isReady(pod: DeepReadonly<PodObject>): boolean {
   return (

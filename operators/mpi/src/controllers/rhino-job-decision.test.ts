@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { RhinoJob } from "../api/rhino-job.ts";
 import { at, jobOf, podOf, rhinoJobOf, t0 } from "../testing/objects.ts";
-import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
+import { decideRefused, decideRhinoJob, mountCheckIntervalMs, type RhinoJobObservation } from "./rhino-job-decision.ts";
 
 type Status = NonNullable<RhinoJob["status"]>;
 
@@ -90,6 +90,21 @@ describe("decideRhinoJob before the end", () => {
       jobStatus: "Pending",
       message: "worker w-1 cannot start: Unschedulable: 0/1 nodes fit",
     });
+  });
+
+  it("says why a volume of a launcher's or worker's Pod cannot be mounted, and checks again (FailedMount)", () => {
+    const creating = { ...podOf("l-1", "Pending"), spec: { nodeName: "node-1", containers: [] } };
+    const mountFailureOf = () => "mount of nfs server 10.0.0.9:/data failed";
+    const message = "cannot start: FailedMount: mount of nfs server 10.0.0.9:/data failed";
+    const launching = { job: rhinoJobOf({}, { status: started }), launcher: jobOf("launcher") };
+    const waiting = decideRhinoJob(observed({ ...launching, launcherPods: [creating], mountFailureOf }));
+    expect(waiting).toMatchObject({
+      status: { jobStatus: "Pending", message: `the launcher ${message}` },
+      requeueAfterMs: mountCheckIntervalMs,
+    });
+    const worker = { ...podOf("w-1", "Pending"), spec: { nodeName: "node-1", containers: [] } };
+    const seen = { ...launching, workers: jobOf("workers"), workerPods: [worker], mountFailureOf };
+    expect(decideRhinoJob(observed(seen)).status?.message).toBe(`worker w-1 ${message}`);
   });
 
   it("is Running once all workers are running and stays so", () => {

@@ -4,7 +4,7 @@ import type { JobStatus, RhinoJob } from "../api/rhino-job.ts";
 import { launcherLostExitCode } from "../launch/exit-codes.ts";
 import { childNames } from "./child-names.ts";
 import { jobOutcome } from "./job-outcome.ts";
-import { exitCodeOf, isReady, type PodTrouble, podTrouble, terminationMessage } from "./pod-trouble.ts";
+import { exitCodeOf, isCreating, isReady, type PodTrouble, podTrouble, terminationMessage } from "./pod-trouble.ts";
 
 /** Input of {@link decideRhinoJob}. The Jobs are those with the RhinoJob's child names, regardless of their owner. */
 export interface RhinoJobObservation {
@@ -13,6 +13,8 @@ export interface RhinoJobObservation {
   readonly workers: DeepReadonly<JobObject> | undefined;
   readonly launcherPods: readonly DeepReadonly<PodObject>[];
   readonly workerPods: readonly DeepReadonly<PodObject>[];
+  /** Why a volume of a Pod cannot be mounted, from the Pod's events. Default: no failures are known. */
+  readonly mountFailureOf?: (pod: DeepReadonly<PodObject>) => string | undefined;
   readonly now: number;
 }
 
@@ -42,6 +44,9 @@ type Status = NonNullable<RhinoJob["status"]>;
 
 /** Time that the launcher has to report the failure of a worker, which it can explain better than the worker's Pod. */
 export const workersFailedGraceMs = 4000;
+
+/** Interval for looking up mount failures of a Pod that is being created. */
+export const mountCheckIntervalMs = 3000;
 
 const noWrites: RhinoJobDecision = { suspend: [], events: [] };
 
@@ -84,7 +89,9 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
       return ended(observation, "Failed", "WorkersDeleted", `Job ${names.workers} was deleted`);
     const ready = launcherPods.find((pod) => isReady(pod) && pod.status?.podIP !== undefined);
     const launcherIP = ready?.status?.podIP;
-    if (launcherIP === undefined) return { ...noWrites, ...progress(observation, waitingForLauncher(launcherPods)) };
+    if (launcherIP === undefined) {
+      return { ...noWrites, ...progress(observation, waitingForLauncher(observation)), ...recheck(launcherPods) };
+    }
     return {
       ...noWrites,
       createWorkers: { launcherIP },
@@ -103,7 +110,12 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
     if (!(left > 0)) return workersFailed(observation);
     return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true), requeueAfterMs: left };
   }
-  return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true) };
+  return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true), ...recheck(observation.workerPods) };
+}
+
+/** Events do not lead to a reconcile, so a Pod that is being created is checked again. */
+function recheck(pods: readonly DeepReadonly<PodObject>[]): { readonly requeueAfterMs?: number } {
+  return pods.some(isCreating) ? { requeueAfterMs: mountCheckIntervalMs } : {};
 }
 
 /** The decision about a job whose launcher or workers the API server rejects permanently: it fails with the reason. */
@@ -137,8 +149,16 @@ interface Progress {
   readonly message: string;
 }
 
-function waitingForLauncher(pods: readonly DeepReadonly<PodObject>[]): Progress {
-  const trouble = pods.map(podTrouble).find((each) => each !== undefined);
+/** Why a Pod does not start, including a volume that cannot be mounted, which its status does not say. */
+function troubleOf(pod: DeepReadonly<PodObject>, { mountFailureOf }: RhinoJobObservation): PodTrouble | undefined {
+  const trouble = podTrouble(pod);
+  const failure = trouble === undefined && isCreating(pod) ? mountFailureOf?.(pod) : undefined;
+  return failure === undefined ? trouble : { reason: "FailedMount", message: failure, isImage: false };
+}
+
+function waitingForLauncher(observation: RhinoJobObservation): Progress {
+  const pods = observation.launcherPods;
+  const trouble = pods.map((pod) => troubleOf(pod, observation)).find((each) => each !== undefined);
   if (trouble !== undefined) return waiting("the launcher", trouble);
   const isRunning = pods.some((pod) => pod.status?.phase === "Running");
   return {
@@ -156,13 +176,14 @@ function waiting(subject: string, trouble: PodTrouble): Progress {
   };
 }
 
-function runningOrWaiting({ job, workerPods }: RhinoJobObservation): Progress {
+function runningOrWaiting(observation: RhinoJobObservation): Progress {
+  const { job, workerPods } = observation;
   const running: Progress = { jobStatus: "Running", reason: "Running", message: `${job.spec.parallelism} ranks running` };
   if (job.status?.jobStatus === "Running") return running;
   const started = workerPods.filter(({ status }) => ["Running", "Succeeded", "Failed"].includes(status?.phase ?? "")).length;
   if (started >= job.spec.parallelism) return running;
   for (const pod of workerPods) {
-    const trouble = podTrouble(pod);
+    const trouble = troubleOf(pod, observation);
     if (trouble !== undefined) return waiting(`worker ${pod.metadata.name}`, trouble);
   }
   return {

@@ -7,7 +7,7 @@ import {
   isStatusError,
   type ObjectKey,
 } from "@keelson/api-machinery";
-import { Job, type JobObject, NetworkPolicy, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
+import { Event, Job, type JobObject, NetworkPolicy, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
   defineController,
@@ -22,9 +22,13 @@ import { labels, tokenKey } from "../api/names.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { type ChildNames, childNames } from "./child-names.ts";
 import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
+import { isCreating } from "./pod-trouble.ts";
 import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
 
 const fieldManager = "mpi-rhinojob-controller";
+
+/** Maximum number of Pods whose events are looked up in one reconcile. */
+const maxMountChecks = 3;
 
 /** Dependencies of the controller. */
 export interface RhinoJobControllerOptions {
@@ -81,6 +85,7 @@ async function reconcile(
     workers,
     launcherPods: podsOf(launcher),
     workerPods: podsOf(workers),
+    mountFailureOf: await findMountFailures([...podsOf(launcher), ...podsOf(workers)], context),
     now: clock.now(),
   };
   let decision = decideRhinoJob(observation);
@@ -129,6 +134,22 @@ async function reconcile(
   }
   for (const child of decision.suspend) await suspend({ namespace, name: names[child] }, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+}
+
+/** Looks up the last `FailedMount` event of the first Pods that are being created. One reason is enough for the status. */
+async function findMountFailures(
+  pods: readonly DeepReadonly<PodObject>[],
+  { client, signal }: ReconcileContext,
+): Promise<(pod: DeepReadonly<PodObject>) => string | undefined> {
+  const failures = new Map<string, string>();
+  for (const pod of pods.filter(isCreating).slice(0, maxMountChecks)) {
+    const { uid = "", namespace } = pod.metadata;
+    const fieldSelector = `involvedObject.uid=${uid},reason=FailedMount`;
+    const { items } = await client.list(Event, { namespace, fieldSelector, signal });
+    const message = items.at(-1)?.message;
+    if (message !== undefined && message !== "") failures.set(uid, message);
+  }
+  return (pod) => failures.get(pod.metadata.uid ?? "");
 }
 
 /** Gets a Job from the cache, or from the API server if it was created but the cache does not have it. */

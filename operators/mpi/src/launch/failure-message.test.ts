@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { describeRankFailure, mpiexecMessage } from "./failure-message.ts";
 
-const describeExit = (exitCode: number, stderr = "") => describeRankFailure({ rank: 1, worker: 1, exitCode }, "./pi", stderr);
+const describeExit = (exitCode: number, stderr = "") =>
+  describeRankFailure({ rank: 1, worker: 1, exitCode, at: 0 }, "./pi", stderr);
 
 const openMpiSegfault = `[vm:29957] *** Process received signal ***
 [vm:29957] Signal: Segmentation fault (11)

@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import type { RankEnd } from "./rank-wrapper.ts";
+import type { FailedRank } from "./launch-state.ts";
 
 const maxDetailLength = 400;
 const maxSignalNumber = 64;
@@ -12,7 +12,7 @@ const noise =
  * Describes the first rank that failed, for the status of the job, such as
  * `rank 1 on worker 1 failed: segmentation fault (signal 11): input.dat: no such file`.
  */
-export function describeRankFailure(failed: RankEnd & { readonly worker: number }, program: string, stderr: string): string {
+export function describeRankFailure(failed: FailedRank, program: string, stderr: string): string {
   const subject = `rank ${failed.rank} on worker ${failed.worker} failed`;
   const last = lastProgramLine(stderr);
   return `${subject}: ${describeExit(failed.exitCode, program)}${last === undefined ? "" : `: ${last}`}`;
@@ -34,13 +34,19 @@ function lastProgramLine(stderr: string): string | undefined {
   return lines.at(-1)?.trim().slice(0, maxDetailLength) || undefined;
 }
 
+/** The rank that called MPI_Abort, by the message of MPICH; undefined if none did. */
+export function abortMessage(stderr: string): string | undefined {
+  const abort = /^Abort\(\d+\) on node \d+ \(rank (\d+) in comm \d+\): (.*)$/m.exec(stderr);
+  return abort === null ? undefined : `rank ${abort[1]} called MPI_Abort: ${abort[2]}`.slice(0, maxDetailLength);
+}
+
 /**
  * What mpiexec said when it failed before a rank did, in one line; undefined if it said nothing. Open MPI writes a block between dashed
  * lines, MPICH one line per function on the stack, the first of which is the cause.
  */
 export function mpiexecMessage(stderr: string): string | undefined {
-  const abort = /^Abort\(\d+\) on node \d+ \(rank (\d+) in comm \d+\): (.*)$/m.exec(stderr);
-  if (abort !== null) return `rank ${abort[1]} called MPI_Abort: ${abort[2]}`.slice(0, maxDetailLength);
+  const abort = abortMessage(stderr);
+  if (abort !== undefined) return abort;
   const block = /^-{20,}\n([\s\S]*?)^-{20,}$/m.exec(stderr)?.[1];
   const stack = /^\[proxy:[^\]]*\] (?:\[[^\]]*\] )*\w+ \([^)]*\): (.*)$/m.exec(stderr)?.[1];
   const text = block ?? stack;

@@ -45,24 +45,37 @@ describe("a launch", () => {
       const failed = [line(0), joined(0), ended(0), mpiexecEnded(exitCode)];
       expect(types(after(1, ...failed).effects)).toEqual(["armRankReports"]);
       expect(after(1, ...failed, { type: "rankReportsDue" }).effects).toEqual([
-        { type: "logMpiexecMessage" },
+        { type: "logMpiexecMessage", hasFailedWorker: false },
         { type: "finish", exitCode },
       ]);
     }
   });
 
-  const rankEnded = (worker: number, exitCode: number): LaunchEvent => ({ type: "rankEnded", worker, rank: worker, exitCode });
+  const rankEnded = (worker: number, exitCode: number, at = 1): LaunchEvent => ({
+    type: "rankEnded",
+    worker,
+    rank: worker,
+    exitCode,
+    at,
+  });
   const running = [line(0), line(1), joined(0), joined(1)];
 
   it("reports the first failed rank with its own exit code, whatever mpiexec and the workers exit with", () => {
     const report = [
-      { type: "logFailedRank", failed: { rank: 1, worker: 1, exitCode: 139 } },
+      { type: "logFailedRank", failed: { rank: 1, worker: 1, exitCode: 139, at: 1 } },
       { type: "finish", exitCode: 139 },
     ];
-    const failed = [...running, rankEnded(1, 139), rankEnded(0, 1)];
-    expect(after(2, ...failed, ended(0, 7), mpiexecEnded(255)).effects).toEqual(report);
-    // The report may arrive after mpiexec has ended.
-    expect(after(2, ...running, ended(0, 7), mpiexecEnded(255), rankEnded(1, 139)).effects).toEqual(report);
+    const due = { type: "rankReportsDue" } as const;
+    const failed = [...running, rankEnded(1, 139), rankEnded(0, 1, 2)];
+    expect(after(2, ...failed, ended(0, 7), mpiexecEnded(255), due).effects).toEqual(report);
+    // Reports may arrive in any order, and after mpiexec has ended.
+    const late = [rankEnded(0, 1, 2), rankEnded(1, 139)];
+    expect(after(2, ...running, ended(0, 7), mpiexecEnded(255), ...late, due).effects).toEqual(report);
+  });
+
+  it("prefers the failure of a worker to what mpiexec concludes from it", () => {
+    const failed = [...running, ended(1, 143), mpiexecEnded(143), { type: "rankReportsDue" } as const];
+    expect(after(2, ...failed).effects[0]).toEqual({ type: "logMpiexecMessage", hasFailedWorker: true });
   });
 
   it("stops an mpiexec that does not end after a rank has failed", () => {

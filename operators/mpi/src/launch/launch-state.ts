@@ -6,7 +6,7 @@ import { launchWords } from "./mpiexec/launch-line.ts";
 /** Time that mpiexec has to end after a worker or a rank has failed. */
 export const partialExitGraceMs = 3000;
 /** Time that workers have to report the failed rank after mpiexec has failed. */
-export const rankReportGraceMs = 500;
+export const rankReportGraceMs = 300;
 
 /** Why a launcher stopped mpiexec. */
 export type StopReason =
@@ -24,13 +24,18 @@ interface WorkerState {
   readonly exitCode?: number;
 }
 
+/** The end of a rank that failed. */
+export interface FailedRank extends RankEnd {
+  readonly worker: number;
+}
+
 /** State of a launch. */
 export interface LaunchState {
   readonly workers: readonly WorkerState[];
   /** Set once the launch has failed and mpiexec is being killed. */
   readonly stop?: { readonly exitCode: number; readonly reason: StopReason; readonly message: string };
-  /** The first rank that failed. Others fail because of it. */
-  readonly failedRank?: RankEnd & { readonly worker: number };
+  /** The first rank that failed, by time. Others fail because of it. */
+  readonly failedRank?: FailedRank;
   /** Exit status of an mpiexec that failed before a failed rank was reported. */
   readonly mpiexecExitCode?: number;
   readonly isOver: boolean;
@@ -42,7 +47,7 @@ export type LaunchEvent =
   | { readonly type: "line"; readonly worker: number | undefined; readonly host: string; readonly text: string }
   | { readonly type: "joined"; readonly worker: number }
   | { readonly type: "ended"; readonly worker: number; readonly exitCode: number; readonly message?: string }
-  | { readonly type: "rankEnded"; readonly worker: number; readonly rank: number; readonly exitCode: number }
+  | ({ readonly type: "rankEnded"; readonly worker: number } & RankEnd)
   /** The time for reports about ranks has passed. */
   | { readonly type: "rankReportsDue" }
   | { readonly type: "lost"; readonly worker: number; readonly message: string }
@@ -61,9 +66,9 @@ export type LaunchEffect =
   | { readonly type: "endAgent"; readonly worker: number; readonly exitCode: number }
   | { readonly type: "armPartialExit"; readonly worker: number }
   | { readonly type: "armRankReports" }
-  | { readonly type: "logFailedRank"; readonly failed: RankEnd & { readonly worker: number } }
+  | { readonly type: "logFailedRank"; readonly failed: FailedRank }
   /** Log what mpiexec wrote. */
-  | { readonly type: "logMpiexecMessage" }
+  | { readonly type: "logMpiexecMessage"; readonly hasFailedWorker: boolean }
   | { readonly type: "allJoined" }
   | { readonly type: "killMpiexec" }
   | { readonly type: "log"; readonly message: string }
@@ -88,9 +93,7 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
     case "rankEnded":
       return onRankEnded(state, event);
     case "rankReportsDue":
-      return state.mpiexecExitCode === undefined
-        ? [state, []]
-        : [{ ...state, isOver: true }, [{ type: "logMpiexecMessage" }, { type: "finish", exitCode: state.mpiexecExitCode }]];
+      return onRankReportsDue(state);
     case "lost": {
       const worker = state.workers[event.worker];
       if (worker === undefined || worker.exitCode !== undefined) return [state, []];
@@ -181,19 +184,21 @@ function onEnded(
 
 function onRankEnded(
   state: LaunchState,
-  { worker, rank, exitCode }: Extract<LaunchEvent, { type: "rankEnded" }>,
+  { worker, rank, exitCode, at }: Extract<LaunchEvent, { type: "rankEnded" }>,
 ): readonly [LaunchState, readonly LaunchEffect[]] {
-  if (exitCode === 0 || state.failedRank !== undefined || state.stop !== undefined) return [state, []];
-  const failed = { rank, exitCode, worker };
-  const next = { ...state, failedRank: failed };
-  if (state.mpiexecExitCode === undefined) return [next, [{ type: "armPartialExit", worker }]];
-  return [
-    { ...next, isOver: true },
-    [
-      { type: "logFailedRank", failed },
-      { type: "finish", exitCode },
-    ],
-  ];
+  const earlier = state.failedRank;
+  if (exitCode === 0 || state.stop !== undefined || (earlier !== undefined && earlier.at <= at)) return [state, []];
+  const next = { ...state, failedRank: { rank, exitCode, at, worker } };
+  return [next, earlier === undefined && state.mpiexecExitCode === undefined ? [{ type: "armPartialExit", worker }] : []];
+}
+
+/** Ends a launch whose mpiexec has failed, with the status of the rank that failed first: MPICH's mpiexec reports another one. */
+function onRankReportsDue(state: LaunchState): readonly [LaunchState, readonly LaunchEffect[]] {
+  const { failedRank, mpiexecExitCode } = state;
+  if (mpiexecExitCode === undefined) return [state, []];
+  const report: LaunchEffect =
+    failedRank === undefined ? mpiexecMessageOf(state) : { type: "logFailedRank", failed: failedRank };
+  return [{ ...state, isOver: true }, [report, { type: "finish", exitCode: failedRank?.exitCode ?? mpiexecExitCode }]];
 }
 
 function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchState, readonly LaunchEffect[]] {
@@ -201,8 +206,7 @@ function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchS
   const { failedRank, stop: stopped } = state;
   const report: readonly LaunchEffect[] = failedRank === undefined ? [] : [{ type: "logFailedRank", failed: failedRank }];
   if (stopped !== undefined) return [over, [...report, { type: "finish", exitCode: stopped.exitCode }]];
-  // The rank's own status: MPICH's mpiexec reports another one.
-  if (exitCode !== 0 && failedRank !== undefined) return [over, [...report, { type: "finish", exitCode: failedRank.exitCode }]];
+  // Reports of ranks may arrive after mpiexec has ended.
   if (exitCode !== 0 && state.workers.some((worker) => worker.hasJoined)) {
     return [{ ...state, mpiexecExitCode: exitCode }, [{ type: "armRankReports" }]];
   }
@@ -217,7 +221,12 @@ function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchS
       ],
     ];
   }
-  return [over, [...(exitCode === 0 ? [] : [{ type: "logMpiexecMessage" } as const]), { type: "finish", exitCode }]];
+  return [over, [...(exitCode === 0 ? [] : [mpiexecMessageOf(state)]), { type: "finish", exitCode }]];
+}
+
+function mpiexecMessageOf({ workers }: LaunchState): LaunchEffect {
+  const hasFailedWorker = workers.some(({ exitCode = 0 }) => exitCode !== 0);
+  return { type: "logMpiexecMessage", hasFailedWorker };
 }
 
 function stop(

@@ -4,7 +4,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import { type AgentFolder, createAgentFolder } from "./mpiexec/agent-folder.ts";
 import { type Channel, type ChannelServer, listenForChannels } from "./channel.ts";
 import { launchFailedExitCode } from "./exit-codes.ts";
-import { describeRankFailure, mpiexecMessage } from "./failure-message.ts";
+import { abortMessage, describeRankFailure, mpiexecMessage } from "./failure-message.ts";
 import { findMpiexec } from "./mpiexec/find-mpiexec.ts";
 import {
   type LaunchEffect,
@@ -142,7 +142,8 @@ class Launch {
       case "logFailedRank":
         return this.#options.log(describeRankFailure(effect.failed, this.#options.order.command[0] ?? "", this.#stderr));
       case "logMpiexecMessage": {
-        const message = mpiexecMessage(this.#stderr);
+        // The failure of a worker says more than what mpiexec concludes from it.
+        const message = effect.hasFailedWorker ? abortMessage(this.#stderr) : mpiexecMessage(this.#stderr);
         if (message !== undefined) this.#options.log(message);
         return;
       }
@@ -201,8 +202,8 @@ class Launch {
           const { exitCode, message: text } = message;
           this.on({ type: "ended", worker, exitCode, ...(text === undefined ? {} : { message: text }) });
         } else if (message.type === "rankEnded" && worker !== undefined) {
-          const { rank, exitCode } = message;
-          this.on({ type: "rankEnded", worker, rank, exitCode });
+          const { rank, exitCode, at } = message;
+          this.on({ type: "rankEnded", worker, rank, exitCode, at });
         }
       },
       onClose: (message: string): void => {

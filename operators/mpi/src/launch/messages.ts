@@ -1,10 +1,12 @@
+import type { RankEnd } from "./rank-wrapper.ts";
+
 /** A worker's message to its launcher. */
 export type WorkerMessage =
   | { readonly type: "join"; readonly worker: number }
   /** Its program has ended. The exit code is 128 plus the signal number after a signal, and 127 for a missing program. */
   | { readonly type: "ended"; readonly exitCode: number; readonly message?: string }
   /** The program of a rank has ended by itself, before mpiexec stopped it. */
-  | { readonly type: "rankEnded"; readonly rank: number; readonly exitCode: number }
+  | ({ readonly type: "rankEnded" } & RankEnd)
   | { readonly type: "alive" };
 
 /** A launcher's message to its workers. */
@@ -18,10 +20,10 @@ export type LauncherMessage =
 /** Parses a worker's message; `undefined` if it is not valid. */
 export function workerMessage(value: unknown): WorkerMessage | undefined {
   if (typeof value !== "object" || value === null) return undefined;
-  const { type, worker, rank, exitCode, message } = value as Record<string, unknown>;
+  const { type, worker, rank, exitCode, at, message } = value as Record<string, unknown>;
   if (type === "alive") return { type };
   if (type === "join" && isCount(worker)) return { type, worker };
-  if (type === "rankEnded" && isCount(rank) && isCount(exitCode)) return { type, rank, exitCode };
+  if (type === "rankEnded" && isCount(rank) && isCount(exitCode) && typeof at === "number") return { type, rank, exitCode, at };
   if (type === "ended" && isCount(exitCode))
     return { type, exitCode, ...(typeof message === "string" ? { message: message.slice(0, 1024) } : {}) };
   return undefined;

@@ -38,12 +38,15 @@ export interface RankEnd {
   readonly rank: number;
   /** 128 plus the signal number after a signal. */
   readonly exitCode: number;
+  /** When it ended, in milliseconds since the epoch, by the worker's clock. */
+  readonly at: number;
 }
 
-/** Parses the complete lines of a rank file. A rank without a known number is that of its worker. */
-export function parseRankFile(text: string, worker: number): readonly RankEnd[] {
+/** Parses the complete lines of a rank file that was last written at `at`. A rank without a known number is that of its worker. */
+export function parseRankFile(text: string, worker: number, at: number): readonly RankEnd[] {
   return [...text.matchAll(/^(\d{1,7}|-) (\d{1,3})\n/gm)].map(([, rank = "-", exitCode]) => ({
     rank: rank === "-" ? worker : Number(rank),
     exitCode: Number(exitCode),
+    at,
   }));
 }

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { type FSWatcher, mkdtempSync, readFileSync, rmSync, watch } from "node:fs";
+import { type FSWatcher, mkdtempSync, readFileSync, rmSync, statSync, watch } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
@@ -7,7 +7,7 @@ import { type Channel, openChannel } from "./channel.ts";
 import { launcherLostExitCode, launchFailedExitCode, terminatedExitCode } from "./exit-codes.ts";
 import { type LauncherMessage, launcherMessage } from "./messages.ts";
 import type { WorkerEnvironment } from "./pod-environment.ts";
-import { parseRankFile, rankFileVariable } from "./rank-wrapper.ts";
+import { parseRankFile, type RankEnd, rankFileVariable } from "./rank-wrapper.ts";
 
 /** File in the worker's folder that its ranks append their exit status to. */
 const rankFileName = "ranks";
@@ -136,13 +136,13 @@ class Worker {
   }
 
   #reportRanks(): void {
-    let text: string;
+    let ends: readonly RankEnd[];
     try {
-      text = readFileSync(this.#rankFile, "utf8");
+      const at = statSync(this.#rankFile).mtimeMs;
+      ends = parseRankFile(readFileSync(this.#rankFile, "utf8"), this.#options.index, at);
     } catch {
       return; // No rank has ended yet.
     }
-    const ends = parseRankFile(text, this.#options.index);
     for (const end of ends.slice(this.#reportedRanks)) this.#channel?.send({ type: "rankEnded", ...end });
     this.#reportedRanks = ends.length;
   }
