@@ -25,8 +25,8 @@ export interface Isolation {
   readonly network?: "shared" | "none";
   /**
    * Runs the program as a user id of its own, which no other program or file of the machine has. Inside it appears as root without any
-   * capability, unless `user` names another. Its work folder is at `/work`. Needs root; a supervisor that is not root runs programs with
-   * its own id.
+   * capability, unless `user` names another. Its work folder is at `/work`. Enforced by `bubblewrap` for a supervisor that is root; any
+   * other runs programs with its own id, and `containerd` with the image's.
    */
   readonly hasPrivateUser?: boolean;
   /** Host name that the program sees. Default: the machine's. */

@@ -97,7 +97,9 @@ class Relay {
   #start(): ChildProcess | undefined {
     const namespace = networkNamespaceOf(this.#program);
     if (namespace === undefined) return undefined;
-    const child = spawn("nsenter", [`--net=${namespace}`, "--", process.execPath, relayProgram], {
+    // Only with the capabilities of its user namespace may a user other than root enter a network namespace.
+    const user = process.getuid?.() === 0 ? [] : [`--user=${namespace.replace(/net$/, "user")}`, "--preserve-credentials"];
+    const child = spawn("nsenter", [...user, `--net=${namespace}`, "--", process.execPath, relayProgram], {
       stdio: ["ignore", "ignore", "ignore", "ipc"],
       env: { PATH: process.env.PATH },
       argv0: "keelson-port-relay",

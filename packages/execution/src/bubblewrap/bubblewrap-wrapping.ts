@@ -147,10 +147,17 @@ async function wrapExec(
   const session = exec.terminal === undefined ? ["--new-session"] : [];
   const filter = options.filter === undefined ? [] : ["--seccomp", "6"];
   writeArguments(path, [...filter, ...session, ...world]);
-  const bwrap = [options.bwrap, "--userns", "4", "--pidns", "5", "--args", "3", "--", ...exec.command];
+  const isRootInside = own.uid !== 0 && wantsPrivateUser(spec);
+  const userns = isRootInside ? [] : ["--userns", "4"];
+  const bwrap = [options.bwrap, ...userns, "--pidns", "5", "--args", "3", "--", ...exec.command];
   const start = stage === undefined ? bwrap : stage.wrap(privateUser(folder), bwrap);
-  // Only the network namespace is entered from outside; bwrap enters the others and drops all capabilities.
-  const enter = spec.isolation?.network === "none" ? ["nsenter", `--net=/proc/${inner}/ns/net`, "--"] : [];
+  // The network namespace is entered from outside; bwrap enters the others and drops all capabilities. Without root the user namespace
+  // comes first, in which this user has the capabilities that the others need.
+  const namespaces = [
+    ...(isRootInside ? [`--user=/proc/${inner}/ns/user`, "--preserve-credentials"] : []),
+    ...(spec.isolation?.network === "none" ? [`--net=/proc/${inner}/ns/net`] : []),
+  ];
+  const enter = namespaces.length === 0 ? [] : ["nsenter", ...namespaces, "--"];
   const [first = options.bwrap, ...rest] = [...enter, ...start];
   return {
     command: [first, ...rest],
@@ -177,11 +184,14 @@ function writeArguments(path: string, list: readonly string[]): void {
   writeFileSync(path, list.map((argument) => `${argument}\0`).join(""), { mode: 0o600 });
 }
 
+/** Whether a program is to appear as another user inside, also where only root could give it a user id of its own. */
+const wantsPrivateUser = (spec: ProgramSpec): boolean => spec.isolation?.hasPrivateUser === true;
+
 /** The ids that a program has inside its namespaces. */
 function insideUser(spec: ProgramSpec): UserIds {
   const user = programUser(spec);
   if (user !== undefined) return user;
-  return hasPrivateUser(spec) ? { uid: insideId, gid: insideId } : own;
+  return wantsPrivateUser(spec) ? { uid: insideId, gid: insideId } : own;
 }
 
 /** The folder in which a program starts, as it sees it. */
@@ -213,7 +223,7 @@ function* bwrapArguments(
   yield* ["--unshare-user", "--unshare-pid"];
   const user = insideUser(spec);
   // A supervisor that is not root, and a private user, have their id mapped to the requested one inside the user namespace.
-  if (hasPrivateUser(spec) || (spec.user !== undefined && own.uid !== 0)) {
+  if (wantsPrivateUser(spec) || (spec.user !== undefined && own.uid !== 0)) {
     yield* ["--uid", String(user.uid), "--gid", String(user.gid)];
   }
   // A new session prevents injecting input into a foreign terminal; a program with its own terminal must keep its session.

@@ -14,6 +14,7 @@ import type { BindMount } from "../isolation.ts";
 import { neverRanMessage, StartFailure } from "../process/launcher.ts";
 import type { Termination, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "../process/launcher.ts";
 import { elapsedMs, isAlive, readBootId, readStat } from "../process/proc.ts";
+import { containerLimits } from "../program/limits-record.ts";
 import { programFolder } from "../program/program-folder.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { killTree, listTree, signalProcess, signalTree } from "../process/process-tree.ts";
@@ -229,7 +230,7 @@ export function createContainerdLauncher({ api, snapshotter, binds, fifos, rando
 
     return {
       pid,
-      limits: { applied: spec.limits ?? {} },
+      limits: containerLimits(spec.limits),
       ended: end(),
       elapsedMs: () => elapsedMs(startTime),
       async signal(signal) {

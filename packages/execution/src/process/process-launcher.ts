@@ -1,6 +1,5 @@
 import { closeSync, openSync, writeFileSync } from "node:fs";
 import { createCgroup, entryFilesOf, removeCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
-import type { ProgramCgroup } from "../cgroup/cgroup.ts";
 import { discoverCgroups, enterShimGroup, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import type { Deadlines } from "../program/deadlines.ts";
@@ -9,7 +8,7 @@ import { failedExec, spawnExec } from "../io/exec-session.ts";
 import { FifoPool, openAliveEnd } from "../io/fifo-pool.ts";
 import { describeError } from "../files/file-error.ts";
 import { StartFailure } from "./launcher.ts";
-import { limitsFromJson, limitsToJson } from "../program/limits-record.ts";
+import { limitsFromJson, limitsToJson, withDiskLimit } from "../program/limits-record.ts";
 import type { Termination, Identity, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "./launcher.ts";
 import { elapsedMs, isAlive, readBootId, readStat } from "./proc.ts";
 import { defaultPath } from "../program/program-spec.ts";
@@ -78,7 +77,7 @@ const maxStartPauseMs = 1024;
 /** An empty cgroup older than this is abandoned. */
 const staleCgroupMs = 60_000;
 
-/** Attempts to remove a cgroup whose last process is still being reaped. */
+/** Attempts to remove a cgroup that is still being reaped. */
 const maxCgroupRemovals = 8;
 
 /**
@@ -89,7 +88,6 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   const hasOwnParent = typeof options.cgroupParent === "string";
   const fifos = new FifoPool(options.spareFolder, options.random);
   const bootId = readBootId();
-
   function executionOf(request: LaunchRequest, user: UserIds | undefined, cwd: string): Execution {
     const [first, ...rest] = request.spec.command;
     if (request.spec.isolation !== undefined && options.wrap === undefined) {
@@ -182,7 +180,6 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
         });
       },
       async cleanUp() {
-        // A full disk costs the files, not the exit status; `remove` unmounts them later.
         await keepWork(folder).catch(() => {});
         await cleanUpCgroup(folder, deadlines);
       },
@@ -299,12 +296,4 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
       if (typeof options.cgroupParent === "string") removeEmptyParent(options.cgroupParent);
     },
   };
-}
-
-/** Adds the disk limit to the applied limits, or to the message about those that are not enforced. */
-function withDiskLimit(cgroup: ProgramCgroup, { limits }: ProgramSpec, diskBytes: number | undefined): ProgramCgroup {
-  if (diskBytes !== undefined) return { ...cgroup, applied: { ...cgroup.applied, diskBytes } };
-  if (limits?.diskBytes === undefined) return cgroup;
-  const message = "diskBytes: requires root and bubblewrap with a private user";
-  return { ...cgroup, message: cgroup.message === undefined ? `not enforced: ${message}` : `${cgroup.message}; ${message}` };
 }

@@ -1,4 +1,5 @@
-import type { Limits } from "../driver.ts";
+import type { ProgramCgroup } from "../cgroup/cgroup.ts";
+import type { Limits, ProgramSpec } from "../driver.ts";
 import type { Identity, LaunchedProgram } from "../process/launcher.ts";
 
 /** Encodes limits as part of a program's identity. */
@@ -20,4 +21,18 @@ export function limitsFromJson(identity: Identity): LaunchedProgram["limits"] {
     applied: { ...number("cpuMillis"), ...number("memoryBytes"), ...number("pids"), ...number("diskBytes") },
     ...(typeof identity.limitsMessage === "string" && { message: identity.limitsMessage }),
   };
+}
+
+/** The limits that the OCI runtime enforces: all but the disk's. */
+export function containerLimits({ diskBytes, ...applied }: Limits = {}): LaunchedProgram["limits"] {
+  if (diskBytes === undefined) return { applied };
+  return { applied, message: "not enforced: diskBytes: not supported by containerd" };
+}
+
+/** Adds the disk limit to the applied limits, or to the message about those that are not enforced. */
+export function withDiskLimit(cgroup: ProgramCgroup, { limits }: ProgramSpec, diskBytes: number | undefined): ProgramCgroup {
+  if (diskBytes !== undefined) return { ...cgroup, applied: { ...cgroup.applied, diskBytes } };
+  if (limits?.diskBytes === undefined) return cgroup;
+  const message = "diskBytes: requires root and bubblewrap with a private user";
+  return { ...cgroup, message: cgroup.message === undefined ? `not enforced: ${message}` : `${cgroup.message}; ${message}` };
 }
