@@ -14,7 +14,7 @@ const module = fileURLToPath(new URL("../../dist/storage/open-store.js", import.
 /** Writes as fast as it can and prints each acknowledged write: `<key> <count> <revision>`. */
 const writer = `
   import { openStore } from ${JSON.stringify(module)};
-  const store = await openStore({ dir: process.argv[1], clock: { now: () => Date.now() }, historyEvents: 500 });
+  const store = await openStore({ dir: process.argv[1], clock: { now: () => Date.now(), monotonic: () => performance.now() }, historyEvents: 500 });
   process.stdout.write("open " + store.revision + "\\n");
   const keys = Array.from({ length: 8 }, (_, index) => "g/things/n/" + index);
   await Promise.all(keys.map(async (key) => {

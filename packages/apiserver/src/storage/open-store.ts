@@ -72,7 +72,7 @@ async function openLocked(options: OpenStoreOptions, unlock: () => void): Promis
   // No other process has the database open, so LMDB's table of readers is stale, and a damaged one could crash LMDB.
   rmSync(join(dir, "lock.mdb"), { force: true });
   const openMark = (): HighWaterMark =>
-    new HighWaterMark(dir, { revision: inspection.revision, isFlushed: sync, now: () => clock.now() });
+    new HighWaterMark(dir, { revision: inspection.revision, isFlushed: sync, now: () => clock.monotonic() });
   // A sealed database requires a mark and a journal, so they come first in a new folder.
   let mark = inspection.isNew || inspection.database?.format === 2 ? openMark() : undefined;
   const journal = new Journal({ dir, isFlushed: sync });

@@ -1,5 +1,4 @@
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
-import { fromBufferKey } from "ordered-binary";
 import {
   freePages,
   type MetaRecord,
@@ -8,7 +7,6 @@ import {
   pageFlags,
   pageHeaderBytes,
   type PageNode,
-  parseMeta,
   parseNode,
   parseOverflow,
   parsePageHeader,
@@ -16,55 +14,12 @@ import {
   treeBytes,
   type TreeRecord,
 } from "./page-format.ts";
-
-/** A named database of the store. */
-export type TableName = "objects" | "log" | "meta";
-
-/** An entry of a table. */
-export interface ScannedEntry {
-  readonly table: TableName;
-  /** A revision in `log`, otherwise a string. */
-  readonly key: string | number;
-  readonly value: Buffer;
-  /** Offset of the page in the file. */
-  readonly offset: number;
-}
-
-/** Damage in the database file. */
-export interface DatabaseFault {
-  readonly offset: number;
-  readonly message: string;
-  /** The keys that cannot be reached because of it: from the first (inclusive) to the second (exclusive). */
-  readonly lost?: { readonly table: string; readonly from?: string; readonly to?: string };
-}
-
-/** Receives what a scan finds. */
-export interface ScanSink {
-  entry(entry: ScannedEntry): void;
-  fault(fault: DatabaseFault): void;
-}
-
-/** What a scan covered. */
-export interface ScanSummary {
-  /** Undefined if no meta page is readable. */
-  readonly txnid: number | undefined;
-  /** Whether some leaf pages were skipped. */
-  readonly isSampled: boolean;
-  /** Bytes of pages in use. */
-  readonly usedBytes: number;
-}
+import { readMetas } from "./read-metas.ts";
+import type { ScanOptions, ScanSink, ScanSummary } from "./scan-result.ts";
+import { decodeKey, isTableName, type KeyBounds, onlyKey, textOf } from "./scanned-key.ts";
 
 /** Trees are at most this deep. */
 const maxDepth = 32;
-const tableNames: ReadonlySet<string> = new Set(["objects", "log", "meta"]);
-
-/** Options of {@link scanDatabase}. */
-export interface ScanOptions {
-  /** Check at most this many leaf pages. Default: all. */
-  readonly maxLeafPages?: number;
-  /** Receives entries of intact leaf pages that damage has cut off from their tree. Their table is not known. */
-  readonly onOrphan?: (orphan: { readonly key: string; readonly value: Buffer }) => void;
-}
 
 /**
  * Reads an LMDB file without mapping it: every page in use is checked, every entry is handed over, and damage is reported instead of
@@ -77,12 +32,6 @@ export function scanDatabase(path: string, sink: ScanSink, options: ScanOptions 
   } finally {
     closeSync(file);
   }
-}
-
-/** The keys below a branch: from `from` (inclusive) to `to` (exclusive). */
-interface KeyBounds {
-  readonly from: Buffer | undefined;
-  readonly to: Buffer | undefined;
 }
 
 /** The tree that is being walked, with what was counted so far. */
@@ -128,7 +77,7 @@ class DatabaseScan {
     const trees: { readonly name: string; readonly tree: TreeRecord }[] = [];
     this.#walkTree("directory", meta.main, ({ key, flags }, value, offset) => {
       const name = key.toString("latin1").replace(/\0$/, "");
-      if ((flags & nodeFlags.tree) === 0 || value.length !== treeBytes || !tableNames.has(name)) {
+      if ((flags & nodeFlags.tree) === 0 || value.length !== treeBytes || !isTableName(name)) {
         this.#sink.fault({ offset, message: `unknown entry ${JSON.stringify(name)} in the directory` });
       } else trees.push({ name, tree: parseTree(value, 0) });
     });
@@ -142,29 +91,13 @@ class DatabaseScan {
 
   /** Reads both meta pages and returns the newer one, as LMDB does. */
   #readMetas(): MetaRecord | undefined {
-    if (this.#fileBytes < 2 * this.#pageSize) {
-      this.#sink.fault({ offset: this.#fileBytes, message: `the file is cut off after ${this.#fileBytes} bytes` });
-      return undefined;
-    }
-    const metas: MetaRecord[] = [];
-    for (const page of [0, 1]) {
-      const meta = parseMeta(this.#read(page * this.#pageSize, this.#pageSize));
-      if (typeof meta === "string") {
-        this.#sink.fault({ offset: page * this.#pageSize, message: `meta page ${page} ${meta}` });
-        continue;
-      }
-      this.#pageSize = meta.pageSize;
-      metas.push(meta);
-    }
-    const [first, second] = metas;
-    if (first === undefined || second === undefined) return first;
-    for (const field of ["pageSize"] as const) {
-      if (first[field] !== second[field]) this.#sink.fault({ offset: 0, message: `the meta pages disagree on ${field}` });
-    }
-    if (first.free.flags !== second.free.flags) {
-      this.#sink.fault({ offset: 0, message: "the meta pages disagree on flags" });
-    }
-    return first.txnid >= second.txnid ? first : second;
+    const meta = readMetas(
+      (offset, length) => this.#read(offset, length),
+      this.#fileBytes,
+      (fault) => this.#sink.fault(fault),
+    );
+    this.#pageSize = meta?.pageSize ?? this.#pageSize;
+    return meta;
   }
 
   /** Checks the free list and returns its pages. */
@@ -393,26 +326,3 @@ class DatabaseScan {
 }
 
 const wordsOf = { branchPages: "branch pages", leafPages: "leaf pages", overflowPages: "overflow pages", entries: "entries" };
-
-function isTableName(name: string): name is TableName {
-  return tableNames.has(name);
-}
-
-function onlyKey(key: Buffer): KeyBounds {
-  return { from: key, to: Buffer.concat([key, Buffer.of(0)]) };
-}
-
-function textOf(key: Buffer | undefined): string | undefined {
-  const decoded = key === undefined ? undefined : decodeKey(key);
-  return decoded === undefined ? undefined : String(decoded).replace(/\0$/, "");
-}
-
-/** A key as lmdb-js encodes it; undefined if it is neither a string nor a number. */
-function decodeKey(key: Buffer): string | number | undefined {
-  try {
-    const decoded: unknown = fromBufferKey(Buffer.from(key));
-    return typeof decoded === "string" || typeof decoded === "number" ? decoded : undefined;
-  } catch {
-    return undefined;
-  }
-}

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { initialPosition, type Position } from "../database/engine.ts";
-import { type ScannedEntry, scanDatabase, type TableName } from "../database/database-scan.ts";
+import { scanDatabase } from "../database/database-scan.ts";
+import type { ScannedEntry, TableName } from "../database/scan-result.ts";
 import { isSealed, unsealValue } from "../database/sealed-value.ts";
 import { journalFileNames } from "../journal/journal.ts";
 import { scanJournal, type ScannedRecord } from "../journal/journal-scan.ts";

@@ -16,7 +16,7 @@ const module = fileURLToPath(new URL("../../../dist/storage/open-store.js", impo
 /** Writes as fast as it can; each commit puts the same number into both objects. */
 const writer = `
   import { openStore } from ${JSON.stringify(module)};
-  const clock = { now: () => Date.now() };
+  const clock = { now: () => Date.now(), monotonic: () => performance.now() };
   const store = await openStore({ dir: process.argv[1], clock, sync: false, historyEvents: 200 });
   process.stdout.write("open\\n");
   for (let count = 1; ; count++) {
