@@ -93,7 +93,7 @@ interface Reply {
   readonly json: { readonly [key: string]: unknown };
 }
 
-interface Ask {
+interface RequestOptions {
   readonly method?: string;
   readonly headers?: OutgoingHttpHeaders;
   readonly body?: string | Buffer;
@@ -102,24 +102,28 @@ interface Ask {
   readonly agent?: Agent;
 }
 
-function open(server: HttpServer, path: string, ask: Ask = {}): { request: ClientRequest; response: Promise<IncomingMessage> } {
-  const token = "token" in ask || ask.certificate ? ask.token : "good";
+function open(
+  server: HttpServer,
+  path: string,
+  options: RequestOptions = {},
+): { request: ClientRequest; response: Promise<IncomingMessage> } {
+  const token = "token" in options || options.certificate ? options.token : "good";
   const request = httpsRequest(`${server.url}${path}`, {
-    method: ask.method ?? "GET",
+    method: options.method ?? "GET",
     ca: pki.authority.certificate,
-    agent: ask.agent ?? false,
-    headers: { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), ...ask.headers },
-    ...(ask.certificate ? { cert: ask.certificate.certificate, key: ask.certificate.key } : {}),
+    agent: options.agent ?? false,
+    headers: { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }), ...options.headers },
+    ...(options.certificate ? { cert: options.certificate.certificate, key: options.certificate.key } : {}),
   });
   const response = new Promise<IncomingMessage>((resolve, reject) => {
     request.on("response", resolve);
     request.on("error", reject);
   });
-  request.end(ask.body);
+  request.end(options.body);
   return { request, response };
 }
 
-async function ask(server: HttpServer, path: string, how: Ask = {}): Promise<Reply> {
+async function send(server: HttpServer, path: string, how: RequestOptions = {}): Promise<Reply> {
   const response = await open(server, path, how).response;
   const chunks: Buffer[] = [];
   for await (const chunk of response) chunks.push(chunk as Buffer);
@@ -136,14 +140,14 @@ async function ask(server: HttpServer, path: string, how: Ask = {}): Promise<Rep
   };
 }
 
-const answerObject: Handle = async () => ({
+const respondWithObject: Handle = async () => ({
   kind: "object",
   status: 200,
   object: configMap("a"),
   resource: configMaps,
   subresource: "",
 });
-const answerList: Handle = async () => ({
+const respondWithList: Handle = async () => ({
   kind: "list",
   items: [configMap("a"), configMap("b", { k: "ü" })],
   listMeta: { resourceVersion: "9" },
@@ -158,7 +162,7 @@ function recorder(): { handle: Handle; requests: PipelineRequest[] } {
     requests,
     handle: async (request) => {
       requests.push(request);
-      return answerObject(request);
+      return respondWithObject(request);
     },
   };
 }
@@ -167,7 +171,7 @@ describe("a request", () => {
   test("reaches the pipeline with path, query, headers and user, but without its credentials", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
-    await ask(server, `${collection}/a%2Fb?x=1&x=2&watch=&__proto__=p`, {
+    await send(server, `${collection}/a%2Fb?x=1&x=2&watch=&__proto__=p`, {
       headers: { "user-agent": "kubectl/v1", "x-thing": "y" },
     });
     const [request] = requests;
@@ -187,14 +191,14 @@ describe("a request", () => {
     expect(request && "body" in request).toBe(false);
   });
 
-  test.each<[string, Ask]>([
+  test.each<[string, RequestOptions]>([
     ["nothing", { token: undefined }],
     ["a wrong token", { token: "bad" }],
     ["another scheme", { token: undefined, headers: { authorization: "Basic Z29vZDpnb29k" } }],
   ])("with %s is rejected with a Status before its body is read", async (_, how) => {
     const { handle, requests } = recorder();
     const server = await start(handle);
-    const reply = await ask(server, collection, { ...how, method: "POST", body: "{" });
+    const reply = await send(server, collection, { ...how, method: "POST", body: "{" });
     expect(reply.status).toBe(401);
     expect(reply.json).toEqual({
       kind: "Status",
@@ -208,7 +212,7 @@ describe("a request", () => {
     expect(requests).toEqual([]);
   });
 
-  test("with a client certificate is its holder's, also on a resumed TLS session", async () => {
+  test("is authenticated by its client certificate, also on a resumed TLS session", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
     const certificate = await issueClientCertificate(pki, { name: "jane", groups: ["dev", "ops"] }, Date.now());
@@ -225,22 +229,22 @@ describe("a request", () => {
     );
   });
 
-  test("with a certificate of another authority, of another usage or one that has expired is nobody's", async () => {
-    const server = await start(answerObject);
+  test("is not authenticated by a certificate of another authority, with another usage, or that is expired", async () => {
+    const server = await start(respondWithObject);
     const other = await ensurePki(join(directory, "other"), Date.now());
     const stranger = await issueClientCertificate(other, { name: "jane", groups: ["system:masters"] }, Date.now());
     const expired = await issueClientCertificate(pki, { name: "jane" }, Date.now() - 400 * 24 * 60 * 60 * 1000);
     for (const certificate of [stranger, pki.server, expired]) {
-      expect((await ask(server, collection, { certificate })).status).toBe(401);
-      expect((await ask(server, collection, { certificate, token: "good" })).status).toBe(200);
+      expect((await send(server, collection, { certificate })).status).toBe(401);
+      expect((await send(server, collection, { certificate, token: "good" })).status).toBe(200);
     }
   });
 
-  test("acts as another user by impersonation headers where that is allowed", async () => {
+  test("impersonates another user if authorized", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
     const headers = { "impersonate-user": "bob", "impersonate-group": ["a, b", "c"], "impersonate-extra-scope%2Fx": "y" };
-    await ask(server, collection, { headers });
+    await send(server, collection, { headers });
     expect(requests[0]?.user).toEqual({
       username: "bob",
       groups: ["a, b", "c", "system:authenticated"],
@@ -248,17 +252,21 @@ describe("a request", () => {
     });
     expect(Object.keys(requests[0]?.headers ?? {}).filter((name) => name.startsWith("impersonate"))).toEqual([]);
     const certificate = await issueClientCertificate(pki, { name: "jane" }, Date.now());
-    const refused = await ask(server, collection, { certificate, headers });
+    const refused = await send(server, collection, { certificate, headers });
     expect(refused.status).toBe(403);
     expect(refused.json["message"]).toBe(
       'users "bob" is forbidden: User "jane" cannot impersonate resource "users" in API group "" at the cluster scope',
     );
-    expect((await ask(server, collection, { headers: { "impersonate-group": "x" } })).status).toBe(400);
+    expect((await send(server, collection, { headers: { "impersonate-group": "x" } })).status).toBe(400);
   });
 });
 
 describe("a body", () => {
-  const put = (type: string, body: string | Buffer): Ask => ({ method: "PUT", headers: { "content-type": type }, body });
+  const put = (type: string, body: string | Buffer): RequestOptions => ({
+    method: "PUT",
+    headers: { "content-type": type },
+    body,
+  });
 
   test.each([
     ["application/json", '{"a":{"b":[1,"ü"]}}'],
@@ -269,15 +277,15 @@ describe("a body", () => {
   ])("of %s is parsed: %s", async (type, body) => {
     const { handle, requests } = recorder();
     const server = await start(handle);
-    expect((await ask(server, collection, put(type, body))).status).toBe(200);
+    expect((await send(server, collection, put(type, body))).status).toBe(200);
     expect(requests[0]?.body).toEqual({ a: { b: [1, "ü"] } });
     expect(requests[0]?.bodyBytes).toBe(Buffer.byteLength(body));
   });
 
-  test("of an apply patch is YAML, and other patch types are refused", async () => {
+  test("of an apply patch is YAML; unknown patch types are rejected", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
-    const patch = (type: string): Promise<Reply> => ask(server, collection, { ...put(type, "a: b"), method: "PATCH" });
+    const patch = (type: string): Promise<Reply> => send(server, collection, { ...put(type, "a: b"), method: "PATCH" });
     expect((await patch("application/apply-patch+yaml")).status).toBe(200);
     expect(requests[0]?.body).toEqual({ a: "b" });
     const others = ["application/json", "application/yaml", "text/plain"];
@@ -287,7 +295,7 @@ describe("a body", () => {
   test.each([
     ["an unknown type", "text/plain", "x", 415, "UnsupportedMediaType"],
     ["protobuf without a kind", "application/vnd.kubernetes.protobuf", "k8s\0", 415, "UnsupportedMediaType"],
-    ["no protobuf", "application/vnd.kubernetes.protobuf", "{}", 400, "BadRequest"],
+    ["JSON declared as protobuf", "application/vnd.kubernetes.protobuf", "{}", 400, "BadRequest"],
     ["broken JSON", "application/json", '{"a":', 400, "BadRequest"],
     ["broken YAML", "application/yaml", "a: b: c", 400, "BadRequest"],
     [
@@ -297,21 +305,21 @@ describe("a body", () => {
       400,
       "BadRequest",
     ],
-    ["a number that JSON has not", "application/yaml", "a: .inf", 400, "BadRequest"],
+    ["a number that JSON cannot express", "application/yaml", "a: .inf", 400, "BadRequest"],
     ["deep nesting", "application/json", "[".repeat(100_000) + "]".repeat(100_000), 400, "BadRequest"],
     ["deep YAML", "application/yaml", "[".repeat(5_000) + "]".repeat(5_000), 400, "BadRequest"],
     ["no UTF-8", "application/json", Buffer.from([0x22, 0xff, 0x22]), 400, "BadRequest"],
     ["too many bytes", "application/json", `"${"x".repeat(3 * 1024 * 1024)}"`, 413, "RequestEntityTooLarge"],
-  ])("of %s is refused and never handled", async (_, type, body, status, reason) => {
+  ])("of %s is rejected and not handled", async (_, type, body, status, reason) => {
     const { handle, requests } = recorder();
     const server = await start(handle);
-    const reply = await ask(server, collection, put(type, body));
+    const reply = await send(server, collection, put(type, body));
     expect([reply.status, reply.json["reason"], reply.json["kind"]]).toEqual([status, reason, "Status"]);
     expect(requests).toEqual([]);
   });
 
-  test("that says nothing of its length is cut off at the limit", async () => {
-    const server = await start(answerObject);
+  test("without a content length is rejected at the limit", async () => {
+    const server = await start(respondWithObject);
     const request = httpsRequest(`${server.url}${collection}`, {
       method: "POST",
       ca: pki.authority.certificate,
@@ -326,31 +334,31 @@ describe("a body", () => {
     request.destroy();
   });
 
-  test.each(["application/json", "application/yaml"])("with __proto__ keys in %s changes no prototype", async (type) => {
+  test.each(["application/json", "application/yaml"])("with __proto__ keys in %s does not change a prototype", async (type) => {
     const { handle, requests } = recorder();
     const server = await start(handle);
-    await ask(server, collection, put(type, '{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 2}}}'));
+    await send(server, collection, put(type, '{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 2}}}'));
     const body = requests[0]?.body as object;
     expect(Object.keys(body)).toEqual(["__proto__", "constructor"]);
     expect(Object.getPrototypeOf(body)).toBe(Object.prototype);
     expect(({} as { polluted?: number }).polluted).toBeUndefined();
   });
 
-  test("names the duplicate fields", async () => {
+  test("reports duplicate fields", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
     const body = '{"a":[{"b":1},{"b":{"x":":","x":"{\\""},"b":2}],"c\\"":1,"c\\"":2}';
-    await ask(server, collection, put("application/json", body));
+    await send(server, collection, put("application/json", body));
     expect(requests[0]?.duplicateFields).toEqual(["a[1].b.x", "a[1].b", 'c"']);
-    await ask(server, collection, put("application/json", '{"a":"x:y\\\\","b":{"a":[{"a":1},{"a":2}]}}'));
+    await send(server, collection, put("application/json", '{"a":"x:y\\\\","b":{"a":[{"a":1},{"a":2}]}}'));
     expect(requests[1]?.duplicateFields).toEqual([]);
   });
 });
 
-describe("an answer", () => {
-  test("with an object is its own bytes, with the headers of every answer", async () => {
-    const server = await start(answerObject);
-    const reply = await ask(server, `${collection}/a`, { headers: { "audit-id": "my-id" } });
+describe("a response", () => {
+  test("with an object is its stored bytes, with the common headers", async () => {
+    const server = await start(respondWithObject);
+    const reply = await send(server, `${collection}/a`, { headers: { "audit-id": "my-id" } });
     expect(reply.status).toBe(200);
     expect(reply.bytes.equals(Buffer.from(configMap("a").bytes))).toBe(true);
     expect(reply.headers).toMatchObject({
@@ -358,12 +366,12 @@ describe("an answer", () => {
       "cache-control": "no-cache, private",
       "audit-id": "my-id",
     });
-    expect((await ask(server, `${collection}/a`)).headers["audit-id"]).toMatch(/^[0-9a-f-]{36}$/);
+    expect((await send(server, `${collection}/a`)).headers["audit-id"]).toMatch(/^[0-9a-f-]{36}$/);
   });
 
   test("with a list joins the bytes of its items without their type", async () => {
-    const server = await start(answerList);
-    expect((await ask(server, collection)).json).toEqual({
+    const server = await start(respondWithList);
+    expect((await send(server, collection)).json).toEqual({
       kind: "ConfigMapList",
       apiVersion: "v1",
       metadata: { resourceVersion: "9" },
@@ -380,17 +388,17 @@ describe("an answer", () => {
       const items = Array.from({ length: 500 }, (_, index) => configMap(`n${index}`, { v: "é".repeat((index * 37) % 900) }));
       items.push(configMap("big", { v: "z".repeat(200_000) }), configMap("last"));
       const server = await start(async () => ({ kind: "list", items, listMeta: {}, resource: configMaps, itemSkip }));
-      const plain = await ask(server, collection);
+      const plain = await send(server, collection);
       expect(plain.headers["content-length"]).toBe(String(plain.bytes.length));
       expect((plain.json["items"] as KubernetesObject[]).map(({ metadata }) => metadata.name)).toEqual(
         items.map(({ object }) => object.metadata.name),
       );
       expect((plain.json["items"] as object[]).every((item) => "kind" in item === (itemSkip === 0))).toBe(true);
-      const compressed = await ask(server, collection, { headers: { "accept-encoding": "gzip" } });
+      const compressed = await send(server, collection, { headers: { "accept-encoding": "gzip" } });
       expect(compressed.headers["content-encoding"]).toBe("gzip");
       expect(gunzipSync(compressed.bytes).equals(plain.bytes)).toBe(true);
       expect(
-        (await ask(server, collection, { headers: { "accept-encoding": "gzip;q=0, br" } })).headers["content-encoding"],
+        (await send(server, collection, { headers: { "accept-encoding": "gzip;q=0, br" } })).headers["content-encoding"],
       ).toBeUndefined();
     },
   );
@@ -403,8 +411,8 @@ describe("an answer", () => {
     ["text/html, application/json;q=0.9"],
     ["application/json;as=Table;v=v9;g=meta.k8s.io, application/json"],
   ])("is JSON for Accept: %s", async (accept) => {
-    const server = await start(answerObject);
-    const reply = await ask(server, `${collection}/a`, { headers: { accept } });
+    const server = await start(respondWithObject);
+    const reply = await send(server, `${collection}/a`, { headers: { accept } });
     expect([reply.headers["content-type"], reply.json["kind"]]).toEqual(["application/json", "ConfigMap"]);
   });
 
@@ -414,35 +422,37 @@ describe("an answer", () => {
     ["application/json;as=Chart;v=v1;g=meta.k8s.io"],
     ["application/json;as=Table;v=v9;g=meta.k8s.io"],
     ["application/json;q=0"],
-  ])("is a refusal for Accept: %s, before anything is done", async (accept) => {
+  ])("is 406 for Accept: %s, before the request is handled", async (accept) => {
     const { handle, requests } = recorder();
     const server = await start(handle);
     for (const method of ["GET", "POST"]) {
-      const reply = await ask(server, collection, { method, headers: { accept } });
+      const reply = await send(server, collection, { method, headers: { accept } });
       expect([reply.status, reply.json["reason"]]).toEqual([406, "NotAcceptable"]);
     }
     expect(requests).toEqual([]);
   });
 
-  test("is YAML where that is preferred, failures too", async () => {
+  test("is YAML if the client prefers it, including failures", async () => {
     const server = await start(async ({ path }) =>
       path.endsWith("/none")
         ? { kind: "status", status: statusError("NotFound", "no").status }
-        : answerList({} as PipelineRequest),
+        : respondWithList({} as PipelineRequest),
     );
     const accept = "application/json;q=0.5, application/yaml";
-    const reply = await ask(server, collection, { headers: { accept } });
+    const reply = await send(server, collection, { headers: { accept } });
     expect(reply.headers["content-type"]).toBe("application/yaml");
     expect(reply.text).toContain("kind: ConfigMapList\n");
     expect(reply.text).toContain("k: ü");
-    const failure = await ask(server, `${collection}/none`, { headers: { accept } });
+    const failure = await send(server, `${collection}/none`, { headers: { accept } });
     expect([failure.status, failure.headers["content-type"]]).toEqual([404, "application/yaml"]);
   });
 
-  test("is a Table, for an object or a list, with as much of each object as asked for", async () => {
-    const server = await start((request) => (request.path === collection ? answerList(request) : answerObject(request)));
+  test("is a Table for an object or a list, with the requested part of each object", async () => {
+    const server = await start((request) =>
+      request.path === collection ? respondWithList(request) : respondWithObject(request),
+    );
     const headers = { accept: `${tableAccept},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json` };
-    expect((await ask(server, collection, { headers })).json).toEqual({
+    expect((await send(server, collection, { headers })).json).toEqual({
       kind: "Table",
       apiVersion: "meta.k8s.io/v1",
       metadata: { resourceVersion: "9" },
@@ -452,7 +462,7 @@ describe("an answer", () => {
         { cells: ["b"], object: "Metadata" },
       ],
     });
-    const one = await ask(server, `${collection}/a?includeObject=None`, {
+    const one = await send(server, `${collection}/a?includeObject=None`, {
       headers: { accept: tableAccept.replace("v1;", "v1beta1;") },
     });
     expect(one.json).toMatchObject({
@@ -460,25 +470,27 @@ describe("an answer", () => {
       metadata: { resourceVersion: "7" },
       rows: [{ object: "None" }],
     });
-    expect((await ask(server, `${collection}?includeObject=Everything`, { headers })).status).toBe(400);
+    expect((await send(server, `${collection}?includeObject=Everything`, { headers })).status).toBe(400);
   });
 
-  test("is metadata only, and says when list and object are mixed up", async () => {
-    const server = await start((request) => (request.path === collection ? answerList(request) : answerObject(request)));
-    const as = (kind: string): Ask => ({ headers: { accept: `application/json;as=${kind};v=v1;g=meta.k8s.io` } });
+  test("is metadata only; requesting a list form for an object fails", async () => {
+    const server = await start((request) =>
+      request.path === collection ? respondWithList(request) : respondWithObject(request),
+    );
+    const as = (kind: string): RequestOptions => ({ headers: { accept: `application/json;as=${kind};v=v1;g=meta.k8s.io` } });
     const metadata = {
       kind: "PartialObjectMetadata",
       apiVersion: "meta.k8s.io/v1",
       metadata: { name: "a", resourceVersion: "7" },
     };
-    expect((await ask(server, `${collection}/a`, as("PartialObjectMetadata"))).json).toEqual(metadata);
-    expect((await ask(server, collection, as("PartialObjectMetadataList"))).json).toMatchObject({
+    expect((await send(server, `${collection}/a`, as("PartialObjectMetadata"))).json).toEqual(metadata);
+    expect((await send(server, collection, as("PartialObjectMetadataList"))).json).toMatchObject({
       kind: "PartialObjectMetadataList",
       metadata: { resourceVersion: "9" },
       items: [metadata, { metadata: { name: "b" } }],
     });
-    expect((await ask(server, collection, as("PartialObjectMetadata"))).status).toBe(406);
-    expect((await ask(server, `${collection}/a`, as("PartialObjectMetadataList"))).status).toBe(406);
+    expect((await send(server, collection, as("PartialObjectMetadata"))).status).toBe(406);
+    expect((await send(server, `${collection}/a`, as("PartialObjectMetadataList"))).status).toBe(406);
   });
 
   test("is not a Table for a Scale, but the next accepted media type", async () => {
@@ -490,42 +502,42 @@ describe("an answer", () => {
       subresource: "scale",
     }));
     expect(
-      (await ask(server, `${collection}/a/scale`, { headers: { accept: `${tableAccept}, application/json` } })).json["kind"],
+      (await send(server, `${collection}/a/scale`, { headers: { accept: `${tableAccept}, application/json` } })).json["kind"],
     ).toBe("ConfigMap");
-    expect((await ask(server, `${collection}/a/scale`, { headers: { accept: tableAccept } })).status).toBe(406);
+    expect((await send(server, `${collection}/a/scale`, { headers: { accept: tableAccept } })).status).toBe(406);
   });
 
-  test("that fails is a Status whatever form the object was to have", async () => {
+  test("of a failure is a Status regardless of the requested form", async () => {
     const server = await start(async () => ({
       kind: "status",
       status: statusError("NotFound", 'configmaps "x" not found').status,
     }));
-    const reply = await ask(server, `${collection}/x`, { headers: { accept: tableAccept } });
+    const reply = await send(server, `${collection}/x`, { headers: { accept: tableAccept } });
     expect([reply.status, reply.json["kind"], reply.headers["content-type"]]).toEqual([404, "Status", "application/json"]);
   });
 
   test("is indented for ?pretty and for curl", async () => {
-    const server = await start(answerObject);
-    expect((await ask(server, `${collection}/a?pretty=true`)).text).toContain('\n  "kind"');
+    const server = await start(respondWithObject);
+    expect((await send(server, `${collection}/a?pretty=true`)).text).toContain('\n  "kind"');
     const curl = { headers: { "user-agent": "curl/8.0" } };
-    expect((await ask(server, `${collection}/a`, curl)).text).toContain('\n  "kind"');
-    expect((await ask(server, `${collection}/a?pretty=false`, curl)).text).not.toContain("\n");
+    expect((await send(server, `${collection}/a`, curl)).text).toContain('\n  "kind"');
+    expect((await send(server, `${collection}/a?pretty=false`, curl)).text).not.toContain("\n");
   });
 
-  test("carries warnings as headers, whatever characters they have", async () => {
-    const outcome = await answerObject({} as PipelineRequest);
+  test("carries warnings as headers, with any characters", async () => {
+    const outcome = await respondWithObject({} as PipelineRequest);
     const server = await start(
       async () =>
         ({ ...outcome, warnings: ['unknown field "spec.x"', "évil\r\nset-cookie: a=b \\"] }) as Awaited<ReturnType<Handle>>,
     );
-    const reply = await ask(server, `${collection}/a`);
+    const reply = await send(server, `${collection}/a`);
     expect(reply.headers["warning"]).toBe(
       `299 - "unknown field \\"spec.x\\"", 299 - "${Buffer.from("évil", "utf8").toString("latin1")} set-cookie: a=b \\\\"`,
     );
     expect(reply.headers["set-cookie"]).toBeUndefined();
   });
 
-  test("with a document is JSON for discovery's own forms, and a refusal where only protobuf is taken", async () => {
+  test("with a document is JSON for discovery media types, and 406 if only protobuf is accepted", async () => {
     const body = { kind: "APIGroupDiscoveryList" };
     const server = await start(async () => ({
       kind: "document",
@@ -535,7 +547,7 @@ describe("an answer", () => {
     }));
     const forms = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     for (let round = 0; round < 2; round++) {
-      const reply = await ask(server, "/apis", { headers: { accept: forms } });
+      const reply = await send(server, "/apis", { headers: { accept: forms } });
       expect([reply.status, reply.headers["content-type"], reply.headers.etag, reply.json]).toEqual([
         200,
         "application/json;g=x",
@@ -543,13 +555,13 @@ describe("an answer", () => {
         body,
       ]);
     }
-    expect((await ask(server, "/openapi/v2", { headers: { accept: "application/x+protobuf" } })).status).toBe(406);
+    expect((await send(server, "/openapi/v2", { headers: { accept: "application/x+protobuf" } })).status).toBe(406);
   });
 
-  test("to HEAD has the headers only", async () => {
+  test("to HEAD has headers only", async () => {
     const { handle, requests } = recorder();
     const server = await start(handle);
-    const reply = await ask(server, `${collection}/a`, { method: "HEAD" });
+    const reply = await send(server, `${collection}/a`, { method: "HEAD" });
     expect([reply.status, reply.bytes.length, reply.headers["content-length"]]).toEqual([
       200,
       0,
@@ -559,8 +571,8 @@ describe("an answer", () => {
   });
 
   test("to another method is 405", async () => {
-    const server = await start(answerObject);
-    expect((await ask(server, collection, { method: "OPTIONS" })).status).toBe(405);
+    const server = await start(respondWithObject);
+    expect((await send(server, collection, { method: "OPTIONS" })).status).toBe(405);
   });
 
   test("to a request that fails in the pipeline is 500 without the cause, which is logged", async () => {
@@ -571,13 +583,13 @@ describe("an answer", () => {
       },
       { onError: (error) => errors.push(error) },
     );
-    const reply = await ask(server, collection);
+    const reply = await send(server, collection);
     expect([reply.status, reply.json["reason"]]).toEqual([500, "InternalError"]);
     expect(reply.text).not.toContain("secret");
     expect(errors.map(String)).toEqual(["TypeError: secret detail"]);
   });
 
-  test("may be raw: text, or a stream that ends when its reader goes away", async () => {
+  test("can be raw text, or a stream that ends when the client disconnects", async () => {
     const ended = gate<string>();
     const server = await start(async ({ path, signal }) => {
       if (path === "/healthz")
@@ -589,7 +601,7 @@ describe("an answer", () => {
       }
       return { kind: "raw", status: 200, headers: { "content-type": "text/plain" }, body: log() };
     });
-    expect((await ask(server, "/healthz", { headers: { accept: "text/html" } })).text).toBe("ok");
+    expect((await send(server, "/healthz", { headers: { accept: "text/html" } })).text).toBe("ok");
     const { request, response } = open(server, "/api/v1/namespaces/default/pods/p/log?follow=true");
     const stream = await response;
     const [first] = (await stream[Symbol.asyncIterator]().next()).value.toString().split("\n");
@@ -662,7 +674,7 @@ describe("a watch", () => {
     expect(events[4]?.object).toMatchObject({ kind: "Status", code: 410 });
   });
 
-  test.each(["plain lines to a client of HTTP/1.0", "chunks after the answer to an earlier request on its connection"])(
+  test.each(["plain lines for an HTTP/1.0 client", "chunks after an earlier response on the connection"])(
     "comes in %s",
     async (what) => {
       const isOld = what.includes("1.0");
@@ -671,7 +683,7 @@ describe("a watch", () => {
       const server = await start(async (request) => {
         if (request.query?.["watch"] === "1") return handle(request);
         await isAnswered.promise;
-        return answerObject(request);
+        return respondWithObject(request);
       });
       const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
       cleanups.push(() => socket.destroy());
@@ -693,7 +705,7 @@ describe("a watch", () => {
     },
   );
 
-  test("may be of Tables, whose columns come once, or of metadata; errors stay Statuses and bookmarks have no row", async () => {
+  test("can be of Tables with columns in the first event only, or of metadata; errors are Statuses and bookmarks have no rows", async () => {
     for (const [as, first, bookmark] of [
       [
         "Table",
@@ -723,7 +735,7 @@ describe("a watch", () => {
     }
   });
 
-  test("is closed when its client goes away", async () => {
+  test("is closed when the client disconnects", async () => {
     const { handle, closed, sink } = watchable();
     const server = await start(handle);
     const { request, response } = open(server, `${collection}?watch=1`);
@@ -733,13 +745,13 @@ describe("a watch", () => {
     expect(await closed).toBeUndefined();
   });
 
-  test("is refused in YAML", async () => {
+  test("is rejected in YAML", async () => {
     const { handle } = watchable();
     const server = await start(handle);
-    expect((await ask(server, `${collection}?watch=1`, { headers: { accept: "application/yaml" } })).status).toBe(406);
+    expect((await send(server, `${collection}?watch=1`, { headers: { accept: "application/yaml" } })).status).toBe(406);
   });
 
-  test("of a client that reads nothing is ended when too much waits for it", async () => {
+  test("ends if a client does not read and too much is buffered", async () => {
     const { handle, closed, sink } = watchable();
     const server = await start(handle, { limits: { pendingBytes: 1_000_000 } });
     const { request, response } = open(server, `${collection}?watch=1`);
@@ -758,7 +770,7 @@ describe("a watch", () => {
     request.destroy();
   });
 
-  test("with a long beginning has the same limit for what comes after it", async () => {
+  test("with many initial events has the same buffer limit afterwards", async () => {
     const opened = gate<WatchSink>();
     const closed = gate<void>();
     const big = (bytes: number) => ({ type: "ADDED" as const, object: configMap("big", { v: "x".repeat(bytes) }) });
@@ -783,7 +795,7 @@ describe("a watch", () => {
     request.destroy();
   });
 
-  test("of a client that reads nothing is ended after a while, however little waits", async () => {
+  test("ends after a timeout if a client does not read, however little is buffered", async () => {
     const clock = createVirtualClock();
     const { handle, closed, sink } = watchable();
     const server = await start(handle, { clock, limits: { pendingBytes: 1e12, stallMs: 30_000 } });
@@ -803,7 +815,7 @@ describe("a watch", () => {
     request.destroy();
   });
 
-  test("with a long beginning is sent whole to a client that reads", async () => {
+  test("with many initial events is sent completely to a client that reads", async () => {
     const events = Array.from({ length: 3_000 }, (_, index) => ({
       type: "ADDED" as const,
       object: configMap(`n${index}`, { v: "x".repeat(2_000) }),
@@ -827,18 +839,18 @@ describe("a watch", () => {
 });
 
 describe("the server", () => {
-  test("names the port that another program has, and what to do", async () => {
+  test("reports a port in use, with a remedy", async () => {
     const other = createTcpServer();
     await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
     cleanups.push(() => other.close());
     const { port } = other.address() as AddressInfo;
-    await expect(start(answerObject, { port })).rejects.toThrow(
+    await expect(start(respondWithObject, { port })).rejects.toThrow(
       new RegExp(`port ${port} on 127\\.0\\.0\\.1 is in use.*--api-port`),
     );
   });
 
   test("does not offer HTTP/2", async () => {
-    const server = await start(answerObject);
+    const server = await start(respondWithObject);
     const socket = connect({
       port: server.port,
       host: "127.0.0.1",
@@ -852,11 +864,11 @@ describe("the server", () => {
   });
 
   test("uses renewed certificates for new connections and keeps the open ones", async () => {
-    const server = await start(answerObject);
+    const server = await start(respondWithObject);
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     cleanups.push(() => agent.destroy());
-    const certificateOf = async (ask: Ask): Promise<string | undefined> => {
-      const { request, response } = open(server, `${collection}/a`, ask);
+    const certificateOf = async (options: RequestOptions): Promise<string | undefined> => {
+      const { request, response } = open(server, `${collection}/a`, options);
       request.end();
       const message = await response;
       const { fingerprint256 } = (message.socket as TLSSocket).getPeerCertificate();
@@ -877,8 +889,8 @@ describe("the server", () => {
     expect(await certificateOf({})).toBe(new X509Certificate(renewed.certificate).fingerprint256);
   });
 
-  test("ends a connection whose body does not come", async () => {
-    const server = await start(answerObject, { limits: { headersMs: 100, requestMs: 200 } });
+  test("closes a connection whose body does not arrive", async () => {
+    const server = await start(respondWithObject, { limits: { headersMs: 100, requestMs: 200 } });
     const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
     socket.on("error", () => undefined);
     socket.write(
@@ -890,8 +902,8 @@ describe("the server", () => {
     expect(text).toMatch(/^HTTP\/1\.1 408 /);
   });
 
-  test("ends a connection whose headers do not come", async () => {
-    const server = await start(answerObject, { limits: { headersMs: 100, requestMs: 200 } });
+  test("closes a connection whose headers do not arrive", async () => {
+    const server = await start(respondWithObject, { limits: { headersMs: 100, requestMs: 200 } });
     const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
     socket.on("error", () => undefined);
     socket.write("GET /api HTTP/1.1\r\nhost: x\r\n");
@@ -901,7 +913,7 @@ describe("the server", () => {
     expect(text).toMatch(/^HTTP\/1\.1 408 /);
   });
 
-  test("on closing ends watches, finishes what is under way and takes nothing new", async () => {
+  test("ends watches on close, finishes requests in progress and accepts no new ones", async () => {
     const { handle, sink, closed } = watchable();
     const release = gate<void>();
     const arrived = gate<void>();
@@ -909,23 +921,23 @@ describe("the server", () => {
       if (request.query?.["watch"]) return handle(request);
       arrived.resolve();
       await release.promise;
-      return answerObject(request);
+      return respondWithObject(request);
     });
     const watch = await open(server, `${collection}?watch=1`).response;
     (await sink()).events([{ type: "ADDED", object: configMap("a") }]);
-    const slow = ask(server, `${collection}/a`);
+    const slow = send(server, `${collection}/a`);
     await arrived.promise;
     const closing = server.close();
     expect((await lines(watch, 2)).map(({ type }) => type)).toEqual(["ADDED"]);
     await closed;
-    await expect(ask(server, collection)).rejects.toThrow(/ECONNREFUSED/);
+    await expect(send(server, collection)).rejects.toThrow(/ECONNREFUSED/);
     release.resolve();
     expect((await slow).status).toBe(200);
     await closing;
     expect(server.close()).toBe(server.close());
   });
 
-  test("on closing ends connections that were kept open, those of answers under way too", async () => {
+  test("closes keep-alive connections on close, including those with a response in progress", async () => {
     const release = gate<void>();
     const arrived = gate<void>();
     const server = await start(async (request) => {
@@ -933,12 +945,12 @@ describe("the server", () => {
         arrived.resolve();
         await release.promise;
       }
-      return answerObject(request);
+      return respondWithObject(request);
     });
     const agent = new Agent({ keepAlive: true });
     cleanups.push(() => agent.destroy());
-    const slow = ask(server, `${collection}/slow`, { agent });
-    await ask(server, `${collection}/quick`, { agent });
+    const slow = send(server, `${collection}/slow`, { agent });
+    await send(server, `${collection}/quick`, { agent });
     await arrived.promise;
     const closing = server.close();
     release.resolve();
@@ -946,7 +958,7 @@ describe("the server", () => {
     expect(await closing).toBeUndefined();
   });
 
-  test("on closing gives up on answers that take too long", async () => {
+  test("drops responses on close that exceed the drain time", async () => {
     const clock = createVirtualClock();
     const arrived = gate<void>();
     const server = await start(
@@ -956,7 +968,7 @@ describe("the server", () => {
       },
       { clock },
     );
-    const stuck = ask(server, collection);
+    const stuck = send(server, collection);
     stuck.catch(() => undefined);
     await arrived.promise;
     const closing = server.close();
@@ -966,7 +978,7 @@ describe("the server", () => {
   });
 });
 
-describe("a request whose form is wrong", () => {
+describe("a malformed request", () => {
   const userOnly = { headers: { "content-type": "text/plain", accept: "text/plain" }, body: "x" };
 
   test.each([
@@ -980,25 +992,25 @@ describe("a request whose form is wrong", () => {
       handle: environment.handle,
       authenticate: () => (name === "admin" ? admin : { username: name, groups: [] }),
     });
-    expect((await ask(server, path, { ...userOnly, method: "POST" })).status).toBe(status);
+    expect((await send(server, path, { ...userOnly, method: "POST" })).status).toBe(status);
   });
 
-  test("has the wrong media type of its body, then none of the answer's", async () => {
+  test("is rejected for the media type of its body before its accepted media types", async () => {
     await using environment = await startTestEnvironment();
     const server = await start(environment.handle, {
       handle: environment.handle,
       authenticate: () => ({ username: "admin", groups: ["system:masters"] }),
     });
     const headers = { "content-type": "text/plain" };
-    expect((await ask(server, collection, { method: "POST", headers, body: "x" })).status).toBe(415);
-    expect((await ask(server, `${collection}/x`, { method: "PATCH", headers: userOnly.headers, body: "x" })).status).toBe(415);
+    expect((await send(server, collection, { method: "POST", headers, body: "x" })).status).toBe(415);
+    expect((await send(server, `${collection}/x`, { method: "PATCH", headers: userOnly.headers, body: "x" })).status).toBe(415);
   });
 
-  test("has a method that HTTP does not know: 405", async () => {
+  test("with a method unknown to HTTP gets 405", async () => {
     const server = await start(async () => {
       throw new Error("never handled");
     });
-    const reply = await ask(server, collection, { method: "FROB" });
+    const reply = await send(server, collection, { method: "FROB" });
     expect([reply.status, reply.json["reason"]]).toEqual([405, "MethodNotAllowed"]);
   });
 });
@@ -1008,7 +1020,7 @@ test("a duplicate key in JSON merges objects of a built-in kind, with a warning"
   const server = await start(environment.handle, { authenticate: () => ({ username: "admin", groups: ["system:masters"] }) });
   const body =
     '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"data":{"x":"1","z":"a,b:\\"}"},"data" : {"y":"2","x":"3"}}';
-  const reply = await ask(server, collection, { method: "POST", body });
+  const reply = await send(server, collection, { method: "POST", body });
   expect(reply.json["data"]).toEqual({ x: "3", y: "2", z: 'a,b:"}' });
   expect(reply.headers["warning"]).toContain('duplicate field \\"data\\"');
 });
@@ -1018,9 +1030,9 @@ test("a duplicate key in YAML is a warning, or an error with strict fieldValidat
   const server = await start(environment.handle, { authenticate: () => ({ username: "admin", groups: ["system:masters"] }) });
   const body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1', x: '2'}\n";
   const headers = { "content-type": "application/yaml" };
-  const strict = await ask(server, `${collection}?fieldValidation=Strict`, { method: "POST", headers, body });
+  const strict = await send(server, `${collection}?fieldValidation=Strict`, { method: "POST", headers, body });
   expect(strict.status).toBe(400);
-  const reply = await ask(server, collection, { method: "POST", headers, body });
+  const reply = await send(server, collection, { method: "POST", headers, body });
   expect(reply.status).toBe(201);
   expect(reply.json["data"]).toEqual({ x: "2" });
   expect(reply.headers["warning"]).toContain('line 4: key \\"x\\" already set in map');
