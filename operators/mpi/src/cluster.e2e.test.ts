@@ -4,12 +4,11 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { CustomResourceDefinition, Job, Pod, Secret } from "@keelson/api-machinery/kinds";
+import { Job, Pod, Secret } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
-import { serveApi, type ServedApi, systemRandom } from "@keelson/apiserver";
-import { type Client, createClient } from "@keelson/client";
-import { type Cluster, type Kubelet, podHandlers, startCluster, startKubelet } from "@keelson/cluster";
-import { silentLogger } from "@keelson/controller";
+import { serveApi, systemRandom } from "@keelson/apiserver";
+import type { Client } from "@keelson/client";
+import { startTestCluster, type TestCluster } from "@keelson/cluster/testing";
 import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { RhinoJob } from "./api/rhino-job.ts";
@@ -26,37 +25,20 @@ const namespace = "default";
 const source = fileURLToPath(new URL("../../../examples/mpi/pi.c", import.meta.url));
 const signal = AbortSignal.timeout(120_000);
 let folder: string;
-let api: ServedApi;
 let client: Client;
-let cluster: Cluster;
-let kubelet: Kubelet;
+let cluster: TestCluster;
 let operator: RunningOperator;
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "mpi-cluster-"));
   compilePi("mpicc.openmpi", source, join(folder, "pi-openmpi"));
   compilePi("mpicc.mpich", source, join(folder, "pi-mpich"));
-  const subresources = podHandlers({ client: () => client, kubelet: () => kubelet, now: () => Date.now() });
-  const common = { clock: systemClock, random: Math.random, log: silentLogger };
-  api = await serveApi({ dataDir: join(folder, "api"), clock: systemClock, random: systemRandom, subresources, port: 0 });
-  client = createClient({ transport: api.server.transport(), fieldManager: "test" });
-  await client.create(CustomResourceDefinition, RhinoJob.crd as never);
-  await watched(
-    client,
-    CustomResourceDefinition,
-    RhinoJob.crd.metadata.name ?? "",
-    (crd) => crd?.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True") ?? false,
-  );
-  const kinds = {
-    list: () =>
-      api.server.resources
-        .list()
-        .filter(({ verbs }) => verbs.includes("delete") && verbs.includes("watch"))
-        .map(({ group, version, kind, plural, scope }) => ({ group, version, kind, plural, scope })),
-    onChange: (listener: () => void) => api.server.resources.onChange(listener),
-  };
-  cluster = await startCluster({ client, kinds, ...common });
-  kubelet = await startKubelet({ client, dataDir: join(folder, "node"), ...common });
+  cluster = await startTestCluster({
+    serve: (options) => serveApi({ ...options, clock: systemClock, random: systemRandom, port: 0 }),
+    dataDir: folder,
+    crds: [RhinoJob.crd],
+  });
+  ({ client } = cluster);
   operator = await startOperator({ operator: mpi, client, dataDir: folder, flags: {} });
 });
 
@@ -64,9 +46,7 @@ afterAll(async () => {
   for (const { metadata } of (await client.list(RhinoJob, { namespace })).items)
     await client.delete(RhinoJob, { namespace, name: metadata.name ?? "" });
   await operator.stop();
-  await kubelet.stop();
   await cluster.stop();
-  await api.close();
   rmSync(folder, { recursive: true, force: true });
 });
 

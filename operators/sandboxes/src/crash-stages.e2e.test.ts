@@ -9,12 +9,13 @@ import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
 import { ConsistencyMode, type CreateResponse } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { deleteAll } from "./testing/delete-all.ts";
-import { type LocalCluster, startLocalCluster } from "./testing/local-cluster.ts";
+import type { TestCluster } from "@keelson/cluster/testing";
+import { startLocalCluster } from "./testing/local-cluster.ts";
 import { type DeathStage, type OperatorProcess, startOperatorProcess } from "./testing/operator-process.ts";
 
 const namespace = "default";
 let base: string;
-let cluster: LocalCluster;
+let cluster: TestCluster;
 let operator: OperatorProcess | undefined;
 
 const start = async (dieAt?: DeathStage): Promise<OperatorProcess> =>

@@ -9,13 +9,14 @@ import { connectAgent } from "./testing/connect-agent.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
 import { ConsistencyMode, FailurePolicy } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
-import { type LocalCluster, startLocalCluster } from "./testing/local-cluster.ts";
+import type { TestCluster } from "@keelson/cluster/testing";
+import { startLocalCluster } from "./testing/local-cluster.ts";
 import { deleteAll } from "./testing/delete-all.ts";
 import { type OperatorProcess, startOperatorProcess } from "./testing/operator-process.ts";
 import { watched } from "@keelson/client/testing";
 
 const namespace = "default";
-let cluster: LocalCluster;
+let cluster: TestCluster;
 let client: Client;
 let base: string;
 let operator: OperatorProcess | undefined;

@@ -11,14 +11,15 @@ import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts
 import { fastPathTokenFile } from "../fastpath/fastpath-definition.ts";
 import { sandboxes } from "../operator.ts";
 import { deleteAll } from "./delete-all.ts";
-import { type LocalCluster, startLocalCluster } from "./local-cluster.ts";
+import type { TestCluster } from "@keelson/cluster/testing";
+import { startLocalCluster } from "./local-cluster.ts";
 
 /** Namespace of all that tests make. */
 export const namespace = "default";
 
 /** The family on a cluster of its own, with real agents and programs. */
 export interface LocalSandboxes extends FastPathClient {
-  readonly cluster: LocalCluster;
+  readonly cluster: TestCluster;
   readonly client: Client;
   /** Where the fast path listens, and what it asks of callers. */
   readonly url: string;
