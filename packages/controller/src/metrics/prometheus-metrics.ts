@@ -2,7 +2,7 @@ import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import type { Gauge, Registry } from "prom-client";
 import type { AccumulatedHistogram, AccumulatedNumber, Accumulator } from "./accumulated-metrics.ts";
-import { measuredTransport, requestMeter } from "./measured-transport.ts";
+import { measuredTransport, requestMeter, type RequestSeries } from "./measured-transport.ts";
 import type { CacheMetrics, ControllerMetrics, Metrics } from "./metrics.ts";
 
 /** Metrics of the runtime under controller-runtime's names. */
@@ -71,96 +71,33 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
     // Coarser than prom-client's 10 ms: only lags of seconds matter here, and an idle process is not woken up as often.
     prom.collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 100 });
   }
-  const counter = (name: string, help: string, labelNames: readonly string[]): AccumulatedNumber =>
-    new accumulated.AccumulatedNumber("counter", { name, help, labelNames, registry });
-  const gauge = (name: string, help: string, labelNames: readonly string[]): AccumulatedNumber =>
-    new accumulated.AccumulatedNumber("gauge", { name, help, labelNames, registry });
-  const histogram = (name: string, help: string, labelNames: readonly string[], buckets: readonly number[]) =>
-    new accumulated.AccumulatedHistogram({ name, help, labelNames, registry, buckets });
-  const computed = (name: string, help: string, labelNames: readonly string[], collect: (this: Gauge) => void): Gauge =>
-    new prom.Gauge({ name, help, labelNames: [...labelNames], registers: [registry], collect });
-
+  const define: Definitions = {
+    counter: (name, help, labelNames) => new accumulated.AccumulatedNumber("counter", { name, help, labelNames, registry }),
+    gauge: (name, help, labelNames) => new accumulated.AccumulatedNumber("gauge", { name, help, labelNames, registry }),
+    histogram: (name, help, labelNames, buckets) =>
+      new accumulated.AccumulatedHistogram({ name, help, labelNames, registry, buckets }),
+    computed: (name, help, labelNames, collect) =>
+      void new prom.Gauge({
+        ...{ name, help, labelNames: [...labelNames], registers: [registry] },
+        collect() {
+          collect(this);
+        },
+      }),
+  };
+  const series = controllerSeries(define);
   const inProgress = new Map<string, () => readonly number[]>();
-  const one = ["controller"];
-  const queue = ["name", "controller"];
-  const series: Series = {
-    reconciles: counter("controller_runtime_reconcile_total", "Reconciles by result", ["controller", "result"]),
-    errors: counter("controller_runtime_reconcile_errors_total", "Reconciles that failed", one),
-    terminalErrors: counter("controller_runtime_terminal_reconcile_errors_total", "Reconciles that failed permanently", one),
-    panics: counter("controller_runtime_reconcile_panics_total", "Reconciles that failed because of a bug", one),
-    timeouts: counter("controller_runtime_reconcile_timeouts_total", "Reconciles that exceeded their timeout", one),
-    seconds: histogram("controller_runtime_reconcile_time_seconds", "Duration of a reconcile", one, reconcileBuckets),
-    maxConcurrent: gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles", one),
-    active: gauge("controller_runtime_active_workers", "Running reconciles", one),
-    depth: gauge("workqueue_depth", "Ready items", [...queue, "priority"]),
-    adds: counter("workqueue_adds_total", "Added items", queue),
-    queueSeconds: histogram("workqueue_queue_duration_seconds", "Time from ready to start of work", queue, queueBuckets),
-    workSeconds: histogram("workqueue_work_duration_seconds", "Time from start of work to done", queue, queueBuckets),
-    retries: counter("workqueue_retries_total", "Items added with backoff", queue),
-  };
-  const eachQueue = (metric: Gauge, valueOf: (ms: readonly number[]) => number): void => {
-    for (const [controller, read] of inProgress) metric.set({ name: controller, controller }, valueOf(read()) / 1000);
-  };
-  // Computed on collection.
-  computed(
-    "workqueue_unfinished_work_seconds",
-    "Total time that unfinished items have been worked on",
-    queue,
-    function collect() {
-      eachQueue(this, (ms) => ms.reduce((sum, each) => sum + each, 0));
-    },
-  );
-  computed(
-    "workqueue_longest_running_processor_seconds",
-    "Time that the oldest unfinished item has been worked on",
-    queue,
-    function collect() {
-      eachQueue(this, (ms) => ms.reduce((longest, each) => Math.max(longest, each), 0));
-    },
-  );
+  defineQueueGauges(define, inProgress);
   const caches: (() => readonly CacheMetrics[])[] = [];
-  // Several managers of one process may cache the same kind.
-  const eachKind = (
-    metric: Gauge,
-    valueOf: (figures: CacheMetrics) => number,
-    join: (a: number, b: number) => number,
-  ): void => {
-    const values = new Map<string, number>();
-    for (const figures of caches.flatMap((read) => read())) {
-      const known = values.get(figures.kind);
-      values.set(figures.kind, known === undefined ? valueOf(figures) : join(known, valueOf(figures)));
-    }
-    // Stopped caches are no longer reported.
-    metric.reset();
-    for (const [kind, value] of values) metric.set({ kind }, value);
-  };
-  const sum = (a: number, b: number): number => a + b;
-  computed("keelson_cache_objects", "Objects in the cache", ["kind"], function collect() {
-    eachKind(this, ({ objects }) => objects, sum);
-  });
-  computed("keelson_cache_staleness_seconds", "Time since the server last sent something", ["kind"], function collect() {
-    eachKind(this, ({ staleMs }) => staleMs / 1000, Math.max);
-  });
-  computed("keelson_cache_watches", "Watches opened so far", ["kind"], function collect() {
-    eachKind(this, ({ watches }) => watches, sum);
-  });
-  const ofRequest = ["verb", "host"];
-  const measure = requestMeter({
-    requests: counter("rest_client_requests_total", "Requests by code and method", ["code", "method", "host"]),
-    retries: counter("rest_client_request_retries_total", "Retried requests", ["code", ...ofRequest]),
-    seconds: histogram("rest_client_request_duration_seconds", "Time to the response", ofRequest, requestBuckets),
-    sentBytes: histogram("rest_client_request_size_bytes", "Size of the request body", ofRequest, sizeBuckets),
-    receivedBytes: histogram("rest_client_response_size_bytes", "Size of the response body", ofRequest, sizeBuckets),
-  });
-  const leader = gauge("leader_election_master_status", "Whether this process leads", ["name"]);
-  const slowPath = counter("leader_election_slowpath_total", "Renewals that had to read the lease first", ["name"]);
+  defineCacheGauges(define, caches);
+  const measure = requestMeter(requestSeries(define));
+  const leader = define.gauge("leader_election_master_status", "Whether this process leads", ["name"]);
+  const slowPath = define.counter("leader_election_slowpath_total", "Renewals that had to read the lease first", ["name"]);
   const leases = new Map<string, { readonly leads: Accumulator; readonly slow: Accumulator }>();
   const leaseOf = (name: string): { readonly leads: Accumulator; readonly slow: Accumulator } => {
     let lease = leases.get(name);
     if (lease === undefined) leases.set(name, (lease = { leads: leader.child(name), slow: slowPath.child(name) }));
     return lease;
   };
-
   return {
     registry,
     controller: (name, maxConcurrent) => controllerMetrics(series, name, maxConcurrent, (read) => inProgress.set(name, read)),
@@ -174,6 +111,90 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
     },
     scrape: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };
+}
+
+/** Defines metrics in one registry. */
+interface Definitions {
+  counter(name: string, help: string, labelNames: readonly string[]): AccumulatedNumber;
+  gauge(name: string, help: string, labelNames: readonly string[]): AccumulatedNumber;
+  histogram(name: string, help: string, labelNames: readonly string[], buckets: readonly number[]): AccumulatedHistogram;
+  /** A gauge whose values are set on collection. */
+  computed(name: string, help: string, labelNames: readonly string[], collect: (gauge: Gauge) => void): void;
+}
+
+const queueLabels = ["name", "controller"];
+
+function controllerSeries({ counter, gauge, histogram }: Definitions): Series {
+  const one = ["controller"];
+  return {
+    reconciles: counter("controller_runtime_reconcile_total", "Reconciles by result", ["controller", "result"]),
+    errors: counter("controller_runtime_reconcile_errors_total", "Reconciles that failed", one),
+    terminalErrors: counter("controller_runtime_terminal_reconcile_errors_total", "Reconciles that failed permanently", one),
+    panics: counter("controller_runtime_reconcile_panics_total", "Reconciles that failed because of a bug", one),
+    timeouts: counter("controller_runtime_reconcile_timeouts_total", "Reconciles that exceeded their timeout", one),
+    seconds: histogram("controller_runtime_reconcile_time_seconds", "Duration of a reconcile", one, reconcileBuckets),
+    maxConcurrent: gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles", one),
+    active: gauge("controller_runtime_active_workers", "Running reconciles", one),
+    depth: gauge("workqueue_depth", "Ready items", [...queueLabels, "priority"]),
+    adds: counter("workqueue_adds_total", "Added items", queueLabels),
+    queueSeconds: histogram("workqueue_queue_duration_seconds", "Time from ready to start of work", queueLabels, queueBuckets),
+    workSeconds: histogram("workqueue_work_duration_seconds", "Time from start of work to done", queueLabels, queueBuckets),
+    retries: counter("workqueue_retries_total", "Items added with backoff", queueLabels),
+  };
+}
+
+function requestSeries({ counter, histogram }: Definitions): RequestSeries {
+  const labels = ["verb", "host"];
+  return {
+    requests: counter("rest_client_requests_total", "Requests by code and method", ["code", "method", "host"]),
+    retries: counter("rest_client_request_retries_total", "Retried requests", ["code", ...labels]),
+    seconds: histogram("rest_client_request_duration_seconds", "Time to the response", labels, requestBuckets),
+    sentBytes: histogram("rest_client_request_size_bytes", "Size of the request body", labels, sizeBuckets),
+    receivedBytes: histogram("rest_client_response_size_bytes", "Size of the response body", labels, sizeBuckets),
+  };
+}
+
+/** Gauges of unfinished work, computed on collection. */
+function defineQueueGauges({ computed }: Definitions, inProgress: ReadonlyMap<string, () => readonly number[]>): void {
+  const eachQueue = (metric: Gauge, valueOf: (ms: readonly number[]) => number): void => {
+    for (const [controller, read] of inProgress) metric.set({ name: controller, controller }, valueOf(read()) / 1000);
+  };
+  const unfinished = "Total time that unfinished items have been worked on";
+  computed("workqueue_unfinished_work_seconds", unfinished, queueLabels, (gauge) =>
+    eachQueue(gauge, (ms) => ms.reduce((sum, each) => sum + each, 0)),
+  );
+  const oldest = "Time that the oldest unfinished item has been worked on";
+  computed("workqueue_longest_running_processor_seconds", oldest, queueLabels, (gauge) =>
+    eachQueue(gauge, (ms) => ms.reduce((max, each) => Math.max(max, each), 0)),
+  );
+}
+
+/** Gauges of caches, computed on collection. Several managers of one process may cache the same kind. */
+function defineCacheGauges({ computed }: Definitions, caches: readonly (() => readonly CacheMetrics[])[]): void {
+  const eachKind = (
+    metric: Gauge,
+    valueOf: (kind: CacheMetrics) => number,
+    combine: (a: number, b: number) => number,
+  ): void => {
+    const values = new Map<string, number>();
+    for (const each of caches.flatMap((read) => read())) {
+      const known = values.get(each.kind);
+      values.set(each.kind, known === undefined ? valueOf(each) : combine(known, valueOf(each)));
+    }
+    // Stopped caches are no longer reported.
+    metric.reset();
+    for (const [kind, value] of values) metric.set({ kind }, value);
+  };
+  const sum = (a: number, b: number): number => a + b;
+  computed("keelson_cache_objects", "Objects in the cache", ["kind"], (gauge) =>
+    eachKind(gauge, ({ objects }) => objects, sum),
+  );
+  computed("keelson_cache_staleness_seconds", "Time since the server last sent something", ["kind"], (gauge) =>
+    eachKind(gauge, ({ staleMs }) => staleMs / 1000, Math.max),
+  );
+  computed("keelson_cache_watches", "Watches opened so far", ["kind"], (gauge) =>
+    eachKind(gauge, ({ watches }) => watches, sum),
+  );
 }
 
 /** Metrics of one controller. Every series exists from the start with the value 0: a rate over a series that appears later misses its first increase. */
