@@ -110,7 +110,7 @@ test("run streams the ranks' output and exits with their status; logs -f follows
   go();
   expect(await run.exited).toBe(7);
   expect(run.output()).toContain("pi is 3.14159274, by 2 ranks and 1000 strips\n");
-  expect(run.output()).toContain("pi: Failed: mpiexec exited with 7");
+  expect(run.output()).toMatch(/pi: Failed: rank [01] on worker [01] failed: exit code 7/);
   expect(await follow.exited).toBe(0);
   expect(follow.output()).toMatch(/launcher-\w+: pi is 3.14159274/);
   const late = startKeelson(["mpi", "logs", "-f", "pi"], { env });
