@@ -5,6 +5,7 @@ import { SandboxPool } from "./api/sandbox-pool.ts";
 import { sandboxCommands } from "./commands/commands.ts";
 import { createSandboxController } from "./controllers/sandbox.ts";
 import { createSandboxPoolController } from "./controllers/sandbox-pool.ts";
+import { createSchemaGuard, guardedCrds } from "./controllers/schema-guard.ts";
 import { fastPathServer } from "./fastpath/fastpath-definition.ts";
 
 /** The sandboxes family: isolated programs that start in milliseconds, on pools of agents. */
@@ -22,8 +23,20 @@ export const sandboxes: Operator = {
     // Reads the Secrets that variables refer to; creates and deletes one per agent, with its key.
     { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create", "delete"] },
     { apiGroups: [""], resources: ["configmaps"], verbs: ["get"] },
+    // Restores the family's own CRDs.
+    { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
+    {
+      apiGroups: ["apiextensions.k8s.io"],
+      resources: ["customresourcedefinitions"],
+      resourceNames: [...guardedCrds],
+      verbs: ["patch"],
+    },
   ],
-  controllers: ({ services }) => [createSandboxPoolController(services), createSandboxController(services)],
+  controllers: ({ services }) => [
+    createSandboxPoolController(services),
+    createSandboxController(services),
+    createSchemaGuard(),
+  ],
   servers: [fastPathServer],
   commands: sandboxCommands,
 };
