@@ -119,24 +119,24 @@ test.each([
   expect(await ask(node, "GET", `${all}/${path}`)).toBe(403);
 });
 
-test("a node follows one Secret by its name, not all of them", async () => {
+test("a node watches a single Secret by name, not all Secrets", async () => {
   expect(await ask(node, "GET", `${all}/secrets`, undefined, { fieldSelector: "metadata.name=mine" })).toBe(200);
   expect(await ask(node, "GET", `${all}/secrets`, undefined, { fieldSelector: "metadata.name=other" })).toBe(403);
 });
 
-test("a node reads the volumes of its Pods' claims", async () => {
+test("a node reads the volumes bound to the claims of its Pods", async () => {
   expect(await ask(node, "GET", "/api/v1/persistentvolumes/volume-mine")).toBe(200);
   expect(await ask(node, "GET", "/api/v1/persistentvolumes/volume-other")).toBe(403);
 });
 
-test("only a user of the group, with a name, is a node", async () => {
+test("only a named user in the group system:nodes is a node", async () => {
   const stranger = { ...node, groups: ["system:authenticated"] };
   expect(await ask(stranger, "GET", `${all}/secrets/mine`)).toBe(403);
   expect(await ask({ ...node, username: "system:node:" }, "GET", `${all}/secrets/mine`)).toBe(403);
   expect(await ask({ ...node, username: "system:node:two" }, "GET", `${all}/secrets/mine`)).toBe(403);
 });
 
-test("a node changes nothing but the status of its own Pods, and lets those go", async () => {
+test("a node updates only the status of its own Pods, and deletes only them", async () => {
   const status = { status: { message: "seen" } };
   expect(await ask(node, "PATCH", `${all}/pods/here/status`, status)).toBe(200);
   expect(await ask(node, "PATCH", `${all}/pods/there/status`, status)).toBe(403);
@@ -146,7 +146,7 @@ test("a node changes nothing but the status of its own Pods, and lets those go",
   expect(await ask(node, "DELETE", `${all}/pods/there`)).toBe(403);
 });
 
-test("a node gets tokens for service accounts of its Pods, bound to such a Pod", async () => {
+test("a node gets tokens for the service accounts of its Pods, bound to the Pod", async () => {
   const token = (account: string, bound?: object): Promise<number> =>
     ask(node, "POST", `${all}/serviceaccounts/${account}/token`, {
       apiVersion: "authentication.k8s.io/v1",
@@ -161,7 +161,7 @@ test("a node gets tokens for service accounts of its Pods, bound to such a Pod",
   expect(await token("other", { name: "there", uid: uids.get("there") ?? "" })).toBe(403);
 });
 
-test("a node has its own Node and Lease, whatever roles it has, and gives itself no restricted labels", async () => {
+test("a node manages its own Node and Lease regardless of its roles, without restricted labels", async () => {
   const made = (name: string): object => ({ apiVersion: "v1", kind: "Node", metadata: { name } });
   expect(await ask(node, "POST", "/api/v1/nodes", made("one"))).toBe(200);
   expect(await ask(node, "POST", "/api/v1/nodes", made("two"))).toBe(403);
@@ -177,7 +177,7 @@ test("a node has its own Node and Lease, whatever roles it has, and gives itself
   expect(await ask(node, "POST", leases("default"), lease("one"))).toBe(403);
 });
 
-test("a node cannot give itself roles, restricted labels or other labels of Kubernetes, nor change its taints", async () => {
+test("a node cannot set role labels, restricted labels or other kubernetes.io labels on itself, nor change its taints", async () => {
   const url = "/api/v1/nodes/one";
   const labelled = (labels: object): object => ({ apiVersion: "v1", kind: "Node", metadata: { name: "one", labels } });
   const taints = [{ key: "dedicated", value: "safe", effect: "NoSchedule" }];
@@ -196,7 +196,7 @@ test("a node cannot give itself roles, restricted labels or other labels of Kube
   }
 });
 
-test("what a Pod named is not read any more when the Pod is gone; what another still names is", async () => {
+test("a node loses access to references of a deleted Pod unless another Pod has them", async () => {
   const spec = { volumes: [{ name: "a", secret: { secretName: "unused" } }] };
   expect(await ask(admin, "POST", `${all}/pods`, pod("first", "one", spec))).toBe(200);
   expect(await ask(admin, "POST", `${all}/pods`, pod("second", "one", spec))).toBe(200);
@@ -208,7 +208,7 @@ test("what a Pod named is not read any more when the Pod is gone; what another s
   expect(await ask(node, "GET", `${all}/secrets/unused`)).toBe(403);
 });
 
-test("a Pod that is bound later counts from then on", async () => {
+test("a Pod bound later grants access from then on", async () => {
   const spec = { nodeName: undefined, volumes: [{ name: "a", configMap: { name: "unused" } }] };
   const later: unknown = JSON.parse(JSON.stringify(pod("later", "", spec)));
   expect(await ask(admin, "POST", `${all}/pods`, later as object)).toBe(200);

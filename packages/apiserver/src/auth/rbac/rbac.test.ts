@@ -132,7 +132,7 @@ describe("a rule", () => {
     expect(ruleAllows({ verbs: ["get"], nonResourceURLs: [pattern] }, "get", { path })).toBe(allowed);
   });
 
-  test("takes a target with a resource for a resource, though it has its path too", () => {
+  test("matches a request with a resource as a resource, even if it has a path", () => {
     const info = { group: "", resource: "pods", namespace: "a", path: "/api/v1/namespaces/a/pods" };
     expect([ruleAllows(readPods, "list", info), ruleAllows({ verbs: ["list"], nonResourceURLs: ["*"] }, "list", info)]).toEqual(
       [true, false],
@@ -140,7 +140,7 @@ describe("a rule", () => {
     expect(forbidden(user("x"), "list", info).message).toContain('cannot list resource "pods"');
   });
 
-  test("with names allows no request that names nothing, such as create and list", () => {
+  test("with resource names does not allow requests without a name, such as create and list", () => {
     expect(ruleAllows({ ...readPods, resourceNames: ["a"] }, "list", { group: "", resource: "pods", namespace: "x" })).toBe(
       false,
     );
@@ -168,7 +168,7 @@ describe("coverage of rules", () => {
   );
   const paths = ["/a", "/a/b", "/c"].map((path) => ({ path }));
 
-  test("is complete only where nothing is allowed that was not before", () => {
+  test("holds only if no new permission is granted", () => {
     fc.assert(
       fc.property(rules, rules, (held, wanted) => {
         fc.pre(uncoveredRules(held, wanted).length === 0);
@@ -184,7 +184,7 @@ describe("coverage of rules", () => {
     );
   });
 
-  test("holds of every set of rules with itself, split over several rules, and by cluster-admin", () => {
+  test("holds for any rules with themselves, split over several rules, and by cluster-admin", () => {
     fc.assert(
       fc.property(rules, (some) => {
         expect(uncoveredRules(some, some)).toEqual([]);
@@ -205,7 +205,7 @@ describe("coverage of rules", () => {
     expect(uncoveredRules(parts, [{ verbs: ["get", "list"], apiGroups: [""], resources: ["pods", "secrets"] }])).toEqual([]);
   });
 
-  test("names what is missing, and gives up on rules that stand for millions of permissions", () => {
+  test("reports the missing permissions, and fails for rules that expand to millions of permissions", () => {
     const missing = uncoveredRules(
       [readPods],
       [{ verbs: ["get", "delete"], apiGroups: [""], resources: ["pods"], resourceNames: ["x"] }],
@@ -217,7 +217,7 @@ describe("coverage of rules", () => {
 });
 
 describe("the authorizer", () => {
-  test("allows by a role in its namespace only, and by a cluster binding everywhere", async () => {
+  test("applies a RoleBinding in its namespace only, and a ClusterRoleBinding everywhere", async () => {
     await put(role("reader", "a", [readPods]));
     await put(binding("reader", "a", { kind: "Role", name: "reader" }, [{ kind: "User", name: "jane" }]));
     expect(may(user("jane"), "get", pods("a", { name: "p" }))).toBe(true);
@@ -239,7 +239,7 @@ describe("the authorizer", () => {
     expect(may(user("eve"), "get", { path: "/metrics" })).toBe(false);
   });
 
-  test("knows service accounts as subjects, and does not take a user of a similar name for a group", async () => {
+  test("supports service accounts as subjects, and does not confuse a user with a group of the same name", async () => {
     await put(role("reader", undefined, [readPods]));
     await put(
       binding("b", "a", { kind: "ClusterRole", name: "reader" }, [
@@ -254,7 +254,7 @@ describe("the authorizer", () => {
     expect(may(user("jane"), "get", pods("a"))).toBe(false);
   });
 
-  test("follows every change: of rules, subjects, and what is deleted", async () => {
+  test("follows changes of rules and subjects, and deletions", async () => {
     const bound = binding("x", "a", { kind: "Role", name: "r" }, [
       { kind: "User", name: "jane" },
       { kind: "User", name: "bob" },
@@ -276,7 +276,7 @@ describe("the authorizer", () => {
     late.close();
   });
 
-  test("adds to an aggregating role the rules of those that its labels select, also in turn and in a circle", async () => {
+  test("aggregates the rules of selected roles, including transitive and circular ones", async () => {
     const selects = (label: string): object => ({
       aggregationRule: { clusterRoleSelectors: [{ matchLabels: { [label]: "true" } }] },
     });
@@ -296,7 +296,7 @@ describe("the authorizer", () => {
     expect(authorizer.rulesOfRole(`${rbacGroup}/clusterroles//empty`)).toEqual([]);
   });
 
-  test("lets system:masters do everything, and takes malformed objects for nothing", async () => {
+  test("allows system:masters everything, and ignores malformed objects", async () => {
     expect(may(user("root", "system:masters"), "delete", pods("a"))).toBe(true);
     expect(may(user("root", "system:masters"), "get", { path: "/x" })).toBe(true);
     for (const odd of [null, 5, "x", {}, [null, 5, { verbs: "get" }, { verbs: [1] }]]) {
@@ -335,7 +335,7 @@ describe("the authorizer", () => {
 describe("the default roles", () => {
   const options = { now: () => Date.UTC(2026, 0, 1), newId };
 
-  test("give everybody discovery and self reviews, admin/edit/view what they say, and nothing to strangers", async () => {
+  test("grant discovery and self reviews to authenticated users, the rules of admin, edit and view, and nothing else", async () => {
     await ensureDefaultRoles(store, options);
     const jane = user("jane", "system:authenticated");
     const anonymous = user("system:anonymous", "system:unauthenticated");
@@ -394,7 +394,7 @@ describe("escalation", () => {
     await put(binding("jane", undefined, { kind: "ClusterRole", name: "jane" }, [{ kind: "User", name: "jane" }]));
   };
 
-  test("of a role is refused with what would be gained, and allowed for what is held", async () => {
+  test("by a role is forbidden with the missing permissions, and allowed for permissions the user holds", async () => {
     await grant([readPods]);
     expect(write(role("r", "a", [{ ...readPods, verbs: ["list"] }]))).toBeUndefined();
     const refusal = write(role("r", "a", [{ ...readPods, verbs: ["get", "delete"] }]));
@@ -412,7 +412,7 @@ describe("escalation", () => {
     ).toBeUndefined();
   });
 
-  test("does not hinder a change that leaves the rules alone", async () => {
+  test("does not apply to updates that do not change rules", async () => {
     const before = role("r", "a", [{ verbs: ["*"], apiGroups: ["*"], resources: ["*"] }]);
     const after = { ...before, metadata: { ...before.metadata, labels: { x: "y" } } };
     expect(write(after, before)).toBeUndefined();
@@ -426,13 +426,13 @@ describe("escalation", () => {
     expect(write(role("r", undefined, [readPods]))).toBeDefined();
   });
 
-  test("by aggregation needs all rights, whatever the role holds itself", async () => {
+  test("by aggregation requires all permissions, regardless of the rules of the role", async () => {
     await grant([readPods]);
     const aggregating = role("r", undefined, [], { aggregationRule: { clusterRoleSelectors: [{ matchLabels: { a: "b" } }] } });
     expect(write(aggregating)?.message).toContain("cluster-admin");
   });
 
-  test("by a binding needs the role's rights, aggregated ones too, or the verb bind", async () => {
+  test("by a binding requires the permissions of the role, including aggregated ones, or the verb bind", async () => {
     await put({
       ...role("power", undefined, [{ ...readPods, verbs: ["*"] }]),
       metadata: { name: "power", labels: { agg: "y" } },
@@ -453,7 +453,7 @@ describe("escalation", () => {
     expect(write(bind("ClusterRole", "sum", "a"))?.status.code).toBe(403);
   });
 
-  test("is judged by the rights in the binding's namespace", async () => {
+  test("is decided by the permissions in the namespace of the binding", async () => {
     await put(role("weak", "a", [readPods]));
     await put(role("weak", "b", [readPods]));
     await put(binding("jane", "a", { kind: "Role", name: "weak" }, [{ kind: "User", name: "jane" }]));
