@@ -118,7 +118,7 @@ test("kill -9 of up during a cold change under a live writer: each Pod restarts 
   // During a replica restart, the switchover, and the restart of the old primary.
   await groupIs(up.client, hasStep("restarts"));
   await up.kill();
-  await groupIs(up.client, hasStep("hands its role"));
+  await groupIs(up.client, hasStep("hands the primary role"));
   await learn();
   await up.kill();
   await groupIs(up.client, hasStep("restarts", "cache-redis-nodes-0"));
