@@ -45,7 +45,7 @@ export const imagePolicyController: ControllerDefinition = defineController({
 });
 
 function hasForbiddenImage({ spec }: DeepReadonly<DeploymentObject>, allowed: readonly string[]): boolean {
-  const { containers = [], initContainers = [] } = spec?.template?.spec ?? {};
+  const { containers, initContainers = [] } = spec?.template?.spec ?? { containers: [] };
   return [...initContainers, ...containers].some(
     ({ image = "" }) => !allowed.some((registry) => image.startsWith(`${registry}/`)),
   );

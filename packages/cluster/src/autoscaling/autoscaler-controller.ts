@@ -33,7 +33,7 @@ export function createAutoscaler(): ControllerDefinition {
         forgetDeleted(recommendations, context);
         return undefined;
       }
-      const { uid = "" } = autoscaler.metadata;
+      const { uid } = autoscaler.metadata;
       const target = targetOf(autoscaler, context);
       const observed = { autoscaler, target, ...(await usageOf(autoscaler, target, context)) };
       const decision = decideAutoscaler({ ...observed, recommendations: recommendations.get(uid) ?? [] }, clock.now());

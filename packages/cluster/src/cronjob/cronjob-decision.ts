@@ -157,13 +157,13 @@ function statusOf(
   const lastSuccess = Math.max(parseTime(status.lastSuccessfulTime ?? "") ?? 0, ...completions);
   const references = active
     .toSorted((a, b) => startOf(a) - startOf(b))
-    .map(
-      ({ apiVersion = "batch/v1", kind = "Job", metadata: { name = "", namespace = "", uid = "", resourceVersion = "" } }) => {
-        // The version at which the Job was first seen, so that its changes do not change this status.
-        const known = status.active?.find((one) => one.uid === uid);
-        return known === undefined ? { apiVersion, kind, name, namespace, uid, resourceVersion } : { ...known };
-      },
-    );
+    .map(({ metadata: { name, namespace = "", uid, resourceVersion = "" } }) => {
+      // The version at which the Job was first seen, so that its changes do not change this status.
+      const known = status.active?.find((one) => one.uid === uid);
+      return known === undefined
+        ? { apiVersion: "batch/v1", kind: "Job", name, namespace, uid, resourceVersion }
+        : { ...known };
+    });
   const lastScheduleTime = scheduledAt === undefined ? status.lastScheduleTime : formatTime(scheduledAt);
   return {
     ...(references.length > 0 ? { active: references } : {}),

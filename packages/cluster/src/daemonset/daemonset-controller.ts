@@ -14,7 +14,7 @@ export const daemonSetController: ControllerDefinition = defineController({
   watches: [
     watchOf(
       Node,
-      (_node, { cache }) => cache.list(DaemonSet).map(({ metadata: { namespace, name = "" } }) => ({ namespace, name })),
+      (_node, { cache }) => cache.list(DaemonSet).map(({ metadata: { namespace, name } }) => ({ namespace, name })),
       [affectsDaemons],
     ),
     // An orphan may be adopted by any DaemonSet that selects it.
@@ -24,7 +24,7 @@ export const daemonSetController: ControllerDefinition = defineController({
       return cache
         .list(DaemonSet, { namespace })
         .filter(({ spec }) => workloadSelector(spec.selector).matches(labels))
-        .map(({ metadata: { name = "" } }) => ({ namespace, name }));
+        .map(({ metadata: { name } }) => ({ namespace, name }));
     }),
   ],
   maxConcurrentReconciles: 2,

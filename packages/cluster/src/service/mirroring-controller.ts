@@ -9,7 +9,7 @@ export const mirroringController: ControllerDefinition = defineController({
   name: "endpointslicemirroring",
   for: Endpoints,
   owns: [EndpointSlice],
-  watches: [watchOf(Service, ({ metadata: { namespace, name = "" } }) => [{ namespace, name }])],
+  watches: [watchOf(Service, ({ metadata: { namespace, name } }) => [{ namespace, name }])],
   maxConcurrentReconciles: 5,
   async reconcile(request, context) {
     const { cache } = context;

@@ -44,7 +44,7 @@ function pathOf({ info, query }: Call, subresource: string): string {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined) parameters.set(name, value);
   const pod = `/api/v1/namespaces/${encodeURIComponent(info.namespace)}/pods/${encodeURIComponent(info.name)}`;
-  return `${pod}/${subresource}?${parameters}`;
+  return `${pod}/${subresource}?${parameters.toString()}`;
 }
 
 function forward(socketPath: string, path: string, { request: { method, signal } }: Call): Promise<IncomingMessage> {

@@ -57,10 +57,10 @@ export async function runComponent(
     const running = await start(config, {
       log,
       signal,
-      onStarted: (name, description) => send({ type: "started", name, description }),
+      onStarted: (name, description) => void send({ type: "started", name, description }),
     });
     try {
-      send({ type: "ready", endpoints: running.endpoints });
+      await send({ type: "ready", endpoints: running.endpoints });
       await Promise.race([aborted(signal), running.failed]);
     } finally {
       await running.stop();

@@ -75,7 +75,7 @@ class Supervised<C extends ComponentConfig> implements SupervisedProcess {
   async start(): Promise<void> {
     const { config, signal, onStarted, restartConfig } = this.#options;
     const run = this.#run(onStarted);
-    const abort = (): void => void this.#requestStop();
+    const abort = (): void => this.#requestStop();
     signal.addEventListener("abort", abort, { once: true });
     try {
       this.endpoints = await run.ready;

@@ -228,6 +228,9 @@ export function metadataProblems(
   return causes;
 }
 
+/** Go's zero value of a reference: requests may omit its fields. */
+const emptyReference = { apiVersion: "", kind: "", name: "", uid: "" };
+
 /** Removes owner references with a repeated uid and returns a warning for the client if there were any. */
 export function withoutRepeatedOwners(metadata: ObjectMeta): { readonly metadata: ObjectMeta; readonly warning?: string } {
   const { ownerReferences = [] } = metadata;
@@ -250,7 +253,7 @@ function ownerProblems({ ownerReferences: references = [] }: ObjectMeta): Status
   const causes: StatusCause[] = [];
   const field = "metadata.ownerReferences";
   for (const reference of references) {
-    const { apiVersion = "", kind = "", name = "", uid = "" } = reference;
+    const { apiVersion, kind, name, uid } = { ...emptyReference, ...reference };
     const hasVersion = apiVersion !== "" && apiVersion.split("/").length <= 2;
     if (!hasVersion) causes.push(invalidCause(`${field}.apiVersion`, apiVersion, "version must not be empty"));
     if (kind === "") causes.push(invalidCause(`${field}.kind`, kind, "must not be empty"));
