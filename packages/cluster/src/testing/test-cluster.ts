@@ -9,6 +9,7 @@ import type { Kubelet, KubeletOptions } from "../kubelet/kubelet.ts";
 import type { PodHandler } from "../kubelet/pod-handlers.ts";
 import { startCluster } from "../start-cluster.ts";
 import { type ServedKinds, storedKinds } from "../stored-kinds.ts";
+import { reservePodNetwork } from "./pod-network.ts";
 
 /** A user of the API with its groups. */
 interface User {
@@ -83,12 +84,18 @@ export async function startTestCluster(options: TestClusterOptions): Promise<Tes
   running.client = client;
   for (const crd of crds) await install(client, crd);
   const cluster = await startCluster({ client, kinds: storedKinds(api.server.resources), ...common });
-  const kubelet = await startKubelet({ client, dataDir: join(dataDir, "node"), ...common, ...options.node });
+  const pods = await reservePodNetwork(dataDir);
+  const kubelet = await startKubelet({
+    ...{ client, dataDir: join(dataDir, "node"), podNetwork: pods.network },
+    ...common,
+    ...options.node,
+  });
   running.kubelet = kubelet;
   const stop = async (): Promise<void> => {
     await kubelet.stop();
     await cluster.stop();
     await api.close();
+    await pods.release();
   };
   return {
     kubeconfig: api.kubeconfig,
