@@ -47,7 +47,7 @@ async function starts(): Promise<Readonly<Record<string, number>>> {
   return Object.fromEntries(
     ids.map((id) => [
       id,
-      readFileSync(join(programs, id, "work", "starts"), "utf8")
+      readFileSync(join(programs, id, "stdout.log"), "utf8")
         .trim()
         .split("\n").length,
     ]),
@@ -78,7 +78,7 @@ describe.each([
   const named = stages.map((stage) => [`${stage.when} ${stage.what} ${stage.phase ?? ""}`.trim(), stage] as const);
 
   it.each(named)("%s: a repeated request yields one sandbox, started once", async (_, stage) => {
-    const command = ["sh", "-c", "echo $$ >>starts; exec sleep 600"];
+    const command = ["sh", "-c", "echo $$; exec sleep 600"];
     const request = { name: "one", image: "host", poolRef: "pool", command, consistencyMode, requestId: "r1" };
     const dying = await start(stage);
     const answer = dying.fastPath.createSandbox(request).catch(() => undefined);

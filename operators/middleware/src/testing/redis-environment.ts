@@ -9,6 +9,7 @@ import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { startKubelet } from "@keelson/cluster";
+import { reservePodNetwork } from "@keelson/cluster/testing";
 import { createVolumeControllers, createWorkloadControllers, ensureStandardClass } from "@keelson/cluster/controllers";
 import { createManager, type Logger, silentLogger } from "@keelson/controller";
 import { startOperator } from "@keelson/operator";
@@ -83,7 +84,13 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
     }
   })();
   const common = { client, clock: systemClock, random: Math.random, log: silentLogger };
-  const kubelet = await startKubelet({ ...common, dataDir: join(dataDir, "kubelet"), nodeName: "here" });
+  const podNetwork = await reservePodNetwork(dataDir);
+  const kubelet = await startKubelet({
+    ...common,
+    dataDir: join(dataDir, "kubelet"),
+    nodeName: "here",
+    podNetwork: podNetwork.network,
+  });
   const operator = await startOperator({ operator: middleware, client, dataDir, logger: log });
 
   const password = async (): Promise<string> => {
@@ -170,6 +177,7 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
       for (const { metadata } of (await client.list(Pod)).items)
         await watched(client, Pod, metadata.name, (each) => each === undefined);
       await kubelet.stop();
+      await podNetwork.release();
       volumes.close();
       await cluster.stop();
       await environment.stop();

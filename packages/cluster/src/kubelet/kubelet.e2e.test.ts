@@ -20,10 +20,11 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient, type NewObject } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { startServiceProxy } from "../service-proxy/service-proxy.ts";
 import { type Kubelet, startKubelet } from "./kubelet.ts";
 import { podHandlers } from "./pod-handlers.ts";
+import { type PodNetwork, reservePodNetwork } from "../testing/pod-network.ts";
 
 type PodView = DeepReadonly<PodObject>;
 
@@ -31,10 +32,18 @@ let environment: TestEnvironment;
 let client: Client;
 let dataDir: string;
 let kubelet: Kubelet;
+let podNetwork: PodNetwork;
 
 const start = (): Promise<Kubelet> =>
-  startKubelet({ client, dataDir, nodeName: "here", clock: systemClock, random: Math.random, log: silentLogger });
+  startKubelet({
+    ...{ client, dataDir, nodeName: "here", podNetwork: podNetwork.network },
+    ...{ clock: systemClock, random: Math.random, log: silentLogger },
+  });
 
+beforeAll(async () => {
+  podNetwork = await reservePodNetwork(import.meta.filename);
+});
+afterAll(() => podNetwork.release());
 beforeEach(async () => {
   environment = await startTestEnvironment({
     subresources: podHandlers({ client: () => client, kubelet: () => kubelet, now: () => Date.now() }),
@@ -132,7 +141,7 @@ test("gives each Pod its own address and runs init containers one by one", async
     volumes: [{ name: "data", emptyDir: {} }],
   });
   const pod = await podThat("served", isReady);
-  expect(pod.status?.podIP).toMatch(/^127\.64\./);
+  expect(pod.status?.podIP?.startsWith(`${podNetwork.network}.`)).toBe(true);
   await until(async () => (await log("served")).includes("served"));
   expect(await log("served")).toBe(`one\ntwo\n${pod.status?.podIP} served\n`);
 });
@@ -357,6 +366,7 @@ test.runIf(process.getuid?.() === 0)(
       client,
       dataDir: small,
       nodeName: "full",
+      podNetwork: podNetwork.network,
       clock: systemClock,
       random: Math.random,
       log: silentLogger,
@@ -367,6 +377,7 @@ test.runIf(process.getuid?.() === 0)(
       await writeFile(filler, Buffer.alloc(bavail * bsize));
       await createPod("cramped", {
         nodeName: "full",
+
         containers: [{ name: "c", image: "none", command: sh("exec sleep 600") }],
       });
       await until(async () => {

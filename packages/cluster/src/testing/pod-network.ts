@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { createServer } from "node:net";
 
-/** First octet pairs of the networks, `127.2` to `127.63`. `keelson up` uses the ones above. */
-const firstNetwork = 2;
-const networks = 62;
-/** Listening on this port of the network's last address reserves the network. */
+/** The networks are `127.64` to `127.127`, the range of Pod addresses. */
+const firstNetwork = 64;
+const networks = 64;
+/** Listening on this port of the network's last address reserves the network. `keelson up` reserves its own in the same way. */
 const reservationPort = 6442;
 
 /** A reserved network for Pods. */

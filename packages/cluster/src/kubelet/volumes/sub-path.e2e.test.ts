@@ -8,9 +8,10 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Kubelet, startKubelet } from "../kubelet.ts";
 import { subPathDirectory, SubPathMounts } from "./sub-path-mounts.ts";
+import { type PodNetwork, reservePodNetwork } from "../../testing/pod-network.ts";
 
 const namespace = "default";
 /** Renames a directory and a link to `/` to `sub` in turn. */
@@ -81,13 +82,18 @@ describe.runIf(process.getuid?.() === 0).each(["process", "bubblewrap"])("with r
   let environment: TestEnvironment;
   let client: Client;
   let kubelet: Kubelet;
+  let podNetwork: PodNetwork;
 
+  beforeAll(async () => {
+    podNetwork = await reservePodNetwork(import.meta.filename);
+  });
+  afterAll(() => podNetwork.release());
   beforeEach(async () => {
     environment = await startTestEnvironment();
     client = createClient({ transport: environment.transport(), fieldManager: "kubelet" });
     await client.create(RuntimeClass, { metadata: { name: runtimeClassName }, handler: runtimeClassName });
     const common = { clock: systemClock, random: Math.random, log: silentLogger };
-    kubelet = await startKubelet({ client, dataDir: folder, nodeName: "here", ...common });
+    kubelet = await startKubelet({ client, dataDir: folder, nodeName: "here", podNetwork: podNetwork.network, ...common });
   });
   afterEach(async () => {
     await client.delete(Pod, { namespace, name: "p" }, { gracePeriodSeconds: 0 });
