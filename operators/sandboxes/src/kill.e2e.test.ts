@@ -67,13 +67,14 @@ const starts = (agent: string, id: string): number =>
 const command = ["sh", "-c", "echo $$; exec sleep 600"];
 const running = (name: string) => watched(client, Sandbox, name, (each) => each?.status?.phase === "Running");
 
-/** Processes of this machine whose arguments hold a text. */
+/** Processes of this test whose command line contains a text. Other tests run the same programs at the same time. */
 const processes = (text: string): readonly number[] =>
   readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .filter((name) => {
       try {
-        return readFileSync(`/proc/${name}/cmdline`, "utf8").split("\0").join(" ").includes(text);
+        const isOurs = readFileSync(`/proc/${name}/mountinfo`, "utf8").includes(base);
+        return isOurs && readFileSync(`/proc/${name}/cmdline`, "utf8").split("\0").join(" ").includes(text);
       } catch {
         return false;
       }
