@@ -1,4 +1,5 @@
 export * from "./driver.ts";
+export { setTerminalSize } from "./io/terminal.ts";
 export { createProcessDriver } from "./process/process-driver.ts";
 export type { ProcessDriverOptions } from "./process/process-driver.ts";
 export { readLogTail } from "./logs/log-tail.ts";

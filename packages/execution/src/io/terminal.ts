@@ -45,14 +45,37 @@ export function terminalCommand(
   };
 }
 
+/** `TIOCSWINSZ` on the architectures whose ioctl numbers follow asm-generic. */
+const setWindowSizeRequest = 0x5414;
+const genericIoctlArchitectures: readonly string[] = ["x64", "arm64", "arm", "riscv64", "loong64", "s390x"];
+
+/** Sets rows and columns in one call. Arguments: device, request, rows, columns. */
+const setWindowSizeScript = 'open T, "+<", $ARGV[0] or exit 1; ioctl T, $ARGV[1], pack "S4", $ARGV[2], $ARGV[3], 0, 0 or exit 1';
+
+/**
+ * Sets the size of the terminal device at `path`. False if that failed, for example because the terminal is closed.
+ *
+ * stty(1) sets rows and columns in two calls, so that the program is signaled twice and the first time sees an intermediate
+ * size. Perl, part of every Debian, sets both in one; stty is the fallback.
+ */
+export async function setTerminalSize(path: string, { columns, rows }: TerminalSize): Promise<boolean> {
+  if (genericIoctlArchitectures.includes(process.arch)) {
+    const isSet = await succeeds("perl", ["-e", setWindowSizeScript, path, setWindowSizeRequest, rows, columns]);
+    if (isSet !== undefined) return isSet;
+  }
+  return (await succeeds("stty", ["-F", path, "cols", columns, "rows", rows])) ?? false;
+}
+
+/** Runs a command and returns whether it exited with 0. Undefined if it could not be started. */
+function succeeds(command: string, args: readonly (string | number)[]): Promise<boolean | undefined> {
+  const child = spawn(command, args.map(String), { stdio: "ignore" });
+  return new Promise((resolve) => child.once("close", (code) => resolve(code === 0)).once("error", () => resolve(undefined)));
+}
+
 /** Sets the size of the terminal held by the script(1) process `pid`. False if the terminal does not exist yet, or no longer. */
-export async function resizeTerminal(pid: number, { columns, rows }: TerminalSize): Promise<boolean> {
+export async function resizeTerminal(pid: number, size: TerminalSize): Promise<boolean> {
   const inside = (await listProcesses()).find((stat) => stat.parent === pid);
-  if (inside === undefined) return false;
-  const stty = spawn("stty", ["-F", `/proc/${inside.pid}/fd/0`, "cols", String(columns), "rows", String(rows)], {
-    stdio: "ignore",
-  });
-  return new Promise((resolve) => stty.once("close", (code) => resolve(code === 0)).once("error", () => resolve(false)));
+  return inside !== undefined && setTerminalSize(`/proc/${inside.pid}/fd/0`, size);
 }
 
 /** Maximum pause, after 1, 2, 4 ... ms, while a resize waits for its terminal. */

@@ -1,7 +1,7 @@
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { readlink } from "node:fs/promises";
 import type { Clock } from "@keelson/api-machinery/time";
-import type { ExecSession, Program } from "@keelson/execution";
+import { type ExecSession, type Program, setTerminalSize } from "@keelson/execution";
 import { childrenOf } from "./child-processes.ts";
 import { mounted } from "../volumes/mount-marker.ts";
 import { ContainerError } from "./container-error.ts";
@@ -111,12 +111,12 @@ function inTerminal(command: readonly string[], size: TerminalSize | undefined):
 }
 
 /** Resizes the terminal held by `script`. */
-async function resizeBelow(pid: number, { columns, rows }: TerminalSize): Promise<void> {
+async function resizeBelow(pid: number, size: TerminalSize): Promise<void> {
   for (const child of await childrenOf(pid)) {
     const terminal = `/proc/${child}/fd/0`;
     // In another root, the path has a prefix.
     if (!/\/pts\/\d+$/.test(await readlink(terminal).catch(() => ""))) continue;
-    spawn("stty", ["-F", terminal, "cols", String(columns), "rows", String(rows)], { stdio: "ignore" }).on("error", () => {});
+    await setTerminalSize(terminal, size);
   }
 }
 
