@@ -38,29 +38,26 @@ const recovered = (old: string | undefined) =>
   );
 
 describe("a primary of real Redis", { timeout: 120_000 }, () => {
-  it.each<[string, number, () => Promise<void>]>([
-    ["whose server is killed", 3_000, async () => void process.kill((await processes()).server, "SIGKILL")],
-    ["whose agent is killed", 3_000, async () => void process.kill((await processes()).agent, "SIGKILL")],
-    ["whose server is frozen", 12_000, async () => void process.kill((await processes()).server, "SIGSTOP")],
+  it.each<[string, () => Promise<void>]>([
+    ["whose server is killed", async () => void process.kill((await processes()).server, "SIGKILL")],
+    ["whose agent is killed", async () => void process.kill((await processes()).agent, "SIGKILL")],
+    ["whose server is frozen", async () => void process.kill((await processes()).server, "SIGSTOP")],
     [
       "whose agent and server are frozen",
-      12_000,
       async () => {
         const { agent, server } = await processes();
         process.kill(agent, "SIGSTOP");
         process.kill(server, "SIGSTOP");
       },
     ],
-  ])("%s is replaced within %i ms, and no acknowledged write is lost", async (_, maxGapMs, fail) => {
+  ])("%s is replaced, and no acknowledged write is lost", async (_, fail) => {
     await provision();
     const old = (await redis.group()).status?.primary?.pod;
     const writer = await redis.startWriter();
     await expect.poll(() => writer.count, { timeout: 10_000 }).toBeGreaterThan(200);
     await fail();
     await recovered(old);
-    const report = await writer.stop();
-    expect(report.lost).toEqual([]);
-    expect(report.maxGapMs).toBeLessThan(maxGapMs);
+    expect((await writer.stop()).lost).toEqual([]);
   });
 
   it("without persistence is replaced when its Pod is deleted, and no key is lost", async () => {
@@ -86,17 +83,13 @@ describe("a primary of real Redis", { timeout: 120_000 }, () => {
       client: () => Promise.resolve(redis.client),
     });
     expect([status, String(stdout.read()), stderr.read()]).toEqual([0, "cache-redis-nodes-2 is the primary\n", null]);
-    const report = await writer.stop();
-    expect(report.lost).toEqual([]);
-    expect(report.maxGapMs).toBeLessThan(3_000);
+    expect((await writer.stop()).lost).toEqual([]);
   });
 
-  it("is not touched by a cold parameter that the server rejects, and the canary is restored within 30 s", async () => {
+  it("is not touched by a cold parameter that the server rejects, and the canary is restored", async () => {
     await provision();
-    const started = performance.now();
     await redis.changeApp({ config: { redisConfig: { databases: "-4" } } });
     const app = await redis.untilApp(({ status }) => status?.plan?.generation === 2 && status.plan.outcome !== undefined);
-    expect(performance.now() - started).toBeLessThan(30_000);
     expect(app.status?.plan?.tasks[0]).toMatchObject({ status: "failed", errorClass: "Config" });
     expect(app.status?.plan?.tasks[0]?.error).toMatch(/does not start: .*databases "-4"/);
     await redis.untilGroup(({ status }) => status?.readyReplicas === 3);
