@@ -80,7 +80,7 @@ function runTests(title, node, name, files = []) {
     "--project",
     name,
     ...files,
-    "--reporter=dot",
+    `--reporter=${join(root, "scripts/test-reporter.mjs")}`,
     "--reporter=json",
     `--outputFile.json=${report}`,
   ]);

@@ -50,7 +50,8 @@ const setWindowSizeRequest = 0x5414;
 const genericIoctlArchitectures: readonly string[] = ["x64", "arm64", "arm", "riscv64", "loong64", "s390x"];
 
 /** Sets rows and columns in one call. Arguments: device, request, rows, columns. */
-const setWindowSizeScript = 'open T, "+<", $ARGV[0] or exit 1; ioctl T, $ARGV[1], pack "S4", $ARGV[2], $ARGV[3], 0, 0 or exit 1';
+const setWindowSizeScript =
+  'open T, "+<", $ARGV[0] or exit 1; ioctl T, $ARGV[1], pack "S4", $ARGV[2], $ARGV[3], 0, 0 or exit 1';
 
 /**
  * Sets the size of the terminal device at `path`. False if that failed, for example because the terminal is closed.

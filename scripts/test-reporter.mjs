@@ -1,0 +1,54 @@
+import { relative } from "node:path";
+import { root } from "./steps.mjs";
+
+/** Number of finished files between two progress lines. */
+const filesPerLine = 50;
+
+/**
+ * Vitest reporter of `npm test`: prints each failure when it happens, so that a log that was cut off still names it, and a progress line
+ * now and then instead of a dot for each of thousands of tests.
+ */
+// oxlint-disable-next-line import/no-default-export -- Vitest loads the default export of a reporter.
+export default class TestReporter {
+  #finished = 0;
+  #failed = 0;
+  #startedAt = performance.now();
+
+  onTestCaseResult(test) {
+    const { state, errors } = test.result();
+    if (state !== "failed") return;
+    this.#failed++;
+    this.#print(`failed: ${relative(root, test.module.moduleId)}: ${test.fullName}`, errors);
+  }
+
+  onTestModuleEnd(module) {
+    this.#finished++;
+    // Errors outside of a test, such as a failed import.
+    if (module.errors().length > 0) this.#print(`failed: ${relative(root, module.moduleId)}`, module.errors());
+    if (this.#finished % filesPerLine === 0) this.#printProgress();
+  }
+
+  onTestRunEnd(_modules, unhandledErrors) {
+    if (unhandledErrors.length > 0) this.#print("failed: unhandled errors", unhandledErrors);
+    this.#printProgress();
+  }
+
+  #print(title, errors = []) {
+    const details = errors.flatMap((error) => [
+      error.message,
+      ...(error.diff === undefined ? [] : [error.diff]),
+      position(error),
+    ]);
+    process.stdout.write(`${[title, ...details.flatMap((text) => text.split("\n")).map((line) => `  ${line}`)].join("\n")}\n`);
+  }
+
+  #printProgress() {
+    const seconds = Math.round((performance.now() - this.#startedAt) / 1000);
+    process.stdout.write(`${this.#finished} files, ${this.#failed} failed tests, ${seconds} s\n`);
+  }
+}
+
+function position({ stacks = [], stack = "" }) {
+  const [frame] = stacks;
+  return frame === undefined ? stack : `at ${relative(root, frame.file)}:${frame.line}:${frame.column}`;
+}
