@@ -27,5 +27,5 @@ export {
   type StorePage,
   type WriteResult,
 } from "./storage/store.ts";
-export type { MetricsSource } from "./registry/kinds/metrics.ts";
+export type { MetricsSource } from "./registry/kinds/node/metrics.ts";
 export { type ServeApiOptions, type ServedApi, serveApi } from "./serve-api.ts";

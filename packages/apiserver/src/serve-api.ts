@@ -16,7 +16,7 @@ import { type ServerTls, startHttpServer } from "./http/http-server.ts";
 import { publishKubernetesService } from "./kubernetes-service.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
 import { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
-import { metricsKinds, type MetricsSource } from "./registry/kinds/metrics.ts";
+import { metricsKinds, type MetricsSource } from "./registry/kinds/node/metrics.ts";
 import { toTable } from "./table/table.ts";
 
 /** Options of {@link serveApi}. */

@@ -1,27 +1,30 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Reviews } from "../auth/reviews/review-kinds.ts";
-import { admissionPolicyKinds } from "./kinds/admission-policies.ts";
-import { autoscalingKinds } from "./kinds/autoscaling.ts";
-import { networkingKinds } from "./kinds/networking.ts";
-import { policyKinds } from "./kinds/policy.ts";
-import { configKinds } from "./kinds/config.ts";
-import { crdKinds } from "./kinds/custom-resource-definitions.ts";
-import { eventKinds } from "./kinds/events.ts";
-import { coordinationKinds } from "./kinds/leases.ts";
-import { flowControlKinds } from "./kinds/flow-control.ts";
-import { namespaceKinds } from "./kinds/namespaces.ts";
-import { rbacKinds } from "./kinds/rbac.ts";
-import { reviewKinds } from "./kinds/reviews.ts";
-import { runtimeClassKinds } from "./kinds/runtime-classes.ts";
-import { serviceAccountKinds } from "./kinds/service-accounts.ts";
-import { endpointKinds } from "./kinds/endpoints.ts";
-import { nodeKinds } from "./kinds/nodes.ts";
-import { createServiceAllocator, type ServiceAllocator } from "./kinds/service/service-allocator.ts";
-import { serviceKinds } from "./kinds/service/services.ts";
-import { workloadKinds } from "./kinds/workload/workload-kinds.ts";
-import { storageKinds } from "./kinds/storage.ts";
-import { podKinds } from "./kinds/pod/pods.ts";
 import type { Store } from "../storage/store.ts";
+import { rbacKinds } from "./kinds/access/rbac.ts";
+import { reviewKinds } from "./kinds/access/reviews.ts";
+import { serviceAccountKinds } from "./kinds/access/service-accounts.ts";
+import { configKinds } from "./kinds/core/config.ts";
+import { eventKinds } from "./kinds/core/events.ts";
+import { namespaceKinds } from "./kinds/core/namespaces.ts";
+import { admissionPolicyKinds } from "./kinds/extension/admission-policies.ts";
+import { crdKinds } from "./kinds/extension/custom-resource-definitions.ts";
+import { flowControlKinds } from "./kinds/limits/flow-control.ts";
+import { limitRanges } from "./kinds/limits/limit-ranges.ts";
+import { resourceQuotas } from "./kinds/limits/resource-quotas.ts";
+import { endpointKinds } from "./kinds/network/endpoints.ts";
+import { networkingKinds } from "./kinds/network/networking.ts";
+import { createServiceAllocator, type ServiceAllocator } from "./kinds/network/service-allocator.ts";
+import { serviceKinds } from "./kinds/network/services.ts";
+import { coordinationKinds } from "./kinds/node/leases.ts";
+import { nodeKinds } from "./kinds/node/nodes.ts";
+import { priorityClasses } from "./kinds/node/priority-classes.ts";
+import { runtimeClassKinds } from "./kinds/node/runtime-classes.ts";
+import { podKinds } from "./kinds/pod/pods.ts";
+import { storageKinds } from "./kinds/storage/persistent-volumes.ts";
+import { autoscalingKinds } from "./kinds/workload/autoscaling.ts";
+import { podDisruptionBudgets } from "./kinds/workload/disruption-budgets.ts";
+import { workloadKinds } from "./kinds/workload/workload-kinds.ts";
 import type { ServedResource } from "./served-resource.ts";
 
 /** What built-in kinds need from the server. */
@@ -69,7 +72,7 @@ export const groupOrder: readonly string[] = [
   "flowcontrol.apiserver.k8s.io",
 ];
 
-/** All built-in kinds. To add a group, add a file to `kinds/` and a line here. */
+/** All built-in kinds. To add a group, add a file below `kinds/` and a line here. */
 export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResource[] {
   const { clock, reviews, store = emptyStore } = options;
   return [
@@ -94,7 +97,10 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...endpointKinds(),
     ...storageKinds(store),
     ...workloadKinds(),
-    ...policyKinds(),
+    limitRanges,
+    resourceQuotas,
+    podDisruptionBudgets,
+    priorityClasses,
     ...admissionPolicyKinds(),
     ...networkingKinds(),
     ...autoscalingKinds(),

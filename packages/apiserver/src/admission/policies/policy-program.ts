@@ -1,6 +1,6 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { type CelExpression, compileExpression } from "@keelson/api-machinery/server";
-import { variablesOf } from "../../registry/kinds/admission-policies.ts";
+import { variablesOf } from "../../registry/kinds/extension/admission-policies.ts";
 import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
 
 /** A failed validation. */

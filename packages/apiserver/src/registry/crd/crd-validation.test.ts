@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { draft, type KubernetesObject } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import { crdKinds } from "../kinds/custom-resource-definitions.ts";
+import { crdKinds } from "../kinds/extension/custom-resource-definitions.ts";
 import { setField, valueAt } from "../object-fields.ts";
 import { widgetCrd } from "../testing/crd-samples.ts";
 

@@ -4,7 +4,7 @@ import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, objectAt, textAt, valueAt } from "../../object-fields.ts";
-import { labelsText } from "../service/services.ts";
+import { labelsText } from "../network/services.ts";
 import { mapAt } from "../../object-fields.ts";
 import { rollingCauses } from "./deployments.ts";
 import * as workload from "./workload.ts";

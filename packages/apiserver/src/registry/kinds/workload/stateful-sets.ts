@@ -4,7 +4,7 @@ import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, mapAt, objectAt, objectsAt, textAt, valueAt } from "../../object-fields.ts";
-import { claimSpecCauses, defaultClaimSpec } from "../storage.ts";
+import { claimSpecCauses, defaultClaimSpec } from "../storage/persistent-volumes.ts";
 import * as workload from "./workload.ts";
 
 /** apps/v1 StatefulSets. */

@@ -7,7 +7,7 @@ import { listAt, mapAt, objectAt, setField, textAt, valueAt } from "../../object
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
 import { podWarnings } from "../pod/warnings.ts";
-import { labelsText } from "../service/services.ts";
+import { labelsText } from "../network/services.ts";
 
 export type Read = DeepReadonly<KubernetesObject>;
 

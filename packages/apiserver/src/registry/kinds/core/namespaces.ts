@@ -1,9 +1,9 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { invalidCause, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 /** The finalizer of every Namespace, which the namespace controller removes when the namespace is empty. */
 export const namespaceFinalizer = "kubernetes";

@@ -1,11 +1,11 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { invalidCause, pathSegmentFaults, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import * as check from "../field-checks.ts";
-import { objectAt, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
-import { countAt } from "./workload/workload.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+import { countAt } from "./workload.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 

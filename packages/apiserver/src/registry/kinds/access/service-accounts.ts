@@ -1,8 +1,8 @@
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import { builtinSchema } from "../builtin/builtin-schemas.ts";
-import { listAt } from "../object-fields.ts";
-import type { ServedResource, Strategy } from "../served-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { builtinSchema } from "../../builtin/builtin-schemas.ts";
+import { listAt } from "../../object-fields.ts";
+import type { ServedResource, Strategy } from "../../served-resource.ts";
 
 /** ServiceAccounts. The subresource `token` issues tokens: `requestToken` answers a TokenRequest. */
 export function serviceAccountKinds(requestToken: NonNullable<Strategy["evaluate"]>): readonly ServedResource[] {

@@ -6,11 +6,11 @@ import {
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, type BuiltinKind, builtinResource, column } from "../builtin/builtin-resource.ts";
-import { dnsSubdomain } from "../field-checks.ts";
-import { listAt, mapAt, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, type BuiltinKind, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { dnsSubdomain } from "../../field-checks.ts";
+import { listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 

@@ -8,11 +8,11 @@ import {
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
-import { builtinResource } from "../builtin/builtin-resource.ts";
-import * as check from "../field-checks.ts";
-import { ensureMap, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
-import type { Read } from "./workload/workload.ts";
+import { builtinResource } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+import type { Read } from "../workload/workload.ts";
 
 const group = "admissionregistration.k8s.io";
 

@@ -7,14 +7,14 @@ import {
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
-import type { Store } from "../../storage/store.ts";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import * as check from "../field-checks.ts";
-import { ensureMap, listAt, mapAt, objectAt, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
-import { nodeSelectorCauses } from "./pod/affinity-validation.ts";
-import { sourceDefaults } from "./pod/defaults.ts";
+import type { Store } from "../../../storage/store.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, listAt, mapAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
+import { sourceDefaults } from "../pod/defaults.ts";
 import { defaultStorageClass, storageClasses } from "./storage-classes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;

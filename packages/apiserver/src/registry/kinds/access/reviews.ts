@@ -1,7 +1,7 @@
 import type { Scope } from "@keelson/api-machinery";
-import type { Evaluate, Reviews } from "../../auth/reviews/review-kinds.ts";
-import { builtinResource } from "../builtin/builtin-resource.ts";
-import type { ServedResource } from "../served-resource.ts";
+import type { Evaluate, Reviews } from "../../../auth/reviews/review-kinds.ts";
+import { builtinResource } from "../../builtin/builtin-resource.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 /** authentication.k8s.io and authorization.k8s.io reviews: create-only, answered in the response. */
 export function reviewKinds(reviews: Reviews): readonly ServedResource[] {

@@ -1,8 +1,8 @@
 import { invalidCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import { textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 /** node.k8s.io RuntimeClasses: the ways in which nodes run Pods. */
 export function runtimeClassKinds(): readonly ServedResource[] {

@@ -7,9 +7,9 @@ import {
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
-import { builtinResource } from "../builtin/builtin-resource.ts";
-import { listAt, mapAt, objectAt, objectsAt, setField, textAt } from "../object-fields.ts";
-import type { Read } from "./workload/workload.ts";
+import { builtinResource } from "../../builtin/builtin-resource.ts";
+import { listAt, mapAt, objectAt, objectsAt, setField, textAt } from "../../object-fields.ts";
+import type { Read } from "../workload/workload.ts";
 
 /** v1 LimitRanges. */
 export const limitRanges = builtinResource({

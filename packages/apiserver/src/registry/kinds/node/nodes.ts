@@ -6,12 +6,12 @@ import {
   labelKeyFaults,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import { parseAddressBlock } from "../address-blocks.ts";
-import * as check from "../field-checks.ts";
-import { ensureMap, listAt, objectAt, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { parseAddressBlock } from "../../address-blocks.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, listAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 

@@ -1,13 +1,13 @@
 import { jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import { isStrictlyWithin, parseAddressBlock } from "../address-blocks.ts";
-import * as check from "../field-checks.ts";
-import { ensureMap, listAt, objectsAt, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
-import { protocols } from "./pod/container-validation.ts";
-import { type Read, selectorCell } from "./workload/workload.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { isStrictlyWithin, parseAddressBlock } from "../../address-blocks.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, listAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+import { protocols } from "../pod/container-validation.ts";
+import { type Read, selectorCell } from "../workload/workload.ts";
 
 /** networking.k8s.io/v1: Ingresses, IngressClasses and NetworkPolicies. */
 export function networkingKinds(): readonly ServedResource[] {

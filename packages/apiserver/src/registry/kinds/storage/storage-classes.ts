@@ -1,10 +1,10 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { forbiddenCause, invalidCause, requiredCause } from "@keelson/api-machinery/validation";
-import { type Store, storageKey } from "../../storage/store.ts";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import * as check from "../field-checks.ts";
-import { setField, textAt, valueAt } from "../object-fields.ts";
+import { type Store, storageKey } from "../../../storage/store.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { setField, textAt, valueAt } from "../../object-fields.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 

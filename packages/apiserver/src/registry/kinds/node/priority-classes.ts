@@ -1,10 +1,10 @@
 import { forbiddenCause, invalidCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import * as check from "../field-checks.ts";
-import { setField, textAt, valueAt } from "../object-fields.ts";
-import { systemPriorities } from "./pod/priority.ts";
-import { countAt } from "./workload/workload.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { setField, textAt, valueAt } from "../../object-fields.ts";
+import { systemPriorities } from "../pod/priority.ts";
+import { countAt } from "../workload/workload.ts";
 
 /** The maximum priority of user-defined classes. */
 const highestPriority = 1_000_000_000;

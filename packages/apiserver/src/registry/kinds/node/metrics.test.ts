@@ -1,6 +1,6 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { expect, it } from "vitest";
-import { startTestEnvironment } from "../../testing/test-environment.ts";
+import { startTestEnvironment } from "../../../testing/test-environment.ts";
 import { metricsKinds } from "./metrics.ts";
 
 function podMetrics(namespace: string, name: string, app: string): KubernetesObject {

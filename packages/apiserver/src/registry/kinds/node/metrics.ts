@@ -1,7 +1,7 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import type { Schema } from "@keelson/api-machinery/schema";
-import { ageColumn, column } from "../builtin/builtin-resource.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { ageColumn, column } from "../../builtin/builtin-resource.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 /** Current resource usage, read from the node when it is requested. */
 export interface MetricsSource {

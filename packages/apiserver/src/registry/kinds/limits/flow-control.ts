@@ -1,9 +1,9 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { invalidCause, notSupportedCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { flowControlGroup, type FlowSchemaObject, type PriorityLevelObject } from "../../flowcontrol/configuration.ts";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { flowControlGroup, type FlowSchemaObject, type PriorityLevelObject } from "../../../flowcontrol/configuration.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 /** flowcontrol.apiserver.k8s.io/v1: the configuration of API Priority and Fairness. */
 export function flowControlKinds(): readonly ServedResource[] {

@@ -1,9 +1,9 @@
 import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
-import { builtinResource } from "../builtin/builtin-resource.ts";
-import { asCrd, cleanupFinalizer, type CrdCondition, storedVersions, withCondition } from "../crd/crd-spec.ts";
-import { crdCauses, crdUpdateCauses } from "../crd/crd-validation.ts";
-import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { builtinResource } from "../../builtin/builtin-resource.ts";
+import { asCrd, cleanupFinalizer, type CrdCondition, storedVersions, withCondition } from "../../crd/crd-spec.ts";
+import { crdCauses, crdUpdateCauses } from "../../crd/crd-validation.ts";
+import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 /** apiextensions.k8s.io CustomResourceDefinitions. `now` is in milliseconds since the epoch. */
 export function crdKinds(now: () => number): readonly ServedResource[] {

@@ -1,10 +1,10 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import { compareQuantities, isQuantity, quantityToBytes } from "@keelson/api-machinery/quantity";
 import { invalidCause, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import { listAt, mapAt, setField, valueAt } from "../object-fields.ts";
-import type { Read } from "./workload/workload.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { listAt, mapAt, setField, valueAt } from "../../object-fields.ts";
+import type { Read } from "../workload/workload.ts";
 
 /** Resources without a domain that a quota may limit. */
 const quotaResource =

@@ -6,12 +6,12 @@ import {
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import * as check from "../field-checks.ts";
-import { listAt, objectsAt, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
-import { protocols } from "./pod/container-validation.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { listAt, objectsAt, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+import { protocols } from "../pod/container-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 

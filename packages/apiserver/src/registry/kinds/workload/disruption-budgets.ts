@@ -1,20 +1,12 @@
 import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import * as check from "../field-checks.ts";
-import { mapAt, setField, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
-import { limitRanges } from "./limit-ranges.ts";
-import { priorityClasses } from "./priority-classes.ts";
-import { resourceQuotas } from "./resource-quotas.ts";
-import { countAt, type Read, statusCauses } from "./workload/workload.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { mapAt, setField, valueAt } from "../../object-fields.ts";
+import { countAt, type Read, statusCauses } from "./workload.ts";
 
-/** PodDisruptionBudgets, LimitRanges, ResourceQuotas and PriorityClasses. */
-export function policyKinds(): readonly ServedResource[] {
-  return [limitRanges, resourceQuotas, podDisruptionBudgets, priorityClasses];
-}
-
-const podDisruptionBudgets = builtinResource({
+/** policy/v1 PodDisruptionBudgets. */
+export const podDisruptionBudgets = builtinResource({
   group: "policy",
   version: "v1",
   kind: "PodDisruptionBudget",

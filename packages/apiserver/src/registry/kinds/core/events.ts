@@ -1,9 +1,9 @@
 import { type DeepReadonly, draft, type KubernetesObject, setOwn } from "@keelson/api-machinery";
 import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { builtinResource, column } from "../builtin/builtin-resource.ts";
-import { ensureMap, setField, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { ensureMap, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 

@@ -1,8 +1,8 @@
 import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { age } from "../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../builtin/builtin-resource.ts";
-import { ensureMap, textAt, valueAt } from "../object-fields.ts";
-import type { ServedResource } from "../served-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { ensureMap, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
 
 /** coordination.k8s.io: Leases. */
 export function coordinationKinds(): readonly ServedResource[] {
