@@ -1,5 +1,5 @@
 /*
- * `npm run check`: types (tests included), lint with the import rules, format, prose, generated files and packages. With names as
+ * `npm run check`: types (tests included), lint with the import rules, format, unused code, doc comments, prose, generated files and packages. With names as
  * arguments, only those steps: `node scripts/check.mjs types lint`.
  */
 import { join } from "node:path";
@@ -20,6 +20,8 @@ const steps = {
   types: () => step("types of tests", bin("tsc"), ["-p", "tsconfig.test.json"]),
   lint: () => step("lint", bin("oxlint"), ["--type-aware", "--deny-warnings"]),
   format: () => step("format", bin("biome"), ["format", "."]),
+  unused: () => step("unused code", bin("knip"), ["--no-progress"]),
+  documented: () => step("documented exports", process.execPath, ["scripts/check-documented.mjs"]),
   prose: () => step("prose", process.execPath, ["scripts/check-prose.mjs"]),
   generated: () => {
     for (const generator of generators) step(`up to date: ${generator}`, process.execPath, [generator, "--check"]);

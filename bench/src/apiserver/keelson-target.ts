@@ -8,7 +8,7 @@ export interface Stored extends KubernetesObject {
   data?: { readonly text: string };
 }
 
-export const storedKind: ResourceType<Stored> = {
+const storedKind: ResourceType<Stored> = {
   group: "",
   version: "v1",
   kind: "ConfigMap",

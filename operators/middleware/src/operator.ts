@@ -4,7 +4,7 @@ import { createAgentClient } from "./agent/agent-client.ts";
 import { App } from "./api/app.ts";
 import { Component } from "./api/component.ts";
 import { Group } from "./api/group.ts";
-import { accessSecretName, group } from "./api/names.ts";
+import { group } from "./api/names.ts";
 import { agentCommand } from "./commands/agent.ts";
 import { changeCommands } from "./commands/changes.ts";
 import { createAppController } from "./controllers/app/app.ts";
@@ -72,5 +72,3 @@ export function createMiddleware({
 
 /** The middleware family. */
 export const middleware: Operator = createMiddleware();
-
-export { accessSecretName };

@@ -68,7 +68,7 @@ describe("controllers that stop or fail at any write", () => {
     await manager.start();
     await using _node = await startFakeNode(client, { fate: () => "succeed" });
     const watch = await client.watch(Job, { namespace, resourceVersion: "0" });
-    for await (const { object } of watch) if (isConditionTrue((object.status?.conditions ?? []) as never, "Complete")) break;
+    for await (const { object } of watch) if (isConditionTrue(object.status?.conditions ?? [], "Complete")) break;
     undo();
     await manager.stop();
     expect((await client.list(Pod, { namespace })).items).toHaveLength(4);

@@ -84,7 +84,7 @@ describe("on an API server", () => {
     });
     await client.create(Deployment, {
       metadata: { name: "web", namespace },
-      spec: { replicas: 3, selector: { matchLabels: labels }, template: template(labels) as never },
+      spec: { replicas: 3, selector: { matchLabels: labels }, template: template(labels) },
     });
     await until(client, Deployment, ([one]) => one?.status?.availableReplicas === 3);
     const [slice] = await until(
@@ -134,7 +134,7 @@ describe("on an API server", () => {
         completions: 5,
         parallelism: 2,
         completionMode: "Indexed",
-        template: template({}, "app:1", { restartPolicy: "Never" }) as never,
+        template: template({}, "app:1", { restartPolicy: "Never" }),
       },
     });
     const [job] = await until(client, Job, ([one]) => isConditionTrue((one?.status?.conditions ?? []) as never, "Complete"));
@@ -154,7 +154,7 @@ describe("on an API server", () => {
         serviceName: "db",
         replicas: 2,
         selector: { matchLabels: labels },
-        template: template(labels) as never,
+        template: template(labels),
       },
     });
     const [set] = await until(

@@ -169,7 +169,7 @@ function flagOf<T, O>(definition: FlagDefinition, parse: (text: string) => T): F
     read(flags) {
       const passed = flags[definition.name];
       const text = typeof passed === "string" && passed !== "" ? passed : definition.default;
-      if (text !== undefined) return parse(text) as Read<T, O>;
+      if (text !== undefined) return parse(text);
       if (definition.required) throw new UsageError(`--${definition.name}: required`);
       return undefined as Read<T, O>;
     },

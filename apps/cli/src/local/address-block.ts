@@ -21,7 +21,7 @@ export interface AddressBlock {
 export type Reserve = (address: string) => Promise<(() => Promise<void>) | undefined>;
 
 /** No block of addresses is free. */
-export class AddressBlockError extends Error {
+class AddressBlockError extends Error {
   override readonly name = "AddressBlockError";
   readonly code = "NoAddressBlock";
 }

@@ -2,11 +2,6 @@ import { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from "@keelson/api
 import type { Client } from "@keelson/client";
 import type { ClusterUser } from "@keelson/cluster";
 
-/** The identity that requests of a cluster component carry. */
-export function userOf({ username, groups }: ClusterUser): { readonly username: string; readonly groups: readonly string[] } {
-  return { username, groups: [...groups, "system:authenticated"] };
-}
-
 /** Grants a cluster component its rights through RBAC, and no others. */
 export async function grant(admin: Client, user: ClusterUser): Promise<void> {
   const write = { fieldManager: "keelson" };

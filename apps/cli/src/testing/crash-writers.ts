@@ -11,6 +11,7 @@ export interface Counted extends KubernetesObject {
   data?: { readonly count: string; readonly again: string; readonly text: string; readonly from: string };
 }
 
+/** The ConfigMaps that the writers update. */
 export const counted: ResourceType<Counted> = {
   group: "",
   version: "v1",
@@ -53,6 +54,7 @@ export interface Ledger {
   revision: number;
 }
 
+/** Name of the ConfigMap that all writers share. */
 export const sharedName = "shared";
 
 /** Checks that `found` contains every acknowledged write, and at most one unanswered write per key. Adopts it as the known state. */

@@ -7,7 +7,7 @@ import { ToolInvoker } from "./agent2.generated.ts";
 import { unresponsive } from "./tool-server.ts";
 
 /** gRPC port of agents. */
-export const agentPort = 50_052;
+const agentPort = 50_052;
 
 /** Client of all agents, with one connection per Pod. */
 export interface AgentClient {

@@ -21,6 +21,7 @@ export const taskStates = [
   "skipped",
   "cancelled",
 ] as const;
+/** State of a {@link ChangeTask}. */
 export type TaskState = (typeof taskStates)[number];
 
 /** A change to one aspect of one component. */
@@ -66,6 +67,7 @@ const plan = Type.Object(
   },
   { description: "The current or last change." },
 );
+/** The current or last change of an App. */
 export type Plan = Static<typeof plan>;
 
 const spec = Type.Object(
@@ -185,4 +187,5 @@ export const App = defineResource({
   ],
 });
 export type App = ObjectType<typeof App>;
+/** Observed state of an App. */
 export type AppStatus = Static<typeof status>;

@@ -19,6 +19,7 @@ const spec = Type.Object(
   },
   { description: "Desired state of the Component." },
 );
+/** Desired state of a Component. */
 export type ComponentSpec = Static<typeof spec>;
 
 const status = Type.Object(
@@ -34,6 +35,7 @@ const status = Type.Object(
   },
   { description: "Observed state of the Component." },
 );
+/** Observed state of a Component. */
 export type ComponentStatus = Static<typeof status>;
 
 /** A part of an App: groups of Pods that are changed in order. Managed by the App controller. */

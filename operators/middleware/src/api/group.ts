@@ -27,6 +27,7 @@ const spec = Type.Object(
   },
   { description: "Desired Pods." },
 );
+/** Desired Pods of a Group. */
 export type GroupSpec = Static<typeof spec>;
 
 const status = Type.Object(
@@ -102,6 +103,7 @@ const status = Type.Object(
   },
   { description: "Observed state of the Group." },
 );
+/** Observed state of a Group. */
 export type GroupStatus = Static<typeof status>;
 
 /** Identical Pods of a Component, each with a stable name and its own volume. */

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { anyMap, choice, int32, int64, listMap, partName, quantity, stringMap, time } from "@keelson/api-machinery/fields";
+import { anyMap, choice, int32, partName, quantity, time } from "@keelson/api-machinery/fields";
 
 /** Schema of a plugin or runtime: a name and a version. */
 export const named = (description: string, name: string) =>
@@ -60,6 +60,7 @@ export const scenarios = ["provision", "start", "stop", "update", "upgrade"] as 
 
 /** Schema of the scenario of an operation. */
 export const scenario = choice(scenarios, "Kind of operation.");
+/** Kind of operation: one of {@link scenarios}. */
 export type Scenario = (typeof scenarios)[number];
 
 /** Operation that a parent requests from its child. A new token is a new request. */
@@ -82,6 +83,7 @@ export const errorClasses = [
   "AgentPrecondition",
   "Unknown",
 ] as const;
+/** Class of a failure: one of {@link errorClasses}. */
 export type ErrorClass = (typeof errorClasses)[number];
 
 /** Progress of the operation that the parent requested. */
@@ -108,6 +110,7 @@ export const operation = Type.Object(
   },
   { description: "Progress of the last requested operation." },
 );
+/** Progress of the operation that the parent requested. */
 export type Operation = Static<typeof operation>;
 
 /** Observed state of a Pod of a Group. */
@@ -120,6 +123,6 @@ export const podState = Type.Object({
   configHash: Type.Optional(Type.String({ description: "Hash of the active parameters." })),
   ready: Type.Optional(Type.Boolean({ description: "Whether the program serves and, as a replica, is in sync." })),
 });
-export type PodState = Static<typeof podState>;
 
-export { int32, int64, listMap, stringMap, time };
+/** Observed state of a Pod of a Group. */
+export type PodState = Static<typeof podState>;

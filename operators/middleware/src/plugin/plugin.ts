@@ -7,6 +7,7 @@ export type ParameterClass = "hot" | "cold" | "forbidden";
 
 /** Kinds of a plugin's templates. Services are rendered once per group, the others once per Pod. */
 export const templateKinds = ["Pod", "ConfigMap", "PersistentVolumeClaim", "Service"] as const;
+/** Kind of a plugin's template: one of {@link templateKinds}. */
 export type TemplateKind = (typeof templateKinds)[number];
 
 /** A parsed and validated plugin, which describes one kind of middleware. */

@@ -3,7 +3,7 @@ import type { Command, Node, Operand, Pipe, Template } from "./nodes.ts";
 import { type Position, TemplateError } from "./template-error.ts";
 
 /** Limits of one rendering, so that no template can block the controller. */
-export const limits = { steps: 200_000, outputBytes: 1_048_576, depth: 64 } as const;
+const limits = { steps: 200_000, outputBytes: 1_048_576, depth: 64 } as const;
 
 /** A variable in its scope. */
 interface Variable {

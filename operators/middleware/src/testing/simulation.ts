@@ -13,7 +13,7 @@ import { createSimulatedRedis, type SimulatedRedis, type SimulatedVolume } from 
 import { type AnyObject, createSimulatedStore, namespace, type SimulatedStore, type StoreChange } from "./simulated-store.ts";
 
 /** The controllers crashed. */
-export class Crash extends Error {
+class Crash extends Error {
   override readonly name = "Crash";
 }
 

@@ -109,6 +109,7 @@ const spec = Type.Object(
 
 /** States of a RhinoJob. */
 export const jobStatuses = ["Pending", "Running", "Failed", "Completed", "ImageError"] as const;
+/** State of a RhinoJob: one of {@link jobStatuses}. */
 export type JobStatus = (typeof jobStatuses)[number];
 
 const status = Type.Object(
@@ -150,4 +151,5 @@ export const RhinoJob = defineResource({
   ],
 });
 export type RhinoJob = ObjectType<typeof RhinoJob>;
+/** Desired state of a RhinoJob. */
 export type RhinoJobSpec = Static<typeof spec>;

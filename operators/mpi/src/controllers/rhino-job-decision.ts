@@ -43,7 +43,7 @@ export interface RhinoJobDecision {
 type Status = NonNullable<RhinoJob["status"]>;
 
 /** Time that the launcher has to report the failure of a worker, which it can explain better than the worker's Pod. */
-export const workersFailedGraceMs = 4000;
+const workersFailedGraceMs = 4000;
 
 /** Interval for looking up mount failures of a Pod that is being created. */
 export const mountCheckIntervalMs = 3000;

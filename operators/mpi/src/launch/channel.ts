@@ -8,9 +8,9 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
  */
 
 /** Interval of `alive` messages. */
-export const heartbeatIntervalMs = 500;
+const heartbeatIntervalMs = 500;
 /** Maximum time between two messages. */
-export const silenceTimeoutMs = 3000;
+const silenceTimeoutMs = 3000;
 
 const maxLineLength = 1024 * 1024;
 const handshakeTimeoutMs = 10_000;

@@ -12,8 +12,10 @@ export const t0 = Date.UTC(2026, 0, 1);
 /** RFC 3339 time, `seconds` after {@link t0}. */
 export const at = (seconds: number): string => `${new Date(t0 + seconds * 1000).toISOString().slice(0, 19)}Z`;
 
+/** UID of the RhinoJobs in tests. */
 export const uid = "0a1b2c3d-0000-4000-8000-000000000001";
 
+/** A RhinoJob with the given parts of spec and status. */
 export function rhinoJobOf(
   spec: Partial<RhinoJob["spec"]> = {},
   rest: { status?: NonNullable<RhinoJob["status"]>; name?: string; deleting?: boolean } = {},

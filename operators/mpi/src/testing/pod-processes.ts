@@ -16,11 +16,7 @@ export interface PodProcess {
 }
 
 /** Starts a Pod program with additional environment variables. */
-export function startPodProcess(
-  part: "launcher" | "worker",
-  variables: Readonly<Record<string, string>>,
-  cwd: string,
-): PodProcess {
+function startPodProcess(part: "launcher" | "worker", variables: Readonly<Record<string, string>>, cwd: string): PodProcess {
   const child = spawn(process.execPath, [podProgram, part], {
     cwd,
     // A killed program leaves its temporary files, which the test deletes with its folder.

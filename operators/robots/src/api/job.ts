@@ -53,6 +53,7 @@ const TaskGroupTemplate = Type.Object(
   },
   { description: "A group of tasks and its number of copies." },
 );
+/** A group of tasks and its number of copies. */
 export type TaskGroupTemplate = Static<typeof TaskGroupTemplate>;
 
 const spec = Type.Object(

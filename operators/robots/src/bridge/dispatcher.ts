@@ -18,7 +18,7 @@ export interface PendingDispatch {
  * The message that a Task's robot needs, derived from the Task alone: `create` while the Task is dispatching, `delete` while its
  * deletion waits for the robot. Undefined if the robot needs none.
  */
-export function dispatchFor(task: DeepReadonly<Task>): PendingDispatch | undefined {
+function dispatchFor(task: DeepReadonly<Task>): PendingDispatch | undefined {
   const robot = task.spec.targetRobot;
   const attempt = task.status?.attempt;
   if (robot === undefined || attempt === undefined || !taskUidPattern.test(task.metadata.uid ?? "")) return undefined;

@@ -8,7 +8,7 @@ import { joinTokenDigest } from "../identity/secret.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
 
 /** Maximum number of Robots that registrations can create. */
-export const maxRobots = 1000;
+const maxRobots = 1000;
 
 /** Result of a registration or heartbeat. */
 export type Registration =

@@ -104,7 +104,7 @@ async function run(context: CommandContext, startAgent: StartAgent): Promise<num
  *
  * **Errors**: {@link UsageError}, which names the flag.
  */
-export async function readAgentFlags({
+async function readAgentFlags({
   flags: values,
   clock,
   log,

@@ -13,7 +13,7 @@ import { decideRestart } from "../work/restart-policy.ts";
 export const lostAfterMs = 5 * 60_000;
 
 /** Maximum size of a Task that is sent to a robot: the broker's 256 KiB less the envelope. */
-export const maxTaskBytes = 240 * 1024;
+const maxTaskBytes = 240 * 1024;
 
 /** Input of {@link decideTask}. */
 export interface TaskObservation {

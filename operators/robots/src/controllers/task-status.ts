@@ -24,7 +24,7 @@ const ownedFields = [
 ] as const;
 
 /** The part of a Task's status that the task controller owns. Server-side apply must repeat all of it. */
-export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
+function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
   const { status } = task;
   const own: Record<string, unknown> = {};
   for (const field of ownedFields) {

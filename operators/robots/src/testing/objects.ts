@@ -17,12 +17,14 @@ export const t0 = Date.UTC(2026, 0, 1);
 /** RFC 3339 time, `ms` milliseconds after {@link t0}. */
 export const after = (ms: number): string => new Date(t0 + ms).toISOString();
 
+/** A task that runs `/bin/true`. */
 export const definition: TaskGroup["spec"]["tasks"][number] = {
   name: "run",
   driver: "exec",
   config: { execConfig: { command: "/bin/true" } },
 };
 
+/** A Job with the given parts of spec and status. */
 export function jobOf(
   spec: Partial<Job["spec"]> = {},
   rest: { status?: Job["status"]; name?: string; uid?: string; deleting?: boolean } = {},
@@ -37,6 +39,7 @@ export function jobOf(
   };
 }
 
+/** A TaskGroup with the given parts of spec and status. */
 export function groupOf(
   spec: Partial<TaskGroup["spec"]> = {},
   rest: { status?: TaskGroup["status"]; name?: string; uid?: string; owner?: Partial<OwnerReference>; deleting?: boolean } = {},
@@ -58,6 +61,7 @@ export function groupOf(
   };
 }
 
+/** A Task of {@link definition} with the given status. */
 export function taskOf(
   status?: Task["status"],
   rest: { spec?: Partial<Task["spec"]>; name?: string; uid?: string; index?: number; bound?: boolean; deleting?: boolean } = {},
@@ -89,6 +93,7 @@ export function taskOf(
   };
 }
 
+/** A Robot named `name`. */
 export function robotOf(
   name: string,
   rest: {

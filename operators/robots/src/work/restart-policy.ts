@@ -4,7 +4,7 @@ import type { JobType } from "../api/job.ts";
 import type { RestartPolicy } from "../api/policies.ts";
 
 /** Default restart policy of a Job type (Nomad's defaults). */
-export function defaultRestartPolicy(type: JobType | undefined): Required<RestartPolicy> {
+function defaultRestartPolicy(type: JobType | undefined): Required<RestartPolicy> {
   return type === "service"
     ? { attempts: 2, interval: "30m", delay: "15s", mode: "fail" }
     : { attempts: 3, interval: "24h", delay: "15s", mode: "fail" };

@@ -15,6 +15,7 @@ import { createSandboxManager } from "../sandbox/sandbox-manager.ts";
 
 /** What isolates the sandboxes of an agent. `process`: no isolation. */
 export const agentDrivers = ["bubblewrap", "containerd", "process"] as const;
+/** One of {@link agentDrivers}. */
 export type AgentDriver = (typeof agentDrivers)[number];
 
 /** The isolation of sandboxes. */
@@ -50,7 +51,7 @@ export interface AgentOptions extends AgentIsolation {
 }
 
 /** Folder of the driver, below an agent's own. */
-export const programsOf = (agentDir: string): string => join(agentDir, "programs");
+const programsOf = (agentDir: string): string => join(agentDir, "programs");
 
 const isolationFile = (agentDir: string): string => join(agentDir, "isolation.json");
 

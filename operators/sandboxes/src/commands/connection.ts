@@ -35,7 +35,7 @@ export interface Connection extends FastPathClient {
 }
 
 /** Connects to the fast path. Throws a {@link UsageError} if the token cannot be read. */
-export async function connectFastPath(context: CommandContext): Promise<Connection> {
+async function connectFastPath(context: CommandContext): Promise<Connection> {
   const file = tokenFileFlag.read(context.flags);
   let token: string;
   try {

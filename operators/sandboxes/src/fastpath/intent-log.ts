@@ -36,7 +36,7 @@ export interface IntentLog {
 }
 
 /** Size above which the file is rewritten with unfinished intents only. */
-export const defaultMaxLogBytes = 4 << 20;
+const defaultMaxLogBytes = 4 << 20;
 
 const readLines = (text: string): Map<string, Intent> => {
   const pending = new Map<string, Intent>();

@@ -48,7 +48,7 @@ interface Followed {
 }
 
 /** An agent that does not report for this long, three heartbeats, is lost. */
-export const agentTimeoutMs = 3 * statusHeartbeatMs;
+const agentTimeoutMs = 3 * statusHeartbeatMs;
 const firstPauseMs = 50;
 const maxPauseMs = 2_000;
 const fieldManager = "sandboxes-agent-monitor";

@@ -26,6 +26,7 @@ const TestStep = Type.Object(
   },
   { description: "One step: apply, converge, become ready, check." },
 );
+/** One step: apply, converge, become ready, check. */
 export type TestStep = Static<typeof TestStep>;
 
 const Repeat = Type.Object(
@@ -106,6 +107,8 @@ const StepStatus = Type.Object({
   expectationResults: Type.Optional(results("Latest result of each expectation.")),
   readyConditionStatus: Type.Optional(conditionStatus("Progress of the ready condition.")),
 });
+
+/** Observed state of a {@link TestStep}. */
 export type StepStatus = Static<typeof StepStatus>;
 
 const RoundSummary = Type.Object({
@@ -121,6 +124,8 @@ const RoundSummary = Type.Object({
   succeededSteps: int32("Number of steps that succeeded."),
   durationSeconds: Type.Number({ description: "Duration in seconds." }),
 });
+
+/** Result of one round of a repeated test. */
 export type RoundSummary = Static<typeof RoundSummary>;
 
 const status = Type.Object(
@@ -242,5 +247,7 @@ export const IntegrationTest = defineResource({
   ],
 });
 export type IntegrationTest = ObjectType<typeof IntegrationTest>;
+/** Desired state of an IntegrationTest. */
 export type IntegrationTestSpec = IntegrationTest["spec"];
+/** Observed state of an IntegrationTest. */
 export type IntegrationTestStatus = NonNullable<IntegrationTest["status"]>;

@@ -176,5 +176,7 @@ export const LoadTest = defineResource({
   ],
 });
 export type LoadTest = ObjectType<typeof LoadTest>;
+/** Desired state of a LoadTest. */
 export type LoadTestSpec = LoadTest["spec"];
+/** Observed state of a LoadTest. */
 export type LoadTestStatus = NonNullable<LoadTest["status"]>;

@@ -24,7 +24,8 @@ export interface ResourceRef {
 
 const strings: Schema = { type: "object", additionalProperties: { type: "string" } };
 
-export const resourceSelectorSchema: Schema = {
+/** Schema of a selector of resources to read. */
+const resourceSelectorSchema: Schema = {
   type: "object",
   description: "Selects objects to read without changing them, by exactly one of name, labelSelector and annotationSelector.",
   required: ["apiVersion", "kind"],

@@ -5,7 +5,7 @@ export function suggestion(name: string, names: readonly string[]): string {
 }
 
 /** The most similar name: equal except for case, or within a small edit distance, or with the same beginning. */
-export function closestName(name: string, names: readonly string[]): string | undefined {
+function closestName(name: string, names: readonly string[]): string | undefined {
   const lower = name.toLowerCase();
   const maxDistance = Math.max(1, Math.floor(lower.length / 4));
   let closest: { readonly name: string; readonly distance: number } | undefined;

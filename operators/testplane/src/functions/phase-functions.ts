@@ -67,6 +67,7 @@ const groupAbsent = (name: string): CheckFunction => ({
   check: (resource, params) => hasSecurityGroup(resource, params, false),
 });
 
+/** Checks of the phase of a cluster and its parts. */
 export const phaseFunctions: readonly CheckFunction[] = [
   phaseCheck("ClusterReady", "active"),
   phaseCheck("ClusterPending", "pending"),
@@ -130,6 +131,7 @@ const someText = (value: unknown): string | undefined =>
 
 const nodeParams = { role: { type: "string" }, index: { type: "integer" } } as const;
 
+/** Extractors of values from the status of a cluster. */
 export const clusterExtractors: readonly ExtractorFunction[] = [
   {
     name: "ClusterNodeURL",

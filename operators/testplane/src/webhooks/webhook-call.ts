@@ -70,7 +70,7 @@ export async function callWebhook(
 }
 
 /** Parses `{passed, actual?, message?}`. */
-export function parseAnswer(text: string): WebhookAnswer {
+function parseAnswer(text: string): WebhookAnswer {
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -20,7 +20,7 @@ export interface ManagedEntry {
 export type ManagedEntries = ReadonlyMap<string, ManagedEntry>;
 
 /** The maximum number of Update entries of an object; the oldest beyond it are merged (kube-apiserver). */
-export const maxUpdateManagers = 10;
+const maxUpdateManagers = 10;
 
 const ancientManager = "ancient-changes";
 

@@ -112,9 +112,9 @@ function perform(
       return trackUpdate(undefined, withoutManagedFields(step.expect ?? body), context);
     case "put":
     case "json":
-      return trackUpdate(live, jsonPatch(draft(live) as unknown as JsonObject, body as unknown), context);
+      return trackUpdate(live, jsonPatch(draft(live) as unknown as JsonObject, body), context);
     case "merge":
-      return trackUpdate(live, mergePatch(draft(live), body) as unknown as KubernetesObject, context);
+      return trackUpdate(live, mergePatch(draft(live), body) as KubernetesObject, context);
   }
 }
 
@@ -122,7 +122,7 @@ function perform(
 function afterServer(step: Step, object: KubernetesObject, live: KubernetesObject | undefined): KubernetesObject {
   const metadata = { ...object.metadata, uid: live?.metadata.uid ?? "uid-1", namespace: "ns0" };
   if (step.expect === undefined || step.pick || step.op === "get") return { ...object, metadata };
-  return { ...(withoutManagedFields(step.expect) as KubernetesObject), metadata };
+  return { ...withoutManagedFields(step.expect), metadata };
 }
 
 function withoutManagedFields(object: unknown): KubernetesObject {

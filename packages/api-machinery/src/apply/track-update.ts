@@ -1,5 +1,5 @@
 import { type DeepReadonly, isJsonObject } from "../objects/json.ts";
-import type { KubernetesObject, ObjectMeta } from "../objects/object.ts";
+import type { KubernetesObject } from "../objects/object.ts";
 import { compareValues } from "./compare-values.ts";
 import {
   type Endpoint,
@@ -90,5 +90,5 @@ export function recordUpdate(
 /** Fields of a new object that are never owned: they are compared as if they existed before. */
 function unownedPart({ apiVersion, kind, metadata }: DeepReadonly<KubernetesObject>): DeepReadonly<KubernetesObject> {
   const { name, namespace, uid, creationTimestamp } = metadata;
-  return { apiVersion, kind, metadata: { name, namespace, uid, creationTimestamp } as DeepReadonly<ObjectMeta> };
+  return { apiVersion, kind, metadata: { name, namespace, uid, creationTimestamp } };
 }

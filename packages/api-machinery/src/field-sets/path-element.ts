@@ -127,7 +127,7 @@ export function comparePathElements(left: PathElement, right: PathElement): numb
 }
 
 /** Formats an element for messages: `.spec`, `[name="a"]`, `[="x"]`, `[3]`. */
-export function describePathElement(element: PathElement): string {
+function describePathElement(element: PathElement): string {
   const rest = element.slice(2);
   switch (element[0]) {
     case "f":

@@ -4,7 +4,7 @@ import { statusError } from "../protocol/status.ts";
 const maxDepth = 256;
 
 /** Reports whether a key of a strategic merge patch is a directive. */
-export function isDirective(key: string): boolean {
+function isDirective(key: string): boolean {
   return (
     key === "$patch" ||
     key === "$retainKeys" ||

@@ -144,7 +144,7 @@ function checkRootMetadata(metadata: SchemaNode, path: string, causes: StatusCau
 
 function checkDefault(node: SchemaNode, path: string, causes: StatusCause[], checksPatterns: boolean): void {
   if (node.default === undefined) return;
-  const schema = checksPatterns ? (node as Schema) : withoutPatterns(node as Schema);
+  const schema = checksPatterns ? (node as Schema) : withoutPatterns(node);
   const at = `${path}.default`;
   const { value, unknown } = prune(schema, schema.default);
   if (unknown.length > 0) causes.push(invalidCause(at, schema.default, `must not have unknown fields: ${unknown.join(", ")}`));

@@ -26,7 +26,7 @@ export function addAmounts(a: ResourceAmounts, b: ResourceAmounts): ResourceAmou
 }
 
 /** The larger of both quantities for each resource. */
-export function maxAmounts(a: ResourceAmounts, b: ResourceAmounts): ResourceAmounts {
+function maxAmounts(a: ResourceAmounts, b: ResourceAmounts): ResourceAmounts {
   const max: Record<string, QuantityLike> = { ...a };
   for (const [name, amount] of Object.entries(b)) {
     const known = max[name];

@@ -20,7 +20,7 @@ export interface DiscoveryOptions {
 }
 
 /** The gitVersion in `/version`: the Kubernetes version whose schemas and semantics are implemented. */
-export const serverVersion = "v1.35.0+keelson";
+const serverVersion = "v1.35.0+keelson";
 
 /** Serves non-resource paths. */
 export interface DiscoveryHandler {

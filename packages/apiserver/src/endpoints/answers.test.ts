@@ -100,7 +100,7 @@ describe("metadata", () => {
       "422 Invalid",
       ...["apiVersion", "kind", "name", "uid"].map((name) => `FieldValueInvalid metadata.ownerReferences.${name}`),
     ]);
-    const controllers = ["u", "v"].map((uid) => ({ ...(owner(uid) as object), controller: true }));
+    const controllers = ["u", "v"].map((uid) => ({ ...owner(uid), controller: true }));
     const { body } = await ask("POST", maps, map("a", { ownerReferences: controllers }));
     expect(body["details"].causes[0].message).toContain(
       'Only one reference can have Controller set to true. Found "true" in references for',

@@ -14,7 +14,7 @@ export function qualifiedResource({ group, plural }: { readonly group: string; r
 }
 
 /** `Job.batch`; `Pod` of the core group. */
-export function qualifiedKind({ group, kind }: { readonly group: string; readonly kind: string }): string {
+function qualifiedKind({ group, kind }: { readonly group: string; readonly kind: string }): string {
   return group === "" ? kind : `${kind}.${group}`;
 }
 

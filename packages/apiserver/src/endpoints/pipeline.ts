@@ -44,7 +44,7 @@ export interface RequestPipeline {
 }
 
 /** Maximum size of a body. Same as kube-apiserver. */
-export const maxBodyBytes = 3 * 1024 * 1024;
+const maxBodyBytes = 3 * 1024 * 1024;
 
 /**
  * Creates the pipeline: authorization, then reading the body, then the endpoint, whose writes run admission and validation before storage.

@@ -118,7 +118,7 @@ const schemas: Readonly<Record<string, DefaultSchema>> = {
 };
 
 /** The default FlowSchemas and PriorityLevelConfigurations of kube-apiserver. */
-export function defaultFlowControl(): readonly (FlowSchemaObject | PriorityLevelObject)[] {
+function defaultFlowControl(): readonly (FlowSchemaObject | PriorityLevelObject)[] {
   return [
     level("exempt", { type: "Exempt", exempt: { nominalConcurrencyShares: 0, lendablePercent: 0 } }),
     level("catch-all", {

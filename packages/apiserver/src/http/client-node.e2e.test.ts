@@ -161,7 +161,7 @@ describe("@kubernetes/client-node", () => {
         names,
         versions: [{ name: "v1", served: true, storage: true, schema: { openAPIV3Schema } }],
       },
-    } as object);
+    });
     const lamp = { apiVersion: "example.com/v1", kind: "Lamp", metadata: { name: "one", namespace }, spec: { watts: 3 } };
     const custom = config.makeApiClient(CustomObjectsApi);
     const place = { group: "example.com", version: "v1", namespace, plural: "lamps" };

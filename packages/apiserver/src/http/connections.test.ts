@@ -7,7 +7,8 @@ import { statusError } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ensurePki, type Pki } from "../auth/certificates/pki.ts";
-import { type HttpServer, startHttpServer } from "./http-server.ts";
+import { startHttpServer } from "./http-server.ts";
+import type { HttpServer } from "./http-server-options.ts";
 
 const large = "x".repeat(4 * 1024 * 1024);
 let directory: string;

@@ -19,7 +19,8 @@ import type { EncodedObject, Handle, PipelineRequest, WatchSink } from "../endpo
 import type { UserInfo } from "../registry/served-resource.ts";
 import { configMaps } from "../testing/config-maps.ts";
 import { startTestEnvironment } from "../testing/test-environment.ts";
-import { type HttpServer, type HttpServerOptions, startHttpServer } from "./http-server.ts";
+import { startHttpServer } from "./http-server.ts";
+import type { HttpServer, HttpServerOptions } from "./http-server-options.ts";
 
 interface Gate<T> {
   readonly promise: Promise<T>;

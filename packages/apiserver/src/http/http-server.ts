@@ -4,74 +4,20 @@ import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { isStatusError, statusError } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
-import type { Authenticate } from "../auth/authentication/authenticator.ts";
 import { clientCertificateOf } from "../auth/authentication/client-certificate.ts";
-import type { Handle, ListOutcome, PipelineRequest, UpgradeOutcome } from "../endpoints/outcome.ts";
-import { type RequestInfo, requestInfo } from "../endpoints/request-info.ts";
-import { type Admission, type FlowController, longRunningSubresources } from "../flowcontrol/flow-controller.ts";
-import { WorkEstimator } from "../flowcontrol/work-estimate.ts";
+import type { UpgradeOutcome } from "../endpoints/outcome.ts";
 import { createBodyReader, type BodyReader } from "./body/request-body.ts";
-import type { ToTable } from "./encode.ts";
 import { defaultLimits, type HttpLimits, maxHeaderBytes } from "./http-limits.ts";
+import type { HttpServer, HttpServerOptions, ServerTls } from "./http-server-options.ts";
 import { pipelineRequest } from "./http-request.ts";
 import { createLazyAbort } from "./lazy-abort.ts";
 import { listen } from "./listen.ts";
 import { isConnectionError, malformedRequestResponse } from "./malformed-request.ts";
 import { acceptedRepresentations } from "./negotiation.ts";
-import { credentialHeaders, requestedAuditId, splitTarget, type Target } from "./request-target.ts";
+import { RequestAccounting } from "./request-accounting.ts";
+import { credentialHeaders, requestedAuditId, splitTarget } from "./request-target.ts";
 import { type Exchange, Responder } from "./responder.ts";
 import type { ResponseHeaders } from "./send.ts";
-
-/** The server's certificates in PEM. */
-export interface ServerTls {
-  readonly certificate: string;
-  readonly key: string;
-  /** The authority that signs accepted client certificates. */
-  readonly clientAuthority: string;
-}
-
-/** What {@link startHttpServer} takes. */
-export interface HttpServerOptions {
-  /** Handles authenticated requests. */
-  readonly handle: Handle;
-  /** Identifies the sender of a request. Throws a StatusError: 401, or 403 for impersonation. */
-  readonly authenticate: Authenticate;
-  readonly tls: ServerTls;
-  readonly toTable: ToTable;
-  /** Default `127.0.0.1`. */
-  readonly bindAddress?: string;
-  /** 0 picks a free port. */
-  readonly port: number;
-  readonly clock: Clock;
-  /** Generates audit ids. */
-  readonly newId: () => string;
-  /** Called with internal errors, which clients see as 500. Default: ignored. */
-  readonly onError?: (error: unknown, request: FailedRequest) => void;
-  readonly limits?: Partial<HttpLimits>;
-  /** Called after each request, with its duration unless it is long-running. */
-  readonly onRequest?: (info: RequestInfo, code: number, durationMs: number | undefined) => void;
-  /** Limits the concurrency of requests. Default: unlimited. */
-  readonly flow?: FlowController;
-}
-
-/** The request that caused an internal error. */
-export interface FailedRequest {
-  readonly method: string;
-  readonly path: string;
-  readonly auditId: string;
-}
-
-/** A listening HTTPS server. */
-export interface HttpServer extends AsyncDisposable {
-  readonly port: number;
-  /** `https://127.0.0.1:6443`. */
-  readonly url: string;
-  /** Replaces the certificates for new connections. */
-  setTls(tls: ServerTls): void;
-  /** Stops listening, ends watches, and waits for responses in progress up to `drainMs`. */
-  close(): Promise<void>;
-}
 
 /**
  * Serves the Kubernetes API over HTTPS (HTTP/1.1).
@@ -95,7 +41,7 @@ class ApiHttpServer implements HttpServer {
   readonly #responder: Responder;
   readonly #bodies: BodyReader;
   readonly #server: Server;
-  readonly #estimator = new WorkEstimator();
+  readonly #accounting: RequestAccounting;
   /** Connections that switched to another protocol. */
   readonly #upgraded = new Set<Duplex>();
   #port = 0;
@@ -108,6 +54,7 @@ class ApiHttpServer implements HttpServer {
     this.#limits = { ...defaultLimits, ...options.limits };
     this.#responder = new Responder({ toTable, clock, limits: this.#limits });
     this.#bodies = createBodyReader({ clock });
+    this.#accounting = new RequestAccounting(options);
     const { headersMs, requestMs, idleMs } = this.#limits;
     this.#server = createServer({
       ...tlsOptions(options.tls),
@@ -207,7 +154,7 @@ class ApiHttpServer implements HttpServer {
     const abort = createLazyAbort();
     const start = this.#options.clock.now();
     response.on("close", () => {
-      this.#recordRequest(request, target, response.statusCode, start);
+      this.#accounting.record(request.method ?? "", target, response.statusCode, start);
       if (!response.writableFinished) abort.abort(new ClientDisconnectedError());
       // A connection whose response ends during shutdown becomes idle after `closeIdleConnections` ran.
       if (this.#isClosing) setImmediate(() => this.#server.closeIdleConnections());
@@ -220,10 +167,11 @@ class ApiHttpServer implements HttpServer {
       const isUpgrade = upgrade !== undefined;
       const bodies = this.#bodies;
       const pipeline = pipelineRequest({ request, target, user, accepted, abort, isUpgrade, bodies });
-      const admission = await this.#admit(pipeline, headers);
+      const admission = await this.#accounting.admit(pipeline);
+      Object.assign(headers, admission?.headers);
       try {
         const outcome = await this.#options.handle(pipeline);
-        if (outcome.kind === "list") this.#recordSize(pipeline, outcome);
+        if (outcome.kind === "list") this.#accounting.recordSize(pipeline, outcome);
         if (outcome.kind !== "upgrade") await this.#responder.send(exchange, outcome);
         else if (upgrade !== undefined) this.#switchProtocol(request, response, outcome, upgrade);
         else throw statusError("BadRequest", "Upgrade request required");
@@ -233,33 +181,6 @@ class ApiHttpServer implements HttpServer {
     } catch (error) {
       await this.#fail(exchange, error, auditId);
     }
-  }
-
-  /** Waits for a seat. It is held until the response is sent, which bounds the memory of responses as well. */
-  async #admit(request: PipelineRequest, headers: ResponseHeaders): Promise<Admission | undefined> {
-    const { flow } = this.#options;
-    const info = flow && attributesOf(request);
-    if (flow === undefined || info === undefined) return undefined;
-    const seats = this.#estimator.seatsOf(info, request.query?.["limit"]);
-    const admission = await flow.admit(request.user, info, seats, () => request.signal ?? new AbortController().signal);
-    Object.assign(headers, admission.headers);
-    return admission;
-  }
-
-  #recordRequest(request: IncomingMessage, { path, query }: Target, code: number, start: number): void {
-    const { onRequest, clock } = this.#options;
-    const info = onRequest && attributesOf({ method: request.method ?? "", path, query });
-    if (info === undefined) return;
-    const isLong = info.isResource && (info.verb === "watch" || longRunningSubresources.has(info.subresource));
-    onRequest?.(info, code, isLong ? undefined : clock.now() - start);
-  }
-
-  #recordSize(request: PipelineRequest, { items, listMeta }: ListOutcome): void {
-    const info = attributesOf(request);
-    if (info === undefined || listMeta.continue !== undefined) return;
-    const sample = items.slice(0, sampledItems);
-    const bytes = sample.reduce((sum, item) => sum + item.bytes.length, 0);
-    this.#estimator.record(info, { items: items.length, bytes: (bytes / Math.max(1, sample.length)) * items.length });
   }
 
   async #fail(exchange: Exchange, error: unknown, auditId: string): Promise<void> {
@@ -310,20 +231,8 @@ function readThroughStream(socket: TLSSocket): void {
   socket.off("data", listener);
 }
 
-/** Items of a list whose size is measured. */
-const sampledItems = 20;
-
-/** The attributes of a request; undefined for a malformed path, which the pipeline rejects. */
-function attributesOf(request: Parameters<typeof requestInfo>[0]): RequestInfo | undefined {
-  try {
-    return requestInfo(request);
-  } catch {
-    return undefined;
-  }
-}
-
 /** The client closed the connection before its response was complete. The reason of the request's abort signal. */
-export class ClientDisconnectedError extends Error {
+class ClientDisconnectedError extends Error {
   readonly code = "ECONNRESET";
 
   constructor() {

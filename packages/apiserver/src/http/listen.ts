@@ -1,7 +1,7 @@
 import type { Server } from "node:https";
 
 /** The server could not listen. `code` is that of the system call; the message says how to fix it. */
-export class ListenError extends Error {
+class ListenError extends Error {
   readonly code: string;
 
   constructor(message: string, cause: NodeJS.ErrnoException) {

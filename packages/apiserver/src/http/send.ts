@@ -44,7 +44,7 @@ export async function sendBody(
 }
 
 /** Whether an Accept-Encoding header accepts gzip. */
-export function acceptsGzip(header: string | undefined): boolean {
+function acceptsGzip(header: string | undefined): boolean {
   return (header ?? "").split(",").some((clause) => {
     const [coding = "", ...parameters] = clause.split(";").map((part) => part.trim().toLowerCase());
     return coding === "gzip" && !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter));

@@ -162,7 +162,7 @@ export function isIpAddress(value: string): boolean {
 }
 
 /** An IPv6 address without a zone. */
-export function isIpv6(value: string): boolean {
+function isIpv6(value: string): boolean {
   if (!value.includes(":") || !/^[0-9a-fA-F:.]+$/.test(value)) return false;
   try {
     return new URL(`http://[${value}]/`).hostname !== "";

@@ -63,7 +63,7 @@ async function create(object: KubernetesObject): Promise<void> {
 async function change(name: string, edit: (crd: KubernetesObject) => void): Promise<void> {
   const stored = store.get(crdKey(name));
   if (stored === undefined) throw new Error(`no CRD ${name}`);
-  const next = draft(stored.object) as KubernetesObject;
+  const next = draft(stored.object);
   edit(next);
   expect((await store.write(stored.key, stored.revision, next)).ok).toBe(true);
 }
@@ -281,8 +281,8 @@ describe("a CustomResourceDefinition", () => {
     const crd = widgetCrd();
     const versions = valueAt(crd, "spec", "versions") as JsonObject[];
     versions.push(
-      { ...draft(versions[0] as JsonObject), name: "v1beta1", storage: false, deprecated: true },
-      { ...draft(versions[0] as JsonObject), name: "v1alpha1", storage: false, served: false },
+      { ...draft(versions[0]), name: "v1beta1", storage: false, deprecated: true },
+      { ...draft(versions[0]), name: "v1alpha1", storage: false, served: false },
     );
     await create(crd);
     await until(() => registry.get("example.com", "v1", "widgets") !== undefined);

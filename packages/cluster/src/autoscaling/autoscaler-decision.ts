@@ -9,7 +9,7 @@ import { type PodMetricsObject, replicasForUtilization } from "./cpu-utilization
 export type CachedAutoscaler = Cached<HorizontalPodAutoscalerObject>;
 
 /** How often usage is compared with the target. */
-export const syncPeriodMs = 15_000;
+const syncPeriodMs = 15_000;
 /** The number of Pods is not lowered below any recommendation of this time. */
 const stabilizationMs = 300_000;
 const defaultTargetPercent = 80;

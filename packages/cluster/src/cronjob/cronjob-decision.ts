@@ -10,7 +10,7 @@ export type CachedCronJob = Cached<CronJobObject>;
 type CachedJob = Cached<JobObject>;
 
 /** Annotation of a Job: the time for which it was created. */
-export const scheduledTimeAnnotation = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+const scheduledTimeAnnotation = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /** Beyond this many missed times, kube-controller-manager warns. */
 const maxMissed = 100;

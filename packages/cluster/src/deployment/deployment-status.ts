@@ -125,7 +125,7 @@ function failure(conditions: readonly WorkloadCondition[], { current, old }: Gen
 }
 
 /** Whether every Pod is of the current template and available, and no other Pod is left. */
-export function isComplete(deployment: CachedDeployment, counts: Counts): boolean {
+function isComplete(deployment: CachedDeployment, counts: Counts): boolean {
   const desired = desiredReplicas(deployment);
   return counts.updatedReplicas === desired && counts.replicas === desired && counts.availableReplicas === desired;
 }

@@ -145,7 +145,7 @@ export function startGarbageCollector(options: GarbageCollectorOptions): Garbage
         const live = await client.get(node.type, keyOf(node), { signal });
         if (live.metadata.uid !== node.uid) return;
         const { resourceVersion, uid } = live.metadata;
-        const body = { metadata: { ...edit(live as KubernetesObject), resourceVersion, uid } };
+        const body = { metadata: { ...edit(live), resourceVersion, uid } };
         await client.patch(node.type, keyOf(node), { type: "merge", body }, { signal });
       })(),
     );

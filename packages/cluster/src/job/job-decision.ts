@@ -203,7 +203,7 @@ function conditionOf(type: string, status: string, reason: string, message: stri
 }
 
 function conditionsOf({ status }: CachedJob): readonly WorkloadCondition[] {
-  return (status?.conditions ?? []) as readonly WorkloadCondition[];
+  return status?.conditions ?? [];
 }
 
 function isEnd(type: string): boolean {

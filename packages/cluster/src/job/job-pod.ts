@@ -9,9 +9,9 @@ import type { Cached, Write } from "../workload/write.ts";
 export type CachedJob = Cached<JobObject>;
 
 /** Finalizer of a Job's Pods: a Pod is kept until it has been counted (KEP-2307). */
-export const trackingFinalizer = "batch.kubernetes.io/job-tracking";
+const trackingFinalizer = "batch.kubernetes.io/job-tracking";
 /** Label and annotation of a Pod of an Indexed Job. */
-export const completionIndexKey = "batch.kubernetes.io/job-completion-index";
+const completionIndexKey = "batch.kubernetes.io/job-completion-index";
 
 /** Whether the Job assigns completion indexes. */
 export function isIndexed({ spec }: CachedJob): boolean {

@@ -79,7 +79,7 @@ async function live(name: string, restartPolicy: "Always" | "Never", lastPoint?:
     for await (const { type, object } of watch) {
       if (type === "DELETED") break;
       if (type === "BOOKMARK") continue;
-      seen.push(object as DeepReadonly<PodObject>);
+      seen.push(object);
       const { phase } = object.status ?? {};
       if (phase === "Running" && restartPolicy === "Always") await remove();
       else if (phase === "Running") machine.end("main", 0);

@@ -8,7 +8,6 @@ import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
 import {
   ConfigMap,
   EndpointSlice,
-  type EndpointSliceObject,
   EventsEvent,
   Node,
   Pod,
@@ -18,7 +17,7 @@ import {
 } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
-import { type Client, createClient, type NewObject } from "@keelson/client";
+import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { startServiceProxy } from "../service-proxy/service-proxy.ts";
@@ -333,7 +332,7 @@ test("a Service address reaches the ready Pod, and its name resolves inside Pods
       addressType: "IPv4",
       ports: [{ name: "http", port: 8080, protocol: "TCP" }],
       endpoints: [{ addresses: [pod.status?.podIP ?? ""], conditions: { ready: true } }],
-    } as NewObject<EndpointSliceObject>);
+    });
     const address = service.spec?.clusterIP ?? "";
     await until(async () => (await fetchText(`http://${address}/`)) === "it works");
     await createPod("asks", {

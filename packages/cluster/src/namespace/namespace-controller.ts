@@ -69,7 +69,7 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
       for (const object of effect.kind === "replace" ? effect.objects : [effect.object]) {
         const name = object.metadata.name ?? "";
         if (effect.kind === "remove") known.delete(name);
-        else known.set(name, object as DeepReadonly<NamespaceObject>);
+        else known.set(name, object);
         workers.add(name);
       }
     },

@@ -12,7 +12,7 @@ import { eventWrite, type Decision, type Cached, type Write } from "../workload/
 import { capacityOf, isFor, matchVolume, requestOf, type CachedVolume } from "./volume-matching.ts";
 
 /** Finalizer of a claim: keeps it while a Pod uses it. */
-export const claimFinalizer = "kubernetes.io/pvc-protection";
+const claimFinalizer = "kubernetes.io/pvc-protection";
 /** Finalizer of a volume: keeps it while a claim is bound to it. */
 export const volumeFinalizer = "kubernetes.io/pv-protection";
 /** Annotation of a volume: the provisioner that created it and must delete it. */
@@ -110,7 +110,7 @@ function provision({ claim, pathOf }: ObservedClaim, storageClass: Cached<Storag
   };
   return [
     { kind: "create", type: PersistentVolume, object, mayExist: true },
-    eventWrite(claim as Cached, "Normal", "ProvisioningSucceeded", `Successfully provisioned volume ${name}`),
+    eventWrite(claim, "Normal", "ProvisioningSucceeded", `Successfully provisioned volume ${name}`),
   ];
 }
 
@@ -121,7 +121,7 @@ function bind(claim: Claim, volume: CachedVolume): readonly Write[] {
       spec: { claimRef: referenceTo(claim) },
       metadata: { annotations: { "pv.kubernetes.io/bound-by-controller": "yes" } },
     };
-    writes.push({ kind: "patch", type: PersistentVolume, object: volume as Cached, body });
+    writes.push({ kind: "patch", type: PersistentVolume, object: volume, body });
   }
   const annotations = { "pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes" };
   writes.push(patch(claim, { metadata: { annotations }, spec: { volumeName: volume.metadata.name } }));
@@ -135,21 +135,14 @@ function decideBound({ claim, volumes, classes }: ObservedClaim, volumeName: str
     if (claim.status?.phase !== "Bound") return pend(claim, "FailedBinding", `volume ${JSON.stringify(volumeName)} not found`);
     return [
       status(claim, { phase: "Lost" }),
-      eventWrite(
-        claim as Cached,
-        "Warning",
-        "ClaimLost",
-        "Bound claim has lost its PersistentVolume. Data on the volume is lost!",
-      ),
+      eventWrite(claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"),
     ];
   }
   if (volume.spec?.claimRef !== undefined && !isFor(volume, claim)) {
     return pend(claim, "FailedBinding", `volume ${JSON.stringify(volumeName)} already bound to a different claim.`, "Warning");
   }
   if (volume.spec?.claimRef?.uid !== claim.metadata.uid) {
-    return [
-      { kind: "patch", type: PersistentVolume, object: volume as Cached, body: { spec: { claimRef: referenceTo(claim) } } },
-    ];
+    return [{ kind: "patch", type: PersistentVolume, object: volume, body: { spec: { claimRef: referenceTo(claim) } } }];
   }
   return [...grow(claim, volume, classes), ...statusOf(claim, volume)];
 }
@@ -162,16 +155,11 @@ function grow(claim: Claim, volume: CachedVolume, classes: readonly Cached<Stora
   if (!isOurs || compareQuantities(storage, capacityOf(volume)) <= 0) return [];
   if (storageClass?.allowVolumeExpansion !== true) {
     const note = `storage class ${JSON.stringify(volume.spec?.storageClassName ?? "")} does not allow volume expansion (allowVolumeExpansion)`;
-    return [eventWrite(claim as Cached, "Warning", "VolumeResizeFailed", note)];
+    return [eventWrite(claim, "Warning", "VolumeResizeFailed", note)];
   }
   return [
-    { kind: "patch", type: PersistentVolume, object: volume as Cached, body: { spec: { capacity: { storage } } } },
-    eventWrite(
-      claim as Cached,
-      "Normal",
-      "VolumeResizeSuccessful",
-      `Resize volume succeeded: ${capacityOf(volume)} to ${storage}`,
-    ),
+    { kind: "patch", type: PersistentVolume, object: volume, body: { spec: { capacity: { storage } } } },
+    eventWrite(claim, "Normal", "VolumeResizeSuccessful", `Resize volume succeeded: ${capacityOf(volume)} to ${storage}`),
   ];
 }
 
@@ -184,7 +172,7 @@ function statusOf(claim: Claim, volume: CachedVolume): readonly Write[] {
 
 function pend(claim: Claim, reason: string, note: string, type: "Normal" | "Warning" = "Normal"): readonly Write[] {
   const writes: Write[] = claim.status?.phase === undefined ? [status(claim, { phase: "Pending" })] : [];
-  return [...writes, eventWrite(claim as Cached, type, reason, note)];
+  return [...writes, eventWrite(claim, type, reason, note)];
 }
 
 function defaultClassOf(classes: readonly Cached<StorageClassObject>[]): string | undefined {
@@ -197,9 +185,9 @@ function referenceTo({ metadata }: Claim): ObjectReference {
 }
 
 function patch(claim: Claim, body: Readonly<Record<string, unknown>>): Write {
-  return { kind: "patch", type: PersistentVolumeClaim, object: claim as Cached, body };
+  return { kind: "patch", type: PersistentVolumeClaim, object: claim, body };
 }
 
 function status(claim: Claim, body: Readonly<Record<string, unknown>>): Write {
-  return { kind: "patch", type: PersistentVolumeClaim, object: claim as Cached, body: { status: body }, subresource: "status" };
+  return { kind: "patch", type: PersistentVolumeClaim, object: claim, body: { status: body }, subresource: "status" };
 }

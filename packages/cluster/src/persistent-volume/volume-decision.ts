@@ -1,6 +1,6 @@
 import { PersistentVolume } from "@keelson/api-machinery/kinds";
 import type { Claim } from "../workload/cached-objects.ts";
-import { eventWrite, type Cached, type Write } from "../workload/write.ts";
+import { eventWrite, type Write } from "../workload/write.ts";
 import { directoryProvisioner, provisionedByAnnotation, volumeFinalizer } from "./claim-decision.ts";
 import type { CachedVolume } from "./volume-matching.ts";
 
@@ -19,7 +19,7 @@ export function decideVolume(volume: CachedVolume, claim: Claim | undefined): Vo
   if (volume.metadata.deletionTimestamp !== undefined) {
     if (isClaimed || !finalizers.includes(volumeFinalizer)) return { writes: [] };
     const body = { metadata: { finalizers: finalizers.filter((one) => one !== volumeFinalizer) } };
-    return { writes: [{ kind: "patch", type: PersistentVolume, object: volume as Cached, body }] };
+    return { writes: [{ kind: "patch", type: PersistentVolume, object: volume, body }] };
   }
   if (reference === undefined) return { writes: phase(volume, "Available") };
   if (reference.uid === undefined || reference.uid === "") return { writes: phase(volume, "Available") };
@@ -31,18 +31,18 @@ export function decideVolume(volume: CachedVolume, claim: Claim | undefined): Vo
   if (!isOurs || path === undefined) return { writes: phase(volume, "Released") };
   // Files are removed before the object that records their path, so that a failure can still be reported on it.
   return {
-    writes: [...phase(volume, "Released"), { kind: "delete", type: PersistentVolume, object: volume as Cached }],
+    writes: [...phase(volume, "Released"), { kind: "delete", type: PersistentVolume, object: volume }],
     removes: path,
   };
 }
 
 /** Reports that the files of a volume could not be removed. */
 export function volumeFailed(volume: CachedVolume, message: string): readonly Write[] {
-  return [...phase(volume, "Failed", message), eventWrite(volume as Cached, "Warning", "VolumeFailedDelete", message)];
+  return [...phase(volume, "Failed", message), eventWrite(volume, "Warning", "VolumeFailedDelete", message)];
 }
 
 function phase(volume: CachedVolume, phase: string, message?: string): readonly Write[] {
   if (volume.status?.phase === phase && volume.status.message === message) return [];
   const body = { status: { phase, message: message ?? null } };
-  return [{ kind: "patch", type: PersistentVolume, object: volume as Cached, body, subresource: "status" }];
+  return [{ kind: "patch", type: PersistentVolume, object: volume, body, subresource: "status" }];
 }

@@ -173,7 +173,7 @@ describe("a Pod that a controller creates", () => {
       spec: { template: { spec: { ...template().spec, restartPolicy: "Never" } } },
     };
     const spec = { schedule: "* * * * *", jobTemplate } as CronJobObject["spec"];
-    const cronJob = await as(tenant).create(CronJob, { metadata: { namespace, name: "c" }, spec } as never);
+    const cronJob = await as(tenant).create(CronJob, { metadata: { namespace, name: "c" }, spec });
     const job = await as(controllers).create(Job, {
       metadata: { ...jobTemplate.metadata, namespace, name: "c-1", ownerReferences: ownedBy(CronJob, cronJob) },
       spec: jobTemplate.spec as never,
@@ -211,7 +211,7 @@ describe("a Pod that a controller creates", () => {
 
   test("is isolated if it comes from a revision of a namespace's admin", async () => {
     const spec = { serviceName: "s", selector, template: template() };
-    const set = await admin.create(StatefulSet, { metadata: { namespace, name: "w" }, spec } as never);
+    const set = await admin.create(StatefulSet, { metadata: { namespace, name: "w" }, spec });
     const revisions: ResourceType = {
       group: "apps",
       version: "v1",

@@ -25,7 +25,7 @@ export function defineReplicaController<T extends KubernetesObject>(kind: Replic
     writes: writes.map((write): Write => {
       if (write.kind !== "status") return write;
       const { status } = write.object as Cached<ReplicaSetObject>;
-      return { kind: "status", type, object: { ...object, status: statusOf(status) } as Cached };
+      return { kind: "status", type, object: { ...object, status: statusOf(status) } };
     }),
   });
   return defineController({

@@ -71,5 +71,5 @@ export function decideReplicaSetStatus(
   // A Pod created now is counted when the watch shows it.
   if (jsonEquals(replicaSet.status, status)) return { writes: [], requeueAfterMs };
   const object = { ...replicaSet, status } as unknown as Cached<ReplicaSetObject>;
-  return { writes: [{ kind: "status", type: ReplicaSet, object: object as Cached }], requeueAfterMs };
+  return { writes: [{ kind: "status", type: ReplicaSet, object: object }], requeueAfterMs };
 }

@@ -2,7 +2,6 @@ import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import type { PodTemplate, ReplicaSetObject } from "@keelson/api-machinery/kinds";
 import type { ControllerDefinition } from "@keelson/controller";
 import { defineReplicaController } from "../replicaset/replicaset-controller.ts";
-import type { Cached } from "../workload/write.ts";
 
 /** v1 ReplicationController. */
 export interface ReplicationControllerObject extends KubernetesObject {
@@ -30,7 +29,7 @@ export const replicationController: ControllerDefinition = defineReplicaControll
   type: ReplicationController,
   asReplicaSet(object) {
     const { selector = {}, ...spec } = object.spec ?? {};
-    return { ...object, spec: { ...spec, selector: { matchLabels: selector } } } as Cached<ReplicaSetObject>;
+    return { ...object, spec: { ...spec, selector: { matchLabels: selector } } };
   },
   statusOf(status) {
     const { terminatingReplicas: _unknown, ...rest } = status ?? {};

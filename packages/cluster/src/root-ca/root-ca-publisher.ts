@@ -83,7 +83,7 @@ export function startRootCaPublisher(options: RootCaPublisherOptions): { stop():
       for (const object of objectsOf(effect)) {
         const { namespace = "" } = object.metadata;
         if (effect.kind === "remove") published.delete(namespace);
-        else published.set(namespace, object as DeepReadonly<ConfigMapObject>);
+        else published.set(namespace, object);
         workers.add(namespace);
       }
     },

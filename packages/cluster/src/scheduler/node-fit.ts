@@ -106,7 +106,7 @@ export function freeShare(pod: CachedPod, { allocatable, requested }: NodeLoad):
 }
 
 function isReady(node: Cached<NodeObject>): boolean {
-  return isConditionTrue((node.status?.conditions ?? []) as readonly { type: string; status: string }[], "Ready");
+  return isConditionTrue(node.status?.conditions ?? [], "Ready");
 }
 
 /** Whether a Pod tolerates a taint. */

@@ -33,7 +33,7 @@ export function slicesByService(
 }
 
 /** Whether an address is in this machine's loopback network, so that a Service may listen on it. */
-export function isLoopback(address: string | undefined): address is string {
+function isLoopback(address: string | undefined): address is string {
   return address !== undefined && /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(address) && address !== "127.0.0.1";
 }
 

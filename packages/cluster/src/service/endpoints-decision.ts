@@ -8,7 +8,7 @@ import { endpointPorts } from "./endpoint-ports.ts";
 import { hasEndpoint, headlessLabel } from "./endpoint-slice-decision.ts";
 
 /** Label of Endpoints that a controller writes. */
-export const endpointsManagedByLabel = "endpoints.kubernetes.io/managed-by";
+const endpointsManagedByLabel = "endpoints.kubernetes.io/managed-by";
 const manager = "endpoint-controller";
 
 /** The maximum number of addresses in an Endpoints object, as in kube-controller-manager. */
@@ -35,13 +35,13 @@ export function decideEndpoints(
   }
   if (jsonEquals(present.subsets ?? [], subsets) && jsonEquals(present.metadata.labels, labels)) return [];
   const object = { ...present, metadata: { ...present.metadata, labels }, subsets };
-  return [{ kind: "update", type: Endpoints, object: object as Cached }];
+  return [{ kind: "update", type: Endpoints, object: object }];
 }
 
 /** Deletes managed Endpoints without a Service. */
 export function decideOrphanedEndpoints(present: Cached<EndpointsObject> | undefined): readonly Write[] {
   return present?.metadata.labels?.[endpointsManagedByLabel] === manager
-    ? [{ kind: "delete", type: Endpoints, object: present as Cached }]
+    ? [{ kind: "delete", type: Endpoints, object: present }]
     : [];
 }
 

@@ -55,7 +55,7 @@ export function decideMirroring({ endpoints, service, slices }: ObservedEndpoint
         annotations,
         ownerReferences: [controllerReference(endpoints)],
       };
-      writes.push({ kind: "create", type: EndpointSlice, object: { metadata, ...slice } as never });
+      writes.push({ kind: "create", type: EndpointSlice, object: { metadata, ...slice } });
       continue;
     }
     const isSame =
@@ -64,7 +64,7 @@ export function decideMirroring({ endpoints, service, slices }: ObservedEndpoint
       jsonEquals(present.metadata.annotations ?? {}, annotations);
     if (isSame) continue;
     const object = { ...present, metadata: { ...present.metadata, labels, annotations }, endpoints: slice.endpoints };
-    writes.push({ kind: "update", type: EndpointSlice, object: object as Cached });
+    writes.push({ kind: "update", type: EndpointSlice, object: object });
   }
   return [...writes, ...left.map((object): Write => ({ kind: "delete", type: EndpointSlice, object: object as Cached }))];
 }

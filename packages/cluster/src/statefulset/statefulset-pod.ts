@@ -79,7 +79,7 @@ export function claimsOf(set: CachedStatefulSet, ordinal: number): readonly NewC
       ...(metadata?.annotations === undefined ? {} : { annotations: { ...metadata.annotations } }),
       ...(deletesClaimsWithSet(set) ? { ownerReferences: [controllerReference(set)] } : {}),
     },
-    ...(spec === undefined ? {} : { spec: draft(spec) as NonNullable<PersistentVolumeClaimObject["spec"]> }),
+    ...(spec === undefined ? {} : { spec: draft(spec) }),
   }));
 }
 

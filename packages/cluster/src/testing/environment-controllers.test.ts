@@ -44,7 +44,7 @@ test("cluster controllers create ReplicaSets for Deployments; an environment wit
   await using environment = await startTestEnvironment({ controllers: [clusterControllers] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const watch = await client.watch(ReplicaSet, { namespace });
-  await client.create(Deployment, { metadata: { name: "d", namespace }, spec: spec as never });
+  await client.create(Deployment, { metadata: { name: "d", namespace }, spec: spec });
   for await (const { object } of watch) {
     expect((object as { metadata: { ownerReferences?: unknown } }).metadata.ownerReferences).toMatchObject([{ name: "d" }]);
     break;

@@ -119,8 +119,8 @@ async function install(client: Client, crd: KubernetesObject): Promise<void> {
     await client.apply(CustomResourceDefinition, { metadata: { name: metadata.name ?? "" }, spec }, { fieldManager: "test" });
     const isEstablished = ({ status }: { status?: { conditions?: readonly { type: string; status: string }[] } }): boolean =>
       status?.conditions?.some((condition) => condition.type === "Established" && condition.status === "True") ?? false;
-    if (isEstablished((await client.get(CustomResourceDefinition, { name })) as never)) return;
-    for await (const { object } of watch) if (isEstablished(object as never)) return;
+    if (isEstablished(await client.get(CustomResourceDefinition, { name }))) return;
+    for await (const { object } of watch) if (isEstablished(object)) return;
   } finally {
     watch.close();
   }

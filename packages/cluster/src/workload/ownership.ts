@@ -48,7 +48,7 @@ export function claim<T extends KubernetesObject>(
   const owned: Cached<T>[] = [];
   const writes: Write[] = [];
   for (const candidate of candidates) {
-    const object: Cached = candidate as Cached;
+    const object: Cached = candidate;
     const { ownerReferences = [], labels, deletionTimestamp: candidateDeletion } = object.metadata;
     const controller = getController(object);
     const isMatching = selector.matches(labels);

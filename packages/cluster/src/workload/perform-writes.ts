@@ -56,7 +56,7 @@ async function create(write: Extract<Write, { kind: "create" }>, context: Reconc
   const { type, object, owner } = write;
   const { client, signal } = context;
   try {
-    const { metadata } = await client.create(type, object as DeepReadonly<KubernetesObject>, { signal });
+    const { metadata } = await client.create(type, object, { signal });
     recordPartEvent(context, "create", { kind: type.kind, name: metadata.name ?? "" }, owner);
     return true;
   } catch (error) {

@@ -20,7 +20,7 @@ export function podFromTemplate(owner: Cached, template: DeepReadonly<PodTemplat
       ...(finalizers === undefined ? {} : { finalizers: [...finalizers] }),
       ownerReferences: [controllerReference(owner)],
     },
-    spec: draft((template?.spec ?? { containers: [] }) as PodSpec) as PodSpec,
+    spec: draft((template?.spec ?? { containers: [] }) as PodSpec),
   };
 }
 

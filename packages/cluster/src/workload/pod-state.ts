@@ -59,5 +59,5 @@ export function countPods(pods: readonly CachedPod[], minReadySeconds: number, n
 }
 
 function conditionsOf(pod: CachedPod): readonly { type: string; status: string; lastTransitionTime?: string }[] {
-  return (pod.status?.conditions ?? []) as readonly { type: string; status: string; lastTransitionTime?: string }[];
+  return pod.status?.conditions ?? [];
 }

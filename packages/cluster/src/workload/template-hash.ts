@@ -8,12 +8,12 @@ export const templateHashLabel = "pod-template-hash";
 const alphabet = "bcdfghjklmnpqrstvwxz2456789";
 
 /** Maps each character of a text to one that is safe in names. */
-export function safeEncode(text: string): string {
+function safeEncode(text: string): string {
   return Array.from(text, (character) => alphabet[(character.codePointAt(0) ?? 0) % alphabet.length]).join("");
 }
 
 /** The 32-bit FNV-1a hash of a text in UTF-8. */
-export function fnv32(text: string): number {
+function fnv32(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(text, "utf8")) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
   return hash;

@@ -23,7 +23,7 @@ const about = (name = "r", namespace: string | undefined = "a"): KubernetesObjec
     apiVersion: "example.org/v1",
     kind: "Robot",
     metadata: { name, uid: `u-${name}`, resourceVersion: "7", ...(namespace === "" ? {} : { namespace }) },
-  }) as KubernetesObject;
+  });
 const stored = (): EventsEventObject[] => [...server.objects.values()] as EventsEventObject[];
 const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 50; turn++) await clock.advance(0);

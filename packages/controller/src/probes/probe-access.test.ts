@@ -53,7 +53,7 @@ describe("access reviewed by the API server", () => {
 
   async function bind(admin: Client, name: string, rules: readonly PolicyRule[], namespace = "a"): Promise<void> {
     await admin.create(ServiceAccount, { metadata: { namespace, name } });
-    await admin.create(ClusterRole, { metadata: { name }, rules: rules as never });
+    await admin.create(ClusterRole, { metadata: { name }, rules: rules });
     await admin.create(ClusterRoleBinding, {
       metadata: { name },
       roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name },

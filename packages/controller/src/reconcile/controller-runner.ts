@@ -8,7 +8,7 @@ import { OwnWrites } from "../cache/own-writes.ts";
 import type { Change } from "../cache/change.ts";
 import type { ControllerDefinition } from "./controller-definition.ts";
 import type { EventRecorder } from "../events/event-recorder.ts";
-import { type Request, type Result, TerminalError } from "./result.ts";
+import { isTerminalError, type Request, type Result } from "./result.ts";
 import { Attempt, messageOf } from "./reconcile-attempt.ts";
 import { keyFields, type ReconcileCause, type ReconcileRecord, ReconcileTrace } from "./reconcile-trace.ts";
 import type { Source } from "./request-mapping.ts";
@@ -244,7 +244,7 @@ export class ControllerRunner {
     const { metrics } = this.#options;
     // A reconcile that was aborted by the stop has nothing to report.
     if (this.#abort.signal.aborted) return;
-    if (isTerminal(error)) {
+    if (isTerminalError(error)) {
       metrics.terminalError();
       attempt.log.error({ err: error }, "reconcile failed permanently; waiting for a change");
       return;
@@ -268,8 +268,4 @@ function causeOf({ type, object }: Change<KubernetesObject>, origin: ChangeOrigi
     ...keyFields({ namespace, name }),
     ...(resourceVersion === undefined ? {} : { resourceVersion }),
   };
-}
-
-function isTerminal(error: unknown): boolean {
-  return error instanceof TerminalError || (error instanceof Error && (error as { code?: unknown }).code === "Terminal");
 }

@@ -127,7 +127,7 @@ export class InterceptedClient implements Client {
     write: () => Promise<Stored<T>>,
   ): Promise<Stored<T>> {
     const object = await this.#guarded(verb, type, key, write);
-    if (!options?.dryRun) this.#hooks.written?.(type, object as DeepReadonly<KubernetesObject>, verb);
+    if (!options?.dryRun) this.#hooks.written?.(type, object, verb);
     return object;
   }
 

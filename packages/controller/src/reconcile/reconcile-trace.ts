@@ -82,7 +82,7 @@ export interface ReconcileFilter {
 }
 
 /** Maximum number of causes, of reads, and of writes in one record. */
-export const maxDetails = 50;
+const maxDetails = 50;
 /** Default number of records kept of each controller. */
 export const defaultTraceLength = 100;
 

@@ -185,7 +185,7 @@ export class FakeApiServer implements Transport {
   }
 
   #delete(at: string, current: Stored): unknown {
-    if (!current.metadata.finalizers?.length) this.#remove(at, draft(current) as Stored);
+    if (!current.metadata.finalizers?.length) this.#remove(at, draft(current));
     else if (current.metadata.deletionTimestamp === undefined) {
       const object = draft(current) as Stored;
       object.metadata.deletionTimestamp = "2026-01-01T00:00:00Z";

@@ -6,6 +6,7 @@ export interface Robot extends KubernetesObject {
   status?: { phase?: string; seen?: number };
 }
 
+/** The type of {@link Robot}. */
 export const robotType: ResourceType<Robot> = {
   group: "example.org",
   version: "v1",
@@ -19,6 +20,7 @@ export interface ConfigMap extends KubernetesObject {
   data?: Record<string, string>;
 }
 
+/** The type of {@link ConfigMap}. */
 export const configMapType: ResourceType<ConfigMap> = {
   group: "",
   version: "v1",

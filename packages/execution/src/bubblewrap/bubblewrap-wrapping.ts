@@ -15,7 +15,7 @@ import { defaultPath } from "../program/program-spec.ts";
 import type { UserIds } from "../program/user.ts";
 import { pathInRoot } from "../files/root-path.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
-import type { Execution, JoinedExecution, Wrapping } from "../process/process-launcher.ts";
+import type { Execution, JoinedExecution, Wrapping } from "../process/wrapping.ts";
 import { readStat } from "../process/proc.ts";
 import { programVariable } from "../process/process-tree.ts";
 

@@ -1,3 +1,5 @@
+/* oxlint-disable max-lines -- a table with one line per system call */
+
 /** Numbers of a system call: x86-64 (arch/x86/entry/syscalls/syscall_64.tbl), arm64 (include/uapi/asm-generic/unistd.h). */
 export type SystemCallNumbers = readonly [x64: number | undefined, arm64: number | undefined];
 

@@ -12,7 +12,7 @@ import { pathInRoot } from "../files/root-path.ts";
 import { resolveUser } from "../program/user.ts";
 import type { UserIds } from "../program/user.ts";
 import type { ContainerImage } from "./containerd-images.ts";
-import { imageCapabilities, ociSpec } from "./oci-spec.ts";
+import { imageCapabilities, type OciProgram, ociSpec } from "./oci-spec.ts";
 
 /** A mount in containerd's format. */
 export interface Mount {
@@ -86,9 +86,8 @@ export async function planContainer(
   options: { readonly namespace: string; readonly binds: readonly BindMount[]; readonly imageRoot?: ImageRoot },
 ): Promise<ContainerPlan> {
   const { spec, folder } = request;
-  const { root, network = "shared", hostname, binds = [] } = spec.isolation ?? {};
-  const { imageRoot } = options;
-  const isMachine = imageRoot === undefined && root === undefined;
+  const { root, network = "shared", hostname } = spec.isolation ?? {};
+  const { imageRoot, binds } = options;
   const env = { PATH: defaultPath, ...imageRoot?.image.env, ...spec.env, [programVariable]: folder.tag };
   const shared = {
     command: spec.command,
@@ -99,51 +98,72 @@ export async function planContainer(
     env,
     ...(hostname !== undefined && { hostname }),
   };
-  if (isMachine) {
-    const user = programUser(spec);
-    const cwd = prepareWorkingDirectory(request, user);
-    findExecutable(spec, user, cwd);
-    const skeleton = join(folder.path, "rootfs");
-    const settings = join(folder.path, "etc");
-    writeSettings(settings, user ?? own, network, hostname);
-    const machine = createMachineRoot(skeleton, settings);
-    const temporary = join(folder.path, "tmp");
-    createTemporaryFolder(temporary);
-    const ownBinds: readonly BindMount[] = [
-      { source: temporary, target: "/tmp", isWritable: true },
-      ...options.binds,
-      ...binds,
-      { source: folder.work, target: folder.work, isWritable: true },
-    ];
-    return {
-      rootfs: [{ type: "bind", source: skeleton, options: ["rbind", "rw"] }],
-      spec: ociSpec({
-        ...shared,
-        cwd,
-        user: user ?? own,
-        binds: [...machine, ...ownBinds.filter(({ source }) => existsSync(source))],
-        isRootWritable: false,
-        capabilities: [],
-      }),
-    };
-  }
-  const rootfs = imageRoot?.mounts ?? overlayOf(request, root ?? "/");
-  const user = userIn(rootfs, spec.user ?? imageRoot?.image.user ?? "0");
+  if (imageRoot === undefined && root === undefined) return planOnMachine(request, shared, binds);
+  return planInImage(request, shared, binds, {
+    mounts: imageRoot?.mounts ?? overlayOf(request, root ?? "/"),
+    user: imageRoot?.image.user,
+  });
+}
+
+/** The part of a container's configuration that does not depend on its root. */
+type SharedConfig = Omit<OciProgram, "cwd" | "user" | "binds" | "isRootWritable" | "capabilities">;
+
+/** A program that runs with the machine's own programs and a generated /etc. */
+function planOnMachine(request: LaunchRequest, shared: SharedConfig, extraBinds: readonly BindMount[]): ContainerPlan {
+  const { spec, folder } = request;
+  const { network = "shared", hostname, binds = [] } = spec.isolation ?? {};
+  const user = programUser(spec);
+  const cwd = prepareWorkingDirectory(request, user);
+  findExecutable(spec, user, cwd);
+  const skeleton = join(folder.path, "rootfs");
+  const settings = join(folder.path, "etc");
+  writeSettings(settings, user ?? own, network, hostname);
+  const machine = createMachineRoot(skeleton, settings);
+  const temporary = join(folder.path, "tmp");
+  createTemporaryFolder(temporary);
+  const ownBinds: readonly BindMount[] = [
+    { source: temporary, target: "/tmp", isWritable: true },
+    ...extraBinds,
+    ...binds,
+    { source: folder.work, target: folder.work, isWritable: true },
+  ];
+  return {
+    rootfs: [{ type: "bind", source: skeleton, options: ["rbind", "rw"] }],
+    spec: ociSpec({
+      ...shared,
+      cwd,
+      user: user ?? own,
+      binds: [...machine, ...ownBinds.filter(({ source }) => existsSync(source))],
+      isRootWritable: false,
+      capabilities: [],
+    }),
+  };
+}
+
+/** A program that runs with the files of an image. */
+function planInImage(
+  { spec, folder }: LaunchRequest,
+  shared: SharedConfig,
+  extraBinds: readonly BindMount[],
+  image: { readonly mounts: readonly Mount[]; readonly user: string | undefined },
+): ContainerPlan {
+  const { network = "shared", binds = [], isRootReadOnly } = spec.isolation ?? {};
+  const user = userIn(image.mounts, spec.user ?? image.user ?? "0");
   createWorkFolder(folder.work, user);
   const names = network === "shared" ? networkFiles.filter((path) => existsSync(path)) : [];
   return {
-    rootfs,
+    rootfs: image.mounts,
     spec: ociSpec({
       ...shared,
       cwd: spec.cwd ?? imageWork,
       user,
       binds: [
         ...names.map((path) => ({ source: path, target: path })),
-        ...options.binds,
+        ...extraBinds,
         ...binds,
         { source: folder.work, target: imageWork, isWritable: true },
       ],
-      isRootWritable: spec.isolation?.isRootReadOnly !== true,
+      isRootWritable: isRootReadOnly !== true,
       capabilities: imageCapabilities,
     }),
   };

@@ -83,7 +83,7 @@ function resources({ cpuMillis, memoryBytes, pids }: Limits): Readonly<Record<st
 }
 
 /** The `process` section: the program, or a command beside it. */
-export function ociProcess(
+function ociProcess(
   program: Pick<OciProgram, "command" | "env" | "cwd" | "user" | "capabilities">,
   terminal = false,
 ): Readonly<Record<string, unknown>> {

@@ -21,9 +21,11 @@ export interface DriverContractCase {
   run(setup: DriverContractSetup): Promise<void>;
 }
 
+/** Returns a predicate of errors with this code. */
 export const isError = (code: ExecutionError["code"]) => (error: unknown) =>
   typeof error === "object" && error !== null && "code" in error && error.code === code;
 
+/** A command that runs a shell script. */
 export const shell = (script: string): ProgramSpec["command"] => ["/bin/sh", "-c", script];
 
 /** Waits until a file has a complete line and returns its content. */
@@ -35,6 +37,7 @@ export async function content(path: string): Promise<string> {
   }
 }
 
+/** Runs `use` with a driver and closes it afterwards. */
 export async function withDriver(setup: DriverContractSetup, use: (driver: Driver) => Promise<void>): Promise<void> {
   const driver = await setup.open();
   try {
@@ -45,6 +48,7 @@ export async function withDriver(setup: DriverContractSetup, use: (driver: Drive
   }
 }
 
+/** A case of the contract that runs with a driver of its own. */
 export const rule = (
   title: string,
   use: (driver: Driver, setup: DriverContractSetup) => Promise<void>,
@@ -53,6 +57,7 @@ export const rule = (
   run: (setup) => withDriver(setup, (driver) => use(driver, setup)),
 });
 
+/** Runs a program to its end. Returns it with its output. */
 export async function end(
   driver: Driver,
   spec: Omit<ProgramSpec, "id">,
@@ -63,4 +68,5 @@ export async function end(
   return { program, out: readFileSync(program.logs.stdout, "utf8"), error: readFileSync(program.logs.stderr, "utf8") };
 }
 
+/** Runs a program to its end. Returns its exit. */
 export const exitOf = async (driver: Driver, spec: Omit<ProgramSpec, "id">) => (await end(driver, spec)).program.exited();

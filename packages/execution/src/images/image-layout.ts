@@ -68,7 +68,7 @@ async function readSmall(path: string, what: string): Promise<Uint8Array> {
 }
 
 /** Throws if a file does not match its descriptor. */
-export async function verifyBlob(path: string, { digest, size }: Descriptor): Promise<void> {
+async function verifyBlob(path: string, { digest, size }: Descriptor): Promise<void> {
   const hash = createHash("sha256");
   let read = 0;
   try {

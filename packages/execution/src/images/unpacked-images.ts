@@ -95,25 +95,112 @@ async function isMounted(folder: string): Promise<boolean> {
 
 /** Opens the images below `dir`, which is created if missing. */
 export async function openUnpackedImages(dir: string, options: UnpackedImagesOptions = {}): Promise<UnpackedImages> {
-  const { maxBytes = 8 * 1024 ** 3 } = options;
-  const names = join(dir, "names");
-  const self = `${process.pid}-${readStat(process.pid)?.startTime ?? 0}`;
-  await mkdir(dir, { recursive: true, mode: 0o711 });
-  await mkdir(names, { recursive: true, mode: 0o700 });
-  for (const entry of await readdir(dir)) {
-    const owner = partialName.exec(entry);
-    // Left by a process that died while it unpacked or removed an image.
-    if (owner !== null && !isAlive(Number(owner[1]), Number(owner[2])))
-      await rm(join(dir, entry), { recursive: true, force: true });
-  }
-  const nameFile = (name: string): string => join(names, `${createHash("sha256").update(name).digest("hex")}.json`);
-  const temporaryPath = (hex: string): string => join(dir, `${hex}.${self}.${randomUUID()}.partial`);
+  const images = new ImageFolder(dir, options.maxBytes ?? 8 * 1024 ** 3);
+  await images.open();
+  return images;
+}
 
-  function imageOf(path: string): UnpackedImage | undefined {
+class ImageFolder implements UnpackedImages {
+  readonly #dir: string;
+  readonly #names: string;
+  readonly #maxBytes: number;
+  /** Identifies this process in the names of partial files. */
+  readonly #self = `${process.pid}-${readStat(process.pid)?.startTime ?? 0}`;
+
+  constructor(dir: string, maxBytes: number) {
+    this.#dir = dir;
+    this.#names = join(dir, "names");
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Creates the folders and removes what processes left that died while they unpacked or removed an image. */
+  async open(): Promise<void> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o711 });
+    await mkdir(this.#names, { recursive: true, mode: 0o700 });
+    for (const entry of await readdir(this.#dir)) {
+      const owner = partialName.exec(entry);
+      if (owner !== null && !isAlive(Number(owner[1]), Number(owner[2])))
+        await rm(join(this.#dir, entry), { recursive: true, force: true });
+    }
+  }
+
+  find(name: string): UnpackedImage | undefined {
+    try {
+      return this.#imageOf(this.#nameFile(fullName(name)));
+    } catch (error) {
+      if (error instanceof ImageError) return undefined;
+      throw error;
+    }
+  }
+
+  list(): readonly UnpackedImage[] {
+    return readdirSync(this.#names)
+      .filter((entry) => entry.endsWith(".json"))
+      .flatMap((entry) => this.#imageOf(join(this.#names, entry)) ?? [])
+      .sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  async add(
+    name: string,
+    image: ImageLayout,
+    onProgress: (progress: UnpackProgress) => void = () => {},
+  ): Promise<UnpackedImage> {
+    const full = fullName(name);
+    const { digest } = image.target;
+    const hex = hexOf(digest);
+    if (!existsSync(join(this.#dir, hex))) await this.#unpack(hex, image, onProgress);
+    await writeFileAtomic(this.#nameFile(full), `${JSON.stringify({ name: full, digest })}\n`, { durable: true });
+    const added = this.#imageOf(this.#nameFile(full));
+    if (added === undefined) throw new ImageError("Unavailable", `image ${full} was removed while it was being unpacked`);
+    return added;
+  }
+
+  async import(
+    file: string,
+    { name, onProgress }: { readonly name?: string; readonly onProgress?: (progress: UnpackProgress) => void } = {},
+  ): Promise<UnpackedImage> {
+    const temporary = this.#temporaryPath("import");
+    await mkdir(temporary, { mode: 0o700 });
+    try {
+      const image = await openImage(file, { temporary, maxBytes: this.#maxBytes });
+      const imageName = name ?? image.name;
+      if (imageName === undefined) throw new ImageError("Invalid", `${file} does not record a name; specify one`);
+      return await this.add(imageName, image, onProgress);
+    } finally {
+      await rm(temporary, { recursive: true, force: true });
+    }
+  }
+
+  async remove(name: string): Promise<boolean> {
+    const full = fullName(name);
+    const image = this.#imageOf(this.#nameFile(full));
+    if (image === undefined) return false;
+    const hex = hexOf(image.digest);
+    const isShared = this.list().some((other) => other.digest === image.digest && other.name !== full);
+    if (!isShared && (await isMounted(hex)))
+      throw new ImageError("InUse", `image ${full} is in use by a running program; stop it first`);
+    await rm(this.#nameFile(full), { force: true });
+    if (isShared) return true;
+    const removed = this.#temporaryPath(hex);
+    await rename(join(this.#dir, hex), removed);
+    await rm(removed, { recursive: true, force: true });
+    return true;
+  }
+
+  #nameFile(name: string): string {
+    return join(this.#names, `${createHash("sha256").update(name).digest("hex")}.json`);
+  }
+
+  #temporaryPath(hex: string): string {
+    return join(this.#dir, `${hex}.${this.#self}.${randomUUID()}.partial`);
+  }
+
+  /** The image that a name file refers to; undefined if the file is missing or damaged. */
+  #imageOf(path: string): UnpackedImage | undefined {
     try {
       const record = parseRecord(readFileSync(path, "utf8"));
       if (record === undefined) return undefined;
-      const folder = join(dir, hexOf(record.digest));
+      const folder = join(this.#dir, hexOf(record.digest));
       const config = parseImageConfig(parseImageJson(readFileSync(join(folder, "config.json")), "config.json"));
       return { ...config, ...record, root: join(folder, files) };
     } catch (error) {
@@ -122,76 +209,22 @@ export async function openUnpackedImages(dir: string, options: UnpackedImagesOpt
     }
   }
 
-  async function unpack(hex: string, image: ImageLayout, onProgress: (progress: UnpackProgress) => void): Promise<void> {
-    const partial = temporaryPath(hex);
+  async #unpack(hex: string, image: ImageLayout, onProgress: (progress: UnpackProgress) => void): Promise<void> {
+    const partial = this.#temporaryPath(hex);
     try {
       await mkdir(join(partial, files), { recursive: true, mode: 0o755 });
-      const limits = { bytes: maxBytes, entries: maxEntries };
+      const limits = { bytes: this.#maxBytes, entries: maxEntries };
       const { layers } = image.manifest;
       for (const [index, layer] of layers.entries()) {
         onProgress({ layer: index + 1, layers: layers.length });
         await unpackLayer(join(partial, files), image.blob(layer), limits);
       }
       await writeFile(join(partial, "config.json"), await readFile(image.blob(image.manifest.config)), { mode: 0o600 });
-      await rename(partial, join(dir, hex));
+      await rename(partial, join(this.#dir, hex));
     } catch (error) {
       await rm(partial, { recursive: true, force: true });
       // A concurrent process unpacked it first.
       if (errorCode(error) !== "ENOTEMPTY" && errorCode(error) !== "EEXIST") throw error;
     }
   }
-
-  const store: UnpackedImages = {
-    find(name) {
-      try {
-        return imageOf(nameFile(fullName(name)));
-      } catch (error) {
-        if (error instanceof ImageError) return undefined;
-        throw error;
-      }
-    },
-    list: () =>
-      readdirSync(names)
-        .filter((entry) => entry.endsWith(".json"))
-        .flatMap((entry) => imageOf(join(names, entry)) ?? [])
-        .sort((a, b) => (a.name < b.name ? -1 : 1)),
-    async add(name, image, onProgress = () => {}) {
-      const full = fullName(name);
-      const { digest } = image.target;
-      const hex = hexOf(digest);
-      if (!existsSync(join(dir, hex))) await unpack(hex, image, onProgress);
-      await writeFileAtomic(nameFile(full), `${JSON.stringify({ name: full, digest })}\n`, { durable: true });
-      const added = imageOf(nameFile(full));
-      if (added === undefined) throw new ImageError("Unavailable", `image ${full} was removed while it was being unpacked`);
-      return added;
-    },
-    async import(file, { name, onProgress } = {}) {
-      const temporary = temporaryPath("import");
-      await mkdir(temporary, { mode: 0o700 });
-      try {
-        const image = await openImage(file, { temporary, maxBytes });
-        const imageName = name ?? image.name;
-        if (imageName === undefined) throw new ImageError("Invalid", `${file} does not record a name; specify one`);
-        return await store.add(imageName, image, onProgress);
-      } finally {
-        await rm(temporary, { recursive: true, force: true });
-      }
-    },
-    async remove(name) {
-      const full = fullName(name);
-      const image = imageOf(nameFile(full));
-      if (image === undefined) return false;
-      const hex = hexOf(image.digest);
-      const isShared = store.list().some((other) => other.digest === image.digest && other.name !== full);
-      if (!isShared && (await isMounted(hex)))
-        throw new ImageError("InUse", `image ${full} is in use by a running program; stop it first`);
-      await rm(nameFile(full), { force: true });
-      if (isShared) return true;
-      const removed = temporaryPath(hex);
-      await rename(join(dir, hex), removed);
-      await rm(removed, { recursive: true, force: true });
-      return true;
-    },
-  };
-  return store;
 }

@@ -92,81 +92,99 @@ export function watchLogs(
   deadlines: Deadlines,
   monotonic: () => number,
 ): LogWatch {
-  let watchers: readonly FSWatcher[] = [];
-  let pause: Deadline | undefined;
-  let closed = false;
-  let sizes = paths.map(() => 0);
-  let checkedAt = monotonic();
+  const watch = new SizeWatch(paths, policy, deadlines, monotonic);
+  watch.listen();
+  return watch;
+}
 
-  function unwatch(): void {
-    for (const watcher of watchers) watcher.close();
-    watchers = [];
+class SizeWatch implements LogWatch {
+  readonly #paths: readonly string[];
+  readonly #policy: RotationPolicy;
+  readonly #deadlines: Deadlines;
+  readonly #monotonic: () => number;
+  #watchers: readonly FSWatcher[] = [];
+  #pause: Deadline | undefined;
+  #isClosed = false;
+  #sizes: readonly number[];
+  #checkedAt: number;
+
+  constructor(paths: readonly string[], policy: RotationPolicy, deadlines: Deadlines, monotonic: () => number) {
+    this.#paths = paths;
+    this.#policy = policy;
+    this.#deadlines = deadlines;
+    this.#monotonic = monotonic;
+    this.#sizes = paths.map(() => 0);
+    this.#checkedAt = monotonic();
   }
 
-  /** Rotates logs that are due, then schedules the next check or arms the watch. */
-  function check(): void {
-    pause = undefined;
-    if (closed) return;
-    const now = monotonic();
-    const elapsed = Math.max(now - checkedAt, 0.1);
-    const before = sizes;
-    let wait = maxPauseMs;
-    let grew = false;
-    sizes = paths.map((path, index) => {
-      const size = sizeOf(path);
-      const last = before[index] ?? 0;
-      const grown = size >= last ? size - last : size;
-      if (size === last) return size;
-      grew = true;
-      let left = size;
-      try {
-        if (rotateIfLarge(path, policy)) left = 0;
-      } catch {
-        // The folder was removed with the program, or is not writable.
-      }
-      wait = Math.min(wait, ((policy.maxBytes - left) * elapsed) / grown / 2);
-      return left;
-    });
-    checkedAt = now;
-    if (grew) {
-      unwatch();
-      pause = deadlines.after(Math.max(wait, minPauseMs), check);
-    } else if (watchers.length === 0) {
-      listen();
-    }
-  }
-
-  function wake(): void {
-    unwatch();
-    if (closed || pause !== undefined) return;
-    // The growth rate is unknown: measure it with a short first interval.
-    checkedAt = monotonic();
-    pause = deadlines.after(minPauseMs, check);
-  }
-
-  function listen(): void {
+  /** Waits for the next write. */
+  listen(): void {
+    const wake = (): void => this.#wake();
     try {
-      watchers = paths.map((path) => {
-        const watcher = watch(path, { persistent: false }, wake);
-        watcher.on("error", wake);
-        return watcher;
-      });
+      this.#watchers = this.#paths.map((path) => watch(path, { persistent: false }, wake).on("error", wake));
     } catch {
       // The machine is out of inotify watches: poll at the maximum interval.
-      unwatch();
-      pause = deadlines.after(maxPauseMs, check);
+      this.#unwatch();
+      this.#checkAfter(maxPauseMs);
       return;
     }
     // A write between the last check and the watch raises no event.
-    if (paths.some((path, index) => sizeOf(path) !== sizes[index])) wake();
+    if (this.#paths.some((path, index) => sizeOf(path) !== this.#sizes[index])) this.#wake();
   }
 
-  listen();
-  return {
-    close() {
-      closed = true;
-      pause?.cancel();
-      unwatch();
-    },
-  };
+  close(): void {
+    this.#isClosed = true;
+    this.#pause?.cancel();
+    this.#unwatch();
+  }
+
+  #unwatch(): void {
+    for (const watcher of this.#watchers) watcher.close();
+    this.#watchers = [];
+  }
+
+  #wake(): void {
+    this.#unwatch();
+    if (this.#isClosed || this.#pause !== undefined) return;
+    // The growth rate is unknown: measure it with a short first interval.
+    this.#checkedAt = this.#monotonic();
+    this.#checkAfter(minPauseMs);
+  }
+
+  #checkAfter(pauseMs: number): void {
+    this.#pause = this.#deadlines.after(pauseMs, () => this.#check());
+  }
+
+  /** Rotates logs that are due, then schedules the next check or arms the watch. */
+  #check(): void {
+    this.#pause = undefined;
+    if (this.#isClosed) return;
+    const now = this.#monotonic();
+    const elapsedMs = Math.max(now - this.#checkedAt, 0.1);
+    const checks = this.#paths.map((path, index) => this.#checkLog(path, this.#sizes[index] ?? 0, elapsedMs));
+    this.#sizes = checks.map(({ size }) => size);
+    this.#checkedAt = now;
+    if (checks.some(({ hasGrown }) => hasGrown)) {
+      this.#unwatch();
+      this.#checkAfter(Math.max(Math.min(maxPauseMs, ...checks.map(({ waitMs }) => waitMs)), minPauseMs));
+    } else if (this.#watchers.length === 0) this.listen();
+  }
+
+  /** Rotates one log if it is due. Returns its size, and how long it may grow at its rate until half of what is left is used. */
+  #checkLog(
+    path: string,
+    last: number,
+    elapsedMs: number,
+  ): { readonly size: number; readonly hasGrown: boolean; readonly waitMs: number } {
+    const size = sizeOf(path);
+    if (size === last) return { size, hasGrown: false, waitMs: maxPauseMs };
+    const grown = size > last ? size - last : size;
+    let left = size;
+    try {
+      if (rotateIfLarge(path, this.#policy)) left = 0;
+    } catch {
+      // The folder was removed with the program, or is not writable.
+    }
+    return { size: left, hasGrown: true, waitMs: ((this.#policy.maxBytes - left) * elapsedMs) / grown / 2 };
+  }
 }

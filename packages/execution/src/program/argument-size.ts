@@ -2,7 +2,7 @@
 export const maxArgumentBytes = 131_072;
 
 /** The kernel's limit of all arguments and variables with the usual stack limit of 8 MiB (ARG_MAX). */
-export const maxArgumentsBytes = 2 * 1024 * 1024;
+const maxArgumentsBytes = 2 * 1024 * 1024;
 
 /** Each argument and variable also takes a pointer. */
 const pointerBytes = 8;

@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import type { Exited } from "../driver.ts";
+import type { Exited, ProgramSpec } from "../driver.ts";
 import type { Termination } from "../process/launcher.ts";
 
 /** Why a supervisor stops a program. */
@@ -14,6 +14,32 @@ export interface ExitContext {
   readonly timeoutMs?: number;
   readonly startedAt?: number;
   readonly finishedAt: number;
+}
+
+/** What a supervisor did to a program and knows about it. */
+export interface ProgramHistory {
+  readonly spec: ProgramSpec;
+  readonly stop: StopReason | undefined;
+  /** Whether the stop needed SIGKILL. */
+  readonly isKilled: boolean;
+  /** Undefined if it never ran. */
+  readonly startedAt: number | undefined;
+  /** Whether an earlier supervisor started it. */
+  readonly isAdopted: boolean;
+}
+
+/** The context of a termination that was seen at `now`. An adopted program may have terminated while there was no supervisor. */
+export function exitContext(termination: Termination, history: ProgramHistory, now: number): ExitContext {
+  const { spec, stop, isKilled, startedAt, isAdopted } = history;
+  const endedAt = isAdopted && termination.kind === "exited" ? termination.endedAt : undefined;
+  return {
+    ...(stop !== undefined && { stop }),
+    killed: isKilled,
+    killSignal: spec.killSignal ?? "SIGTERM",
+    ...(spec.timeoutMs !== undefined && { timeoutMs: spec.timeoutMs }),
+    ...(startedAt !== undefined && { startedAt }),
+    finishedAt: Math.min(now, endedAt ?? now),
+  };
 }
 
 const maxSignalNumber = 64;

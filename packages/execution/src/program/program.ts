@@ -1,43 +1,35 @@
 import { join } from "node:path";
 import type { Writable } from "node:stream";
-import { writeFileAtomic } from "../files/atomic-file.ts";
-import type { Clock } from "@keelson/api-machinery/time";
-import type { Deadline, Deadlines } from "./deadlines.ts";
-import { ExecutionError } from "../driver.ts";
-import type {
-  ExecSession,
-  ExecSpec,
-  Exited,
-  Limits,
-  Program,
-  ProgramSpec,
-  ProgramState,
-  ProgramStats,
-  TerminalSize,
+import {
+  type ExecSession,
+  type ExecSpec,
+  ExecutionError,
+  type Exited,
+  type Limits,
+  type Program,
+  type ProgramSpec,
+  type ProgramState,
+  type ProgramStats,
+  type TerminalSize,
 } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
-import { neverRanMessage, StartFailure } from "../process/launcher.ts";
-import type { Termination, LaunchedProgram, Launcher, LaunchRequest, PreparedProgram } from "../process/launcher.ts";
 import { writeInput } from "../io/program-input.ts";
-import { watchLogs } from "../logs/log-rotation.ts";
-import type { LogWatch } from "../logs/log-rotation.ts";
-import { decideExit } from "./program-exit.ts";
-import type { ExitContext, StopReason } from "./program-exit.ts";
-import { discardFolder } from "./program-folder.ts";
-import type { ProgramFolder } from "./program-folder.ts";
-import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
-import { serialiseRecord } from "./program-record.ts";
+import { type LogWatch, watchLogs } from "../logs/log-rotation.ts";
+import {
+  type LaunchedProgram,
+  type LaunchRequest,
+  neverRanMessage,
+  type PreparedProgram,
+  StartFailure,
+  type Termination,
+} from "../process/launcher.ts";
+import type { Deadline } from "./deadlines.ts";
+import { decideExit, type ExitContext, exitContext, type StopReason } from "./program-exit.ts";
+import { discardFolder, type ProgramFolder } from "./program-folder.ts";
 import type { ProgramRecord } from "./program-record.ts";
-
-/** What programs share with their driver. */
-export interface Supervision {
-  readonly clock: Clock;
-  readonly deadlines: Deadlines;
-  readonly launcher: Launcher;
-  /** Folder into which a removed program's folder moves before its files are deleted. */
-  readonly trash: string;
-  readonly forget: (id: string) => void;
-}
+import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
+import { ProgramStateFile } from "./program-state-file.ts";
+import type { Supervision } from "./supervision.ts";
 
 /**
  * Maximum time between the start of a shim, which is all that a later supervisor knows, and that of its program. An adopted program gets
@@ -53,19 +45,18 @@ export class SupervisedProgram implements Program {
   readonly spec: ProgramSpec;
   readonly logs: { readonly stdout: string; readonly stderr: string };
   readonly #folder: ProgramFolder;
+  readonly #file: ProgramStateFile;
   readonly #with: Supervision;
   readonly #exited: Promise<Exited>;
   #resolveExited: (exited: Exited) => void = () => {};
   #state: ProgramState = { kind: "starting" };
   #limits: { readonly applied: Limits; readonly message?: string } = { applied: {} };
   #launched: LaunchedProgram | undefined;
-  #record: ProgramRecord = { kind: "starting" };
   #stop: { readonly reason: StopReason } | undefined;
   #killed = false;
   #timeout: Deadline | undefined;
   #grace: Deadline | undefined;
   #logWatch: LogWatch | undefined;
-  #saving: Promise<void> = Promise.resolve();
   #detached = false;
   #isAdopted = false;
   /** The program's own process has terminated. */
@@ -77,6 +68,7 @@ export class SupervisedProgram implements Program {
     this.spec = spec;
     this.logs = { stdout: folder.stdout, stderr: folder.stderr };
     this.#folder = folder;
+    this.#file = new ProgramStateFile(folder.state);
     this.#with = supervision;
     this.#exited = new Promise((resolve) => {
       this.#resolveExited = resolve;
@@ -114,7 +106,8 @@ export class SupervisedProgram implements Program {
     try {
       await written;
       const startedAt = clock.now();
-      await this.#save({ kind: "running", identity: prepared.identity, startedAt }, false).catch((error: unknown) => {
+      const record = { kind: "running" as const, identity: prepared.identity, startedAt };
+      await this.#file.save(record, { isDurable: false }).catch((error: unknown) => {
         const message = `could not start the program: could not write its state: ${describeError(error)}`;
         throw new StartFailure(message, 126);
       });
@@ -127,7 +120,7 @@ export class SupervisedProgram implements Program {
 
   /** Adopts a program from an earlier supervisor. */
   async adopt(record: ProgramRecord): Promise<void> {
-    this.#record = record;
+    this.#file.adopt(record);
     if (record.kind === "exited") {
       this.#state = record.exited;
       this.#resolveExited(record.exited);
@@ -180,8 +173,8 @@ export class SupervisedProgram implements Program {
       throw new ExecutionError("Unsupported", `program ${this.id} has no input`);
     }
     if (this.#state.kind !== "running") throw new ExecutionError("NotRunning", `program ${this.id} is not running`);
-    const endInput = this.spec.input === "once" ? this.#launched?.endInput : undefined;
-    return writeInput(this.#folder.input, this.#exited, () => void endInput?.());
+    const launched = this.spec.input === "once" ? this.#launched : undefined;
+    return writeInput(this.#folder.input, this.#exited, () => void launched?.endInput?.());
   }
 
   async resize(size: TerminalSize): Promise<void> {
@@ -207,7 +200,7 @@ export class SupervisedProgram implements Program {
     if (this.#state.kind !== "exited") {
       throw new ExecutionError("NotEnded", `program ${this.id} is still running; stop it first`);
     }
-    await this.#saving.catch(() => {});
+    await this.#file.settled();
     this.#with.forget(this.id);
     await discardFolder(
       this.#folder.path,
@@ -220,7 +213,7 @@ export class SupervisedProgram implements Program {
     this.#detached = true;
     this.#cancelTimers();
     this.#launched?.detach();
-    await this.#saving.catch(() => {});
+    await this.#file.settled();
   }
 
   #request(): LaunchRequest {
@@ -251,10 +244,10 @@ export class SupervisedProgram implements Program {
 
   async #terminate(launched: LaunchedProgram, reason: StopReason, graceMs: number): Promise<void> {
     this.#timeout?.cancel();
-    const record = this.#record;
+    const { record } = this.#file;
     if (record.kind === "running") {
       // Recorded before the signal: a later supervisor must know that we stopped the program.
-      await this.#save({ ...record, stop: { reason, graceMs } }, false).catch(() => {});
+      await this.#file.save({ ...record, stop: { reason, graceMs } }, { isDurable: false }).catch(() => {});
     }
     if (this.#state.kind === "exited") return;
     this.#grace = this.#with.deadlines.after(graceMs, () => {
@@ -270,31 +263,15 @@ export class SupervisedProgram implements Program {
     this.#logWatch?.close();
   }
 
-  #save(record: ProgramRecord, durable: boolean): Promise<void> {
-    this.#record = record;
-    this.#saving = this.#saving
-      .catch(() => {})
-      .then(() => writeFileAtomic(this.#folder.state, serialiseRecord(record), { durable }));
-    return this.#saving;
-  }
-
   #exitContext(termination: Termination): ExitContext {
-    const { timeoutMs, killSignal = "SIGTERM" } = this.spec;
-    return {
-      ...(this.#stop !== undefined && { stop: this.#stop.reason }),
-      killed: this.#killed,
-      killSignal,
-      ...(timeoutMs !== undefined && { timeoutMs }),
-      ...(this.#state.kind === "running" && { startedAt: this.#state.startedAt }),
-      finishedAt: this.#finishedAt(termination),
+    const history = {
+      spec: this.spec,
+      stop: this.#stop?.reason,
+      isKilled: this.#killed,
+      startedAt: this.#state.kind === "running" ? this.#state.startedAt : undefined,
+      isAdopted: this.#isAdopted,
     };
-  }
-
-  /** An adopted program may have terminated while there was no supervisor. */
-  #finishedAt(termination: Termination): number {
-    const now = this.#with.clock.now();
-    if (!this.#isAdopted || termination.kind !== "exited" || termination.endedAt === undefined) return now;
-    return Math.min(now, termination.endedAt);
+    return exitContext(termination, history, this.#with.clock.now());
   }
 
   /** Terminates the program: kills what is left, writes the exit status to disk, then resolves `exited`. */
@@ -308,7 +285,7 @@ export class SupervisedProgram implements Program {
     await this.#launched?.cleanUp();
     let reported = exited;
     try {
-      await this.#save({ kind: "exited", exited }, true);
+      await this.#file.save({ kind: "exited", exited }, { isDurable: true });
     } catch (error) {
       // The exit file still has the exit code for a later supervisor.
       reported = { ...exited, message: `${exited.message} (could not save the exit status: ${describeError(error)})`.trim() };

@@ -3,13 +3,12 @@ import { join } from "node:path";
 import { writeFileAtomic } from "../files/atomic-file.ts";
 import type { Clock } from "@keelson/api-machinery/time";
 import { Deadlines } from "./deadlines.ts";
-import { ExecutionError } from "../driver.ts";
-import type { Driver, ProgramSpec } from "../driver.ts";
+import { type Driver, ExecutionError, type Program, type ProgramSpec } from "../driver.ts";
 import { describeError, errorCode } from "../files/file-error.ts";
 import { lockFolder } from "../files/folder-lock.ts";
 import type { Launcher } from "../process/launcher.ts";
 import { SupervisedProgram } from "./program.ts";
-import type { Supervision } from "./program.ts";
+import type { Supervision } from "./supervision.ts";
 import { programFolder } from "./program-folder.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { parseRecord } from "./program-record.ts";
@@ -45,66 +44,13 @@ export async function createDriver(
     throw new ExecutionError("FolderUnusable", `cannot use ${dir} for programs: ${describeError(error)}`, { cause: error });
   });
 
-  const deadlines = new Deadlines(clock);
-  const programs = new Map<string, SupervisedProgram>();
-  const busy = new Set<Promise<unknown>>();
-  const supervision: Supervision = {
+  const driver = new SupervisingDriver(name, dir, lock, {
     clock,
-    deadlines,
     launcher: createLauncher(dir),
     trash: trash(dir),
-    forget: (id) => void programs.delete(id),
-  };
-  let closed = false;
-
-  const driver: Driver = {
-    name,
-    async start(spec) {
-      const parsed = parseSpec(spec);
-      if (closed) throw new ExecutionError("Unsupported", `cannot start program ${parsed.id}: the driver is closed`);
-      if (programs.has(parsed.id)) throw new ExecutionError("AlreadyExists", `program ${parsed.id} already exists`);
-      const folder = programFolder(dir, parsed.id);
-      const program = new SupervisedProgram(parsed, folder, supervision);
-      programs.set(parsed.id, program);
-      const starting = (async () => {
-        try {
-          await createFolder(folder);
-          const written = writeSpec(folder, parsed);
-          // It may reject before it is awaited.
-          written.catch(() => {});
-          await program.start(written);
-        } catch (error) {
-          programs.delete(parsed.id);
-          if (!(error instanceof ExecutionError && error.code === "AlreadyExists")) {
-            await rm(folder.path, { recursive: true, force: true });
-          }
-          throw error;
-        }
-      })();
-      busy.add(starting);
-      await starting.finally(() => busy.delete(starting));
-      return program;
-    },
-    get: (id) => programs.get(id),
-    list: () => [...programs.values()],
-    async close() {
-      if (closed) return;
-      closed = true;
-      await Promise.allSettled(busy);
-      await Promise.all([...programs.values()].map((program) => program.detach()));
-      deadlines.clear();
-      supervision.launcher.close?.();
-      await lock.release();
-    },
-  };
-
+  });
   try {
-    await rm(trash(dir), { recursive: true, force: true });
-    await mkdir(trash(dir), { mode: 0o700 });
-    await supervision.launcher.sweepOrphans?.(dir, deadlines);
-    for (const id of await readdir(dir)) {
-      if (programIdPattern.test(id)) await adoptProgram(programFolder(dir, id), programs, supervision);
-    }
+    await driver.open();
   } catch (error) {
     await driver.close();
     throw new ExecutionError("FolderUnusable", `cannot read the programs in ${dir}: ${describeError(error)}`, {
@@ -112,6 +58,91 @@ export async function createDriver(
     });
   }
   return driver;
+}
+
+class SupervisingDriver implements Driver {
+  readonly name: Driver["name"];
+  readonly #dir: string;
+  readonly #lock: Awaited<ReturnType<typeof lockFolder>>;
+  readonly #supervision: Supervision;
+  readonly #programs = new Map<string, SupervisedProgram>();
+  /** Starts in progress. */
+  readonly #starting = new Set<Promise<unknown>>();
+  #isClosed = false;
+
+  constructor(
+    name: Driver["name"],
+    dir: string,
+    lock: Awaited<ReturnType<typeof lockFolder>>,
+    supervision: Pick<Supervision, "clock" | "launcher" | "trash">,
+  ) {
+    this.name = name;
+    this.#dir = dir;
+    this.#lock = lock;
+    this.#supervision = {
+      ...supervision,
+      deadlines: new Deadlines(supervision.clock),
+      forget: (id) => void this.#programs.delete(id),
+    };
+  }
+
+  /** Adopts the programs of earlier drivers. */
+  async open(): Promise<void> {
+    const { trash, launcher, deadlines } = this.#supervision;
+    await rm(trash, { recursive: true, force: true });
+    await mkdir(trash, { mode: 0o700 });
+    await launcher.sweepOrphans?.(this.#dir, deadlines);
+    for (const id of await readdir(this.#dir)) {
+      if (programIdPattern.test(id)) await adoptProgram(programFolder(this.#dir, id), this.#programs, this.#supervision);
+    }
+  }
+
+  async start(spec: ProgramSpec): Promise<Program> {
+    const parsed = parseSpec(spec);
+    if (this.#isClosed) throw new ExecutionError("Unsupported", `cannot start program ${parsed.id}: the driver is closed`);
+    if (this.#programs.has(parsed.id)) throw new ExecutionError("AlreadyExists", `program ${parsed.id} already exists`);
+    const folder = programFolder(this.#dir, parsed.id);
+    const program = new SupervisedProgram(parsed, folder, this.#supervision);
+    this.#programs.set(parsed.id, program);
+    const starting = this.#start(program, folder);
+    this.#starting.add(starting);
+    await starting.finally(() => this.#starting.delete(starting));
+    return program;
+  }
+
+  get(id: string): Program | undefined {
+    return this.#programs.get(id);
+  }
+
+  list(): readonly Program[] {
+    return [...this.#programs.values()];
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await Promise.allSettled(this.#starting);
+    await Promise.all([...this.#programs.values()].map((program) => program.detach()));
+    this.#supervision.deadlines.clear();
+    this.#supervision.launcher.close?.();
+    await this.#lock.release();
+  }
+
+  async #start(program: SupervisedProgram, folder: ProgramFolder): Promise<void> {
+    try {
+      await createFolder(folder);
+      const written = writeSpec(folder, program.spec);
+      // It may reject before it is awaited.
+      written.catch(() => {});
+      await program.start(written);
+    } catch (error) {
+      this.#programs.delete(program.id);
+      if (!(error instanceof ExecutionError && error.code === "AlreadyExists")) {
+        await rm(folder.path, { recursive: true, force: true });
+      }
+      throw error;
+    }
+  }
 }
 
 async function createFolder(folder: ProgramFolder): Promise<void> {

@@ -1,9 +1,6 @@
 import type { FlagValues } from "@keelson/operator";
 import type { PodRuntimeName } from "../pod-runtime.ts";
 
-/** The components of `keelson up` that run in processes of their own. */
-export type ComponentName = "apiserver" | "controllers";
-
 /** Identities of the components towards the API server, each with a bearer token that is valid until `keelson up` exits. */
 export type ComponentTokens = Readonly<Record<string, string>>;
 
@@ -50,6 +47,7 @@ export interface ControllersConfig {
   readonly flags: FlagValues;
 }
 
+/** Configuration of one component process. */
 export type ComponentConfig = ApiServerConfig | ControllersConfig;
 
 /** Sent by `keelson up` to a component. */

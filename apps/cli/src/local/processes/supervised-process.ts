@@ -6,7 +6,7 @@ import { UsageError } from "@keelson/operator/flags";
 import type { ComponentConfig, ComponentMessage, SupervisorMessage } from "./messages.ts";
 
 /** A component could not start or did not stop. */
-export class ComponentError extends Error {
+class ComponentError extends Error {
   override readonly name = "ComponentError";
   readonly code = "Component";
 }

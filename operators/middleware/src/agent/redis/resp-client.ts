@@ -103,7 +103,7 @@ export async function connectResp({ host, port, password, timeoutMs, clock }: Re
 type Parsed = { readonly reply: Reply | RespError; readonly end: number };
 
 /** Parses one reply. Returns undefined if it is incomplete. */
-export function parseReply(buffer: Buffer, start: number): Parsed | undefined {
+function parseReply(buffer: Buffer, start: number): Parsed | undefined {
   const lineEnd = buffer.indexOf("\r\n", start);
   if (lineEnd < 0) return undefined;
   const line = buffer.toString("utf8", start + 1, lineEnd);

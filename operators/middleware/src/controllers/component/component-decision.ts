@@ -18,7 +18,7 @@ export interface ComponentObservation {
 }
 
 /** Name of the Group object of a group. */
-export const groupObjectName = (component: string, group: string): string => `${component}-${group}`;
+const groupObjectName = (component: string, group: string): string => `${component}-${group}`;
 
 /**
  * Decides about a Component: passes its spec to its Groups, one after another in the order that was fixed when the operation

@@ -17,7 +17,7 @@ export const transitions: Readonly<Record<TaskState, readonly TaskState[]>> = {
 };
 
 /** Whether a state is final. */
-export const isTerminal = (state: TaskState): boolean => ["done", "failed", "skipped", "cancelled"].includes(state);
+const isTerminal = (state: TaskState): boolean => ["done", "failed", "skipped", "cancelled"].includes(state);
 
 /** Error classes that a retry cannot fix. */
 const permanentErrors: readonly ErrorClass[] = ["Config", "Forbidden", "Insufficient"];

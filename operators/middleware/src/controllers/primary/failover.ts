@@ -34,7 +34,7 @@ export function reconcileFailover({ group }: GroupObservation, views: readonly P
 }
 
 /** Replicas that can take over, the one with the most data first. */
-export function candidatesOf(views: readonly PodView[], primary: PodView | undefined): readonly PodView[] {
+function candidatesOf(views: readonly PodView[], primary: PodView | undefined): readonly PodView[] {
   // An offset of 0 or 1 means that a replica never completed its initial sync.
   const hasData = ({ role }: PodView): boolean => role?.role === "replica" && (role.offset ?? 0) > 1;
   return views

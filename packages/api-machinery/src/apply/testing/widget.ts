@@ -19,7 +19,7 @@ const item: Schema = {
 };
 
 /** The schema of the kind Widget. */
-export const schema: Schema = {
+const schema: Schema = {
   type: "object",
   properties: {
     spec: {
@@ -65,13 +65,13 @@ export const schema: Schema = {
 export const apiVersion = "example.com/v1";
 
 /** The context of a write by `manager`. */
-export function context(manager: string, options: Partial<FieldManagementContext> = {}): FieldManagementContext {
+function context(manager: string, options: Partial<FieldManagementContext> = {}): FieldManagementContext {
   return { schema, manager, apiVersion, time: "2026-01-01T00:00:00Z", hasStatus: true, ...options };
 }
 
 /** A Widget with this content. */
 export function widget(content: JsonObject, metadata: JsonObject = {}): KubernetesObject {
-  return { apiVersion, kind: "Widget", metadata: { name: "w", ...metadata }, ...content } as KubernetesObject;
+  return { apiVersion, kind: "Widget", metadata: { name: "w", ...metadata }, ...content };
 }
 
 /** A stored Widget. */

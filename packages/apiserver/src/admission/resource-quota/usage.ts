@@ -20,7 +20,7 @@ const plainCounts: ReadonlySet<string> = new Set([
 ]);
 
 /** `count/pods`; `count/leases.coordination.k8s.io`. */
-export function countName({ group, plural }: QuotaKind): string {
+function countName({ group, plural }: QuotaKind): string {
   return group === "" ? `count/${plural}` : `count/${plural}.${group}`;
 }
 

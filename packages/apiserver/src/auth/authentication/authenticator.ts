@@ -30,7 +30,7 @@ export interface AuthenticatorOptions {
 }
 
 /** The group of all authenticated users. */
-export const authenticatedGroup = "system:authenticated";
+const authenticatedGroup = "system:authenticated";
 /** The user of requests without credentials. */
 export const anonymousUser: UserInfo = { username: "system:anonymous", groups: ["system:unauthenticated"] };
 

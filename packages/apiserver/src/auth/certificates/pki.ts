@@ -33,7 +33,7 @@ export const serverHosts: readonly string[] = [
 ];
 
 /** The user in the admin kubeconfig. */
-export const adminUser = "kubernetes-admin";
+const adminUser = "kubernetes-admin";
 /** The group that may do everything, regardless of RBAC. */
 export const mastersGroup = "system:masters";
 
@@ -116,7 +116,7 @@ export async function writePrivate(path: string, content: string): Promise<void>
 }
 
 /** A key that exists and cannot be used. It is not replaced, because that would invalidate everything that it has signed. */
-export class PkiError extends Error {
+class PkiError extends Error {
   override readonly name = "PkiError";
   readonly code = "InvalidKey";
 }

@@ -1,4 +1,3 @@
-import type { JsonObject } from "@keelson/api-machinery";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { UserInfo } from "../../registry/served-resource.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
@@ -23,7 +22,7 @@ async function ask(
     user,
     headers,
     query,
-    ...(body !== undefined && { body: body as JsonObject }),
+    ...(body !== undefined && { body: body }),
   });
   return outcome.kind === "status" && outcome.status.status === "Failure" ? (outcome.status.code ?? 0) : 200;
 }

@@ -9,12 +9,12 @@ import { NodeIndex } from "./node-index.ts";
 import { restrictNode } from "./node-restriction.ts";
 
 /** The group of all nodes. */
-export const nodesGroup = "system:nodes";
+const nodesGroup = "system:nodes";
 
 const userPrefix = "system:node:";
 
 /** The name of the node that a user represents; undefined for other users. */
-export function nodeOf(user: UserInfo): string | undefined {
+function nodeOf(user: UserInfo): string | undefined {
   if (!user.username.startsWith(userPrefix) || !user.groups.includes(nodesGroup)) return undefined;
   return user.username.slice(userPrefix.length) || undefined;
 }

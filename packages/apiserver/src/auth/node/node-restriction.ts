@@ -39,8 +39,7 @@ function restrictNodeObject(node: string, name: string, request: AdmissionReques
     if (labels.length > 0) throw forbid(`node ${quoted} is not allowed to set the following labels: ${labels.join(", ")}`);
     return;
   }
-  const taintsOf = (value: DeepReadonly<KubernetesObject> | undefined): unknown =>
-    (value as DeepReadonly<NodeObject> | undefined)?.spec?.taints ?? [];
+  const taintsOf = (value: DeepReadonly<NodeObject> | undefined): unknown => value?.spec?.taints ?? [];
   if (!jsonEquals(taintsOf(object), taintsOf(oldObject))) throw forbid(`node ${quoted} is not allowed to modify taints`);
   if (labels.length > 0) throw forbid(`is not allowed to modify labels: ${labels.join(", ")}`);
 }

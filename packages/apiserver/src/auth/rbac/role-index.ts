@@ -113,7 +113,7 @@ export class RoleIndex {
 }
 
 /** The index key of a role. `namespace` is `""` for a ClusterRole. */
-export function roleKey(kind: "Role" | "ClusterRole", namespace: string, name: string): string {
+function roleKey(kind: "Role" | "ClusterRole", namespace: string, name: string): string {
   return kind === "Role" ? `${prefix}roles/${namespace}/${name}` : `${prefix}clusterroles//${name}`;
 }
 

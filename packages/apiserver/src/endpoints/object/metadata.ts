@@ -111,7 +111,7 @@ const serviceRule =
   "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
 /** Problems with a name of this kind; empty if it is valid. */
-export function nameProblems(resource: Pick<ServedResource, "group" | "plural">, name: string): string[] {
+function nameProblems(resource: Pick<ServedResource, "group" | "plural">, name: string): string[] {
   if (resource.group === "rbac.authorization.k8s.io" || (resource.group === "certificates.k8s.io" && name.includes(":"))) {
     return pathSegmentProblems(name);
   }
@@ -133,7 +133,7 @@ function pathSegmentProblems(name: string): string[] {
 }
 
 /** Problems with a label or annotation key. */
-export function qualifiedNameProblems(key: string): string[] {
+function qualifiedNameProblems(key: string): string[] {
   const parts = key.split("/");
   const name = parts.at(-1) ?? "";
   const rule =

@@ -44,7 +44,7 @@ export async function normalizeObject(
   if (resource.origin === "custom") sortUnknown(unknown);
   reportUnknown(call, unknown, options);
   const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
-  const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest } as KubernetesObject;
+  const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest };
   if (resource.origin === "builtin") {
     await pauseIfLarge(call);
     dropEmptyValues(schema, result as unknown as JsonObject);

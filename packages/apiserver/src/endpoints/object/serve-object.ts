@@ -67,7 +67,7 @@ function withDefaults(schema: Schema | undefined, stored: StoredObject): Encoded
   if (schema === undefined || !lacksDefaults(schema, stored.object)) return stored;
   const known = defaulted.get(stored);
   if (known?.schema === schema) return known.encoded;
-  const object = draft(stored.object) as KubernetesObject;
+  const object = draft(stored.object);
   applyDefaults(schema, object);
   const encoded = encodeUnstored(object);
   defaulted.set(stored, { schema, encoded });

@@ -223,7 +223,7 @@ export class ObjectWatch {
 }
 
 /** A change as a watcher with this selection sees it; undefined if it is not affected. */
-export function changeOf(
+function changeOf(
   event: StoreEvent,
   selection: Selection,
 ): { readonly type: "ADDED" | "MODIFIED" | "DELETED"; readonly stored: StoredObject } | undefined {

@@ -168,11 +168,7 @@ async function withReplicas(
 }
 
 /** Returns the Scale of an object. */
-export function scaleOf(
-  resource: ServedResource,
-  scale: ScaleSubresource,
-  object: DeepReadonly<KubernetesObject>,
-): KubernetesObject {
+function scaleOf(resource: ServedResource, scale: ScaleSubresource, object: DeepReadonly<KubernetesObject>): KubernetesObject {
   const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
   const replicas = valueAt(object, ...segmentsOf(scale.specReplicasPath));
   const current = valueAt(object, ...segmentsOf(scale.statusReplicasPath));

@@ -37,8 +37,7 @@ export async function ask({ handle }: Pick<TestEnvironment, "handle">, ...asked:
     ...(body === undefined ? {} : { body }),
   });
   const warnings = "warnings" in outcome ? (outcome.warnings ?? []) : [];
-  if (outcome.kind === "object")
-    return { code: outcome.status, body: structuredClone(outcome.object.object) as Body, warnings };
+  if (outcome.kind === "object") return { code: outcome.status, body: structuredClone(outcome.object.object), warnings };
   if (outcome.kind === "status") {
     return { code: outcome.status.code ?? 200, body: outcome.status as unknown as Body, warnings };
   }

@@ -108,7 +108,7 @@ export type DeletionPlan =
  * Decides a delete (rest.BeforeDelete). `time(offsetSeconds)` formats the current time plus an offset. A repeated delete can
  * shorten the grace period but never extend it.
  */
-export function planDeletion(
+function planDeletion(
   resource: ServedResource,
   live: DeepReadonly<KubernetesObject>,
   options: DeleteOptions,
@@ -117,7 +117,7 @@ export function planDeletion(
 ): DeletionPlan {
   const { metadata } = live;
   const grace = graceSeconds(resource, live, options);
-  const next = draft(live) as KubernetesObject;
+  const next = draft(live);
   next.metadata.finalizers = [...finalizersAfter(metadata.finalizers ?? [], options)];
   if (metadata.deletionTimestamp === undefined) resource.strategy.prepareForDelete?.(next);
   const isHeldOtherwise = resource.strategy.isHeld?.(next) === true;

@@ -266,7 +266,7 @@ function withoutTime(entry: DeepReadonly<ManagedFieldsEntry>): unknown {
 }
 
 /** Whether a terminating object has no finalizers and no grace period left. */
-export function canBeRemoved(resource: ServedResource, object: DeepReadonly<KubernetesObject>): boolean {
+function canBeRemoved(resource: ServedResource, object: DeepReadonly<KubernetesObject>): boolean {
   const { deletionTimestamp, deletionGracePeriodSeconds = 0, finalizers = [] } = object.metadata;
   if (deletionTimestamp === undefined || deletionGracePeriodSeconds > 0 || finalizers.length > 0) return false;
   return resource.strategy.isHeld?.(object) !== true;

@@ -134,7 +134,7 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
 }
 
 /** The client closed the connection before its request was complete. */
-export class IncompleteRequestError extends Error {
+class IncompleteRequestError extends Error {
   readonly code = "ECONNRESET";
 
   constructor() {

@@ -110,7 +110,7 @@ function fieldSchema(field: DefinitionField): Schema {
   // Copy descriptors, because a spread would call the getter of `items`. The field's own facts override
   // those of its type, whose properties may be read-only.
   const descriptors = { ...Object.getOwnPropertyDescriptors(schema), ...Object.getOwnPropertyDescriptors(own) };
-  return Object.defineProperties({}, descriptors) as Schema;
+  return Object.defineProperties({}, descriptors);
 }
 
 function typeSchema(type: string): Schema {

@@ -34,7 +34,7 @@ export function decideStatus(crd: Crd, others: Iterable<Crd>, now: string): Cust
     );
   }
   const status = { ...crd.status, acceptedNames, conditions };
-  return jsonEquals(status, crd.status) ? undefined : (status as CustomResourceDefinition["status"]);
+  return jsonEquals(status, crd.status) ? undefined : status;
 }
 
 interface Taken {

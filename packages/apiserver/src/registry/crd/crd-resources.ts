@@ -1,5 +1,5 @@
 import { type DeepReadonly, type KubernetesObject, statusError } from "@keelson/api-machinery";
-import { completeObjectSchema, type PrinterColumn, type Schema } from "@keelson/api-machinery/schema";
+import { completeObjectSchema, type PrinterColumn } from "@keelson/api-machinery/schema";
 import { storedVerbs } from "../builtin/builtin-resource.ts";
 import { type CustomResourceDefinition, isConditionTrue } from "./crd-spec.ts";
 import { valueAt } from "../object-fields.ts";
@@ -36,7 +36,7 @@ export function crdResources(crd: Crd): readonly ServedResource[] {
       scope,
       verbs: storedVerbs,
       storageApiVersion: `${group}/${storage}`,
-      schema: completeObjectSchema((version.schema?.openAPIV3Schema ?? {}) as Schema),
+      schema: completeObjectSchema(version.schema?.openAPIV3Schema ?? {}),
       origin: "custom",
       hasStatus: version.subresources?.status !== undefined,
       ...(version.subresources?.scale === undefined ? {} : { scale: version.subresources.scale }),

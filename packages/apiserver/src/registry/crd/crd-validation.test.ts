@@ -21,7 +21,7 @@ if (crds === undefined) throw new Error("CRDs are not served");
 const { strategy } = crds;
 
 function causesOf(sent: KubernetesObject): { reason: string; field: string }[] {
-  const crd = draft(sent) as KubernetesObject;
+  const crd = draft(sent);
   strategy.prepareForCreate?.(crd);
   return (strategy.validate?.(crd) ?? []).map(({ reason = "", field = "" }) => ({ reason, field }));
 }

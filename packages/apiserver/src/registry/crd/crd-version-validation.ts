@@ -30,7 +30,7 @@ export function versionsCauses(crd: Read): StatusCause[] {
     const schema = valueAt(version, "schema", "openAPIV3Schema");
     if (!isJsonObject(schema)) causes.push(requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required"));
     else {
-      causes.push(...structuralCauses(schema as Schema, `${path}.schema.openAPIV3Schema`));
+      causes.push(...structuralCauses(schema, `${path}.schema.openAPIV3Schema`));
       causes.push(...rootCauses(schema, version, `${path}.schema.openAPIV3Schema`));
     }
     causes.push(

@@ -25,7 +25,7 @@ function objectOf(kind: ServedResource, fields: Fields): KubernetesObject {
     kind: kind.kind,
     metadata: { ...metadata, ...more },
     ...rest,
-  }) as KubernetesObject;
+  });
 }
 
 /** What a create stores. */
@@ -94,7 +94,7 @@ describe("every kind", () => {
   it.each(samples)("%s accepts a valid object, and defaulting is idempotent", (plural, fields) => {
     expect(refusals(plural, fields)).toEqual([]);
     const object = created(plural, fields);
-    const again = draft(object) as KubernetesObject;
+    const again = draft(object);
     kindOf(plural).strategy.default?.(again);
     expect(again).toEqual(object);
   });

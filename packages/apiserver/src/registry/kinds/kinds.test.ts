@@ -32,13 +32,13 @@ function create(
   kind: ServedResource,
   sent: KubernetesObject,
 ): { readonly made: KubernetesObject; readonly causes: readonly string[] } {
-  const made = draft(sent) as KubernetesObject;
+  const made = draft(sent);
   kind.strategy.prepareForCreate?.(made);
   return { made, causes: (kind.strategy.validate?.(made) ?? []).map(({ reason, field }) => `${reason} ${field}`) };
 }
 
 function update(kind: ServedResource, old: KubernetesObject, sent: KubernetesObject) {
-  const made = draft(sent) as KubernetesObject;
+  const made = draft(sent);
   kind.strategy.prepareForUpdate?.(made, old);
   const causes = [...(kind.strategy.validate?.(made) ?? []), ...(kind.strategy.validateUpdate?.(made, old) ?? [])];
   return { made, causes: causes.map(({ reason, field }) => `${reason} ${field}`) };
@@ -205,7 +205,7 @@ describe("Namespaces", () => {
   });
 
   it("are Terminating until their finalizers are empty", () => {
-    const deleted = draft(made) as KubernetesObject;
+    const deleted = draft(made);
     namespaces.strategy.prepareForDelete?.(deleted);
     expect(textAt(deleted, "status", "phase")).toBe("Terminating");
     expect(namespaces.strategy.isHeld?.(deleted)).toBe(true);

@@ -2,7 +2,7 @@ import { type MetaRecord, parseMeta } from "./page-format.ts";
 import type { DatabaseFault } from "./scan-result.ts";
 
 /** The page size where no meta page is readable. */
-const defaultPageSize = 4096;
+export const defaultPageSize = 4096;
 
 /** Reads both meta pages of an LMDB file and returns the newer one, as LMDB does; undefined if neither is readable. */
 export function readMetas(

@@ -25,7 +25,7 @@ export function readMachine(): Machine {
 }
 
 /** Builds the status of the Node. */
-export function nodeStatus(options: {
+function nodeStatus(options: {
   readonly machine: Machine;
   readonly hostIP: string;
   readonly nodeName: string;

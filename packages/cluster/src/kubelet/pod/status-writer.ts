@@ -73,4 +73,4 @@ export class StatusWriter {
 }
 
 /** Strategic merge patches merge conditions by type, so fields that a condition no longer has must be set to null. */
-const emptyCondition: { readonly [K in keyof Condition]?: null } = { reason: null as never, message: null as never };
+const emptyCondition: { readonly [K in keyof Condition]?: null } = { reason: null, message: null };

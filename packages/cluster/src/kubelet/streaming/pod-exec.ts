@@ -178,5 +178,5 @@ function failure(text: string, exitCode: number): Status {
     message: text,
     reason: "NonZeroExitCode",
     details: { causes: [{ reason: "ExitCode", message: String(exitCode) }] },
-  } as Status;
+  };
 }

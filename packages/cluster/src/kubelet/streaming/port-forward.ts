@@ -45,7 +45,7 @@ export async function answerPortForward(
  * Forwards connections, which a client opens as pairs of streams with the same `requestid`: `data` carries the bytes in both
  * directions, `error` the reason of a failure.
  */
-export function forwardPorts(transport: Duplex, open: (port: number) => Duplex, pod: string): void {
+function forwardPorts(transport: Duplex, open: (port: number) => Duplex, pod: string): void {
   const waiting = new Map<string, SpdyStream>();
   const connection = new SpdyConnection(transport, (stream) => {
     const { streamtype, port = "", requestid = "" } = stream.headers;

@@ -61,7 +61,7 @@ export function mountedCommand(options: {
 }
 
 /** Builds the script that mounts and then executes the program. All arguments are quoted. */
-export function mountScript(options: {
+function mountScript(options: {
   readonly mounts: readonly Mount[];
   readonly scratch: string;
   readonly marker: string;

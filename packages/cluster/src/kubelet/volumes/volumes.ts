@@ -110,13 +110,7 @@ async function prepareVolume(
     return write();
   }
   if (volume.downwardAPI !== undefined) {
-    addDownward(
-      files,
-      pod,
-      volume.downwardAPI.items as readonly DownwardItem[] | undefined,
-      volume.downwardAPI.defaultMode,
-      sources,
-    );
+    addDownward(files, pod, volume.downwardAPI.items, volume.downwardAPI.defaultMode, sources);
     return write();
   }
   if (volume.projected !== undefined) {

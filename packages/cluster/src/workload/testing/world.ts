@@ -1,12 +1,4 @@
-import {
-  apiVersionOf,
-  deepFreeze,
-  draft,
-  jsonEquals,
-  type JsonValue,
-  type KubernetesObject,
-  type ResourceType,
-} from "@keelson/api-machinery";
+import { apiVersionOf, deepFreeze, draft, jsonEquals, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { mergePatch } from "@keelson/api-machinery/patch";
 import { formatTime } from "@keelson/api-machinery/time";
@@ -63,7 +55,7 @@ export class World {
   /** Applies a user's merge patch. */
   change(type: ResourceType, name: string, body: object): void {
     const before = this.get(type, name) as unknown as Stored;
-    const after = mergePatch(before as unknown as JsonValue, body as JsonValue) as unknown as Stored;
+    const after = mergePatch(before as unknown, body) as Stored;
     const generation = (before.metadata.generation ?? 0) + (jsonEquals(before.spec, after.spec) ? 0 : 1);
     this.#put(type, { ...after, metadata: { ...after.metadata, generation } });
     this.#reap(type, name);
@@ -119,7 +111,7 @@ export class World {
           const before = this.get(write.type, name);
           if (before.metadata.resourceVersion !== resourceVersion) throw new Error(`${write.type.kind} ${name} is stale`);
           const after = write.kind === "status" ? { ...before, status: (write.object as Stored).status } : write.object;
-          this.#put(write.type, draft(after) as Stored);
+          this.#put(write.type, draft(after));
         }
       }
     }

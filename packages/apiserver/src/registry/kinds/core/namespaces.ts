@@ -6,7 +6,7 @@ import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../../o
 import type { ServedResource } from "../../served-resource.ts";
 
 /** The finalizer of every Namespace, which the namespace controller removes when the namespace is empty. */
-export const namespaceFinalizer = "kubernetes";
+const namespaceFinalizer = "kubernetes";
 
 /** The label with the Namespace's name, so that selectors can refer to it. */
 const nameLabel = "kubernetes.io/metadata.name";

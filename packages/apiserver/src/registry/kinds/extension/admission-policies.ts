@@ -22,7 +22,7 @@ export function admissionPolicyKinds(): readonly ServedResource[] {
 }
 
 /** The variables of a policy's expressions, except `params`. */
-export const policyVariables: readonly string[] = ["object", "oldObject", "request", "namespaceObject", "variables"];
+const policyVariables: readonly string[] = ["object", "oldObject", "request", "namespaceObject", "variables"];
 
 const policies = builtinResource({
   group,

@@ -1,6 +1,6 @@
 import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
-import { asCrd, cleanupFinalizer, type CrdCondition, storedVersions, withCondition } from "../../crd/crd-spec.ts";
+import { asCrd, cleanupFinalizer, storedVersions, withCondition } from "../../crd/crd-spec.ts";
 import { crdCauses, crdUpdateCauses } from "../../crd/crd-validation.ts";
 import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
@@ -40,7 +40,7 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
             status,
             "conditions",
             withCondition(
-              (asCrd(object).status?.conditions ?? []) as readonly CrdCondition[],
+              asCrd(object).status?.conditions ?? [],
               {
                 type: "Terminating",
                 status: "True",

@@ -12,7 +12,7 @@ export function hasClusterAddress(spec: unknown): boolean {
 }
 
 /** Whether Services of this type have node ports. */
-export function hasNodePorts(spec: unknown): boolean {
+function hasNodePorts(spec: unknown): boolean {
   const type = textAt(spec, "type");
   return type === "NodePort" || (type === "LoadBalancer" && valueAt(spec, "allocateLoadBalancerNodePorts") !== false);
 }

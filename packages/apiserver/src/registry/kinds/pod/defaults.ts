@@ -41,7 +41,7 @@ export function defaultRunningSpec(spec: JsonObject): void {
 }
 
 /** All containers of a PodSpec: init, regular, ephemeral. */
-export function containersOf(spec: unknown): readonly JsonObject[] {
+function containersOf(spec: unknown): readonly JsonObject[] {
   return ["initContainers", "containers", "ephemeralContainers"].flatMap((field) => objectsAt(spec, field));
 }
 

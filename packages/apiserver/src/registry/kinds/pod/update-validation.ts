@@ -62,7 +62,7 @@ function withoutSeconds(toleration: unknown): unknown {
 
 /** The spec without mutable fields; `pod` and `old` determine what else may change. */
 function fixedSpec(object: Read, pod: Read, old: Read): JsonObject {
-  const spec = (draft(objectAt(object, "spec")) ?? {}) as JsonObject;
+  const spec = draft(objectAt(object, "spec")) ?? {};
   for (const field of ["containers", "initContainers"]) {
     for (const container of objectsAt(spec, field)) setField(container, "image", undefined);
   }

@@ -9,6 +9,7 @@ import { podTemplateCauses } from "../pod/spec-validation.ts";
 import { podWarnings } from "../pod/warnings.ts";
 import { labelsText } from "../network/services.ts";
 
+/** An object as strategies read it. */
 export type Read = DeepReadonly<KubernetesObject>;
 
 /** Sets the common defaults of workloads in place: replicas and the Pod template. */
@@ -73,7 +74,7 @@ export function statusCauses(
 }
 
 /** Validates that the LabelSelector is not empty and matches the template. */
-export function selectorCauses(spec: unknown): StatusCause[] {
+function selectorCauses(spec: unknown): StatusCause[] {
   const selector = valueAt(spec, "selector");
   const causes = check.labelSelector("spec.selector", selector);
   if (isJsonObject(selector) && check.isEmptySelector(selector)) {

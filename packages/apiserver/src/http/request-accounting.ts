@@ -1,0 +1,62 @@
+import type { Clock } from "@keelson/api-machinery/time";
+import type { ListOutcome, PipelineRequest } from "../endpoints/outcome.ts";
+import { type RequestInfo, requestInfo } from "../endpoints/request-info.ts";
+import { type Admission, type FlowController, longRunningSubresources } from "../flowcontrol/flow-controller.ts";
+import { WorkEstimator } from "../flowcontrol/work-estimate.ts";
+import type { HttpServerOptions } from "./http-server-options.ts";
+import type { Target } from "./request-target.ts";
+
+/** Items of a list whose size is measured. */
+const sampledItems = 20;
+
+/** Admits requests through priority and fairness, and reports how long they took. */
+export class RequestAccounting {
+  readonly #clock: Clock;
+  readonly #flow: FlowController | undefined;
+  readonly #onRequest: HttpServerOptions["onRequest"];
+  readonly #estimator = new WorkEstimator();
+
+  constructor({ clock, flow, onRequest }: Pick<HttpServerOptions, "clock" | "flow" | "onRequest">) {
+    this.#clock = clock;
+    this.#flow = flow;
+    this.#onRequest = onRequest;
+  }
+
+  /**
+   * Waits for a seat. The caller holds it until the response is sent, which bounds the memory of responses as well. Returns undefined if
+   * concurrency is unlimited or the path is malformed.
+   */
+  async admit(request: PipelineRequest): Promise<Admission | undefined> {
+    const flow = this.#flow;
+    const info = flow && attributesOf(request);
+    if (flow === undefined || info === undefined) return undefined;
+    const seats = this.#estimator.seatsOf(info, request.query?.["limit"]);
+    return flow.admit(request.user, info, seats, () => request.signal ?? new AbortController().signal);
+  }
+
+  /** Reports a request that started at `start` and ended now. */
+  record(method: string, { path, query }: Target, code: number, start: number): void {
+    const info = this.#onRequest && attributesOf({ method, path, query });
+    if (info === undefined) return;
+    const isLong = info.isResource && (info.verb === "watch" || longRunningSubresources.has(info.subresource));
+    this.#onRequest?.(info, code, isLong ? undefined : this.#clock.now() - start);
+  }
+
+  /** Records the size of a complete list, from which later lists of the kind are estimated. */
+  recordSize(request: PipelineRequest, { items, listMeta }: ListOutcome): void {
+    const info = attributesOf(request);
+    if (info === undefined || listMeta.continue !== undefined) return;
+    const sample = items.slice(0, sampledItems);
+    const bytes = sample.reduce((sum, item) => sum + item.bytes.length, 0);
+    this.#estimator.record(info, { items: items.length, bytes: (bytes / Math.max(1, sample.length)) * items.length });
+  }
+}
+
+/** The attributes of a request; undefined for a malformed path, which the pipeline rejects. */
+function attributesOf(request: Parameters<typeof requestInfo>[0]): RequestInfo | undefined {
+  try {
+    return requestInfo(request);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,171 @@
+import { readFileSync } from "node:fs";
+import { constants } from "node:os";
+import { wasOomKilled } from "../cgroup/cgroup.ts";
+import { createStatsSampler } from "../cgroup/stats-sampler.ts";
+import type { ExecSession, ExecSpec, ProgramStats, TerminalSize } from "../driver.ts";
+import { writeFileAtomic } from "../files/atomic-file.ts";
+import type { LaunchedProgram, LaunchRequest, Termination } from "../process/launcher.ts";
+import { elapsedMs, isAlive } from "../process/proc.ts";
+import { killTree, listTree, signalProcess, signalTree } from "../process/process-tree.ts";
+import { defaultAction } from "../process/signal-disposition.ts";
+import { containerLimits } from "../program/limits-record.ts";
+import { readErrorTail } from "../program/program-files.ts";
+import type { ProgramFolder } from "../program/program-folder.ts";
+import { exitFileText, parseExitFile } from "../shim/shim.ts";
+import { type ContainerContext, messageOf, taskStates } from "./container-context.ts";
+import { execInContainer } from "./container-exec.ts";
+import { ignoreNotFound, isUnreachable } from "./containerd-api.ts";
+import { retryWhileUnreachable } from "./retry.ts";
+import { parseStartError } from "./start-error.ts";
+import { terminalFlushed } from "./task-output.ts";
+
+/** Attempts to clean up while containerd is unreachable: about 20 s. */
+const maxCleanupAttempts = 11;
+
+/** A program that runs in a container. */
+export class LaunchedContainer implements LaunchedProgram {
+  readonly pid: number;
+  readonly limits: LaunchedProgram["limits"];
+  readonly ended: Promise<Termination>;
+  readonly #context: ContainerContext;
+  readonly #request: LaunchRequest;
+  readonly #startTime: number;
+  readonly #stopping = new AbortController();
+  readonly #sample: ReturnType<typeof createStatsSampler>;
+  /** A signal that the kernel does not deliver to process 1 of a namespace, for which we sent SIGKILL instead. */
+  #substituted: number | undefined;
+
+  /** `lostMessage` says why the exit status is unknown if containerd does not know the program. */
+  constructor(
+    context: ContainerContext,
+    request: LaunchRequest,
+    { pid, startTime }: { readonly pid: number; readonly startTime: number },
+    lostMessage: string,
+  ) {
+    this.#context = context;
+    this.#request = request;
+    this.#startTime = startTime;
+    this.#sample = createStatsSampler(startTime);
+    this.pid = pid;
+    this.limits = containerLimits(request.spec.limits);
+    this.ended = this.#waitForEnd(lostMessage);
+  }
+
+  elapsedMs(): number {
+    return elapsedMs(this.#startTime);
+  }
+
+  async signal(signal: NodeJS.Signals): Promise<void> {
+    // Right after the start the process is the runtime's init, which would swallow the signal.
+    for (let pauseMs = 1; isRuntimeInit(this.pid) && isAlive(this.pid, this.#startTime); pauseMs *= 2) {
+      await new Promise<void>((resolve) => void this.#request.deadlines.after(pauseMs, resolve));
+    }
+    const isDropped = defaultAction(this.pid, signal) === "end";
+    await signalTree(this.#context.treeOf(this.#request.folder), signal);
+    if (!isDropped) return;
+    this.#substituted = constants.signals[signal];
+    signalProcess({ pid: this.pid, startTime: this.#startTime }, "SIGKILL");
+  }
+
+  kill(): Promise<void> {
+    return killTree(this.#context.treeOf(this.#request.folder), this.#request.deadlines);
+  }
+
+  async stats(): Promise<ProgramStats> {
+    return this.#sample(await listTree(this.#context.treeOf(this.#request.folder)));
+  }
+
+  resize(size: TerminalSize): Promise<void> {
+    return this.#context.resize(this.#request.folder, size);
+  }
+
+  /** The shim holds an end of the input open. */
+  endInput(): Promise<void> {
+    const { tasks } = this.#context.api;
+    return this.#attempt(() => ignoreNotFound(tasks.closeIO({ containerId: this.#request.folder.tag, stdin: true })));
+  }
+
+  exec(exec: ExecSpec): Promise<ExecSession> {
+    const { api, fifos, random } = this.#context;
+    const { folder } = this.#request;
+    return execInContainer({ api, fifos, random, containerId: folder.tag, folder, exec });
+  }
+
+  cleanUp(): Promise<void> {
+    return this.#attempt(() => this.#context.erase(this.#request.folder));
+  }
+
+  detach(): void {
+    this.#stopping.abort();
+  }
+
+  async #waitForEnd(lostMessage: string): Promise<Termination> {
+    const { folder, spec } = this.#request;
+    let known = readExitCode(folder);
+    if (known === undefined) {
+      let exitStatus: number | undefined;
+      try {
+        exitStatus = await this.#exitStatus();
+      } catch (error) {
+        // Detached: the next supervisor reads the exit status.
+        if (this.#stopping.signal.aborted) return new Promise(() => {});
+        return { kind: "lost", message: `could not determine the exit status: ${messageOf(error)}` };
+      }
+      if (exitStatus === undefined) return { kind: "lost", message: lostMessage };
+      const exitCode = this.#substituted !== undefined && exitStatus === 137 ? 128 + this.#substituted : exitStatus;
+      known = { exitCode, oomKilled: exitStatus === 137 && wasOomKilled(this.#context.hierarchiesOf(folder), folder.tag) };
+      // If this fails (a full disk), the code is lost only if this supervisor dies before it reports it.
+      await writeFileAtomic(folder.exit, exitFileText(known), { durable: true }).catch(() => {});
+    }
+    // When this returns, the shim has written all output.
+    await this.#attempt(() => ignoreNotFound(this.#context.api.tasks.delete({ containerId: folder.tag })));
+    if (spec.terminal !== undefined) await terminalFlushed(folder);
+    const problem = known.exitCode === 1 || known.exitCode === 255 ? parseStartError(readErrorTail(folder, spec)) : undefined;
+    if (problem === undefined) return { kind: "exited", ...known };
+    const message = `could not execute the program: ${problem.message}`;
+    return { kind: "start-failed", exitCode: problem.exitCode, message };
+  }
+
+  /** Waits for the task to exit, across restarts of containerd. Undefined if the task no longer exists. */
+  #exitStatus(): Promise<number | undefined> {
+    const { tasks } = this.#context.api;
+    const { signal } = this.#stopping;
+    const containerId = this.#request.folder.tag;
+    const read = async (): Promise<number | undefined> => {
+      try {
+        return (await tasks.wait({ containerId }, { signal })).exitStatus;
+      } catch (error) {
+        if (isUnreachable(error)) throw error;
+        // A shim that has exited cannot be waited for, but containerd knows its last status.
+        const process = (await ignoreNotFound(tasks.get({ containerId }, { signal })))?.process;
+        if (process === undefined || process.status === taskStates.stopped) return process?.exitStatus;
+        throw error;
+      }
+    };
+    return retryWhileUnreachable(read, this.#request.deadlines, signal);
+  }
+
+  /** Cleans up after a terminated program; failures do not keep its exit status from being reported. */
+  async #attempt(call: () => Promise<unknown>): Promise<void> {
+    await retryWhileUnreachable(call, this.#request.deadlines, this.#stopping.signal, maxCleanupAttempts).catch(() => {});
+  }
+}
+
+/** Whether a process is still the OCI runtime's init and not yet the program. */
+function isRuntimeInit(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, "latin1").startsWith("runc:[");
+  } catch {
+    return false;
+  }
+}
+
+/** The exit code that an earlier supervisor recorded. */
+function readExitCode(folder: ProgramFolder): { readonly exitCode: number; readonly oomKilled: boolean } | undefined {
+  try {
+    const { exitCode, oomKilled } = parseExitFile(readFileSync(folder.exit, "latin1"));
+    return exitCode === undefined ? undefined : { exitCode, oomKilled };
+  } catch {
+    return undefined;
+  }
+}

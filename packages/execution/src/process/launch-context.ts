@@ -1,0 +1,48 @@
+import { removeCgroup } from "../cgroup/cgroup.ts";
+import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
+import type { ProgramSpec } from "../driver.ts";
+import type { Deadlines } from "../program/deadlines.ts";
+import type { ProgramFolder } from "../program/program-folder.ts";
+import { readExit } from "../shim/shim-exit.ts";
+import type { ProcessTree } from "./process-tree.ts";
+import type { Wrapping } from "./wrapping.ts";
+
+/** What the programs of one process launcher share. */
+export interface LaunchContext {
+  readonly wrapping: Partial<Wrapping>;
+  /** Empty if programs get no cgroup of their own. */
+  readonly hierarchies: readonly CgroupHierarchy[];
+}
+
+/** Attempts to remove a cgroup that is still being reaped. */
+const maxCgroupRemovals = 8;
+
+/** The processes of a program. Without `shim`, only those that its tag or cgroup identifies. */
+export function treeOf(
+  { wrapping, hierarchies }: LaunchContext,
+  folder: ProgramFolder,
+  spec?: ProgramSpec,
+  shim?: ProcessTree["shim"],
+): ProcessTree {
+  const { program, outsideCgroup } = readExit(folder);
+  const isGrouped = program !== undefined && !outsideCgroup;
+  const generations = (spec?.terminal === undefined ? 0 : 1) + (wrapping.wrap === undefined ? 0 : 2);
+  return {
+    tag: folder.tag,
+    hierarchies,
+    isGrouped,
+    ...(shim !== undefined && { shim }),
+    ...(program !== undefined && generations > 0 && { wrapper: { ...program, generations } }),
+  };
+}
+
+/** Removes the cgroup of a terminated program, waiting for the kernel to reap its processes. */
+export async function cleanUpCgroup(
+  { hierarchies }: LaunchContext,
+  folder: ProgramFolder,
+  deadlines: Deadlines,
+): Promise<void> {
+  for (let attempt = 0; attempt < maxCgroupRemovals && !removeCgroup(hierarchies, folder.tag); attempt++) {
+    await new Promise<void>((resolve) => void deadlines.after(2 ** attempt, resolve));
+  }
+}

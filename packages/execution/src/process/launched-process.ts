@@ -1,0 +1,118 @@
+import { entryFilesOf } from "../cgroup/cgroup.ts";
+import { createStatsSampler } from "../cgroup/stats-sampler.ts";
+import type { ExecSession, ExecSpec, ProgramStats, TerminalSize } from "../driver.ts";
+import { failedExec, spawnExec } from "../io/exec-session.ts";
+import { createResizer } from "../io/terminal.ts";
+import { findExecutable } from "../program/program-files.ts";
+import { defaultPath } from "../program/program-spec.ts";
+import { hostUser } from "../program/program-user.ts";
+import { keepWork } from "../program/size-limit.ts";
+import { readExit, readTermination } from "../shim/shim-exit.ts";
+import { cleanUpCgroup, type LaunchContext, treeOf } from "./launch-context.ts";
+import { type LaunchedProgram, type LaunchRequest, StartFailure, type Termination } from "./launcher.ts";
+import { elapsedMs, isAlive } from "./proc.ts";
+import { killTree, listTree, type ProcessTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
+
+/** Maximum pause, after 1, 2, 4 ... ms, while the program starts inside its wrapper. */
+const maxStartPauseMs = 1024;
+
+/** A program behind its shim, as {@link LaunchedProcess} needs it. */
+export interface ShimmedProgram {
+  readonly shim: { readonly pid: number; readonly startTime: number };
+  /** Whether the shim is still that process. */
+  readonly isShimAlive: boolean;
+  readonly limits: LaunchedProgram["limits"];
+  /** Calls `onEnd` once the shim has terminated. Returns a function that stops watching. */
+  readonly watch: (onEnd: () => void) => () => void;
+  /** Why the exit status is unknown if the shim did not record one. */
+  readonly lostMessage: string;
+}
+
+/** A program that runs as a process behind a shim. */
+export class LaunchedProcess implements LaunchedProgram {
+  readonly pid: number;
+  readonly limits: LaunchedProgram["limits"];
+  readonly ended: Promise<Termination>;
+  readonly detach: () => void;
+  readonly #context: LaunchContext;
+  readonly #request: LaunchRequest;
+  readonly #shim: ShimmedProgram["shim"];
+  readonly #tree: ProcessTree;
+  readonly #sample: ReturnType<typeof createStatsSampler>;
+  readonly #resize: ReturnType<typeof createResizer>;
+
+  constructor(context: LaunchContext, request: LaunchRequest, program: ShimmedProgram) {
+    const { shim, lostMessage } = program;
+    const { wrapping, hierarchies } = context;
+    this.#context = context;
+    this.#request = request;
+    this.#shim = shim;
+    // The session id is now known to be the program's: its processes are killed as soon as the shim has terminated.
+    this.#tree = treeOf(context, request.folder, request.spec, program.isShimAlive ? shim : undefined);
+    this.#sample = createStatsSampler(shim.startTime);
+    this.#resize = createResizer(() => readExit(request.folder).program?.pid, request.deadlines);
+    this.pid = readExit(request.folder).program?.pid ?? shim.pid;
+    this.limits = program.limits;
+    let resolveEnded: (ending: Termination) => void = () => {};
+    this.ended = new Promise((resolve) => {
+      resolveEnded = resolve;
+    });
+    this.detach = program.watch(() => {
+      resolveEnded(readTermination(request, { lostMessage, readStartError: wrapping.readStartError, hierarchies }));
+    });
+  }
+
+  elapsedMs(): number {
+    return elapsedMs(this.#shim.startTime);
+  }
+
+  async signal(signal: NodeJS.Signals): Promise<void> {
+    // Right after the start only the wrapper exists, but the signal is for the program.
+    for (let pauseMs = 1; !(await signalTree(this.#tree, signal)) && pauseMs <= maxStartPauseMs; pauseMs *= 2) {
+      await new Promise<void>((resolve) => void this.#request.deadlines.after(pauseMs, resolve));
+    }
+  }
+
+  async kill(): Promise<void> {
+    await killTree(this.#tree, this.#request.deadlines);
+    // A stopped shim cannot report the exit status.
+    if (isAlive(this.#shim.pid, this.#shim.startTime)) process.kill(this.#shim.pid, "SIGCONT");
+  }
+
+  async stats(): Promise<ProgramStats> {
+    return this.#sample(withoutWrapper(this.#tree, await listTree(this.#tree)));
+  }
+
+  resize(size: TerminalSize): Promise<void> {
+    return this.#resize(size);
+  }
+
+  async exec(exec: ExecSpec): Promise<ExecSession> {
+    const { spec, folder } = this.#request;
+    const { wrapping, hierarchies } = this.#context;
+    const user = hostUser(spec);
+    const cwd = spec.cwd ?? folder.work;
+    const env = { PATH: defaultPath, ...spec.env, ...exec.env };
+    try {
+      findExecutable({ ...spec, env, command: exec.command }, user, cwd, wrapping.rootOf?.(this.#request));
+    } catch (error) {
+      if (!(error instanceof StartFailure)) throw error;
+      return failedExec(error, error.exitCode);
+    }
+    const wrapper = readExit(folder).program;
+    const joined = wrapper === undefined ? undefined : await wrapping.join?.(this.#request, exec, wrapper);
+    const execution = joined ?? { command: exec.command, cwd, env, files: [] };
+    return spawnExec({
+      ...execution,
+      env: { ...execution.env, [programVariable]: folder.tag },
+      groups: entryFilesOf(hierarchies, folder.tag),
+      ...(user !== undefined && { user }),
+      ...(exec.terminal !== undefined && { terminal: exec.terminal }),
+    });
+  }
+
+  async cleanUp(): Promise<void> {
+    await keepWork(this.#request.folder).catch(() => {});
+    await cleanUpCgroup(this.#context, this.#request.folder, this.#request.deadlines);
+  }
+}
