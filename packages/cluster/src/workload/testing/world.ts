@@ -55,7 +55,7 @@ export class World {
   /** Applies a user's merge patch. */
   change(type: ResourceType, name: string, body: object): void {
     const before = this.get(type, name) as unknown as Stored;
-    const after = mergePatch(before as unknown, body) as Stored;
+    const after = mergePatch(before, body) as Stored;
     const generation = (before.metadata.generation ?? 0) + (jsonEquals(before.spec, after.spec) ? 0 : 1);
     this.#put(type, { ...after, metadata: { ...after.metadata, generation } });
     this.#reap(type, name);
