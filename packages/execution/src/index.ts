@@ -12,6 +12,7 @@ export type { ResolvedUser, UserIds } from "./program/user.ts";
 export { resolveExecutable } from "./program/executable.ts";
 export type { ResolvedExecutable } from "./program/executable.ts";
 export { createBubblewrapDriver, findBubblewrap } from "./bubblewrap/bubblewrap-driver.ts";
+export { privateUserOf } from "./bubblewrap/private-user.ts";
 export type { BubblewrapDriverOptions } from "./bubblewrap/bubblewrap-driver.ts";
 export type { BindMount, Isolation } from "./isolation.ts";
 export { pathInRoot } from "./files/root-path.ts";

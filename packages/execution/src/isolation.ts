@@ -29,6 +29,8 @@ export interface Isolation {
    * other runs programs with its own id, and `containerd` with the image's.
    */
   readonly hasPrivateUser?: boolean;
+  /** Programs with the same scope share one private user id, so that they can share files. Default: an id per program. */
+  readonly userScope?: string;
   /** Host name that the program sees. Default: the machine's. */
   readonly hostname?: string;
 }
@@ -43,8 +45,9 @@ const isPath = (value: unknown): value is string =>
 export function isolationProblem(value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (!isRecord(value)) return "isolation: must be an object";
-  const { root, image, binds, network, hostname, isRootReadOnly, hasPrivateUser } = value;
+  const { root, image, binds, network, hostname, isRootReadOnly, hasPrivateUser, userScope } = value;
   if (hasPrivateUser !== undefined && typeof hasPrivateUser !== "boolean") return "isolation.hasPrivateUser: must be a boolean";
+  if (userScope !== undefined && typeof userScope !== "string") return "isolation.userScope: must be a string";
   if (root !== undefined && !isPath(root)) return "isolation.root: must be an absolute path without .. in it";
   if (image !== undefined && !(typeof image === "string" && /^[\w][-\w./:@+]{0,254}$/.test(image))) {
     return "isolation.image: must be the name of an image";

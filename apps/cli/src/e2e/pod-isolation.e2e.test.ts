@@ -1,5 +1,7 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { stringify } from "yaml";
 import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
@@ -33,6 +35,26 @@ const runtimeOf = (...selector: string[]): Promise<string> =>
     "-o",
     "jsonpath={.items[*].spec.runtimeClassName}{.spec.runtimeClassName}",
   );
+const isRoot = process.getuid?.() === 0;
+const succeeded = (name: string): Promise<string> =>
+  keelson.kubectl("-n", "team", "wait", `pod/${name}`, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=40s");
+async function applyAsDev(...objects: readonly object[]): Promise<void> {
+  const file = join(folder.path, "objects.yaml");
+  writeFileSync(file, objects.map((each) => stringify(each)).join("---\n"));
+  await asDev("apply", "-f", file);
+}
+/** A Pod of a namespace's admin whose containers run shell scripts, one after the other. */
+const podOf = (name: string, scripts: readonly string[], volumes: readonly { readonly name: string }[] = []): object => {
+  const volumeMounts = volumes.map((volume) => ({ name: volume.name, mountPath: `/${volume.name}` }));
+  const containers = scripts.map((script, index) => ({
+    name: `c${index}`,
+    image: "none",
+    command: ["/bin/sh", "-c", script],
+    volumeMounts,
+  }));
+  const spec = { restartPolicy: "Never", initContainers: containers.slice(0, -1), containers: containers.slice(-1), volumes };
+  return { apiVersion: "v1", kind: "Pod", metadata: { name }, spec };
+};
 const ended = (name: string): Promise<string> =>
   keelson.kubectl("-n", "team", "wait", `pod/${name}`, "--for=jsonpath={.status.phase}=Failed", "--timeout=40s");
 
@@ -65,4 +87,41 @@ test("a namespace's admin cannot ask for a process, mount host paths, or run com
   expect(await runtimeOf("trusted")).toBe("");
   expect(await keelson.kubectl("-n", "team", "exec", "trusted", "--", "cat", secret)).toContain("client-key-data");
   await expect(asDev("exec", "trusted", "--", "cat", secret)).rejects.toThrow(/runs as a process of the node/);
+});
+
+test.runIf(isRoot)("an isolated Pod reads no private file of the host, wherever it is, and is not the host's root", async () => {
+  const secrets = ["/usr/local/share", "/usr/lib", "/etc/ssl", "/opt", "/root", "/var/lib"].map((parent) => {
+    const secret = mkdtempSync(join(parent, "keelson-boundary-"));
+    onTestFinished(() => rmSync(secret, { recursive: true, force: true }));
+    writeFileSync(join(secret, "key"), "PRIVATE", { mode: 0o600 });
+    return join(secret, "key");
+  });
+  const paths = ["/etc/shadow", "/etc/gshadow", "/etc/ssl/private", "/etc/ssh", "/root", "/home", "/opt", "/var/lib", ...secrets];
+  const script = `for path in ${paths.join(" ")}; do ls -A $path/ 2>/dev/null; cat $path 2>/dev/null; done; read -r in out count </proc/self/uid_map; echo $in; [ $out != 0 ] && echo $(id -u) is not root`;
+  await applyAsDev(podOf("reader", [script]));
+  await succeeded("reader");
+  expect(await asDev("logs", "reader")).toBe("0\n0 is not root\n");
+});
+
+test("isolated Pods of a namespace read their Secrets and share their volumes", async () => {
+  await asDev("create", "secret", "generic", "own", "--from-literal=key=value");
+  const claim = {
+    apiVersion: "v1",
+    kind: "PersistentVolumeClaim",
+    metadata: { name: "shared" },
+    spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Mi" } } },
+  };
+  const volumes = [
+    { name: "secret", secret: { secretName: "own", defaultMode: 0o400 } },
+    { name: "scratch", emptyDir: {} },
+    { name: "claim", persistentVolumeClaim: { claimName: "shared" } },
+  ];
+  const write = "umask 077; mkdir /scratch/a /claim/a && echo one >/scratch/a/file && echo one >/claim/a/file";
+  const append = "cat /secret/key; echo; echo two >>/scratch/a/file; echo two >>/claim/a/file; cat /scratch/a/file /claim/a/file";
+  await applyAsDev(claim, podOf("writer", [write, append], volumes));
+  await succeeded("writer");
+  expect(await asDev("logs", "writer", "-c", "c1")).toBe("value\none\ntwo\none\ntwo\n");
+  await applyAsDev(podOf("other", ["echo three >>/claim/a/file; cat /claim/a/file"], volumes));
+  await succeeded("other");
+  expect(await asDev("logs", "other")).toBe("one\ntwo\nthree\n");
 });

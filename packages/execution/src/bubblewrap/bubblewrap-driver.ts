@@ -39,7 +39,7 @@ export function findBubblewrap(searchPath: string = process.env.PATH ?? ""): str
  * driver.
  *
  * **Root**: an image's folder, or this machine's `/usr` with a generated `/etc`. `/tmp`, `/run`, `/var/tmp` and the program's `work`
- * folder are private and writable; with a private user `/run` and `/var/tmp` are read-only. `/proc` shows its own processes only.
+ * folder are private and writable; with a disk limit `/run`, `/dev` and `/var/tmp` are read-only. `/proc` shows its own processes only.
  *
  * **System calls**: an allow-list on x86-64 and arm64, see `system-calls.ts`; others fail with EPERM. 32-bit programs are killed.
  *

@@ -119,7 +119,7 @@ function staged(
   stage: Stage,
   bwrap: readonly string[],
 ): { readonly command: readonly [string, ...string[]]; readonly env: Readonly<Record<string, string>> } {
-  const user = privateUser(folder);
+  const user = privateUser(folder, spec.isolation);
   const command = stage.wrap(user, bwrap);
   const env = { KEELSON_STAGE_SCRIPT: stageScript };
   const folders = [folder.work, temporaryFolder(folder)];
@@ -150,7 +150,7 @@ async function wrapExec(
   const isRootInside = own.uid !== 0 && wantsPrivateUser(spec);
   const userns = isRootInside ? [] : ["--userns", "4"];
   const bwrap = [options.bwrap, ...userns, "--pidns", "5", "--args", "3", "--", ...exec.command];
-  const start = stage === undefined ? bwrap : stage.wrap(privateUser(folder), bwrap);
+  const start = stage === undefined ? bwrap : stage.wrap(privateUser(folder, spec.isolation), bwrap);
   // The network namespace is entered from outside; bwrap enters the others and drops all capabilities. Without root the user namespace
   // comes first, in which this user has the capabilities that the others need.
   const namespaces = [
@@ -254,17 +254,19 @@ function* worldArguments(
   yield* ["--proc", "/proc", "--dev", "/dev"];
   yield* ["--bind", at(temporaryFolder(folder)), "/tmp"];
   yield* ["--tmpfs", "/run"];
-  if (root === undefined || existsSync(pathInRoot(root, "/var/tmp"))) yield* ["--tmpfs", "/var/tmp"];
+  const hasVarTmp = root === undefined || existsSync(pathInRoot(root, "/var/tmp"));
+  if (hasVarTmp) yield* ["--tmpfs", "/var/tmp"];
   for (const bind of mounts) {
     yield* [bind.isWritable === true ? "--bind" : "--ro-bind", at(bind.source), bind.target];
   }
   const work = folder.work;
   if (existsSync(work)) yield* ["--bind", at(work), hasOwnWorkPath(spec) ? work : imageWork];
-  // Apart from the work folder and /tmp, nothing may use memory without a limit.
   yield* ["--remount-ro", "/"];
-  if (stage !== undefined) yield* ["--remount-ro", "/run", "--remount-ro", "/dev"];
-  if (stage !== undefined && (root === undefined || existsSync(pathInRoot(root, "/var/tmp"))))
-    yield* ["--remount-ro", "/var/tmp"];
+  // The disk limit applies to the work folder and /tmp, so nothing else may be writable.
+  if (stage !== undefined && spec.limits?.diskBytes !== undefined) {
+    yield* ["--remount-ro", "/run", "--remount-ro", "/dev"];
+    if (hasVarTmp) yield* ["--remount-ro", "/var/tmp"];
+  }
   yield "--clearenv";
   // Without cgroups, the program's processes are found by the tag.
   const home = root !== undefined ? { HOME: homeDirectory(spec) } : stage !== undefined ? { HOME: imageWork } : {};

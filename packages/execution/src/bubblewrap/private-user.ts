@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { Isolation } from "../isolation.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { UserIds } from "../program/user.ts";
 
@@ -15,10 +16,15 @@ const idCount = 268_000_000;
 /** Folders on which the stage can be mounted. The first that contains no source is used; they are hidden in the namespace only. */
 const stageFolders = ["/mnt", "/media", "/srv", "/boot"];
 
-/** The private user of a program. It derives from the program's tag, so every supervisor computes the same. */
-export function privateUser({ tag }: Pick<ProgramFolder, "tag">): UserIds {
-  const id = firstId + (createHash("sha256").update(tag).digest().readUIntBE(0, 6) % idCount);
+/** The host user id that programs with this `Isolation.userScope` share, for instance to own the files that they are to read. */
+export function privateUserOf(scope: string): UserIds {
+  const id = firstId + (createHash("sha256").update(scope).digest().readUIntBE(0, 6) % idCount);
   return { uid: id, gid: id };
+}
+
+/** The private user of a program. It derives from its scope or its tag, so every supervisor computes the same. */
+export function privateUser({ tag }: Pick<ProgramFolder, "tag">, { userScope }: Pick<Isolation, "userScope"> = {}): UserIds {
+  return privateUserOf(userScope ?? tag);
 }
 
 /** Collects the folders that a program is to see, and where bubblewrap finds them. */

@@ -118,6 +118,12 @@ function unpackEntry(root: string, entry: ReadEntry, onError: (error: unknown) =
 
 const isFile = /^(?:File|OldFile|ContiguousFile)$/;
 
+/**
+ * The mode of an unpacked file: everyone may read and execute what its owner may. Root of a program with a private user is another user
+ * of the host, and what is in an image is no secret to the programs that have it as root.
+ */
+const readableMode = (mode: number): number => (mode & 0o777) | ((mode & 0o500) >> 3) | ((mode & 0o500) >> 6);
+
 /** Writes a file while it arrives. */
 function writeFileEntry(path: string, entry: ReadEntry, onError: (error: unknown) => void): void {
   rmSync(path, { recursive: true, force: true });
@@ -139,7 +145,7 @@ function writeFileEntry(path: string, entry: ReadEntry, onError: (error: unknown
     closeSync(file);
   };
   entry.once("end", () => {
-    fchmodSync(file, ((entry.mode ?? 0o644) & 0o777) | 0o400);
+    fchmodSync(file, readableMode((entry.mode ?? 0o644) | 0o400));
     close();
   });
   // A truncated archive does not end its last entry.
@@ -153,7 +159,7 @@ function createEntry(root: string, path: string, { type, linkpath = "", path: na
     if (present !== undefined && !present.isDirectory()) rmSync(path, { force: true });
     if (present?.isDirectory() !== true) mkdirSync(path);
     // The owner must be able to unpack the next layer into it and to remove it.
-    chmodSync(path, (mode & 0o777) | 0o700);
+    chmodSync(path, readableMode(mode | 0o700));
     return;
   }
   if (present !== undefined) rmSync(path, { recursive: true, force: true });

@@ -59,6 +59,14 @@ test("replaces a link with a file instead of writing through it, drops its set-u
   expect(readdirSync(join(dir, "root"))).toEqual(["a"]);
 });
 
+test("lets everyone read what the owner may read, so that root of a private user sees its image", async () => {
+  await unpack(
+    tar({ path: "root/", type: "Directory", mode: 0o700 }, { path: "root/.profile", content: "x", mode: 0o600 }, { path: "run", content: "x", mode: 0o711 }),
+  );
+  const modeOf = (path: string): number => lstatSync(join(dir, "root", path)).mode & 0o777;
+  expect(["root", "root/.profile", "run"].map(modeOf)).toEqual([0o755, 0o644, 0o755]);
+});
+
 test("unpacks a file larger than one chunk of the archive", async () => {
   const content = Buffer.alloc(300_000, "0123456789");
   await unpack(gzipSync(tar({ path: "large", content }, { path: "next", content: "x" })));

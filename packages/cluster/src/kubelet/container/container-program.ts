@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import type { PodImage } from "../runtimes/pod-images.ts";
+import { privatePodUser } from "../runtimes/private-pod-user.ts";
 import { configError, ContainerError } from "./container-error.ts";
 import { containerMounts } from "./container-mounts.ts";
 import { expand, resolveEnvironment } from "./environment.ts";
@@ -51,6 +52,7 @@ export async function containerProgram(
   const namespace = pod.metadata.namespace ?? "";
   const { image } = setup;
   const isIsolated = setup.driver !== "process";
+  const privateUser = privatePodUser(pod, setup.driver, node);
   if (image === undefined && (container.command === undefined || container.command.length === 0)) {
     throw new ContainerError(
       "CreateContainerConfigError",
@@ -69,8 +71,8 @@ export async function containerProgram(
     nodeLimits: node.capacity,
     base: {
       PATH: defaultPath,
-      // With an image, the runtime takes HOME from the image's /etc/passwd.
-      ...(image === undefined ? { HOME: "/root" } : {}),
+      // With an image, the runtime takes HOME from the image's /etc/passwd; a private user has the work folder.
+      ...(image === undefined && privateUser === undefined ? { HOME: "/root" } : {}),
       ...(container.tty === true && { TERM: "xterm" }),
       ...image?.env,
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
@@ -123,7 +125,15 @@ export async function containerProgram(
   };
   const identity = user === undefined ? {} : { user };
   if (isIsolated) {
-    return { ...shared, command: [program, ...rest], ...identity, ...isolatedParts(pod, container, mounts, image) };
+    const parts = isolatedParts(pod, container, mounts, image);
+    const command: ProgramSpec["command"] = [program, ...rest];
+    if (privateUser === undefined || !isRootUser(user)) return { ...shared, command, ...identity, ...parts };
+    return {
+      ...shared,
+      command,
+      ...parts,
+      isolation: { ...parts.isolation, hasPrivateUser: true, userScope: privateUser.scope },
+    };
   }
   const workingDir = container.workingDir || join(podDir, "work", container.name);
   if (!container.workingDir) await mkdir(workingDir, { recursive: true });
@@ -193,6 +203,11 @@ function userOf(pod: PodView, container: ContainerView, image: PodImage | undefi
     );
   }
   return `${uid}:${gid ?? 0}`;
+}
+
+/** Whether a container's user is root, also by default. */
+function isRootUser(user: string | undefined): boolean {
+  return user === undefined || /^(0+|root)(:|$)/.test(user);
 }
 
 /** The container's stop signal, if this machine supports it. */

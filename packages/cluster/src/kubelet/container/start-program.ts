@@ -4,6 +4,7 @@ import { ignoredFields } from "../pod/ignored-fields.ts";
 import type { NodeContext } from "../node-context.ts";
 import { containerImage, pullCredentials } from "../runtimes/pod-images.ts";
 import type { PodRuntime } from "../runtimes/pod-runtimes.ts";
+import { runtimeHandler } from "../runtimes/runtime-classes.ts";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 import { ContainerError } from "./container-error.ts";
 
@@ -42,15 +43,15 @@ export async function startProgram(
   return signal.aborted ? undefined : driver.start(spec);
 }
 
-/** The runtime of a Pod: its RuntimeClass's handler, else the node's default. */
-async function runtimeOf({ runtimes, objects, defaultRuntime }: NodeContext, pod: PodView): Promise<PodRuntime> {
+/** The runtime of a Pod. */
+async function runtimeOf(node: NodeContext, pod: PodView): Promise<PodRuntime> {
+  const handler = await runtimeHandler(node, pod);
   const { runtimeClassName: name } = pod.spec;
-  const handler = name === undefined ? defaultRuntime : await objects.runtimeHandler(name);
   if (handler === undefined) throw new ContainerError("CreateContainerError", `RuntimeClass ${JSON.stringify(name)} not found`);
-  const runtime = runtimes.get(handler);
+  const runtime = node.runtimes.get(handler);
   if (runtime !== undefined) return runtime;
   throw new ContainerError(
     "CreateContainerError",
-    `no runtime for ${JSON.stringify(handler)} is configured: this node has ${runtimes.names.join(", ")}`,
+    `no runtime for ${JSON.stringify(handler)} is configured: this node has ${node.runtimes.names.join(", ")}`,
   );
 }

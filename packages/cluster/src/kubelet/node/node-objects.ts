@@ -11,7 +11,8 @@ import {
 } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import type { PodView } from "../pod/pod-view.ts";
-import { VolumeError } from "../volumes/volumes.ts";
+import { directoryProvisioner, provisionedByAnnotation } from "../../persistent-volume/claim-decision.ts";
+import { type ClaimFolder, VolumeError } from "../volumes/volumes.ts";
 import { ClusterError } from "../../cluster-error.ts";
 
 /** core/v1 PersistentVolume, reduced to the fields that a node reads. */
@@ -77,7 +78,7 @@ export function issueTokensBy(client: Client): IssueToken {
 export interface NodeObjects {
   configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
-  claimFolder(namespace: string, claim: string): Promise<{ readonly path: string; readonly type?: string }>;
+  claimFolder(namespace: string, claim: string): Promise<ClaimFolder>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
   /** Whether a Pod automounts its service account token: by default, unless it or its account opts out. */
   mountsToken(pod: PodView): Promise<boolean>;
@@ -146,7 +147,7 @@ export function createNodeObjects(
           `persistentvolume ${JSON.stringify(volumeName)} has neither spec.hostPath nor spec.local`,
         );
       }
-      return folder;
+      return { ...folder, isProvisioned: volume?.metadata.annotations?.[provisionedByAnnotation] === directoryProvisioner };
     },
     async token(pod, { audience, expirationSeconds }) {
       const { namespace = "", name = "", uid = "" } = pod.metadata;

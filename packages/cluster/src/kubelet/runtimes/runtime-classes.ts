@@ -1,6 +1,8 @@
 import { isAlreadyExists } from "@keelson/api-machinery";
 import { RuntimeClass } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
+import type { NodeContext } from "../node-context.ts";
+import type { PodView } from "../pod/pod-view.ts";
 
 /** Creates a RuntimeClass for each handler if it does not exist. Existing ones are not changed. */
 export async function ensureRuntimeClasses(client: Client, handlers: readonly string[]): Promise<void> {
@@ -11,4 +13,12 @@ export async function ensureRuntimeClasses(client: Client, handlers: readonly st
       if (!isAlreadyExists(error)) throw error;
     }
   }
+}
+
+/** The handler of a Pod: that of its RuntimeClass, else the node's default. `undefined` if the RuntimeClass does not exist. */
+export function runtimeHandler(
+  { objects, defaultRuntime }: Pick<NodeContext, "objects" | "defaultRuntime">,
+  { spec }: PodView,
+): Promise<string | undefined> {
+  return spec.runtimeClassName === undefined ? Promise.resolve(defaultRuntime) : objects.runtimeHandler(spec.runtimeClassName);
 }

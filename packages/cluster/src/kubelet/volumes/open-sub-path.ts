@@ -1,3 +1,4 @@
+import { chmodSync, statSync } from "node:fs";
 import { openBeneath, type OpenedBeneath, PathError } from "@keelson/execution/files";
 import { configError } from "../container/container-error.ts";
 
@@ -25,6 +26,9 @@ function open(volume: string, subPath: string): OpenedBeneath {
     return openBeneath(volume, subPath);
   } catch (error) {
     if (!(error instanceof PathError) || error.code !== "NotFound") throw error;
-    return openBeneath(volume, subPath, { kind: "directory", create: modes });
+    const created = openBeneath(volume, subPath, { kind: "directory", create: modes });
+    // Like the volume itself, it is for every user of the volume.
+    chmodSync(created.path, statSync(volume).mode & 0o777);
+    return created;
   }
 }

@@ -2,6 +2,8 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { NodeContext } from "../node-context.ts";
 import type { PodView } from "../pod/pod-view.ts";
+import { privatePodUser } from "../runtimes/private-pod-user.ts";
+import { runtimeHandler } from "../runtimes/runtime-classes.ts";
 import { withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
 
@@ -14,6 +16,8 @@ export class PodFolder {
   #queue: Promise<void> = Promise.resolve();
   #volumes: ReadonlyMap<string, string> = new Map();
   #isRefreshDue = false;
+  /** The handler of the Pod's RuntimeClass, which is immutable. */
+  #handler: string | undefined;
 
   constructor(node: NodeContext, pod: PodView, podIP: string) {
     this.path = join(node.podsDir, pod.metadata.uid ?? "");
@@ -59,6 +63,7 @@ export class PodFolder {
     const folder = join(this.path, "volumes");
     await mkdir(folder, { recursive: true });
     const hasToken = canMount && (await objects.mountsToken(pod));
+    this.#handler ??= await runtimeHandler(this.#node, pod);
     this.#volumes = await prepareVolumes(hasToken ? withTokenVolume(pod) : pod, folder, {
       ...{ configMap, secret, claimFolder, token },
       podIP: this.#podIP,
@@ -66,6 +71,7 @@ export class PodFolder {
       nodeName,
       nodeLimits: capacity,
       authority,
+      user: privatePodUser(pod, this.#handler, this.#node)?.ids,
     });
   }
 }

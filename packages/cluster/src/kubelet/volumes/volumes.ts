@@ -5,15 +5,25 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Volume } from "@keelson/api-machinery/kinds";
 import { isInside, type VolumeFile, writeAtomicFolder } from "./atomic-folder.ts";
 import { podField, resourceField } from "../container/environment.ts";
+import type { UserIds } from "@keelson/execution";
 import type { PodView } from "../pod/pod-view.ts";
 import { tokenVolumeName } from "./token-volume.ts";
+
+/** The folder of a claim's volume. */
+export interface ClaimFolder {
+  readonly path: string;
+  /** As in `hostPath.type`. */
+  readonly type?: string;
+  /** Whether it was provisioned for the claim, so that every user of the claim may write to it. */
+  readonly isProvisioned?: boolean;
+}
 
 /** Sources of volume content. Functions return `undefined` for a missing object. */
 export interface VolumeSources {
   configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined>;
   /** The folder of a claim's volume. Throws {@link VolumeError} while the claim is not bound. */
-  claimFolder(namespace: string, claim: string): Promise<{ readonly path: string; readonly type?: string }>;
+  claimFolder(namespace: string, claim: string): Promise<ClaimFolder>;
   token(pod: PodView, options: { readonly audience?: string; readonly expirationSeconds: number }): Promise<string>;
   /** The CA in PEM, written as `ca.crt` beside the default token. */
   readonly authority?: string | undefined;
@@ -21,6 +31,8 @@ export interface VolumeSources {
   readonly hostIP: string;
   readonly nodeName: string;
   readonly nodeLimits: { readonly cpu: string; readonly memory: string };
+  /** The host user of the Pod's containers that run as root. Default: this process's own. */
+  readonly user?: UserIds | undefined;
 }
 
 /** Why a volume cannot be set up, for the event `FailedMount`. */
@@ -89,15 +101,16 @@ async function prepareVolume(
   sources: VolumeSources,
 ): Promise<string> {
   const namespace = pod.metadata.namespace ?? "";
-  const owner = ownerOf(pod);
+  const owner = ownerOf(pod, sources.user);
   const files = new Map<string, VolumeFile>();
   const write = async (): Promise<string> => {
-    await writeAtomicFolder(folder, files, versionOf(files), owner);
+    await writeAtomicFolder(folder, files, versionOf(files, owner), owner);
     return folder;
   };
   if (volume.hostPath !== undefined) return hostPath(volume.hostPath);
   if (volume.persistentVolumeClaim !== undefined) {
-    return hostPath(await sources.claimFolder(namespace, volume.persistentVolumeClaim.claimName));
+    const claimed = await sources.claimFolder(namespace, volume.persistentVolumeClaim.claimName);
+    return hostPath(claimed, claimed.isProvisioned === true ? 0o777 : 0o755);
   }
   if (volume.configMap !== undefined) {
     const { name = "", items, defaultMode: mode = defaultMode, optional } = volume.configMap;
@@ -134,16 +147,19 @@ async function prepareVolume(
 }
 
 /** The owner of a volume's files, so that the Pod's user can read them. */
-function ownerOf(pod: PodView): { readonly uid: number; readonly gid: number } | undefined {
+function ownerOf(pod: PodView, root: UserIds | undefined): UserIds | undefined {
   const { runAsUser = 0, fsGroup } = pod.spec.securityContext ?? {};
-  if (process.getuid?.() !== 0 || (runAsUser === 0 && fsGroup === undefined)) return undefined;
-  return { uid: runAsUser, gid: fsGroup ?? 0 };
+  if (process.getuid?.() !== 0 || (runAsUser === 0 && fsGroup === undefined)) return root;
+  return { uid: runAsUser === 0 ? (root?.uid ?? 0) : runAsUser, gid: fsGroup ?? 0 };
 }
 
-async function hostPath({ path, type = "" }: { readonly path: string; readonly type?: string }): Promise<string> {
+/** Checks a path of the node. `mode` is that of a directory that it creates. */
+async function hostPath({ path, type = "" }: Pick<ClaimFolder, "path" | "type">, mode = 0o755): Promise<string> {
   const found = await stat(path).catch(() => undefined);
-  if (found === undefined && type === "DirectoryOrCreate") await mkdir(path, { recursive: true, mode: 0o755 });
-  else if (found === undefined && type === "FileOrCreate") await writeFile(path, "", { flag: "a" });
+  if (found === undefined && type === "DirectoryOrCreate") {
+    await mkdir(path, { recursive: true, mode: 0o755 });
+    await chmod(path, mode);
+  } else if (found === undefined && type === "FileOrCreate") await writeFile(path, "", { flag: "a" });
   else if (found === undefined) throw new VolumeError("NotFound", `hostPath type check failed: ${path} does not exist`);
   else if (type.startsWith("Directory") && !found.isDirectory())
     throw new VolumeError("InvalidPath", `hostPath type check failed: ${path} is not a directory`);
@@ -226,8 +242,9 @@ function add(files: Map<string, VolumeFile>, path: string, file: VolumeFile): vo
   files.set(path, file);
 }
 
-function versionOf(files: ReadonlyMap<string, VolumeFile>): string {
+function versionOf(files: ReadonlyMap<string, VolumeFile>, owner: UserIds | undefined): string {
   const hash = createHash("sha256");
+  if (owner !== undefined) hash.update(`${owner.uid}:${owner.gid}\0`);
   for (const [path, { content, mode }] of files) hash.update(`${path}\0${mode}\0${content.length}\0`).update(content);
   return `v${hash.digest("hex").slice(0, 16)}`;
 }
