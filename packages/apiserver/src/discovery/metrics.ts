@@ -1,6 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import type { RawOutcome } from "../endpoints/outcome.ts";
 import type { RequestInfo } from "../endpoints/request-info.ts";
+import type { LevelUsage } from "../flowcontrol/flow-controller.ts";
 
 /** Upper bounds of the buckets of request durations in seconds. A part of kube-apiserver's. */
 const buckets = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1, 2, 5, 10, 30, 60];
@@ -13,8 +14,8 @@ interface Histogram {
 
 /** Sources of gauges. */
 export interface MetricsSources {
-  /** Occupied seats and queued requests by priority level. */
-  readonly flow?: () => ReadonlyMap<string, { readonly occupied: number; readonly waiting: number }>;
+  /** Seats and queued requests by priority level. */
+  readonly flow?: () => ReadonlyMap<string, LevelUsage>;
   /** Number of open watches. */
   readonly watches?: () => number;
   /** Revision of the storage. */
@@ -92,13 +93,12 @@ export class ApiServerMetrics {
       yield `apiserver_longrunning_requests{verb="WATCH"} ${watches()}`;
     }
     if (flow !== undefined) {
-      const levels = [...flow()];
-      const executing = "apiserver_flowcontrol_current_executing_seats";
-      yield* head(executing, "gauge", "Occupied seats by priority level.");
-      for (const [level, { occupied }] of levels) yield `${executing}{priority_level="${escape(level)}"} ${occupied}`;
-      const queued = "apiserver_flowcontrol_current_inqueue_requests";
-      yield* head(queued, "gauge", "Queued requests by priority level.");
-      for (const [level, { waiting }] of levels) yield `${queued}{priority_level="${escape(level)}"} ${waiting}`;
+      const levels = flow();
+      yield* levelGauge("current_executing_seats", "Occupied seats by priority level.", levels, ({ occupied }) => occupied);
+      yield* levelGauge("current_inqueue_requests", "Queued requests by priority level.", levels, ({ waiting }) => waiting);
+      yield* levelGauge("current_limit_seats", "Seats by priority level, with borrowed ones.", levels, ({ seats }) => seats);
+      const nominal = "Seats by priority level, without borrowed ones.";
+      yield* levelGauge("nominal_limit_seats", nominal, levels, ({ nominalSeats }) => nominalSeats);
     }
     if (revision !== undefined) {
       yield* head("keelson_storage_revision", "gauge", "The current resourceVersion.");
@@ -115,6 +115,18 @@ export class ApiServerMetrics {
 function increment(counters: Map<string, number>, labels: string): void {
   const key = counters.has(labels) || counters.size < maxSeries ? labels : 'verb="OTHER"';
   counters.set(key, (counters.get(key) ?? 0) + 1);
+}
+
+function* levelGauge(
+  name: string,
+  help: string,
+  levels: ReadonlyMap<string, LevelUsage>,
+  valueOf: (usage: LevelUsage) => number,
+): Generator<string> {
+  yield* head(`apiserver_flowcontrol_${name}`, "gauge", help);
+  for (const [level, usage] of levels) {
+    yield `apiserver_flowcontrol_${name}{priority_level="${escape(level)}"} ${valueOf(usage)}`;
+  }
 }
 
 function* head(name: string, type: string, help: string): Generator<string> {

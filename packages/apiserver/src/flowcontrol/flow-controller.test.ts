@@ -1,3 +1,4 @@
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { requestInfo } from "../endpoints/request-info.ts";
@@ -78,6 +79,35 @@ describe("flow control", () => {
     });
     (await flow.admit(node, lease, 1)).release();
     (await flow.admit(account, maps, 1)).release();
+  });
+
+  it("lends idle seats of other levels to a busy one, but not those of nodes' leases, and takes them back", async () => {
+    const clock = createVirtualClock();
+    const lending = new FlowController({ store: environment.store, clock, seats: 49, maxWaitMs: 1_000_000 });
+    try {
+      const seatsOf = (name: string): number => lending.usage().get(name)?.seats ?? 0;
+      const before = { accounts: seatsOf("workload-low"), leases: seatsOf("leader-election") };
+      const running: Admission[] = [];
+      const requests = Array.from({ length: 100 }, () => lending.admit(account, maps, 1).then((seat) => running.push(seat)));
+      await clock.advance(10_000);
+      expect(seatsOf("workload-low")).toBeGreaterThan(before.accounts + 5);
+      expect(running.length).toBe(seatsOf("workload-low"));
+      expect(seatsOf("leader-election")).toBe(before.leases);
+      const total = [...lending.usage().values()].reduce((sum, { seats }) => sum + seats, 0);
+      expect(total).toBeLessThanOrEqual(49 + lending.usage().size);
+      while (running.length > 0) {
+        running.pop()?.release();
+        await Promise.resolve();
+      }
+      await Promise.all(requests);
+      for (const seat of running) seat.release();
+      // Once the demand of the past has faded, every level has its own seats again, and no timer is left.
+      for (let period = 0; period < 400; period++) await clock.advance(10_000);
+      expect(seatsOf("workload-low")).toBe(before.accounts);
+      expect(clock.pendingTimers).toBe(0);
+    } finally {
+      lending.close();
+    }
   });
 
   it("does not limit streams such as exec", async () => {

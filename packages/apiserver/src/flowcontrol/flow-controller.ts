@@ -1,11 +1,12 @@
 import { type DeepReadonly, statusError } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { RequestInfo } from "../endpoints/request-info.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import { type Store, storageKey } from "../storage/store.ts";
 import { flowControlGroup, type FlowSchemaObject, type PriorityLevelObject } from "./configuration.ts";
 import { flowDistinguisher, matchesFlowSchema } from "./flow-schema.ts";
 import { PriorityLevel, type PriorityLevelLimits, type Seat } from "./priority-level.ts";
+import { shareSeats, smoothDemand } from "./seat-sharing.ts";
 
 /** What {@link FlowController} takes. */
 export interface FlowControllerOptions {
@@ -15,6 +16,19 @@ export interface FlowControllerOptions {
   readonly seats?: number;
   /** How long a request may be queued. Default 15 s. */
   readonly maxWaitMs?: number;
+}
+
+/** Default of {@link FlowControllerOptions.seats}. */
+const defaultSeats = 200;
+
+/** The usage of a priority level. */
+export interface LevelUsage {
+  readonly occupied: number;
+  /** Number of queued requests. */
+  readonly waiting: number;
+  /** The current limit of occupied seats, and the limit without lending and borrowing. */
+  readonly seats: number;
+  readonly nominalSeats: number;
 }
 
 /** An admitted request. */
@@ -33,18 +47,34 @@ const levelsPrefix = storageKey({ group: flowControlGroup, plural: "priorityleve
 interface Level {
   readonly uid: string;
   /** Undefined for an exempt level. */
-  readonly queues: PriorityLevel | undefined;
+  readonly limited: LimitedLevel | undefined;
 }
 
+interface LimitedLevel {
+  readonly queues: PriorityLevel;
+  /** By its shares, and how many of them it lends and borrows at most. */
+  readonly seats: { readonly nominal: number; readonly lendable: number; readonly borrowable: number };
+  readonly queuing: PriorityLevelLimits["queuing"];
+  /** Smoothed demand. */
+  demand: number;
+}
+
+/** How often levels lend and borrow seats. Same as kube-apiserver. */
+const sharingPeriodMs = 10_000;
+
+/** Below this smoothed demand, a level counts as idle. */
+const idleDemand = 0.1;
+
 /**
- * API Priority and Fairness: classifies requests by the FlowSchemas in the store and limits their concurrency per priority level. Levels do
- * not lend seats to each other.
+ * API Priority and Fairness: classifies requests by the FlowSchemas in the store and limits their concurrency per priority level. While
+ * there is demand, levels lend idle seats to each other every 10 s.
  */
 export class FlowController {
   readonly #options: FlowControllerOptions;
   readonly #levels = new Map<string, Level>();
   readonly #watches: readonly { close(): void }[];
   #schemas: readonly DeepReadonly<FlowSchemaObject>[] = [];
+  #sharing: Timer | undefined;
 
   constructor(options: FlowControllerOptions) {
     this.#options = options;
@@ -56,6 +86,7 @@ export class FlowController {
   }
 
   close(): void {
+    this.#sharing?.cancel();
     for (const watch of this.#watches) watch.close();
   }
 
@@ -73,22 +104,50 @@ export class FlowController {
       "x-kubernetes-pf-flowschema-uid": schema.metadata.uid ?? "",
       "x-kubernetes-pf-prioritylevel-uid": level.uid,
     };
-    if (level.queues === undefined) return { ...free, headers };
+    if (level.limited === undefined) return { ...free, headers };
+    this.#sharing ??= this.#scheduleSharing();
     const flow = `${schema.metadata.name ?? ""}/${flowDistinguisher(schema, user, info)}`;
-    const seat = await level.queues.acquire(flow, seats, signalOf);
+    const seat = await level.limited.queues.acquire(flow, seats, signalOf);
     if (typeof seat === "string") {
       throw statusError("TooManyRequests", "Too many requests, please try again later.", { retryAfterSeconds: 1 });
     }
     return { headers, release: () => seat.release() };
   }
 
-  /** Occupied seats and queued requests by level, for metrics. Exempt levels are not counted. */
-  usage(): ReadonlyMap<string, { readonly occupied: number; readonly waiting: number }> {
+  /** Usage by level, for metrics. Exempt levels are not counted. */
+  usage(): ReadonlyMap<string, LevelUsage> {
     return new Map(
-      [...this.#levels].flatMap(([name, { queues }]) =>
-        queues === undefined ? [] : [[name, { occupied: queues.occupied, waiting: queues.waiting }] as const],
-      ),
+      [...this.#levels].flatMap(([name, { limited }]) => {
+        if (limited === undefined) return [];
+        const { occupied, waiting, seats } = limited.queues;
+        return [[name, { occupied, waiting, seats, nominalSeats: limited.seats.nominal }] as const];
+      }),
     );
+  }
+
+  #scheduleSharing(): Timer {
+    const { clock } = this.#options;
+    return clock.setTimer(sharingPeriodMs, () => this.#share(), { background: true });
+  }
+
+  /** Divides the seats by the demand of the last period. Stops once all levels are idle and have their nominal seats again. */
+  #share(): void {
+    const levels = [...this.#levels.values()].flatMap(({ limited }) => (limited === undefined ? [] : [limited]));
+    const sharing = levels.map((level) => {
+      const summary = level.queues.takeDemand();
+      level.demand = smoothDemand(level.demand, summary);
+      return { ...level.seats, peak: summary.peak, demand: level.demand };
+    });
+    const isIdle = sharing.every(({ demand }) => demand < idleDemand);
+    const seats = isIdle ? [] : shareSeats(this.#totalSeats, sharing);
+    for (const [index, { queues, queuing, seats: own }] of levels.entries()) {
+      queues.configure({ seats: seats[index] ?? own.nominal, queuing });
+    }
+    this.#sharing = isIdle ? undefined : this.#scheduleSharing();
+  }
+
+  get #totalSeats(): number {
+    return this.#options.seats ?? defaultSeats;
   }
 
   #reload(): void {
@@ -105,19 +164,25 @@ export class FlowController {
   }
 
   #configure({ metadata, spec }: DeepReadonly<PriorityLevelObject>, allShares: number): void {
-    const { clock, seats = 200, maxWaitMs = 15_000 } = this.#options;
+    const { clock, maxWaitMs = 15_000 } = this.#options;
     const { name = "", uid = "" } = metadata;
     if (spec.type === "Exempt") {
-      this.#levels.set(name, { uid, queues: undefined });
+      this.#levels.set(name, { uid, limited: undefined });
       return;
     }
-    const limits: PriorityLevelLimits = {
-      seats: Math.max(1, Math.ceil((seats * sharesOf(spec)) / Math.max(1, allShares))),
-      queuing: queuingOf(spec),
+    const nominal = Math.max(1, Math.ceil((this.#totalSeats * sharesOf(spec)) / Math.max(1, allShares)));
+    const { lendablePercent = 0, borrowingLimitPercent } = spec.limited ?? {};
+    const seats = {
+      nominal,
+      lendable: Math.round((nominal * lendablePercent) / 100),
+      borrowable: borrowingLimitPercent === undefined ? this.#totalSeats : Math.round((nominal * borrowingLimitPercent) / 100),
     };
-    const known = this.#levels.get(name)?.queues;
-    known?.configure(limits);
-    this.#levels.set(name, { uid, queues: known ?? new PriorityLevel(clock, limits, maxWaitMs) });
+    const queuing = queuingOf(spec);
+    const known = this.#levels.get(name)?.limited;
+    // The next sharing decides whether it borrows again.
+    known?.queues.configure({ seats: nominal, queuing });
+    const queues = known?.queues ?? new PriorityLevel(clock, { seats: nominal, queuing }, maxWaitMs);
+    this.#levels.set(name, { uid, limited: { queues, seats, queuing, demand: known?.demand ?? 0 } });
   }
 }
 

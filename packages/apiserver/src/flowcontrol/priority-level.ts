@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
+import { type DemandSummary, SeatDemand } from "./seat-demand.ts";
 
 /** The right to execute a request. */
 export interface Seat {
@@ -45,6 +46,7 @@ export class PriorityLevel {
   readonly #clock: Clock;
   readonly #maxWaitMs: number;
   readonly #queues = new Map<number, Queue>();
+  readonly #demand: SeatDemand;
   #limits: PriorityLevelLimits;
   #occupied = 0;
   #waiting = 0;
@@ -53,6 +55,7 @@ export class PriorityLevel {
 
   constructor(clock: Clock, limits: PriorityLevelLimits, maxWaitMs: number) {
     this.#clock = clock;
+    this.#demand = new SeatDemand(clock.monotonic());
     this.#limits = limits;
     this.#maxWaitMs = maxWaitMs;
   }
@@ -67,6 +70,16 @@ export class PriorityLevel {
     return this.#waiting;
   }
 
+  /** Maximum number of occupied seats. */
+  get seats(): number {
+    return this.#limits.seats;
+  }
+
+  /** The demand for seats since the last call. */
+  takeDemand(): DemandSummary {
+    return this.#demand.take(this.#clock.monotonic());
+  }
+
   /** Replaces the limits. Queued requests stay queued. */
   configure(limits: PriorityLevelLimits): void {
     this.#limits = limits;
@@ -77,7 +90,10 @@ export class PriorityLevel {
   async acquire(flow: string, seats: number, signalOf?: () => AbortSignal): Promise<Seat | Rejection> {
     const width = Math.max(1, Math.min(seats, this.#limits.seats));
     const { queuing } = this.#limits;
-    if (this.#waiting === 0 && this.#fits(width)) return this.#occupy(width, this.#queueOf(flow));
+    if (this.#waiting === 0 && this.#fits(width)) {
+      this.#demand.add(width, this.#clock.monotonic());
+      return this.#occupy(width, this.#queueOf(flow));
+    }
     if (queuing === undefined) return "concurrency-limit";
     const queue = this.#queueOf(flow);
     if (queue.waiting.length >= queuing.queueLengthLimit) return "queue-full";
@@ -93,6 +109,7 @@ export class PriorityLevel {
         if (index < 0) return;
         queue.waiting.splice(index, 1);
         this.#waiting--;
+        this.#demand.add(-width, this.#clock.monotonic());
         settle(reason);
       };
       const cancel = (): void => leave("cancelled");
@@ -101,6 +118,7 @@ export class PriorityLevel {
       if (queue.waiting.length === 0) queue.virtualTime = Math.max(queue.virtualTime, this.#virtualTime);
       queue.waiting.push(waiting);
       this.#waiting++;
+      this.#demand.add(width, this.#clock.monotonic());
       signal?.addEventListener("abort", cancel, { once: true });
       this.#dispatch();
     });
@@ -120,6 +138,7 @@ export class PriorityLevel {
         if (isReleased) return;
         isReleased = true;
         this.#occupied -= seats;
+        this.#demand.add(-seats, this.#clock.monotonic());
         queue.virtualTime += seats * (this.#clock.now() - start - estimatedMs);
         this.#dispatch();
       },
