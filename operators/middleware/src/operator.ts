@@ -67,6 +67,20 @@ export function createMiddleware({
       },
     ],
     commands: [...changeCommands, agentCommand],
+    listeners: [
+      {
+        name: "Agents of middleware",
+        address: "port 50052 of the Pod's address",
+        authentication: "a bearer token per App",
+        rights: "that Pod's program",
+      },
+      {
+        name: "Middleware",
+        address: "the App's port of the Pod's address",
+        authentication: "the App's password",
+        rights: "the data of the App",
+      },
+    ],
   };
 }
 

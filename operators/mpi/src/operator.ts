@@ -34,4 +34,18 @@ export const mpi: Operator = {
   controllers: () => [createRhinoJobController({ tools: podTools, randomToken: () => randomBytes(32).toString("base64url") })],
   servers: [],
   commands,
+  listeners: [
+    {
+      name: "Launchers of MPI jobs",
+      address: "a port of the launcher Pod's address",
+      authentication: "TLS with the job's token as the pre-shared key",
+      rights: "take part in the job as a worker",
+    },
+    {
+      name: "Ranks of MPI jobs",
+      address: "ports that the MPI library chooses, on addresses of workers",
+      authentication: "that of the MPI library",
+      rights: "messages of the job",
+    },
+  ],
 };

@@ -32,4 +32,13 @@ export const robots: Operator = {
   controllers: () => [jobController, taskGroupController, createTaskController(), createRobotController()],
   servers: [mqttServer],
   commands: [createAgentCommand(startAgent)],
+  listeners: [
+    {
+      name: "MQTT broker",
+      address: "`127.0.0.1:1883` (`--mqtt-bind-address`, `--mqtt-port`); none with `--mqtt-url`",
+      authentication:
+        "the join token for a first registration, then a credential per robot; a new credential for the bridge at each start",
+      rights: "a robot: its own topics",
+    },
+  ],
 };

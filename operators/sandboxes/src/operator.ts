@@ -1,5 +1,5 @@
 import type { Operator } from "@keelson/operator";
-import { group } from "./api/names.ts";
+import { agentPort, group } from "./api/names.ts";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
 import { sandboxCommands } from "./commands/commands.ts";
@@ -39,4 +39,30 @@ export const sandboxes: Operator = {
   ],
   servers: [fastPathServer],
   commands: sandboxCommands,
+  listeners: [
+    {
+      name: "gRPC server of sandboxes",
+      address: "`127.0.0.1:9090` (`--fastpath-bind-address`, `--fastpath-port`)",
+      authentication: "the bearer token in `DIR/sandboxes/fastpath-token`",
+      rights: "create, read and delete sandboxes",
+    },
+    {
+      name: "Metrics of the gRPC server",
+      address: "none; port `--fastpath-metrics-port` of the same address",
+      authentication: "the bearer token of the gRPC server",
+      rights: "read; probes need no token",
+    },
+    {
+      name: "Agents of sandboxes",
+      address: `port ${agentPort} of the Pod's address`,
+      authentication: "TLS with a pre-shared key per agent",
+      rights: "that agent's sandboxes",
+    },
+    {
+      name: "Exposed ports of sandboxes",
+      address: "the ports in `spec.exposedPorts`, on the agent's address",
+      authentication: "that of the program in the sandbox",
+      rights: "that program",
+    },
+  ],
 };

@@ -68,6 +68,17 @@ export interface RunningServer {
   stop(): Promise<void>;
 }
 
+/** A socket on which a part of Keelson listens, for the table in SECURITY.md. */
+export interface ListenerDescription {
+  readonly name: string;
+  /** The default address, and the flag that changes it. */
+  readonly address: string;
+  /** How clients authenticate. */
+  readonly authentication: string;
+  /** What authenticated clients may do. */
+  readonly rights: string;
+}
+
 /** A server that runs in addition to the controllers, such as a bridge. */
 export interface ServerDefinition {
   readonly name: string;
@@ -101,4 +112,6 @@ export interface Operator {
   readonly controllers: (context: OperatorContext) => readonly ControllerDefinition[];
   readonly servers: readonly ServerDefinition[];
   readonly commands: readonly CommandDefinition[];
+  /** Everything that listens: servers, and programs of Pods. Default: nothing. */
+  readonly listeners?: readonly ListenerDescription[];
 }

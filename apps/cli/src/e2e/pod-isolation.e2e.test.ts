@@ -89,19 +89,32 @@ test("a namespace's admin cannot ask for a process, mount host paths, or run com
   await expect(asDev("exec", "trusted", "--", "cat", secret)).rejects.toThrow(/runs as a process of the node/);
 });
 
-test.runIf(isRoot)("an isolated Pod reads no private file of the host, wherever it is, and is not the host's root", async () => {
-  const secrets = ["/usr/local/share", "/usr/lib", "/etc/ssl", "/opt", "/root", "/var/lib"].map((parent) => {
-    const secret = mkdtempSync(join(parent, "keelson-boundary-"));
-    onTestFinished(() => rmSync(secret, { recursive: true, force: true }));
-    writeFileSync(join(secret, "key"), "PRIVATE", { mode: 0o600 });
-    return join(secret, "key");
-  });
-  const paths = ["/etc/shadow", "/etc/gshadow", "/etc/ssl/private", "/etc/ssh", "/root", "/home", "/opt", "/var/lib", ...secrets];
-  const script = `for path in ${paths.join(" ")}; do ls -A $path/ 2>/dev/null; cat $path 2>/dev/null; done; read -r in out count </proc/self/uid_map; echo $in; [ $out != 0 ] && echo $(id -u) is not root`;
-  await applyAsDev(podOf("reader", [script]));
-  await succeeded("reader");
-  expect(await asDev("logs", "reader")).toBe("0\n0 is not root\n");
-});
+test.runIf(isRoot)(
+  "an isolated Pod reads no private file of the host, wherever it is, and is not the host's root",
+  async () => {
+    const secrets = ["/usr/local/share", "/usr/lib", "/etc/ssl", "/opt", "/root", "/var/lib"].map((parent) => {
+      const secret = mkdtempSync(join(parent, "keelson-boundary-"));
+      onTestFinished(() => rmSync(secret, { recursive: true, force: true }));
+      writeFileSync(join(secret, "key"), "PRIVATE", { mode: 0o600 });
+      return join(secret, "key");
+    });
+    const paths = [
+      "/etc/shadow",
+      "/etc/gshadow",
+      "/etc/ssl/private",
+      "/etc/ssh",
+      "/root",
+      "/home",
+      "/opt",
+      "/var/lib",
+      ...secrets,
+    ];
+    const script = `for path in ${paths.join(" ")}; do ls -A $path/ 2>/dev/null; cat $path 2>/dev/null; done; read -r in out count </proc/self/uid_map; echo $in; [ $out != 0 ] && echo $(id -u) is not root`;
+    await applyAsDev(podOf("reader", [script]));
+    await succeeded("reader");
+    expect(await asDev("logs", "reader")).toBe("0\n0 is not root\n");
+  },
+);
 
 test("isolated Pods of a namespace read their Secrets and share their volumes", async () => {
   await asDev("create", "secret", "generic", "own", "--from-literal=key=value");
@@ -117,7 +130,8 @@ test("isolated Pods of a namespace read their Secrets and share their volumes", 
     { name: "claim", persistentVolumeClaim: { claimName: "shared" } },
   ];
   const write = "umask 077; mkdir /scratch/a /claim/a && echo one >/scratch/a/file && echo one >/claim/a/file";
-  const append = "cat /secret/key; echo; echo two >>/scratch/a/file; echo two >>/claim/a/file; cat /scratch/a/file /claim/a/file";
+  const append =
+    "cat /secret/key; echo; echo two >>/scratch/a/file; echo two >>/claim/a/file; cat /scratch/a/file /claim/a/file";
   await applyAsDev(claim, podOf("writer", [write, append], volumes));
   await succeeded("writer");
   expect(await asDev("logs", "writer", "-c", "c1")).toBe("value\none\ntwo\none\ntwo\n");

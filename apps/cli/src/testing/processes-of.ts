@@ -26,15 +26,26 @@ export function processesOf(text: string): readonly { readonly pid: number; read
   return allProcesses().filter(({ command }) => command.includes(text));
 }
 
+/** The pids of a process, or of all processes whose command line contains a text, and of their descendants. */
+export function descendantsOf(root: number | string): ReadonlySet<number> {
+  return withDescendants(allProcesses(), ({ pid, command }) =>
+    typeof root === "number" ? pid === root : command.includes(root),
+  );
+}
+
+function withDescendants(all: readonly ProcessEntry[], isRoot: (process: ProcessEntry) => boolean): ReadonlySet<number> {
+  const found = new Set(all.filter(isRoot).map(({ pid }) => pid));
+  for (let size = -1; size !== found.size; ) {
+    size = found.size;
+    for (const { pid, parent } of all) if (found.has(parent)) found.add(pid);
+  }
+  return found;
+}
+
 /** Kills all processes that refer to a folder, and their descendants, because Pods outlive `keelson up`. */
 export function killProcessesOf(folder: string): void {
   const all = allProcesses().filter(({ pid }) => pid !== process.pid);
-  const targets = new Set(all.filter(({ command }) => command.includes(folder)).map(({ pid }) => pid));
-  for (let size = -1; size !== targets.size; ) {
-    size = targets.size;
-    for (const { pid, parent } of all) if (targets.has(parent)) targets.add(pid);
-  }
-  for (const pid of targets) {
+  for (const pid of withDescendants(all, ({ command }) => command.includes(folder))) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {

@@ -136,7 +136,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
     const metrics = createFastPathMetrics();
     let metricsUrl: string | undefined;
     if (metricsPort !== undefined) {
-      const probes = createProbeServer({ metrics });
+      const probes = createProbeServer({ metrics, access: token });
       metricsUrl = await probes.listen(metricsPort, bindAddress);
       stops.push(() => probes.stop());
     }

@@ -13,7 +13,7 @@ export const fastPathFlags = {
   port: portFlag({ name: "fastpath-port", description: "port of the gRPC server; 0 picks a free one", default: "9090" }),
   metricsPort: portFlag({
     name: "fastpath-metrics-port",
-    description: "port of its metrics, on the same address (default: disabled; the original uses 9091)",
+    description: "port of its metrics, on the same address and with the same token (default: disabled; the original uses 9091)",
   }),
   mode: choiceFlag({
     name: "fastpath-consistency-mode",

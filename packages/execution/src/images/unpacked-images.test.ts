@@ -61,7 +61,11 @@ test("replaces a link with a file instead of writing through it, drops its set-u
 
 test("lets everyone read what the owner may read, so that root of a private user sees its image", async () => {
   await unpack(
-    tar({ path: "root/", type: "Directory", mode: 0o700 }, { path: "root/.profile", content: "x", mode: 0o600 }, { path: "run", content: "x", mode: 0o711 }),
+    tar(
+      { path: "root/", type: "Directory", mode: 0o700 },
+      { path: "root/.profile", content: "x", mode: 0o600 },
+      { path: "run", content: "x", mode: 0o711 },
+    ),
   );
   const modeOf = (path: string): number => lstatSync(join(dir, "root", path)).mode & 0o777;
   expect(["root", "root/.profile", "run"].map(modeOf)).toEqual([0o755, 0o644, 0o755]);
