@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Operator } from "@keelson/operator";
+import type { ListenerDescription, Operator } from "@keelson/operator";
 import { createAgentClient } from "./agent/agent-client.ts";
 import { App } from "./api/app.ts";
 import { Component } from "./api/component.ts";
@@ -19,6 +19,21 @@ export interface MiddlewareOptions {
   /** Command line of the agent in Pods, without flags. Default: `keelson middleware agent`. */
   readonly agentCommand?: readonly string[];
 }
+
+const listeners: readonly ListenerDescription[] = [
+  {
+    name: "Agents of middleware",
+    address: "port 50052 of the Pod's address",
+    authentication: "a bearer token per App",
+    rights: "that Pod's program",
+  },
+  {
+    name: "Middleware",
+    address: "the App's port of the Pod's address",
+    authentication: "the App's password",
+    rights: "the data of the App",
+  },
+];
 
 /** Creates the middleware operator. */
 export function createMiddleware({
@@ -67,20 +82,7 @@ export function createMiddleware({
       },
     ],
     commands: [...changeCommands, agentCommand],
-    listeners: [
-      {
-        name: "Agents of middleware",
-        address: "port 50052 of the Pod's address",
-        authentication: "a bearer token per App",
-        rights: "that Pod's program",
-      },
-      {
-        name: "Middleware",
-        address: "the App's port of the Pod's address",
-        authentication: "the App's password",
-        rights: "the data of the App",
-      },
-    ],
+    listeners,
   };
 }
 
