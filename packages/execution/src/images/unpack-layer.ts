@@ -120,7 +120,7 @@ const isFile = /^(?:File|OldFile|ContiguousFile)$/;
 
 /**
  * The mode of an unpacked file: everyone may read and execute what its owner may. Root of a program with a private user is another user
- * of the host, and what is in an image is no secret to the programs that have it as root.
+ * of the host, and the programs that have an image as their root may read all of it.
  */
 const readableMode = (mode: number): number => (mode & 0o777) | ((mode & 0o500) >> 3) | ((mode & 0o500) >> 6);
 
