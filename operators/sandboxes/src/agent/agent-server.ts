@@ -38,11 +38,14 @@ const keepAliveMs = 60_000;
 /** Interval of statuses on an idle stream, so that a lost connection is noticed. */
 export const statusHeartbeatMs = 5_000;
 
+/** A request that is answered with an HTTP status of its own. */
 class RequestError extends Error {
-  readonly status: number;
-  constructor(status: number, message: string) {
+  override readonly name = "RequestError";
+  readonly code: number;
+
+  constructor(code: number, message: string) {
     super(message);
-    this.status = status;
+    this.code = code;
   }
 }
 
@@ -52,53 +55,114 @@ class RequestError extends Error {
  * change and every 5 seconds.
  */
 export async function startAgentServer(options: AgentServerOptions): Promise<AgentServer> {
-  const { manager, token, clock, log } = options;
-  const streams = new Set<AbortController>();
+  const server = new HttpsAgentServer(options);
+  await server.listen();
+  return server;
+}
 
-  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const url = new URL(request.url ?? "/", "http://agent");
+type Answer = (request: IncomingMessage, response: ServerResponse, query: URLSearchParams) => Promise<void>;
 
-    switch (url.pathname) {
-      case agentPaths.create: {
-        const parsed = parseAgentSandbox(await body(request));
-        if ("problem" in parsed) throw new RequestError(400, parsed.problem);
-        const created = await manager.create(parsed.sandbox);
-        return send(response, created.success ? 200 : created.rejected === true ? 409 : 500, created);
-      }
-      case agentPaths.delete: {
-        const value = await body(request);
-        const id = typeof value === "object" && value !== null && "sandboxId" in value ? String(value.sandboxId) : "";
-        void manager
-          .delete(id)
-          .catch((error: unknown) => log.error({ err: error, sandboxId: id }, "could not delete a sandbox"));
-        return send(response, 200, { success: true });
-      }
-      case agentPaths.expire: {
-        const change = parseExpiryChange(await body(request));
-        if ("problem" in change) throw new RequestError(400, change.problem);
-        if (!(await manager.expire(change.sandboxId, change.expiresAtMs)))
-          throw new RequestError(404, "sandbox not found on this agent");
-        return send(response, 200, { success: true });
-      }
-      case agentPaths.status: {
-        if (request.method !== "GET") throw new RequestError(405, "method not allowed; use GET");
-        if (url.searchParams.get("watch") !== "true") return send(response, 200, manager.status());
-        return watchStatus(request, response);
-      }
-      case agentPaths.logs: {
-        if (request.method !== "GET") throw new RequestError(405, "method not allowed; use GET");
-        const program = manager.program(url.searchParams.get("sandboxId") ?? "");
-        if (program === undefined) throw new RequestError(404, "sandbox not found on this agent");
-        return stream(request, response, "text/plain; charset=utf-8", (signal) =>
-          readLog(program, { follow: url.searchParams.get("follow") === "true", signal }),
-        );
-      }
-      default:
-        throw new RequestError(404, "path not found");
-    }
+class HttpsAgentServer implements AgentServer {
+  url = "";
+  readonly #options: AgentServerOptions;
+  readonly #server: Server;
+  readonly #streams = new Set<AbortController>();
+  readonly #commands = new Set<Duplex>();
+  readonly #answers: ReadonlyMap<string, Answer> = new Map<string, Answer>([
+    [agentPaths.create, (request, response) => this.#create(request, response)],
+    [agentPaths.delete, (request, response) => this.#delete(request, response)],
+    [agentPaths.expire, (request, response) => this.#expire(request, response)],
+    [agentPaths.status, (request, response, query) => this.#status(request, response, query)],
+    [agentPaths.logs, (request, response, query) => this.#logs(request, response, query)],
+  ]);
+
+  constructor(options: AgentServerOptions) {
+    this.#options = options;
+    this.#server = createServer(
+      {
+        ...serverTlsOptions(options.token),
+        handshakeTimeout: 10_000,
+        requestTimeout: 30_000,
+        headersTimeout: 10_000,
+        maxHeaderSize: maxHeaderBytes,
+      },
+      (request, response) => {
+        this.#answer(request, response).catch((error: unknown) => this.#answerError(response, error));
+      },
+    );
+    this.#server.keepAliveTimeout = keepAliveMs;
+    this.#server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      socket.on("error", () => socket.destroy());
+      this.#exec(request, socket, head).catch((error: unknown) => this.#rejectUpgrade(socket, error));
+    });
   }
 
-  async function* statuses(signal: AbortSignal): AsyncGenerator<string> {
+  async listen(): Promise<void> {
+    const { port, bindAddress } = this.#options;
+    this.#server.listen(port, bindAddress);
+    await once(this.#server, "listening");
+    this.url = `https://${bindAddress}:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async close(): Promise<void> {
+    for (const control of this.#streams) control.abort();
+    for (const socket of this.#commands) socket.destroy();
+    this.#server.closeAllConnections();
+    await new Promise<void>((resolve) => this.#server.close(() => resolve()));
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { pathname, searchParams } = urlOf(request);
+    const answer = this.#answers.get(pathname);
+    if (answer === undefined) throw new RequestError(404, "path not found");
+    await answer(request, response, searchParams);
+  }
+
+  #answerError(response: ServerResponse, error: unknown): void {
+    const status = error instanceof RequestError ? error.code : 500;
+    if (status === 500) this.#options.log.error({ err: error }, "request failed");
+    if (response.headersSent) response.destroy();
+    else send(response, status, failureOf(error));
+  }
+
+  async #create(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const parsed = parseAgentSandbox(await body(request));
+    if ("problem" in parsed) throw new RequestError(400, parsed.problem);
+    const created = await this.#options.manager.create(parsed.sandbox);
+    send(response, created.success ? 200 : created.rejected === true ? 409 : 500, created);
+  }
+
+  async #delete(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { manager, log } = this.#options;
+    const value = await body(request);
+    const id = typeof value === "object" && value !== null && "sandboxId" in value ? String(value.sandboxId) : "";
+    manager.delete(id).catch((error: unknown) => log.error({ err: error, sandboxId: id }, "could not delete a sandbox"));
+    send(response, 200, { success: true });
+  }
+
+  async #expire(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const change = parseExpiryChange(await body(request));
+    if ("problem" in change) throw new RequestError(400, change.problem);
+    if (!(await this.#options.manager.expire(change.sandboxId, change.expiresAtMs))) throw sandboxNotFound();
+    send(response, 200, { success: true });
+  }
+
+  async #status(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
+    requireGet(request);
+    if (query.get("watch") !== "true") return send(response, 200, this.#options.manager.status());
+    await this.#stream(request, response, "application/x-ndjson", (signal) => this.#statuses(signal));
+  }
+
+  async #logs(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
+    requireGet(request);
+    const program = this.#options.manager.program(query.get("sandboxId") ?? "");
+    if (program === undefined) throw sandboxNotFound();
+    const follow = query.get("follow") === "true";
+    await this.#stream(request, response, "text/plain; charset=utf-8", (signal) => readLog(program, { follow, signal }));
+  }
+
+  async *#statuses(signal: AbortSignal): AsyncGenerator<string> {
+    const { manager, clock } = this.#options;
     let wake: () => void = () => {};
     let isDirty = true;
     const notify = (): void => {
@@ -121,18 +185,15 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     }
   }
 
-  const watchStatus = (request: IncomingMessage, response: ServerResponse): Promise<void> =>
-    stream(request, response, "application/x-ndjson", statuses);
-
-  async function stream(
+  async #stream(
     request: IncomingMessage,
     response: ServerResponse,
     type: string,
     read: (signal: AbortSignal) => AsyncIterable<string | Buffer>,
   ): Promise<void> {
-    if (streams.size >= maxStreams) throw new RequestError(429, `too many streams: the limit is ${maxStreams}`);
+    if (this.#streams.size >= maxStreams) throw new RequestError(429, `too many streams: the limit is ${maxStreams}`);
     const control = new AbortController();
-    streams.add(control);
+    this.#streams.add(control);
     request.once("close", () => response.writableFinished || control.abort());
     response.once("close", () => control.abort());
     response.writeHead(200, { "content-type": type });
@@ -143,73 +204,51 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
         if (control.signal.aborted) break;
       }
     } finally {
-      streams.delete(control);
+      this.#streams.delete(control);
       response.end();
     }
   }
 
-  const server: Server = createServer(
-    {
-      ...serverTlsOptions(token),
-      handshakeTimeout: 10_000,
-      requestTimeout: 30_000,
-      headersTimeout: 10_000,
-      maxHeaderSize: maxHeaderBytes,
-    },
-    (request, response) => {
-      answer(request, response).catch((error: unknown) => {
-        const status = error instanceof RequestError ? error.status : 500;
-        if (status === 500) log.error({ err: error }, "a request failed");
-        if (response.headersSent) response.destroy();
-        else send(response, status, { success: false, message: error instanceof Error ? error.message : String(error) });
-      });
-    },
-  );
-  async function exec(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    const url = new URL(request.url ?? "/", "http://agent");
-
-    if (url.pathname !== agentPaths.exec || request.headers.upgrade !== execProtocol)
+  async #exec(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const { pathname, searchParams } = urlOf(request);
+    if (pathname !== agentPaths.exec || request.headers.upgrade !== execProtocol)
       throw new RequestError(404, `upgrade not supported; use ${agentPaths.exec} with ${execProtocol}`);
-    const program = manager.program(url.searchParams.get("sandboxId") ?? "");
-    if (program === undefined) throw new RequestError(404, "sandbox not found on this agent");
-    if (commands.size >= maxStreams) throw new RequestError(429, `too many commands: the limit is ${maxStreams}`);
-    const requested = execSpec(url.searchParams);
+    const program = this.#options.manager.program(searchParams.get("sandboxId") ?? "");
+    if (program === undefined) throw sandboxNotFound();
+    if (this.#commands.size >= maxStreams) throw new RequestError(429, `too many commands: the limit is ${maxStreams}`);
+    const requested = execSpec(searchParams);
     // Registered before the first await, so that a caller that disconnects is noticed.
-    commands.add(socket);
-    socket.once("close", () => commands.delete(socket));
+    this.#commands.add(socket);
+    socket.once("close", () => this.#commands.delete(socket));
     const session = await program.exec(requested);
     if (socket.destroyed) return session.kill();
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${execProtocol}\r\n\r\n`);
     await serveExec(socket, head, session);
   }
 
-  const commands = new Set<Duplex>();
-  server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    socket.on("error", () => socket.destroy());
-    exec(request, socket, head).catch((error: unknown) => {
-      const status = error instanceof RequestError ? error.status : execStatus(error);
-      if (status === 500) log.error({ err: error }, "could not run a command in a sandbox");
-      const text = JSON.stringify({ success: false, message: error instanceof Error ? error.message : String(error) });
-      socket.end(
-        `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json\r\n` +
-          `Content-Length: ${Buffer.byteLength(text)}\r\nConnection: close\r\n\r\n${text}`,
-      );
-    });
-  });
-  server.keepAliveTimeout = keepAliveMs;
-  server.listen(options.port, options.bindAddress);
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  return {
-    url: `https://${options.bindAddress}:${port}`,
-    async close() {
-      for (const control of streams) control.abort();
-      for (const socket of commands) socket.destroy();
-      server.closeAllConnections();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
-    },
-  };
+  #rejectUpgrade(socket: Duplex, error: unknown): void {
+    const status = error instanceof RequestError ? error.code : execStatus(error);
+    if (status === 500) this.#options.log.error({ err: error }, "could not run a command in a sandbox");
+    const text = JSON.stringify(failureOf(error));
+    socket.end(
+      `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json\r\n` +
+        `Content-Length: ${Buffer.byteLength(text)}\r\nConnection: close\r\n\r\n${text}`,
+    );
+  }
 }
+
+const urlOf = (request: IncomingMessage): URL => new URL(request.url ?? "/", "http://agent");
+
+const sandboxNotFound = (): RequestError => new RequestError(404, "sandbox not found on this agent");
+
+function requireGet(request: IncomingMessage): void {
+  if (request.method !== "GET") throw new RequestError(405, "method not allowed; use GET");
+}
+
+const failureOf = (error: unknown): object => ({
+  success: false,
+  message: error instanceof Error ? error.message : String(error),
+});
 
 /** The command of an exec request: `command` once per argument, `columns` and `rows` for a terminal. */
 function execSpec(query: URLSearchParams): ExecSpec {

@@ -1,7 +1,8 @@
 import { hostname } from "node:os";
 import { isPositiveQuantity } from "../protocol/protocol.ts";
 import { agentPort, defaultSandboxesPerAgent } from "../api/names.ts";
-import { type AgentDriver, agentDrivers, type AgentOptions } from "./run-agent.ts";
+import { type AgentDriver, agentDrivers } from "./agent-drivers.ts";
+import type { AgentOptions } from "./run-agent.ts";
 
 /** Default folder of an agent's sandboxes. */
 export const defaultAgentDir = "/var/lib/keelson/sandboxes";

@@ -9,14 +9,10 @@ import {
   type Driver,
   openUnpackedImages,
 } from "@keelson/execution";
+import type { AgentDriver } from "./agent-drivers.ts";
 import { startAgentServer } from "./agent-server.ts";
 import { localImages } from "../sandbox/image-store.ts";
-import { createSandboxManager } from "../sandbox/sandbox-manager.ts";
-
-/** What isolates the sandboxes of an agent. `process`: no isolation. */
-export const agentDrivers = ["bubblewrap", "containerd", "process"] as const;
-/** One of {@link agentDrivers}. */
-export type AgentDriver = (typeof agentDrivers)[number];
+import { SandboxManager } from "../sandbox/sandbox-manager.ts";
 
 /** The isolation of sandboxes. */
 export interface AgentIsolation {
@@ -93,7 +89,7 @@ export async function runAgent(options: AgentOptions, signal: AbortSignal): Prom
   const isolation = { driver: name, ...(containerdSocket !== undefined && { containerdSocket }) };
   const driver = await openAgentDriver(isolation, dir, clock);
   try {
-    const manager = createSandboxManager({
+    const manager = new SandboxManager({
       agentId: options.name,
       nodeName: options.node,
       capacity: options.capacity,

@@ -1,7 +1,8 @@
 import { readFile } from "node:fs/promises";
 import type { CommandDefinition } from "@keelson/operator";
 import { agentSettings, defaultAgentDir } from "../agent/agent-settings.ts";
-import { agentDrivers, runAgent } from "../agent/run-agent.ts";
+import { agentDrivers } from "../agent/agent-drivers.ts";
+import { runAgent } from "../agent/run-agent.ts";
 import { agentPort, defaultSandboxesPerAgent } from "../api/names.ts";
 
 /** `keelson sandbox agent`: the program of an agent's Pod. Flags fall back to the variables of {@link agentSettings}. */

@@ -44,7 +44,7 @@ const ready = (...phases: readonly SandboxStatus["phase"][]): AgentView => ({
 });
 const running = { phase: "Running", assignedPod: "a", sandboxID: id, observedGeneration: 1 } as const;
 const unreachable: AgentView = { kind: "unreachable" };
-const gone: AgentView = { kind: "gone" };
+const gone: AgentView = { kind: "deleted" };
 const step = (one: Sandbox, agent: AgentView = { kind: "none" }) => decideSandbox({ sandbox: one, agent, now }).step;
 const deleted = { deletionTimestamp: "2026-01-01T00:00:00Z" };
 

@@ -21,7 +21,7 @@ import type { Phase, Sandbox } from "../api/sandbox.ts";
 export type AgentView =
   | { readonly kind: "none" }
   /** It was deleted, with all its sandboxes. */
-  | { readonly kind: "gone" }
+  | { readonly kind: "deleted" }
   /** It does not report. */
   | { readonly kind: "unreachable" }
   | { readonly kind: "ready"; readonly status: AgentStatus };
@@ -94,152 +94,165 @@ export const hasEnded = ({ status }: DeepReadonly<Sandbox>): boolean =>
 
 /** Decides the next step of a Sandbox. */
 export function decideSandbox(observation: SandboxObservation): SandboxDecision {
-  const { sandbox, agent, now } = observation;
-  const { metadata, spec, status = {} } = sandbox;
+  const { metadata, spec, status = {} } = observation.sandbox;
   const hasFinalizer = metadata.finalizers?.includes(cleanupFinalizer) ?? false;
-  const draft = (phase: Phase, message: string, change: Partial<SandboxStatusDraft> = {}): SandboxStatusDraft =>
-    draftOf(sandbox, phase, message, now, change);
-
-  if (metadata.deletionTimestamp !== undefined) {
-    if (!hasFinalizer) return { step: { kind: "wait" } };
-    const id = status.sandboxID ?? fastPathAllocation(sandbox)?.sandboxId;
-    if (id === undefined || isAbsent(agent, id)) return { step: { kind: "remove-finalizer" } };
-    if (status.phase !== "Terminating") {
-      const place = fastPathAllocation(sandbox);
-      const bound = status.assignedPod ?? place?.pod;
-      const terminating = draft("Terminating", "stopping", {
-        sandboxID: id,
-        ...(bound !== undefined && { assignedPod: bound }),
-      });
-      return { step: { kind: "write", status: terminating, releases: false } };
-    }
-    return agent.kind === "ready" ? { step: { kind: "delete", sandboxId: id } } : { step: { kind: "wait" } };
-  }
+  if (metadata.deletionTimestamp !== undefined) return hasFinalizer ? decideDeletion(observation) : { step: { kind: "wait" } };
   if (!hasFinalizer) return { step: { kind: "add-finalizer" } };
 
+  const steps = new Steps(observation);
   const reset = spec.resetRevision;
   const isReset = reset !== undefined && Date.parse(reset) > Date.parse(status.acceptedResetRevision ?? "1970-01-01T00:00:00Z");
-  const expiry = expiryOf(spec);
-  const isExpired = expiry !== undefined && expiry <= now;
-  const requeueAfterMs = expiry !== undefined && !isExpired ? expiry - now : undefined;
-  const later = (step: SandboxStep, otherMs?: number): SandboxDecision => {
-    const times = [requeueAfterMs, otherMs].filter((ms) => ms !== undefined);
-    return times.length === 0 ? { step } : { step, requeueAfterMs: Math.min(...times) };
-  };
-  /** Deletes the current instance, then writes `next`. */
-  const leave = (next: SandboxStatusDraft): SandboxDecision => {
-    const id = status.sandboxID ?? fastPathAllocation(sandbox)?.sandboxId;
-    if (id === undefined || isAbsent(agent, id)) return later({ kind: "write", status: next, releases: true });
-    if (agent.kind === "ready") return later({ kind: "delete", sandboxId: id });
-    // Unreachable: it may still run. Wait until the agent reports again or is deleted.
-    return later({ kind: "wait" });
-  };
-  const again = (message: string): SandboxStatusDraft =>
-    unbound(draft("Pending", message, { instance: (status.instance ?? 0) + 1 }));
-
-  if (isExpired && !(isReset && expiry > now)) {
-    return status.phase === "Expired" ? { step: { kind: "wait" } } : leave(unbound(draft("Expired", "reached its expireTime")));
+  if (steps.isExpired) {
+    if (status.phase === "Expired") return { step: { kind: "wait" } };
+    return steps.leave(unbound(steps.draft("Expired", "reached its expireTime")));
   }
-  if (isReset) {
-    return leave({ ...again(`reset (${reset})`), acceptedResetRevision: reset });
-  }
-
+  if (isReset) return steps.leave({ ...steps.restart(`reset (${reset})`), acceptedResetRevision: reset });
   switch (status.phase) {
     case undefined:
-    case "Pending": {
-      const place = fastPathAllocation(sandbox);
-      if (place === undefined) return later({ kind: "place", status: draft("Creating", "", {}) });
-      const bound = { assignedPod: place.pod, nodeName: place.node, sandboxID: place.sandboxId };
-      return later({ kind: "write", status: draft("Creating", `started on agent ${place.pod}`, bound), releases: false });
-    }
+    case "Pending":
+      return decidePending(observation, steps);
     case "Creating":
-    case "Bound": {
-      if (status.sandboxID === undefined)
-        return later({ kind: "write", status: again("not assigned to an agent"), releases: true });
-      if (agent.kind === "gone" || agent.kind === "none")
-        return later({ kind: "write", status: again("its agent was deleted"), releases: true });
-      if (agent.kind === "unreachable") return lost(observation, later, again, draft);
-      return later({ kind: "create", sandboxId: status.sandboxID });
-    }
+    case "Bound":
+      return decideCreating(observation, steps);
     case "Running":
     case "Lost":
-      return running(observation, later, again, draft);
-    case "Expired":
-      // Changing expireTime does not restart it; a reset does.
-      return later({ kind: "wait" });
+      return decideRunning(observation, steps);
     default:
-      return later({ kind: "wait" });
+      // Changing the expireTime of an expired Sandbox does not restart it; a reset does.
+      return steps.next({ kind: "wait" });
   }
 }
 
-type Later = (step: SandboxStep, otherMs?: number) => SandboxDecision;
-type Draft = (phase: Phase, message: string, change?: Partial<SandboxStatusDraft>) => SandboxStatusDraft;
+function decideDeletion({ sandbox, agent, now }: SandboxObservation): SandboxDecision {
+  const { status = {} } = sandbox;
+  const allocation = fastPathAllocation(sandbox);
+  const sandboxID = status.sandboxID ?? allocation?.sandboxId;
+  if (sandboxID === undefined || isAbsent(agent, sandboxID)) return { step: { kind: "remove-finalizer" } };
+  if (status.phase === "Terminating")
+    return { step: agent.kind === "ready" ? { kind: "delete", sandboxId: sandboxID } : { kind: "wait" } };
+  const assignedPod = status.assignedPod ?? allocation?.pod;
+  const terminating = draftOf(sandbox, "Terminating", "stopping", now, {
+    sandboxID,
+    ...(assignedPod !== undefined && { assignedPod }),
+  });
+  return { step: { kind: "write", status: terminating, releases: false } };
+}
 
-function running(
-  { sandbox, agent, now }: SandboxObservation,
-  later: Later,
-  again: (message: string) => SandboxStatusDraft,
-  draft: Draft,
-): SandboxDecision {
+function decidePending({ sandbox }: SandboxObservation, steps: Steps): SandboxDecision {
+  const allocation = fastPathAllocation(sandbox);
+  if (allocation === undefined) return steps.next({ kind: "place", status: steps.draft("Creating", "") });
+  const { pod, node, sandboxId } = allocation;
+  const bound = { assignedPod: pod, nodeName: node, sandboxID: sandboxId };
+  const status = steps.draft("Creating", `started on agent ${pod}`, bound);
+  return steps.next({ kind: "write", status, releases: false });
+}
+
+function decideCreating(observation: SandboxObservation, steps: Steps): SandboxDecision {
+  const { agent, sandbox } = observation;
+  const sandboxId = sandbox.status?.sandboxID;
+  if (sandboxId === undefined)
+    return steps.next({ kind: "write", status: steps.restart("not assigned to an agent"), releases: true });
+  if (agent.kind === "deleted" || agent.kind === "none")
+    return steps.next({ kind: "write", status: steps.restart("its agent was deleted"), releases: true });
+  if (agent.kind === "unreachable") return decideLost(observation, steps);
+  return steps.next({ kind: "create", sandboxId });
+}
+
+/** The steps of one decision. */
+class Steps {
+  readonly isExpired: boolean;
+  readonly #observation: SandboxObservation;
+  readonly #requeueAfterMs: number | undefined;
+
+  constructor(observation: SandboxObservation) {
+    const { sandbox, now } = observation;
+    const expiry = expiryOf(sandbox.spec);
+    this.#observation = observation;
+    this.isExpired = expiry !== undefined && expiry <= now;
+    this.#requeueAfterMs = expiry !== undefined && !this.isExpired ? expiry - now : undefined;
+  }
+
+  /** A decision that is reconsidered at the expiry, or after `otherMs` if that is sooner. */
+  next(step: SandboxStep, otherMs?: number): SandboxDecision {
+    const times = [this.#requeueAfterMs, otherMs].filter((ms) => ms !== undefined);
+    return times.length === 0 ? { step } : { step, requeueAfterMs: Math.min(...times) };
+  }
+
+  /** Deletes the current instance, then writes `status`. */
+  leave(status: SandboxStatusDraft): SandboxDecision {
+    const { sandbox, agent } = this.#observation;
+    const id = sandbox.status?.sandboxID ?? fastPathAllocation(sandbox)?.sandboxId;
+    if (id === undefined || isAbsent(agent, id)) return this.next({ kind: "write", status, releases: true });
+    if (agent.kind === "ready") return this.next({ kind: "delete", sandboxId: id });
+    // Unreachable: it may still run. Wait until the agent reports again or is deleted.
+    return this.next({ kind: "wait" });
+  }
+
+  draft(phase: Phase, message: string, change: Partial<SandboxStatusDraft> = {}): SandboxStatusDraft {
+    return draftOf(this.#observation.sandbox, phase, message, this.#observation.now, change);
+  }
+
+  /** The status of the next instance. */
+  restart(message: string): SandboxStatusDraft {
+    const instance = (this.#observation.sandbox.status?.instance ?? 0) + 1;
+    return unbound(this.draft("Pending", message, { instance }));
+  }
+}
+
+function decideRunning(observation: SandboxObservation, steps: Steps): SandboxDecision {
+  const { sandbox, agent, now } = observation;
   const { status = {} } = sandbox;
   const id = status.sandboxID ?? "";
-  if (agent.kind !== "ready") return lost({ sandbox, agent, now }, later, again, draft);
+  if (agent.kind !== "ready") return decideLost(observation, steps);
   const found = agent.status.sandboxStatuses.find((each) => each.sandboxId === id);
-  if (found === undefined || found.phase === "terminated") {
-    if (isAuto(sandbox)) {
-      // Delete what is left of it (its log) first.
-      if (found !== undefined) return later({ kind: "delete", sandboxId: id });
-      return later({ kind: "write", status: again("its agent no longer has it"), releases: true });
-    }
-    const message = "its agent no longer has it; reset it to start it again";
-    return status.phase === "Lost" && status.message === message
-      ? later({ kind: "wait" })
-      : later({ kind: "write", status: draft("Lost", message), releases: true });
-  }
+  if (found === undefined || found.phase === "terminated") return decideAbsent(sandbox, found !== undefined, steps);
   // Being deleted by another party: wait until the agent no longer has it.
-  if (found.phase === "terminating") return later({ kind: "wait" });
+  if (found.phase === "terminating") return steps.next({ kind: "wait" });
   if (found.phase === "running" || found.phase === "creating") {
     if (status.phase === "Running" && status.observedGeneration === sandbox.metadata.generation) {
       const expiresAtMs = expiryOf(sandbox.spec) ?? null;
       const isKept = found.expiresAtMs === undefined || found.expiresAtMs === expiresAtMs;
-      return later(isKept ? { kind: "wait" } : { kind: "set-expiry", sandboxId: id, expiresAtMs });
+      return steps.next(isKept ? { kind: "wait" } : { kind: "set-expiry", sandboxId: id, expiresAtMs });
     }
-    return later({ kind: "write", status: withoutLoss(draft("Running", "")), releases: false });
+    return steps.next({ kind: "write", status: withoutLoss(steps.draft("Running", "")), releases: false });
   }
   const ended = found.phase === "stopped" ? "Succeeded" : "Failed";
   const message = found.message === "" ? `exit code ${found.exitCode ?? -1}` : found.message;
-  const finished = withoutLoss(draft(ended, message, { exitCode: found.exitCode ?? -1, finishTime: formatTime(now) }));
-  return later({ kind: "write", status: finished, releases: true });
+  const finished = withoutLoss(steps.draft(ended, message, { exitCode: found.exitCode ?? -1, finishTime: formatTime(now) }));
+  return steps.next({ kind: "write", status: finished, releases: true });
 }
 
-function lost(
-  { sandbox, agent, now }: SandboxObservation,
-  later: Later,
-  again: (message: string) => SandboxStatusDraft,
-  draft: Draft,
-): SandboxDecision {
+/** Its agent reports, but without it. `hasLog`: the agent still keeps its log. */
+function decideAbsent(sandbox: DeepReadonly<Sandbox>, hasLog: boolean, steps: Steps): SandboxDecision {
+  const { status = {} } = sandbox;
+  if (isAuto(sandbox)) {
+    if (hasLog) return steps.next({ kind: "delete", sandboxId: status.sandboxID ?? "" });
+    return steps.next({ kind: "write", status: steps.restart("its agent no longer has it"), releases: true });
+  }
+  const message = "its agent no longer has it; reset it to start it again";
+  if (status.phase === "Lost" && status.message === message) return steps.next({ kind: "wait" });
+  return steps.next({ kind: "write", status: steps.draft("Lost", message), releases: true });
+}
+
+function decideLost({ sandbox, agent, now }: SandboxObservation, steps: Steps): SandboxDecision {
   const { status = {}, spec } = sandbox;
   const since = status.agentLostTime === undefined ? now : Date.parse(status.agentLostTime);
-  const isGone = agent.kind === "gone" || agent.kind === "none";
+  const isDeleted = agent.kind === "deleted" || agent.kind === "none";
   const dueMs = since + (spec.recoveryTimeoutSeconds ?? 60) * 1000 - now;
-  if (isAuto(sandbox) && (isGone || dueMs <= 0)) {
-    return later({
-      kind: "write",
-      status: again(isGone ? "its agent was deleted" : "its agent did not report in time"),
-      releases: true,
-    });
+  if (isAuto(sandbox) && (isDeleted || dueMs <= 0)) {
+    const restarted = steps.restart(isDeleted ? "its agent was deleted" : "its agent did not report in time");
+    return steps.next({ kind: "write", status: restarted, releases: true });
   }
-  const message = isGone ? "its agent was deleted; reset it to start it again" : "its agent has stopped reporting";
-  if (status.phase !== "Lost" || status.message !== message) {
-    const draftLost = draft("Lost", message, { agentLostTime: formatTime(since) });
-    return later({ kind: "write", status: draftLost, releases: isGone }, isAuto(sandbox) ? dueMs : undefined);
-  }
-  return later({ kind: "wait" }, isAuto(sandbox) ? dueMs : undefined);
+  const message = isDeleted ? "its agent was deleted; reset it to start it again" : "its agent has stopped reporting";
+  const retryMs = isAuto(sandbox) ? dueMs : undefined;
+  if (status.phase === "Lost" && status.message === message) return steps.next({ kind: "wait" }, retryMs);
+  const lost = steps.draft("Lost", message, { agentLostTime: formatTime(since) });
+  return steps.next({ kind: "write", status: lost, releases: isDeleted }, retryMs);
 }
 
 /** Whether the agent certainly has no sandbox of this id. */
 function isAbsent(agent: AgentView, sandboxId: string): boolean {
-  if (agent.kind === "none" || agent.kind === "gone") return true;
+  if (agent.kind === "none" || agent.kind === "deleted") return true;
   return agent.kind === "ready" && !agent.status.sandboxStatuses.some((each) => each.sandboxId === sandboxId);
 }
 

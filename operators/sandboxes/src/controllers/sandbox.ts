@@ -137,7 +137,7 @@ function agentOf(sandbox: DeepReadonly<Sandbox>, { cache, runtime }: SandboxesCo
   const status = runtime.agentStatus(namespace, name);
   if (status !== undefined) return { kind: "ready", status };
   const pod = cache.get(Pod, { namespace, name });
-  return { kind: pod === undefined || parseAgentPod(pod)?.isDead !== false ? "gone" : "unreachable" };
+  return { kind: pod === undefined || parseAgentPod(pod)?.isDead !== false ? "deleted" : "unreachable" };
 }
 
 async function place(

@@ -10,10 +10,10 @@ import type { AgentClient } from "../fleet/agent-client.ts";
 import type { AgentSandbox, AgentStatus, CreateAnswer } from "../protocol/protocol.ts";
 import { requestIdAnnotation } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
-import { createRegistry, type Registry } from "../registry/registry.ts";
+import { Registry } from "../registry/registry.ts";
 import { watched } from "@keelson/client/testing";
 import { FastCreator } from "./fast-creator.ts";
-import { type IntentLog, openIntentLog } from "./intent-log.ts";
+import { IntentLog } from "./intent-log.ts";
 
 let environment: TestEnvironment;
 let client: Client;
@@ -65,8 +65,8 @@ const status = (): AgentStatus => ({
 async function open(
   change: { agent?: AgentClient; client?: Client; podExists?: boolean } = {},
 ): Promise<{ fast: FastCreator; registry: Registry; agent: AgentClient }> {
-  const registry = createRegistry();
-  const intents = await openIntentLog(join(dir, "intents"));
+  const registry = new Registry();
+  const intents = await IntentLog.open(join(dir, "intents"));
   logs.push(intents);
   const one = change.agent ?? agent();
   const fast = new FastCreator({

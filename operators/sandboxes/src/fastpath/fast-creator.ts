@@ -2,14 +2,14 @@ import { isNotFound, isStatusError } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
-import { agentSandbox } from "../fleet/agent-sandbox.ts";
 import type { AgentClient } from "../fleet/agent-client.ts";
 import { AgentError } from "../protocol/agent-error.ts";
-import type { AgentStatus, CreateAnswer } from "../protocol/protocol.ts";
+import type { AgentStatus } from "../protocol/protocol.ts";
 import { allocationAnnotation } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
-import type { RegisteredAgent, Registry } from "../registry/registry.ts";
+import type { Registry } from "../registry/registry.ts";
 import type { FastOutcome, FastRequest } from "./fast-request.ts";
+import { intentFor, startOnAgent } from "./intent.ts";
 import type { Intent, IntentLog } from "./intent-log.ts";
 import { objectOf } from "./sandbox-object.ts";
 
@@ -138,7 +138,7 @@ export class FastCreator {
       const found = registry.allocate({ key, namespace, pool: spec.poolRef, image: spec.image, ports, except });
       if ("problem" in found) return { kind: "full", message: found.problem };
       const { agent } = found;
-      const intent = this.#intentFor(request, agent);
+      const intent = intentFor(request, agent, this.#with);
       this.#pending.set(key, { intent, finished: Promise.resolve() });
       const allocated = clock.monotonic();
       try {
@@ -149,7 +149,7 @@ export class FastCreator {
         throw error;
       }
       const written = clock.monotonic();
-      const answer = await this.#start(intent);
+      const answer = await startOnAgent(intent, this.#with.agentClient(namespace, agent.name));
       if (answer.success) {
         const started = clock.monotonic();
         this.#hold(this.#pending.get(key)?.intent ?? intent);
@@ -171,32 +171,6 @@ export class FastCreator {
       }
       await this.#undoFailed(intent);
       return { kind: "failed", message: answer.message ?? "the sandbox could not be started" };
-    }
-  }
-
-  #intentFor(request: FastRequest, agent: RegisteredAgent): Intent {
-    return {
-      sandboxId: this.#with.newId(),
-      namespace: request.namespace,
-      name: request.name,
-      agent: agent.name,
-      node: agent.node,
-      spec: request.spec,
-      labels: request.labels,
-      ...(request.requestId !== undefined && { requestId: request.requestId }),
-      at: this.#with.clock.now(),
-    };
-  }
-
-  /** Starts a sandbox on its agent. An error counts as a failure with possible side effects. */
-  async #start({ namespace, agent, sandboxId, name, spec }: Intent): Promise<CreateAnswer> {
-    const env = Object.fromEntries((spec.envs ?? []).map((each) => [each.name, each.value ?? ""]));
-    const identity = { sandboxId, claimUid: "", claimName: name, namespace };
-    try {
-      const answer = await this.#with.agentClient(namespace, agent)?.create(agentSandbox(identity, spec, env));
-      return answer ?? { success: false, rejected: true, sandboxId, message: `agent ${agent} has not reported` };
-    } catch (error) {
-      return { success: false, sandboxId, message: error instanceof Error ? error.message : String(error) };
     }
   }
 

@@ -5,7 +5,8 @@ import { readOf } from "@keelson/controller";
 import { createProbeServer } from "@keelson/controller/probes";
 import type { RunningServer, ServerContext, ServerDefinition } from "@keelson/operator";
 import { findBubblewrap, openUnpackedImages } from "@keelson/execution";
-import { type AgentMonitor, startAgentMonitor } from "../fleet/agent-monitor.ts";
+import type { AgentClient } from "../fleet/agent-client.ts";
+import { AgentMonitor } from "../fleet/agent-monitor.ts";
 import { type AgentPlacement, parseAgentPod } from "../fleet/agent-pod.ts";
 import { agentProgram } from "../agent/agent-program-path.ts";
 import type { AgentIsolation } from "../agent/run-agent.ts";
@@ -15,17 +16,18 @@ import { ensureToken } from "../bearer-token.ts";
 import { sandboxReads } from "../controllers/sandbox.ts";
 import { fastPathAllocation, hasEnded } from "../controllers/sandbox-decision.ts";
 import { FastCreator } from "./fast-creator.ts";
+import { serverFlags } from "../flags.ts";
 import { fastPathFlags, readIsolation } from "./fastpath-flags.ts";
-import { createFastPathMetrics } from "./fastpath-metrics.ts";
+import { createFastPathMetrics, type FastPathMetrics } from "./fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath-server.ts";
 import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
-import { openIntentLog } from "./intent-log.ts";
+import { IntentLog } from "./intent-log.ts";
 import { createFastPathService } from "./service.ts";
 import { createStreamsService } from "./streams-service.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
-import { createAgentFolderJanitor, type AgentFolderJanitor } from "../janitor/agent-folders.ts";
-import { createJanitor } from "../janitor/janitor.ts";
-import { createRegistry } from "../registry/registry.ts";
+import { AgentFolderJanitor } from "../janitor/agent-folders.ts";
+import { Janitor } from "../janitor/janitor.ts";
+import { Registry } from "../registry/registry.ts";
 import { runtimeKey } from "../runtime.ts";
 
 /** File below the operator's data folder with the token of the fast path. */
@@ -37,7 +39,7 @@ export const imagesFolder = (dataDir: string): string => join(dataDir, "images")
 /** Serves the fast path, monitors agents and runs the janitors. */
 export const fastPathServer: ServerDefinition = {
   name: "fastpath",
-  flags: Object.values(fastPathFlags),
+  flags: serverFlags,
   reads: [sandboxReads, readOf(SandboxPool), readOf(Pod)],
   // Two instances would allocate the same slots.
   needsLeaderElection: true,
@@ -49,131 +51,155 @@ const strongTimeoutMs = 60_000;
 const firstReportTimeoutMs = 3_000;
 
 async function start(context: ServerContext): Promise<RunningServer> {
-  const { client, cache, clock, dataDir, flags, log, onChange } = context;
-  const mode = fastPathFlags.mode.read(flags);
-  const isolation = readIsolation(flags);
-  const { driver } = isolation;
-  const protectionMs = fastPathFlags.orphanTimeout.read(flags);
-  const port = fastPathFlags.port.read(flags);
-  const metricsPort = fastPathFlags.metricsPort.read(flags);
-  if (driver === "bubblewrap" && findBubblewrap() === undefined) {
-    log.warn({}, "bwrap not found, so sandboxes cannot start; install it: apt-get install bubblewrap");
-  }
-  const registry = createRegistry();
-  const newId = (): string => randomBytes(16).toString("hex");
-
-  // Restore known allocations before anything else is allocated.
-  for (const sandbox of cache.list(Sandbox)) {
-    if (hasEnded(sandbox)) continue;
-    const pod =
-      sandbox.status?.assignedPod ?? (sandbox.status?.phase === undefined ? fastPathAllocation(sandbox)?.pod : undefined);
-    const { namespace = "", name } = sandbox.metadata;
-    if (pod !== undefined) registry.restore(`${namespace}/${name}`, namespace, pod, sandbox.spec.exposedPorts ?? []);
-  }
-  const stops: (() => Promise<void>)[] = [];
-  const stop = async (): Promise<void> => {
-    for (let next = stops.pop(); next !== undefined; next = stops.pop()) await next();
-  };
+  const fastPath = new FastPath(context);
   try {
+    return await fastPath.start();
+  } catch (error) {
+    await fastPath.stop();
+    throw error;
+  }
+}
+
+class FastPath {
+  readonly #context: ServerContext;
+  readonly #isolation: AgentIsolation;
+  readonly #placement: AgentPlacement;
+  readonly #registry = new Registry();
+  readonly #newId = (): string => randomBytes(16).toString("hex");
+  readonly #stops: (() => Promise<void>)[] = [];
+
+  constructor(context: ServerContext) {
+    this.#context = context;
+    this.#isolation = readIsolation(context.flags);
+    this.#placement = placementOf(context.dataDir, this.#isolation);
+  }
+
+  async start(): Promise<RunningServer> {
+    const { dataDir, flags, log, services } = this.#context;
+    const { driver } = this.#isolation;
+    if (driver === "bubblewrap" && findBubblewrap() === undefined) {
+      log.warn({}, "bwrap not found, so sandboxes cannot start; install it: apt-get install bubblewrap");
+    }
+    // Known allocations come before new ones.
+    this.#restoreAllocations();
     const images = await openUnpackedImages(imagesFolder(dataDir));
     for (const [name, file] of fastPathFlags.image.read(flags)) await images.import(file, { name });
-    const placement = placementOf(dataDir, isolation);
-    const intents = await openIntentLog(join(dataDir, "fastpath-intents.jsonl"));
-    stops.push(() => intents.close());
-    const monitorOf = (): AgentMonitor | undefined => monitor;
-    let monitor: AgentMonitor | undefined;
-    const fast = new FastCreator({
-      client,
-      registry,
-      log,
-      intents,
-      clock,
-      newId,
-      agentClient: (namespace, name) => monitorOf()?.client(namespace, name),
-      podExists: (namespace, name) => cache.get(Pod, { namespace, name }) !== undefined,
+    const { fast, monitor } = await this.#startFleet();
+    services.provide(runtimeKey, {
+      placement: this.#placement,
+      registry: this.#registry,
+      agentClient: (namespace, name) => monitor.client(namespace, name),
+      agentStatus: (namespace, name) => monitor.status(namespace, name),
+      isPending: (id) => fast.isPending(id),
     });
-    const janitor = createJanitor({ client, clock, log, isPending: (id) => fast.isPending(id), protectionMs });
-    monitor = startAgentMonitor({
-      registry,
-      client,
-      cache,
-      onChange,
-      clock,
-      log,
+    const metrics = createFastPathMetrics();
+    const token = await ensureToken(fastPathTokenFile(dataDir));
+    const metricsUrl = await this.#serveMetrics(metrics, token);
+    const url = await this.#serve(fast, monitor, metrics, token);
+    return {
+      description: `fast path (gRPC) on ${url}, token in ${fastPathTokenFile(dataDir)}, sandboxes in ${driver}`,
+      endpoints: { fastpath: url, ...(metricsUrl !== undefined && { "fastpath-metrics": metricsUrl }) },
+      stop: () => this.stop(),
+    };
+  }
+
+  async stop(): Promise<void> {
+    for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) await next();
+  }
+
+  #restoreAllocations(): void {
+    for (const sandbox of this.#context.cache.list(Sandbox)) {
+      if (hasEnded(sandbox)) continue;
+      const { status, spec } = sandbox;
+      const pod = status?.assignedPod ?? (status?.phase === undefined ? fastPathAllocation(sandbox)?.pod : undefined);
+      const { namespace = "", name } = sandbox.metadata;
+      if (pod !== undefined) this.#registry.restore(`${namespace}/${name}`, namespace, pod, spec.exposedPorts ?? []);
+    }
+  }
+
+  /** Follows the agents, completes what an earlier process left unfinished, and starts the janitors. */
+  async #startFleet(): Promise<{ readonly fast: FastCreator; readonly monitor: AgentMonitor }> {
+    const { client, cache, clock, log, flags, onChange } = this.#context;
+    const protectionMs = fastPathFlags.orphanTimeout.read(flags);
+    let monitor: AgentMonitor | undefined;
+    const fast = await this.#openFastCreator((namespace, name) => monitor?.client(namespace, name));
+    const janitor = new Janitor({ client, clock, log, isPending: (id) => fast.isPending(id), protectionMs });
+    const started = new AgentMonitor({
+      ...{ registry: this.#registry, client, cache, onChange, clock, log },
       onStatus(agent, agentClient, status) {
         fast.recover(agent.namespace, agent.name, status);
         janitor.check(agent, agentClient, status);
       },
     });
-    const running = monitor;
-    stops.push(() => running.stop());
+    monitor = started;
+    this.#stops.push(() => started.stop());
     // Controllers start after this server: agents that have not reported yet must not look lost to them.
-    await running.whenReported(firstReportTimeoutMs);
-    let folders: AgentFolderJanitor | undefined;
-    if (placement.tools.kind === "local") {
-      folders = createAgentFolderJanitor({ dir: placement.tools.dir, isolation, client, clock, log });
-      const stopFolders = folders.stop;
-      stops.push(stopFolders);
-      folders.trigger();
-    }
+    await started.whenReported(firstReportTimeoutMs);
+    const folders = this.#startFolderJanitor();
     fast.settleMissing();
-    const unlisten = onChange(Pod, ({ type, object }) => {
+    const unsubscribe = onChange(Pod, ({ type, object }) => {
       if (type !== "delete" || parseAgentPod(object) === undefined) return;
       fast.settleMissing();
       folders?.trigger();
     });
-    stops.push(() => Promise.resolve(unlisten()));
-    stops.push(() => janitor.stop());
-    context.services.provide(runtimeKey, {
-      placement,
-      registry,
-      agentClient: running.client,
-      agentStatus: running.status,
-      isPending: (id) => fast.isPending(id),
+    this.#stops.push(
+      () => Promise.resolve(unsubscribe()),
+      () => janitor.stop(),
+    );
+    return { fast, monitor: started };
+  }
+
+  async #openFastCreator(agentClient: (namespace: string, name: string) => AgentClient | undefined): Promise<FastCreator> {
+    const { client, cache, clock, log, dataDir } = this.#context;
+    const intents = await IntentLog.open(join(dataDir, "fastpath-intents.jsonl"));
+    this.#stops.push(() => intents.close());
+    return new FastCreator({
+      ...{ registry: this.#registry, client, clock, log, intents, newId: this.#newId, agentClient },
+      podExists: (namespace, name) => cache.get(Pod, { namespace, name }) !== undefined,
     });
-    const token = await ensureToken(fastPathTokenFile(dataDir));
-    const bindAddress = fastPathFlags.bindAddress.read(flags);
-    const metrics = createFastPathMetrics();
-    let metricsUrl: string | undefined;
-    if (metricsPort !== undefined) {
-      const probes = createProbeServer({ metrics, access: token });
-      metricsUrl = await probes.listen(metricsPort, bindAddress);
-      stops.push(() => probes.stop());
-    }
+  }
+
+  /** `undefined` if agents run in other machines' folders. */
+  #startFolderJanitor(): AgentFolderJanitor | undefined {
+    const { client, clock, log } = this.#context;
+    const { tools } = this.#placement;
+    if (tools.kind !== "local") return undefined;
+    const folders = new AgentFolderJanitor({ dir: tools.dir, isolation: this.#isolation, client, clock, log });
+    this.#stops.push(() => folders.stop());
+    folders.trigger();
+    return folders;
+  }
+
+  async #serveMetrics(metrics: FastPathMetrics, token: string): Promise<string | undefined> {
+    const port = fastPathFlags.metricsPort.read(this.#context.flags);
+    if (port === undefined) return undefined;
+    const probes = createProbeServer({ metrics, access: token });
+    const url = await probes.listen(port, fastPathFlags.bindAddress.read(this.#context.flags));
+    this.#stops.push(() => probes.stop());
+    return url;
+  }
+
+  async #serve(fast: FastCreator, monitor: AgentMonitor, metrics: FastPathMetrics, token: string): Promise<string> {
+    const { client, cache, clock, flags, onChange } = this.#context;
+    const service = createFastPathService({
+      ...{ client, cache, onChange, fast, clock, metrics, strongTimeoutMs, newId: this.#newId },
+      defaultMode: fastPathFlags.mode.read(flags),
+    });
+    const agentClient = (namespace: string, name: string): AgentClient | undefined => monitor.client(namespace, name);
     const server = await startFastPathServer({
-      bindAddress,
-      port,
+      bindAddress: fastPathFlags.bindAddress.read(flags),
+      port: fastPathFlags.port.read(flags),
       token,
       routes(router) {
-        router.service(
-          FastPathService,
-          createFastPathService({
-            client,
-            cache,
-            onChange,
-            fast,
-            clock,
-            defaultMode: mode,
-            metrics,
-            newId,
-            strongTimeoutMs: strongTimeoutMs,
-          }),
-        );
-        router.service(SandboxStreams, createStreamsService({ cache, agentClient: running.client }));
+        router.service(FastPathService, service);
+        router.service(SandboxStreams, createStreamsService({ cache, agentClient }));
       },
     });
-    stops.push(
+    this.#stops.push(
       () => fast.stop(),
       () => server.close(),
     );
-    return {
-      description: `fast path (gRPC) on ${server.url}, token in ${fastPathTokenFile(dataDir)}, sandboxes in ${driver}`,
-      endpoints: { fastpath: server.url, ...(metricsUrl !== undefined && { "fastpath-metrics": metricsUrl }) },
-      stop,
-    };
-  } catch (error) {
-    await stop();
-    throw error;
+    return server.url;
   }
 }
 

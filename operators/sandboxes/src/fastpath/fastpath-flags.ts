@@ -1,6 +1,6 @@
-import type { FlagValues } from "@keelson/operator";
-import { choiceFlag, durationFlag, invalidFlag, pairsFlag, portFlag, textFlag } from "@keelson/operator/flags";
-import { type AgentIsolation, agentDrivers } from "../agent/run-agent.ts";
+import { choiceFlag, durationFlag, type FlagValues, invalidFlag, pairsFlag, portFlag, textFlag } from "@keelson/operator/flags";
+import { agentDrivers } from "../agent/agent-drivers.ts";
+import type { AgentIsolation } from "../agent/run-agent.ts";
 
 /** Flags of the fast path's server. */
 export const fastPathFlags = {
@@ -10,10 +10,16 @@ export const fastPathFlags = {
     description: "listen address of the sandboxes' gRPC server",
     default: "127.0.0.1",
   }),
-  port: portFlag({ name: "fastpath-port", description: "port of the gRPC server; 0 picks a free one", default: "9090" }),
+  port: portFlag({
+    name: "fastpath-port",
+    description: "port of the gRPC server; 0 picks a free one",
+    default: "9090",
+    endpoint: "fastpath",
+  }),
   metricsPort: portFlag({
     name: "fastpath-metrics-port",
     description: "port of its metrics, on the same address and with the same token (default: disabled; the original uses 9091)",
+    endpoint: "fastpath-metrics",
   }),
   mode: choiceFlag({
     name: "fastpath-consistency-mode",

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Sandbox } from "../api/sandbox.ts";
-import { type Intent, openIntentLog } from "./intent-log.ts";
+import { type Intent, IntentLog } from "./intent-log.ts";
 
 let dir: string;
 let path: string;
@@ -22,7 +22,7 @@ const intent = (id: number): Intent => ({
 /** What a process finds that starts now, whatever the one that has the log still does. */
 async function found(): Promise<readonly string[]> {
   copyFileSync(path, `${path}.copy`);
-  const log = await openIntentLog(`${path}.copy`);
+  const log = await IntentLog.open(`${path}.copy`);
   await log.close();
   return log.pending.map((each) => each.name);
 }
@@ -36,7 +36,7 @@ afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 describe("the log of intents", () => {
   it("persists intents, and removes finished ones with the next intent or on close", async () => {
-    const log = await openIntentLog(path);
+    const log = await IntentLog.open(path);
     await Promise.all([log.write(intent(1)), log.write(intent(2))]);
     expect(await found()).toEqual(["s1", "s2"]);
     log.finish(intent(1).sandboxId);
@@ -48,7 +48,7 @@ describe("the log of intents", () => {
   });
 
   it("drops a line truncated by a crash and keeps those before it", async () => {
-    const log = await openIntentLog(path);
+    const log = await IntentLog.open(path);
     await log.write(intent(1));
     await log.close();
     const text = readFileSync(path, "utf8");
@@ -58,7 +58,7 @@ describe("the log of intents", () => {
 
   it("stays small and keeps unfinished intents, however many were finished", async () => {
     const most = 4096;
-    const log = await openIntentLog(path, most);
+    const log = await IntentLog.open(path, most);
     await log.write(intent(0));
     for (let id = 1; id <= 200; id++) {
       await log.write(intent(id));

@@ -20,25 +20,118 @@ export interface Intent {
   readonly isDeleted?: boolean;
 }
 
+/** Size above which the file is rewritten with unfinished intents only. */
+const defaultMaxLogBytes = 4 << 20;
+
+interface QueuedWrite {
+  readonly intent: Intent;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
 /**
  * A write-ahead log of unfinished intents. **Guarantees**: an intent is on disk when `write` resolves; a line truncated by a crash is
  * dropped; concurrent writes share one sync; the file stays small.
  */
-export interface IntentLog {
+export class IntentLog {
   /** Intents that were unfinished when the log was opened. */
   readonly pending: readonly Intent[];
-  write(intent: Intent): Promise<void>;
+  readonly #path: string;
+  readonly #maxBytes: number;
+  readonly #unfinished: Map<string, Intent>;
+  #file: FileHandle | undefined;
+  #sizeBytes = 0;
+  #queue: QueuedWrite[] = [];
+  #finished: string[] = [];
+  #running: Promise<void> | undefined;
+
+  private constructor(path: string, maxBytes: number, unfinished: Map<string, Intent>) {
+    this.#path = path;
+    this.#maxBytes = maxBytes;
+    this.#unfinished = unfinished;
+    this.pending = [...unfinished.values()];
+  }
+
+  /** Opens the log, creating the file if needed, and rewrites it without finished intents. */
+  static async open(path: string, maxBytes: number = defaultMaxLogBytes): Promise<IntentLog> {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    const log = new IntentLog(path, maxBytes, readLines(await readFile(path, "utf8").catch(() => "")));
+    await log.#rewrite();
+    return log;
+  }
+
+  /** Records an intent. Resolves when it is on disk. */
+  write(intent: Intent): Promise<void> {
+    this.#unfinished.set(intent.sandboxId, intent);
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ intent, resolve, reject });
+      this.#running ??= this.#flush();
+    });
+  }
+
   /**
    * Marks an intent as finished. Written with the next intent: after a crash before that, recovery finds that nothing is left to do.
    */
-  finish(sandboxId: string): void;
-  close(): Promise<void>;
+  finish(sandboxId: string): void {
+    if (this.#unfinished.delete(sandboxId)) this.#finished.push(sandboxId);
+  }
+
+  async close(): Promise<void> {
+    await this.#running;
+    if (this.#finished.length > 0) await this.#append([]);
+    await this.#file?.close();
+  }
+
+  async #flush(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const batch = this.#queue;
+      this.#queue = [];
+      try {
+        await this.#append(batch.map(({ intent }) => intent));
+        for (const each of batch) each.resolve();
+      } catch (error) {
+        for (const each of batch) {
+          this.#unfinished.delete(each.intent.sandboxId);
+          each.reject(error);
+        }
+      }
+    }
+    this.#running = undefined;
+  }
+
+  async #append(batch: readonly Intent[]): Promise<void> {
+    const lines = [...this.#finished.splice(0).map((done) => lineOf({ done })), ...batch.map(lineOf)];
+    if (this.#sizeBytes > this.#maxBytes) return this.#rewrite();
+    const text = lines.join("");
+    this.#sizeBytes += text.length;
+    await this.#file?.appendFile(text);
+  }
+
+  /** Replaces the file by one with the unfinished intents only. */
+  async #rewrite(): Promise<void> {
+    const path = `${this.#path}.new`;
+    // O_DSYNC makes each write durable without a separate sync.
+    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND | constants.O_DSYNC;
+    const next = await open(path, flags, 0o600);
+    try {
+      const text = [...this.#unfinished.values()].map(lineOf).join("");
+      await next.writeFile(text);
+      await rename(path, this.#path);
+      await syncFolder(dirname(this.#path));
+      this.#sizeBytes = text.length;
+    } catch (error) {
+      await next.close();
+      throw error;
+    }
+    const old = this.#file;
+    this.#file = next;
+    await old?.close();
+  }
 }
 
-/** Size above which the file is rewritten with unfinished intents only. */
-const defaultMaxLogBytes = 4 << 20;
+const lineOf = (value: unknown): string => `${JSON.stringify(value)}\n`;
 
-const readLines = (text: string): Map<string, Intent> => {
+function readLines(text: string): Map<string, Intent> {
   const pending = new Map<string, Intent>();
   for (const line of text.split("\n")) {
     let value: unknown;
@@ -54,87 +147,6 @@ const readLines = (text: string): Map<string, Intent> => {
     }
   }
   return pending;
-};
-
-/** Opens the log, creating the file if needed, and rewrites it without finished intents. */
-export async function openIntentLog(path: string, maxBytes: number = defaultMaxLogBytes): Promise<IntentLog> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const pending = readLines(await readFile(path, "utf8").catch(() => ""));
-  const found = [...pending.values()];
-  let size = 0;
-  const lineOf = (value: unknown): string => `${JSON.stringify(value)}\n`;
-
-  /** Rewrites the file with the unfinished intents. */
-  async function rewrite(): Promise<FileHandle> {
-    // O_DSYNC makes each write durable without a separate sync.
-    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND | constants.O_DSYNC;
-    const next = await open(`${path}.new`, flags, 0o600);
-    try {
-      const text = [...pending.values()].map(lineOf).join("");
-      await next.writeFile(text);
-      await rename(`${path}.new`, path);
-      await syncFolder(dirname(path));
-      size = text.length;
-      return next;
-    } catch (error) {
-      await next.close();
-      throw error;
-    }
-  }
-
-  let file = await rewrite();
-  let queue: { readonly intent: Intent; readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = [];
-  let finished: string[] = [];
-  let running: Promise<void> | undefined;
-
-  async function put(batch: readonly Intent[]): Promise<void> {
-    const lines = [...finished.splice(0).map((done) => lineOf({ done })), ...batch.map(lineOf)];
-    if (size <= maxBytes) {
-      const text = lines.join("");
-      size += text.length;
-      await file.appendFile(text);
-      return;
-    }
-    const old = file;
-    file = await rewrite();
-    await old.close();
-  }
-
-  async function flush(): Promise<void> {
-    while (queue.length > 0) {
-      const batch = queue;
-      queue = [];
-      try {
-        await put(batch.map(({ intent }) => intent));
-        for (const each of batch) each.resolve();
-      } catch (error) {
-        for (const each of batch) {
-          pending.delete(each.intent.sandboxId);
-          each.reject(error);
-        }
-      }
-    }
-    running = undefined;
-  }
-
-  return {
-    pending: found,
-    write(intent) {
-      pending.set(intent.sandboxId, intent);
-      return new Promise((resolve, reject) => {
-        queue.push({ intent, resolve, reject });
-        running ??= flush();
-      });
-    },
-    finish(sandboxId) {
-      if (pending.delete(sandboxId)) finished.push(sandboxId);
-    },
-    async close() {
-      await running;
-      if (finished.length > 0) await put([]);
-      await file.close();
-    },
-  };
 }
 
 async function syncFolder(path: string): Promise<void> {

@@ -24,24 +24,9 @@ export interface StreamsOptions {
 
 /** The service `keelson.sandboxes.v1.SandboxStreams`: connects callers with the agent of a sandbox. */
 export function createStreamsService(options: StreamsOptions): ServiceImpl<typeof SandboxStreams> {
-  /** The agent that runs a sandbox, and its id there. */
-  const find = ({ sandboxName, namespace }: { readonly sandboxName: string; readonly namespace: string }) => {
-    const key = { namespace: namespace || "default", name: sandboxName };
-    const sandbox: DeepReadonly<Sandbox> | undefined =
-      options.cache.get(Sandbox, key) ??
-      options.cache.list(Sandbox, { namespace: key.namespace, index: ["sandboxID", sandboxName] })[0];
-    if (sandbox === undefined) throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
-    const { sandboxId, agentPod, phase } = sandboxInfo(sandbox);
-    if (sandboxId === "")
-      throw new ConnectError(`sandbox ${key.name} is ${phase} and not assigned to an agent`, Code.FailedPrecondition);
-    const agent = options.agentClient(key.namespace, agentPod);
-    if (agent === undefined) throw new ConnectError(`agent ${agentPod} has not reported`, Code.Unavailable);
-    return { agent, sandboxId };
-  };
-
   return {
     async *logs({ sandboxName, namespace, follow }, { signal }) {
-      const { agent, sandboxId } = find({ sandboxName, namespace });
+      const { agent, sandboxId } = findAgent({ sandboxName, namespace }, options);
       try {
         for await (const data of await agent.logs(sandboxId, follow, signal)) yield create(LogChunkSchema, { data });
       } catch (error) {
@@ -55,35 +40,58 @@ export function createStreamsService(options: StreamsOptions): ServiceImpl<typeo
       const first = await incoming.next();
       if (first.done || first.value.request.case !== "start")
         throw new ConnectError("start: must be the first message", Code.InvalidArgument);
-      const start = first.value.request.value;
-      const { agent, sandboxId } = find(start);
-      const size = sizeOf(start);
-      let connection: ExecConnection;
-      try {
-        connection = await agent.exec(sandboxId, start.command, size, signal);
-      } catch (error) {
-        throw agentError(error);
-      }
+      const connection = await connect(first.value.request.value, options, signal);
       // Forwarded independently: the responses end the call, not the input.
-      const input = passInput(incoming, connection).catch(() => connection.close());
+      void passInput(incoming, connection).catch(() => connection.close());
       try {
-        for await (const { channel, data } of connection.frames) {
-          if (channel === execChannels.stdout) yield response({ case: "stdout", value: data });
-          else if (channel === execChannels.stderr) yield response({ case: "stderr", value: data });
-          else if (channel === execChannels.exit) {
-            const { exitCode, message } = JSON.parse(data.toString("utf8")) as ExecEnd;
-            if (message !== undefined) yield response({ case: "stderr", value: Buffer.from(`${message}\n`) });
-            yield response({ case: "exitCode", value: exitCode });
-            return;
-          }
-        }
-        if (!signal.aborted) throw new ConnectError("lost the connection to the agent while the command ran", Code.Unavailable);
+        yield* responsesOf(connection, signal);
       } finally {
         connection.close();
-        void input;
       }
     },
   };
+}
+
+/** The agent that runs a sandbox, and the sandbox's id there. */
+function findAgent(
+  { sandboxName, namespace }: { readonly sandboxName: string; readonly namespace: string },
+  { cache, agentClient }: StreamsOptions,
+): { readonly agent: AgentClient; readonly sandboxId: string } {
+  const key = { namespace: namespace || "default", name: sandboxName };
+  const sandbox: DeepReadonly<Sandbox> | undefined =
+    cache.get(Sandbox, key) ?? cache.list(Sandbox, { namespace: key.namespace, index: ["sandboxID", sandboxName] })[0];
+  if (sandbox === undefined) throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
+  const { sandboxId, agentPod, phase } = sandboxInfo(sandbox);
+  if (sandboxId === "")
+    throw new ConnectError(`sandbox ${key.name} is ${phase} and not assigned to an agent`, Code.FailedPrecondition);
+  const agent = agentClient(key.namespace, agentPod);
+  if (agent === undefined) throw new ConnectError(`agent ${agentPod} has not reported`, Code.Unavailable);
+  return { agent, sandboxId };
+}
+
+async function connect(start: ExecStart, options: StreamsOptions, signal: AbortSignal): Promise<ExecConnection> {
+  const { agent, sandboxId } = findAgent(start, options);
+  const size = sizeOf(start);
+  try {
+    return await agent.exec(sandboxId, start.command, size, signal);
+  } catch (error) {
+    throw agentError(error);
+  }
+}
+
+/** The output of a command, then its exit status. **Errors**: Unavailable if the connection ends before. */
+async function* responsesOf(connection: ExecConnection, signal: AbortSignal): AsyncGenerator<ExecResponse> {
+  for await (const { channel, data } of connection.frames) {
+    if (channel === execChannels.stdout) yield response({ case: "stdout", value: data });
+    else if (channel === execChannels.stderr) yield response({ case: "stderr", value: data });
+    else if (channel === execChannels.exit) {
+      const { exitCode, message } = JSON.parse(data.toString("utf8")) as ExecEnd;
+      if (message !== undefined) yield response({ case: "stderr", value: Buffer.from(`${message}\n`) });
+      yield response({ case: "exitCode", value: exitCode });
+      return;
+    }
+  }
+  if (!signal.aborted) throw new ConnectError("lost the connection to the agent while the command ran", Code.Unavailable);
 }
 
 const response = (value: ExecResponse["response"]): ExecResponse => create(ExecResponseSchema, { response: value });

@@ -7,8 +7,8 @@ import type { Logger } from "@keelson/controller";
 import { type AgentIsolation, reopenAgentDriver } from "../agent/run-agent.ts";
 import { agentApp, agentLabels } from "../api/names.ts";
 
-/** What a {@link AgentFolderJanitor} is made from. */
-export interface FolderJanitorOptions {
+/** Options of an {@link AgentFolderJanitor}. */
+export interface AgentFolderJanitorOptions {
   /** Parent of the agents' folders, which are named after their Pods' uids. */
   readonly dir: string;
   /** Isolation of agents whose folder does not record it. */
@@ -18,29 +18,63 @@ export interface FolderJanitorOptions {
   readonly log: Logger;
 }
 
-/** Cleans up after agents whose Pods were deleted: programs, mounts and folders. */
-export interface AgentFolderJanitor {
-  /** Triggers a sweep; calls during a sweep trigger one more. */
-  trigger(): void;
-  stop(): Promise<void>;
-}
-
 /** Delay before the retry of a failed sweep; doubles with each failure. */
 const firstRetryMs = 500;
 const maxRetryMs = 60_000;
 
 const podUid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Creates an {@link AgentFolderJanitor}. It queries the API directly and removes nothing if the API does not answer. */
-export function createAgentFolderJanitor(options: FolderJanitorOptions): AgentFolderJanitor {
-  const { dir, client, clock, log } = options;
-  let running: Promise<void> | undefined;
-  let isRequested = false;
-  let isStopped = false;
-  let retry: Timer | undefined;
-  let retryMs = firstRetryMs;
+/**
+ * Cleans up after agents whose Pods were deleted: programs, mounts and folders. It queries the API directly and removes nothing if the
+ * API does not answer.
+ */
+export class AgentFolderJanitor {
+  readonly #options: AgentFolderJanitorOptions;
+  #running: Promise<void> | undefined;
+  #isRequested = false;
+  #isStopped = false;
+  #retry: Timer | undefined;
+  #retryMs = firstRetryMs;
 
-  async function sweep(): Promise<void> {
+  constructor(options: AgentFolderJanitorOptions) {
+    this.#options = options;
+  }
+
+  /** Triggers a sweep; calls during a sweep trigger one more. */
+  trigger(): void {
+    this.#isRequested = true;
+    this.#running ??= this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#retry?.cancel();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    while (this.#isRequested && !this.#isStopped) {
+      this.#isRequested = false;
+      try {
+        await this.#sweep();
+        this.#retryMs = firstRetryMs;
+      } catch (error) {
+        this.#retryLater(error);
+      }
+    }
+    this.#running = undefined;
+  }
+
+  #retryLater(error: unknown): void {
+    const { clock, log, dir } = this.#options;
+    log.warn({ err: error, dir, retryMs: this.#retryMs }, "could not clean up after agents; retrying");
+    this.#retry?.cancel();
+    this.#retry = clock.setTimer(this.#retryMs, () => this.trigger(), { background: true });
+    this.#retryMs = Math.min(this.#retryMs * 2, maxRetryMs);
+  }
+
+  async #sweep(): Promise<void> {
+    const { client, dir } = this.#options;
     await mkdir(dir, { recursive: true, mode: 0o711 });
     const folders = (await readdir(dir)).filter((name) => podUid.test(name));
     if (folders.length === 0) return;
@@ -48,15 +82,16 @@ export function createAgentFolderJanitor(options: FolderJanitorOptions): AgentFo
     const pods = await client.list(Pod, { labelSelector: `${agentLabels.app}=${agentApp}` });
     const uids = new Set(pods.items.map((pod) => pod.metadata.uid));
     for (const uid of folders) {
-      if (isStopped) return;
+      if (this.#isStopped) return;
       // Fails with FolderInUse while the agent is still shutting down.
-      if (!uids.has(uid)) await clear(join(dir, uid));
+      if (!uids.has(uid)) await this.#remove(join(dir, uid));
     }
   }
 
-  async function clear(folder: string): Promise<void> {
+  async #remove(folder: string): Promise<void> {
+    const { isolation, clock, log } = this.#options;
     log.info({ folder }, "cleaning up after an agent whose Pod was deleted");
-    const driver = await reopenAgentDriver(folder, options.isolation, clock);
+    const driver = await reopenAgentDriver(folder, isolation, clock);
     try {
       await Promise.all(
         driver.list().map(async (program) => {
@@ -69,34 +104,4 @@ export function createAgentFolderJanitor(options: FolderJanitorOptions): AgentFo
     }
     await rm(folder, { recursive: true, force: true });
   }
-
-  async function run(): Promise<void> {
-    while (isRequested && !isStopped) {
-      isRequested = false;
-      try {
-        await sweep();
-        retryMs = firstRetryMs;
-      } catch (error) {
-        log.warn({ err: error, dir, retryMs }, "could not clean up after agents; retrying");
-        retry?.cancel();
-        retry = clock.setTimer(retryMs, trigger, { background: true });
-        retryMs = Math.min(retryMs * 2, maxRetryMs);
-      }
-    }
-    running = undefined;
-  }
-
-  function trigger(): void {
-    isRequested = true;
-    running ??= run();
-  }
-
-  return {
-    trigger,
-    async stop() {
-      isStopped = true;
-      retry?.cancel();
-      await running;
-    },
-  };
 }

@@ -9,93 +9,104 @@ import { Sandbox } from "../api/sandbox.ts";
 import { fastPathAllocation, instanceId } from "../controllers/sandbox-decision.ts";
 import { type Claim, findOrphanReason } from "./janitor-decision.ts";
 
-/** Options of {@link createJanitor}. */
+/** Options of a {@link Janitor}. */
 export interface JanitorOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Whether the fast path may not have written the object of a sandbox yet. */
   readonly isPending: (sandboxId: string) => boolean;
+  /** Minimum age of a sandbox without an object before it is deleted. */
   readonly protectionMs: number;
 }
 
-/** Deletes orphaned sandboxes. Checks them when an agent reports, and young ones again when they reach the minimum age. */
-export interface Janitor {
-  check(agent: AgentPod, client: AgentClient, status: AgentStatus): void;
-  stop(): Promise<void>;
-}
-
-/** Creates a {@link Janitor}. It queries the API directly, never a cache, before it deletes anything. */
-export function createJanitor(options: JanitorOptions): Janitor {
-  const { client: api, clock, log, protectionMs } = options;
-  const checks = new Map<string, Promise<void>>();
-  const timers = new Map<string, Timer>();
+/**
+ * Deletes orphaned sandboxes. Checks them when an agent reports, and young ones again when they reach the minimum age. It queries the
+ * API directly, never a cache, before it deletes anything.
+ */
+export class Janitor {
+  readonly #options: JanitorOptions;
+  readonly #checks = new Map<string, Promise<void>>();
+  readonly #timers = new Map<string, Timer>();
   /** Phases of sandboxes that were verified, so that repeated reports cost nothing. */
-  const checked = new Map<string, string>();
-  let isStopped = false;
+  readonly #verified = new Map<string, string>();
+  #isStopped = false;
 
-  async function claimOf(status: SandboxStatus): Promise<Claim> {
+  constructor(options: JanitorOptions) {
+    this.#options = options;
+  }
+
+  /** Checks the sandboxes that an agent reports. */
+  check(agent: AgentPod, client: AgentClient, { sandboxStatuses }: AgentStatus): void {
+    for (const status of sandboxStatuses) {
+      const { sandboxId, phase } = status;
+      if (!this.#timers.has(sandboxId) && this.#verified.get(sandboxId) !== phase) this.#start(agent, client, status);
+    }
+    const present = new Set(sandboxStatuses.map((status) => status.sandboxId));
+    if (this.#verified.size > 4 * present.size + 1024) this.#verified.clear();
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    for (const timer of this.#timers.values()) timer.cancel();
+    await Promise.all(this.#checks.values());
+  }
+
+  #start(agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
+    const { sandboxId } = status;
+    if (this.#isStopped || this.#checks.has(sandboxId)) return;
+    const run = this.#inspect(agent, client, status)
+      .catch((error: unknown) => this.#options.log.warn({ err: error, sandboxId }, "could not check a sandbox for its object"))
+      .finally(() => this.#checks.delete(sandboxId));
+    this.#checks.set(sandboxId, run);
+  }
+
+  async #inspect(agent: AgentPod, client: AgentClient, status: SandboxStatus): Promise<void> {
+    const { clock, log, protectionMs } = this.#options;
+    const { sandboxId } = status;
+    const ageMs = clock.now() - status.createdAt * 1000;
+    if (ageMs < protectionMs) return this.#postpone(protectionMs - ageMs + 1, agent, client, status);
+    const { reason, isVerified } = await this.#observe(status);
+    // Anything unknown is checked again with the next status.
+    if (isVerified) this.#verified.set(sandboxId, status.phase);
+    if (reason === undefined) return;
+    // Checked again right before the delete: an object that was just being created exists by now.
+    if ((await this.#observe(status)).reason === undefined || this.#isStopped) return;
+    log.info({ sandboxId, agent: agent.name, reason }, "deleting an orphaned sandbox");
+    await client.delete(sandboxId);
+  }
+
+  #postpone(delayMs: number, agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
+    const { sandboxId } = status;
+    this.#timers.get(sandboxId)?.cancel();
+    const check = (): void => {
+      this.#timers.delete(sandboxId);
+      this.#start(agent, client, status);
+    };
+    this.#timers.set(sandboxId, this.#options.clock.setTimer(delayMs, check, { background: true }));
+  }
+
+  /** Why a sandbox is an orphan, or whether it verifiably has an object. */
+  async #observe(status: SandboxStatus): Promise<{ readonly reason: string | undefined; readonly isVerified: boolean }> {
+    const { clock, protectionMs } = this.#options;
+    const claim = await this.#claimOf(status);
+    const isPending = this.#options.isPending(status.sandboxId);
+    const reason = findOrphanReason({ status, claim, isPending, now: clock.now(), protectionMs });
+    return { reason, isVerified: reason === undefined && claim.kind === "present" && !isPending };
+  }
+
+  async #claimOf({ namespace, claimName }: SandboxStatus): Promise<Claim> {
     try {
-      const sandbox = await api.get(Sandbox, { namespace: status.namespace, name: status.claimName });
+      const sandbox = await this.#options.client.get(Sandbox, { namespace, name: claimName });
+      const { uid = "" } = sandbox.metadata;
       const ids = [
         sandbox.status?.sandboxID,
         fastPathAllocation(sandbox)?.sandboxId,
-        instanceId(sandbox.metadata.uid ?? "", sandbox.status?.instance ?? 0),
+        instanceId(uid, sandbox.status?.instance ?? 0),
       ];
-      return { kind: "present", uid: sandbox.metadata.uid ?? "", sandboxIds: ids.filter((id) => id !== undefined) };
+      return { kind: "present", uid, sandboxIds: ids.filter((id) => id !== undefined) };
     } catch (error) {
       return isNotFound(error) ? { kind: "absent" } : { kind: "unknown" };
     }
   }
-
-  async function inspect(agent: AgentPod, client: AgentClient, status: SandboxStatus): Promise<void> {
-    const ageMs = clock.now() - status.createdAt * 1000;
-    if (ageMs < protectionMs) {
-      timers.get(status.sandboxId)?.cancel();
-      const again = (): void => {
-        timers.delete(status.sandboxId);
-        start(agent, client, status);
-      };
-      timers.set(status.sandboxId, clock.setTimer(protectionMs - ageMs + 1, again, { background: true }));
-      return;
-    }
-    const observe = async (): Promise<{ readonly reason: string | undefined; readonly isRight: boolean }> => {
-      const claim = await claimOf(status);
-      const isPending = options.isPending(status.sandboxId);
-      const reason = findOrphanReason({ status, claim, isPending, now: clock.now(), protectionMs });
-      return { reason, isRight: reason === undefined && claim.kind === "present" && !isPending };
-    };
-    const { reason, isRight } = await observe();
-    // Anything unknown is checked again with the next status.
-    if (isRight) checked.set(status.sandboxId, status.phase);
-    if (reason === undefined) return;
-    // Checked again right before the delete: an object that was just being created exists by now.
-    if ((await observe()).reason === undefined || isStopped) return;
-    log.info({ sandboxId: status.sandboxId, agent: agent.name, reason }, "deleting an orphaned sandbox");
-    await client.delete(status.sandboxId);
-  }
-
-  function start(agent: AgentPod, client: AgentClient, status: SandboxStatus): void {
-    if (isStopped || checks.has(status.sandboxId)) return;
-    const run = inspect(agent, client, status)
-      .catch((error: unknown) =>
-        log.warn({ err: error, sandboxId: status.sandboxId }, "could not check a sandbox for its object"),
-      )
-      .finally(() => checks.delete(status.sandboxId));
-    checks.set(status.sandboxId, run);
-  }
-
-  return {
-    check(agent, client, { sandboxStatuses }) {
-      for (const status of sandboxStatuses) {
-        if (!timers.has(status.sandboxId) && checked.get(status.sandboxId) !== status.phase) start(agent, client, status);
-      }
-      const present = new Set(sandboxStatuses.map((status) => status.sandboxId));
-      if (checked.size > 4 * present.size + 1024) checked.clear();
-    },
-    async stop() {
-      isStopped = true;
-      for (const timer of timers.values()) timer.cancel();
-      await Promise.all(checks.values());
-    },
-  };
 }

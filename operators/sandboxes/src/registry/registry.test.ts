@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { createRegistry, type RegisteredAgent } from "./registry.ts";
+import { type RegisteredAgent, Registry } from "./registry.ts";
 
 const agent = (name: string, change: Partial<RegisteredAgent> = {}): RegisteredAgent => ({
   name,
@@ -24,7 +24,7 @@ const ask = (key: string, ports: readonly number[] = [], image = "alpine") => ({
 
 describe("the registry", () => {
   it("does not allocate on a drained agent, nor drain one with a sandbox", () => {
-    const registry = createRegistry();
+    const registry = new Registry();
     registry.register(agent("a"));
     expect(registry.allocate(ask("default/one"))).toHaveProperty("agent.name", "a");
     expect(registry.drain("default", "a")).toBe(false);
@@ -38,7 +38,7 @@ describe("the registry", () => {
   });
 
   it("does not drain an unregistered agent that is known to have a sandbox", () => {
-    const registry = createRegistry();
+    const registry = new Registry();
     registry.restore("default/one", "default", "a", []);
     expect([registry.drain("default", "a"), registry.allocated("default", "a")]).toEqual([false, 1]);
   });
@@ -57,7 +57,7 @@ describe("the registry", () => {
     );
     fc.assert(
       fc.property(fc.array(command, { maxLength: 60 }), (commands) => {
-        const registry = createRegistry();
+        const registry = new Registry();
         for (const name of ["a", "b", "c"]) registry.register(agent(name));
         const model = new Map<string, { agent: string; ports: readonly number[] }>();
         for (const each of commands) {
@@ -95,7 +95,7 @@ describe("the registry", () => {
   });
 
   it("prefers an agent with the image, by any spelling, then the least busy", () => {
-    const registry = createRegistry();
+    const registry = new Registry();
     registry.register(agent("empty"));
     registry.register(agent("cached", { images: ["docker.io/library/alpine:latest"] }));
     const place = (key: string): unknown => {
@@ -112,14 +112,14 @@ describe("the registry", () => {
   });
 
   it("allocates within the pool and namespace only", () => {
-    const registry = createRegistry();
+    const registry = new Registry();
     registry.register(agent("other", { pool: "other" }));
     registry.register(agent("far", { namespace: "far" }));
     expect(registry.allocate(ask("default/1"))).toEqual({ problem: "no free slot: pool pool has no agents" });
   });
 
   it("counts slots restored before their agent registered", () => {
-    const registry = createRegistry();
+    const registry = new Registry();
     registry.restore("default/1", "default", "a", [80]);
     registry.register(agent("a", { capacity: 1 }));
     expect(registry.allocate(ask("default/2"))).toHaveProperty("problem");

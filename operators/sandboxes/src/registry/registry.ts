@@ -33,135 +33,146 @@ interface AgentEntry {
   readonly sandboxes: Map<string, readonly number[]>;
 }
 
+const missingImagePenalty = 1000;
+
+type Ports = readonly number[];
+
 /**
  * Allocates sandbox slots on agents. Every method is one synchronous step, so two callers never get the same slot.
  *
  * **Guarantees**: no agent exceeds its capacity, except through {@link Registry.restore}; no port is used twice on an agent; a key has at
  * most one slot; slots of a lost agent stay allocated until they are released.
  */
-export interface Registry {
-  /** Adds or updates an agent; its slots are kept. */
-  register(agent: RegisteredAgent): void;
-  /** Permanently stops allocating on an agent without sandboxes. False if it has one. */
-  drain(namespace: string, name: string): boolean;
-  /** Reverts a {@link Registry.drain}. */
-  resume(namespace: string, name: string): void;
-  /** Removes an agent and its slots. */
-  remove(namespace: string, name: string): void;
-  allocate(request: AllocationRequest): Allocation;
-  /** Records an allocated slot, even on an agent that has not registered yet. */
-  restore(key: string, namespace: string, agent: string, ports: readonly number[]): void;
-  /** Frees the slot of a sandbox, if it has one. */
-  release(key: string): void;
-  /** The agent that holds the slot of a sandbox. */
-  agentOf(key: string): string | undefined;
-  agent(namespace: string, name: string): RegisteredAgent | undefined;
-  agents(): readonly RegisteredAgent[];
-  /** The number of allocated slots of an agent. */
-  allocated(namespace: string, name: string): number;
-}
-
-const missingImagePenalty = 1000;
-
-/** Creates an empty {@link Registry}. */
-export function createRegistry(): Registry {
-  const slots = new Map<string, AgentEntry>();
-  const places = new Map<string, string>();
+export class Registry {
+  readonly #agents = new Map<string, AgentEntry>();
+  /** The agent of each allocated slot, by the sandbox's key. */
+  readonly #agentByKey = new Map<string, string>();
   /** Slots of agents that have not registered yet. */
-  const waiting = new Map<string, Map<string, readonly number[]>>();
-  const idOf = (namespace: string, name: string): string => `${namespace}/${name}`;
+  readonly #unregistered = new Map<string, Map<string, Ports>>();
+  readonly #draining = new Set<string>();
 
-  const draining = new Set<string>();
+  /** Adds or updates an agent; its slots are kept. */
+  register(agent: RegisteredAgent): void {
+    const id = idOf(agent.namespace, agent.name);
+    const registered = { ...agent, images: agent.images.map(normalizeImage) };
+    const entry = this.#agents.get(id);
+    if (entry !== undefined) {
+      entry.agent = registered;
+      return;
+    }
+    this.#agents.set(id, { agent: registered, sandboxes: this.#unregistered.get(id) ?? new Map() });
+    this.#unregistered.delete(id);
+  }
 
-  const release = (key: string): void => {
-    const id = places.get(key);
+  /** Permanently stops allocating on an agent without sandboxes. False if it has one. */
+  drain(namespace: string, name: string): boolean {
+    if (this.allocated(namespace, name) > 0) return false;
+    this.#draining.add(idOf(namespace, name));
+    return true;
+  }
+
+  /** Reverts a {@link Registry.drain}. */
+  resume(namespace: string, name: string): void {
+    this.#draining.delete(idOf(namespace, name));
+  }
+
+  /** Removes an agent and its slots. */
+  remove(namespace: string, name: string): void {
+    const id = idOf(namespace, name);
+    this.#draining.delete(id);
+    for (const key of this.#slotsOf(id)?.keys() ?? []) this.#agentByKey.delete(key);
+    this.#agents.delete(id);
+    this.#unregistered.delete(id);
+  }
+
+  /** Allocates a slot on the least loaded agent, preferring those that have the image. */
+  allocate(request: AllocationRequest): Allocation {
+    const { key, namespace, ports, pool, except } = request;
+    const wanted = new Set(ports);
+    if (wanted.size !== ports.length) return { problem: "a port is requested twice" };
+    const present = this.#agents.get(this.#agentByKey.get(key) ?? "")?.agent;
+    if (present !== undefined && !except?.has(present.name)) return { agent: present };
+    const image = normalizeImage(request.image);
+    const rejections: Record<Rejection, number> = { full: 0, ports: 0, notReady: 0, refused: 0 };
+    let best: AgentEntry | undefined;
+    let bestScore = Number.POSITIVE_INFINITY;
+    for (const entry of this.#agents.values()) {
+      if (entry.agent.namespace !== namespace || entry.agent.pool !== pool) continue;
+      const rejection = this.#findRejection(entry, wanted, except);
+      if (rejection !== undefined) {
+        rejections[rejection]++;
+        continue;
+      }
+      const score = entry.sandboxes.size + (entry.agent.images.includes(image) ? 0 : missingImagePenalty);
+      if (score >= bestScore) continue;
+      best = entry;
+      bestScore = score;
+    }
+    if (best === undefined) return { problem: explainFullPool(pool, rejections) };
+    this.release(key);
+    best.sandboxes.set(key, [...wanted]);
+    this.#agentByKey.set(key, idOf(namespace, best.agent.name));
+    return { agent: best.agent };
+  }
+
+  /** Records an allocated slot, even on an agent that has not registered yet. */
+  restore(key: string, namespace: string, agent: string, ports: Ports): void {
+    const id = idOf(namespace, agent);
+    if (this.#agentByKey.get(key) === id) return;
+    this.release(key);
+    this.#agentByKey.set(key, id);
+    const slots = this.#slotsOf(id);
+    if (slots === undefined) this.#unregistered.set(id, new Map([[key, ports]]));
+    else slots.set(key, ports);
+  }
+
+  /** Frees the slot of a sandbox, if it has one. */
+  release(key: string): void {
+    const id = this.#agentByKey.get(key);
     if (id === undefined) return;
-    places.delete(key);
-    slots.get(id)?.sandboxes.delete(key);
-    waiting.get(id)?.delete(key);
-  };
+    this.#agentByKey.delete(key);
+    this.#slotsOf(id)?.delete(key);
+  }
 
-  return {
-    register(agent) {
-      const id = idOf(agent.namespace, agent.name);
-      const slot = slots.get(id);
-      const images = agent.images.map(normalizeImage);
-      if (slot !== undefined) {
-        slot.agent = { ...agent, images };
-        return;
-      }
-      slots.set(id, { agent: { ...agent, images }, sandboxes: waiting.get(id) ?? new Map() });
-      waiting.delete(id);
-    },
-    drain(namespace, name) {
-      const id = idOf(namespace, name);
-      if ((slots.get(id)?.sandboxes ?? waiting.get(id))?.size) return false;
-      draining.add(id);
-      return true;
-    },
-    resume: (namespace, name) => void draining.delete(idOf(namespace, name)),
-    remove(namespace, name) {
-      const id = idOf(namespace, name);
-      draining.delete(id);
-      for (const key of slots.get(id)?.sandboxes.keys() ?? []) places.delete(key);
-      for (const key of waiting.get(id)?.keys() ?? []) places.delete(key);
-      slots.delete(id);
-      waiting.delete(id);
-    },
-    allocate({ key, namespace, pool, image, ports, except }) {
-      const wanted = new Set(ports);
-      if (wanted.size !== ports.length) return { problem: "a port is requested twice" };
-      const present = places.get(key);
-      const presentAgent = present === undefined ? undefined : slots.get(present)?.agent;
-      if (presentAgent !== undefined && !except?.has(presentAgent.name)) return { agent: presentAgent };
-      const name = normalizeImage(image);
-      const reasons = { full: 0, ports: 0, notReady: 0, refused: 0 };
-      let best: AgentEntry | undefined;
-      let bestScore = Number.POSITIVE_INFINITY;
-      for (const slot of slots.values()) {
-        const { agent, sandboxes } = slot;
-        if (agent.namespace !== namespace || agent.pool !== pool) continue;
-        if (!agent.isReady || draining.has(idOf(namespace, agent.name))) reasons.notReady++;
-        else if (except?.has(agent.name)) reasons.refused++;
-        else if (sandboxes.size >= agent.capacity) reasons.full++;
-        else if (hasConflict(sandboxes, wanted)) reasons.ports++;
-        else {
-          const score = sandboxes.size + (agent.images.includes(name) ? 0 : missingImagePenalty);
-          if (score >= bestScore) continue;
-          best = slot;
-          bestScore = score;
-        }
-      }
-      if (best === undefined) return { problem: explainFullPool(pool, reasons) };
-      release(key);
-      best.sandboxes.set(key, [...wanted]);
-      places.set(key, idOf(namespace, best.agent.name));
-      return { agent: best.agent };
-    },
-    restore(key, namespace, agent, ports) {
-      const id = idOf(namespace, agent);
-      if (places.get(key) === id) return;
-      release(key);
-      places.set(key, id);
-      const slot = slots.get(id);
-      if (slot !== undefined) {
-        slot.sandboxes.set(key, ports);
-        return;
-      }
-      const kept = waiting.get(id) ?? new Map<string, readonly number[]>();
-      kept.set(key, ports);
-      waiting.set(id, kept);
-    },
-    release,
-    agentOf: (key) => places.get(key)?.split("/")[1],
-    agent: (namespace, name) => slots.get(idOf(namespace, name))?.agent,
-    agents: () => [...slots.values()].map((slot) => slot.agent),
-    allocated(namespace, name) {
-      const id = idOf(namespace, name);
-      return (slots.get(id)?.sandboxes ?? waiting.get(id))?.size ?? 0;
-    },
-  };
+  /** The name of the agent that holds the slot of a sandbox. */
+  agentOf(key: string): string | undefined {
+    return this.#agentByKey.get(key)?.split("/")[1];
+  }
+
+  agent(namespace: string, name: string): RegisteredAgent | undefined {
+    return this.#agents.get(idOf(namespace, name))?.agent;
+  }
+
+  agents(): readonly RegisteredAgent[] {
+    return [...this.#agents.values()].map(({ agent }) => agent);
+  }
+
+  /** The number of allocated slots of an agent. */
+  allocated(namespace: string, name: string): number {
+    return this.#slotsOf(idOf(namespace, name))?.size ?? 0;
+  }
+
+  #slotsOf(id: string): Map<string, Ports> | undefined {
+    return this.#agents.get(id)?.sandboxes ?? this.#unregistered.get(id);
+  }
+
+  /** Why an agent cannot take a sandbox with these ports. */
+  #findRejection(
+    { agent, sandboxes }: AgentEntry,
+    ports: ReadonlySet<number>,
+    except: ReadonlySet<string> | undefined,
+  ): Rejection | undefined {
+    if (!agent.isReady || this.#draining.has(idOf(agent.namespace, agent.name))) return "notReady";
+    if (except?.has(agent.name)) return "refused";
+    if (sandboxes.size >= agent.capacity) return "full";
+    return hasConflict(sandboxes, ports) ? "ports" : undefined;
+  }
 }
+
+/** Why an agent cannot take a sandbox. */
+type Rejection = "full" | "ports" | "notReady" | "refused";
+
+const idOf = (namespace: string, name: string): string => `${namespace}/${name}`;
 
 function hasConflict(sandboxes: ReadonlyMap<string, readonly number[]>, wanted: ReadonlySet<number>): boolean {
   if (wanted.size === 0) return false;
@@ -169,14 +180,16 @@ function hasConflict(sandboxes: ReadonlyMap<string, readonly number[]>, wanted: 
   return false;
 }
 
-function explainFullPool(pool: string, reasons: Readonly<Record<string, number>>): string {
-  const labels: Readonly<Record<string, string>> = {
-    full: "full",
-    ports: "with a port conflict",
-    notReady: "not ready",
-    refused: "that rejected it",
-  };
-  const parts = Object.entries(reasons).filter(([, count]) => count > 0);
+const rejectionTexts: Readonly<Record<Rejection, string>> = {
+  full: "full",
+  ports: "with a port conflict",
+  notReady: "not ready",
+  refused: "that rejected it",
+};
+
+function explainFullPool(pool: string, rejections: Readonly<Record<Rejection, number>>): string {
+  const kinds: readonly Rejection[] = ["full", "ports", "notReady", "refused"];
+  const parts = kinds.filter((kind) => rejections[kind] > 0).map((kind) => `${rejections[kind]} ${rejectionTexts[kind]}`);
   if (parts.length === 0) return `no free slot: pool ${pool} has no agents`;
-  return `no free slot in pool ${pool}: ${parts.map(([reason, count]) => `${count} ${labels[reason]}`).join(", ")}`;
+  return `no free slot in pool ${pool}: ${parts.join(", ")}`;
 }

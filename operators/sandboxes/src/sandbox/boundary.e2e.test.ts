@@ -12,7 +12,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openAgentDriver } from "../agent/run-agent.ts";
 import type { AgentSandbox } from "../protocol/protocol.ts";
 import { localImages } from "./image-store.ts";
-import { createSandboxManager, type SandboxManager } from "./sandbox-manager.ts";
+import { SandboxManager } from "./sandbox-manager.ts";
 
 /* The boundary of a sandbox as an agent starts it by default. Attacks on the driver itself: packages/execution, boundary.e2e.test.ts. */
 
@@ -40,7 +40,7 @@ async function open(): Promise<void> {
   const images = await openUnpackedImages(join(dir, "images"));
   await createBusyboxImage(join(dir, "busybox.tar"));
   await images.import(join(dir, "busybox.tar"), { name: "busybox" });
-  manager = createSandboxManager({
+  manager = new SandboxManager({
     agentId: "agent",
     nodeName: "node",
     capacity: 4,

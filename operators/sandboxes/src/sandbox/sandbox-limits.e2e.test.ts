@@ -8,7 +8,7 @@ import type { Driver, Exited, Program } from "@keelson/execution";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { hostImages } from "./image-store.ts";
 import { openAgentDriver } from "../agent/run-agent.ts";
-import { createSandboxManager, type SandboxManager } from "./sandbox-manager.ts";
+import { SandboxManager } from "./sandbox-manager.ts";
 
 let dir: string;
 let driver: Driver;
@@ -18,7 +18,7 @@ const sandboxId = "0".repeat(32);
 beforeEach(async () => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), "sandbox-limits-")));
   driver = await openAgentDriver({ driver: "bubblewrap" }, dir, systemClock);
-  manager = createSandboxManager({
+  manager = new SandboxManager({
     agentId: "agent",
     nodeName: "node",
     capacity: 2,

@@ -1,0 +1,173 @@
+import { create } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Client } from "@keelson/client";
+import type { Cache, OnChange } from "@keelson/controller";
+import { cleanupFinalizer, requestIdAnnotation } from "../api/names.ts";
+import { type Phase, Sandbox } from "../api/sandbox.ts";
+import { SandboxPool } from "../api/sandbox-pool.ts";
+import { connectError } from "./connect-error.ts";
+import type { FastCreator } from "./fast-creator.ts";
+import { type CreateRequest, type CreateResponse, CreateResponseSchema } from "./generated/fastpath/v1/fastpath_pb.ts";
+import { parseRequestId, specOf } from "./read-request.ts";
+import { sandboxInfo } from "./sandbox-info.ts";
+import { type SandboxKey, waitForSandbox } from "./wait-for-sandbox.ts";
+
+/** Dependencies of a {@link SandboxCreator}. */
+export interface SandboxCreatorOptions {
+  readonly client: Client;
+  readonly cache: Cache;
+  readonly onChange: OnChange;
+  readonly fast: FastCreator;
+  readonly clock: Clock;
+  /** 128 random bits as 32 hexadecimal digits. */
+  readonly newId: () => string;
+  /** How long a STRONG create waits for its sandbox to run, unless the caller sets a shorter deadline. */
+  readonly strongTimeoutMs: number;
+}
+
+const started: readonly Phase[] = ["Running", "Succeeded"];
+const failed: readonly Phase[] = ["Failed", "Lost", "Expired", "Terminating"];
+
+/** A create whose request was checked. */
+interface PreparedCreate {
+  readonly key: SandboxKey;
+  readonly spec: Sandbox["spec"];
+  readonly labels: Readonly<Record<string, string>>;
+  readonly requestId: string | undefined;
+  readonly signal: AbortSignal;
+  /** The clock's monotonic time of the request. */
+  readonly began: number;
+}
+
+/** Creates sandboxes: FAST on an agent first, STRONG by their object. */
+export class SandboxCreator {
+  readonly #options: SandboxCreatorOptions;
+
+  constructor(options: SandboxCreatorOptions) {
+    this.#options = options;
+  }
+
+  /** Creates a sandbox, or answers like the first request if this one repeats it. **Errors**: `ConnectError`. */
+  async create(request: CreateRequest, isFast: boolean, signal: AbortSignal): Promise<CreateResponse> {
+    const { newId, cache, clock } = this.#options;
+    const began = clock.monotonic();
+    const key = { namespace: request.namespace || "default", name: request.name || `sb-${newId().slice(0, 16)}` };
+    const spec = specOf(request, key);
+    const prepared = { key, spec, labels: { ...request.labels }, requestId: parseRequestId(request), signal, began };
+    if (cache.get(Sandbox, key) !== undefined) return this.#repeated(prepared);
+    await this.#requirePool(key.namespace, spec.poolRef);
+    // If every agent is full, the object waits for a slot, and the pool sees the demand.
+    return (isFast ? await this.#createFast(prepared) : undefined) ?? (await this.#createStrong(prepared));
+  }
+
+  /** `undefined` if every agent is full. */
+  async #createFast(prepared: PreparedCreate): Promise<CreateResponse | undefined> {
+    const { key, spec, labels, requestId, signal } = prepared;
+    const outcome = await this.#options.fast.create({ ...key, spec, labels, ...(requestId !== undefined && { requestId }) });
+    if (outcome.kind === "full") return undefined;
+    if (outcome.kind === "exists") return this.#repeated(prepared);
+    if (outcome.kind === "failed") throw new ConnectError(outcome.message, Code.FailedPrecondition);
+    const { agent, sandboxId, timings } = outcome;
+    if (signal.aborted) throw await this.#withdraw(key, undefined);
+    return create(CreateResponseSchema, {
+      sandboxId,
+      agentPod: agent.name,
+      endpoints: (spec.exposedPorts ?? []).map((port) => `${agent.address}:${port}`),
+      sandboxName: key.name,
+      timings,
+    });
+  }
+
+  async #createStrong(prepared: PreparedCreate): Promise<CreateResponse> {
+    const { client, clock } = this.#options;
+    const { key, spec, labels, requestId, signal, began } = prepared;
+    let uid: string | undefined;
+    try {
+      const annotations = requestId === undefined ? {} : { annotations: { [requestIdAnnotation]: requestId } };
+      // Created with its finalizer, which saves the controller a write.
+      const metadata = { ...key, labels, ...annotations, finalizers: [cleanupFinalizer] };
+      uid = (await client.create(Sandbox, { metadata, spec })).metadata.uid;
+    } catch (error) {
+      if (isAlreadyExists(error)) return this.#repeated(prepared);
+      throw connectError(error);
+    }
+    const written = clock.monotonic();
+    const created = await this.#whenStarted(key, signal).catch(async (error: unknown) => {
+      const hasExpired = error instanceof ConnectError && error.code === Code.DeadlineExceeded;
+      throw hasExpired ? await this.#withdraw(key, uid, error.rawMessage) : error;
+    });
+    const now = clock.monotonic();
+    created.timings = { api: written - began, controller: now - written, total: now - began };
+    return created;
+  }
+
+  /** The answer if the name is taken: that of the first request if this one repeats it. */
+  async #repeated({ key, requestId, signal }: PreparedCreate): Promise<CreateResponse> {
+    const { cache, client } = this.#options;
+    if (requestId === undefined) throw alreadyExists(key);
+    let present: DeepReadonly<Sandbox>;
+    try {
+      present = cache.get(Sandbox, key) ?? (await client.get(Sandbox, key));
+    } catch (error) {
+      if (!isNotFound(error)) throw connectError(error);
+      throw new ConnectError(
+        `an earlier create of sandbox ${key.namespace}/${key.name} is in progress; retry`,
+        Code.Unavailable,
+      );
+    }
+    if (present.metadata.annotations?.[requestIdAnnotation] !== requestId) throw alreadyExists(key);
+    return this.#whenStarted(key, signal);
+  }
+
+  async #whenStarted(key: SandboxKey, signal: AbortSignal): Promise<CreateResponse> {
+    const { cache, onChange, clock, strongTimeoutMs } = this.#options;
+    const sandbox = await waitForSandbox(
+      key,
+      (each) => each !== undefined && [...started, ...failed].some((phase) => phase === each.status?.phase),
+      { cache, onChange, clock, timeoutMs: strongTimeoutMs, signal },
+    );
+    if (sandbox === undefined || !started.some((phase) => phase === sandbox.status?.phase)) {
+      throw new ConnectError(sandbox?.status?.message || "the sandbox did not start", Code.FailedPrecondition);
+    }
+    const { sandboxId, agentPod, endpoints } = sandboxInfo(sandbox);
+    return create(CreateResponseSchema, { sandboxId, agentPod, endpoints, sandboxName: key.name });
+  }
+
+  /** Deletes a sandbox whose caller no longer waits, so that it does not run later. Resolves to the error for the caller. */
+  async #withdraw(
+    key: SandboxKey,
+    uid: string | undefined,
+    reason = "deadline exceeded or call cancelled",
+  ): Promise<ConnectError> {
+    const { fast, client } = this.#options;
+    await fast.delete(key.namespace, key.name);
+    try {
+      await client.delete(Sandbox, key, uid === undefined ? {} : { preconditions: { uid } });
+    } catch (error) {
+      if (!isNotFound(error) && !isConflict(error)) throw connectError(error);
+    }
+    return new ConnectError(`${reason}; the create was withdrawn`, Code.DeadlineExceeded);
+  }
+
+  /** **Errors**: FailedPrecondition if the pool does not exist; the sandbox would wait forever. */
+  async #requirePool(namespace: string, name: string): Promise<void> {
+    const { cache, client } = this.#options;
+    if (cache.get(SandboxPool, { namespace, name }) !== undefined) return;
+    try {
+      // The cache may not have it yet.
+      await client.get(SandboxPool, { namespace, name });
+    } catch (error) {
+      if (!isNotFound(error)) throw connectError(error);
+      throw new ConnectError(
+        `pool_ref: SandboxPool ${namespace}/${name} not found; create one first, as in examples/sandboxes/hello.yaml`,
+        Code.FailedPrecondition,
+      );
+    }
+  }
+}
+
+function alreadyExists({ namespace, name }: SandboxKey): ConnectError {
+  return new ConnectError(`sandbox ${namespace}/${name} already exists`, Code.AlreadyExists);
+}
