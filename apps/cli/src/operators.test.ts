@@ -1,6 +1,6 @@
 import type { Schema } from "@keelson/api-machinery/schema";
 import { expect, test } from "vitest";
-import { loadOperators, operatorEntries } from "./operators.ts";
+import { loadOperators, loadServerFlags, operatorEntries } from "./operators.ts";
 
 const operators = await loadOperators();
 
@@ -27,4 +27,8 @@ test.each(kinds)("kubectl explain describes every field of %s", (_name, schema) 
 test("lists every operator under its own name and description", () => {
   const listed = operatorEntries.map(({ name, commandName, description }) => ({ name, commandName, description }));
   expect(listed).toEqual(operators.map(({ name, commandName, description }) => ({ name, commandName, description })));
+});
+
+test("loads the flags of all servers without their operators", async () => {
+  expect(await loadServerFlags()).toEqual(operators.flatMap(({ servers }) => servers.flatMap(({ flags = [] }) => flags)));
 });

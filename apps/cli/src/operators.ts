@@ -1,10 +1,13 @@
 import { fileURLToPath } from "node:url";
 import type { Operator } from "@keelson/operator";
+import type { FlagDefinition } from "@keelson/operator/flags";
 
 /** An operator as the command line lists it before any of its code is loaded. */
 export interface OperatorEntry extends Pick<Operator, "name" | "commandName" | "description"> {
   /** Imports the operator's package. */
   load(): Promise<Operator>;
+  /** Imports the flags of its servers only. Default: it has none. */
+  loadFlags?(): Promise<readonly FlagDefinition[]>;
 }
 
 const command = fileURLToPath(new URL("../bin/keelson.js", import.meta.url));
@@ -15,6 +18,7 @@ export const operatorEntries: readonly OperatorEntry[] = [
     name: "robots",
     description: "run jobs on fleets of robots over MQTT",
     load: async () => (await import("@keelson/robots")).robots,
+    loadFlags: async () => (await import("@keelson/robots/flags")).serverFlags,
   },
   {
     name: "middleware",
@@ -41,6 +45,7 @@ export const operatorEntries: readonly OperatorEntry[] = [
     commandName: "sandbox",
     description: "run untrusted code in sandboxes that start in milliseconds",
     load: async () => (await import("@keelson/sandboxes")).sandboxes,
+    loadFlags: async () => (await import("@keelson/sandboxes/flags")).serverFlags,
   },
 ];
 
@@ -48,4 +53,9 @@ export const operatorEntries: readonly OperatorEntry[] = [
 export function loadOperators(names?: ReadonlySet<string>): Promise<readonly Operator[]> {
   const chosen = operatorEntries.filter(({ name }) => names === undefined || names.has(name));
   return Promise.all(chosen.map((entry) => entry.load()));
+}
+
+/** Loads the flags of all operators' servers, in starting order, without the operators themselves. */
+export async function loadServerFlags(): Promise<readonly FlagDefinition[]> {
+  return (await Promise.all(operatorEntries.map((entry) => entry.loadFlags?.() ?? []))).flat();
 }

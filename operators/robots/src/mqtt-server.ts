@@ -4,9 +4,10 @@ import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { readOf } from "@keelson/controller";
 import { createEventRecorder } from "@keelson/controller/events";
 import { type FlagValues, type RunningServer, type ServerContext, type ServerDefinition } from "@keelson/operator";
-import { invalidFlag, portFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
+import { invalidFlag, UsageError } from "@keelson/operator/flags";
 import { Robot } from "./api/robot.ts";
 import { joinTokenSecret } from "./api/names.ts";
+import { mqttFlags, serverFlags } from "./flags.ts";
 import { type Bridge, startBridge } from "./bridge/bridge.ts";
 import { RejectionEvents } from "./bridge/rejection-events.ts";
 import { type Broker, startBroker } from "./broker/broker.ts";
@@ -19,45 +20,10 @@ const connectTimeoutMs = 10_000;
 
 const secretType = { apiVersion: "v1", kind: "Secret" };
 
-const flags = {
-  bindAddress: textFlag({
-    name: "mqtt-bind-address",
-    value: "ADDRESS",
-    description: "listen address of the embedded MQTT broker",
-    default: "127.0.0.1",
-  }),
-  port: portFlag({
-    name: "mqtt-port",
-    description: "port of the embedded MQTT broker; 0 picks a free one",
-    default: "1883",
-  }),
-  url: textFlag({
-    name: "mqtt-url",
-    value: "URL",
-    description: "external MQTT broker (mqtt://, mqtts://) to use instead of the embedded one",
-  }),
-  username: textFlag({ name: "mqtt-username", value: "NAME", description: "user name at the external broker" }),
-  passwordFile: textFlag({
-    name: "mqtt-password-file",
-    value: "FILE",
-    description: "file with the password at the external broker",
-  }),
-  allowV1Agents: switchFlag({
-    name: "allow-v1-agents",
-    description: "admit original K8s4r agents, which present no credentials to the embedded MQTT broker",
-  }),
-  namespace: textFlag({
-    name: "robots-namespace",
-    value: "NAME",
-    description: "namespace of the robots and their tasks",
-    default: "default",
-  }),
-};
-
 /** The MQTT side: the embedded broker (or an external one) and the bridge between it and the API. */
 export const mqttServer: ServerDefinition = {
   name: "mqtt",
-  flags: Object.values(flags),
+  flags: serverFlags,
   reads: [taskReads, readOf(Robot)],
   // Two bridges would send every message twice.
   needsLeaderElection: true,
@@ -66,11 +32,11 @@ export const mqttServer: ServerDefinition = {
 
 async function start(context: ServerContext): Promise<RunningServer> {
   const { client, cache, clock, dataDir, log, onChange } = context;
-  const namespace = flags.namespace.read(context.flags);
+  const namespace = mqttFlags.namespace.read(context.flags);
   const external = await externalBroker(context.flags);
-  const port = flags.port.read(context.flags);
+  const port = mqttFlags.port.read(context.flags);
   const joinToken = await ensureJoinToken({ dataDir, client, namespace });
-  const bindAddress = flags.bindAddress.read(context.flags);
+  const bindAddress = mqttFlags.bindAddress.read(context.flags);
   const robotNamed = (name: string) => cache.get(Robot, { namespace, name });
   const events = createEventRecorder({ client, clock, random: context.random, log, controller: "robots-mqtt" });
   const rejections = new RejectionEvents({
@@ -85,7 +51,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
           port,
           joinToken,
           credentialOf: (name) => robotNamed(name)?.metadata.annotations?.[credentialAnnotation],
-          allowsV1Agents: flags.allowV1Agents.read(context.flags),
+          allowsV1Agents: mqttFlags.allowV1Agents.read(context.flags),
           onRejected: (rejection) => rejections.record(rejection),
           log,
         })
@@ -137,13 +103,13 @@ interface ExternalBroker {
 }
 
 async function externalBroker(values: FlagValues): Promise<ExternalBroker | undefined> {
-  const url = flags.url.read(values);
+  const url = mqttFlags.url.read(values);
   if (url === undefined) return undefined;
   if (!URL.canParse(url) || !["mqtt:", "mqtts:", "tcp:", "ssl:"].includes(new URL(url).protocol)) {
-    throw invalidFlag(flags.url, url, "must have the form mqtt://host:1883 or mqtts://host:8883");
+    throw invalidFlag(mqttFlags.url, url, "must have the form mqtt://host:1883 or mqtts://host:8883");
   }
-  const username = flags.username.read(values);
-  const file = flags.passwordFile.read(values);
+  const username = mqttFlags.username.read(values);
+  const file = mqttFlags.passwordFile.read(values);
   let password: string | undefined;
   if (file !== undefined) {
     try {

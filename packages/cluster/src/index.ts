@@ -30,4 +30,4 @@ export { type DiscoveredKinds, type DiscoverKindsOptions, discoverKinds } from "
 export { type PodHandler, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";
 export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "./service-proxy/service-proxy.ts";
 export { type IssueToken, issueTokensBy } from "./kubelet/node/node-objects.ts";
-export { machineName } from "./kubelet/node/node-registration.ts";
+export { machineName } from "./kubelet/node/machine-name.ts";

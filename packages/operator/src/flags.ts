@@ -15,6 +15,8 @@ export interface FlagDefinition {
   readonly required?: boolean;
   /** May be passed more than once. */
   readonly repeatable?: boolean;
+  /** Name of the endpoint that listens on this port (see `RunningServer.endpoints`). */
+  readonly endpoint?: string;
   /** Environment variable that is used if the flag is not passed. */
   readonly env?: string;
 }

@@ -1,15 +1,14 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
-import { aborted, listenForShutdown } from "@keelson/controller";
-import type { Operator } from "@keelson/operator";
-import { logLevelFlag, portFlag, UsageError } from "@keelson/operator/flags";
+import { aborted, listenForShutdown, type Shutdown } from "@keelson/controller/shutdown";
+import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, UsageError } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../command-line.ts";
 import { ownComponents, withDependencies } from "../local/components.ts";
 import { createDataFolder } from "../local/data-folder.ts";
-import { podRuntimeFlag } from "../local/pod-runtime.ts";
-import { startLocal } from "../local/start-local.ts";
+import { podRuntimeFlag } from "../local/pod-runtime-flag.ts";
+import { type Local, type LocalOptions, startLocal } from "../local/start-local.ts";
 import { createLogger } from "../logger.ts";
-import { loadOperators } from "../operators.ts";
+import { loadServerFlags, operatorEntries } from "../operators.ts";
 import type { DefineCommand } from "./commands.ts";
 import { parseNames } from "./only.ts";
 
@@ -20,103 +19,111 @@ const metricsPortFlag = portFlag({
   default: "0",
 });
 
+/** The components that `--only` accepts, in starting order. */
+const componentNames: readonly string[] = [...ownComponents, ...operatorEntries.map(({ name }) => name)];
+
 /** Defines `keelson up`. */
 export const defineUpCommand: DefineCommand = async (command, setExitCode) => {
-  const operators = await loadOperators();
-  const names = [...ownComponents, ...operators.map((operator) => operator.name)];
-  addFlag(command, {
-    name: "data-dir",
-    value: "DIR",
-    description: "directory that holds all state",
-    default: ".keelson",
-    env: "KEELSON_DATA_DIR",
-  });
-  addFlag(command, apiPortFlag);
-  addFlag(command, metricsPortFlag);
-  addFlag(command, { name: "bind-address", value: "IP", description: "address of the API server", default: "127.0.0.1" });
-  addFlag(command, {
-    name: "only",
-    value: "NAMES",
-    description: `components to run: ${names.join(",")} (default: all; the API server always runs)`,
-  });
-  addFlag(command, { ...logLevelFlag, description: "minimum level of log lines in DIR/keelson.log" });
-  addFlag(command, {
-    name: "containerd-address",
-    value: "SOCKET",
-    description:
-      "containerd socket for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock if it responds)",
-  });
-  addFlag(command, podRuntimeFlag);
-  addFlag(command, { name: "tour", description: "then run one workload per operator and show its progress" });
-  addFlag(command, { name: "exit", description: "with --tour: stop after the tour; exit with status 1 if a workload failed" });
-  for (const operator of operators) {
-    for (const flag of operator.servers.flatMap((server) => server.flags ?? [])) addFlag(command, flag);
-  }
+  const operatorFlags = await loadServerFlags();
+  for (const flag of [...ownFlags, ...operatorFlags]) addFlag(command, flag);
   command.action(async () => {
     const defaulted = new Set(
       command.options
         .filter((option) => command.getOptionValueSource(option.attributeName()) === "default")
         .map((option) => option.name()),
     );
-    setExitCode(await up(flagValues(command), defaulted, names, operators));
+    setExitCode(await up(readOptions(flagValues(command), defaulted, operatorFlags)));
   });
 };
 
-async function up(
-  flags: ReturnType<typeof flagValues>,
-  defaulted: ReadonlySet<string>,
-  names: readonly string[],
-  operators: readonly Operator[],
-): Promise<number> {
-  const level = logLevelFlag.read(flags);
-  if (flags.exit && !flags.tour) throw new UsageError("--exit: requires --tour");
-  const apiPort = apiPortFlag.read(flags);
-  const metricsPort = flags["metrics-port"] === "off" ? undefined : metricsPortFlag.read(flags);
-  const chosen = withDependencies(flags.only === undefined ? new Set(names) : parseNames("--only", String(flags.only), names));
-  const dataDir = resolve(String(flags["data-dir"]));
-  const print = (line: string): void => void process.stdout.write(`${line}\n`);
-  // Files that other users could change would give them the rights of this one.
-  process.umask(process.umask() | 0o022);
-  await createDataFolder(dataDir);
-  const log = createLogger({ level, file: resolve(dataDir, "keelson.log") });
-  const shutdown = listenForShutdown({ faults: { log } });
-  try {
-    const local = await startLocal({
-      dataDir,
+const ownFlags: readonly FlagDefinition[] = [
+  {
+    name: "data-dir",
+    value: "DIR",
+    description: "directory that holds all state",
+    default: ".keelson",
+    env: "KEELSON_DATA_DIR",
+  },
+  apiPortFlag,
+  metricsPortFlag,
+  { name: "bind-address", value: "IP", description: "address of the API server", default: "127.0.0.1" },
+  {
+    name: "only",
+    value: "NAMES",
+    description: `components to run: ${componentNames.join(",")} (default: all; the API server always runs)`,
+  },
+  { ...logLevelFlag, description: "minimum level of log lines in DIR/keelson.log" },
+  {
+    name: "containerd-address",
+    value: "SOCKET",
+    description:
+      "containerd socket for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock if it responds)",
+  },
+  podRuntimeFlag,
+  { name: "tour", description: "then run one workload per operator and show its progress" },
+  { name: "exit", description: "with --tour: stop after the tour; exit with status 1 if a workload failed" },
+];
+
+type LogLevel = ReturnType<typeof logLevelFlag.read>;
+
+interface UpOptions {
+  readonly local: Omit<LocalOptions, "clock" | "log" | "signal" | "onComponent" | "onRestart">;
+  readonly logLevel: LogLevel;
+  /** Names of the components and operators to run. */
+  readonly components: ReadonlySet<string>;
+  readonly tour: "none" | "keep-running" | "exit";
+}
+
+/** `defaulted` names the flags that were not passed. */
+function readOptions(flags: FlagValues, defaulted: ReadonlySet<string>, operatorFlags: readonly FlagDefinition[]): UpOptions {
+  if (flags["exit"] && !flags["tour"]) throw new UsageError("--exit: requires --tour");
+  const components = withDependencies(
+    flags["only"] === undefined ? new Set(componentNames) : parseNames("--only", String(flags["only"]), componentNames),
+  );
+  const logLevel = logLevelFlag.read(flags);
+  return {
+    logLevel,
+    components,
+    tour: flags["tour"] !== true ? "none" : flags["exit"] === true ? "exit" : "keep-running",
+    local: {
+      dataDir: resolve(String(flags["data-dir"])),
       bindAddress: String(flags["bind-address"]),
-      apiPort,
-      metricsPort,
+      apiPort: apiPortFlag.read(flags),
+      metricsPort: flags["metrics-port"] === "off" ? undefined : metricsPortFlag.read(flags),
       // The tour may fall back to a free port if a default port is in use.
-      mayMovePorts: flags.tour === true ? defaulted : new Set(),
-      operators: operators.map(({ name }) => name).filter((name) => chosen.has(name)),
-      hasCluster: chosen.has("cluster"),
+      mayMovePorts: flags["tour"] === true ? defaulted : new Set(),
+      operators: operatorEntries.map(({ name }) => name).filter((name) => components.has(name)),
+      operatorFlags,
+      hasCluster: components.has("cluster"),
       containerd: typeof flags["containerd-address"] === "string" ? resolve(flags["containerd-address"]) : undefined,
       podRuntime: podRuntimeFlag.read(flags),
       flags,
+      logLevel,
+    },
+  };
+}
+
+const print = (line: string): void => void process.stdout.write(`${line}\n`);
+
+async function up(options: UpOptions): Promise<number> {
+  const { dataDir } = options.local;
+  // Files that other users could change would give them the rights of this one.
+  process.umask(process.umask() | 0o022);
+  await createDataFolder(dataDir);
+  const log = createLogger({ level: options.logLevel, file: resolve(dataDir, "keelson.log") });
+  const shutdown = listenForShutdown({ faults: { log } });
+  try {
+    const local = await startLocal({
+      ...options.local,
       clock: systemClock,
       log,
-      logLevel: level,
       signal: shutdown.signal,
       onComponent: (name, description) => print(`${name.padEnd(10)}  ${description}`),
       onRestart: (line) => void process.stderr.write(`${line}\n`),
     });
     try {
       print("ready");
-      if (!flags.tour) {
-        print(`\nexport KUBECONFIG=${local.kubeconfig}`);
-        await aborted(shutdown.signal);
-        return shutdown.fault === undefined ? 0 : 1;
-      }
-      const { runTour } = await import("../tour/tour.ts");
-      const succeeded = await runTour({
-        local,
-        families: [...chosen],
-        clock: systemClock,
-        out: process.stdout,
-        signal: shutdown.signal,
-        keepRunning: flags.exit !== true,
-      });
-      return succeeded ? 0 : 1;
+      return options.tour === "none" ? await keepRunning(local, shutdown) : await tour(local, options, shutdown);
     } finally {
       if (shutdown.signal.aborted) print("\nstopping ...");
       await local.stop();
@@ -128,4 +135,24 @@ async function up(
   } finally {
     shutdown.dispose();
   }
+}
+
+async function keepRunning(local: Local, shutdown: Shutdown): Promise<number> {
+  print(`\nexport KUBECONFIG=${local.kubeconfig}`);
+  await aborted(shutdown.signal);
+  return shutdown.fault === undefined ? 0 : 1;
+}
+
+async function tour(local: Local, options: UpOptions, shutdown: Shutdown): Promise<number> {
+  const { runTour } = await import("../tour/tour.ts");
+  const succeeded = await runTour({
+    local,
+    client: await local.openClient(),
+    families: [...options.components],
+    clock: systemClock,
+    out: process.stdout,
+    signal: shutdown.signal,
+    keepRunning: options.tour === "keep-running",
+  });
+  return succeeded ? 0 : 1;
 }

@@ -1,3 +1,4 @@
+import { connect } from "node:net";
 import { ConfigMap, Pod } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
 import { expect, test } from "vitest";
@@ -11,6 +12,22 @@ function killComponent(component: string, dataDir: string): void {
   const found = processesOf(`keelson ${component} --data-dir ${dataDir}`);
   expect(found).toHaveLength(1);
   process.kill(found[0]?.pid ?? expect.fail(), "SIGKILL");
+}
+
+/** Ports that `keelson up` printed, except that of the API server. */
+function serverPorts(output: string): readonly number[] {
+  const lines = output.split("\n").filter((line) => /^(metrics|robots|sandboxes) /.test(line));
+  return lines.flatMap((line) => [...line.matchAll(/:\/\/127\.0\.0\.1:(\d+)/g)].map(([, port]) => Number(port)));
+}
+
+function isListening(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: "127.0.0.1" }, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", () => resolve(false));
+  });
 }
 
 test("an API server that is killed is restarted on its port, and neither Pods nor operators are affected", async () => {
@@ -52,6 +69,18 @@ test("controllers that are killed are restarted, and the API server keeps servin
   await client.delete(Pod, { namespace: "default", name: "kept" }, { gracePeriodSeconds: 1 });
   await watched(client, Pod, "kept", (each) => each === undefined);
   await client.close();
+});
+
+test("controllers that are killed return to the ports of their servers", async () => {
+  using folder = temporaryFolder();
+  await using keelson = await startTestKeelson(folder.path, "--only", "robots,sandboxes", "--fastpath-metrics-port", "0");
+  const ports = serverPorts(keelson.process.output());
+  // Metrics, MQTT and gRPC.
+  expect(ports).toHaveLength(3);
+
+  killComponent("controllers", keelson.dataDir);
+  await keelson.process.printed(/^controllers: killed by SIGKILL; restarting/m);
+  for (const port of ports) await expect.poll(() => isListening(port)).toBe(true);
 });
 
 test("no process outlives a killed keelson up, and the data folder is free again immediately", async () => {

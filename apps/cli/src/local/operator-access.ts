@@ -11,20 +11,7 @@ import {
 } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/operator";
-
-/** Namespace of the operators' service accounts. */
-export const systemNamespace = "keelson-system";
-
-/** The service account that an operator's controllers run as. */
-export function operatorUser(operator: Pick<Operator, "name">): {
-  readonly username: string;
-  readonly groups: readonly string[];
-} {
-  return {
-    username: `system:serviceaccount:${systemNamespace}:${operator.name}`,
-    groups: ["system:serviceaccounts", `system:serviceaccounts:${systemNamespace}`, "system:authenticated"],
-  };
-}
+import { systemNamespace } from "./operator-user.ts";
 
 /**
  * Installs an operator's prerequisites: its CustomResourceDefinitions (waiting until they are established), its service account, a

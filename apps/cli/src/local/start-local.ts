@@ -2,15 +2,16 @@ import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
-import { type Client, createClient, createHttpTransport } from "@keelson/client";
+import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
-import type { FlagValues } from "@keelson/operator";
-import { reserveAddressBlock } from "./address-block.ts";
+import type { FlagDefinition, FlagValues } from "@keelson/operator/flags";
+import { type AddressBlock, reserveAddressBlock } from "./address-block.ts";
 import { lockDataFolder } from "./data-folder-lock.ts";
-import { tokenNames } from "./identities.ts";
-import type { PodRuntimeName } from "./pod-runtime.ts";
-import type { ApiServerConfig, ControllersConfig } from "./processes/messages.ts";
-import { startSupervisedProcess } from "./processes/supervised-process.ts";
+import type { PodRuntimeName } from "./pod-runtime-flag.ts";
+import { portOf, portsOf } from "./ports.ts";
+import type { ApiServerConfig, ComponentConfig, ComponentTokens, ControllersConfig } from "./processes/messages.ts";
+import { type Endpoints, launchProcess, type LaunchOptions, type SupervisedProcess } from "./processes/supervised-process.ts";
+import { tokenNames } from "./token-names.ts";
 
 /** Options of {@link startLocal}. */
 export interface LocalOptions {
@@ -24,6 +25,8 @@ export interface LocalOptions {
   readonly mayMovePorts: ReadonlySet<string>;
   /** Names of the operators to run. */
   readonly operators: readonly string[];
+  /** The flags of their servers. */
+  readonly operatorFlags: readonly FlagDefinition[];
   /** Whether to run the built-in controllers and the node. */
   readonly hasCluster: boolean;
   /** Socket of a containerd that must respond. Default: the standard socket, if one responds. */
@@ -45,10 +48,10 @@ export interface LocalOptions {
 export interface Local {
   readonly dataDir: string;
   readonly kubeconfig: string;
-  /** A client with all rights. */
-  readonly client: Client;
   /** Addresses of the operators' servers, by name. */
-  readonly endpoints: Readonly<Record<string, string>>;
+  readonly endpoints: Endpoints;
+  /** Opens a client with all rights. It is closed by {@link stop}. */
+  openClient(): Promise<Client>;
   /** Stops all components in reverse starting order. */
   stop(): Promise<void>;
 }
@@ -58,70 +61,133 @@ export interface Local {
  * restarted with backoff and does not affect the other one. If the first start fails, everything is stopped.
  */
 export async function startLocal(options: LocalOptions): Promise<Local> {
-  const { dataDir, clock, log, signal, hasCluster, mayMovePorts, onComponent, onRestart, logLevel } = options;
-  const stops: (() => Promise<void>)[] = [];
-  const stop = async (): Promise<void> => {
-    for (let next = stops.pop(); next !== undefined; next = stops.pop()) await next();
-  };
-  const common = { clock, log, signal, onStarted: onComponent, onRestart };
+  const local = new RunningLocal(options);
   try {
-    const lock = await lockDataFolder(dataDir, Math.random);
-    stops.push(() => lock.release());
-    const addresses = await reserveAddressBlock(dataDir);
-    stops.push(() => addresses.release());
+    await local.start();
+    return local;
+  } catch (error) {
+    await local.stop();
+    throw error;
+  }
+}
+
+class RunningLocal implements Local {
+  readonly dataDir: string;
+  kubeconfig = "";
+  endpoints: Endpoints = {};
+  readonly #options: LocalOptions;
+  readonly #tokens: ComponentTokens;
+  readonly #stops: (() => Promise<void>)[] = [];
+  #server = "";
+
+  constructor(options: LocalOptions) {
+    this.#options = options;
+    this.dataDir = options.dataDir;
+    this.#tokens = Object.fromEntries(
+      tokenNames(options.operators).map((name) => [name, randomBytes(32).toString("base64url")]),
+    );
+  }
+
+  async start(): Promise<void> {
+    const addresses = await this.#lock();
+    // The controllers load their code while the API server starts.
+    const api = this.#launchApiServer();
+    const controllers = this.#launchControllers();
+    this.#stops.push(
+      () => api.stop(),
+      () => controllers.stop(),
+    );
+    const { apiserver: server = "", kubeconfig = "" } = await api.start(this.#apiServerConfig(addresses));
+    this.kubeconfig = kubeconfig;
+    this.#server = server;
+    this.endpoints = await controllers.start(this.#controllersConfig(addresses));
+  }
+
+  async openClient(): Promise<Client> {
+    // Only the tour needs a client; loading it takes as much memory as the rest of this process.
+    const { createClient, createHttpTransport } = await import("@keelson/client");
+    const transport = createHttpTransport({
+      server: this.#server,
+      ca: await readFile(join(this.dataDir, "pki", "ca.crt"), "utf8"),
+      token: this.#tokens["admin"] ?? "",
+      clock: this.#options.clock,
+    });
+    this.#stops.push(() => transport.close());
+    return createClient({ transport, fieldManager: "keelson" });
+  }
+
+  async stop(): Promise<void> {
+    for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) await next();
+  }
+
+  /** Locks the data folder and reserves its addresses. */
+  async #lock(): Promise<AddressBlock> {
+    const lock = await lockDataFolder(this.dataDir, Math.random);
+    this.#stops.push(() => lock.release());
+    const addresses = await reserveAddressBlock(this.dataDir);
+    this.#stops.push(() => addresses.release());
     if (addresses.hasMoved)
-      log.warn(
+      this.#options.log.warn(
         { network: addresses.podNetwork },
         "the address block of this data folder is in use by another one; using a new block",
       );
     await addresses.record();
-    const tokens = Object.fromEntries(
-      tokenNames(options.operators).map((name) => [name, randomBytes(32).toString("base64url")]),
-    );
-    const api = await startSupervisedProcess<ApiServerConfig>({
-      ...common,
-      config: {
-        component: "apiserver",
-        ...{ dataDir, logLevel, tokens },
-        bindAddress: options.bindAddress,
-        port: options.apiPort,
-        mayMovePort: mayMovePorts.has("api-port"),
-        serviceNetwork: addresses.serviceNetwork,
-        // The service account controller creates them.
-        requiresServiceAccounts: hasCluster,
-        ...(hasCluster ? { podRuntime: options.podRuntime } : {}),
-      },
+    return addresses;
+  }
+
+  #launchApiServer(): SupervisedProcess<ApiServerConfig> {
+    return launchProcess<ApiServerConfig>({
+      ...this.#launchOptions(),
+      component: "apiserver",
       // Clients know the port of the first start.
-      restartConfig: (config, { apiserver = "" }) => ({ ...config, port: Number(new URL(apiserver).port), mayMovePort: false }),
+      restartConfig: (config, { apiserver = "" }) => ({ ...config, port: portOf(apiserver), mayMovePort: false }),
     });
-    stops.push(() => api.stop());
-    const { apiserver: server = "", kubeconfig = "" } = api.endpoints;
-    const transport = createHttpTransport({
-      server,
-      ca: await readFile(join(dataDir, "pki", "ca.crt"), "utf8"),
-      token: tokens["admin"] ?? "",
-      clock,
+  }
+
+  #launchControllers(): SupervisedProcess<ControllersConfig> {
+    return launchProcess<ControllersConfig>({
+      ...this.#launchOptions(),
+      component: "controllers",
+      args: ["--operators", this.#options.operators.join(",")],
+      // Agents and users know the ports of the first start.
+      restartConfig: ({ metricsPort, flags, ...config }, endpoints) => ({
+        ...config,
+        mayMovePorts: [],
+        flags: { ...flags, ...portsOf(this.#options.operatorFlags, endpoints) },
+        ...(metricsPort === undefined ? {} : { metricsPort: portOf(endpoints["metrics"] ?? "") }),
+      }),
     });
-    stops.push(() => transport.close());
-    const client = createClient({ transport, fieldManager: "keelson" });
-    const controllers = await startSupervisedProcess<ControllersConfig>({
-      ...common,
-      config: {
-        component: "controllers",
-        ...{ dataDir, logLevel, tokens, server, hasCluster },
-        podNetwork: addresses.podNetwork,
-        podRuntime: options.podRuntime,
-        ...(options.metricsPort === undefined ? {} : { metricsPort: options.metricsPort }),
-        mayMovePorts: [...mayMovePorts],
-        operators: options.operators,
-        ...(options.containerd === undefined ? {} : { containerd: options.containerd }),
-        flags: options.flags,
-      },
-    });
-    stops.push(() => controllers.stop());
-    return { dataDir, kubeconfig, client, endpoints: controllers.endpoints, stop };
-  } catch (error) {
-    await stop();
-    throw error;
+  }
+
+  #launchOptions(): Pick<LaunchOptions<ComponentConfig>, "dataDir" | "clock" | "log" | "signal" | "onStarted" | "onRestart"> {
+    const { dataDir, clock, log, signal, onComponent, onRestart } = this.#options;
+    return { dataDir, clock, log, signal, onStarted: onComponent, onRestart };
+  }
+
+  #apiServerConfig({ serviceNetwork }: AddressBlock): ApiServerConfig {
+    const { dataDir, logLevel, bindAddress, apiPort, mayMovePorts, hasCluster, podRuntime } = this.#options;
+    return {
+      component: "apiserver",
+      ...{ dataDir, logLevel, bindAddress, serviceNetwork },
+      tokens: this.#tokens,
+      port: apiPort,
+      mayMovePort: mayMovePorts.has("api-port"),
+      // The service account controller creates them.
+      requiresServiceAccounts: hasCluster,
+      ...(hasCluster ? { podRuntime } : {}),
+    };
+  }
+
+  #controllersConfig({ podNetwork }: AddressBlock): ControllersConfig {
+    const { dataDir, logLevel, hasCluster, podRuntime, metricsPort, mayMovePorts, containerd, flags } = this.#options;
+    return {
+      component: "controllers",
+      ...{ dataDir, logLevel, podNetwork, hasCluster, podRuntime, flags },
+      tokens: this.#tokens,
+      server: this.#server,
+      ...(metricsPort === undefined ? {} : { metricsPort }),
+      mayMovePorts: [...mayMovePorts],
+      ...(containerd === undefined ? {} : { containerd }),
+    };
   }
 }

@@ -1,7 +1,8 @@
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
-import { aborted } from "@keelson/controller";
+import type { Client } from "@keelson/client";
+import { aborted } from "@keelson/controller/shutdown";
 import type { Local } from "../local/start-local.ts";
 import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
 import { createLiveView, type Row } from "./live-view.ts";
@@ -14,6 +15,8 @@ import { testplaneTour } from "./testplane.ts";
 /** Options of {@link runTour}. */
 export interface TourOptions {
   readonly local: Local;
+  /** Has all rights. */
+  readonly client: Client;
   /** Names of the running operators. */
   readonly families: readonly string[];
   readonly clock: Clock;
@@ -90,10 +93,14 @@ async function cleanUp(tour: FamilyTour, context: TourContext | undefined): Prom
   });
 }
 
-function contextOf(tour: FamilyTour, { local, clock, signal }: TourOptions, show: (rows: readonly Row[]) => void): TourContext {
+function contextOf(
+  tour: FamilyTour,
+  { local, client, clock, signal }: TourOptions,
+  show: (rows: readonly Row[]) => void,
+): TourContext {
   const dir = join(local.dataDir, "tour", tour.family);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
-  const { client, dataDir, kubeconfig, endpoints } = local;
+  const { dataDir, kubeconfig, endpoints } = local;
   return { client, clock, dataDir, dir, kubeconfig, endpoints, signal, show };
 }
 

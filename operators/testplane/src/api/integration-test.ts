@@ -2,8 +2,7 @@ import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { anyObject, choice, int32, int64, listMap, time } from "@keelson/api-machinery/fields";
 import { conditionsSchema, typedSchema } from "@keelson/api-machinery/schema";
 import { Type, type Static } from "typebox";
-import { roundVerdicts, verdicts } from "../verdicts/verdict.ts";
-import { conditionStatus, results, simpleCondition, stepCondition } from "./expectation.ts";
+import { conditionStatus, results, stepCondition } from "./expectation.ts";
 import { group, version } from "./names.ts";
 import { resourceRef } from "./resource-ref.ts";
 
@@ -15,13 +14,6 @@ const TestStep = Type.Object(
     expectations: Type.Optional(stepCondition("What must hold for the step to succeed.")),
     timeoutSeconds: Type.Optional(
       int32("Maximum seconds for the whole step, from apply to expectations. 0 means 600.", { minimum: 0 }),
-    ),
-    maxTimeToReadySeconds: Type.Optional(
-      Type.Number({
-        description:
-          "Maximum seconds from apply until the ready condition holds. The step fails with the reason TooSlow if it takes longer.",
-        exclusiveMinimum: 0,
-      }),
     ),
   },
   { description: "One step: apply, converge, become ready, check." },
@@ -38,12 +30,6 @@ const Repeat = Type.Object(
     untilFailure: Type.Optional(Type.Boolean({ description: "Stops after the first failed round." })),
     delayBetweenRounds: Type.Optional(
       int32("Seconds between the end of a round and the start of the next one.", { minimum: 0 }),
-    ),
-    flakyPolicy: Type.Optional(
-      choice(
-        ["Fail", "Quarantine"],
-        "What a test with passed and failed rounds becomes. Fail (default): it fails. Quarantine: it succeeds and reports the verdict Flaky.",
-      ),
     ),
   },
   { description: "Runs the steps repeatedly. Default: one round." },
@@ -63,7 +49,7 @@ const spec = Type.Object(
         Type.Object({
           name: Type.String({ description: "Name of the expectation.", minLength: 1, maxLength: 253 }),
           resource: Type.Optional(resourceRef),
-          expectations: simpleCondition("What must hold."),
+          expectations: stepCondition("What must hold."),
         }),
         { description: "What must hold after all steps of a round have succeeded.", maxItems: 100 },
       ),
@@ -79,7 +65,6 @@ const StepStatus = Type.Object({
   name: Type.String({ description: "The step's name." }),
   index: int32("Zero-based index of the step."),
   state: Type.Optional(StepState),
-  verdict: Type.Optional(choice(roundVerdicts, "Verdict of a finished step.")),
   stage: Type.Optional(choice(["Apply", "Converge", "Ready", "Expect"], "Current stage of the step.")),
   applied: Type.Optional(Type.Boolean({ description: "Whether the resource has been applied or deleted in this round." })),
   reason: Type.Optional(Type.String({ description: "Reason of the failure, in CamelCase." })),
@@ -87,11 +72,7 @@ const StepStatus = Type.Object({
   startedAt: Type.Optional(time("When it started.")),
   deadline: Type.Optional(time("When it times out.")),
   finishedAt: Type.Optional(time("When it finished.")),
-  appliedAt: Type.Optional(time("When the object was applied or deleted.")),
-  timeToReadySeconds: Type.Optional(Type.Number({ description: "Seconds from apply until the ready condition held." })),
-  holdsSince: Type.Optional(time("Since when the checks hold that must hold consistently.")),
   stageStartedAt: Type.Optional(time("When the current stage started.")),
-  unavailableSince: Type.Optional(time("Since when the API server could not be reached for the step's action.")),
   object: Type.Optional(
     typedSchema<{ name: string; uid?: string; resourceVersion?: string }>({
       type: "object",
@@ -117,7 +98,6 @@ const RoundSummary = Type.Object({
   finishedAt: time("When it finished."),
   outcome: choice(["Succeeded", "Failed", "Stopped"], "Outcome of the round. Stopped means that maxDurationSeconds expired."),
   succeeded: Type.Boolean({ description: "Whether the round succeeded." }),
-  verdict: Type.Optional(choice(roundVerdicts, "Verdict of the round.")),
   failedStep: Type.Optional(Type.String({ description: "First step that failed." })),
   message: Type.Optional(Type.String({ description: "Why the round failed." })),
   stepCount: int32("Number of steps."),
@@ -131,18 +111,7 @@ export type RoundSummary = Static<typeof RoundSummary>;
 const status = Type.Object(
   {
     phase: Type.Optional(choice(["Pending", "Running", "Succeeded", "Failed", "Aborted"], "Phase of the test.")),
-    verdict: Type.Optional(
-      choice(
-        verdicts,
-        "What the finished test says about the system under test. Error: the test is wrong or was refused. Inconclusive: nothing could be observed. Flaky: some rounds passed and others failed.",
-      ),
-    ),
-    reason: Type.Optional(
-      Type.String({
-        description:
-          "Reason of the failure: StepFailed, Timeout, InvalidConfig or Flaky; Quarantined for a flaky test that succeeded.",
-      }),
-    ),
+    reason: Type.Optional(Type.String({ description: "Reason of the failure: StepFailed, Timeout or InvalidConfig." })),
     message: Type.Optional(Type.String({ description: "Human-readable result of the test." })),
     startTime: Type.Optional(time("When it started.")),
     completionTime: Type.Optional(time("When it finished.")),
@@ -164,36 +133,8 @@ const status = Type.Object(
           minSeconds: Type.Number({ description: "Shortest round." }),
           maxSeconds: Type.Number({ description: "Longest round." }),
           totalSeconds: Type.Number({ description: "Sum of all rounds." }),
-          meanSeconds: Type.Optional(Type.Number({ description: "Mean of all rounds." })),
-          p50Seconds: Type.Optional(Type.Number({ description: "Median of all rounds, exact to 1 %." })),
-          p95Seconds: Type.Optional(Type.Number({ description: "95th percentile of all rounds, exact to 1 %." })),
-          histogram: Type.Optional(
-            Type.String({ description: "Number of rounds per duration, as bucket:count. Bucket n ends at 1 ms * 1.02^n." }),
-          ),
         },
         { description: "Durations of all finished rounds." },
-      ),
-    ),
-    roundVerdicts: Type.Optional(
-      Type.Object(
-        {
-          passed: Type.Optional(int32("Rounds that passed.")),
-          failed: Type.Optional(int32("Rounds with the verdict Failed.")),
-          error: Type.Optional(int32("Rounds with the verdict Error.")),
-          timeout: Type.Optional(int32("Rounds with the verdict Timeout.")),
-          inconclusive: Type.Optional(int32("Rounds with the verdict Inconclusive.")),
-        },
-        { description: "Number of finished rounds per verdict." },
-      ),
-    ),
-    passRate: Type.Optional(
-      Type.Object(
-        {
-          percent: Type.Number({ description: "Share of the rounds that passed." }),
-          lowPercent: Type.Number({ description: "Lower bound of the 95 % Wilson interval." }),
-          highPercent: Type.Number({ description: "Upper bound of the 95 % Wilson interval." }),
-        },
-        { description: "Pass rate over all rounds that passed, failed or timed out." },
       ),
     ),
     roundStartedAt: Type.Optional(time("When the current round started.")),
@@ -237,10 +178,9 @@ export const IntegrationTest = defineResource({
   status,
   columns: [
     { name: "Phase", type: "string", jsonPath: ".status.phase" },
-    { name: "Verdict", type: "string", jsonPath: ".status.verdict" },
     { name: "Step", type: "string", jsonPath: ".status.progress" },
     { name: "Mode", type: "string", jsonPath: ".spec.mode" },
-    { name: "Round", type: "integer", jsonPath: ".status.currentRound" },
+    { name: "Round", type: "integer", jsonPath: ".status.currentRound", priority: 1 },
     { name: "Completed", type: "integer", jsonPath: ".status.completedRounds", priority: 1 },
     { name: "Reason", type: "string", jsonPath: ".status.reason", priority: 1 },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },

@@ -12,7 +12,7 @@ import {
 import type { Client } from "@keelson/client";
 import { isBuiltInGroup, unknownKindMessage } from "../evaluation/unknown-kind.ts";
 import { errorMessage } from "./running-tests.ts";
-import type { ActionOutcome } from "./integration/step-status.ts";
+import type { ActionOutcome } from "./integration/step-decision.ts";
 
 /** Inputs of the actions that a test performs on objects. */
 export interface ActionContext {
@@ -182,5 +182,5 @@ function outcomeOf(error: unknown, reason: string): ActionOutcome {
   if (isStatusError(error) && error.code < 500 && error.code !== 429 && error.code !== 408) {
     return { kind: "failed", reason: error.reason === "Forbidden" ? "Forbidden" : reason, message: errorMessage(error) };
   }
-  return { kind: "unavailable", message: errorMessage(error), isOutage: true };
+  return { kind: "unavailable", message: errorMessage(error) };
 }

@@ -75,36 +75,6 @@ describe("an IntegrationTest", () => {
       "spec.steps[0].readyCondition.anyOf[0].function: unknown function",
     ],
     [
-      "an expectation that checks nothing",
-      { resource: { manifest: configMap }, expectations: { allOf: [{ name: "x" }] } },
-      "spec.steps[0].expectations.allOf[0]: must have one of function, matches, cel and jsonPath",
-    ],
-    [
-      "an expectation that checks two things",
-      { resource: { manifest: configMap }, expectations: { allOf: [{ function: "ResourceExists", cel: "true" }] } },
-      "spec.steps[0].expectations.allOf[0]: must have only one of function and cel",
-    ],
-    [
-      "an expression that does not compile",
-      { resource: { manifest: configMap }, expectations: { failWhen: [{ cel: "objekt == 1" }] } },
-      "spec.steps[0].expectations.failWhen[0].cel: compilation failed",
-    ],
-    [
-      "an invalid JSONPath",
-      { resource: { manifest: configMap }, expectations: { anyOf: [{ jsonPath: { path: ".a[" } }] } },
-      "spec.steps[0].expectations.anyOf[0].jsonPath.path: ",
-    ],
-    [
-      "a partial object without a resource",
-      { expectations: { allOf: [{ matches: {} }] } },
-      "spec.steps[0].expectations.allOf[0].matches: requires a resource",
-    ],
-    [
-      "a duration without a unit",
-      { resource: { manifest: configMap }, expectations: { consistently: "30" } },
-      "spec.steps[0].expectations.consistently: ",
-    ],
-    [
       "a webhook that is not a URL",
       { expectations: { allOf: [{ function: "F", webhook: "host:1" }] } },
       "spec.steps[0].expectations.allOf[0].webhook:",

@@ -1,9 +1,9 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Expectation, StepCondition } from "../api/expectation.ts";
 import type { IntegrationTestSpec } from "../api/integration-test.ts";
 import { injectPrefix } from "../api/names.ts";
 import type { LoadTestSpec } from "../api/load-test.ts";
 import type { ResourceRef } from "../api/resource-ref.ts";
-import { validateCondition as condition } from "./validate-condition.ts";
 import { validateCall } from "../functions/registry.ts";
 import { annotationNameOf, expandManifest } from "./manifest.ts";
 
@@ -103,4 +103,35 @@ function validateManifest(manifest: DeepReadonly<Record<string, unknown>>, path:
     }
   }
   return errors;
+}
+
+function condition(
+  condition: DeepReadonly<StepCondition> | undefined,
+  path: string,
+  ref: DeepReadonly<ResourceRef> | undefined,
+  errors: Errors,
+): void {
+  for (const list of ["allOf", "anyOf"] as const) {
+    for (const [index, expectation] of (condition?.[list] ?? []).entries()) {
+      const error = validateExpectation(expectation, ref);
+      if (error !== undefined) errors.push(`${path}.${list}[${index}].${error}`);
+    }
+  }
+}
+
+function validateExpectation(
+  expectation: DeepReadonly<Expectation>,
+  ref: DeepReadonly<ResourceRef> | undefined,
+): string | undefined {
+  const { webhook } = expectation;
+  if (webhook === undefined || webhook === "") {
+    if (ref === undefined) return `function: ${expectation.function} requires a resource`;
+    return validateCall("check", expectation.function, expectation.params);
+  }
+  const url = URL.canParse(webhook) ? new URL(webhook) : undefined;
+  if (url?.protocol !== "http:" && url?.protocol !== "https:")
+    return `webhook: ${JSON.stringify(webhook)} is not an http or https URL`;
+  if (url.username !== "" || url.password !== "")
+    return "webhook: must not contain credentials; everyone who can read the test would see them";
+  return undefined;
 }

@@ -1,17 +1,14 @@
-import { join } from "node:path";
 import { sleep, systemClock } from "@keelson/api-machinery/time";
 import { type ServedApi, serveApi, systemRandom, type UserInfo } from "@keelson/apiserver";
 import { createClient } from "@keelson/client";
 import { userOfToken } from "../identities.ts";
-import { PodIsolation } from "../pod-runtime.ts";
+import { kubeletSocket } from "../kubelet-socket.ts";
+import { PodIsolation } from "../pod-isolation.ts";
 import { withFreePort } from "../ports.ts";
 import type { ApiServerConfig } from "./messages.ts";
 import { nodeMetrics } from "./node-metrics.ts";
 import { proxiedPodSubresources } from "./pod-subresource-proxy.ts";
 import type { ComponentContext, RunningComponent } from "./run-component.ts";
-
-/** Path of the kubelet's Unix socket. */
-export const kubeletSocket = (dataDir: string): string => join(dataDir, "node", "kubelet.sock");
 
 /** After a crash, the former API server may need this long to notice and release the storage. */
 const lockTimeoutMs = 5_000;

@@ -23,23 +23,24 @@ import { createProbeServer } from "@keelson/controller/probes";
 import { defaultContainerdSocket, openUnpackedImages, type UnpackedImages } from "@keelson/execution";
 import { type FlagValues, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
-import { loadOperators } from "../../operators.ts";
 import { grant } from "../cluster-access.ts";
-import { clusterUsers, operatorTokenName } from "../identities.ts";
+import { clusterUsers } from "../identities.ts";
+import { kubeletSocket } from "../kubelet-socket.ts";
 import { metricsAccess } from "../metrics-access.ts";
 import { prepareOperator } from "../operator-access.ts";
-import { requirePodRuntime } from "../pod-runtime.ts";
+import { requirePodRuntime } from "../require-pod-runtime.ts";
 import { withFreePort } from "../ports.ts";
-import { kubeletSocket } from "./api-server-component.ts";
+import { operatorTokenName } from "../token-names.ts";
 import type { ControllersConfig } from "./messages.ts";
 import type { ComponentContext, RunningComponent } from "./run-component.ts";
 
-/** Starts the built-in controllers, the node and the operators of `keelson up`. If one fails, stops those already started. */
+/** Starts the built-in controllers, the node and these operators of `keelson up`. If one fails, stops those already started. */
 export async function startControllersComponent(
   config: ControllersConfig,
+  operators: readonly Operator[],
   context: ComponentContext,
 ): Promise<RunningComponent> {
-  const controllers = new Controllers(config, context);
+  const controllers = new Controllers(config, operators, context);
   try {
     return await controllers.start();
   } catch (error) {
@@ -50,15 +51,18 @@ export async function startControllersComponent(
 
 class Controllers {
   readonly #config: ControllersConfig;
+  readonly #definitions: readonly Operator[];
   readonly #context: ComponentContext;
   readonly #stops: (() => Promise<void>)[] = [];
   readonly #operators: RunningOperator[] = [];
+  readonly #endpoints: Record<string, string> = {};
   #authority = "";
   #metrics: PrometheusMetrics | undefined;
   #isReady = false;
 
-  constructor(config: ControllersConfig, context: ComponentContext) {
+  constructor(config: ControllersConfig, operators: readonly Operator[], context: ComponentContext) {
     this.#config = config;
+    this.#definitions = operators;
     this.#context = context;
   }
 
@@ -68,14 +72,14 @@ class Controllers {
     const admin = this.#client("admin", "keelson");
     await this.#startMetrics(admin);
     if (hasCluster) await this.#startCluster(admin);
-    for (const operator of await loadOperators(new Set(this.#config.operators))) await this.#startOperator(operator, admin);
+    for (const operator of this.#definitions) await this.#startOperator(operator, admin);
     const failed = new Promise<never>((_, reject) => {
       for (const each of this.#operators) each.done.catch(reject);
     });
     failed.catch(() => {});
     this.#isReady = true;
     return {
-      endpoints: Object.assign({}, ...this.#operators.map((each) => each.endpoints)),
+      endpoints: Object.assign(this.#endpoints, ...this.#operators.map((each) => each.endpoints)),
       failed,
       stop: () => this.stop(),
     };
@@ -117,7 +121,9 @@ class Controllers {
       },
     });
     this.#stops.push(() => server.stop());
-    this.#context.onStarted("metrics", `${await withMetricsPortHint(server.listen(metricsPort))}/metrics`);
+    const address = await withMetricsPortHint(server.listen(metricsPort));
+    this.#endpoints["metrics"] = address;
+    this.#context.onStarted("metrics", `${address}/metrics`);
   }
 
   async #startCluster(admin: Client): Promise<void> {

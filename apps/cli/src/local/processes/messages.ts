@@ -1,5 +1,5 @@
-import type { FlagValues } from "@keelson/operator";
-import type { PodRuntimeName } from "../pod-runtime.ts";
+import type { FlagValues } from "@keelson/operator/flags";
+import type { PodRuntimeName } from "../pod-runtime-flag.ts";
 
 /** Identities of the components towards the API server, each with a bearer token that is valid until `keelson up` exits. */
 export type ComponentTokens = Readonly<Record<string, string>>;
@@ -38,8 +38,6 @@ export interface ControllersConfig {
   readonly metricsPort?: number;
   /** Names of the port flags that may fall back to a free port. */
   readonly mayMovePorts: readonly string[];
-  /** Names of the operators to run. */
-  readonly operators: readonly string[];
   /** Whether to run the built-in controllers and the node. */
   readonly hasCluster: boolean;
   /** Socket of a containerd that must respond. */

@@ -2,7 +2,7 @@ import { request } from "node:http";
 import { text } from "node:stream/consumers";
 import { statusError } from "@keelson/api-machinery";
 import type { MetricsSource } from "@keelson/apiserver";
-import { type MetricsObjects, resourceMetricsPath } from "@keelson/cluster";
+import { type MetricsObjects, resourceMetricsPath } from "@keelson/cluster/api-server";
 
 /** Reads resource usage from the kubelet's Unix socket. While no kubelet listens, requests fail with 503. */
 export function nodeMetrics(socketPath: string): MetricsSource {

@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import { text } from "node:stream/consumers";
 import { isJsonObject, type Status, statusError } from "@keelson/api-machinery";
 import type { ServeApiOptions } from "@keelson/apiserver";
-import { processAccessHeader } from "@keelson/cluster";
+import { processAccessHeader } from "@keelson/cluster/api-server";
 
 type Subresources = NonNullable<ServeApiOptions["subresources"]>;
 type Handler = Subresources[string];

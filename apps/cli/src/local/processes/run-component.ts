@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { startEventLoopWatchdog } from "@keelson/cluster/watchdog";
-import { aborted, listenForShutdown, type Logger } from "@keelson/controller";
+import type { Logger } from "@keelson/controller";
+import { aborted, listenForShutdown } from "@keelson/controller/shutdown";
 import { logLevelFlag, UsageError } from "@keelson/operator/flags";
 import { createLogger } from "../../logger.ts";
 import type { ComponentConfig, ComponentMessage, SupervisorMessage } from "./messages.ts";
@@ -34,14 +35,10 @@ export async function runComponent(
   start: (config: ComponentConfig, context: ComponentContext) => Promise<RunningComponent>,
 ): Promise<number> {
   process.once("disconnect", () => process.exit(1));
+  if (!process.connected) return 1;
   const stopped = new AbortController();
-  const config = await new Promise<ComponentConfig>((received) => {
-    process.on("message", (message: SupervisorMessage) => {
-      if (message.type === "start") received(message.config);
-      else stopped.abort(new Error("stopped"));
-    });
-  });
-  process.title = `keelson ${config.component} --data-dir ${config.dataDir}`;
+  const config = await receiveConfig(stopped);
+  if (config === undefined) return 0;
   const log = createLogger({
     level: logLevelFlag.read({ "log-level": config.logLevel }),
     file: resolve(config.dataDir, "keelson.log"),
@@ -76,6 +73,17 @@ export async function runComponent(
     await watchdog.stop();
     shutdown.dispose();
   }
+}
+
+/** Waits for the parent's configuration. Resolves to `undefined` if it requests a stop first; later requests abort `stopped`. */
+function receiveConfig(stopped: AbortController): Promise<ComponentConfig | undefined> {
+  return new Promise((received) => {
+    process.on("message", (message: SupervisorMessage) => {
+      if (message.type === "start") return received(message.config);
+      stopped.abort(new Error("stopped"));
+      received(undefined);
+    });
+  });
 }
 
 function send(message: ComponentMessage): Promise<void> {

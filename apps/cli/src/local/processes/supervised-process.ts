@@ -11,13 +11,17 @@ class ComponentError extends Error {
   readonly code = "Component";
 }
 
-/** Options of {@link startSupervisedProcess}. */
-export interface SupervisedProcessOptions<C extends ComponentConfig> {
-  readonly config: C;
+/** Options of {@link launchProcess}. */
+export interface LaunchOptions<C extends ComponentConfig> {
+  readonly component: C["component"];
+  readonly dataDir: string;
+  /** Additional arguments of the component. */
+  readonly args?: readonly string[];
   /** The configuration of a restart, for example with the ports of the first start. Default: the same. */
-  readonly restartConfig?: (config: C, endpoints: Readonly<Record<string, string>>) => C;
+  readonly restartConfig?: (config: C, endpoints: Endpoints) => C;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Stops the component while it starts. */
   readonly signal: AbortSignal;
   /** Called when a part of the component has started for the first time. */
   readonly onStarted: (name: string, description: string) => void;
@@ -25,12 +29,19 @@ export interface SupervisedProcessOptions<C extends ComponentConfig> {
   readonly onRestart: (line: string) => void;
 }
 
+/** Addresses by name. */
+export type Endpoints = Readonly<Record<string, string>>;
+
 /** A component in a process of its own, restarted with backoff. */
-export interface SupervisedProcess {
-  /** Addresses by name, as of the first start. */
-  readonly endpoints: Readonly<Record<string, string>>;
-  /** The current pid, for diagnostics; `undefined` between restarts. */
-  readonly pid: number | undefined;
+export interface SupervisedProcess<C extends ComponentConfig> {
+  /**
+   * Starts the component and waits until it is ready. Resolves to its addresses. If it exits later, it is restarted with exponential
+   * backoff (500 ms to 30 s). Call it once.
+   *
+   * **Errors**: `ComponentError` or `UsageError` with the component's own message; the signal's reason.
+   */
+  start(config: C): Promise<Endpoints>;
+  /** Stops the process, whether or not it was started. */
   stop(): Promise<void>;
 }
 
@@ -42,75 +53,67 @@ const healthyMs = 60_000;
 /** A component that does not exit in time is killed. */
 const stopTimeoutMs = 45_000;
 
-/**
- * Starts a component and waits until it is ready. If it exits later, it is restarted with exponential backoff (500 ms to 30 s).
- *
- * **Errors**: `ComponentError` or `UsageError` with the component's own message if the first start fails; the signal's reason.
- */
-export async function startSupervisedProcess<C extends ComponentConfig>(
-  options: SupervisedProcessOptions<C>,
-): Promise<SupervisedProcess> {
-  const supervised = new Supervised(options);
-  await supervised.start();
-  return supervised;
+/** Launches the process of a component, which loads its code and waits for {@link SupervisedProcess.start}. */
+export function launchProcess<C extends ComponentConfig>(options: LaunchOptions<C>): SupervisedProcess<C> {
+  return new Supervised(options);
 }
 
-class Supervised<C extends ComponentConfig> implements SupervisedProcess {
-  endpoints: Readonly<Record<string, string>> = {};
-  readonly #options: SupervisedProcessOptions<C>;
+/** One run of the process. */
+interface Run {
+  readonly child: ChildProcess;
+  /** Resolves to the component's addresses. */
+  readonly ready: Promise<Endpoints>;
+  /** Resolves to a description of the end. */
+  readonly exited: Promise<string>;
+}
+
+class Supervised<C extends ComponentConfig> implements SupervisedProcess<C> {
+  readonly #options: LaunchOptions<C>;
   readonly #stopping = new AbortController();
-  #config: C;
-  #child: ChildProcess | undefined;
-  #supervision: Promise<void> = Promise.resolve();
+  #run: Run;
+  #supervision: Promise<unknown>;
 
-  constructor(options: SupervisedProcessOptions<C>) {
+  constructor(options: LaunchOptions<C>) {
     this.#options = options;
-    this.#config = options.config;
+    this.#run = this.#launch(options.onStarted);
+    this.#supervision = this.#run.exited;
   }
 
-  get pid(): number | undefined {
-    return this.#child?.pid;
-  }
-
-  async start(): Promise<void> {
-    const { config, signal, onStarted, restartConfig } = this.#options;
-    const run = this.#run(onStarted);
+  async start(config: C): Promise<Endpoints> {
+    const { signal, restartConfig } = this.#options;
+    const { child, ready, exited } = this.#run;
     const abort = (): void => this.#requestStop();
     signal.addEventListener("abort", abort, { once: true });
+    if (signal.aborted) abort();
+    else send(child, { type: "start", config });
     try {
-      this.endpoints = await run.ready;
+      const endpoints = await ready;
+      this.#supervision = this.#supervise(restartConfig?.(config, endpoints) ?? config, exited);
+      return endpoints;
     } catch (error) {
-      await run.exited;
+      await exited;
       signal.throwIfAborted();
       throw error;
     } finally {
       signal.removeEventListener("abort", abort);
     }
-    this.#config = restartConfig?.(config, this.endpoints) ?? config;
-    this.#supervision = this.#supervise(run.exited);
   }
 
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#requestStop();
-    const child = this.#child;
-    const timer = this.#options.clock.setTimer(stopTimeoutMs, () => child?.kill("SIGKILL"));
+    const { child } = this.#run;
+    const timer = this.#options.clock.setTimer(stopTimeoutMs, () => child.kill("SIGKILL"));
     await this.#supervision;
     timer.cancel();
   }
 
   #requestStop(): void {
-    if (this.#child?.connected) this.#send(this.#child, { type: "stop" });
+    send(this.#run.child, { type: "stop" });
   }
 
-  #send(child: ChildProcess, message: SupervisorMessage): void {
-    // The child may have exited in the meantime.
-    child.send(message, () => {});
-  }
-
-  async #supervise(firstExit: Promise<string>): Promise<void> {
-    const { clock, log, onRestart } = this.#options;
-    const { component } = this.#config;
+  async #supervise(config: C, firstExit: Promise<string>): Promise<void> {
+    const { clock, log, onRestart, component } = this.#options;
     let exited = firstExit;
     let startedAt = clock.monotonic();
     let backoffMs = minBackoffMs;
@@ -124,38 +127,32 @@ class Supervised<C extends ComponentConfig> implements SupervisedProcess {
       if (this.#stopping.signal.aborted) return;
       backoffMs = Math.min(backoffMs * 2, maxBackoffMs);
       startedAt = clock.monotonic();
-      const run = this.#run(() => {});
-      run.ready.then(
+      this.#run = this.#launch(() => {});
+      send(this.#run.child, { type: "start", config });
+      this.#run.ready.then(
         () => log.info({ component }, "component restarted"),
         (error: unknown) => log.error({ component, err: error }, "component failed to start"),
       );
-      exited = run.exited;
+      exited = this.#run.exited;
     }
   }
 
-  /** Starts the process once. `exited` resolves to a description of its end. */
-  #run(onStarted: (name: string, description: string) => void): {
-    readonly ready: Promise<Readonly<Record<string, string>>>;
-    readonly exited: Promise<string>;
-  } {
-    const { component, dataDir } = this.#config;
+  #launch(onStarted: (name: string, description: string) => void): Run {
+    const { component, dataDir, args = [] } = this.#options;
     // In a session of its own, so that Ctrl-C reaches only this process, which then stops its components in order.
-    const child = fork(program, ["component", component, "--data-dir", dataDir], {
+    const child = fork(program, ["component", component, "--data-dir", dataDir, ...args], {
       detached: true,
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
-    this.#child = child;
     let failure: string | undefined;
     let isUsageError = false;
     const exited = new Promise<string>((resolve) => {
-      const end = (reason: string): void => {
-        if (this.#child === child) this.#child = undefined;
-        resolve(failure ?? reason);
-      };
-      child.once("error", (error) => end(error.message));
-      child.once("exit", (code, signal) => end(signal === null ? `exited with status ${code}` : `killed by ${signal}`));
+      child.once("error", (error) => resolve(failure ?? error.message));
+      child.once("exit", (code, signal) =>
+        resolve(failure ?? (signal === null ? `exited with status ${code}` : `killed by ${signal}`)),
+      );
     });
-    const ready = new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
+    const ready = new Promise<Endpoints>((resolve, reject) => {
       child.on("message", (message: ComponentMessage) => {
         if (message.type === "started") onStarted(message.name, message.description);
         else if (message.type === "ready") resolve(message.endpoints);
@@ -168,7 +165,13 @@ class Supervised<C extends ComponentConfig> implements SupervisedProcess {
         reject(isUsageError ? new UsageError(failure) : new ComponentError(failure ?? `${component}: ${reason}`)),
       );
     });
-    this.#send(child, { type: "start", config: this.#config });
-    return { ready, exited };
+    // The caller of `start` gets the rejection; a process that is stopped before has no such caller.
+    ready.catch(() => {});
+    return { child, ready, exited };
   }
+}
+
+function send(child: ChildProcess, message: SupervisorMessage): void {
+  // The child may have exited in the meantime.
+  if (child.connected) child.send(message, () => {});
 }

@@ -2,7 +2,7 @@ import type { IntegrationTestStatus } from "../../api/integration-test.ts";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
 import { type Turn, webhookTimeoutMs } from "./turn.ts";
-import { defaultStepSeconds } from "./step-status.ts";
+import { defaultStepSeconds } from "./step-decision.ts";
 import { type Observation, targetOf } from "../../evaluation/target.ts";
 import { createPodsOf } from "../../evaluation/workload-pods.ts";
 import { iso } from "../test-status.ts";

@@ -6,8 +6,7 @@ import { advanceFinal } from "./final-expectations.ts";
 import { type IntegrationTestInput, type Turn, webhookTimeoutMs } from "./turn.ts";
 import { complete, endRound, finish, roundStatus, withRound } from "./rounds.ts";
 import { hashOf } from "../spec-hash.ts";
-import { decideStep } from "./step-decision.ts";
-import { beginStep } from "./step-status.ts";
+import { beginStep, decideStep } from "./step-decision.ts";
 import { type Target, targetOf } from "../../evaluation/target.ts";
 import { relatedTargets } from "../../evaluation/workload-pods.ts";
 import { type EventDraft, iso, isFinished, reportChangedSpec } from "../test-status.ts";
@@ -67,9 +66,15 @@ function start({ spec, generation, namespace, now }: IntegrationTestInput): Inte
   const faults = validateIntegrationTest(spec, namespace);
   if (faults.length > 0) {
     const message = truncate(faults.join("; "), 1024);
-    const end = { phase: "Failed", verdict: "Error", reason: "InvalidConfig", message } as const;
     return {
-      ...settled({ ...started, ...end, completionTime: iso(now), conditions: complete(end, generation, now) }),
+      ...settled({
+        ...started,
+        phase: "Failed",
+        reason: "InvalidConfig",
+        message,
+        completionTime: iso(now),
+        conditions: complete(undefined, "InvalidConfig", message, generation, now),
+      }),
       events: [{ type: "Warning", reason: "IntegrationTestFailed", note: message }],
     };
   }

@@ -4,7 +4,7 @@ import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts"
 import { fieldManagers, finalizers } from "../../api/names.ts";
 import { applyResource, deleteResource, releaseResource } from "../resource-actions.ts";
 import { decideIntegrationTest, frozenSpec, stepFailed, targetsOf } from "./integration-test-decision.ts";
-import { afterAction } from "./step-status.ts";
+import { afterAction } from "./step-decision.ts";
 import { createTestController, type ActionScope } from "../test-controller.ts";
 
 const fieldManager = fieldManagers.integrationTest;

@@ -1,4 +1,4 @@
-import { arch, cpus, hostname, release, totalmem } from "node:os";
+import { arch, cpus, release, totalmem } from "node:os";
 import { readFileSync } from "node:fs";
 import { isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
 import { type BuiltInCondition, Lease, Node, type NodeObject } from "@keelson/api-machinery/kinds";
@@ -175,13 +175,4 @@ export async function registerNode(options: {
       await reportStatus(false).catch((error: unknown) => log.warn({ err: error }, "could not report the node as not ready"));
     },
   };
-}
-
-/** A valid Node name derived from this machine's host name. */
-export function machineName(): string {
-  const name = hostname()
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9.-]/g, "-")
-    .replaceAll(/^[-.]+|[-.]+$/g, "");
-  return name === "" ? "keelson" : name.slice(0, 63);
 }

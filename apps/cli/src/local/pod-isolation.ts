@@ -7,23 +7,9 @@ import {
   podIsolation,
   type PodIsolationOptions,
   type PodIsolationStep,
-  type PodRuntimes,
   type RequestUser,
-} from "@keelson/cluster";
-import { choiceFlag, UsageError } from "@keelson/operator/flags";
-
-/** The flag for the runtime of Pods without a RuntimeClass. */
-export const podRuntimeFlag = choiceFlag({
-  name: "pod-runtime",
-  value: "RUNTIME",
-  choices: ["process", "bubblewrap", "containerd"],
-  description:
-    "runtime of Pods without a runtimeClassName: process, bubblewrap or containerd; process applies only to users with verb use on runtimeclasses",
-  default: "process",
-});
-
-/** The runtime of Pods without a RuntimeClass. */
-export type PodRuntimeName = "process" | "bubblewrap" | "containerd";
+} from "@keelson/cluster/api-server";
+import type { PodRuntimeName } from "./pod-runtime-flag.ts";
 
 type IsolationSources = Pick<PodIsolationOptions, "mayUse" | "handlerOf" | "ownerOf"> & {
   readonly handlers: () => Promise<readonly string[]>;
@@ -62,12 +48,4 @@ export class PodIsolation {
     if (this.#sources === undefined) throw statusError("ServiceUnavailable", "the server is starting");
     return this.#sources;
   }
-}
-
-/** Rejects a default runtime that the machine does not have; containerd may start later. Throws a {@link UsageError}. */
-export function requirePodRuntime(name: PodRuntimeName, { names }: PodRuntimes): void {
-  if (name === "containerd" || names.includes(name)) return;
-  throw new UsageError(
-    `--pod-runtime: ${name} is not available on this machine: install it, or choose one of ${names.join(", ")}`,
-  );
 }

@@ -1,0 +1,14 @@
+import { choiceFlag } from "@keelson/operator/flags";
+
+/** The flag for the runtime of Pods without a RuntimeClass. */
+export const podRuntimeFlag = choiceFlag({
+  name: "pod-runtime",
+  value: "RUNTIME",
+  choices: ["process", "bubblewrap", "containerd"],
+  description:
+    "runtime of Pods without a runtimeClassName: process, bubblewrap or containerd; process applies only to users with verb use on runtimeclasses",
+  default: "process",
+});
+
+/** The runtime of Pods without a RuntimeClass. */
+export type PodRuntimeName = "process" | "bubblewrap" | "containerd";

@@ -1,0 +1,42 @@
+import type { FlagDefinition } from "@keelson/operator/flags";
+import { portFlag, switchFlag, textFlag } from "@keelson/operator/flags";
+
+/** Flags of the MQTT server. */
+export const mqttFlags = {
+  bindAddress: textFlag({
+    name: "mqtt-bind-address",
+    value: "ADDRESS",
+    description: "listen address of the embedded MQTT broker",
+    default: "127.0.0.1",
+  }),
+  port: portFlag({
+    name: "mqtt-port",
+    description: "port of the embedded MQTT broker; 0 picks a free one",
+    default: "1883",
+    endpoint: "mqtt",
+  }),
+  url: textFlag({
+    name: "mqtt-url",
+    value: "URL",
+    description: "external MQTT broker (mqtt://, mqtts://) to use instead of the embedded one",
+  }),
+  username: textFlag({ name: "mqtt-username", value: "NAME", description: "user name at the external broker" }),
+  passwordFile: textFlag({
+    name: "mqtt-password-file",
+    value: "FILE",
+    description: "file with the password at the external broker",
+  }),
+  allowV1Agents: switchFlag({
+    name: "allow-v1-agents",
+    description: "admit original K8s4r agents, which present no credentials to the embedded MQTT broker",
+  }),
+  namespace: textFlag({
+    name: "robots-namespace",
+    value: "NAME",
+    description: "namespace of the robots and their tasks",
+    default: "default",
+  }),
+};
+
+/** Flags of the operator's servers. */
+export const serverFlags: readonly FlagDefinition[] = Object.values(mqttFlags);
