@@ -57,5 +57,5 @@ export function loadOperators(names?: ReadonlySet<string>): Promise<readonly Ope
 
 /** Loads the flags of all operators' servers, in starting order, without the operators themselves. */
 export async function loadServerFlags(): Promise<readonly FlagDefinition[]> {
-  return (await Promise.all(operatorEntries.map((entry) => entry.loadFlags?.() ?? []))).flat();
+  return (await Promise.all(operatorEntries.map(async (entry) => (await entry.loadFlags?.()) ?? []))).flat();
 }

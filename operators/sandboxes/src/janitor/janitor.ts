@@ -98,7 +98,7 @@ export class Janitor {
   async #claimOf({ namespace, claimName }: SandboxStatus): Promise<Claim> {
     try {
       const sandbox = await this.#options.client.get(Sandbox, { namespace, name: claimName });
-      const { uid = "" } = sandbox.metadata;
+      const { uid } = sandbox.metadata;
       const ids = [
         sandbox.status?.sandboxID,
         fastPathAllocation(sandbox)?.sandboxId,
