@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
-import { type Condition, type DeepReadonly, isJsonObject, setCondition } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
 import type { AgentStatus } from "../protocol/protocol.ts";
 import { allocationAnnotation, cleanupFinalizer, sandboxIdPattern } from "../api/names.ts";
 import type { Phase, Sandbox } from "../api/sandbox.ts";
+import { draftOf, type SandboxStatusDraft, unbound, withoutLoss } from "./status-draft.ts";
 
 /*
  * The life cycle of a Sandbox:
@@ -32,9 +33,6 @@ export interface SandboxObservation {
   readonly agent: AgentView;
   readonly now: number;
 }
-
-/** The status to write; omitted fields are removed. */
-export type SandboxStatusDraft = Omit<NonNullable<Sandbox["status"]>, "runtime">;
 
 /** The next step. */
 export type SandboxStep =
@@ -254,49 +252,4 @@ function decideLost({ sandbox, agent, now }: SandboxObservation, steps: Steps): 
 function isAbsent(agent: AgentView, sandboxId: string): boolean {
   if (agent.kind === "none" || agent.kind === "deleted") return true;
   return agent.kind === "ready" && !agent.status.sandboxStatuses.some((each) => each.sandboxId === sandboxId);
-}
-
-/** The next status, derived from the current one. */
-export function draftOf(
-  sandbox: DeepReadonly<Sandbox>,
-  phase: Phase,
-  message: string,
-  now: number,
-  change: Partial<SandboxStatusDraft> = {},
-): SandboxStatusDraft {
-  const { runtime: _, ...before } = sandbox.status ?? {};
-  const conditions = setCondition(
-    before.conditions as Condition[] | undefined,
-    { type: "Ready", status: phase === "Running", reason: phase, message, observedGeneration: sandbox.metadata.generation },
-    now,
-  );
-  return {
-    ...(before as SandboxStatusDraft),
-    phase,
-    message,
-    ...(sandbox.metadata.generation !== undefined && { observedGeneration: sandbox.metadata.generation }),
-    conditions: [...conditions],
-    ...change,
-  };
-}
-
-/** A status without an assigned agent. */
-export function unbound(status: SandboxStatusDraft): SandboxStatusDraft {
-  const {
-    assignedPod: _pod,
-    nodeName: _node,
-    sandboxID: _id,
-    endpoints: _endpoints,
-    agentLostTime: _lost,
-    startTime: _start,
-    exitCode: _exit,
-    finishTime: _finish,
-    ...rest
-  } = status;
-  return rest;
-}
-
-function withoutLoss(status: SandboxStatusDraft): SandboxStatusDraft {
-  const { agentLostTime: _, ...rest } = status;
-  return rest;
 }

@@ -18,16 +18,8 @@ import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
-import {
-  type AgentView,
-  decideSandbox,
-  draftOf,
-  fastPathAllocation,
-  hasEnded,
-  instanceId,
-  type SandboxStatusDraft,
-  unbound,
-} from "./sandbox-decision.ts";
+import { type AgentView, decideSandbox, fastPathAllocation, hasEnded, instanceId } from "./sandbox-decision.ts";
+import { draftOf, type SandboxStatusDraft, unbound } from "./status-draft.ts";
 
 const fieldManager = "sandboxes-sandbox-controller";
 
