@@ -71,12 +71,7 @@ export function afterAction(status: DeepReadonly<StepStatus>, outcome: ActionOut
 }
 
 /** The status of a failed step. */
-export function failed(
-  status: DeepReadonly<StepStatus>,
-  reason: string,
-  message: string,
-  now: number,
-): DeepReadonly<StepStatus> {
+function failed(status: DeepReadonly<StepStatus>, reason: string, message: string, now: number): DeepReadonly<StepStatus> {
   return { ...status, state: "Failed", reason, message: truncate(message, 1024), finishedAt: iso(now) };
 }
 
