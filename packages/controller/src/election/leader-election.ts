@@ -1,12 +1,13 @@
 import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
 import { Lease, type LeaseObject } from "@keelson/api-machinery/kinds";
 import { type Clock, formatMicroTime, sleep } from "@keelson/api-machinery/time";
-import { type Client, TransportError } from "@keelson/client";
+import type { Client } from "@keelson/client";
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "../logging/logger.ts";
 import { linuxProcesses, type ProcessInspector } from "./holder-process.ts";
 import { ObservedLease } from "./observed-lease.ts";
+import { requestWithin } from "./request-within.ts";
 
 /** Options of {@link LeaderElection}. */
 export interface LeaderElectionOptions {
@@ -48,7 +49,8 @@ export class LeaseLostError extends Error {
  * Leader election on a Lease, compatible with client-go.
  *
  * A standby takes the lease when it expires, and a process that is restarted on the same machine takes it 500 ms after it found that
- * the holder has exited: the leader writes to the lease which process it is (see {@link ProcessInspector}).
+ * the holder has exited: the leader writes to the lease which process it is (see {@link ProcessInspector}). A restarted process that calls
+ * {@link observe} while it starts has spent this time before it calls {@link acquire}.
  *
  * **Guarantees**: {@link isLeader} is false once the renew deadline has passed since the last renewal was *sent*, by the
  * monotonic clock and by the wall clock, even if the process was stopped or its event loop was blocked. Both are needed: a monotonic clock
@@ -95,6 +97,22 @@ export class LeaderElection {
     const { clock } = this.#options;
     const elapsed = Math.max(clock.monotonic() - this.#renewed.monotonic, clock.now() - this.#renewed.wall);
     return elapsed < this.#renewDeadlineMs;
+  }
+
+  /**
+   * Reads the lease, so that the wait for an exited holder's last writes starts now. Never rejects: {@link acquire} reads it again.
+   */
+  async observe(signal: AbortSignal): Promise<void> {
+    try {
+      const lease = await this.#timely((timely) => this.#read(timely), signal);
+      if (lease !== undefined) this.#observed.observe(lease);
+      this.#observed.takeoverInMs();
+    } catch (error) {
+      this.#options.log.debug(
+        { err: error, lease: this.#what },
+        "could not read the lease; it is read again when the caches are synced",
+      );
+    }
   }
 
   /** Waits until this process holds the lease. */
@@ -229,8 +247,10 @@ export class LeaderElection {
     const { random } = this.#options;
     const pollMs = this.#retryPeriodMs * (1 + random() * pollJitter);
     const takeoverMs = this.#observed.takeoverInMs();
+    // Only processes of the same machine find that the holder has exited, so there is no crowd to spread.
+    const jitterMs = this.#observed.hasHolderExited ? 0 : random() * maxTakeoverJitterMs;
     // If the lease could have been taken and was not, another standby was faster or the server failed.
-    return takeoverMs > 0 ? Math.min(pollMs, takeoverMs + random() * maxTakeoverJitterMs) : pollMs;
+    return takeoverMs > 0 ? Math.min(pollMs, takeoverMs + jitterMs) : pollMs;
   }
 
   #newSpec(): NonNullable<LeaseObject["spec"]> {
@@ -263,24 +283,9 @@ export class LeaderElection {
   }
 
   /** Runs `request` with a signal that is aborted after half the renew deadline, or after `withinMs` if that is less. */
-  async #timely<T>(request: (signal: AbortSignal) => Promise<T>, outer?: AbortSignal, withinMs?: number): Promise<T> {
-    const controller = new AbortController();
-    const limit = Math.min(Math.max(1_000, this.#renewDeadlineMs / 2), withinMs ?? Number.POSITIVE_INFINITY);
-    const onAbort = (): void => controller.abort(outer?.reason);
-    const timedOut = new Promise<never>((_, reject) => {
-      controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });
-    });
-    const timer = this.#options.clock.setTimer(limit, () =>
-      controller.abort(new TransportError("Timeout", `no response within ${limit} ms`)),
-    );
-    if (outer?.aborted) onAbort();
-    outer?.addEventListener("abort", onAbort, { once: true });
-    try {
-      return await Promise.race([request(controller.signal), timedOut]);
-    } finally {
-      timer.cancel();
-      outer?.removeEventListener("abort", onAbort);
-    }
+  #timely<T>(request: (signal: AbortSignal) => Promise<T>, outer?: AbortSignal, withinMs?: number): Promise<T> {
+    const limitMs = Math.min(Math.max(1_000, this.#renewDeadlineMs / 2), withinMs ?? Number.POSITIVE_INFINITY);
+    return requestWithin(limitMs, request, { clock: this.#options.clock, signal: outer });
   }
 }
 

@@ -41,6 +41,11 @@ export class ObservedLease {
     return this.#seen?.lease.spec?.holderIdentity || undefined;
   }
 
+  /** Whether {@link takeoverInMs} found that the holder has exited. */
+  get hasHolderExited(): boolean {
+    return this.#exited !== undefined;
+  }
+
   observe(lease: DeepReadonly<LeaseObject>): void {
     if (this.#seen !== undefined && this.#seen.lease.metadata.resourceVersion === lease.metadata.resourceVersion) return;
     this.#seen = { lease, at: this.#options.clock.monotonic() };
@@ -70,7 +75,10 @@ export class ObservedLease {
     const holder = metadata.annotations?.[holderProcessAnnotation] ?? "";
     const space = holder.indexOf(" ");
     // An implementation that does not know the annotation keeps it when it takes the lease.
-    if (space < 0 || holder.slice(space + 1) !== spec?.holderIdentity) return undefined;
+    if (space < 0 || holder.slice(space + 1) !== spec?.holderIdentity) {
+      this.#exited = undefined;
+      return undefined;
+    }
     if (this.#exited?.holder !== holder) {
       this.#exited = this.#options.processes.hasExited(holder.slice(0, space)) ? { holder, at: now } : undefined;
     }

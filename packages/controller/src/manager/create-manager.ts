@@ -137,7 +137,10 @@ class RunningManager implements Manager {
   }
 
   async #start(signal: AbortSignal | undefined): Promise<void> {
+    // While the caches sync, the time for the last writes of an exited holder passes.
+    const observed = this.#election?.observe(this.#leaveElection.signal);
     await this.startCaches(signal);
+    await observed;
     if (this.#stopping !== undefined) throw new ManagerStoppedError("the manager is stopping");
     const { client, controllers } = this.#options;
     const election = this.#election;
