@@ -14,6 +14,7 @@ const generators = [
   "operators/sandboxes/scripts/generate-protobuf.mjs",
   "scripts/generate-crds.mjs",
   "scripts/generate-docs.mjs",
+  "scripts/generate-chart.mjs",
 ];
 
 const steps = {

@@ -32,7 +32,7 @@ const programs = [
     why: "the API server driven by a real kubectl (1.20 or newer)",
     tests: [
       "**/kubectl*.e2e.test.ts",
-      "apps/cli/src/e2e/{access,crash,image,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
+      "apps/cli/src/e2e/{access,crash,image,install,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
       "apps/cli/src/e2e/{tutorials,without-root,write-a-controller}.e2e.test.ts",
     ],
   },

@@ -1,8 +1,8 @@
-import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { isUsageError } from "@keelson/operator/flags";
 import { commandEntries } from "./commands/commands.ts";
 import { operatorEntries } from "./operators.ts";
+import { keelsonVersion } from "./version.ts";
 
 /**
  * Runs the command line `keelson ARGS`. Resolves to the exit status: 0 for success, 1 for a failure, 2 for invalid usage. Only the
@@ -34,7 +34,7 @@ async function createProgram(args: readonly string[], setExitCode: (code: number
       "Run robots, stateful middleware, operator tests, MPI jobs and code sandboxes on Kubernetes.\n" +
         "`keelson up` runs everything on this machine; `keelson operator` runs the controllers against a cluster.",
     )
-    .version(readVersion(), "-v, --version", "print the version")
+    .version(keelsonVersion(), "-v, --version", "print the version")
     .helpOption("-h, --help", "print this help")
     .showHelpAfterError("(run with --help for usage)")
     .exitOverride();
@@ -59,9 +59,4 @@ async function createProgram(args: readonly string[], setExitCode: (code: number
 function selectedCommand(args: readonly string[]): string | undefined {
   const [first, second] = args.filter((argument) => !argument.startsWith("-"));
   return first === "help" ? second : first;
-}
-
-function readVersion(): string {
-  const parsed: unknown = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
-  return typeof parsed === "object" && parsed !== null && "version" in parsed ? String(parsed.version) : "unknown";
 }

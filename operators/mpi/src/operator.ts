@@ -48,4 +48,5 @@ export const mpi: Operator = {
       rights: "messages of the job",
     },
   ],
+  deployment: { toolImageVariable: "KEELSON_IMAGE" },
 };

@@ -41,4 +41,12 @@ export const robots: Operator = {
       rights: "a robot: its own topics",
     },
   ],
+  deployment: {
+    ports: [{ name: "mqtt", port: 1883, bindAddressFlag: "mqtt-bind-address", portFlag: "mqtt-port" }],
+    settings: [
+      { name: "namespace", flag: "robots-namespace" },
+      { name: "allowV1Agents", flag: "allow-v1-agents" },
+    ],
+    singleReplicaReason: "the embedded MQTT broker runs on the leader, which a Service cannot select",
+  },
 };

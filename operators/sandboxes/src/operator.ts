@@ -65,4 +65,23 @@ export const sandboxes: Operator = {
       rights: "that program",
     },
   ],
+  deployment: {
+    ports: [
+      {
+        name: "fastpath",
+        port: 9090,
+        bindAddressFlag: "fastpath-bind-address",
+        portFlag: "fastpath-port",
+        appProtocol: "kubernetes.io/h2c",
+      },
+    ],
+    settings: [
+      { name: "driver", flag: "sandbox-driver" },
+      { name: "containerdSocket", flag: "sandbox-containerd-socket" },
+      { name: "consistencyMode", flag: "fastpath-consistency-mode" },
+      { name: "orphanTimeout", flag: "fastpath-orphan-timeout" },
+    ],
+    singleReplicaReason: "the fast path runs on the leader, which a Service cannot select",
+    toolImageVariable: "KEELSON_IMAGE",
+  },
 };

@@ -1,3 +1,4 @@
+export type * from "./deployment.ts";
 export type { FlagDefinition, FlagValues } from "./flags.ts";
 export type * from "./operator.ts";
 export { OperatorServices, ServiceKey } from "./operator-services.ts";

@@ -3,6 +3,7 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, ControllerDefinition, Logger, OnChange, Read } from "@keelson/controller";
+import type { OperatorDeployment } from "./deployment.ts";
 import type { FlagDefinition, FlagValues } from "./flags.ts";
 import type { OperatorServices } from "./operator-services.ts";
 
@@ -114,4 +115,6 @@ export interface Operator {
   readonly commands: readonly CommandDefinition[];
   /** Everything that listens: servers, and programs of Pods. Default: nothing. */
   readonly listeners?: readonly ListenerDescription[];
+  /** How it runs in a cluster. Default: as a Deployment without ports. */
+  readonly deployment?: OperatorDeployment;
 }

@@ -26,6 +26,21 @@ export const commandEntries: readonly CommandEntry[] = [
     load: async () => (await import("./operator.ts")).defineOperatorCommand,
   },
   {
+    name: "install",
+    description: "install the operators in a cluster, or print the manifests",
+    load: async () => (await import("./install.ts")).defineInstallCommand,
+  },
+  {
+    name: "upgrade",
+    description: "upgrade the operators in a cluster",
+    load: async () => (await import("./install.ts")).defineUpgradeCommand,
+  },
+  {
+    name: "uninstall",
+    description: "remove the operators and all their objects from a cluster",
+    load: async () => (await import("./uninstall.ts")).defineUninstallCommand,
+  },
+  {
     name: "port-forward",
     description: "forward local ports to a Pod or to a Pod of a Service",
     load: async () => (await import("./port-forward.ts")).definePortForwardCommand,

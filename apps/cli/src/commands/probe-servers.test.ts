@@ -12,6 +12,7 @@ test.each([
   ["localhost:1", { host: "127.0.0.1", port: 1 }],
   [":8080", { host: "::", port: 8080 }],
   ["[::1]:0", { host: "::1", port: 0 }],
+  ["fd00::1:8080", { host: "fd00::1", port: 8080 }],
   ["0", undefined],
 ])("parses the address %s", (text, address) => {
   expect(parseBindAddress("--flag", text)).toEqual(address);

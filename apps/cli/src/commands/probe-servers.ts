@@ -21,7 +21,8 @@ export interface BindAddress {
  */
 export function parseBindAddress(flag: string, text: string): BindAddress | undefined {
   if (text === "0") return undefined;
-  const [, bracketed, plain = "", digits = ""] = text.match(/^(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})$/) ?? [];
+  // Brackets are optional, so that `$(POD_IP):8080` is valid for both address families.
+  const [, bracketed, plain = "", digits = ""] = text.match(/^(?:\[([^\]]*)\]|(.*)):(\d{1,5})$/) ?? [];
   const host = bracketed ?? (plain === "" ? "::" : plain === "localhost" ? "127.0.0.1" : plain);
   const port = Number(digits);
   if (digits === "" || port > 65_535 || isIP(host) === 0)
