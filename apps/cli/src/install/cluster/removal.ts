@@ -43,7 +43,8 @@ export interface RemovalOptions {
  */
 export async function planRemoval({ client, namespace, operators, isComplete, signal }: RemovalOptions): Promise<Removal> {
   const resources = operators.flatMap(({ resources }) => resources);
-  const userObjects = (await Promise.all(resources.map((type) => listAll(client, type, {}, signal)))).flat();
+  const userObjects: RemovedObject[] = [];
+  for (const type of resources) userObjects.push(...(await listAll(client, type, {}, signal)));
   const crds = new Set(resources.map(({ crd }) => crd.metadata.name));
   const components = new Set(operators.map(({ name }) => name));
   if (components.has("robots")) components.add("mosquitto");
@@ -62,7 +63,8 @@ export async function planRemoval({ client, namespace, operators, isComplete, si
       installed.push(removed(type, object));
     }
   }
-  const leases = await Promise.all(operators.map((operator) => find(client, Lease, leaseNameOf(operator), namespace, signal)));
+  const leases: RemovedObject[] = [];
+  for (const operator of operators) leases.push(...(await find(client, Lease, leaseNameOf(operator), namespace, signal)));
   const plugins = operators.some(({ name }) => name === "middleware") ? await pluginObjects(client, signal) : [];
   const tokens = operators.some(({ name }) => name === "robots")
     ? await find(client, Secret, joinTokenSecret, undefined, signal)
@@ -72,7 +74,7 @@ export async function planRemoval({ client, namespace, operators, isComplete, si
     userObjects,
     installed: [
       ...installed.filter(isWorkload),
-      ...[leases.flat(), plugins, tokens].flat(),
+      ...[leases, plugins, tokens].flat(),
       ...installed.filter((object) => !isWorkload(object)),
     ],
     labelled: installed,
