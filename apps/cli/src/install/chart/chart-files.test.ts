@@ -94,6 +94,8 @@ test.each(cases)("the chart renders the objects of keelson install with %s", (_,
 });
 
 const helm = process.env.HELM ?? "helm";
+// A Helm that was built without version information assumes an old cluster.
+const kubeVersion = ["--kube-version", "1.35.0"];
 const hasHelm = spawnSync(helm, ["version"]).status === 0;
 
 describe.runIf(hasHelm)("with Helm", () => {
@@ -111,17 +113,21 @@ describe.runIf(hasHelm)("with Helm", () => {
     const dir = chartFolder();
     const values = join(dir, "chosen.yaml");
     writeFileSync(values, stringify(source));
-    const output = execFileSync(helm, ["template", "keelson", dir, "--namespace", namespace, "--values", values], {
-      encoding: "utf8",
-      maxBuffer: 1 << 26,
-    });
+    const output = execFileSync(
+      helm,
+      ["template", "keelson", dir, "--namespace", namespace, "--values", values, ...kubeVersion],
+      {
+        encoding: "utf8",
+        maxBuffer: 1 << 26,
+      },
+    );
     expect(sorted(objectsOf(output))).toEqual(render(source).objects);
   });
 
   test("helm lint accepts the chart, and the schema rejects unknown values", () => {
     const dir = chartFolder();
-    expect(spawnSync(helm, ["lint", "--strict", dir], { encoding: "utf8" })).toMatchObject({ status: 0 });
-    const rejected = spawnSync(helm, ["template", dir, "--set", "robots.replica=1"], { encoding: "utf8" });
+    expect(spawnSync(helm, ["lint", "--strict", ...kubeVersion, dir], { encoding: "utf8" })).toMatchObject({ status: 0 });
+    const rejected = spawnSync(helm, ["template", dir, ...kubeVersion, "--set", "robots.replica=1"], { encoding: "utf8" });
     expect(rejected.stderr).toMatch(/replica/);
   });
 });
