@@ -17,7 +17,7 @@ import {
 } from "@keelson/api-machinery/kinds";
 
 /** The Prometheus Operator's kind. */
-export const ServiceMonitor: ResourceType = {
+const ServiceMonitor: ResourceType = {
   group: "monitoring.coreos.com",
   version: "v1",
   kind: "ServiceMonitor",

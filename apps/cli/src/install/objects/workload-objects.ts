@@ -25,7 +25,7 @@ const dataDir = "/var/lib/keelson";
 export const operatorPorts = { metrics: 8080, probes: 8081 } as const;
 
 /** User of the image. */
-export const imageUser = 65_532;
+const imageUser = 65_532;
 
 /** The image of the operators. */
 const operatorImage = concat(value("image.repository"), ":", value("image.tag"));
