@@ -7,6 +7,7 @@ import {
   any,
   choose,
   concat,
+  type Condition,
   equals,
   installNamespace,
   isSet,
@@ -37,11 +38,14 @@ test.each([
   ["equals", equals("v", "x"), ["x"], ["y", 1]],
   ["all", all(isSet("v"), equals("v", "x")), ["x"], ["y", ""]],
   ["any", any(equals("v", "x"), equals("v", "y")), ["x", "y"], ["z"]],
-] as const)("omits entries and elements whose condition does not hold: %s", (_, condition, yes, no) => {
-  const template = { a: when(condition, 1), list: [when(condition, "in"), "always"], chosen: choose(condition, "yes", "no") };
-  for (const v of yes) expect(evaluate(template, { v })).toEqual({ a: 1, list: ["in", "always"], chosen: "yes" });
-  for (const v of no) expect(evaluate(template, { v })).toEqual({ list: ["always"], chosen: "no" });
-});
+] as readonly (readonly [string, Condition, JsonValue[], JsonValue[]])[])(
+  "omits entries and elements whose condition does not hold: %s",
+  (_, condition, yes, no) => {
+    const template = { a: when(condition, 1), list: [when(condition, "in"), "always"], chosen: choose(condition, "yes", "no") };
+    for (const v of yes) expect(evaluate(template, { v })).toEqual({ a: 1, list: ["in", "always"], chosen: "yes" });
+    for (const v of no) expect(evaluate(template, { v })).toEqual({ list: ["always"], chosen: "no" });
+  },
+);
 
 test("inserts the elements of lists and the entries of maps", () => {
   const template = { list: ["a", splice("more")], map: merge({ a: "1" }, "labels") };
