@@ -11,7 +11,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-const inputs = ["kubernetes-openapi.json", "flowcontrol-openapi.json"].map((name) =>
+const inputs = ["kubernetes-openapi.json", "flowcontrol-openapi.json", "additional-openapi.json"].map((name) =>
   fileURLToPath(new URL(`../testdata/${name}`, import.meta.url)),
 );
 const output = fileURLToPath(new URL("../src/registry/builtin/builtin-schemas.generated.ts", import.meta.url));

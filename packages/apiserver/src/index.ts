@@ -4,6 +4,7 @@ export {
   type AdmissionStep,
   createAdmissionChain,
 } from "./admission/admission.ts";
+export { createNodeProxy } from "./endpoints/proxy/reverse-proxy.ts";
 export type { SubresourceHandler } from "./endpoints/subresources/pod-subresources.ts";
 export type { Call, EndpointContext } from "./endpoints/call.ts";
 export type * from "./endpoints/outcome.ts";

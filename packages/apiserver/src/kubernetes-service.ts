@@ -7,6 +7,10 @@ import { systemUser } from "./server.ts";
 export interface KubernetesServiceOptions {
   /** The cluster IP of the Service. */
   readonly clusterIp: string;
+  /** The address block of Services: `127.200.0.0/16`. */
+  readonly serviceCidr: string;
+  /** The current time in milliseconds. */
+  readonly now: () => number;
   /** The address and port the server listens on. */
   readonly address: string;
   readonly port: number;
@@ -15,11 +19,12 @@ export interface KubernetesServiceOptions {
 const metadata = { name: "kubernetes", namespace: "default" };
 
 /**
- * Creates or updates the Service `default/kubernetes` with its Endpoints and EndpointSlice, through which Pods find the API server, like
- * kube-apiserver does when it starts.
+ * Creates or updates the Service `default/kubernetes` with its Endpoints and EndpointSlice, through which Pods find the API server, and
+ * ServiceCIDR `kubernetes`, like kube-apiserver does when it starts.
  */
 export async function publishKubernetesService(handle: Handle, options: KubernetesServiceOptions): Promise<void> {
   const { clusterIp, address, port } = options;
+  await publishServiceCidr(handle, options);
   const core = "/api/v1/namespaces/default";
   await apply(handle, `${core}/services/kubernetes`, {
     apiVersion: "v1",
@@ -46,6 +51,21 @@ export async function publishKubernetesService(handle: Handle, options: Kubernet
     endpoints: [{ addresses: [address], conditions: { ready: true } }],
     ports: [{ name: "https", port, protocol: "TCP" }],
   });
+}
+
+const serviceCidrs = "/apis/networking.k8s.io/v1/servicecidrs";
+
+async function publishServiceCidr(handle: Handle, { serviceCidr, now }: KubernetesServiceOptions): Promise<void> {
+  const name = "kubernetes";
+  const user = systemUser;
+  const existing = await handle({ method: "GET", path: `${serviceCidrs}/${name}`, user });
+  if (existing.kind === "object") return;
+  const body = { apiVersion: "networking.k8s.io/v1", kind: "ServiceCIDR", metadata: { name } };
+  await apply(handle, `${serviceCidrs}/${name}`, { ...body, spec: { cidrs: [serviceCidr] } });
+  const message = "Kubernetes default Service CIDR is ready";
+  const lastTransitionTime = `${new Date(now()).toISOString().slice(0, 19)}Z`;
+  const condition = { type: "Ready", status: "True", reason: "", message, lastTransitionTime };
+  await apply(handle, `${serviceCidrs}/${name}/status`, { ...body, status: { conditions: [condition] } });
 }
 
 async function apply(handle: Handle, path: string, body: JsonObject): Promise<void> {

@@ -129,7 +129,13 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     });
     const { hostname, port } = new URL(http.url);
     const address = hostname.replaceAll(/[[\]]/g, "");
-    await publishKubernetesService(server.handle, { clusterIp, address, port: Number(port) });
+    await publishKubernetesService(server.handle, {
+      clusterIp,
+      serviceCidr: `${options.serviceNetwork ?? "127.200"}.0.0/16`,
+      address,
+      port: Number(port),
+      now,
+    });
     isReady = true;
     const kubeconfig = join(dataDir, "kubeconfig");
     const write = ({ authority, admin }: Pki): Promise<void> =>

@@ -3,6 +3,7 @@ import { type JsonObject, StatusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
+import { certificateApproval } from "./admission/certificate-approval.ts";
 import { serviceAccounts } from "./admission/service-accounts.ts";
 import { limitRanger } from "./admission/limit-ranger.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
@@ -26,6 +27,8 @@ import { type Authorize, createPipeline, type PipelineOptions } from "./endpoint
 import { evictPod } from "./endpoints/subresources/eviction.ts";
 import { ensureFlowControl } from "./flowcontrol/default-configuration.ts";
 import { emptyLog } from "./endpoints/subresources/pod-log.ts";
+import { podTarget, serviceTarget } from "./endpoints/proxy/proxy-target.ts";
+import { proxyTo } from "./endpoints/proxy/reverse-proxy.ts";
 import { bindByName, bindPod } from "./endpoints/subresources/pod-subresources.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import type { RequestInfo } from "./endpoints/request-info.ts";
@@ -138,6 +141,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         namespaceLifecycle(store),
         nodes.admission,
         createEscalationGuard(authorizer),
+        certificateApproval(authorizer),
         podSecurity(store),
         new ValidatingPolicies(store, registry),
         // Last, so that a request that another step rejects uses no quota.
@@ -150,6 +154,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         "/pods/binding": bindPod,
         "/pods/eviction": evictPod,
         "/pods/log": emptyLog,
+        "/pods/proxy": (call) => proxyTo(call, podTarget),
+        "/services/proxy": (call) => proxyTo(call, serviceTarget),
         ...options.subresources,
       },
     });

@@ -135,9 +135,6 @@ function compareField(
   if (options.isBuiltIn && (before === undefined || after === undefined)) {
     const zero = field?.zeroValue;
     if (zero !== undefined) return compare(before ?? zero, after ?? zero, shape, options);
-    // These are plain strings in every Go type that has them, so empty equals absent.
-    if ((name === "message" || name === "reason") && shape.scalar === "string" && (before ?? "") === (after ?? ""))
-      return undefined;
   }
   return compare(before, after, shape, options);
 }

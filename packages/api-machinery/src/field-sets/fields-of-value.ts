@@ -19,10 +19,8 @@ export class FieldError extends Error {
 
 /**
  * Returns the fields that the applier of `value` owns (structured-merge-diff `ToFieldSet`): scalars; atomic lists and objects
- * as a whole; items of keyed lists and of sets; keys of maps; empty objects and nulls below the top level. Declared objects
- * with content are not owned themselves, nor are empty lists.
- *
- * An empty object at the top level (`spec: {}`) is not owned: it says nothing.
+ * as a whole; items of keyed lists and of sets; keys of maps; empty objects and nulls. Declared objects with content are not owned themselves,
+ * nor are empty lists.
  *
  * **Errors**: a {@link FieldError} for an undeclared field, a value of the wrong type, a list item without its keys, and a
  * duplicate.
@@ -71,15 +69,15 @@ function nodeOfMap(value: unknown, map: MapShape, walk: Walk): FieldNode | undef
     if (shape === undefined && walk.isStrict) fail(walk, "field not declared in schema");
     const node = shape === undefined ? leaf : nodeOf(child, shape, walk);
     walk.trail.pop();
-    const owned = node?.owned || child === null || isOwnedEmpty(child, walk) || !map.fields.has(name);
+    const owned = node?.owned || child === null || isEmptyObject(child) || !map.fields.has(name);
     const kept = owned === node?.owned ? node : fieldNode(owned, node?.below);
     if (kept !== undefined) below.set(element, kept);
   }
   return map.isAtomic ? leaf : fieldNode(false, below);
 }
 
-function isOwnedEmpty(value: unknown, walk: Walk): boolean {
-  if (walk.trail.length === 0 || !isJsonObject(value)) return false;
+function isEmptyObject(value: unknown): boolean {
+  if (!isJsonObject(value)) return false;
   for (const name in value) if (Object.hasOwn(value, name)) return false;
   return true;
 }

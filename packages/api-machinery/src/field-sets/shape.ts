@@ -36,10 +36,10 @@ export interface ListShape {
 export interface FieldShape extends LazyShape {
   readonly default: unknown;
   /**
-   * The value of an omitted field in the Go type of a built-in kind: an empty struct (if the field is not a pointer) or an
-   * empty list (if the list is required). Undefined: none.
+   * The value of an omitted field in the Go type of a built-in kind: an empty struct (if the field is not a pointer), or the empty
+   * value of a required list or scalar. Undefined: none.
    */
-  readonly zeroValue: JsonObject | readonly never[] | undefined;
+  readonly zeroValue: JsonObject | readonly never[] | string | number | boolean | undefined;
 }
 
 /** A shape that is resolved on first use, because schemas may be recursive. */
@@ -129,13 +129,12 @@ function buildMap(schema: Schema, preservesUnknown: boolean, isEmbedded: boolean
   const fields = new Map<string, FieldShape>();
   const declare = (name: string, field: Schema): void => {
     const isRequired = schema.required?.includes(name) === true;
-    const isStruct = isGranularStruct(field) && (isRequired || embeddedStructs.has(name));
     fields.set(name, {
       schema: field,
       preservesUnknown,
       resolved: undefined,
       default: field.default,
-      zeroValue: isStruct ? emptyStruct : isRequired && field.type === "array" ? emptyList : undefined,
+      zeroValue: zeroValueOf(name, field, isRequired),
     });
   };
   for (const name of Object.keys(schema.properties ?? {})) {
@@ -160,6 +159,25 @@ function buildMap(schema: Schema, preservesUnknown: boolean, isEmbedded: boolean
   return { isAtomic: schema["x-kubernetes-map-type"] === "atomic", fields, element };
 }
 
+/** See {@link FieldShape.zeroValue}. */
+function zeroValueOf(name: string, field: Schema, isRequired: boolean): FieldShape["zeroValue"] {
+  if (isGranularStruct(field)) return isRequired || embeddedStructs.has(name) ? emptyStruct : undefined;
+  if (!isRequired) return undefined;
+  switch (field.type) {
+    case "array":
+      return emptyList;
+    case "boolean":
+      return false;
+    case "integer":
+    case "number":
+      return 0;
+    case "string":
+      return field.format === undefined || field.format === "" ? "" : undefined;
+    default:
+      return undefined;
+  }
+}
+
 const emptyStruct: JsonObject = Object.freeze({});
 const emptyList: readonly never[] = Object.freeze([]);
 
@@ -177,6 +195,9 @@ const embeddedStructs: ReadonlySet<string> = new Set([
   "loadBalancer",
   "acceptedNames",
   "source",
+  "daemonEndpoints",
+  "kubeletEndpoint",
+  "nodeInfo",
 ]);
 
 function isGranularStruct(schema: Schema): boolean {

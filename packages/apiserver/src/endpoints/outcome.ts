@@ -1,4 +1,5 @@
-import type { Duplex } from "node:stream";
+import type { IncomingHttpHeaders } from "node:http";
+import type { Duplex, Readable } from "node:stream";
 import type { DeepReadonly, KubernetesObject, Status } from "@keelson/api-machinery";
 import type { ApiRequest, ListMeta } from "@keelson/api-machinery/transport";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
@@ -25,6 +26,20 @@ export interface PipelineRequest extends ApiRequest {
    * @param isTyped whether the body is a built-in kind, for which duplicate keys with objects are merged
    */
   receive?(isTyped: boolean): Promise<void>;
+  /** The HTTP request as received, for subresources that pass it on. */
+  readonly forwarded?: ForwardedRequest;
+}
+
+/** An HTTP request that is passed on to another server. */
+export interface ForwardedRequest {
+  /** Also `HEAD` and `OPTIONS`. */
+  readonly method: string;
+  /** Raw path and query. */
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly isUpgrade: boolean;
+  /** The unread body. Called once, instead of `receive`. */
+  body(): Readable;
 }
 
 /**
@@ -107,8 +122,10 @@ export interface DocumentOutcome {
 export interface RawOutcome {
   readonly kind: "raw";
   readonly status: number;
-  /** Names in lower case; `content-type` among them. */
+  /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Values of `set-cookie`, the only header whose values cannot be joined. */
+  readonly cookies?: readonly string[];
   readonly body: Uint8Array | string | AsyncIterable<Uint8Array>;
 }
 

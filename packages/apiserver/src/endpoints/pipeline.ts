@@ -65,7 +65,8 @@ class Pipeline implements RequestPipeline {
     const warnings: string[] = [];
     try {
       const info = requestInfo(request);
-      if (!methods.has(request.method)) throw methodNotAllowed();
+      const isForwarded = request.forwarded !== undefined;
+      if (!methods.has(request.method) && !isForwarded) throw methodNotAllowed();
       if (info.isResource && info.resource !== "") {
         return withWarnings(await this.#handleResource(request, info, warnings), warnings);
       }
@@ -158,6 +159,7 @@ class Pipeline implements RequestPipeline {
     const own = resource.subresources?.find(({ name }) => name === subresource);
     const handler = this.#options.subresources?.[`${info.group}/${info.resource}/${subresource}`];
     if (handler !== undefined) {
+      if (own?.isProxy === true) return handler(call);
       if (own !== undefined && !(own.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
       await receiveBody(call);
       return handler(call);

@@ -43,7 +43,14 @@ export function isTrue(value: string | undefined): boolean {
 /** Subresources of a Namespace; any other second segment names a resource inside it. */
 const namespaceSubresources = new Set(["status", "finalize"]);
 
-const verbs: Readonly<Record<string, string>> = { POST: "create", PUT: "update", PATCH: "patch", DELETE: "delete" };
+const verbs: Readonly<Record<string, string>> = {
+  POST: "create",
+  PUT: "update",
+  PATCH: "patch",
+  DELETE: "delete",
+  // Reaches proxied servers only. kube-apiserver has no verb for it either, so that only a rule for every verb allows it.
+  OPTIONS: "",
+};
 
 /**
  * Parses method, path and query. Throws `BadRequest` if the path has invalid percent-encoding.

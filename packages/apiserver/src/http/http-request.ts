@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { statusError } from "@keelson/api-machinery";
-import type { PipelineRequest } from "../endpoints/outcome.ts";
+import type { ForwardedRequest, PipelineRequest } from "../endpoints/outcome.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import type { BodyReader } from "./body/request-body.ts";
 import type { LazyAbort } from "./lazy-abort.ts";
@@ -27,13 +27,14 @@ export interface HttpRequestOptions {
  */
 export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
   const { request, target, user, accepted, abort, isUpgrade, bodies } = options;
+  const isForwarded = isProxyPath(target.path);
   const method = request.method === "HEAD" ? "GET" : request.method;
-  if (!isApiMethod(method)) {
+  if (!isApiMethod(method) && !(isForwarded && method === "OPTIONS")) {
     throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
   }
   let received: Promise<void> | undefined;
   const result: PipelineRequest = {
-    method,
+    method: method as PipelineRequest["method"],
     path: target.path,
     query: target.query,
     headers: plainHeaders(request),
@@ -46,6 +47,7 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
       received ??= receive(isTyped);
       return received;
     },
+    ...(isForwarded ? { forwarded: forwardedRequest(request, isUpgrade) } : {}),
   };
   const receive = async (isTyped: boolean): Promise<void> => {
     if (isUpgrade) return;
@@ -59,4 +61,14 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
     Object.assign(result, { body: value, bodyBytes: bytes, duplicateFields, duplicateKeys });
   };
   return result;
+}
+
+/** Whether a path is below the subresource `proxy` of a Pod, Service or Node. */
+function isProxyPath(path: string): boolean {
+  return /^\/api\/v1\/(?:namespaces\/[^/]+\/(?:pods|services)|nodes)\/[^/]+\/proxy(?:\/|$)/.test(path);
+}
+
+function forwardedRequest(request: IncomingMessage, isUpgrade: boolean): ForwardedRequest {
+  const { method = "GET", url = "/", headers } = request;
+  return { method, url, headers, isUpgrade, body: () => request };
 }

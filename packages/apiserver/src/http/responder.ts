@@ -153,6 +153,7 @@ function reply(
 async function sendRaw({ request, response, headers: common }: Exchange, outcome: RawOutcome): Promise<void> {
   const { body, status } = outcome;
   const headers = Object.assign(common, outcome.headers);
+  if (outcome.cookies !== undefined) common["set-cookie"] = [...outcome.cookies];
   if (typeof body === "string" || body instanceof Uint8Array) {
     await sendBody(
       response,

@@ -22,7 +22,11 @@ import { priorityClasses } from "./kinds/node/priority-classes.ts";
 import { runtimeClassKinds } from "./kinds/node/runtime-classes.ts";
 import { podKinds } from "./kinds/pod/pods.ts";
 import { storageKinds } from "./kinds/storage/persistent-volumes.ts";
-import { autoscalingKinds } from "./kinds/workload/autoscaling.ts";
+import { autoscalingKinds } from "./kinds/autoscaling/horizontal-pod-autoscalers.ts";
+import { certificateKinds } from "./kinds/access/certificates.ts";
+import { csiKinds } from "./kinds/storage/csi.ts";
+import { deviceKinds } from "./kinds/node/device-claims.ts";
+import { serviceAddressKinds } from "./kinds/network/service-addresses.ts";
 import { podDisruptionBudgets } from "./kinds/workload/disruption-budgets.ts";
 import { workloadKinds } from "./kinds/workload/workload-kinds.ts";
 import type { ServedResource } from "./served-resource.ts";
@@ -70,6 +74,7 @@ export const groupOrder: readonly string[] = [
   "node.k8s.io",
   "discovery.k8s.io",
   "flowcontrol.apiserver.k8s.io",
+  "resource.k8s.io",
 ];
 
 /** All built-in kinds. To add a group, add a file below `kinds/` and a line here. */
@@ -96,6 +101,8 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ),
     ...endpointKinds(),
     ...storageKinds(store),
+    ...csiKinds(),
+    ...deviceKinds(),
     ...workloadKinds(),
     limitRanges,
     resourceQuotas,
@@ -103,7 +110,9 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     priorityClasses,
     ...admissionPolicyKinds(),
     ...networkingKinds(),
+    ...serviceAddressKinds(),
     ...autoscalingKinds(),
+    ...certificateKinds(() => clock.now()),
     ...flowControlKinds(),
     ...crdKinds(() => clock.now()),
   ];

@@ -93,6 +93,7 @@ describe("built-in kinds", () => {
       "authorization.k8s.io",
       "autoscaling",
       "batch",
+      "certificates.k8s.io",
       "networking.k8s.io",
       "policy",
       "rbac.authorization.k8s.io",
@@ -104,6 +105,7 @@ describe("built-in kinds", () => {
       "node.k8s.io",
       "discovery.k8s.io",
       "flowcontrol.apiserver.k8s.io",
+      "resource.k8s.io",
     ]);
   });
 

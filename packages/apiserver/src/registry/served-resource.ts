@@ -62,6 +62,10 @@ export interface Subresource {
   readonly version?: string;
   readonly schema?: Schema;
   readonly verbs: readonly Verb[];
+  /** Whether an update or patch may change the object's status too. Default false. */
+  readonly changesStatus?: boolean;
+  /** Whether the request is passed on to another server, with its method and its body unread. Default false. */
+  readonly isProxy?: boolean;
   /** For update and patch: replaces the strategy's function, to select the parts of `object` that count. */
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
   /** For update and patch: replaces the strategy's function. */
@@ -83,16 +87,16 @@ export interface Strategy {
    * before managedFields and validation, on an object whose fields have the types of the schema. It is idempotent.
    */
   default?(object: KubernetesObject): void;
-  /** Sets what create adds (`status.phase` of a Namespace) and drops what clients cannot set. */
-  prepareForCreate?(object: KubernetesObject): void;
+  /** Sets what create adds (`status.phase` of a Namespace) and drops what clients cannot set. `user` is the sender. */
+  prepareForCreate?(object: KubernetesObject, user?: UserInfo): void;
   /** Not called for updates through a subresource. */
   prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
   /** Returns validation failures. Runs after schema validation. */
   validate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
   /** Returns warnings for the client of a create or update. */
   warnings?(object: DeepReadonly<KubernetesObject>): readonly string[];
-  /** The parts of `default` and `validate` that concern the status, for writes through `status`. */
-  readonly status?: Pick<Strategy, "default" | "validate">;
+  /** The parts of these functions that concern the status, for writes through `status`. */
+  readonly status?: Pick<Strategy, "default" | "validate" | "prepareForUpdate">;
   /** Returns failures that apply to create only. Runs after `validate`. */
   validateCreate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
   /** Whether `validate` alone reports missing required fields, instead of the schema. Default false. */

@@ -38,13 +38,14 @@ export const resourceMetricsPath = "/metrics/resource";
 const podPath = /^\/api\/v1\/namespaces\/([^/?]+)\/pods\/([^/?]+)\/([a-z]+)(?:\?|$)/;
 
 /**
- * Serves logs, exec, attach and port-forward of this node's Pods over HTTP on a Unix socket. The API server, in another process,
+ * Serves `/healthz`, and logs, exec, attach and port-forward of this node's Pods, over HTTP on a Unix socket. The API server, in another process,
  * forwards authorized requests to it under their original path.
  */
 export async function startKubeletServer(options: KubeletServerOptions): Promise<KubeletServer> {
   const { socketPath, handlers, metrics, onError } = options;
   const server = createServer((request, response) => {
-    if (metrics !== undefined && request.url === resourceMetricsPath) {
+    if (request.url === "/healthz") response.writeHead(200, { "content-type": "text/plain; charset=utf-8" }).end("ok");
+    else if (metrics !== undefined && request.url === resourceMetricsPath) {
       response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(metrics()));
     } else void serve(request, response, handlers).catch(onError);
   });

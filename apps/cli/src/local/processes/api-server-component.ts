@@ -1,5 +1,5 @@
 import { sleep, systemClock } from "@keelson/api-machinery/time";
-import { type ServedApi, serveApi, systemRandom, type UserInfo } from "@keelson/apiserver";
+import { createNodeProxy, type ServedApi, serveApi, systemRandom, type UserInfo } from "@keelson/apiserver";
 import { createClient } from "@keelson/client";
 import { userOfToken } from "../identities.ts";
 import { kubeletSocket } from "../kubelet-socket.ts";
@@ -24,7 +24,10 @@ export async function startApiServerComponent(config: ApiServerConfig, context: 
       ...{ dataDir, bindAddress, port, serviceNetwork, requiresServiceAccounts, staticTokens },
       clock: systemClock,
       random: systemRandom,
-      subresources: proxiedPodSubresources(kubeletSocket(dataDir), (user) => isolation?.mayUseProcess(user) ?? false),
+      subresources: {
+        ...proxiedPodSubresources(kubeletSocket(dataDir), (user) => isolation?.mayUseProcess(user) ?? false),
+        "/nodes/proxy": createNodeProxy(kubeletSocket(dataDir)),
+      },
       metrics: nodeMetrics(kubeletSocket(dataDir)),
       admission: isolation === undefined ? [] : [isolation.step],
       onError: (error) => log.error({ err: error, component: "apiserver" }, "background error"),

@@ -21,7 +21,8 @@ export interface CertificateRequest {
   readonly notAfter: Date;
 }
 
-const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
+/** The keys and signatures of the server: ECDSA on P-256. */
+export const signatureAlgorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 
 /** Creates a certificate authority (ECDSA P-256) that may sign leaf certificates but no intermediate authorities. */
 export async function createCertificateAuthority(commonName: string, notBefore: Date, notAfter: Date): Promise<KeyPair> {
@@ -32,7 +33,7 @@ export async function createCertificateAuthority(commonName: string, notBefore: 
     name: [{ CN: [commonName] }],
     notBefore,
     notAfter,
-    signingAlgorithm: algorithm,
+    signingAlgorithm: signatureAlgorithm,
     keys,
     extensions: [
       new x509.BasicConstraintsExtension(true, 0, true),
@@ -61,9 +62,9 @@ export async function issueCertificate(authority: KeyPair, request: CertificateR
     ]),
     notBefore: request.notBefore,
     notAfter: request.notAfter,
-    signingAlgorithm: algorithm,
+    signingAlgorithm: signatureAlgorithm,
     publicKey: keys.publicKey,
-    signingKey: await importPrivateKey(authority.key),
+    signingKey: await importSigningKey(authority.key),
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
@@ -110,7 +111,7 @@ function matchesKey(certificate: X509Certificate, key: string): boolean {
 type SubtleKey = webcrypto.CryptoKey;
 
 async function generateKeys(): Promise<webcrypto.CryptoKeyPair> {
-  return webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+  return webcrypto.subtle.generateKey(signatureAlgorithm, true, ["sign", "verify"]);
 }
 
 async function privateKeyPem(key: SubtleKey): Promise<string> {
@@ -119,24 +120,26 @@ async function privateKeyPem(key: SubtleKey): Promise<string> {
   return `-----BEGIN PRIVATE KEY-----\n${lines.join("\n")}\n-----END PRIVATE KEY-----\n`;
 }
 
-function importPrivateKey(pem: string): Promise<SubtleKey> {
+/** Imports a private key (PEM) for signing. */
+export function importSigningKey(pem: string): Promise<SubtleKey> {
   const der = createPrivateKey(pem).export({ type: "pkcs8", format: "der" });
-  return webcrypto.subtle.importKey("pkcs8", der, algorithm, false, ["sign"]);
+  return webcrypto.subtle.importKey("pkcs8", der, signatureAlgorithm, false, ["sign"]);
 }
 
-/** 126 random bits: positive, never zero, at most the 20 octets that RFC 5280 section 4.1.2.2 allows. */
-function serialNumber(): string {
+/** A serial number of 126 random bits: positive, never zero, at most the 20 octets that RFC 5280 section 4.1.2.2 allows. */
+export function serialNumber(): string {
   const bytes = randomBytes(16);
   bytes[0] = ((bytes[0] ?? 0) & 0x3f) | 0x40;
   return bytes.toString("hex");
 }
 
-function withNewline(pem: string): string {
+/** PEM that ends in a newline. */
+export function withNewline(pem: string): string {
   return pem.endsWith("\n") ? pem : `${pem}\n`;
 }
 
 /** Loaded lazily: it takes a quarter of a second, and most starts sign nothing. */
-async function loadX509(): Promise<typeof X509> {
+export async function loadX509(): Promise<typeof X509> {
   await import("reflect-metadata");
   return import("@peculiar/x509");
 }

@@ -111,7 +111,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   next = admission.object ?? next;
   if (isMutated) next = await normalizeObject(call, next, { fieldValidation: "Ignore" });
   admission.object = next;
-  resource.strategy.prepareForCreate?.(next);
+  resource.strategy.prepareForCreate?.(next, call.request.user);
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
   // Admission precedes validation: a missing or terminating namespace is the first error a client needs to see.
   await call.admission.validate(admission);

@@ -91,7 +91,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   restoreServerFields(next, live);
   const own = resource.subresources?.find(({ name }) => name === subresource);
   if (subresource === "status") next = withStatusOf(resource, next, live);
-  else if (resource.hasStatus && subresource !== "binding") keepStatus(next, live);
+  else if (resource.hasStatus && subresource !== "binding" && own?.changesStatus !== true) keepStatus(next, live);
   await pauseIfLarge(call);
   if (!update.isTracked) next = trackUpdate(live, next, fieldContext(call, options, info.subresource));
   const admission: AdmissionRequest = {
@@ -115,6 +115,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   }
   if (own !== undefined) own.prepareForUpdate?.(next, live);
   else if (subresource === "") resource.strategy.prepareForUpdate?.(next, live);
+  else if (subresource === "status") resource.strategy.status?.prepareForUpdate?.(next, live);
   const isSpecChanged = subresource !== "status" && specChanged(resource, next, live);
   const { generation } = live.metadata;
   if (isSpecChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;

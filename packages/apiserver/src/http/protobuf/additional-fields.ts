@@ -79,6 +79,45 @@ networking.v1.ServiceCIDRStatus	1conditions:*meta.v1.Condition
 node.v1.Overhead	1podFixed:%q
 node.v1.RuntimeClass	1metadata:meta.v1.ObjectMeta 2handler:s 3overhead:node.v1.Overhead 4scheduling:node.v1.Scheduling
 node.v1.Scheduling	1nodeSelector:%s 2tolerations:*core.v1.Toleration
+resource.v1.AllocatedDeviceStatus	1driver:s 2pool:s 3device:s 7!shareID:s 4conditions:*meta.v1.Condition 5data:r 6networkData:resource.v1.NetworkDeviceData
+resource.v1.AllocationResult	1devices:resource.v1.DeviceAllocationResult 3nodeSelector:core.v1.NodeSelector 5allocationTimestamp:t
+resource.v1.CELDeviceSelector	1expression:s
+resource.v1.CapacityRequestPolicy	1default:q 3validValues:*q 4validRange:resource.v1.CapacityRequestPolicyRange
+resource.v1.CapacityRequestPolicyRange	1min:q 2max:q 3step:q
+resource.v1.CapacityRequirements	1requests:%q
+resource.v1.Counter	1value:q
+resource.v1.CounterSet	1name:s 2counters:%resource.v1.Counter
+resource.v1.Device	1name:s 2attributes:%resource.v1.DeviceAttribute 3capacity:%resource.v1.DeviceCapacity 4consumesCounters:*resource.v1.DeviceCounterConsumption 5!nodeName:s 6nodeSelector:core.v1.NodeSelector 7!allNodes:b 8taints:*resource.v1.DeviceTaint 9!bindsToNode:b 10bindingConditions:*s 11bindingFailureConditions:*s 12!allowMultipleAllocations:b
+resource.v1.DeviceAllocationConfiguration	1source:s 2requests:*s 3<deviceConfiguration:resource.v1.DeviceConfiguration
+resource.v1.DeviceAllocationResult	1results:*resource.v1.DeviceRequestAllocationResult 2config:*resource.v1.DeviceAllocationConfiguration
+resource.v1.DeviceAttribute	2!int:i 3!bool:b 4!string:s 5!version:s
+resource.v1.DeviceCapacity	1value:q 2requestPolicy:resource.v1.CapacityRequestPolicy
+resource.v1.DeviceClaim	1requests:*resource.v1.DeviceRequest 2constraints:*resource.v1.DeviceConstraint 3config:*resource.v1.DeviceClaimConfiguration
+resource.v1.DeviceClaimConfiguration	1requests:*s 2<deviceConfiguration:resource.v1.DeviceConfiguration
+resource.v1.DeviceClass	1metadata:meta.v1.ObjectMeta 2spec:resource.v1.DeviceClassSpec
+resource.v1.DeviceClassConfiguration	1<deviceConfiguration:resource.v1.DeviceConfiguration
+resource.v1.DeviceClassSpec	1selectors:*resource.v1.DeviceSelector 2config:*resource.v1.DeviceClassConfiguration 4!extendedResourceName:s
+resource.v1.DeviceConfiguration	1opaque:resource.v1.OpaqueDeviceConfiguration
+resource.v1.DeviceConstraint	1requests:*s 2!matchAttribute:s 3!distinctAttribute:s
+resource.v1.DeviceCounterConsumption	1counterSet:s 2counters:%resource.v1.Counter
+resource.v1.DeviceRequest	1name:s 2exactly:resource.v1.ExactDeviceRequest 3firstAvailable:*resource.v1.DeviceSubRequest
+resource.v1.DeviceRequestAllocationResult	1request:s 2driver:s 3pool:s 4device:s 5!adminAccess:b 6tolerations:*resource.v1.DeviceToleration 7bindingConditions:*s 8bindingFailureConditions:*s 9!shareID:s 10consumedCapacity:%q
+resource.v1.DeviceSelector	1cel:resource.v1.CELDeviceSelector
+resource.v1.DeviceSubRequest	1name:s 2deviceClassName:s 3selectors:*resource.v1.DeviceSelector 4allocationMode:s 5count:i 6tolerations:*resource.v1.DeviceToleration 7capacity:resource.v1.CapacityRequirements
+resource.v1.DeviceTaint	1key:s 2value:s 3effect:s 4timeAdded:t
+resource.v1.DeviceToleration	1key:s 2operator:s 3value:s 4effect:s 5!tolerationSeconds:i
+resource.v1.ExactDeviceRequest	1deviceClassName:s 2selectors:*resource.v1.DeviceSelector 3allocationMode:s 4count:i 5!adminAccess:b 6tolerations:*resource.v1.DeviceToleration 7capacity:resource.v1.CapacityRequirements
+resource.v1.NetworkDeviceData	1interfaceName:s 2ips:*s 3hardwareAddress:s
+resource.v1.OpaqueDeviceConfiguration	1driver:s 2parameters:r
+resource.v1.ResourceClaim	1metadata:meta.v1.ObjectMeta 2spec:resource.v1.ResourceClaimSpec 3status:resource.v1.ResourceClaimStatus
+resource.v1.ResourceClaimConsumerReference	1apiGroup:s 3resource:s 4name:s 5uid:s
+resource.v1.ResourceClaimSpec	1devices:resource.v1.DeviceClaim
+resource.v1.ResourceClaimStatus	1allocation:resource.v1.AllocationResult 2reservedFor:*resource.v1.ResourceClaimConsumerReference 4devices:*resource.v1.AllocatedDeviceStatus
+resource.v1.ResourceClaimTemplate	1metadata:meta.v1.ObjectMeta 2spec:resource.v1.ResourceClaimTemplateSpec
+resource.v1.ResourceClaimTemplateSpec	1metadata:meta.v1.ObjectMeta 2spec:resource.v1.ResourceClaimSpec
+resource.v1.ResourcePool	1name:s 2generation:i 3resourceSliceCount:i
+resource.v1.ResourceSlice	1metadata:meta.v1.ObjectMeta 2spec:resource.v1.ResourceSliceSpec
+resource.v1.ResourceSliceSpec	1driver:s 2pool:resource.v1.ResourcePool 3!nodeName:s 4nodeSelector:core.v1.NodeSelector 5!allNodes:b 6devices:*resource.v1.Device 7!perDeviceNodeSelection:b 8sharedCounters:*resource.v1.CounterSet
 storage.v1.CSIDriver	1metadata:meta.v1.ObjectMeta 2spec:storage.v1.CSIDriverSpec
 storage.v1.CSIDriverSpec	1!attachRequired:b 2!podInfoOnMount:b 3volumeLifecycleModes:*s 4!storageCapacity:b 5fsGroupPolicy:s 6tokenRequests:*storage.v1.TokenRequest 7!requiresRepublish:b 8!seLinuxMount:b 9!nodeAllocatableUpdatePeriodSeconds:i 10serviceAccountTokenInSecrets:b 11preventPodSchedulingIfMissing:b
 storage.v1.CSIStorageCapacity	1metadata:meta.v1.ObjectMeta 2nodeTopology:meta.v1.LabelSelector 3storageClassName:s 4capacity:q 5maximumVolumeSize:q

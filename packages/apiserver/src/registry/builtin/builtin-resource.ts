@@ -6,6 +6,9 @@ import { builtinKindSchema } from "./builtin-schemas.ts";
 /** Verbs of stored kinds. */
 export const storedVerbs: readonly Verb[] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
+/** Verbs of the subresource `proxy`. */
+export const proxyVerbs: readonly Verb[] = ["create", "delete", "get", "patch", "update"];
+
 /** The definition of a built-in kind; the rest is derived. */
 export interface BuiltinKind {
   readonly group: string;

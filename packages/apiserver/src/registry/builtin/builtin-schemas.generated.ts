@@ -84,6 +84,29 @@ autoscaling.v1.HorizontalPodAutoscalerStatus		currentCPUUtilizationPercentage:in
 autoscaling.v1.Scale	gvk=autoscaling/v1/Scale	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:autoscaling.v1.ScaleSpec	status:autoscaling.v1.ScaleStatus
 autoscaling.v1.ScaleSpec		replicas:int32
 autoscaling.v1.ScaleStatus		replicas!:int32	selector:string
+autoscaling.v2.ContainerResourceMetricSource		container!:string	name!:string	target!:autoscaling.v2.MetricTarget
+autoscaling.v2.ContainerResourceMetricStatus		container!:string	current!:autoscaling.v2.MetricValueStatus	name!:string
+autoscaling.v2.CrossVersionObjectReference		apiVersion:string	kind!:string	name!:string
+autoscaling.v2.ExternalMetricSource		metric!:autoscaling.v2.MetricIdentifier	target!:autoscaling.v2.MetricTarget
+autoscaling.v2.ExternalMetricStatus		current!:autoscaling.v2.MetricValueStatus	metric!:autoscaling.v2.MetricIdentifier
+autoscaling.v2.HPAScalingPolicy		periodSeconds!:int32	type!:string	value!:int32
+autoscaling.v2.HPAScalingRules		policies:[]autoscaling.v2.HPAScalingPolicy list=atomic	selectPolicy:string	stabilizationWindowSeconds:int32	tolerance:apimachinery.api.resource.Quantity
+autoscaling.v2.HorizontalPodAutoscaler	gvk=autoscaling/v2/HorizontalPodAutoscaler	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:autoscaling.v2.HorizontalPodAutoscalerSpec	status:autoscaling.v2.HorizontalPodAutoscalerStatus
+autoscaling.v2.HorizontalPodAutoscalerBehavior		scaleDown:autoscaling.v2.HPAScalingRules	scaleUp:autoscaling.v2.HPAScalingRules
+autoscaling.v2.HorizontalPodAutoscalerCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
+autoscaling.v2.HorizontalPodAutoscalerSpec		behavior:autoscaling.v2.HorizontalPodAutoscalerBehavior	maxReplicas!:int32	metrics:[]autoscaling.v2.MetricSpec list=atomic	minReplicas:int32	scaleTargetRef!:autoscaling.v2.CrossVersionObjectReference
+autoscaling.v2.HorizontalPodAutoscalerStatus		conditions:[]autoscaling.v2.HorizontalPodAutoscalerCondition list=map(type) patch=merge merge=type	currentMetrics:[]autoscaling.v2.MetricStatus list=atomic	currentReplicas:int32	desiredReplicas!:int32	lastScaleTime:meta.v1.Time	observedGeneration:int64
+autoscaling.v2.MetricIdentifier		name!:string	selector:meta.v1.LabelSelector
+autoscaling.v2.MetricSpec		containerResource:autoscaling.v2.ContainerResourceMetricSource	external:autoscaling.v2.ExternalMetricSource	object:autoscaling.v2.ObjectMetricSource	pods:autoscaling.v2.PodsMetricSource	resource:autoscaling.v2.ResourceMetricSource	type!:string
+autoscaling.v2.MetricStatus		containerResource:autoscaling.v2.ContainerResourceMetricStatus	external:autoscaling.v2.ExternalMetricStatus	object:autoscaling.v2.ObjectMetricStatus	pods:autoscaling.v2.PodsMetricStatus	resource:autoscaling.v2.ResourceMetricStatus	type!:string
+autoscaling.v2.MetricTarget		averageUtilization:int32	averageValue:apimachinery.api.resource.Quantity	type!:string	value:apimachinery.api.resource.Quantity
+autoscaling.v2.MetricValueStatus		averageUtilization:int32	averageValue:apimachinery.api.resource.Quantity	value:apimachinery.api.resource.Quantity
+autoscaling.v2.ObjectMetricSource		describedObject!:autoscaling.v2.CrossVersionObjectReference	metric!:autoscaling.v2.MetricIdentifier	target!:autoscaling.v2.MetricTarget
+autoscaling.v2.ObjectMetricStatus		current!:autoscaling.v2.MetricValueStatus	describedObject!:autoscaling.v2.CrossVersionObjectReference	metric!:autoscaling.v2.MetricIdentifier
+autoscaling.v2.PodsMetricSource		metric!:autoscaling.v2.MetricIdentifier	target!:autoscaling.v2.MetricTarget
+autoscaling.v2.PodsMetricStatus		current!:autoscaling.v2.MetricValueStatus	metric!:autoscaling.v2.MetricIdentifier
+autoscaling.v2.ResourceMetricSource		name!:string	target!:autoscaling.v2.MetricTarget
+autoscaling.v2.ResourceMetricStatus		current!:autoscaling.v2.MetricValueStatus	name!:string
 batch.v1.CronJob	gvk=batch/v1/CronJob	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:batch.v1.CronJobSpec	status:batch.v1.CronJobStatus
 batch.v1.CronJobSpec		concurrencyPolicy:string	failedJobsHistoryLimit:int32	jobTemplate!:batch.v1.JobTemplateSpec	schedule!:string	startingDeadlineSeconds:int64	successfulJobsHistoryLimit:int32	suspend:boolean	timeZone:string
 batch.v1.CronJobStatus		active:[]core.v1.ObjectReference list=atomic	lastScheduleTime:meta.v1.Time	lastSuccessfulTime:meta.v1.Time
@@ -99,6 +122,10 @@ batch.v1.PodFailurePolicyRule		action!:string	onExitCodes:batch.v1.PodFailurePol
 batch.v1.SuccessPolicy		rules!:[]batch.v1.SuccessPolicyRule list=atomic
 batch.v1.SuccessPolicyRule		succeededCount:int32	succeededIndexes:string
 batch.v1.UncountedTerminatedPods		failed:[]string list=set	succeeded:[]string list=set
+certificates.v1.CertificateSigningRequest	gvk=certificates.k8s.io/v1/CertificateSigningRequest	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:certificates.v1.CertificateSigningRequestSpec	status:certificates.v1.CertificateSigningRequestStatus
+certificates.v1.CertificateSigningRequestCondition		lastTransitionTime:meta.v1.Time	lastUpdateTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
+certificates.v1.CertificateSigningRequestSpec		expirationSeconds:int32	extra:{}[]string	groups:[]string list=atomic	request!:byte	signerName!:string	uid:string	usages:[]string list=atomic	username:string
+certificates.v1.CertificateSigningRequestStatus		certificate:byte	conditions:[]certificates.v1.CertificateSigningRequestCondition list=map(type)
 coordination.v1.Lease	gvk=coordination.k8s.io/v1/Lease	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:coordination.v1.LeaseSpec
 coordination.v1.LeaseSpec		acquireTime:meta.v1.MicroTime	holderIdentity:string	leaseDurationSeconds:int32	leaseTransitions:int32	preferredHolder:string	renewTime:meta.v1.MicroTime	strategy:string
 core.v1.AWSElasticBlockStoreVolumeSource		fsType:string	partition:int32	readOnly:boolean	volumeID!:string
@@ -337,6 +364,8 @@ flowcontrol.v1.Subject		group:flowcontrol.v1.GroupSubject	kind!:string	serviceAc
 flowcontrol.v1.UserSubject		name!:string
 networking.v1.HTTPIngressPath		backend!:networking.v1.IngressBackend	path:string	pathType!:string
 networking.v1.HTTPIngressRuleValue		paths!:[]networking.v1.HTTPIngressPath list=atomic
+networking.v1.IPAddress	gvk=networking.k8s.io/v1/IPAddress	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:networking.v1.IPAddressSpec
+networking.v1.IPAddressSpec		parentRef:networking.v1.ParentReference
 networking.v1.IPBlock		cidr!:string	except:[]string list=atomic
 networking.v1.Ingress	gvk=networking.k8s.io/v1/Ingress	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:networking.v1.IngressSpec	status:networking.v1.IngressStatus
 networking.v1.IngressBackend		resource:core.v1.TypedLocalObjectReference	service:networking.v1.IngressServiceBackend
@@ -357,7 +386,11 @@ networking.v1.NetworkPolicyIngressRule		from:[]networking.v1.NetworkPolicyPeer l
 networking.v1.NetworkPolicyPeer		ipBlock:networking.v1.IPBlock	namespaceSelector:meta.v1.LabelSelector	podSelector:meta.v1.LabelSelector
 networking.v1.NetworkPolicyPort		endPort:int32	port:apimachinery.util.intstr.IntOrString	protocol:string
 networking.v1.NetworkPolicySpec		egress:[]networking.v1.NetworkPolicyEgressRule list=atomic	ingress:[]networking.v1.NetworkPolicyIngressRule list=atomic	podSelector:meta.v1.LabelSelector	policyTypes:[]string list=atomic
+networking.v1.ParentReference		group:string	name:string	namespace:string	resource:string
 networking.v1.ServiceBackendPort	map=atomic	name:string	number:int32
+networking.v1.ServiceCIDR	gvk=networking.k8s.io/v1/ServiceCIDR	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:networking.v1.ServiceCIDRSpec	status:networking.v1.ServiceCIDRStatus
+networking.v1.ServiceCIDRSpec		cidrs:[]string list=atomic
+networking.v1.ServiceCIDRStatus		conditions:[]meta.v1.Condition list=map(type) patch=merge merge=type
 node.v1.Overhead		podFixed:{}apimachinery.api.resource.Quantity
 node.v1.RuntimeClass	gvk=node.k8s.io/v1/RuntimeClass	apiVersion:string	handler!:string	kind:string	metadata:meta.v1.ObjectMeta	overhead:node.v1.Overhead	scheduling:node.v1.Scheduling
 node.v1.Scheduling		nodeSelector:{}string map=atomic	tolerations:[]core.v1.Toleration list=atomic
@@ -373,15 +406,59 @@ rbac.v1.Role	gvk=rbac.authorization.k8s.io/v1/Role	apiVersion:string	kind:string
 rbac.v1.RoleBinding	gvk=rbac.authorization.k8s.io/v1/RoleBinding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	roleRef!:rbac.v1.RoleRef	subjects:[]rbac.v1.Subject list=atomic
 rbac.v1.RoleRef	map=atomic	apiGroup:string	kind!:string	name!:string
 rbac.v1.Subject	map=atomic	apiGroup:string	kind!:string	name!:string	namespace:string
+resource.v1.AllocatedDeviceStatus		conditions:[]meta.v1.Condition list=map(type)	data:apimachinery.runtime.RawExtension	device!:string	driver!:string	networkData:resource.v1.NetworkDeviceData	pool!:string	shareID:string
+resource.v1.AllocationResult		allocationTimestamp:meta.v1.Time	devices:resource.v1.DeviceAllocationResult	nodeSelector:core.v1.NodeSelector
+resource.v1.CELDeviceSelector		expression!:string
+resource.v1.CapacityRequestPolicy		default:apimachinery.api.resource.Quantity	validRange:resource.v1.CapacityRequestPolicyRange	validValues:[]apimachinery.api.resource.Quantity list=atomic
+resource.v1.CapacityRequestPolicyRange		max:apimachinery.api.resource.Quantity	min:apimachinery.api.resource.Quantity	step:apimachinery.api.resource.Quantity
+resource.v1.CapacityRequirements		requests:{}apimachinery.api.resource.Quantity
+resource.v1.Counter		value!:apimachinery.api.resource.Quantity
+resource.v1.CounterSet		counters:{}resource.v1.Counter	name!:string
+resource.v1.Device		allNodes:boolean	allowMultipleAllocations:boolean	attributes:{}resource.v1.DeviceAttribute	bindingConditions:[]string list=atomic	bindingFailureConditions:[]string list=atomic	bindsToNode:boolean	capacity:{}resource.v1.DeviceCapacity	consumesCounters:[]resource.v1.DeviceCounterConsumption list=atomic	name!:string	nodeName:string	nodeSelector:core.v1.NodeSelector	taints:[]resource.v1.DeviceTaint list=atomic
+resource.v1.DeviceAllocationConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration	requests:[]string list=atomic	source!:string
+resource.v1.DeviceAllocationResult		config:[]resource.v1.DeviceAllocationConfiguration list=atomic	results:[]resource.v1.DeviceRequestAllocationResult list=atomic
+resource.v1.DeviceAttribute		bool:boolean	int:int64	string:string	version:string
+resource.v1.DeviceCapacity		requestPolicy:resource.v1.CapacityRequestPolicy	value!:apimachinery.api.resource.Quantity
+resource.v1.DeviceClaim		config:[]resource.v1.DeviceClaimConfiguration list=atomic	constraints:[]resource.v1.DeviceConstraint list=atomic	requests:[]resource.v1.DeviceRequest list=atomic
+resource.v1.DeviceClaimConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration	requests:[]string list=atomic
+resource.v1.DeviceClass	gvk=resource.k8s.io/v1/DeviceClass	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.DeviceClassSpec
+resource.v1.DeviceClassConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration
+resource.v1.DeviceClassSpec		config:[]resource.v1.DeviceClassConfiguration list=atomic	extendedResourceName:string	selectors:[]resource.v1.DeviceSelector list=atomic
+resource.v1.DeviceConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration
+resource.v1.DeviceConstraint		distinctAttribute:string	matchAttribute:string	requests:[]string list=atomic
+resource.v1.DeviceCounterConsumption		counterSet!:string	counters:{}resource.v1.Counter
+resource.v1.DeviceRequest		exactly:resource.v1.ExactDeviceRequest	firstAvailable:[]resource.v1.DeviceSubRequest list=atomic	name!:string
+resource.v1.DeviceRequestAllocationResult		adminAccess:boolean	bindingConditions:[]string list=atomic	bindingFailureConditions:[]string list=atomic	consumedCapacity:{}apimachinery.api.resource.Quantity	device!:string	driver!:string	pool!:string	request!:string	shareID:string	tolerations:[]resource.v1.DeviceToleration list=atomic
+resource.v1.DeviceSelector		cel:resource.v1.CELDeviceSelector
+resource.v1.DeviceSubRequest		allocationMode:string	capacity:resource.v1.CapacityRequirements	count:int64	deviceClassName!:string	name!:string	selectors:[]resource.v1.DeviceSelector list=atomic	tolerations:[]resource.v1.DeviceToleration list=atomic
+resource.v1.DeviceTaint		effect!:string	key!:string	timeAdded:meta.v1.Time	value:string
+resource.v1.DeviceToleration		effect:string	key:string	operator:string	tolerationSeconds:int64	value:string
+resource.v1.ExactDeviceRequest		adminAccess:boolean	allocationMode:string	capacity:resource.v1.CapacityRequirements	count:int64	deviceClassName!:string	selectors:[]resource.v1.DeviceSelector list=atomic	tolerations:[]resource.v1.DeviceToleration list=atomic
+resource.v1.NetworkDeviceData		hardwareAddress:string	interfaceName:string	ips:[]string list=atomic
+resource.v1.OpaqueDeviceConfiguration		driver!:string	parameters!:apimachinery.runtime.RawExtension
+resource.v1.ResourceClaim	gvk=resource.k8s.io/v1/ResourceClaim	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimSpec	status:resource.v1.ResourceClaimStatus
+resource.v1.ResourceClaimConsumerReference		apiGroup:string	name!:string	resource!:string	uid!:string
+resource.v1.ResourceClaimSpec		devices:resource.v1.DeviceClaim
+resource.v1.ResourceClaimStatus		allocation:resource.v1.AllocationResult	devices:[]resource.v1.AllocatedDeviceStatus list=map(driver,device,pool,shareID)	reservedFor:[]resource.v1.ResourceClaimConsumerReference list=map(uid) patch=merge merge=uid
+resource.v1.ResourceClaimTemplate	gvk=resource.k8s.io/v1/ResourceClaimTemplate	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimTemplateSpec
+resource.v1.ResourceClaimTemplateSpec		metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimSpec
+resource.v1.ResourcePool		generation!:int64	name!:string	resourceSliceCount!:int64
+resource.v1.ResourceSlice	gvk=resource.k8s.io/v1/ResourceSlice	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceSliceSpec
+resource.v1.ResourceSliceSpec		allNodes:boolean	devices:[]resource.v1.Device list=atomic	driver!:string	nodeName:string	nodeSelector:core.v1.NodeSelector	perDeviceNodeSelection:boolean	pool!:resource.v1.ResourcePool	sharedCounters:[]resource.v1.CounterSet list=atomic
 scheduling.v1.PriorityClass	gvk=scheduling.k8s.io/v1/PriorityClass	apiVersion:string	description:string	globalDefault:boolean	kind:string	metadata:meta.v1.ObjectMeta	preemptionPolicy:string	value:int32
+storage.v1.CSIDriver	gvk=storage.k8s.io/v1/CSIDriver	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.CSIDriverSpec
+storage.v1.CSIDriverSpec		attachRequired:boolean	fsGroupPolicy:string	nodeAllocatableUpdatePeriodSeconds:int64	podInfoOnMount:boolean	requiresRepublish:boolean	seLinuxMount:boolean	serviceAccountTokenInSecrets:boolean	storageCapacity:boolean	tokenRequests:[]storage.v1.TokenRequest list=atomic	volumeLifecycleModes:[]string list=set
 storage.v1.CSINode	gvk=storage.k8s.io/v1/CSINode	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.CSINodeSpec
 storage.v1.CSINodeDriver		allocatable:storage.v1.VolumeNodeResources	name!:string	nodeID!:string	topologyKeys:[]string list=atomic
 storage.v1.CSINodeSpec		drivers!:[]storage.v1.CSINodeDriver list=map(name) patch=merge merge=name
+storage.v1.CSIStorageCapacity	gvk=storage.k8s.io/v1/CSIStorageCapacity	apiVersion:string	capacity:apimachinery.api.resource.Quantity	kind:string	maximumVolumeSize:apimachinery.api.resource.Quantity	metadata:meta.v1.ObjectMeta	nodeTopology:meta.v1.LabelSelector	storageClassName!:string
 storage.v1.StorageClass	gvk=storage.k8s.io/v1/StorageClass	allowVolumeExpansion:boolean	allowedTopologies:[]core.v1.TopologySelectorTerm list=atomic	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	mountOptions:[]string list=atomic	parameters:{}string	provisioner!:string	reclaimPolicy:string	volumeBindingMode:string
+storage.v1.TokenRequest		audience!:string	expirationSeconds:int64
 storage.v1.VolumeAttachment	gvk=storage.k8s.io/v1/VolumeAttachment	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.VolumeAttachmentSpec	status:storage.v1.VolumeAttachmentStatus
 storage.v1.VolumeAttachmentSource		inlineVolumeSpec:core.v1.PersistentVolumeSpec	persistentVolumeName:string
 storage.v1.VolumeAttachmentSpec		attacher!:string	nodeName!:string	source!:storage.v1.VolumeAttachmentSource
 storage.v1.VolumeAttachmentStatus		attachError:storage.v1.VolumeError	attached!:boolean	attachmentMetadata:{}string	detachError:storage.v1.VolumeError
+storage.v1.VolumeAttributesClass	gvk=storage.k8s.io/v1/VolumeAttributesClass	apiVersion:string	driverName!:string	kind:string	metadata:meta.v1.ObjectMeta	parameters:{}string
 storage.v1.VolumeError		errorCode:int32	message:string	time:meta.v1.Time
 storage.v1.VolumeNodeResources		count:int32
 apiextensions.v1.CustomResourceColumnDefinition		description:string	format:string	jsonPath!:string	name!:string	priority:int32	type!:string

@@ -10,7 +10,10 @@ interface Facts {
 const readFacts = (name: string): Facts =>
   JSON.parse(readFileSync(new URL(`../../../testdata/${name}`, import.meta.url), "utf8")) as Facts;
 const facts: Facts = {
-  definitions: { ...readFacts("kubernetes-openapi.json").definitions, ...readFacts("flowcontrol-openapi.json").definitions },
+  definitions: Object.assign(
+    {},
+    ...["kubernetes", "flowcontrol", "additional"].map((name) => readFacts(`${name}-openapi.json`).definitions),
+  ),
 };
 
 describe("built-in schemas", () => {

@@ -3,15 +3,7 @@
  * the line with the fix.
  */
 export const expectedFailures: ReadonlyMap<string, string> = new Map([
-  ["aggregateddiscovery/core", "the subresources proxy of nodes, pods and services are not served"],
-  ["aggregateddiscovery/apps-and-batch", "autoscaling/v2 and mutating admission policies are not served"],
   ["aggregateddiscovery/openapi-v3-index", "descriptions of the fields of built-in kinds are not included"],
-  ["apply/crd-defaults-and-apply", "an applier that stops applying a field loses the parents of the fields it still applies"],
-  ["apply/status-conditions", "a conflict over a condition does not name all of its fields"],
-  ["applybuiltin/node-conditions", "the empty status fields of a Node are tracked as owned by its creator"],
-  ...["behavior-validation", "defaults", "v1-and-v2", "validation"].map(
-    (name) => [`autoscaling/${name}`, "autoscaling/v2 is not served"] as const,
-  ),
   ...["cel-cost-bounded", "cel-cost-total", "cel-cost-unbounded"].map(
     (name) =>
       [`crdlimits/${name}`, "the cost of CEL rules is bounded when they run, not estimated when the CRD is created"] as const,

@@ -9,7 +9,7 @@ import {
   type StatusCause,
 } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { ageColumn, builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
@@ -52,6 +52,7 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
         "spec.clusterIP": (service) => textAt(service, "spec", "clusterIP"),
         "spec.type": (service) => textAt(service, "spec", "type"),
       },
+      subresources: [{ name: "proxy", kind: "ServiceProxyOptions", verbs: proxyVerbs, isProxy: true }],
       strategy: {
         hasGeneration: false,
         default: defaultService,

@@ -7,7 +7,7 @@ import {
   type StatusCause,
 } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { ageColumn, builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
@@ -39,6 +39,7 @@ export function nodeKinds(): readonly ServedResource[] {
       ],
       cells: nodeCells,
       selectableFields: { "spec.unschedulable": (node) => String(valueAt(node, "spec", "unschedulable") === true) },
+      subresources: [{ name: "proxy", kind: "NodeProxyOptions", verbs: proxyVerbs, isProxy: true }],
       strategy: {
         hasGeneration: false,
         default: (node) => {

@@ -1,7 +1,7 @@
 import { type DeepReadonly, type JsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { forbiddenCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
-import { builtinResource } from "../../builtin/builtin-resource.ts";
+import { builtinResource, proxyVerbs } from "../../builtin/builtin-resource.ts";
 import { ensureMap, keepField, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { podCells, podColumns, podRowConditions } from "./cells.ts";
@@ -46,6 +46,7 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
         { name: "exec", kind: "PodExecOptions", verbs: ["create", "get"] },
         { name: "log", kind: "Pod", verbs: ["get"] },
         { name: "portforward", kind: "PodPortForwardOptions", verbs: ["create", "get"] },
+        { name: "proxy", kind: "PodProxyOptions", verbs: proxyVerbs, isProxy: true },
         {
           name: "resize",
           kind: "Pod",

@@ -1,0 +1,191 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer, type IncomingMessage, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { request as httpsRequest } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { systemClock } from "@keelson/api-machinery/time";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type ServedApi, serveApi } from "../../serve-api.ts";
+import { systemUser } from "../../server.ts";
+import { type Answer, type ApiConnection, connectApi } from "../../testing/conformance/api-connection.ts";
+import { systemRandom } from "../random-source.ts";
+import { parseProxyName } from "./proxy-target.ts";
+
+const token = "token-of-the-administrator";
+const core = "/api/v1/namespaces/default";
+let dataDir: string;
+let authority: string;
+let api: ServedApi;
+let connection: ApiConnection;
+let backend: Server;
+let port: number;
+
+beforeAll(async () => {
+  backend = createServer(
+    (request, response) =>
+      void echo(request).then((seen) => {
+        const { path } = seen;
+        if (path === "/moved") response.writeHead(302, { location: "/there?a=1" }).end();
+        else response.writeHead(200, { "content-type": "application/json", "x-backend": "yes" }).end(JSON.stringify(seen));
+      }),
+  );
+  backend.on("upgrade", (_request, socket) => {
+    socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n");
+    socket.pipe(socket);
+  });
+  await new Promise<void>((resolve) => void backend.listen(0, "127.0.0.1", resolve));
+  port = (backend.address() as AddressInfo).port;
+  dataDir = await mkdtemp(join(tmpdir(), "keelson-proxy-"));
+  api = await serveApi({
+    dataDir,
+    port: 0,
+    clock: systemClock,
+    random: systemRandom,
+    storage: { sync: false },
+    staticTokens: new Map([
+      [token, { username: "admin", groups: ["system:masters"] }],
+      ["token-of-an-ordinary-user", { username: "jane", groups: [] }],
+    ]),
+  });
+  authority = await readFile(join(dataDir, "pki", "ca.crt"), "utf8");
+  connection = connectApi(api.url, authority);
+  await createBackends();
+});
+afterAll(async () => {
+  connection.close();
+  await api.close();
+  backend.closeAllConnections();
+  backend.close();
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+async function echo(request: IncomingMessage): Promise<{ method?: string; path?: string; body: string; headers: object }> {
+  const { method = "", url = "", headers } = request;
+  return { method, path: url, body: await text(request), headers };
+}
+
+/** A Pod and a Service whose endpoint is the backend, and a Service without endpoints. */
+async function createBackends(): Promise<void> {
+  const metadata = (name: string): object => ({ name, namespace: "default" });
+  const containers = [{ name: "c", image: "i", ports: [{ containerPort: port }] }];
+  await write("POST", `${core}/pods`, { apiVersion: "v1", kind: "Pod", metadata: metadata("p"), spec: { containers } });
+  const status = { phase: "Running", podIP: "127.0.0.1", podIPs: [{ ip: "127.0.0.1" }] };
+  await write("PATCH", `${core}/pods/p/status`, { status }, "application/merge-patch+json");
+  const ports = [{ name: "web", port: 80 }];
+  for (const name of ["s", "empty"]) {
+    await write("POST", `${core}/services`, { apiVersion: "v1", kind: "Service", metadata: metadata(name), spec: { ports } });
+  }
+  await write("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", {
+    apiVersion: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    metadata: { ...metadata("s-1"), labels: { "kubernetes.io/service-name": "s" } },
+    addressType: "IPv4",
+    endpoints: [{ addresses: ["127.0.0.1"], conditions: { ready: true } }],
+    ports: [{ name: "web", port, protocol: "TCP" }],
+  });
+}
+
+async function write(method: "POST" | "PATCH", path: string, body: unknown, type = "application/json"): Promise<void> {
+  const outcome = await api.server.handle({ method, path, body, headers: { "content-type": type }, user: systemUser });
+  if (outcome.kind !== "object") throw new Error(JSON.stringify(outcome));
+}
+
+function send(method: string, target: string, body?: string, bearer = token): Promise<Answer> {
+  const headers = {
+    authorization: `Bearer ${bearer}`,
+    "content-type": "text/plain",
+    "x-keelson-process-access": "allowed",
+  };
+  return connection.send({ method, target, headers, ...(body === undefined ? {} : { body }) });
+}
+
+describe("the proxy", () => {
+  it.each(["pods/p", "pods/http:p:PORT", "services/s:web", "services/s:80", "services/http:s:web"])(
+    "passes requests on to %s",
+    async (name) => {
+      const { status, headers, body } = await send(
+        "POST",
+        `${core}/${name.replace("PORT", String(port))}/proxy/a%2Fb/?q=1&q=2`,
+        "hello",
+      );
+      expect([status, headers["x-backend"]]).toEqual([200, "yes"]);
+      expect(body).toMatchObject({ method: "POST", path: "/a%2Fb/?q=1&q=2", body: "hello" });
+    },
+  );
+
+  it.each(["GET", "PUT", "PATCH", "DELETE", "OPTIONS"])("passes on %s", async (method) => {
+    expect((await send(method, `${core}/services/s:web/proxy/x`)).body).toMatchObject({ method, path: "/x" });
+  });
+
+  it("keeps the client's credentials to itself and says where it was called", async () => {
+    const { body } = await send("GET", `${core}/pods/p/proxy/x`);
+    const { headers } = body as { headers: Record<string, string> };
+    expect(headers["authorization"]).toBeUndefined();
+    expect(headers["x-keelson-process-access"]).toBeUndefined();
+    expect(headers["x-forwarded-uri"]).toBe(`${core}/pods/p/proxy/x`);
+    expect(headers["host"]).toBe(`127.0.0.1:${port}`);
+  });
+
+  it("redirects a GET without a path, and leads redirects back through itself", async () => {
+    const root = await send("GET", `${core}/pods/p/proxy?a=1`);
+    expect([root.status, root.headers.location]).toEqual([301, `${core}/pods/p/proxy/?a=1`]);
+    expect((await send("POST", `${core}/pods/p/proxy`)).body).toMatchObject({ path: "/" });
+    const moved = await send("GET", `${core}/pods/p/proxy/moved`);
+    expect([moved.status, moved.headers.location]).toEqual([302, `${core}/pods/p/proxy/there?a=1`]);
+  });
+
+  it("switches protocols", async () => {
+    const received = await new Promise<string>((resolve, reject) => {
+      const request = httpsRequest(`${api.url}${core}/pods/p/proxy/x`, {
+        ca: authority,
+        agent: false,
+        headers: { authorization: `Bearer ${token}`, connection: "Upgrade", upgrade: "echo" },
+      });
+      request.on("error", reject);
+      request.on("response", (response) => reject(new Error(`not switched: ${response.statusCode}`)));
+      request.on("upgrade", (_response, socket) => {
+        socket.on("data", (data: Buffer) => {
+          socket.destroy();
+          resolve(data.toString());
+        });
+        socket.write("ping");
+      });
+      request.end();
+    });
+    expect(received).toBe("ping");
+  });
+
+  it.each([
+    ["pods/none", 404, 'pods "none" not found'],
+    ["services/empty:web", 503, 'no endpoints available for service "empty:web"'],
+    ["services/s:81", 503, 'no service port 81 found for service "s"'],
+    ["pods/ftp:p:80", 400, 'invalid pod request "ftp:p:80"'],
+    ["pods/p:1", 503, "error trying to reach service"],
+  ])("fails for %s with %i", async (name, code, message) => {
+    const { status, body } = await send("GET", `${core}/${name}/proxy/x`);
+    expect(status).toBe(code);
+    expect((body as { message: string }).message).toContain(message);
+  });
+
+  it("needs the right to use it", async () => {
+    const { status, body } = await send("GET", `${core}/pods/p/proxy/x`, undefined, "token-of-an-ordinary-user");
+    expect([status, (body as { message: string }).message]).toEqual([
+      403,
+      'pods "p" is forbidden: User "jane" cannot get resource "pods/proxy" in API group "" in the namespace "default"',
+    ]);
+  });
+});
+
+it.each([
+  ["a", { scheme: "", name: "a", port: "" }],
+  ["a:80", { scheme: "", name: "a", port: "80" }],
+  ["https:a:web", { scheme: "https", name: "a", port: "web" }],
+  ["https:a:", { scheme: "https", name: "a", port: "" }],
+  ["ftp:a:1", undefined],
+  [":80", undefined],
+  ["a:b:c:d", undefined],
+])("the name %s in a proxy path", (name, parsed) => {
+  expect(parseProxyName(name)).toEqual(parsed);
+});

@@ -1,0 +1,88 @@
+import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { age } from "../../../table/human-duration.ts";
+import { parseAddressBlock } from "../../address-blocks.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { listAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/**
+ * IPAddresses and ServiceCIDRs (KEP-1880). Services get addresses from the network of the server, which ServiceCIDR `kubernetes` shows;
+ * other ServiceCIDRs are stored only.
+ */
+export function serviceAddressKinds(): readonly ServedResource[] {
+  return [addresses, blocks];
+}
+
+const addresses = builtinResource({
+  group: "networking.k8s.io",
+  version: "v1",
+  kind: "IPAddress",
+  plural: "ipaddresses",
+  shortNames: ["ip"],
+  scope: "Cluster",
+  columns: [column("ParentRef", "The object that the address belongs to."), ageColumn],
+  cells: (address, now) => {
+    const parent = valueAt(address, "spec", "parentRef");
+    const [group, resource, namespace, name] = ["group", "resource", "namespace", "name"].map((part) => textAt(parent, part));
+    const shown = [group === "" ? resource : `${resource}.${group}`, namespace, name].filter((part) => part !== "").join("/");
+    return [shown === "" ? "<none>" : shown, age(address.metadata.creationTimestamp, now)];
+  },
+  selectableFields: {
+    "spec.parentRef.group": (address) => textAt(address, "spec", "parentRef", "group"),
+    "spec.parentRef.name": (address) => textAt(address, "spec", "parentRef", "name"),
+    "spec.parentRef.namespace": (address) => textAt(address, "spec", "parentRef", "namespace"),
+    "spec.parentRef.resource": (address) => textAt(address, "spec", "parentRef", "resource"),
+  },
+  strategy: {
+    hasGeneration: false,
+    validate: (address) => {
+      const { name = "" } = address.metadata;
+      const parent = valueAt(address, "spec", "parentRef");
+      const causes: StatusCause[] = [];
+      if (!check.isIpAddress(name)) {
+        causes.push(invalidCause("metadata.name", name, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+      }
+      if (parent === undefined) return [...causes, requiredCause("spec.parentRef")];
+      return [
+        ...causes,
+        ...["resource", "name"].flatMap((part) => check.nonEmpty(`spec.parentRef.${part}`, textAt(parent, part))),
+      ];
+    },
+    validateUpdate: immutableSpec,
+  },
+});
+
+const blocks = builtinResource({
+  group: "networking.k8s.io",
+  version: "v1",
+  kind: "ServiceCIDR",
+  plural: "servicecidrs",
+  scope: "Cluster",
+  hasStatus: true,
+  columns: [column("CIDRs", "The address blocks."), ageColumn],
+  cells: (block, now) => [listAt(block, "spec", "cidrs").join(","), age(block.metadata.creationTimestamp, now)],
+  strategy: {
+    hasGeneration: false,
+    prepareForCreate: (block) => setField(block, "status", {}),
+    validate: (block) => {
+      const cidrs = listAt(block, "spec", "cidrs");
+      if (cidrs.length === 0) return [requiredCause("spec.cidrs", "at least one CIDR required")];
+      if (cidrs.length > 2) return [invalidCause("spec.cidrs", cidrs, "may only hold up to 2 values")];
+      return cidrs.flatMap((cidr, index) =>
+        parseAddressBlock(String(cidr)) === undefined
+          ? [invalidCause(`spec.cidrs[${index}]`, cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")]
+          : [],
+      );
+    },
+    validateUpdate: immutableSpec,
+  },
+});
+
+function immutableSpec(object: Read, old: Read): StatusCause[] {
+  const spec = valueAt(object, "spec");
+  return jsonEquals(spec, valueAt(old, "spec")) ? [] : [invalidCause("spec", spec, "field is immutable")];
+}

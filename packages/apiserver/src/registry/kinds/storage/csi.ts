@@ -1,0 +1,194 @@
+import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { isQuantity } from "@keelson/api-machinery/quantity";
+import {
+  duplicateCause,
+  forbiddenCause,
+  invalidCause,
+  notSupportedCause,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { ensureMap, listAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { ServedResource } from "../../served-resource.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** The kinds through which CSI drivers and their sidecars work together. The node mounts no CSI volumes itself. */
+export function csiKinds(): readonly ServedResource[] {
+  return [drivers, nodes, storageCapacities, volumeAttachments, volumeAttributesClasses];
+}
+
+const group = "storage.k8s.io";
+const version = "v1";
+
+const drivers = builtinResource({
+  group,
+  version,
+  kind: "CSIDriver",
+  plural: "csidrivers",
+  scope: "Cluster",
+  columns: [
+    column("AttachRequired", "Whether volumes are attached before they are mounted."),
+    column("PodInfoOnMount", "Whether the driver needs information about the Pod."),
+    column("StorageCapacity", "Whether the scheduler considers the driver's capacity."),
+    column("TokenRequests", "The audiences of the tokens that the driver needs."),
+    column("RequiresRepublish", "Whether volumes are published again periodically."),
+    column("Modes", "The lifecycle modes of its volumes."),
+    ageColumn,
+  ],
+  cells: (driver, now) => [
+    String(valueAt(driver, "spec", "attachRequired") !== false),
+    String(valueAt(driver, "spec", "podInfoOnMount") === true),
+    String(valueAt(driver, "spec", "storageCapacity") === true),
+    listAt(driver, "spec", "tokenRequests")
+      .map((request) => textAt(request, "audience"))
+      .join(",") || "<unset>",
+    String(valueAt(driver, "spec", "requiresRepublish") === true),
+    listAt(driver, "spec", "volumeLifecycleModes").join(",") || "<none>",
+    age(driver.metadata.creationTimestamp, now),
+  ],
+  strategy: {
+    hasGeneration: false,
+    default: (driver) => {
+      const spec = ensureMap(driver, "spec");
+      spec["attachRequired"] ??= true;
+      for (const name of ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"]) spec[name] ??= false;
+      spec["fsGroupPolicy"] ??= "ReadWriteOnceWithFSType";
+      if (listAt(spec, "volumeLifecycleModes").length === 0) spec["volumeLifecycleModes"] = ["Persistent"];
+    },
+    validate: (driver) => {
+      const modes = listAt(driver, "spec", "volumeLifecycleModes");
+      const policies = ["File", "None", "ReadWriteOnceWithFSType"];
+      return [
+        ...check.oneOf("spec.fsGroupPolicy", valueAt(driver, "spec", "fsGroupPolicy"), policies),
+        ...modes.flatMap((mode) =>
+          mode === "Persistent" || mode === "Ephemeral"
+            ? []
+            : [notSupportedCause("spec.volumeLifecycleModes", mode, ["Ephemeral", "Persistent"])],
+        ),
+      ];
+    },
+    validateUpdate: (driver, old) =>
+      ["attachRequired", "volumeLifecycleModes"].flatMap((name) => immutable(`spec.${name}`, driver, old, "spec", name)),
+  },
+});
+
+const nodes = builtinResource({
+  group,
+  version,
+  kind: "CSINode",
+  plural: "csinodes",
+  scope: "Cluster",
+  columns: [column("Drivers", "The number of drivers on the node.", { type: "integer" }), ageColumn],
+  cells: (node, now) => [listAt(node, "spec", "drivers").length, age(node.metadata.creationTimestamp, now)],
+  strategy: {
+    hasGeneration: false,
+    validate: (node) => {
+      const names = listAt(node, "spec", "drivers").map((driver) => textAt(driver, "name"));
+      return listAt(node, "spec", "drivers").flatMap((driver, index) => {
+        const field = `spec.drivers[${index}]`;
+        const name = names[index] ?? "";
+        return [
+          ...(name === "" ? [requiredCause(`${field}.name`)] : check.dnsSubdomain(`${field}.name`, name.toLowerCase())),
+          ...(names.indexOf(name) < index ? [duplicateCause(`${field}.name`, name)] : []),
+          ...check.nonEmpty(`${field}.nodeID`, valueAt(driver, "nodeID")),
+        ];
+      });
+    },
+  },
+});
+
+const storageCapacities = builtinResource({
+  group,
+  version,
+  kind: "CSIStorageCapacity",
+  plural: "csistoragecapacities",
+  scope: "Namespaced",
+  columns: [column("StorageClassName", "The StorageClass of the capacity."), column("Capacity", "The available capacity.")],
+  cells: (capacity) => [textAt(capacity, "storageClassName"), textAt(capacity, "capacity") || "<unset>"],
+  strategy: {
+    hasGeneration: false,
+    validate: (capacity) => [
+      ...check.nonEmpty("storageClassName", valueAt(capacity, "storageClassName")),
+      ...check.labelSelector("nodeTopology", valueAt(capacity, "nodeTopology")),
+      ...["capacity", "maximumVolumeSize"].flatMap((name) => {
+        const value = valueAt(capacity, name);
+        const isNegative = isQuantity(value) && String(value).startsWith("-");
+        return isNegative ? [invalidCause(name, value, "must be greater than or equal to 0")] : [];
+      }),
+    ],
+    validateUpdate: (capacity, old) =>
+      ["nodeTopology", "storageClassName"].flatMap((name) => immutable(name, capacity, old, name)),
+  },
+});
+
+const volumeAttachments = builtinResource({
+  group,
+  version,
+  kind: "VolumeAttachment",
+  plural: "volumeattachments",
+  scope: "Cluster",
+  hasStatus: true,
+  columns: [
+    column("Attacher", "The driver that attaches the volume."),
+    column("PV", "The volume."),
+    column("Node", "The node that the volume is attached to."),
+    column("Attached", "Whether it is attached.", { type: "boolean" }),
+    ageColumn,
+  ],
+  cells: (attachment, now) => [
+    textAt(attachment, "spec", "attacher"),
+    textAt(attachment, "spec", "source", "persistentVolumeName"),
+    textAt(attachment, "spec", "nodeName"),
+    valueAt(attachment, "status", "attached") === true,
+    age(attachment.metadata.creationTimestamp, now),
+  ],
+  strategy: {
+    hasGeneration: false,
+    prepareForCreate: (attachment) => setField(attachment, "status", { attached: false }),
+    validate: (attachment) => {
+      const source = valueAt(attachment, "spec", "source");
+      const hasVolume = valueAt(source, "persistentVolumeName") !== undefined;
+      const hasInline = valueAt(source, "inlineVolumeSpec") !== undefined;
+      return [
+        ...["attacher", "nodeName"].flatMap((name) => check.nonEmpty(`spec.${name}`, valueAt(attachment, "spec", name))),
+        ...(hasVolume || hasInline
+          ? []
+          : [requiredCause("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]),
+        ...(hasVolume && hasInline
+          ? [forbiddenCause("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]
+          : []),
+      ];
+    },
+    validateUpdate: (attachment, old) => immutable("spec", attachment, old, "spec"),
+  },
+});
+
+const volumeAttributesClasses = builtinResource({
+  group,
+  version,
+  kind: "VolumeAttributesClass",
+  plural: "volumeattributesclasses",
+  shortNames: ["vac"],
+  scope: "Cluster",
+  columns: [column("DriverName", "The driver of the class."), ageColumn],
+  cells: (object, now) => [textAt(object, "driverName"), age(object.metadata.creationTimestamp, now)],
+  strategy: {
+    hasGeneration: false,
+    validate: (object) => check.nonEmpty("driverName", valueAt(object, "driverName")),
+    validateUpdate: (object, old) =>
+      ["driverName", "parameters"].flatMap((name) =>
+        jsonEquals(valueAt(object, name), valueAt(old, name))
+          ? []
+          : [forbiddenCause(name, `updates to ${name} are forbidden.`)],
+      ),
+  },
+});
+
+function immutable(field: string, object: Read, old: Read, ...path: readonly string[]): StatusCause[] {
+  const value = valueAt(object, ...path);
+  return jsonEquals(value, valueAt(old, ...path)) ? [] : [invalidCause(field, value, "field is immutable")];
+}
