@@ -3,11 +3,12 @@
  * A separate entry, so that controllers do not load it.
  */
 export type { FieldNode, FieldSet } from "./field-sets/field-set.ts";
-export { applyConfiguration } from "./apply/apply-configuration.ts";
+export { applyConfiguration, applyConfigurationInSteps } from "./apply/apply-configuration.ts";
 export type { FieldManagementContext } from "./apply/endpoint.ts";
 export { formatFieldsV1, parseFieldsV1 } from "./field-sets/fields-v1.ts";
 export type { ResetFields } from "./apply/reset-fields.ts";
-export { trackUpdate } from "./apply/track-update.ts";
+export { trackUpdate, trackUpdateInSteps } from "./apply/track-update.ts";
+export { runSteps, type Steps } from "./values/steps.ts";
 export { type CelExpression, compileExpression, toCel } from "./cel/expression.ts";
 export { createRuleEvaluator } from "./cel/rule-evaluator.ts";
 export * from "./schema/default.ts";

@@ -22,6 +22,7 @@ import { decodeEntries, entryId, type ManagedEntries, type ManagedEntry } from "
 import { mergeValues } from "./merge-values.ts";
 import { pruneDropped } from "./prune.ts";
 import { withoutResetFields } from "./reset-fields.ts";
+import { runSteps, type Steps } from "../values/steps.ts";
 import { recordUpdate } from "./track-update.ts";
 
 /** The owner of the fields of an object that had no managedFields when it was first applied to. */
@@ -58,32 +59,45 @@ export function applyConfiguration(
   config: KubernetesObject,
   context: FieldManagementContext & { readonly force: boolean },
 ): KubernetesObject {
+  return runSteps(applyConfigurationInSteps(live, config, context));
+}
+
+/** Like {@link applyConfiguration}, in steps. The objects must not change in between. */
+export function* applyConfigurationInSteps(
+  live: DeepReadonly<KubernetesObject> | undefined,
+  config: KubernetesObject,
+  context: FieldManagementContext & { readonly force: boolean },
+): Steps<KubernetesObject> {
   checkConfiguration(live, config, context);
   const endpoint = endpointOf(context);
   const decoded = decodeEntries(live?.metadata.managedFields) ?? noEntries;
   const given: ManagedEntries =
     decoded.size === 0 && live !== undefined
-      ? recordUpdate(undefined, live, decoded, beforeFirstApply, context, endpoint)
+      ? yield* recordUpdate(undefined, live, decoded, beforeFirstApply, context, endpoint)
       : reconciled(decoded, endpoint.shape);
+  yield;
   const identity = identityOf(context.manager, "Apply", context, endpoint);
   const id = entryId(identity);
   const effective = effectiveConfiguration(live, config, endpoint);
   const applied = fieldsApplied(effective, config, endpoint);
+  yield;
 
   const others = [...given].filter(([other]) => other !== id).map(([, entry]) => entry.set);
-  const last = given.get(id)?.set;
   const merged = live === undefined ? effective : mergeValues(live, effective, endpoint.shape);
+  yield;
+  const last = given.get(id)?.set;
   const pruned = last === undefined ? merged : pruneDropped(merged, last, applied, others, endpoint);
-  // Empty values of the configuration stay, even if everything in them was removed.
-  const result = (
-    pruned === merged ? merged : mergeValues(pruned, effective, endpoint.shape)
-  ) as DeepReadonly<KubernetesObject>;
-
-  const comparison = observed(compareValues(live ?? {}, result, endpoint.shape, endpoint), endpoint);
+  yield;
+  const result = withEmptyValues(pruned, merged, effective, endpoint);
+  yield;
+  const compared = compareValues(live ?? {}, result, endpoint.shape, endpoint);
+  yield;
+  const comparison = observed(compared, endpoint);
   const entries = new Map<string, ManagedEntry>();
   const conflicts: Conflict[] = [];
   for (const [other, entry] of given) {
     if (other === id) continue;
+    yield;
     const contested = intersection(entry.set, comparison.changed);
     if (contested.size > 0) conflicts.push(...conflictsOver(entry, contested));
     retain(entries, other, entry, difference(difference(entry.set, contested), comparison.removed));
@@ -94,6 +108,7 @@ export function applyConfiguration(
     if (rejected.length > 0) throw conflictError(rejected);
   }
 
+  yield;
   const previous = given.get(id);
   const owned = difference(applied, neverOwned);
   // Reuses an equal set, whose serialized form is cached.
@@ -106,8 +121,19 @@ export function applyConfiguration(
   }
   const areEntriesSame = decoded.size === entries.size && [...entries].every(([key, entry]) => decoded.get(key) === entry);
   if (live !== undefined && isObjectSame && areEntriesSame) return live as KubernetesObject;
-  const object = withManagedFields(result, entries);
+  yield;
+  const object = yield* withManagedFields(result, entries);
   return context.manager === kubectlManager ? withLastApplied(object, config) : object;
+}
+
+/** Empty values of the configuration stay, even if everything in them was removed. */
+function withEmptyValues(
+  pruned: unknown,
+  merged: unknown,
+  effective: JsonObject,
+  { shape }: Endpoint,
+): DeepReadonly<KubernetesObject> {
+  return (pruned === merged ? merged : mergeValues(pruned, effective, shape)) as DeepReadonly<KubernetesObject>;
 }
 
 function checkConfiguration(

@@ -106,15 +106,13 @@ function compareMaps(
   const differences = new Differences();
   const left = before ?? noFields;
   const right = after ?? noFields;
-  for (const name in right) {
-    if (!Object.hasOwn(right, name)) continue;
+  for (const name of Object.keys(right)) {
     const value = right[name];
     const previous = Object.hasOwn(left, name) ? left[name] : undefined;
     if (value === previous || value === undefined) continue;
     differences.add(fieldElement(name), compareField(name, previous, value, map, options));
   }
-  for (const name in left) {
-    if (!Object.hasOwn(left, name)) continue;
+  for (const name of Object.keys(left)) {
     const value = left[name];
     if (value === undefined || (Object.hasOwn(right, name) && right[name] !== undefined)) continue;
     differences.add(fieldElement(name), compareField(name, value, undefined, map, options));

@@ -8,6 +8,7 @@ import { fieldElement } from "../field-sets/path-element.ts";
 import { type ResetFields, resetFieldSet, resetFieldsOf } from "./reset-fields.ts";
 import { reconcileWithSchema } from "../field-sets/schema-fields.ts";
 import { rootShapeOf, type Shape } from "../field-sets/shape.ts";
+import type { Steps } from "../values/steps.ts";
 
 /** The writer, the endpoint and the kind of a write. */
 export interface FieldManagementContext {
@@ -109,8 +110,8 @@ export function retain(entries: Map<string, ManagedEntry>, id: string, entry: Ma
 }
 
 /** Replaces the object's managed entries. */
-export function withManagedFields(object: DeepReadonly<KubernetesObject>, entries: ManagedEntries): KubernetesObject {
-  const managedFields = encodeEntries(entries);
+export function* withManagedFields(object: DeepReadonly<KubernetesObject>, entries: ManagedEntries): Steps<KubernetesObject> {
+  const managedFields = yield* encodeEntries(entries);
   // Copies first and changes then: literals that mix both are several times slower, and every write passes here.
   const metadata = { ...object.metadata } as KubernetesObject["metadata"];
   if (managedFields !== undefined) metadata.managedFields = managedFields;

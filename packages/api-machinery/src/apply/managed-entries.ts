@@ -1,8 +1,9 @@
 import { type DeepReadonly, deepFreeze } from "../objects/json.ts";
 import type { ManagedFieldsEntry } from "../objects/object.ts";
 import { type FieldSet, union } from "../field-sets/field-set.ts";
-import { formatFieldsV1, parseFieldsV1 } from "../field-sets/fields-v1.ts";
+import { formatFieldsV1InSteps, parseFieldsV1 } from "../field-sets/fields-v1.ts";
 import { compareText } from "../field-sets/path-element.ts";
+import type { Steps } from "../values/steps.ts";
 
 /** One manager's fields, decoded from an entry of `metadata.managedFields`. */
 export interface ManagedEntry {
@@ -77,14 +78,18 @@ function decodeEntry(source: DeepReadonly<ManagedFieldsEntry>): ManagedEntry | u
  * Formats entries as `metadata.managedFields`: appliers first, then by time, manager, version and subresource. The list is
  * deeply frozen.
  */
-export function encodeEntries(entries: ManagedEntries): ManagedFieldsEntry[] | undefined {
+export function* encodeEntries(entries: ManagedEntries): Steps<ManagedFieldsEntry[] | undefined> {
   if (entries.size === 0) return undefined;
-  const list = [...entries.values()].sort(compareEntries).map(encodeEntry);
+  const list: ManagedFieldsEntry[] = [];
+  for (const entry of [...entries.values()].sort(compareEntries)) {
+    if (list.length > 0) yield;
+    list.push(yield* encodeEntry(entry));
+  }
   deepFreeze(list);
   return list;
 }
 
-function encodeEntry(entry: ManagedEntry): ManagedFieldsEntry {
+function* encodeEntry(entry: ManagedEntry): Steps<ManagedFieldsEntry> {
   // Entries from a stored object are frozen already and are shared.
   if (entry.source !== undefined) return entry.source as ManagedFieldsEntry;
   const result: ManagedFieldsEntry = {
@@ -94,7 +99,7 @@ function encodeEntry(entry: ManagedEntry): ManagedFieldsEntry {
   };
   if (entry.time !== undefined) result.time = entry.time;
   result.fieldsType = "FieldsV1";
-  result.fieldsV1 = formatFieldsV1(entry.set);
+  result.fieldsV1 = yield* formatFieldsV1InSteps(entry.set);
   if (entry.subresource !== "") result.subresource = entry.subresource;
   return result;
 }

@@ -14,6 +14,7 @@ import {
   withManagedFields,
 } from "./endpoint.ts";
 import { difference, union } from "../field-sets/field-set.ts";
+import { runSteps, type Steps } from "../values/steps.ts";
 import { capUpdateEntries, decodeEntries, entryId, type ManagedEntries, type ManagedEntry } from "./managed-entries.ts";
 
 /**
@@ -31,11 +32,22 @@ export function trackUpdate(
   next: KubernetesObject,
   context: FieldManagementContext,
 ): KubernetesObject {
+  return runSteps(trackUpdateInSteps(live, next, context));
+}
+
+/** Like {@link trackUpdate}, in steps. The objects must not change in between. */
+export function* trackUpdateInSteps(
+  live: DeepReadonly<KubernetesObject> | undefined,
+  next: KubernetesObject,
+  context: FieldManagementContext,
+): Steps<KubernetesObject> {
   const endpoint = endpointOf(context);
   const given = startingEntries(live, next, endpoint);
-  if (given.size === 0 && live !== undefined) return withManagedFields(next, given);
-  const entries = recordUpdate(live, next, given, context.manager, context, endpoint);
-  return withManagedFields(next, entries);
+  if (given.size === 0 && live !== undefined) return yield* withManagedFields(next, given);
+  yield;
+  const entries = yield* recordUpdate(live, next, given, context.manager, context, endpoint);
+  yield;
+  return yield* withManagedFields(next, entries);
 }
 
 function startingEntries(
@@ -61,20 +73,26 @@ function isReset(managedFields: unknown): boolean {
 }
 
 /** Returns the entries after `manager` changed `live` to `next`. */
-export function recordUpdate(
+export function* recordUpdate(
   live: DeepReadonly<KubernetesObject> | undefined,
   next: DeepReadonly<KubernetesObject>,
   given: ManagedEntries,
   manager: string,
   context: FieldManagementContext,
   endpoint: Endpoint,
-): Map<string, ManagedEntry> {
+): Steps<Map<string, ManagedEntry>> {
   const { shape, isBuiltIn } = endpoint;
-  const comparison = observed(compareValues(live ?? unownedPart(next), next, shape, { isBuiltIn }), endpoint);
+  const compared = compareValues(live ?? unownedPart(next), next, shape, { isBuiltIn });
+  yield;
+  const comparison = observed(compared, endpoint);
+  yield;
   const entries = new Map<string, ManagedEntry>();
   for (const [id, entry] of reconciled(given, shape)) {
-    retain(entries, id, entry, difference(difference(entry.set, comparison.changed), comparison.removed));
+    const unchanged = difference(entry.set, comparison.changed);
+    yield;
+    retain(entries, id, entry, difference(unchanged, comparison.removed));
   }
+  yield;
   const changed = difference(comparison.changed, neverOwned);
   if (changed.size > 0) {
     const { manager: name, operation, apiVersion, subresource } = identityOf(manager, "Update", context, endpoint);

@@ -14,7 +14,7 @@ import {
   setsEqual,
   union,
 } from "./field-set.ts";
-import { formatFieldsV1, maxFieldDepth, parseFieldsV1 } from "./fields-v1.ts";
+import { formatFieldsV1, formatFieldsV1InSteps, maxFieldDepth, parseFieldsV1 } from "./fields-v1.ts";
 import { comparePathElements, describePath, keyElement, parsePathElement, valueElement } from "./path-element.ts";
 
 const element = fc.oneof(
@@ -147,4 +147,23 @@ describe("path elements", () => {
       '.spec[port=1,protocol="TCP"].x[="a"][3]',
     );
   });
+});
+
+test("a large set is formatted like a small one, in several steps", () => {
+  const names = Array.from({ length: 12_000 }, (_, index) => `f:${index.toString(36)}`);
+  const large = fieldSet(["f:data"], ["f:spec", "f:a"]);
+  const items = new Map(names.map((name) => [name, { owned: true, below: undefined }]));
+  const set = union(large, new Map([["f:data", { owned: true, below: items }]]));
+  let steps = 0;
+  const formatting = formatFieldsV1InSteps(set);
+  let step = formatting.next();
+  for (; step.done !== true; step = formatting.next()) steps += 1;
+  expect(steps).toBeGreaterThan(3);
+  expect(JSON.stringify(step.value)).toBe(
+    `{"f:data":{${[...names]
+      .sort()
+      .map((name) => `${JSON.stringify(name)}:{}`)
+      .join(",")},".":{}},"f:spec":{"f:a":{}}}`,
+  );
+  expect(setsEqual(parseFieldsV1(step.value), set)).toBe(true);
 });

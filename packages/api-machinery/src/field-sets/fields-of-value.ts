@@ -163,8 +163,7 @@ export function nodeOfWhole(value: unknown, shape: Shape, depth = 0): FieldNode 
 
 function wholeMap(value: JsonObject, map: MapShape, depth: number): FieldNode {
   const below = new Map<PathElement, FieldNode>();
-  for (const name in value) {
-    if (!Object.hasOwn(value, name)) continue;
+  for (const name of Object.keys(value)) {
     const child = value[name];
     if (child === undefined) continue;
     const shape = fieldShape(map, name);

@@ -1,6 +1,7 @@
 import { isJsonObject, type JsonObject, setOwn } from "../objects/json.ts";
 import { emptySet, type FieldNode, type FieldSet, fieldNode, leaf, union } from "./field-set.ts";
-import { comparePathElements, parsePathElement, type PathElement } from "./path-element.ts";
+import { runSteps, type Steps } from "../values/steps.ts";
+import { parsePathElement, type PathElement, sortPathElements } from "./path-element.ts";
 
 /** The maximum nesting of FieldsV1: deeper than any schema, shallow enough for the stack. */
 export const maxFieldDepth = 256;
@@ -62,20 +63,40 @@ function joined(element: PathElement, left: FieldNode, right: FieldNode): FieldN
  * the same for equal sets: most objects of a kind are written by the same managers, and managedFields are half of an object.
  */
 export function formatFieldsV1(set: FieldSet): JsonObject {
+  return runSteps(formatFieldsV1InSteps(set));
+}
+
+/** Like {@link formatFieldsV1}, in steps. */
+export function* formatFieldsV1InSteps(set: FieldSet): Steps<JsonObject> {
   const known = written.get(set);
   if (known !== undefined) return known;
-  const formatted = formatLevel(set, false);
-  const text = JSON.stringify(formatted);
-  const fields = shared.get(text) ?? formatted;
-  if (fields === formatted) {
-    parsed.set(fields, set);
-    if (text.length <= maxSharedLength) {
-      // Bounded: a full cache starts over.
-      if (shared.size >= maxShared) shared.clear();
-      shared.set(text, fields);
-    }
-  }
+  const fields = isSmall(set) ? sharedFields(formatLevel(set, false)) : yield* formatLargeLevel(set, false);
+  if (!parsed.has(fields)) parsed.set(fields, set);
   written.set(set, fields);
+  return fields;
+}
+
+/** Whether a set is small enough for {@link maxSharedLength}. */
+function isSmall(set: FieldSet): boolean {
+  let count = 0;
+  const visit = (level: FieldSet): boolean => {
+    count += level.size;
+    if (count > maxSharedElements) return false;
+    for (const { below } of level.values()) if (below !== undefined && !visit(below)) return false;
+    return true;
+  };
+  return visit(set);
+}
+
+/** Equal fields that were formatted earlier, or these. */
+function sharedFields(fields: JsonObject): JsonObject {
+  const text = JSON.stringify(fields);
+  if (text.length > maxSharedLength) return fields;
+  const known = shared.get(text);
+  if (known !== undefined) return known;
+  // Bounded: a full cache starts over.
+  if (shared.size >= maxShared) shared.clear();
+  shared.set(text, fields);
   return fields;
 }
 
@@ -83,15 +104,35 @@ export function formatFieldsV1(set: FieldSet): JsonObject {
 const shared = new Map<string, JsonObject>();
 const maxShared = 256;
 const maxSharedLength = 2_048;
+/** Each takes at least eight characters. */
+const maxSharedElements = maxSharedLength / 8;
 
 const memberOnly: JsonObject = Object.freeze({});
 
 function formatLevel(set: FieldSet, owned: boolean): JsonObject {
   const fields: JsonObject = {};
-  const elements = set.size > 1 ? [...set.keys()].sort(comparePathElements) : set.keys();
+  const elements = set.size > 1 ? sortPathElements(set.keys()) : set.keys();
   for (const element of elements) {
     const node = set.get(element);
     if (node !== undefined) setOwn(fields, element, node.below ? formatLevel(node.below, node.owned) : memberOnly);
+  }
+  if (owned) fields["."] = memberOnly;
+  return Object.freeze(fields);
+}
+
+/** Elements that are formatted in one step. */
+const elementsPerStep = 5_000;
+
+function* formatLargeLevel(set: FieldSet, owned: boolean): Steps<JsonObject> {
+  const fields: JsonObject = {};
+  const elements = sortPathElements(set.keys());
+  for (const [index, element] of elements.entries()) {
+    if (index % elementsPerStep === 0) yield;
+    const below = set.get(element)?.below;
+    const isOwned = set.get(element)?.owned === true;
+    if (below === undefined) setOwn(fields, element, memberOnly);
+    else if (isSmall(below)) setOwn(fields, element, formatLevel(below, isOwned));
+    else setOwn(fields, element, yield* formatLargeLevel(below, isOwned));
   }
   if (owned) fields["."] = memberOnly;
   return Object.freeze(fields);

@@ -111,18 +111,51 @@ const plainKey = /^\{"[\w.-]+":"[\w ./:@-]*"\}$/;
 
 /** Orders the elements of one level as FieldsV1 does: fields, keys, values, indexes; each kind by its own order. */
 export function comparePathElements(left: PathElement, right: PathElement): number {
-  if (left === right) return 0;
-  const byKind = rankOf(left) - rankOf(right);
-  if (byKind !== 0) return byKind;
-  switch (left[0]) {
+  return left === right ? 0 : compareParsed(parsedElement(left), parsedElement(right));
+}
+
+/** The elements of one level in the order of {@link comparePathElements}. */
+export function sortPathElements(elements: Iterable<PathElement>): readonly PathElement[] {
+  const list = [...elements];
+  // Without surrogates, the order of fields is that of their texts, which is the fast one.
+  if (list.every((element) => element.startsWith("f:") && !surrogate.test(element))) return list.sort();
+  return list
+    .map(parsedElement)
+    .sort(compareParsed)
+    .map(({ element }) => element);
+}
+
+const surrogate = /[\ud800-\udfff]/;
+
+/** An element with what its order depends on. */
+interface ParsedElement {
+  readonly element: PathElement;
+  readonly rank: number;
+  /** The keys in order, or the one value; empty for a field or an index. */
+  readonly keys: readonly (readonly [name: string, value: unknown])[];
+}
+
+function parsedElement(element: PathElement): ParsedElement {
+  return { element, rank: rankOf(element), keys: keysOf(element) };
+}
+
+function keysOf(element: PathElement): ParsedElement["keys"] {
+  if (element[0] !== "k" && element[0] !== "v") return [];
+  const value: unknown = JSON.parse(element.slice(2));
+  if (element[0] === "v") return [["", value]];
+  return isJsonObject(value) ? Object.entries(value).sort(([left], [right]) => compareText(left, right)) : [];
+}
+
+function compareParsed(left: ParsedElement, right: ParsedElement): number {
+  if (left.rank !== right.rank) return left.rank - right.rank;
+  switch (left.element[0]) {
     case "k":
-      return compareKeys(JSON.parse(left.slice(2)), JSON.parse(right.slice(2)));
     case "v":
-      return compareValues(JSON.parse(left.slice(2)), JSON.parse(right.slice(2)));
+      return compareKeys(left.keys, right.keys);
     case "i":
-      return Number(left.slice(2)) - Number(right.slice(2));
+      return Number(left.element.slice(2)) - Number(right.element.slice(2));
     default:
-      return compareText(left, right);
+      return compareText(left.element, right.element);
   }
 }
 
@@ -171,17 +204,14 @@ function isHighHalf(code: number): boolean {
   return code >= 0xdc00 && code <= 0xdfff;
 }
 
-function compareKeys(left: unknown, right: unknown): number {
-  if (!isJsonObject(left) || !isJsonObject(right)) return 0;
-  const leftNames = Object.keys(left).sort(compareText);
-  const rightNames = Object.keys(right).sort(compareText);
-  for (let index = 0; index < Math.min(leftNames.length, rightNames.length); index++) {
-    const leftName = leftNames[index] ?? "";
-    const rightName = rightNames[index] ?? "";
-    const order = compareText(leftName, rightName) || compareValues(left[leftName], right[rightName]);
+function compareKeys(left: ParsedElement["keys"], right: ParsedElement["keys"]): number {
+  for (const [index, [leftName, leftValue]] of left.entries()) {
+    const other = right[index];
+    if (other === undefined) break;
+    const order = compareText(leftName, other[0]) || compareValues(leftValue, other[1]);
     if (order !== 0) return order;
   }
-  return leftNames.length - rightNames.length;
+  return left.length - right.length;
 }
 
 /**

@@ -1,6 +1,7 @@
 import { isJsonObject } from "../objects/json.ts";
 import { forbiddenCause, invalidCause, notSupportedCause, requiredCause } from "../protocol/field-causes.ts";
 import type { StatusCause } from "../protocol/status.ts";
+import { expressionLimitCauses } from "./expression-limits.ts";
 import { checkListType } from "./list-type.ts";
 import { prune } from "./prune.ts";
 import type { Schema } from "./schema.ts";
@@ -31,6 +32,8 @@ export function validateStructural(
   { compileExpressions = true }: StructuralOptions = {},
 ): StatusCause[] {
   const causes: StatusCause[] = [];
+  const excess = expressionLimitCauses(asNode(schema), path);
+  if (excess.length > 0) return excess;
   visit(asNode(schema), "root", path, 0, causes, compileExpressions);
   if (compileExpressions) causes.push(...patternCauses(asNode(schema), path));
   if (compileExpressions && causes.length === 0) causes.push(...celCauses(schema, path));

@@ -25,6 +25,8 @@ export interface Call extends EndpointContext {
   readonly resource: ServedResource;
   /** `""` for cluster-scoped kinds and for requests across namespaces. */
   readonly namespace: string;
+  /** Size of the larger of the request's body and the stored object. Large ones are handled in several turns of the event loop. */
+  readonly load: { bytes: number };
   /** Warnings sent with the response, including failures. */
   readonly warnings: string[];
   /** Schema violations found by the last `normalizeObject`. */

@@ -1,13 +1,27 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { runSteps, type Steps } from "@keelson/api-machinery/server";
 import type { Call } from "./call.ts";
 
-/** Requests with a larger body pause between the stages of a write. A smaller one takes a few milliseconds in total. */
+/** Larger bodies and objects are handled in several turns of the event loop. A smaller one takes a few milliseconds in total. */
 const minBytes = 32 * 1024;
 
+/** Whether a body or an object is handled in several turns. */
+export const isLarge = (bytes: number): boolean => bytes > minBytes;
+
 /**
- * Lets other requests run, if this one is large. Called between the stages of a write, each of which takes time proportional to the size
- * of the object.
+ * Lets other requests run, if the object of this one is large. Called between the stages of a write, each of which takes time
+ * proportional to the size of the object.
  */
-export async function pauseIfLarge({ request }: Pick<Call, "request">): Promise<void> {
-  if ((request.bodyBytes ?? 0) > minBytes) await nextTurn();
+export async function pauseIfLarge({ load }: Pick<Call, "load">): Promise<void> {
+  if (isLarge(load.bytes)) await nextTurn();
+}
+
+/** Takes the steps of a computation, each in a turn of its own if `bytes` are large. */
+export async function takeSteps<T>(steps: Steps<T>, bytes: number): Promise<T> {
+  if (!isLarge(bytes)) return runSteps(steps);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    await nextTurn();
+  }
 }

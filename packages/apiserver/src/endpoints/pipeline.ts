@@ -7,6 +7,7 @@ import { deleteCollection } from "./write/delete-collection.ts";
 import { encodeUnstored } from "./object/serve-object.ts";
 import { forbidden, methodNotAllowed, statusOf, unknownResource } from "./errors.ts";
 import type { Handle, Outcome, PipelineRequest } from "./outcome.ts";
+import { pauseIfLarge } from "./pause.ts";
 import { patchObject } from "./write/patch.ts";
 import type { SubresourceHandler } from "./subresources/pod-subresources.ts";
 import { getObject, listObjects } from "./read/read.ts";
@@ -107,6 +108,7 @@ class Pipeline implements RequestPipeline {
       info,
       resource,
       namespace: resource.scope === "Namespaced" ? info.namespace : "",
+      load: { bytes: 0 },
       warnings,
       schemaErrors: { causes: [] },
     };
@@ -193,12 +195,15 @@ function requireScope(resource: ServedResource, info: ResourceRequestInfo): void
 }
 
 /** Reads the body, which happens only here: after authorization and for a resource and verb that exist. */
-async function receiveBody({ request, resource }: Call): Promise<void> {
+async function receiveBody(call: Call): Promise<void> {
+  const { request, resource, load } = call;
   await request.receive?.(resource.origin === "builtin");
   const { bodyBytes = 0 } = request;
   if (bodyBytes > maxBodyBytes) {
     throw statusError("RequestEntityTooLarge", `limit is ${maxBodyBytes} bytes; the request's body is ${bodyBytes} bytes`);
   }
+  load.bytes = bodyBytes;
+  await pauseIfLarge(call);
 }
 
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]);

@@ -105,6 +105,18 @@ const configMap = (name: string, rest: string): string =>
   `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"${name}"},${rest}}`;
 const keys = (count: number): string => Array.from({ length: count }, (_, index) => `"k${index}":""`).join(",");
 
+const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/** A CRD whose schema has these fields. */
+function crdWith(name: string, fields: string): string {
+  const kind = `${name[0]?.toUpperCase()}${name.slice(1)}`;
+  const schema = `{"type":"object","properties":{"a":{"type":"string"}},${fields}}`;
+  const version = `{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":${schema}}}`;
+  return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"${name}s.example.org"},"spec":{"group":"example.org","scope":"Namespaced","names":{"plural":"${name}s","kind":"${kind}"},"versions":[${version}]}}`;
+}
+const alternatives = (count: number, schema: (index: number) => string): string =>
+  `"allOf":[${Array.from({ length: count }, (_, index) => schema(index)).join(",")}]`;
+
 const attacks: readonly (readonly [string, Attack, readonly number[]])[] = [
   ["2.9 million opening brackets in YAML", { type: yaml, body: "[".repeat(2_900_000) }, [400, 413]],
   ["2.9 million opening brackets in JSON", { type: json, body: "[".repeat(2_900_000) }, [400]],
@@ -122,7 +134,7 @@ const attacks: readonly (readonly [string, Attack, readonly number[]])[] = [
     },
     [400, 413],
   ],
-  ["duplicate keys", { type: json, body: configMap("c", `"data":{${'"a":"",'.repeat(40_000)}"a":""}`) }, [201]],
+  ["duplicate keys", { type: json, body: configMap("c", `"data":{${'"a":"",'.repeat(39_000)}"a":""}`) }, [201]],
   [
     "a merge patch with 150,000 keys",
     { method: "PATCH", path: `${maps}/target`, type: "application/merge-patch+json", body: `{"data":{${keys(150_000)}}}` },
@@ -156,7 +168,46 @@ const attacks: readonly (readonly [string, Attack, readonly number[]])[] = [
     },
     [413],
   ],
-  ["40,000 finalizers", { type: json, body: withMetadata(`"finalizers":[${'"x",'.repeat(39_999)}"x"]`) }, [422]],
+  ["39,000 keys", { type: json, body: configMap("k", `"data":{${keys(39_000)}}`) }, [201]],
+  [
+    "65,000 alternatives in a CRD",
+    {
+      path: crds,
+      type: json,
+      body: crdWith(
+        "one",
+        alternatives(65_000, () => "{}"),
+      ),
+    },
+    [413],
+  ],
+  [
+    "3,000 patterns in a CRD",
+    {
+      path: crds,
+      type: json,
+      body: crdWith(
+        "two",
+        alternatives(3_000, (index) => `{"properties":{"a":{"pattern":"^${index}$"}}}`),
+      ),
+    },
+    [422],
+  ],
+  [
+    "a pattern of 600,000 characters in a CRD",
+    { path: crds, type: json, body: crdWith("three", `"allOf":[{"properties":{"a":{"pattern":"${"a?".repeat(300_000)}"}}}]`) },
+    [422],
+  ],
+  [
+    "3,000 rules in a CRD",
+    {
+      path: crds,
+      type: json,
+      body: crdWith("four", `"x-kubernetes-validations":[${Array.from({ length: 3_000 }, () => '{"rule":"true"}').join(",")}]`),
+    },
+    [422],
+  ],
+  ["39,900 finalizers", { type: json, body: withMetadata(`"finalizers":[${'"x",'.repeat(39_899)}"x"]`) }, [422]],
   ["more than 3 MiB", { type: json, body: `"${"x".repeat(3 * megabytes)}"` }, [413]],
 ];
 

@@ -1,5 +1,5 @@
 import { type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
-import { trackUpdate } from "@keelson/api-machinery/server";
+import { trackUpdateInSteps } from "@keelson/api-machinery/server";
 import { unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest } from "../../admission/admission.ts";
 import { readBody } from "../object/body.ts";
@@ -7,11 +7,12 @@ import { type Call, keyOf, timestamp } from "../call.ts";
 import { addWarnings, normalizeObject, validationCauses } from "../object/normalize.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed } from "../errors.ts";
-import { fieldContext, toStorageVersion } from "./field-context.ts";
+import { fieldContext } from "./field-context.ts";
 import { metadataProblems, nameCauses } from "../object/metadata.ts";
 import type { ObjectOutcome } from "../outcome.ts";
-import { pauseIfLarge } from "../pause.ts";
+import { pauseIfLarge, takeSteps } from "../pause.ts";
 import { generateName } from "../random-source.ts";
+import { storeObject } from "./store-object.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
 /** Metadata that the server sets; a create ignores the client's values. */
@@ -94,7 +95,7 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   object.metadata = metadata;
   if (resetsStatus(call)) Reflect.deleteProperty(object, "status");
   await pauseIfLarge(call);
-  let next = isTracked ? object : trackUpdate(undefined, object, fieldContext(call, options, ""));
+  let next = isTracked ? object : await tracked(call, object, options);
   const admission: AdmissionRequest = {
     operation: "CREATE",
     resource,
@@ -131,10 +132,16 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
     if (store.get(key) !== undefined) return undefined;
     return { kind: "object", status: 201, object: encodeUnstored(next), resource, subresource: "" };
   }
-  await pauseIfLarge(call);
-  const result = await store.write(key, 0, toStorageVersion(call, next));
+  const result = await storeObject(call, key, 0, next);
   if (!result.ok) return undefined;
   return { kind: "object", status: 201, object: serve(call, result.stored), resource, subresource: "" };
+}
+
+/** The object with its managedFields. */
+async function tracked(call: Call, object: KubernetesObject, options: WriteOptions): Promise<KubernetesObject> {
+  const next = await takeSteps(trackUpdateInSteps(undefined, object, fieldContext(call, options, "")), call.load.bytes);
+  await pauseIfLarge(call);
+  return next;
 }
 
 /** Status is written through its subresource, except that a kubelet registers its Node with a status. */

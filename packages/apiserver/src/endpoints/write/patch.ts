@@ -8,7 +8,7 @@ import {
   statusError,
 } from "@keelson/api-machinery";
 import { jsonPatch, mergePatch, strategicMergePatch } from "@keelson/api-machinery/patch";
-import { applyConfiguration } from "@keelson/api-machinery/server";
+import { applyConfigurationInSteps } from "@keelson/api-machinery/server";
 import { invalidCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { withTypeMeta, copyJson, readBody, requireNames } from "../object/body.ts";
@@ -19,7 +19,7 @@ import { badRequest, conflict, invalid, notFound } from "../errors.ts";
 import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome, PipelineRequest } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
-import { pauseIfLarge } from "../pause.ts";
+import { pauseIfLarge, takeSteps } from "../pause.ts";
 import { commitUpdate } from "./update.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -109,7 +109,10 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
     options,
     isUidChecked: false,
     async produce(live) {
-      const next = await decodePatched(patch(live), (result) => {
+      await pauseIfLarge(call);
+      const result = patch(live);
+      await pauseIfLarge(call);
+      const next = await decodePatched(result, (result) => {
         // A strategic merge patch cannot change kind and version.
         const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
         return normalizeObject(call, mutableCopy(withTypeMeta(resource, named), isStatus), options);
@@ -128,7 +131,7 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   const context = { ...fieldContext(call, options, info.subresource), force: options.isForced };
   const isStatus = info.subresource === "status";
   const apply = async (live: DeepReadonly<KubernetesObject> | undefined): Promise<KubernetesObject> => {
-    const applied = applyConfiguration(live, config, context);
+    const applied = await takeSteps(applyConfigurationInSteps(live, config, context), call.load.bytes);
     if (applied === live) return mutableCopy(live, isStatus);
     await pauseIfLarge(call);
     const next = await normalizeObject(call, mutableCopy(applied, isStatus), options);

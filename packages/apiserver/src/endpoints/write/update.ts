@@ -1,5 +1,5 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject, type ManagedFieldsEntry, setOwn } from "@keelson/api-machinery";
-import { trackUpdate } from "@keelson/api-machinery/server";
+import { trackUpdateInSteps } from "@keelson/api-machinery/server";
 import { type StatusCause, unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest } from "../../admission/admission.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
@@ -10,11 +10,12 @@ import { addWarnings, normalizeObject, validationCauses } from "../object/normal
 import { createFrom } from "./create.ts";
 import { encodeUnstored, isStoredWithDefaults, serve } from "../object/serve-object.ts";
 import { conflict, invalid, notFound } from "../errors.ts";
-import { fieldContext, toStorageVersion } from "./field-context.ts";
+import { fieldContext } from "./field-context.ts";
 import { metadataProblems } from "../object/metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
-import { pauseIfLarge } from "../pause.ts";
+import { pauseIfLarge, takeSteps } from "../pause.ts";
+import { storeObject } from "./store-object.ts";
 import { allowsCreateOnUpdate, allowsUnconditionalUpdate, statusMetadata } from "./update-rules.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -71,11 +72,14 @@ export async function commitUpdate(call: Call, update: Update): Promise<EncodedO
     if (attempt > uncheckedAttempts) call.request.signal?.throwIfAborted();
     const stored = store.get(key);
     if (stored === undefined) throw (await update.absent?.()) ?? notFound(resource, info.name);
+    call.load.bytes = Math.max(call.load.bytes, stored.bytes.length);
     const next = await prepare(call, update, stored);
     if (next === undefined) return serve(call, stored);
     if (update.options.isDryRun) return encodeUnstored(next);
     const isRemoved = canBeRemoved(resource, next);
-    const result = await store.write(key, stored.revision, isRemoved ? undefined : toStorageVersion(call, next));
+    const result = await (isRemoved
+      ? store.write(key, stored.revision, undefined)
+      : storeObject(call, key, stored.revision, next));
     if (result.ok) return isRemoved ? encodeUnstored(atRevision(next, result.stored.revision)) : serve(call, result.stored);
   }
 }
@@ -93,7 +97,11 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   if (subresource === "status") next = withStatusOf(resource, next, live);
   else if (resource.hasStatus && subresource !== "binding" && own?.changesStatus !== true) keepStatus(next, live);
   await pauseIfLarge(call);
-  if (!update.isTracked) next = trackUpdate(live, next, fieldContext(call, options, info.subresource));
+  if (!update.isTracked) {
+    const tracking = trackUpdateInSteps(live, next, fieldContext(call, options, info.subresource));
+    next = await takeSteps(tracking, call.load.bytes);
+    await pauseIfLarge(call);
+  }
   const admission: AdmissionRequest = {
     operation: "UPDATE",
     resource,

@@ -1,16 +1,11 @@
 import { type StatusError, statusError } from "@keelson/api-machinery";
+import { maxValues } from "../../endpoints/object/object-limits.ts";
 
 /** Maximum size of a request body. Same as kube-apiserver. */
 export const maxBodyBytes = 3 * 1024 * 1024;
 
 /** Maximum nesting of objects and lists in a body. No kind needs a tenth of it, and recursive code can handle it. */
 export const maxDepth = 512;
-
-/**
- * Maximum number of values in a body. Objects are validated, tracked and encoded on one thread, so their number of values is limited
- * in addition to their size. The largest CRDs have about 30,000.
- */
-export const maxValues = 50_000;
 
 /** The body exceeds {@link maxBodyBytes}. */
 export function tooLarge(): StatusError {

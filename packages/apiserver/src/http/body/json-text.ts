@@ -1,5 +1,7 @@
 import { isJsonObject, setOwn, statusError } from "@keelson/api-machinery";
-import { maxDepth, maxValues, tooDeep, tooManyValues } from "./body-limits.ts";
+import type { Steps } from "@keelson/api-machinery/server";
+import { maxValues } from "../../endpoints/object/object-limits.ts";
+import { maxDepth, tooDeep, tooManyValues } from "./body-limits.ts";
 
 /** A parsed body and what only its text shows. */
 export interface ParsedText {
@@ -14,20 +16,21 @@ export interface ParsedText {
 const maxDuplicates = 100;
 
 /**
- * Parses JSON. `__proto__` becomes an ordinary own property. Of duplicate keys the last one wins, unless `mergesDuplicates`.
+ * Parses JSON in steps. `__proto__` becomes an ordinary own property. Of duplicate keys the last one wins, unless `mergesDuplicates`.
  *
  * **Errors**: `BadRequest` if the text is not JSON or nests too deep, `RequestEntityTooLarge` if it has too many values. Both limits are
  * checked before anything is allocated.
  */
-export function parseJson(text: string, mergesDuplicates = false): ParsedText {
-  const parsed = tryParseJson(text, mergesDuplicates);
+export function* parseJsonInSteps(text: string, mergesDuplicates = false): Steps<ParsedText> {
+  const parsed = yield* tryParseJsonInSteps(text, mergesDuplicates);
   if (!(parsed instanceof SyntaxError)) return parsed;
   throw statusError("BadRequest", `the body of the request is not valid JSON: ${parsed.message}`);
 }
 
-/** Like {@link parseJson}, but returns a syntax error. */
-export function tryParseJson(text: string, mergesDuplicates = false): ParsedText | SyntaxError {
+/** Like {@link parseJsonInSteps}, but returns a syntax error. */
+export function* tryParseJsonInSteps(text: string, mergesDuplicates = false): Steps<ParsedText | SyntaxError> {
   const keysInText = scan(text);
+  yield;
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -35,8 +38,10 @@ export function tryParseJson(text: string, mergesDuplicates = false): ParsedText
     if (error instanceof SyntaxError) return error;
     throw error;
   }
+  yield;
   // Counting is cheap and usually sufficient. Only a body with duplicates is scanned again.
   if (countKeys(value) === keysInText) return { value, duplicateFields: [] };
+  yield;
   return { value: mergesDuplicates ? parseMerging(text) : value, duplicateFields: findDuplicates(text) };
 }
 

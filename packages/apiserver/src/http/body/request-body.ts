@@ -1,8 +1,10 @@
 import type { IncomingMessage } from "node:http";
 import { statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
-import { maxBodyBytes, maxDepth, maxValues, tooDeep, tooLarge, tooManyValues } from "./body-limits.ts";
-import { type ParsedText, parseJson, tryParseJson } from "./json-text.ts";
+import { maxValues } from "../../endpoints/object/object-limits.ts";
+import { takeSteps } from "../../endpoints/pause.ts";
+import { maxBodyBytes, maxDepth, tooDeep, tooLarge, tooManyValues } from "./body-limits.ts";
+import { type ParsedText, parseJsonInSteps, tryParseJsonInSteps } from "./json-text.ts";
 import { type YamlResult, yamlToJson } from "./yaml-program.ts";
 import { YamlWorker } from "./yaml-worker.ts";
 
@@ -42,7 +44,7 @@ export function createBodyReader({ clock }: { readonly clock: Clock }): BodyRead
 
   const parseYaml = async (text: string): Promise<ParsedText> => {
     // JSON is YAML and much faster to parse as JSON. A YAML flow mapping starts the same way.
-    const json = /^\s*[{[]/.test(text) ? tryParseJson(text) : undefined;
+    const json = /^\s*[{[]/.test(text) ? await takeSteps(tryParseJsonInSteps(text), text.length) : undefined;
     if (json !== undefined && !(json instanceof SyntaxError)) return json;
     const isSmall = text.length <= maxInlineYamlBytes;
     const result = isSmall ? yamlToJson(await import("yaml"), text, limits) : await worker.parse(text);
@@ -62,7 +64,8 @@ export function createBodyReader({ clock }: { readonly clock: Clock }): BodyRead
         return { value: decodeProtobuf(bytes), duplicateFields: [], bytes: bytes.length };
       }
       const text = decodeText(bytes);
-      const parsed = format === "json" ? parseJson(text, mergesDuplicates) : await parseYaml(text);
+      const parsed =
+        format === "json" ? await takeSteps(parseJsonInSteps(text, mergesDuplicates), text.length) : await parseYaml(text);
       return { ...parsed, bytes: bytes.length };
     },
     close: () => worker.close(),

@@ -1,5 +1,6 @@
 import { isJsonObject, type JsonObject, type JsonValue, setOwn, statusError } from "@keelson/api-machinery";
-import { maxValues, tooManyValues } from "../body/body-limits.ts";
+import { maxValues } from "../../endpoints/object/object-limits.ts";
+import { tooManyValues } from "../body/body-limits.ts";
 import { type Field, fieldsOf } from "./fields.ts";
 import { readFields, type WireField } from "./wire-format.ts";
 

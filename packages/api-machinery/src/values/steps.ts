@@ -1,0 +1,10 @@
+/** A computation in steps. A server does other work between two steps of a long one. */
+export type Steps<T> = Generator<undefined, T, void>;
+
+/** Takes all steps without a pause. */
+export function runSteps<T>(steps: Steps<T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
