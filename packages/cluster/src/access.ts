@@ -108,6 +108,18 @@ export const controllersUser: ClusterUser = {
     { verbs: ["patch", "update"], apiGroups: ["policy"], resources: ["poddisruptionbudgets/status"] },
     { verbs: change, apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"] },
     { verbs: [...read, "create"], apiGroups: ["storage.k8s.io"], resources: ["storageclasses"] },
+    { verbs: read, apiGroups: ["certificates.k8s.io"], resources: ["certificatesigningrequests"] },
+    { verbs: ["update"], apiGroups: ["certificates.k8s.io"], resources: ["certificatesigningrequests/status"] },
+    {
+      verbs: ["sign"],
+      apiGroups: ["certificates.k8s.io"],
+      resources: ["signers"],
+      resourceNames: [
+        "kubernetes.io/kube-apiserver-client",
+        "kubernetes.io/kube-apiserver-client-kubelet",
+        "kubernetes.io/kubelet-serving",
+      ],
+    },
     recordEvents,
   ],
 };

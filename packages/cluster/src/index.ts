@@ -1,4 +1,5 @@
 export { type ClusterUser, collectorUser, controllersUser, nodeUser, proxyUser } from "./access.ts";
+export type { CertificateSigner } from "./certificates/signing-controller.ts";
 export { ClusterError, type ClusterErrorCode } from "./cluster-error.ts";
 export { isolationSources, type IsolationApi, mayUseRuntimeClass } from "./pod-isolation/api-access.ts";
 export {

@@ -1,6 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createManager, type Logger } from "@keelson/controller";
+import { type CertificateSigner, createSigningController } from "./certificates/signing-controller.ts";
 import { startGarbageCollector } from "./garbage-collector/garbage-collector.ts";
 import type { KindSource } from "./garbage-collector/object-monitor.ts";
 import { startNamespaceController } from "./namespace/namespace-controller.ts";
@@ -24,6 +25,8 @@ export interface ClusterOptions {
   readonly log: Logger;
   /** The API server's CA in PEM, published as ConfigMap `kube-root-ca.crt` in every namespace. Default: not published. */
   readonly rootCa?: string;
+  /** Signs approved CertificateSigningRequests. Default: they are not signed. */
+  readonly certificateSigner?: CertificateSigner;
   /**
    * Directory for the volumes that StorageClass `standard` provisions. Default: none; claims bind only to PersistentVolumes that
    * exist.
@@ -79,6 +82,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
       serviceAccountController,
       ...createWorkloadControllers(),
       ...(volumes ? createVolumeControllers(volumes) : []),
+      ...(options.certificateSigner ? [createSigningController(options.certificateSigner)] : []),
     ],
   });
   if (volumes) await ensureStandardClass(client);

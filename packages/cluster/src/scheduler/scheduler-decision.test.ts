@@ -1,7 +1,7 @@
 import { Node, PersistentVolumeClaim, Pod, StorageClass } from "@keelson/api-machinery/kinds";
 import { describe, expect, test } from "vitest";
 import { World } from "../workload/testing/world.ts";
-import { schedule } from "./scheduler-decision.ts";
+import { type Placement, schedule } from "./scheduler-decision.ts";
 
 function start(): World {
   const world = new World();
@@ -26,7 +26,11 @@ const placements = (world: World, assumed: ReadonlyMap<string, string> = new Map
     classes: world.list(StorageClass),
     volumes: [],
     assumed,
-  }).map((one) => `${one.pod.metadata.name}: ${one.kind === "fail" ? one.message : `${one.kind} ${one.node}`}`);
+  }).map((one) => `${one.pod.metadata.name}: ${one.kind === "fail" ? one.message : `${one.kind} ${one.node}`}${victimsOf(one)}`);
+
+function victimsOf(placement: Placement): string {
+  return placement.kind === "preempt" ? `, ${placement.victims.map(({ metadata }) => metadata.name).join(" ")}` : "";
+}
 
 const helpless = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
 const victims = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
@@ -174,5 +178,78 @@ describe("the scheduler", () => {
     expect(placements(world)[0]).toContain("1 Insufficient cpu");
     world.change(Pod, "p", { spec: { initContainers: [initContainers[0], { name: "i", ...requests("1500m") }] } });
     expect(placements(world)).toEqual(["p: bind n1"]);
+  });
+});
+
+describe("preemption", () => {
+  /** A running Pod on a node. */
+  function running(world: World, name: string, priority: number, cpu: string, on = "n1", metadata: object = {}): void {
+    const containers = [{ name: "c", resources: { requests: { cpu } } }];
+    const startTime = new Date(world.now).toISOString();
+    world.create(Pod, {
+      metadata: { name, ...metadata },
+      spec: { containers, priority, nodeName: on },
+      status: { phase: "Running", startTime },
+    });
+    world.now += 1_000;
+  }
+
+  test("deletes the least important Pods that make room, and no others", () => {
+    const world = start();
+    running(world, "low", 1, "1");
+    running(world, "middle", 5, "500m");
+    running(world, "high", 100, "500m");
+    pod(world, "urgent", { priority: 50 }, "900m");
+    expect(placements(world)).toEqual(["urgent: preempt n1, low"]);
+  });
+
+  test("chooses the node whose victims have the lowest priority, then where fewer must go", () => {
+    const world = start();
+    node(world, "n2");
+    node(world, "n3");
+    running(world, "a", 5, "2");
+    running(world, "b", 1, "1", "n2");
+    running(world, "c", 1, "1", "n2");
+    running(world, "d", 1, "2", "n3");
+    pod(world, "urgent", { priority: 50 }, "2");
+    expect(placements(world)).toEqual(["urgent: preempt n3, d"]);
+  });
+
+  test("needs a lower priority, and a policy that allows it", () => {
+    const world = start();
+    running(world, "same", 50, "2");
+    pod(world, "urgent", { priority: 50 }, "1");
+    expect(placements(world)).toEqual([`urgent: 0/1 nodes are available: 1 Insufficient cpu. ${victims}`]);
+    const never = start();
+    running(never, "low", 1, "2");
+    pod(never, "polite", { priority: 50, preemptionPolicy: "Never" }, "1");
+    expect(placements(never)).toEqual([
+      "polite: 0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never.",
+    ]);
+  });
+
+  test("does not help against taints and selectors", () => {
+    const world = start();
+    running(world, "low", 1, "2");
+    pod(world, "urgent", { priority: 50, nodeSelector: { a: "b" } }, "1");
+    expect(placements(world)).toEqual([
+      `urgent: 0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. ${helpless}`,
+    ]);
+  });
+
+  test("waits for victims that terminate, and keeps their room from Pods of lower priority", () => {
+    const world = start();
+    running(world, "low", 1, "1500m", "n1", { deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: ["a/b"] });
+    const containers = [{ name: "c", resources: { requests: { cpu: "1" } } }];
+    world.create(Pod, {
+      metadata: { name: "urgent" },
+      spec: { containers, priority: 50 },
+      status: { nominatedNodeName: "n1" },
+    });
+    pod(world, "late", {}, "400m");
+    expect(placements(world)).toEqual([
+      "urgent: 0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to a terminating pod on the nominated node.",
+      `late: 0/1 nodes are available: 1 Insufficient cpu. ${victims}`,
+    ]);
   });
 });

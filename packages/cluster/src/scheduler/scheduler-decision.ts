@@ -4,6 +4,7 @@ import { parseTime } from "@keelson/api-machinery/time";
 import { isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import type { Claim } from "../workload/cached-objects.ts";
 import type { Cached } from "../workload/write.ts";
+import { awaitsVictims, findPreemption, mayPreempt } from "./preemption.ts";
 import { addPod, freeShare, loadOf, type Misfit, misfitsOf, type NodeLoad } from "./node-fit.ts";
 
 /** The input of {@link schedule}. */
@@ -23,6 +24,14 @@ export type Placement =
   | { readonly kind: "bind"; readonly pod: CachedPod; readonly node: string }
   /** A claim waits for its first consumer: the node is selected, the volume is provisioned, then the Pod is bound. */
   | { readonly kind: "select-node"; readonly pod: CachedPod; readonly node: string; readonly claims: readonly Claim[] }
+  /** Pods of lower priority are deleted to make room. */
+  | {
+      readonly kind: "preempt";
+      readonly pod: CachedPod;
+      readonly node: string;
+      readonly victims: readonly CachedPod[];
+      readonly message: string;
+    }
   | { readonly kind: "fail"; readonly pod: CachedPod; readonly message: string };
 
 /** Annotation of a claim: the node of its first consumer. */
@@ -53,27 +62,61 @@ export function schedule(observed: ObservedPods): readonly Placement[] {
   const loads = nodes
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((node) => loadOf(node, onNode.get(node.metadata.name ?? "") ?? []));
-  return pending.flatMap((pod) => placePod(pod, loads, observed));
+  return pending.flatMap((pod) => placePod(pod, { loads, onNode, observed }));
 }
 
-function placePod(pod: CachedPod, loads: readonly NodeLoad[], observed: ObservedPods): readonly Placement[] {
+/** The nodes with the Pods that occupy them, including those placed in this round. */
+interface Round {
+  readonly loads: readonly NodeLoad[];
+  readonly onNode: Map<string, CachedPod[]>;
+  readonly observed: ObservedPods;
+}
+
+function placePod(pod: CachedPod, round: Round): readonly Placement[] {
+  const { loads, observed } = round;
   const fail = (message: string): readonly Placement[] => [{ kind: "fail", pod, message }];
   if (loads.length === 0) return fail("no nodes available to schedule pods");
   const { problem, unbound } = claimsOf(pod, observed);
   if (problem !== undefined) return fail(`0/${loads.length} nodes are available: ${problem}. ${notHelpful(loads.length)}`);
   const misfits = loads.map((load) => misfitsOf(pod, load));
   const fitting = loads.filter((_, index) => misfits[index]?.length === 0);
-  if (fitting.length === 0) return fail(explain(misfits));
+  if (fitting.length === 0) return [makeRoom(pod, misfits, round)];
   const selected = unbound.map((claim) => claim.metadata.annotations?.[selectedNodeAnnotation]).find((name) => name);
   const ranked = fitting.toSorted((a, b) => freeShare(pod, b) - freeShare(pod, a) || a.pods - b.pods);
   const chosen = ranked.find(({ node }) => node.metadata.name === selected) ?? ranked[0];
   if (chosen === undefined) return [];
   const node = chosen.node.metadata.name ?? "";
   // A Pod that waits for its volume already holds its resources.
-  addPod(chosen, pod);
+  occupy(round, chosen, pod);
   if (unbound.length === 0) return [{ kind: "bind", pod, node }];
   const claims = unbound.filter((claim) => claim.metadata.annotations?.[selectedNodeAnnotation] !== node);
   return claims.length === 0 ? [] : [{ kind: "select-node", pod, node, claims }];
+}
+
+function occupy({ onNode }: Round, load: NodeLoad, pod: CachedPod): void {
+  addPod(load, pod);
+  const name = load.node.metadata.name ?? "";
+  onNode.set(name, [...(onNode.get(name) ?? []), pod]);
+}
+
+/** Preempts Pods of lower priority for a Pod that fits no node, or says why it cannot. */
+function makeRoom(pod: CachedPod, misfits: readonly (readonly Misfit[])[], round: Round): Placement {
+  const { loads, onNode } = round;
+  const why = reasonsOf(misfits);
+  const nominated = loads.find(({ node }) => node.metadata.name === pod.status?.nominatedNodeName);
+  if (nominated !== undefined && awaitsVictims(pod, onNode)) {
+    // Pods of lower priority must not take the room in the meantime.
+    occupy(round, nominated, pod);
+    return { kind: "fail", pod, message: `${why} preemption: not eligible due to a terminating pod on the nominated node.` };
+  }
+  if (!mayPreempt(pod)) {
+    return { kind: "fail", pod, message: `${why} preemption: not eligible due to preemptionPolicy=Never.` };
+  }
+  const preemption = findPreemption(pod, loads, misfits, onNode);
+  if (preemption === undefined) return { kind: "fail", pod, message: explain(misfits) };
+  const load = loads.find(({ node }) => node.metadata.name === preemption.node);
+  if (load !== undefined) occupy(round, load, pod);
+  return { kind: "preempt", pod, ...preemption, message: why };
 }
 
 /** The unbound claims that wait for the Pod as first consumer, or the problem with a claim. */
@@ -109,17 +152,21 @@ export function claimNames(pod: CachedPod): readonly string[] {
   });
 }
 
-function explain(misfits: readonly (readonly Misfit[])[]): string {
+function reasonsOf(misfits: readonly (readonly Misfit[])[]): string {
   const counts = new Map<string, number>();
   for (const { reason } of misfits.flat()) counts.set(reason, (counts.get(reason) ?? 0) + 1);
   const reasons = [...counts].map(([reason, count]) => `${count} ${reason}`).toSorted();
+  return `0/${misfits.length} nodes are available: ${reasons.join(", ")}.`;
+}
+
+function explain(misfits: readonly (readonly Misfit[])[]): string {
   const total = misfits.length;
   const permanent = misfits.filter((one) => one.some(({ isPermanent }) => isPermanent)).length;
   const preemption = [
     ...(permanent < total ? [`${total - permanent} No preemption victims found for incoming pod`] : []),
     ...(permanent > 0 ? [`${permanent} Preemption is not helpful for scheduling`] : []),
   ];
-  return `0/${total} nodes are available: ${reasons.join(", ")}. preemption: 0/${total} nodes are available: ${preemption.join(", ")}.`;
+  return `${reasonsOf(misfits)} preemption: 0/${total} nodes are available: ${preemption.join(", ")}.`;
 }
 
 function notHelpful(total: number): string {

@@ -12,7 +12,7 @@ import { formatTime } from "@keelson/api-machinery/time";
 import { type Change, type ControllerDefinition, defineController, type ReconcileContext, watchOf } from "@keelson/controller";
 import { controllerOf } from "../workload/part-event.ts";
 import { performWrites } from "../workload/perform-writes.ts";
-import { isPodTerminal, type CachedPod } from "../workload/pod-state.ts";
+import { isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import { eventWrite, type Write } from "../workload/write.ts";
 import { isPending, isReported, type Placement, schedule, selectedNodeAnnotation } from "./scheduler-decision.ts";
 
@@ -68,29 +68,54 @@ async function applyPlacement(placement: Placement, assumed: Map<string, string>
       );
       return;
     }
-    case "fail": {
-      if (isReported(pod, placement.message)) return;
-      const others = (pod.status?.conditions ?? []).filter(({ type }) => type !== "PodScheduled");
-      const before = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
-      const lastTransitionTime = before?.status === "False" ? before.lastTransitionTime : formatTime(context.clock.now());
-      const condition = {
-        type: "PodScheduled",
-        status: "False",
-        reason: "Unschedulable",
-        message: placement.message,
-        lastProbeTime: null,
-        lastTransitionTime,
-      };
-      const body = { status: { conditions: [...others, condition] } };
-      await performWrites(
-        [
-          { kind: "patch", type: Pod, object: pod, body, subresource: "status" },
-          eventWrite(pod, "Warning", "FailedScheduling", placement.message),
-        ],
-        context,
-      );
-    }
+    case "preempt":
+      await performWrites([...preemptionWrites(placement), ...unschedulable(placement, context, placement.node)], context);
+      return;
+    case "fail":
+      if (!isReported(pod, placement.message)) await performWrites(unschedulable(placement, context), context);
   }
+}
+
+/** Deletes the victims and records why. */
+function preemptionWrites({ pod, node, victims }: Extract<Placement, { kind: "preempt" }>): readonly Write[] {
+  const message = "default-scheduler: preempting to accommodate a higher priority pod";
+  const condition = { type: "DisruptionTarget", status: "True", reason: "PreemptionByScheduler", message };
+  return victims
+    .filter((victim) => !isPodTerminating(victim))
+    .flatMap((victim): readonly Write[] => {
+      const others = (victim.status?.conditions ?? []).filter(({ type }) => type !== condition.type);
+      const body = { status: { conditions: [...others, condition] } };
+      return [
+        { kind: "patch", type: Pod, object: victim, body, subresource: "status", force: true },
+        eventWrite(victim, "Normal", "Preempted", `Preempted by pod ${pod.metadata.uid} on node ${node}`),
+        { kind: "delete", type: Pod, object: victim },
+      ];
+    });
+}
+
+/** Reports that a Pod has no node yet. */
+function unschedulable(
+  { pod, message }: { readonly pod: CachedPod; readonly message: string },
+  { clock }: ReconcileContext,
+  nominatedNodeName?: string,
+): readonly Write[] {
+  const others = (pod.status?.conditions ?? []).filter(({ type }) => type !== "PodScheduled");
+  const before = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
+  const lastTransitionTime = before?.status === "False" ? before.lastTransitionTime : formatTime(clock.now());
+  const condition = {
+    type: "PodScheduled",
+    status: "False",
+    reason: "Unschedulable",
+    message,
+    lastProbeTime: null,
+    lastTransitionTime,
+  };
+  const nomination = nominatedNodeName === undefined ? {} : { nominatedNodeName };
+  const body = { status: { conditions: [...others, condition], ...nomination } };
+  return [
+    { kind: "patch", type: Pod, object: pod, body, subresource: "status" },
+    eventWrite(pod, "Warning", "FailedScheduling", message),
+  ];
 }
 
 async function bind(

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { type Client, createClient, createHttpTransport, type UpgradingTransport } from "@keelson/client";
 import {
+  type CertificateSigner,
   discoverKinds,
   ensureRuntimeClasses,
   hasProcessAccess,
@@ -140,6 +141,7 @@ class Controllers {
       kinds,
       ...common,
       rootCa: this.#authority,
+      certificateSigner: await this.#certificateSigner(),
       volumesDirectory: join(dataDir, "volumes"),
     });
     this.#stops.push(() => cluster.stop());
@@ -153,6 +155,19 @@ class Controllers {
     });
     this.#stops.push(() => proxy.stop());
     onStarted("node", kubelet.description);
+  }
+
+  /** Signs with the cluster's authority. Its code is loaded with the first request. */
+  async #certificateSigner(): Promise<CertificateSigner> {
+    const key = await readFile(join(this.#config.dataDir, "pki", "ca.key"), "utf8");
+    const load = async (): Promise<CertificateSigner> => {
+      const { createCertificateSigner } = await import("@keelson/apiserver/certificates");
+      return createCertificateSigner({ certificate: this.#authority, key });
+    };
+    return {
+      subjectOf: async (request) => (await load()).subjectOf(request),
+      sign: async (options) => (await load()).sign(options),
+    };
   }
 
   async #startNode(admin: Client): Promise<Kubelet> {

@@ -84,6 +84,14 @@ export async function signCertificateRequest(authority: KeyPair, options: Signin
   return withNewline(certificate.toString("pem"));
 }
 
+/** Creates a signer of requests for an authority. */
+export function createCertificateSigner(authority: KeyPair): {
+  subjectOf(request: string): Promise<RequestedCertificate | undefined>;
+  sign(options: SigningOptions): Promise<string>;
+} {
+  return { subjectOf: certificateSubject, sign: (options) => signCertificateRequest(authority, options) };
+}
+
 function parse(x509: typeof X509, request: string): X509.Pkcs10CertificateRequest | undefined {
   try {
     return new x509.Pkcs10CertificateRequest(Buffer.from(request, "base64").toString("latin1"));

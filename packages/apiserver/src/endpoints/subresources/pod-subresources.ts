@@ -78,7 +78,9 @@ export async function bindPod(call: Call): Promise<Outcome> {
       }
       if (annotations !== undefined) next.metadata.annotations = { ...next.metadata.annotations, ...annotations };
       next.spec = { ...next.spec, nodeName: node };
-      next.status = { ...next.status, conditions: withScheduled(next.status?.conditions, timestamp(clock)) };
+      // The nomination of a preemption ends with the binding.
+      const { nominatedNodeName: _, ...status } = next.status ?? {};
+      next.status = { ...status, conditions: withScheduled(status.conditions, timestamp(clock)) };
       return next;
     },
   });
