@@ -156,7 +156,7 @@ export const LimitRange = builtIn<LimitRangeObject>("", "v1", "LimitRange", "lim
 /** The resource of {@link HorizontalPodAutoscalerObject}. */
 export const HorizontalPodAutoscaler = builtIn<HorizontalPodAutoscalerObject>(
   "autoscaling",
-  "v1",
+  "v2",
   "HorizontalPodAutoscaler",
   "horizontalpodautoscalers",
 );

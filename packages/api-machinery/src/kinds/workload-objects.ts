@@ -253,18 +253,44 @@ export interface LimitRangeObject extends KubernetesObject {
   };
 }
 
-/** autoscaling/v1 HorizontalPodAutoscaler. */
+/** A target of a metric of a HorizontalPodAutoscaler. */
+export interface MetricTarget {
+  type: string;
+  /** In percent of the requests. */
+  averageUtilization?: number;
+  averageValue?: string;
+  value?: string;
+}
+
+/** A metric of a HorizontalPodAutoscaler. */
+export interface MetricSpec {
+  type: string;
+  resource?: { name: string; target: MetricTarget };
+  containerResource?: { name: string; container: string; target: MetricTarget };
+}
+
+/** How fast a HorizontalPodAutoscaler may scale in one direction. */
+export interface ScalingRules {
+  stabilizationWindowSeconds?: number;
+  selectPolicy?: string;
+  policies?: { type: string; value: number; periodSeconds: number }[];
+  tolerance?: string;
+}
+
+/** autoscaling/v2 HorizontalPodAutoscaler. */
 export interface HorizontalPodAutoscalerObject extends KubernetesObject {
   spec: {
     scaleTargetRef: { apiVersion?: string; kind: string; name: string };
     minReplicas?: number;
     maxReplicas: number;
-    targetCPUUtilizationPercentage?: number;
+    metrics?: MetricSpec[];
+    behavior?: { scaleUp?: ScalingRules; scaleDown?: ScalingRules };
   };
   status?: {
-    currentReplicas: number;
+    currentReplicas?: number;
     desiredReplicas: number;
     lastScaleTime?: string;
-    currentCPUUtilizationPercentage?: number;
+    currentMetrics?: unknown[];
+    conditions?: Condition[];
   };
 }

@@ -4,21 +4,17 @@ import { type LabelSelector, type Selector, selectorFromObject } from "@keelson/
 import { type ControllerDefinition, defineController, type ReconcileContext, readOf } from "@keelson/controller";
 import { ReplicationController } from "../replication-controller/replication-controller.ts";
 import { applyDecision } from "../workload/perform-writes.ts";
-import {
-  type CachedAutoscaler,
-  decideAutoscaler,
-  type ObservedAutoscaler,
-  type Recommendation,
-  type ScaleTarget,
-} from "./autoscaler-decision.ts";
-import { PodMetrics } from "./cpu-utilization.ts";
+import { type CachedAutoscaler, decideAutoscaler, type ScaleTarget } from "./autoscaler-decision.ts";
+import type { ObservedMetrics } from "./metric-proposals.ts";
+import { PodMetrics } from "./resource-usage.ts";
+import type { ScalingHistory } from "./scaling-limits.ts";
 
 const scaledTypes = [Deployment, ReplicaSet, StatefulSet, ReplicationController] as readonly ResourceType[];
 
-/** Creates the controller that scales workloads by the CPU usage of their Pods. Its earlier recommendations belong to it. */
+/** Creates the controller that scales workloads by the resource usage of their Pods. What it remembers of earlier decisions belongs to it. */
 export function createAutoscaler(): ControllerDefinition {
   /** By uid of the HorizontalPodAutoscaler. */
-  const recommendations = new Map<string, readonly Recommendation[]>();
+  const histories = new Map<string, ScalingHistory>();
   return defineController({
     name: "horizontalpodautoscaler",
     for: HorizontalPodAutoscaler,
@@ -30,22 +26,23 @@ export function createAutoscaler(): ControllerDefinition {
       const { cache, clock } = context;
       const autoscaler = cache.get(HorizontalPodAutoscaler, request);
       if (autoscaler === undefined || autoscaler.metadata.deletionTimestamp !== undefined) {
-        forgetDeleted(recommendations, context);
+        forgetDeleted(histories, context);
         return undefined;
       }
       const { uid } = autoscaler.metadata;
       const target = targetOf(autoscaler, context);
       const observed = { autoscaler, target, ...(await usageOf(autoscaler, target, context)) };
-      const decision = decideAutoscaler({ ...observed, recommendations: recommendations.get(uid) ?? [] }, clock.now());
-      recommendations.set(uid, decision.recommendations);
+      const history = histories.get(uid) ?? { recommendations: [], events: [] };
+      const decision = decideAutoscaler({ ...observed, history }, clock.now());
+      histories.set(uid, decision.history);
       return await applyDecision(decision, context);
     },
   });
 }
 
-function forgetDeleted(recommendations: Map<string, unknown>, { cache }: ReconcileContext): void {
+function forgetDeleted(histories: Map<string, unknown>, { cache }: ReconcileContext): void {
   const uids = new Set(cache.list(HorizontalPodAutoscaler).map(({ metadata }) => metadata.uid));
-  for (const uid of recommendations.keys()) if (!uids.has(uid)) recommendations.delete(uid);
+  for (const uid of histories.keys()) if (!uids.has(uid)) histories.delete(uid);
 }
 
 function targetOf({ metadata, spec }: CachedAutoscaler, { cache }: ReconcileContext): ScaleTarget | undefined {
@@ -60,7 +57,7 @@ async function usageOf(
   { metadata: { namespace } }: CachedAutoscaler,
   target: ScaleTarget | undefined,
   { cache, client, signal }: ReconcileContext,
-): Promise<Pick<ObservedAutoscaler, "pods" | "metrics">> {
+): Promise<ObservedMetrics> {
   if (target === undefined) return { pods: [], metrics: [] };
   const selector = selectorOf(target);
   const selects = ({
@@ -78,7 +75,7 @@ async function usageOf(
     return {
       pods,
       metrics: {
-        failure: `unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: ${reason}`,
+        failure: `unable to get metrics for resource: unable to fetch metrics from resource metrics API: ${reason}`,
       },
     };
   }

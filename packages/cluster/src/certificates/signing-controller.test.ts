@@ -12,7 +12,10 @@ const subject = { commonName: "jane", organizations: [], dnsNames: [], ipAddress
 test("approved requests are signed, and those that break the rules of their signer fail", async () => {
   await using environment = await startTestEnvironment({ clock: systemClock });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  const signer = { subjectOf: async () => subject, sign: async () => "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n" };
+  const signer = {
+    subjectOf: async () => subject,
+    sign: async () => "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
+  };
   const manager = createManager({
     name: "test",
     client,
@@ -33,11 +36,7 @@ test("approved requests are signed, and those that break the rules of their sign
         spec: { request, signerName, usages: ["client auth"] },
       });
       const conditions = [{ type: "Approved", status: "True", reason: "Test", message: "" }];
-      await client.update(
-        CertificateSigningRequest,
-        { ...created, status: { conditions } },
-        { subresource: "approval" },
-      );
+      await client.update(CertificateSigningRequest, { ...created, status: { conditions } }, { subresource: "approval" });
     }
     const answers = new Map<string, string>();
     for await (const { object } of watch) {

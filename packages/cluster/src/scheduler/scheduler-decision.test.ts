@@ -26,7 +26,9 @@ const placements = (world: World, assumed: ReadonlyMap<string, string> = new Map
     classes: world.list(StorageClass),
     volumes: [],
     assumed,
-  }).map((one) => `${one.pod.metadata.name}: ${one.kind === "fail" ? one.message : `${one.kind} ${one.node}`}${victimsOf(one)}`);
+  }).map(
+    (one) => `${one.pod.metadata.name}: ${one.kind === "fail" ? one.message : `${one.kind} ${one.node}`}${victimsOf(one)}`,
+  );
 
 function victimsOf(placement: Placement): string {
   return placement.kind === "preempt" ? `, ${placement.victims.map(({ metadata }) => metadata.name).join(" ")}` : "";
