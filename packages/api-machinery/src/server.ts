@@ -9,6 +9,7 @@ export { formatFieldsV1, parseFieldsV1 } from "./field-sets/fields-v1.ts";
 export type { ResetFields } from "./apply/reset-fields.ts";
 export { trackUpdate, trackUpdateInSteps } from "./apply/track-update.ts";
 export { runSteps, type Steps } from "./values/steps.ts";
+export { type AccessCheck, celAuthorizer, type CheckAccess } from "./cel/authorizer-library.ts";
 export { type CelExpression, compileExpression, toCel } from "./cel/expression.ts";
 export { createRuleEvaluator } from "./cel/rule-evaluator.ts";
 export * from "./schema/default.ts";

@@ -83,6 +83,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     clock,
     random,
     signingKey: pki.tokenKey,
+    webhookMetrics: metrics.webhooks,
     nonResource: (resources) =>
       createDiscoveryHandler(resources, {
         checks: healthChecks(

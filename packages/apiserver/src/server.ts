@@ -8,11 +8,13 @@ import { serviceAccounts } from "./admission/service-accounts.ts";
 import { limitRanger } from "./admission/limit-ranger.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
 import { ValidatingPolicies } from "./admission/policies/validating-policies.ts";
+import { createAdmissionWebhooks } from "./admission/webhooks/admission-webhooks.ts";
+import { noWebhookMetrics, type WebhookMetrics } from "./admission/webhooks/webhook-metrics.ts";
 import { podSecurity } from "./admission/pod-security/pod-security.ts";
 import { createSystemPriorityClasses } from "./admission/system-priority-classes.ts";
 import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
 import { resourceQuota } from "./admission/resource-quota/resource-quota.ts";
-import { generateSigningKey } from "./auth/certificates/certificates.ts";
+import { generateSigningKey } from "@keelson/api-machinery/certificates";
 import { ensureDefaultRoles } from "./auth/rbac/default-roles.ts";
 import { createEscalationGuard } from "./auth/rbac/escalation-guard.ts";
 import { mastersGroup } from "./auth/certificates/pki.ts";
@@ -37,6 +39,8 @@ import { createRegistry } from "./registry/registry.ts";
 import type { ResourceTable, ServedResource, UserInfo } from "./registry/served-resource.ts";
 import { openStore, type OpenStoreOptions } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
+import { createServiceResolver } from "./webhooks/service-resolver.ts";
+import { WebhookClient } from "./webhooks/webhook-client.ts";
 
 /** What {@link createApiServer} takes. */
 export interface ApiServerOptions {
@@ -57,6 +61,8 @@ export interface ApiServerOptions {
    * of a namespace.
    */
   readonly requiresServiceAccounts?: boolean;
+  /** Receives the results of webhook calls. Default: ignored. */
+  readonly webhookMetrics?: WebhookMetrics;
   /** Additional built-in kinds. */
   readonly kinds?: readonly ServedResource[];
   /** Creates the handler of non-resource paths: discovery, OpenAPI, health. Closed with the server. */
@@ -118,8 +124,11 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     closers.push(() => nodes.close());
     const { authorizer } = nodes;
     const reviews = createReviews({ authorizer, tokens, store, now });
+    const client = new WebhookClient({ resolve: createServiceResolver(store, random), clock });
+    closers.push(() => client.close());
     const registry = createRegistry({
       store,
+      conversion: { client, newId },
       clock,
       reviews: { ...reviews, tokenRequest: nodes.guardTokens(reviews.tokenRequest) },
       ...(options.kinds === undefined ? {} : { kinds: options.kinds }),
@@ -129,21 +138,34 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     closers.push(() => registry.close());
     const nonResource = options.nonResource?.(registry);
     closers.push(() => nonResource?.close?.());
+    const webhooks = createAdmissionWebhooks({
+      store,
+      resources: registry,
+      authorizer,
+      client,
+      clock,
+      newId,
+      metrics: options.webhookMetrics ?? noWebhookMetrics,
+    });
+    closers.push(() => webhooks.close());
     const pipeline = createPipeline({
       store,
       resources: registry,
       clock,
       random,
       admission: createAdmissionChain([
-        ...(options.admission ?? []),
+        namespaceLifecycle(store),
         ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock)] : []),
         limitRanger(store),
-        namespaceLifecycle(store),
+        webhooks.mutating,
+        // After webhooks, which must not undo what these require.
+        ...(options.admission ?? []),
         nodes.admission,
         createEscalationGuard(authorizer),
         certificateApproval(authorizer),
         podSecurity(store),
-        new ValidatingPolicies(store, registry),
+        new ValidatingPolicies({ store, resources: registry, authorizer }),
+        webhooks.validating,
         // Last, so that a request that another step rejects uses no quota.
         resourceQuota(store),
       ]),

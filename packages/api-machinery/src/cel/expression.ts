@@ -1,4 +1,5 @@
 import type { Environment } from "@marcbachmann/cel-js";
+import { authorizerType } from "./authorizer-library.ts";
 import { kubernetesEnvironment, withLinearMatches } from "./rule-program.ts";
 
 /** A compiled CEL expression on untyped values. */
@@ -10,8 +11,8 @@ export interface CelExpression {
 const environments = new Map<string, Environment>();
 
 /**
- * Compiles an expression with these variables, all of them untyped, or returns why it does not compile. `wanted` is the type of the
- * result.
+ * Compiles an expression with these variables, or returns why it does not compile. All are untyped except `authorizer`. `wanted` is the
+ * type of the result.
  */
 export function compileExpression(
   expression: string,
@@ -43,7 +44,7 @@ function environmentWith(variables: readonly string[]): Environment {
   let environment = environments.get(key);
   if (environment === undefined) {
     environment = kubernetesEnvironment().clone();
-    for (const name of variables) environment.registerVariable(name, "dyn");
+    for (const name of variables) environment.registerVariable(name, name === "authorizer" ? authorizerType : "dyn");
     environments.set(key, environment);
   }
   return environment;

@@ -1,5 +1,6 @@
 import type { Environment, Optional } from "@marcbachmann/cel-js";
 import type { Schema, ValidationRule } from "../schema/schema.ts";
+import { registerAuthorizerLibrary } from "./authorizer-library.ts";
 import { celEngine } from "./engine.ts";
 import { registerKubernetesLibrary } from "./kubernetes-library.ts";
 import { registerNetworkLibrary } from "./network-library.ts";
@@ -59,6 +60,7 @@ export function kubernetesEnvironment(): Environment {
     registerStringLibrary(base);
     registerNetworkLibrary(base);
     registerKubernetesLibrary(base);
+    registerAuthorizerLibrary(base);
   }
   return base;
 }

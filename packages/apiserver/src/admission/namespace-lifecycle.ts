@@ -10,18 +10,19 @@ const undeletable = new Set(["default", "kube-system", "kube-public"]);
 export function namespaceLifecycle(store: Pick<Store, "get">): AdmissionStep {
   return {
     name: "NamespaceLifecycle",
-    validate({ operation, resource, namespace, name, subresource }) {
+    // Before other mutating steps, so that webhooks are not called for a namespace that does not exist.
+    mutate({ operation, resource, namespace, name, subresource }) {
       if (operation === "DELETE" && resource.group === "" && resource.plural === "namespaces" && undeletable.has(name)) {
         throw forbidden(resource, name, "this namespace may not be deleted");
       }
-      if (operation !== "CREATE" || resource.scope !== "Namespaced" || subresource !== "") return;
+      if (operation !== "CREATE" || resource.scope !== "Namespaced" || subresource !== "") return false;
       const stored = store.get(storageKey(namespaces, "", namespace));
       if (stored === undefined) throw notFound(namespaces, namespace);
       const { metadata } = stored.object;
       const status: unknown = Reflect.get(stored.object, "status");
       const isTerminating =
         metadata.deletionTimestamp !== undefined || (isJsonObject(status) && status["phase"] === "Terminating");
-      if (!isTerminating) return;
+      if (!isTerminating) return false;
       const why = `unable to create new content in namespace ${namespace} because it is being terminated`;
       throw forbidden(resource, name, why, [
         {

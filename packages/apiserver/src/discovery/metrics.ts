@@ -2,15 +2,11 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import type { RawOutcome } from "../endpoints/outcome.ts";
 import type { RequestInfo } from "../endpoints/request-info.ts";
 import type { LevelUsage } from "../flowcontrol/flow-controller.ts";
+import { Counter, escapeLabel, head, Histogram } from "./histogram.ts";
+import { AdmissionWebhookMetrics } from "./webhook-metrics.ts";
 
 /** Upper bounds of the buckets of request durations in seconds. A part of kube-apiserver's. */
 const buckets = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1, 2, 5, 10, 30, 60];
-
-interface Histogram {
-  readonly counts: number[];
-  sum: number;
-  count: number;
-}
 
 /** Sources of gauges. */
 export interface MetricsSources {
@@ -22,13 +18,19 @@ export interface MetricsSources {
   readonly revision?: () => number;
 }
 
-/** Maximum number of time series per metric; further ones are counted together. */
-const maxSeries = 2_000;
-
 /** The metrics of an API server under kube-apiserver's names, in the text format of Prometheus. */
 export class ApiServerMetrics {
-  readonly #requests = new Map<string, number>();
-  readonly #durations = new Map<string, Histogram>();
+  readonly #requests = new Counter(
+    "apiserver_request_total",
+    "Number of requests by verb, group, version, resource, subresource and code.",
+  );
+  readonly #durations = new Histogram(
+    "apiserver_request_duration_seconds",
+    "Time to serve a request, without watches.",
+    buckets,
+  );
+  /** Receives the results of webhook calls. */
+  readonly webhooks = new AdmissionWebhookMetrics();
   readonly #loop = monitorEventLoopDelay({ resolution: 20 });
   #sources: MetricsSources = {};
 
@@ -44,21 +46,10 @@ export class ApiServerMetrics {
   /** Counts a request. `durationMs` is undefined for watches and streams. */
   record(info: RequestInfo, code: number, durationMs: number | undefined): void {
     const labels = info.isResource
-      ? `group="${escape(info.group)}",resource="${escape(info.resource)}",subresource="${escape(info.subresource)}",verb="${info.verb.toUpperCase()}",version="${escape(info.version)}"`
-      : `group="",resource="",subresource="",verb="${escape(info.verb.toUpperCase())}",version=""`;
-    increment(this.#requests, `code="${code}",${labels}`);
-    if (durationMs === undefined) return;
-    const key = this.#durations.has(labels) || this.#durations.size < maxSeries ? labels : 'verb="OTHER"';
-    let histogram = this.#durations.get(key);
-    if (histogram === undefined) {
-      this.#durations.set(key, (histogram = { counts: buckets.map(() => 0), sum: 0, count: 0 }));
-    }
-    const seconds = durationMs / 1000;
-    for (const [index, bound] of buckets.entries()) {
-      if (seconds <= bound) histogram.counts[index] = (histogram.counts[index] ?? 0) + 1;
-    }
-    histogram.sum += seconds;
-    histogram.count++;
+      ? `group="${escapeLabel(info.group)}",resource="${escapeLabel(info.resource)}",subresource="${escapeLabel(info.subresource)}",verb="${info.verb.toUpperCase()}",version="${escapeLabel(info.version)}"`
+      : `group="",resource="",subresource="",verb="${escapeLabel(info.verb.toUpperCase())}",version=""`;
+    this.#requests.increment(`code="${code}",${labels}`);
+    if (durationMs !== undefined) this.#durations.observe(labels, durationMs / 1000);
   }
 
   /** Serves `/metrics`. */
@@ -72,17 +63,9 @@ export class ApiServerMetrics {
   }
 
   *#lines(): Generator<string> {
-    const total = "apiserver_request_total";
-    yield* head(total, "counter", "Number of requests by verb, group, version, resource, subresource and code.");
-    for (const [labels, count] of this.#requests) yield `${total}{${labels}} ${count}`;
-    const duration = "apiserver_request_duration_seconds";
-    yield* head(duration, "histogram", "Time to serve a request, without watches.");
-    for (const [labels, { counts, sum, count }] of this.#durations) {
-      for (const [index, bound] of buckets.entries()) yield `${duration}_bucket{${labels},le="${bound}"} ${counts[index] ?? 0}`;
-      yield `${duration}_bucket{${labels},le="+Inf"} ${count}`;
-      yield `${duration}_sum{${labels}} ${sum}`;
-      yield `${duration}_count{${labels}} ${count}`;
-    }
+    yield* this.#requests.lines();
+    yield* this.#durations.lines();
+    yield* this.webhooks.lines();
     yield* this.#gauges();
   }
 
@@ -112,11 +95,6 @@ export class ApiServerMetrics {
   }
 }
 
-function increment(counters: Map<string, number>, labels: string): void {
-  const key = counters.has(labels) || counters.size < maxSeries ? labels : 'verb="OTHER"';
-  counters.set(key, (counters.get(key) ?? 0) + 1);
-}
-
 function* levelGauge(
   name: string,
   help: string,
@@ -125,15 +103,6 @@ function* levelGauge(
 ): Generator<string> {
   yield* head(`apiserver_flowcontrol_${name}`, "gauge", help);
   for (const [level, usage] of levels) {
-    yield `apiserver_flowcontrol_${name}{priority_level="${escape(level)}"} ${valueOf(usage)}`;
+    yield `apiserver_flowcontrol_${name}{priority_level="${escapeLabel(level)}"} ${valueOf(usage)}`;
   }
-}
-
-function* head(name: string, type: string, help: string): Generator<string> {
-  yield `# HELP ${name} ${help}`;
-  yield `# TYPE ${name} ${type}`;
-}
-
-function escape(value: string): string {
-  return value.replaceAll(/[\\"\n]/g, (character) => (character === "\n" ? "\\n" : `\\${character}`));
 }

@@ -1,6 +1,9 @@
 import { type StatusError, statusError } from "@keelson/api-machinery";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
+import { admitUnstored, operationOptions } from "./admission-request.ts";
 import { type Call, type EndpointContext, keyOf } from "./call.ts";
+import { admitConnection } from "./subresources/connect.ts";
+import { writeOptions } from "./write/write-options.ts";
 import { createObject } from "./write/create.ts";
 import { deleteObject } from "./write/delete.ts";
 import { deleteCollection } from "./write/delete-collection.ts";
@@ -164,6 +167,7 @@ class Pipeline implements RequestPipeline {
       if (own?.isProxy === true) return handler(call);
       if (own !== undefined && !(own.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
       await receiveBody(call);
+      await admitConnection(call);
       return handler(call);
     }
     if (info.rest !== "") throw unknownResource();
@@ -181,7 +185,15 @@ class Pipeline implements RequestPipeline {
     if (verb !== "create" || own?.evaluate === undefined) throw methodNotAllowed(resource);
     const { group = resource.group, version = resource.version, kind } = own;
     const object = readBody({ ...resource, group, version, kind, origin: "builtin" }, request.body);
-    const evaluated = await own.evaluate(object, { user: request.user, namespace: call.namespace, name: info.name });
+    const admitted = await admitUnstored(call, {
+      operation: "CREATE",
+      kind: { group, version, kind },
+      name: info.name,
+      object,
+      isDryRun: writeOptions(request, "CreateOptions").isDryRun,
+      options: operationOptions(call, "CreateOptions"),
+    });
+    const evaluated = await own.evaluate(admitted, { user: request.user, namespace: call.namespace, name: info.name });
     return { kind: "object", status: 201, object: encodeUnstored(evaluated), resource, subresource };
   }
 }

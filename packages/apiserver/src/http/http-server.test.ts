@@ -13,7 +13,7 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createAuthenticator } from "../auth/authentication/authenticator.ts";
-import { issueCertificate } from "../auth/certificates/certificates.ts";
+import { issueCertificate } from "@keelson/api-machinery/certificates";
 import { ensurePki, issueClientCertificate, type Pki } from "../auth/certificates/pki.ts";
 import type { EncodedObject, Handle, PipelineRequest, WatchSink } from "../endpoints/outcome.ts";
 import type { UserInfo } from "../registry/served-resource.ts";

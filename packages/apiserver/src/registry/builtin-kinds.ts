@@ -9,6 +9,7 @@ import { eventKinds } from "./kinds/core/events.ts";
 import { namespaceKinds } from "./kinds/core/namespaces.ts";
 import { admissionPolicyKinds } from "./kinds/extension/admission-policies.ts";
 import { crdKinds } from "./kinds/extension/custom-resource-definitions.ts";
+import { webhookConfigurationKinds } from "./kinds/extension/webhook-configurations.ts";
 import { flowControlKinds } from "./kinds/limits/flow-control.ts";
 import { limitRanges } from "./kinds/limits/limit-ranges.ts";
 import { resourceQuotas } from "./kinds/limits/resource-quotas.ts";
@@ -109,6 +110,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     podDisruptionBudgets,
     priorityClasses,
     ...admissionPolicyKinds(),
+    ...webhookConfigurationKinds(),
     ...networkingKinds(),
     ...serviceAddressKinds(),
     ...autoscalingKinds(),

@@ -6,6 +6,8 @@ import { deleteAll } from "./crd/crd-cleanup.ts";
 import { decideStatus } from "./crd/crd-conditions.ts";
 import { crdResources } from "./crd/crd-resources.ts";
 import { asCrd, cleanupFinalizer, crdResource } from "./crd/crd-spec.ts";
+import { type ConversionServices, webhookConverter } from "./crd/webhook-converter.ts";
+import { WebhookError } from "../webhooks/webhook-error.ts";
 import type { ResourceTable, ServedResource } from "./served-resource.ts";
 import { compareVersionPriority } from "./version-order.ts";
 
@@ -15,6 +17,8 @@ export interface RegistryOptions extends BuiltinKindsOptions {
   readonly clock: Clock;
   /** Additional built-in kinds, which replace those with the same group, version and plural. */
   readonly kinds?: readonly ServedResource[];
+  /** Calls the conversion webhooks of CRDs. Default: their objects cannot be converted. */
+  readonly conversion?: ConversionServices;
   /** Receives background errors of CRD processing. Default: ignored. */
   readonly onError?: (error: unknown) => void;
 }
@@ -57,7 +61,7 @@ export function createRegistry(options: RegistryOptions): Registry {
       crds.delete(key);
       return known !== undefined && known.resources.length > 0;
     }
-    const followed = followCrd(stored, known);
+    const followed = followCrd(stored, known, options.conversion ?? noConversion);
     crds.set(key, followed);
     return followed.resources !== (known?.resources ?? nothing);
   };
@@ -164,7 +168,12 @@ interface FollowedCrd {
   readonly fingerprint: string;
 }
 
-function followCrd(stored: StoredObject, known: FollowedCrd | undefined): FollowedCrd {
+const noConversion: ConversionServices = {
+  client: { post: () => Promise.reject(new WebhookError("Unreachable", "conversion webhooks are not configured")) },
+  newId: () => "",
+};
+
+function followCrd(stored: StoredObject, known: FollowedCrd | undefined, conversion: ConversionServices): FollowedCrd {
   const crd = asCrd(stored.object);
   const isEstablished =
     crd.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True") === true;
@@ -175,7 +184,7 @@ function followCrd(stored: StoredObject, known: FollowedCrd | undefined): Follow
     crd.status?.acceptedNames,
   ]);
   if (known?.fingerprint === fingerprint) return { ...known, stored };
-  const resources = crdResources(crd);
+  const resources = crdResources(crd, webhookConverter(crd, conversion));
   return { stored, fingerprint, resources: resources.length === 0 ? nothing : resources };
 }
 

@@ -36,6 +36,8 @@ export interface ServedResource {
    * only.
    */
   readonly provide?: (namespace: string) => Promise<readonly KubernetesObject[]>;
+  /** Converts custom objects to another version of their kind by the webhook of their CRD. Absent: conversion strategy `None`. */
+  readonly convertByWebhook?: ConvertByWebhook;
   /** Sent as a warning with every response of a deprecated version. */
   readonly deprecationWarning?: string;
   /** Subresources other than `status` and `scale`: `finalize`, `token`, `log`. */
@@ -50,6 +52,15 @@ export interface ServedResource {
     toStorage(object: DeepReadonly<KubernetesObject>): KubernetesObject;
   };
 }
+
+/**
+ * Converts custom objects of one kind to the version `apiVersion`, in their order. Objects that have that version already are returned as
+ * they are. Rejects with a `StatusError` without a reason (500) if the webhook fails.
+ */
+export type ConvertByWebhook = (
+  objects: readonly DeepReadonly<KubernetesObject>[],
+  apiVersion: string,
+) => Promise<readonly DeepReadonly<KubernetesObject>[]>;
 
 /** A subresource specific to some kinds. */
 export interface Subresource {

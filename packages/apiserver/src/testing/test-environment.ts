@@ -14,7 +14,10 @@ import { type Faults, withFaults } from "./faults.ts";
 
 /** What {@link startTestEnvironment} takes. */
 export interface TestEnvironmentOptions
-  extends Pick<ApiServerOptions, "admission" | "kinds" | "requiresServiceAccounts" | "authorize" | "subresources" | "onError"> {
+  extends Pick<
+    ApiServerOptions,
+    "admission" | "kinds" | "requiresServiceAccounts" | "authorize" | "subresources" | "webhookMetrics" | "onError"
+  > {
   /** Default: the system clock. A virtual clock controls latency, bookmarks and timeouts. */
   readonly clock?: Clock;
   /** Default: new names and uids in each environment. */

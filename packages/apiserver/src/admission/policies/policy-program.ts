@@ -2,6 +2,7 @@ import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { type CelExpression, compileExpression } from "@keelson/api-machinery/server";
 import { variablesOf } from "../../registry/kinds/extension/admission-policies.ts";
 import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
+import { celErrorText } from "../matching/cel-error-text.ts";
 
 /** A failed validation. */
 export interface PolicyFailure {
@@ -68,7 +69,7 @@ export class PolicyProgram {
         if (program.evaluate(values) !== true) return [];
       } catch (error) {
         if (this.#ignoresErrors) return [];
-        return [{ message: `matchCondition ${JSON.stringify(name)} resulted in error: ${messageOf(error)}`, reason: "" }];
+        return [{ message: `matchCondition ${JSON.stringify(name)} resulted in error: ${celErrorText(error)}`, reason: "" }];
       }
     }
     return this.#validations.flatMap((validation) => this.#validate(validation, values));
@@ -80,7 +81,7 @@ export class PolicyProgram {
       if (program.evaluate(values) === true) return [];
     } catch (error) {
       if (this.#ignoresErrors) return [];
-      return [{ message: `expression '${expression.trim()}' resulted in error: ${messageOf(error)}`, reason }];
+      return [{ message: `expression '${expression.trim()}' resulted in error: ${celErrorText(error)}`, reason }];
     }
     return [{ message: failureMessage(validation, values), reason }];
   }
@@ -107,14 +108,4 @@ function failureMessage({ expression, message, messageProgram }: Validation, val
     }
   }
   return message === "" ? `failed expression: ${expression.trim()}` : message;
-}
-
-/** The error of a CEL evaluation in the words of cel-go. */
-function messageOf(error: unknown): string {
-  const text = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-  const key = /^No such key: (.*)$/i.exec(text)?.[1];
-  if (key !== undefined) return `no such key: ${key}`;
-  const target = /^(\w+)\(\) type error: cannot convert to/.exec(text)?.[1];
-  if (target !== undefined) return `type conversion error from 'string' to '${target}'`;
-  return text;
 }

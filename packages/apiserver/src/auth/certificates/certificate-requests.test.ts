@@ -3,7 +3,7 @@ import { webcrypto, X509Certificate } from "node:crypto";
 import * as x509 from "@peculiar/x509";
 import { describe, expect, it } from "vitest";
 import { certificateSubject, signCertificateRequest } from "./certificate-requests.ts";
-import { createCertificateAuthority } from "./certificates.ts";
+import { createCertificateAuthority } from "@keelson/api-machinery/certificates";
 
 const now = Date.parse("2026-01-01T00:00:00Z");
 const dayMs = 86_400_000;

@@ -1,6 +1,13 @@
 import { X509Certificate } from "node:crypto";
 import type * as X509 from "@peculiar/x509";
-import { importSigningKey, type KeyPair, loadX509, serialNumber, signatureAlgorithm, withNewline } from "./certificates.ts";
+import {
+  importSigningKey,
+  type KeyPair,
+  loadX509,
+  serialNumber,
+  signatureAlgorithm,
+  withNewline,
+} from "@keelson/api-machinery/certificates";
 
 /** What a PKCS #10 request asks for. */
 export interface RequestedCertificate {

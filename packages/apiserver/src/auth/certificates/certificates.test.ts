@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { certificateDefect, createCertificateAuthority, issueCertificate } from "./certificates.ts";
+import { certificateDefect, createCertificateAuthority, issueCertificate } from "@keelson/api-machinery/certificates";
 import { kubeconfigYaml, writeKubeconfig } from "./kubeconfig.ts";
 import { ensurePki, issueClientCertificate, serverHosts } from "./pki.ts";
 

@@ -7,7 +7,7 @@ import {
   generateSigningKey,
   issueCertificate,
   type KeyPair,
-} from "./certificates.ts";
+} from "@keelson/api-machinery/certificates";
 
 /** The keys and certificates of a server. */
 export interface Pki {

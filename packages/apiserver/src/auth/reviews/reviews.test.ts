@@ -9,7 +9,7 @@ import type { UserInfo } from "../../registry/served-resource.ts";
 import { openStore } from "../../storage/open-store.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { anonymousUser, createAuthenticator } from "../authentication/authenticator.ts";
-import { generateSigningKey } from "../certificates/certificates.ts";
+import { generateSigningKey } from "@keelson/api-machinery/certificates";
 import { ensureDefaultRoles } from "../rbac/default-roles.ts";
 import { type Authorizer, createRbacAuthorizer } from "../rbac/rbac-authorizer.ts";
 import type { Reviews } from "./review-kinds.ts";

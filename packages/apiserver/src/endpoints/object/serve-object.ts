@@ -12,6 +12,7 @@ import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import type { Call } from "../call.ts";
 import type { EncodedObject } from "../outcome.ts";
+import { convertCustomObjects } from "./convert-object.ts";
 
 /** Wraps an object that is not stored (a dry run, a Scale, a review). Freezes it, and encodes it on first use. */
 export function encodeUnstored(plain: KubernetesObject): EncodedObject {
@@ -27,11 +28,35 @@ export function encodeUnstored(plain: KubernetesObject): EncodedObject {
   };
 }
 
+type Serving = Pick<Call, "resource" | "resources">;
+
 /**
  * A stored object in the version that the call's resource serves, with the current defaults: an object may be older than a default of
  * its CRD.
+ *
+ * **Errors**: a promise only if a conversion webhook is called; it rejects with a `StatusError` if that fails.
  */
-export function serve(call: Pick<Call, "resource" | "resources">, stored: StoredObject): EncodedObject {
+export function serve(call: Serving, stored: StoredObject): EncodedObject | Promise<EncodedObject> {
+  const { resource } = call;
+  if (!needsWebhook(call, stored)) return serveWithoutWebhook(call, stored);
+  const known = converted.get(stored)?.get(resource);
+  return known ?? serveConverted(call, [stored]).then(([encoded]) => encoded ?? stored);
+}
+
+/** As {@link serve}, for several objects, which are sent to a conversion webhook together. */
+export function serveAll(
+  call: Serving,
+  items: readonly StoredObject[],
+): readonly EncodedObject[] | Promise<readonly EncodedObject[]> {
+  if (call.resource.convertByWebhook === undefined) return items.map((stored) => serveWithoutWebhook(call, stored));
+  return serveConverted(call, items);
+}
+
+function needsWebhook({ resource }: Serving, stored: StoredObject): boolean {
+  return resource.convertByWebhook !== undefined && storedApiVersion(resource, stored) !== apiVersionOf(resource);
+}
+
+function serveWithoutWebhook(call: Serving, stored: StoredObject): EncodedObject {
   const { resource } = call;
   if (resource.conversion !== undefined) return encodeUnstored(resource.conversion.fromStorage(stored.object));
   const to = apiVersionOf(resource);
@@ -46,16 +71,36 @@ function convert(resource: ServedResource, stored: EncodedObject, apiVersion: st
   return encodeUnstored(prune(resource.schema, { ...stored.object, apiVersion }).value as KubernetesObject);
 }
 
-function schemaOf({ resource, resources }: Pick<Call, "resource" | "resources">, apiVersion: string): Schema | undefined {
+/** Memoizes the results of conversion webhooks for stored objects, which are immutable, by the resource that serves them. */
+const converted = new WeakMap<StoredObject, WeakMap<ServedResource, EncodedObject>>();
+
+async function serveConverted(call: Serving, items: readonly StoredObject[]): Promise<readonly EncodedObject[]> {
+  const { resource, resources } = call;
+  const missing = items.filter((stored) => needsWebhook(call, stored) && converted.get(stored)?.has(resource) !== true);
+  if (missing.length > 0) {
+    const complete = missing.map((stored) => withDefaults(schemaOf(call, storedApiVersion(resource, stored)), stored).object);
+    const objects = await convertCustomObjects(resource, resources, complete, apiVersionOf(resource));
+    for (const [index, stored] of missing.entries()) {
+      const object = objects[index];
+      const known = converted.get(stored) ?? new WeakMap<ServedResource, EncodedObject>();
+      if (object !== undefined) converted.set(stored, known.set(resource, encodeUnstored(object)));
+    }
+  }
+  return items.map((stored) => converted.get(stored)?.get(resource) ?? serveWithoutWebhook(call, stored));
+}
+
+function schemaOf({ resource, resources }: Serving, apiVersion: string): Schema | undefined {
   if (apiVersion === apiVersionOf(resource)) return resource.schema;
   const { group, version } = parseApiVersion(apiVersion);
   return resources.get(group, version, resource.plural)?.schema;
 }
 
-/** Whether all defaults are in storage too. If not, even an update that changes nothing writes them. */
-export function isStoredWithDefaults(call: Pick<Call, "resource" | "resources">, stored: StoredObject): boolean {
+/** Whether an object is stored in the storage version with all defaults. If not, even an update that changes nothing writes it. */
+export function isStoredCurrently(call: Serving, stored: StoredObject): boolean {
   if (call.resource.origin !== "custom") return true;
-  const schema = schemaOf(call, storedApiVersion(call.resource, stored));
+  const apiVersion = storedApiVersion(call.resource, stored);
+  if (apiVersion !== call.resource.storageApiVersion) return false;
+  const schema = schemaOf(call, apiVersion);
   return schema === undefined || !lacksDefaults(schema, stored.object);
 }
 

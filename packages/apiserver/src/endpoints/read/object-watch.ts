@@ -5,8 +5,8 @@ import type { PinnedState, StoredObject, StoreEvent, StoreWatch } from "../../st
 import { DeletedObject } from "../../storage/objects/stored-object.ts";
 import { type Call, prefixOf } from "../call.ts";
 import { statusOf } from "../errors.ts";
-import { encodeUnstored, serve } from "../object/serve-object.ts";
-import type { WatchedEvent, WatchSink } from "../outcome.ts";
+import { encodeUnstored, serveAll } from "../object/serve-object.ts";
+import type { EncodedObject, WatchedEvent, WatchSink } from "../outcome.ts";
 import type { Selection } from "./selection.ts";
 import { sliceSize } from "./slices.ts";
 import { waitForRevision } from "./wait-for-revision.ts";
@@ -43,6 +43,8 @@ export class ObjectWatch {
   readonly #aborted = new AbortController();
   #isOpen = true;
   #source: StoreWatch | undefined;
+  /** Objects that a conversion webhook has yet to convert, and what follows them. Undefined if no webhook has been called. */
+  #converting: Promise<void> | undefined;
   /** Changes held back while the initial state is being sent. */
   #held: StoreEvent[] | undefined;
 
@@ -113,12 +115,36 @@ export class ObjectWatch {
   }
 
   #sendChanges(events: readonly StoreEvent[], isReplay?: boolean): void {
-    const selected: WatchedEvent[] = [];
+    const changes: Change[] = [];
     for (const event of events) {
       const change = changeOf(event, this.#plan.selection);
-      if (change !== undefined) selected.push({ type: change.type, object: serve(this.#call, change.stored) });
+      if (change !== undefined) changes.push(change);
     }
-    this.#send(selected, isReplay);
+    this.#sendServed(changes, isReplay);
+  }
+
+  /** Sends objects in the requested version. Those that a webhook converts are sent in order, once it has responded. */
+  #sendServed(changes: readonly Change[], isInitial = false): void {
+    if (changes.length === 0) return;
+    const served = serveAll(
+      this.#call,
+      changes.map(({ stored }) => stored),
+    );
+    const send = (objects: readonly EncodedObject[]): void =>
+      this.#send(
+        changes.flatMap(({ type }, index) => {
+          const object = objects[index];
+          return object === undefined ? [] : [{ type, object }];
+        }),
+        isInitial,
+      );
+    if (served instanceof Promise) this.#inOrder(async () => send(await served));
+    else send(served);
+  }
+
+  /** Runs after everything that waits for a conversion. */
+  #inOrder(action: () => void | Promise<void>): void {
+    this.#converting = (this.#converting ?? Promise.resolve()).then(action).catch((error: unknown) => this.#fail(error));
   }
 
   /** The requested revision may be newer than the store's. */
@@ -165,8 +191,8 @@ export class ObjectWatch {
   #sendSlice(state: PinnedState, startAfter?: string): string | undefined {
     const page = state.list(this.#prefix, { limit: sliceSize, ...(startAfter === undefined ? {} : { startAfter }) });
     const matching = page.items.filter((stored) => this.#plan.selection.matches(stored));
-    this.#send(
-      matching.map((stored) => ({ type: "ADDED", object: serve(this.#call, stored) })),
+    this.#sendServed(
+      matching.map((stored) => ({ type: "ADDED", stored })),
       true,
     );
     return page.next;
@@ -191,7 +217,9 @@ export class ObjectWatch {
   #sendBookmark(metadata: KubernetesObject["metadata"], isInitial: boolean): void {
     const { resource } = this.#call;
     const object: KubernetesObject = { apiVersion: apiVersionOf(resource), kind: resource.kind, metadata };
-    this.#send([{ type: "BOOKMARK", object: encodeUnstored(object) }], isInitial);
+    const send = (): void => this.#send([{ type: "BOOKMARK", object: encodeUnstored(object) }], isInitial);
+    if (this.#converting === undefined) send();
+    else this.#inOrder(send);
   }
 
   #sendCurrentBookmark(): void {
@@ -222,11 +250,14 @@ export class ObjectWatch {
   }
 }
 
+/** A change of one object. */
+interface Change {
+  readonly type: "ADDED" | "MODIFIED" | "DELETED";
+  readonly stored: StoredObject;
+}
+
 /** A change as a watcher with this selection sees it; undefined if it is not affected. */
-function changeOf(
-  event: StoreEvent,
-  selection: Selection,
-): { readonly type: "ADDED" | "MODIFIED" | "DELETED"; readonly stored: StoredObject } | undefined {
+function changeOf(event: StoreEvent, selection: Selection): Change | undefined {
   const { previous, object } = event;
   const wasIn = previous !== undefined && selection.matches(previous);
   if (event.type === "delete") return wasIn ? { type: "DELETED", stored: object } : undefined;

@@ -5,7 +5,7 @@ import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/ap
 import type { PinnedState, StoredObject } from "../../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "../call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
-import { encodeUnstored, serve, typeMetaBytes } from "../object/serve-object.ts";
+import { encodeUnstored, serve, serveAll, typeMetaBytes } from "../object/serve-object.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
 import { waitForRevision } from "./wait-for-revision.ts";
@@ -22,7 +22,7 @@ export async function getObject(call: Call): Promise<ObjectOutcome> {
   if (atLeast !== undefined) await waitForRevision(call, atLeast);
   const stored = store.get(keyOf(call));
   if (stored === undefined) throw notFound(resource, info.name);
-  return { kind: "object", status: 200, object: serve(call, stored), resource, subresource: info.subresource };
+  return { kind: "object", status: 200, object: await serve(call, stored), resource, subresource: info.subresource };
 }
 
 /** Serves list. */
@@ -33,8 +33,8 @@ export async function listObjects(call: Call): Promise<ListOutcome> {
   const stored = await listStored(call, selection);
   const items: EncodedObject[] = [];
   // Custom objects are parsed to check whether they lack defaults.
-  await forEachSlice(stored.items, (slice) => {
-    for (const item of slice) items.push(serve(call, item));
+  await forEachSlice(stored.items, async (slice) => {
+    for (const item of await serveAll(call, slice)) items.push(item);
   });
   const { listMeta } = stored;
   return {

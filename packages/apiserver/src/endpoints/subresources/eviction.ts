@@ -1,7 +1,9 @@
-import { type DeepReadonly, draft, isJsonObject } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import type { PodDisruptionBudgetObject, PodObject } from "@keelson/api-machinery/kinds";
 import { selectorFromObject } from "@keelson/api-machinery/selectors";
 import { type StoredObject, storageKey } from "../../storage/store.ts";
+import type { AdmissionChain } from "../../admission/admission.ts";
+import { admitUnstored, operationOptions } from "../admission-request.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
 import { deleteNamed } from "../write/delete.ts";
 import { notFound } from "../errors.ts";
@@ -19,6 +21,14 @@ export async function evictPod(call: Call): Promise<Outcome> {
   const body = isJsonObject(request.body) ? request.body : {};
   const options = deleteOptions({ ...request, body: body["deleteOptions"] ?? {} });
   const isDryRun = writeOptions(request, "CreateOptions").isDryRun || options.isDryRun;
+  await admitUnstored(call, {
+    operation: "CREATE",
+    kind: { group: "policy", version: "v1", kind: "Eviction" },
+    name: info.name,
+    object: { ...(draft(body) as unknown as KubernetesObject), apiVersion: "policy/v1", kind: "Eviction" },
+    isDryRun,
+    options: operationOptions(call, "CreateOptions"),
+  });
   for (;;) {
     const stored = store.get(keyOf(call));
     if (stored === undefined) throw notFound(call.resource, info.name);
@@ -31,10 +41,17 @@ export async function evictPod(call: Call): Promise<Outcome> {
       // Concurrent evictions must not both use the last allowed disruption.
       if (!(await writeStatus(call, first, decision.status))) continue;
     }
-    await deleteNamed(call, info.name, { ...options, isDryRun });
+    // An admitted eviction deletes the Pod without the admission of a delete.
+    await deleteNamed({ ...call, admission: noAdmission }, info.name, { ...options, isDryRun });
     return { kind: "status", status: success(201) };
   }
 }
+
+const noAdmission: AdmissionChain = {
+  mutate: async () => false,
+  validate: async () => undefined,
+  review: async () => undefined,
+};
 
 function budgetOf({ object }: StoredObject): DeepReadonly<PodDisruptionBudgetObject> {
   return object;

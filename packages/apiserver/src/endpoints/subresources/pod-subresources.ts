@@ -1,4 +1,4 @@
-import { draft, isJsonObject, type ObjectMeta, type Status } from "@keelson/api-machinery";
+import { draft, isJsonObject, type KubernetesObject, type ObjectMeta, type Status } from "@keelson/api-machinery";
 import type { BuiltInCondition, PodObject } from "@keelson/api-machinery/kinds";
 import { unclassifiedError } from "@keelson/api-machinery/validation";
 import { type Call, keyOf, timestamp } from "../call.ts";
@@ -62,6 +62,11 @@ export async function bindPod(call: Call): Promise<Outcome> {
     options,
     isUidChecked: false,
     subresource: "binding",
+    view: {
+      operation: "CREATE",
+      kind: { group: "", version: "v1", kind: "Binding" },
+      show: () => ({ ...bindingOf(call), apiVersion: "v1", kind: "Binding" }),
+    },
     produce(live) {
       const next = draft(live) as PodObject;
       const before = next.spec?.nodeName;
@@ -85,6 +90,10 @@ export async function bindPod(call: Call): Promise<Outcome> {
     },
   });
   return { kind: "status", status: success(201) };
+}
+
+function bindingOf({ request }: Call): KubernetesObject {
+  return draft(isJsonObject(request.body) ? request.body : {}) as unknown as KubernetesObject;
 }
 
 function withScheduled(conditions: readonly BuiltInCondition[] = [], time: string): BuiltInCondition[] {

@@ -1,6 +1,7 @@
 import {
   apiVersionOf,
   type DeepReadonly,
+  draft,
   isJsonObject,
   type KubernetesObject,
   setOwn,
@@ -22,7 +23,7 @@ import type { ObjectOutcome } from "../outcome.ts";
 import { mutableCopy } from "../write/mutable-copy.ts";
 import { decodePatched, patchType, readPatch } from "../write/patch.ts";
 
-import { commitUpdate } from "../write/update.ts";
+import { commitUpdate, type UpdateView } from "../write/update.ts";
 import { type WriteOptions, writeOptions } from "../write/write-options.ts";
 
 /** Serves get, update and patch of `scale` (autoscaling/v1 Scale). */
@@ -39,7 +40,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   });
   const stored = call.store.get(keyOf(call));
   if (stored === undefined) throw scaleNotFound(resource, info.name);
-  if (info.verb === "get") return answer(serve(call, stored).object);
+  if (info.verb === "get") return answer((await serve(call, stored)).object);
   if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource);
   if (info.verb === "patch" && patchType(request, resource) === "apply") return answer(await applyScale(call, scale));
   const options = writeOptions(request, info.verb === "update" ? "UpdateOptions" : "PatchOptions");
@@ -48,6 +49,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
     options,
     isUidChecked: false,
     subresource: "scale",
+    view: scaleView(call, scale),
     produce: async (live) => {
       const changed = await next(scaleOf(resource, scale, live));
       requireUid(call, changed, live);
@@ -55,6 +57,20 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
     },
   });
   return answer(result.object);
+}
+
+/** Admission sees a Scale, whose replicas it may change. */
+function scaleView({ resource }: Call, scale: ScaleSubresource): UpdateView {
+  return {
+    operation: "UPDATE",
+    kind: { group: "autoscaling", version: "v1", kind: "Scale" },
+    show: (object) => scaleOf(resource, scale, object),
+    merge(object, view) {
+      const next = draft(object);
+      writePath(next, segmentsOf(scale.specReplicasPath), replicasOf(view) ?? 0);
+      return next;
+    },
+  };
 }
 
 /** The uid of a Scale is a precondition. */
@@ -84,6 +100,7 @@ async function applyScale(call: Call, scale: ScaleSubresource): Promise<DeepRead
     isUidChecked: false,
     isTracked: true,
     subresource: "scale",
+    view: scaleView(call, scale),
     produce: async (live) => {
       const merged = applyConfiguration(live, config, context);
       if (merged === live) return mutableCopy(live, false);

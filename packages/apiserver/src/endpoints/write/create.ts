@@ -3,6 +3,7 @@ import { trackUpdateInSteps } from "@keelson/api-machinery/server";
 import { unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest } from "../../admission/admission.ts";
 import { readBody } from "../object/body.ts";
+import { admissionRequest, admitUnstored, operationOptions } from "../admission-request.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
 import { addWarnings, normalizeObject, validationCauses } from "../object/normalize.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
@@ -35,6 +36,10 @@ export async function createObject(call: Call): Promise<ObjectOutcome> {
   let object = readBody(resource, request.body);
   if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed(resource);
   if (resource.strategy.evaluate !== undefined) {
+    const { isDryRun } = options;
+    const { metadata } = object;
+    const admitted = { operation: "CREATE", name: metadata.name ?? "", object, isDryRun } as const;
+    object = await admitUnstored(call, { ...admitted, options: operationOptions(call, "CreateOptions") });
     const evaluated = await resource.strategy.evaluate(object, {
       user: request.user,
       namespace: call.namespace,
@@ -78,40 +83,33 @@ export async function createFrom(call: Call, creation: Creation): Promise<Object
 }
 
 async function attemptCreate(call: Call, { object, options, isTracked }: Creation): Promise<ObjectOutcome | undefined> {
-  const { resource, store, random, clock } = call;
+  const { resource, store } = call;
   const sent = object.metadata;
   if (sent.resourceVersion !== undefined && !isTracked) {
     throw unclassifiedError("resourceVersion should not be set on objects to be created");
   }
-  const name = sent.name ?? (sent.generateName ? generateName(sent.generateName, random) : undefined);
-  const metadata: ObjectMeta & Record<string, unknown> = name === undefined ? {} : { name };
-  for (const field of Object.keys(sent) as (keyof ObjectMeta)[]) {
-    if (!serverFields.has(field)) setOwn(metadata, field, sent[field]);
-  }
-  if (resource.scope === "Namespaced") metadata.namespace = call.namespace;
-  else delete metadata.namespace;
-  metadata.uid = random.uuid();
-  metadata.creationTimestamp = timestamp(clock);
-  object.metadata = metadata;
+  object.metadata = clientMetadata(call, sent);
   if (resetsStatus(call)) Reflect.deleteProperty(object, "status");
   await pauseIfLarge(call);
   let next = isTracked ? object : await tracked(call, object, options);
-  const admission: AdmissionRequest = {
+  const request = admissionRequest(call, {
     operation: "CREATE",
-    resource,
     subresource: "",
-    namespace: call.namespace,
     name: next.metadata.name ?? "",
     object: next,
     oldObject: undefined,
-    user: call.request.user,
     isDryRun: options.isDryRun,
-    warn: (text) => call.warnings.push(text),
-  };
-  const isMutated = await call.admission.mutate(admission);
-  next = admission.object ?? next;
-  if (isMutated) next = await normalizeObject(call, next, { fieldValidation: "Ignore" });
-  admission.object = next;
+    options: operationOptions(call, "CreateOptions"),
+  });
+  const isMutated = await call.admission.mutate(request);
+  next = request.object ?? next;
+  if (isMutated) {
+    next = await normalizeObject(call, next, { fieldValidation: "Ignore" });
+    if (resetsStatus(call)) Reflect.deleteProperty(next, "status");
+  }
+  // As in kube-apiserver, mutating steps do not see what the server sets.
+  next.metadata = systemMetadata(call, next.metadata);
+  const admission: AdmissionRequest = { ...request, name: next.metadata.name ?? "", object: next };
   resource.strategy.prepareForCreate?.(next, call.request.user);
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
   // Admission precedes validation: a missing or terminating namespace is the first error a client needs to see.
@@ -134,7 +132,32 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   }
   const result = await storeObject(call, key, 0, next);
   if (!result.ok) return undefined;
-  return { kind: "object", status: 201, object: serve(call, result.stored), resource, subresource: "" };
+  return { kind: "object", status: 201, object: await serve(call, result.stored), resource, subresource: "" };
+}
+
+/** The client's metadata without what the server sets. */
+function clientMetadata({ resource, namespace }: Call, sent: ObjectMeta): ObjectMeta {
+  const metadata: ObjectMeta & Record<string, unknown> = {};
+  for (const field of Object.keys(sent) as (keyof ObjectMeta)[]) {
+    if (!serverFields.has(field)) setOwn(metadata, field, sent[field]);
+  }
+  if (resource.scope === "Namespaced") metadata.namespace = namespace;
+  else delete metadata.namespace;
+  return metadata;
+}
+
+/** Adds name, uid and time. */
+function systemMetadata(call: Call, sent: ObjectMeta): ObjectMeta {
+  const { random, clock } = call;
+  const name = sent.name || (sent.generateName ? generateName(sent.generateName, random) : undefined);
+  const metadata = clientMetadata(call, sent);
+  return {
+    ...(name === undefined ? {} : { name }),
+    ...metadata,
+    ...(name === undefined ? {} : { name }),
+    uid: random.uuid(),
+    creationTimestamp: timestamp(clock),
+  };
 }
 
 /** The object with its managedFields. */

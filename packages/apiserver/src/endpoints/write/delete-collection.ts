@@ -1,7 +1,7 @@
 import { isNotFound } from "@keelson/api-machinery";
 import { type Call, prefixOf } from "../call.ts";
 import { deleteNamed } from "./delete.ts";
-import { serve, typeMetaBytes } from "../object/serve-object.ts";
+import { serveAll, typeMetaBytes } from "../object/serve-object.ts";
 import { methodNotAllowed } from "../errors.ts";
 import type { ListOutcome } from "../outcome.ts";
 import { listStored } from "../read/read.ts";
@@ -25,7 +25,7 @@ export async function deleteCollection(call: Call): Promise<ListOutcome> {
   }
   return {
     kind: "list",
-    items: items.map((stored) => serve(call, stored)),
+    items: await serveAll(call, items),
     listMeta,
     resource,
     itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,

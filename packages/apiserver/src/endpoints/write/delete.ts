@@ -2,7 +2,7 @@ import { type DeepReadonly, draft, type KubernetesObject } from "@keelson/api-ma
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { WriteResult } from "../../storage/store.ts";
-import type { AdmissionRequest } from "../../admission/admission.ts";
+import { admissionRequest } from "../admission-request.ts";
 import { type Call, keyOf, timestamp } from "../call.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { conflict, deletedStatus, notFound, preconditionFailed } from "../errors.ts";
@@ -24,20 +24,18 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
   for (;;) {
     const stored = store.get(key);
     if (stored === undefined) throw notFound(resource, name);
-    const live = serve(call, stored).object;
+    const { object: live } = await serve(call, stored);
     requirePreconditions(resource, name, live, options);
-    const admission: AdmissionRequest = {
+    const admission = admissionRequest(call, {
       operation: "DELETE",
-      resource,
       subresource: "",
-      namespace: call.namespace,
       name,
       object: undefined,
       oldObject: live,
-      user: call.request.user,
       isDryRun: options.isDryRun,
-      warn: (text) => call.warnings.push(text),
-    };
+      options: options.sent,
+    });
+    await call.admission.mutate(admission);
     await call.admission.validate(admission);
     await call.admission.review(admission);
     const plan = planDeletion(
@@ -47,15 +45,15 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
       (offsetSeconds) => timestamp(call.clock, offsetSeconds),
       call.clock.now(),
     );
-    if (plan.kind === "unchanged") return terminating(call, serve(call, stored), options);
+    if (plan.kind === "unchanged") return terminating(call, await serve(call, stored), options);
     if (plan.kind === "mark") {
       if (options.isDryRun) return terminating(call, encodeUnstored(plan.next), options);
-      const result = await store.write(key, stored.revision, toStorageVersion(call, plan.next));
-      if (result.ok) return terminating(call, serve(call, result.stored), options);
+      const result = await store.write(key, stored.revision, await toStorageVersion(call, plan.next));
+      if (result.ok) return terminating(call, await serve(call, result.stored), options);
     } else {
       if (options.isDryRun) return deleted(call, name, encodeUnstored(withoutRevision(live)));
       const result = await remove(call, key, stored.revision, plan.marked);
-      if (result.ok) return deleted(call, name, serve(call, result.stored));
+      if (result.ok) return deleted(call, name, await serve(call, result.stored));
     }
     if (options.resourceVersion !== undefined) throw conflict(resource, name);
   }
@@ -68,7 +66,7 @@ function terminating(call: Call, object: ObjectOutcome["object"], options: Delet
 /** Removes an object. One with a grace period is marked first, so that watchers see that the period is over before it is deleted. */
 async function remove(call: Call, key: string, revision: number, marked: KubernetesObject | undefined): Promise<WriteResult> {
   if (marked === undefined) return call.store.write(key, revision, undefined);
-  const result = await call.store.write(key, revision, toStorageVersion(call, marked));
+  const result = await call.store.write(key, revision, await toStorageVersion(call, marked));
   return result.ok ? call.store.write(key, result.stored.revision, undefined) : result;
 }
 

@@ -1,6 +1,7 @@
-import { apiVersionOf, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
-import { type FieldManagementContext, prune } from "@keelson/api-machinery/server";
+import { apiVersionOf, type KubernetesObject } from "@keelson/api-machinery";
+import type { FieldManagementContext } from "@keelson/api-machinery/server";
 import { type Call, timestamp } from "../call.ts";
+import { convertCustomObjects } from "../object/convert-object.ts";
 import type { WriteOptions } from "./write-options.ts";
 
 /** The inputs of field management for a write. */
@@ -17,16 +18,11 @@ export function fieldContext(call: Call, options: WriteOptions, subresource: str
   };
 }
 
-/**
- * Converts an object to its storage version, pruning fields that version does not have. Conversion strategy `None` changes nothing but
- * `apiVersion`.
- */
-export function toStorageVersion({ resource, resources }: Call, object: KubernetesObject): KubernetesObject {
+/** Converts an object to its storage version. Rejects with a `StatusError` if a conversion webhook fails. */
+export async function toStorageVersion({ resource, resources }: Call, object: KubernetesObject): Promise<KubernetesObject> {
   if (resource.conversion !== undefined) return resource.conversion.toStorage(object);
   const { storageApiVersion } = resource;
   if (object.apiVersion === storageApiVersion) return object;
-  const { group, version } = parseApiVersion(storageApiVersion);
-  const storage = resources.get(group, version, resource.plural);
-  const converted = { ...object, apiVersion: storageApiVersion };
-  return storage === undefined ? converted : prune(storage.schema, converted).value;
+  const [converted = object] = await convertCustomObjects(resource, resources, [object], storageApiVersion);
+  return converted;
 }

@@ -12,7 +12,7 @@ import { toStorageVersion } from "./field-context.ts";
  * **Errors**: `RequestEntityTooLarge`.
  */
 export async function storeObject(call: Call, key: string, expected: number, object: KubernetesObject): Promise<WriteResult> {
-  const stored = toStorageVersion(call, object);
+  const stored = await toStorageVersion(call, object);
   if (isLarge(call.load.bytes)) {
     await pauseIfLarge(call);
     requireWithinLimits(stored);

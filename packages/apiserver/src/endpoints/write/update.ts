@@ -1,22 +1,24 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject, type ManagedFieldsEntry, setOwn } from "@keelson/api-machinery";
 import { trackUpdateInSteps } from "@keelson/api-machinery/server";
 import { type StatusCause, unclassifiedError } from "@keelson/api-machinery/validation";
-import type { AdmissionRequest } from "../../admission/admission.ts";
+import type { AdmissionRequest, GroupVersionKind } from "../../admission/admission.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import { readBody, requireNames } from "../object/body.ts";
+import { admissionRequest, operationOptions } from "../admission-request.ts";
 import { type Call, keyOf } from "../call.ts";
 import { addWarnings, normalizeObject, validationCauses } from "../object/normalize.ts";
 import { createFrom } from "./create.ts";
-import { encodeUnstored, isStoredWithDefaults, serve } from "../object/serve-object.ts";
+import { encodeUnstored, isStoredCurrently, serve } from "../object/serve-object.ts";
 import { conflict, invalid, notFound } from "../errors.ts";
 import { fieldContext } from "./field-context.ts";
 import { metadataProblems } from "../object/metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
 import { pauseIfLarge, takeSteps } from "../pause.ts";
+import { withOwnPart } from "./own-part.ts";
 import { storeObject } from "./store-object.ts";
-import { allowsCreateOnUpdate, allowsUnconditionalUpdate, statusMetadata } from "./update-rules.ts";
+import { allowsCreateOnUpdate, allowsUnconditionalUpdate } from "./update-rules.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
 /** Serves update (PUT) of an object or its status. */
@@ -56,6 +58,18 @@ export interface Update {
   readonly isTracked?: boolean;
   /** Default: the URL's. A write to `scale` changes the object itself. */
   readonly subresource?: string;
+  /** How admission sees the write if it is not an update of the object itself (Scale, Binding). */
+  readonly view?: UpdateView;
+}
+
+/** A write as admission sees it. */
+export interface UpdateView {
+  readonly operation: "CREATE" | "UPDATE";
+  readonly kind: GroupVersionKind;
+  /** The view of the object. */
+  show(object: DeepReadonly<KubernetesObject>): KubernetesObject;
+  /** Returns the object with a changed view. Default: the view cannot be changed. */
+  merge?(object: KubernetesObject, view: KubernetesObject): KubernetesObject;
 }
 
 /** Attempts before checking whether the client has disconnected. */
@@ -89,38 +103,27 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const { resource, info } = call;
   const { options } = update;
   const subresource = update.subresource ?? info.subresource;
-  const live = serve(call, stored).object;
+  const { object: live } = await serve(call, stored);
   let next = await update.produce(live);
   requireUnmodified(call, update, next, live);
   restoreServerFields(next, live);
   const own = resource.subresources?.find(({ name }) => name === subresource);
-  if (subresource === "status") next = withStatusOf(resource, next, live);
-  else if (resource.hasStatus && subresource !== "binding" && own?.changesStatus !== true) keepStatus(next, live);
+  next = withOwnPart(resource, subresource, next, live);
   await pauseIfLarge(call);
   if (!update.isTracked) {
     const tracking = trackUpdateInSteps(live, next, fieldContext(call, options, info.subresource));
     next = await takeSteps(tracking, call.load.bytes);
     await pauseIfLarge(call);
   }
-  const admission: AdmissionRequest = {
-    operation: "UPDATE",
-    resource,
-    subresource,
-    namespace: call.namespace,
-    name: info.name,
-    object: next,
-    oldObject: live,
-    user: call.request.user,
-    isDryRun: options.isDryRun,
-    warn: (text) => call.warnings.push(text),
-  };
+  const admission = admissionOf(call, update, subresource, next, live);
   const isMutated = await call.admission.mutate(admission);
-  next = admission.object ?? next;
   if (isMutated) {
-    next = await normalizeObject(call, mutableCopy(next, subresource === "status"), { fieldValidation: "Ignore" });
+    const admitted = admission.object ?? next;
+    const changed = update.view === undefined ? admitted : (update.view.merge?.(next, admitted) ?? next);
+    next = await normalizeObject(call, mutableCopy(changed, subresource === "status"), { fieldValidation: "Ignore" });
     restoreServerFields(next, live);
-    admission.object = next;
-  }
+    next = withOwnPart(resource, subresource, next, live);
+  } else if (update.view === undefined) next = admission.object ?? next;
   if (own !== undefined) own.prepareForUpdate?.(next, live);
   else if (subresource === "") resource.strategy.prepareForUpdate?.(next, live);
   else if (subresource === "status") resource.strategy.status?.prepareForUpdate?.(next, live);
@@ -135,11 +138,34 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
     ...((own?.validateUpdate ?? resource.strategy.validateUpdate)?.(next, live) ?? []),
   ];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
+  admission.object = update.view?.show(next) ?? next;
   await call.admission.validate(admission);
   await call.admission.review(admission);
   if (subresource === "") addWarnings(call, next);
   await pauseIfLarge(call);
-  return isSame(next, live) && !canBeRemoved(resource, next) && isStoredWithDefaults(call, stored) ? undefined : next;
+  return isSame(next, live) && !canBeRemoved(resource, next) && isStoredCurrently(call, stored) ? undefined : next;
+}
+
+/** The admission request of an update, or of its view. */
+function admissionOf(
+  call: Call,
+  { view, options }: Update,
+  subresource: string,
+  next: KubernetesObject,
+  live: DeepReadonly<KubernetesObject>,
+): AdmissionRequest {
+  const operation = view?.operation ?? "UPDATE";
+  const oldObject = view === undefined ? live : view.show(live);
+  return admissionRequest(call, {
+    operation,
+    subresource,
+    ...(view === undefined ? {} : { kind: view.kind }),
+    name: call.info.name,
+    object: view?.show(next) ?? next,
+    oldObject: operation === "CREATE" ? undefined : oldObject,
+    isDryRun: options.isDryRun,
+    options: operationOptions(call, operation === "CREATE" ? "CreateOptions" : "UpdateOptions"),
+  });
 }
 
 function uidConflict({ resource, info }: Call, wanted: string, found: string): Error {
@@ -190,35 +216,6 @@ function restoreServerFields(next: KubernetesObject, live: DeepReadonly<Kubernet
   metadata["uid"] ??= uid;
   if (namespace !== undefined) metadata["namespace"] ??= namespace;
   next.metadata = metadata;
-}
-
-function keepStatus(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): void {
-  if (Object.hasOwn(live, "status")) setOwn(next as unknown as Record<string, unknown>, "status", Reflect.get(live, "status"));
-  else Reflect.deleteProperty(next, "status");
-}
-
-/** The result of a write to `status`: the stored object with the new status and, for some kinds, new labels and annotations. */
-function withStatusOf(
-  resource: ServedResource,
-  next: KubernetesObject,
-  live: DeepReadonly<KubernetesObject>,
-): KubernetesObject {
-  const { uid, managedFields } = next.metadata;
-  const taken: Record<string, unknown> = { uid, managedFields };
-  for (const name of statusMetadata(resource)) taken[name] = next.metadata[name];
-  const metadata: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries({ ...live.metadata, ...taken })) {
-    if (value !== undefined) setOwn(metadata, name, value);
-  }
-  const { status } = next as { status?: unknown };
-  const result: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(live)) {
-    if (name === "metadata") result["metadata"] = metadata;
-    else if (name !== "status") setOwn(result, name, value);
-    else if (status !== undefined) result["status"] = status;
-  }
-  if (status !== undefined) result["status"] = status;
-  return result as unknown as KubernetesObject;
 }
 
 /** Whether anything but metadata and the status subresource differs. */

@@ -1,4 +1,4 @@
-import { isJsonObject } from "@keelson/api-machinery";
+import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
 import type { StatusCause } from "@keelson/api-machinery/validation";
 import { badRequest, invalid, invalidOptions, type OptionsKind } from "../errors.ts";
 import type { PipelineRequest } from "../outcome.ts";
@@ -110,6 +110,8 @@ export interface DeleteOptions {
   readonly resourceVersion?: string;
   /** Whether the request has `orphanDependents: false`, which changes the response's status code. */
   readonly isCascadeRequested: boolean;
+  /** As admission sees them (meta/v1 DeleteOptions). */
+  readonly sent: JsonObject;
 }
 
 /** Parses DeleteOptions (meta/v1). Throws `BadRequest` or `Invalid`. */
@@ -136,7 +138,16 @@ export function deleteOptions(request: PipelineRequest): DeleteOptions {
   }
   const { uid, resourceVersion } = preconditionsOf(body["preconditions"]);
   const propagationPolicy = policyOf(policy, orphanDependents);
+  const { kind: _kind, apiVersion: _version, ...given } = body;
   return {
+    sent: {
+      kind: "DeleteOptions",
+      apiVersion: "meta.k8s.io/v1",
+      ...(dryRun.length === 0 ? {} : { dryRun }),
+      ...(grace === undefined ? {} : { gracePeriodSeconds: grace }),
+      ...(typeof policy === "string" && policy !== "" ? { propagationPolicy: policy } : {}),
+      ...given,
+    },
     isDryRun: isDryRun(dryRun, "DeleteOptions"),
     isCascadeRequested: orphanDependents === false,
     ...(grace === undefined ? {} : { gracePeriodSeconds: grace }),

@@ -3,7 +3,7 @@ import { completeObjectSchema, type PrinterColumn } from "@keelson/api-machinery
 import { storedVerbs } from "../builtin/builtin-resource.ts";
 import { type CustomResourceDefinition, isConditionTrue } from "./crd-spec.ts";
 import { valueAt } from "../object-fields.ts";
-import type { ServedResource, Strategy } from "../served-resource.ts";
+import type { ConvertByWebhook, ServedResource, Strategy } from "../served-resource.ts";
 
 type Crd = DeepReadonly<CustomResourceDefinition>;
 
@@ -15,8 +15,8 @@ const ageColumn: PrinterColumn = {
   description: "How long ago the object was created.",
 };
 
-/** The resources of a CRD: one per served version, none before it is established. */
-export function crdResources(crd: Crd): readonly ServedResource[] {
+/** The resources of a CRD: one per served version, none before it is established. `conversion` is that of a CRD with a webhook. */
+export function crdResources(crd: Crd, conversion?: ConvertByWebhook): readonly ServedResource[] {
   if (!isConditionTrue(crd, "Established")) return [];
   const { group, scope, versions } = crd.spec;
   const names = { ...crd.spec.names, ...crd.status?.acceptedNames };
@@ -43,6 +43,7 @@ export function crdResources(crd: Crd): readonly ServedResource[] {
       columns: version.additionalPrinterColumns?.length ? version.additionalPrinterColumns : [ageColumn],
       strategy,
       selectableFields: selectableFields(version.selectableFields ?? []),
+      ...(conversion === undefined ? {} : { convertByWebhook: conversion }),
       ...(version.deprecated ? { deprecationWarning: deprecationWarning(crd, version) } : {}),
     }));
 }

@@ -41,7 +41,7 @@ export interface CustomResourceDefinition extends KubernetesObject {
     readonly scope: "Namespaced" | "Cluster";
     readonly names: CrdNames;
     readonly versions: readonly CrdVersion[];
-    readonly conversion?: { readonly strategy: string };
+    readonly conversion?: { readonly strategy: string; readonly webhook?: object };
   };
   status?: {
     readonly acceptedNames?: Partial<CrdNames>;

@@ -85,13 +85,13 @@ describe("the validation of CustomResourceDefinitions", () => {
     );
   });
 
-  it("rejects webhook conversion, which is not supported", () => {
+  it("accepts conversion by webhook", () => {
     const crd = widgetCrd();
     setField(valueAt(crd, "spec") as object, "conversion", {
       strategy: "Webhook",
       webhook: { clientConfig: { url: "https://x" }, conversionReviewVersions: ["v1"] },
     });
-    expect(causesOf(crd)).toEqual([{ reason: "FieldValueForbidden", field: "spec.conversion.strategy" }]);
+    expect(causesOf(crd)).toEqual([]);
   });
 
   it("defaults names, conversion and status at create", () => {

@@ -10,6 +10,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import { listAt, mapAt, textAt, valueAt } from "../object-fields.ts";
 import { isConditionTrue } from "./crd-spec.ts";
+import { caBundleCauses, clientConfigCauses, reviewVersionCauses } from "../webhook-client-validation.ts";
 import { versionsCauses } from "./crd-version-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
@@ -137,19 +138,12 @@ function conversionCauses(spec: unknown): StatusCause[] {
       : [forbiddenCause("spec.conversion.webhook", "should not be set when strategy is not set to Webhook")];
   }
   if (strategy !== "Webhook") return [notSupportedCause("spec.conversion.strategy", strategy, ["None", "Webhook"])];
-  const causes: StatusCause[] = [];
-  if (valueAt(webhook, "clientConfig") === undefined) {
-    causes.push(requiredCause("spec.conversion.webhookClientConfig", "required when strategy is set to Webhook"));
-  }
-  if (listAt(webhook, "conversionReviewVersions").length === 0)
-    causes.push(requiredCause("spec.conversion.conversionReviewVersions"));
-  // Conversion webhooks are not supported: reject the CRD instead of serving unconverted objects.
-  return causes.length > 0
-    ? causes
-    : [
-        forbiddenCause(
-          "spec.conversion.strategy",
-          "this server converts by the strategy None only: give every version the same fields",
-        ),
-      ];
+  const clientConfig = valueAt(webhook, "clientConfig");
+  const path = "spec.conversion.webhookClientConfig";
+  return [
+    ...(clientConfig === undefined
+      ? [requiredCause(path, "required when strategy is set to Webhook")]
+      : [...clientConfigCauses(clientConfig, path), ...caBundleCauses(valueAt(clientConfig, "caBundle"), `${path}.caBundle`)]),
+    ...reviewVersionCauses(listAt(webhook, "conversionReviewVersions"), "spec.conversion.conversionReviewVersions", ""),
+  ];
 }

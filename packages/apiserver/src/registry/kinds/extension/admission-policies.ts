@@ -13,6 +13,7 @@ import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import type { Read } from "../workload/workload.ts";
+import { matchConditionCauses, ruleCauses } from "./webhook-configurations.ts";
 
 const group = "admissionregistration.k8s.io";
 
@@ -22,7 +23,7 @@ export function admissionPolicyKinds(): readonly ServedResource[] {
 }
 
 /** The variables of a policy's expressions, except `params`. */
-const policyVariables: readonly string[] = ["object", "oldObject", "request", "namespaceObject", "variables"];
+const policyVariables: readonly string[] = ["object", "oldObject", "request", "namespaceObject", "authorizer", "variables"];
 
 const policies = builtinResource({
   group,
@@ -74,8 +75,13 @@ function policyCauses(object: Read): StatusCause[] {
   const spec = valueAt(object, "spec");
   const causes = [
     ...check.oneOf("spec.failurePolicy", valueAt(spec, "failurePolicy"), ["Fail", "Ignore"]),
-    ...ruleCauses(spec),
-    ...conditionCauses(spec),
+    ...constraintCauses(spec),
+    ...matchConditionCauses(
+      listAt(spec, "matchConditions"),
+      "spec.matchConditions",
+      // Conditions are evaluated before variables.
+      variablesOf(spec).filter((name) => name !== "variables"),
+    ),
     ...variableCauses(spec),
   ];
   const validations = listAt(spec, "validations");
@@ -93,25 +99,16 @@ function policyCauses(object: Read): StatusCause[] {
   return causes;
 }
 
-function ruleCauses(spec: unknown): StatusCause[] {
-  const rules = listAt(spec, "matchConstraints", "resourceRules");
-  return rules.length === 0 ? [requiredCause("spec.matchConstraints.resourceRules")] : [];
-}
-
-function conditionCauses(spec: unknown): StatusCause[] {
-  const names = new Set<string>();
-  return listAt(spec, "matchConditions").flatMap((condition, index) => {
-    const at = `spec.matchConditions[${index}]`;
-    const name = textAt(condition, "name");
-    const isRepeated = names.has(name);
-    names.add(name);
-    return [
-      ...(name === "" ? [requiredCause(`${at}.name`)] : []),
-      ...(name === "" ? [] : qualifiedNameFaults(name).map((fault) => invalidCause(`${at}.name`, name, fault))),
-      ...(isRepeated ? [duplicateCause(`${at}.name`, name)] : []),
-      ...expressionCauses(spec, textAt(condition, "expression"), `${at}.expression`, "bool"),
-    ];
-  });
+function constraintCauses(spec: unknown): StatusCause[] {
+  const path = "spec.matchConstraints";
+  const rulesOf = (field: string): StatusCause[] =>
+    listAt(spec, "matchConstraints", field).flatMap((rule, index) => ruleCauses(rule, `${path}.${field}[${index}]`));
+  const isEmpty = listAt(spec, "matchConstraints", "resourceRules").length === 0;
+  return [
+    ...rulesOf("resourceRules"),
+    ...rulesOf("excludeResourceRules"),
+    ...(isEmpty ? [requiredCause(`${path}.resourceRules`)] : []),
+  ];
 }
 
 function variableCauses(spec: unknown): StatusCause[] {

@@ -4,6 +4,7 @@ import { asCrd, cleanupFinalizer, storedVersions, withCondition } from "../../cr
 import { crdCauses, crdUpdateCauses } from "../../crd/crd-validation.ts";
 import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { defaultClientConfig } from "../../webhook-client-validation.ts";
 
 /** apiextensions.k8s.io CustomResourceDefinitions. `now` is in milliseconds since the epoch. */
 export function crdKinds(now: () => number): readonly ServedResource[] {
@@ -71,6 +72,7 @@ function setDefaults(object: KubernetesObject): void {
   }
   const conversion = ensureMap(spec, "conversion");
   if (textAt(conversion, "strategy") === "") conversion["strategy"] = "None";
+  defaultClientConfig(valueAt(conversion, "webhook", "clientConfig"));
   if (valueAt(spec, "preserveUnknownFields") === false) setField(spec, "preserveUnknownFields", undefined);
   for (const version of listAt(spec, "versions")) {
     if (typeof version !== "object" || version === null) continue;

@@ -1,0 +1,44 @@
+import type { ServedResource } from "../../registry/served-resource.ts";
+import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
+import { isAdmissionConfiguration, type Invocation, invocationOf, type VersionedObjects } from "./invocation.ts";
+import { internalError } from "./webhook-caller.ts";
+import type { WebhookServices } from "./webhook-services.ts";
+
+/** Calls ValidatingWebhookConfigurations (admissionregistration/v1), all at the same time. */
+export class ValidatingWebhooks implements AdmissionStep {
+  readonly name = "ValidatingAdmissionWebhook";
+  readonly #services: WebhookServices;
+
+  constructor(services: WebhookServices) {
+    this.#services = services;
+  }
+
+  async review(request: AdmissionRequest): Promise<void> {
+    const webhooks = this.#services.source.webhooks();
+    if (webhooks.length === 0 || isAdmissionConfiguration(request)) return;
+    const converted = new Map<ServedResource, Promise<VersionedObjects>>();
+    const versioned = (resource: ServedResource): Promise<VersionedObjects> => {
+      let objects = converted.get(resource);
+      if (objects === undefined) converted.set(resource, (objects = this.#versioned(request, resource)));
+      return objects;
+    };
+    const invocations: { readonly invocation: Invocation; readonly objects: VersionedObjects }[] = [];
+    for (const webhook of webhooks) {
+      const invocation = await invocationOf(webhook, request, { ...this.#services, versioned });
+      if (invocation !== undefined) invocations.push({ invocation, objects: await versioned(invocation.resource) });
+    }
+    const results = await Promise.allSettled(
+      invocations.map(({ invocation, objects }) => this.#services.caller.call(invocation, request, objects)),
+    );
+    const rejected = results.find((result) => result.status === "rejected");
+    if (rejected !== undefined) throw rejected.reason;
+  }
+
+  async #versioned(request: AdmissionRequest, resource: ServedResource): Promise<VersionedObjects> {
+    try {
+      return await this.#services.convert(request, resource);
+    } catch (error) {
+      throw internalError(error instanceof Error ? error.message : String(error));
+    }
+  }
+}

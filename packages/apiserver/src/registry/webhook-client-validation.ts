@@ -1,0 +1,104 @@
+import { X509Certificate } from "node:crypto";
+import {
+  dns1035LabelFaults,
+  dns1123SubdomainFaults,
+  invalidCause,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
+import { objectAt, textAt, valueAt } from "./object-fields.ts";
+
+/** Versions of AdmissionReview and ConversionReview that this server sends. */
+export const acceptedReviewVersions: readonly string[] = ["v1", "v1beta1"];
+
+/** Sets the defaults of a WebhookClientConfig in place. */
+export function defaultClientConfig(clientConfig: unknown): void {
+  const service = objectAt(clientConfig, "service");
+  if (service !== undefined) service["port"] ??= 443;
+}
+
+/** Validates a WebhookClientConfig (admissionregistration/v1, apiextensions/v1). */
+export function clientConfigCauses(clientConfig: unknown, path: string): StatusCause[] {
+  const url = valueAt(clientConfig, "url");
+  const service = valueAt(clientConfig, "service");
+  if ((url === undefined) === (service === undefined)) {
+    return [requiredCause(path, "exactly one of url or service is required")];
+  }
+  return url === undefined ? serviceCauses(service, `${path}.service`) : urlCauses(String(url), `${path}.url`);
+}
+
+const form = "; desired format: https://host[/path]";
+
+function urlCauses(text: string, path: string): StatusCause[] {
+  if (text !== "" && !/^[^:/?#]*:/.test(text)) {
+    return [
+      invalidCause(path, "", `'https' is the only allowed URL scheme${form}`),
+      ...(text.startsWith("//") ? [] : [invalidCause(path, "", `host must be specified${form}`)]),
+    ];
+  }
+  if (text !== "" && !URL.canParse(text)) {
+    const why = `parse ${JSON.stringify(text)}: invalid URL`;
+    return [requiredCause(path, `url must be a valid URL: ${why}${form}`)];
+  }
+  const url = text === "" ? undefined : new URL(text);
+  const scheme = url?.protocol.slice(0, -1) ?? "";
+  const [user, fragment, query] = [url?.username ?? "", url?.hash.slice(1) ?? "", url?.search.slice(1) ?? ""];
+  return [
+    ...(scheme === "https" ? [] : [invalidCause(path, scheme, `'https' is the only allowed URL scheme${form}`)]),
+    ...(url?.host ? [] : [invalidCause(path, "", `host must be specified${form}`)]),
+    ...(user === "" ? [] : [invalidCause(path, user, "user information is not permitted in the URL")]),
+    ...(fragment === "" ? [] : [invalidCause(path, fragment, "fragments are not permitted in the URL")]),
+    ...(query === "" ? [] : [invalidCause(path, query, "query parameters are not permitted in the URL")]),
+  ];
+}
+
+function serviceCauses(service: unknown, path: string): StatusCause[] {
+  const port = valueAt(service, "port");
+  const isPort = typeof port === "number" && port >= 1 && port <= 65_535;
+  return [
+    ...(textAt(service, "name") === "" ? [requiredCause(`${path}.name`)] : []),
+    ...(textAt(service, "namespace") === "" ? [requiredCause(`${path}.namespace`)] : []),
+    ...(isPort ? [] : [invalidCause(`${path}.port`, port, "port is not valid: must be between 1 and 65535, inclusive")]),
+    ...pathCauses(textAt(service, "path"), `${path}.path`),
+  ];
+}
+
+function pathCauses(text: string, path: string): StatusCause[] {
+  if (text === "" || text === "/") return [];
+  if (text === "//") return [invalidCause(path, text, "segment[0] may not be empty")];
+  const causes = text.startsWith("/") ? [] : [invalidCause(path, text, "must start with a '/'")];
+  const segments = text.slice(1).replace(/\/$/, "").split("/");
+  for (const [index, segment] of segments.entries()) {
+    const faults = segment === "" ? [" may not be empty"] : dns1123SubdomainFaults(segment).map((fault) => `: ${fault}`);
+    causes.push(...faults.map((fault) => invalidCause(path, text, `segment[${index}]${fault}`)));
+  }
+  return causes;
+}
+
+/** Validates a list of review versions. `missing` is the detail if it is empty. */
+export function reviewVersionCauses(versions: readonly unknown[], path: string, missing: string): StatusCause[] {
+  if (versions.length === 0) return [requiredCause(path, missing)];
+  const causes: StatusCause[] = [];
+  for (const [index, version] of versions.entries()) {
+    const at = `${path}[${index}]`;
+    if (versions.indexOf(version) < index) causes.push(invalidCause(at, version, "duplicate version"));
+    else causes.push(...dns1035LabelFaults(String(version)).map((fault) => invalidCause(at, version, fault)));
+  }
+  if (!versions.some((version) => acceptedReviewVersions.includes(String(version)))) {
+    causes.push(invalidCause(path, versions, `must include at least one of ${acceptedReviewVersions.join(", ")}`));
+  }
+  return causes;
+}
+
+/** Validates a PEM bundle, base64-encoded as in the object. */
+export function caBundleCauses(bundle: unknown, path: string): StatusCause[] {
+  if (typeof bundle !== "string" || bundle === "") return [];
+  try {
+    const pem = Buffer.from(bundle, "base64").toString();
+    if (pem.trim() !== "") new X509Certificate(pem);
+    return [];
+  } catch {
+    const why = "unable to load root certificates: unable to parse bytes as PEM block";
+    return [invalidCause(path, bundle, why)];
+  }
+}
