@@ -13,25 +13,34 @@ import type { Client } from "@keelson/client";
 import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/operator";
 import { systemNamespace } from "./operator-user.ts";
 
+/** Creates the namespace of the operators' service accounts. */
+export async function ensureSystemNamespace(admin: Client, signal: AbortSignal): Promise<void> {
+  await admin.apply(Namespace, { metadata: { name: systemNamespace } }, { fieldManager: "keelson", signal });
+}
+
 /**
- * Installs an operator's prerequisites: its CustomResourceDefinitions (waiting until they are established), its service account, a
- * least-privilege ClusterRole and a Role for its leader-election Lease.
+ * Installs an operator's prerequisites: its CustomResourceDefinitions (waiting until they are established), and in the system namespace
+ * its service account, a least-privilege ClusterRole and a Role for its leader-election Lease.
  */
 export async function prepareOperator(admin: Client, operator: Operator, signal: AbortSignal): Promise<void> {
   const write = { fieldManager: "keelson", signal };
   const name = `keelson:${operator.name}`;
-  await Promise.all(operator.resources.map((resource) => admin.apply(CustomResourceDefinition, resource.crd, write)));
-  await admin.apply(Namespace, { metadata: { name: systemNamespace } }, write);
-  await admin.apply(ServiceAccount, { metadata: { name: operator.name, namespace: systemNamespace } }, write);
+  const crds = operator.resources.map(async (resource) => {
+    await admin.apply(CustomResourceDefinition, resource.crd, write);
+    await waitUntilEstablished(admin, crdName(resource), signal);
+  });
   const subjects = [{ kind: "ServiceAccount" as const, name: operator.name, namespace: systemNamespace }];
   const roleRef = { apiGroup: ClusterRole.group, name };
   const rules = [...clusterRulesOf(operator), ...(operator.localRules ?? [])];
-  await admin.apply(ClusterRole, { metadata: { name }, rules }, write);
-  await admin.apply(ClusterRoleBinding, { metadata: { name }, roleRef: { ...roleRef, kind: "ClusterRole" }, subjects }, write);
   const metadata = { name, namespace: systemNamespace };
-  await admin.apply(Role, { metadata, rules: leaderElectionRules(leaseNameOf(operator)) }, write);
-  await admin.apply(RoleBinding, { metadata, roleRef: { ...roleRef, kind: "Role" }, subjects }, write);
-  for (const resource of operator.resources) await waitUntilEstablished(admin, crdName(resource), signal);
+  await Promise.all([
+    ...crds,
+    admin.apply(ServiceAccount, { metadata: { name: operator.name, namespace: systemNamespace } }, write),
+    admin.apply(ClusterRole, { metadata: { name }, rules }, write),
+    admin.apply(ClusterRoleBinding, { metadata: { name }, roleRef: { ...roleRef, kind: "ClusterRole" }, subjects }, write),
+    admin.apply(Role, { metadata, rules: leaderElectionRules(leaseNameOf(operator)) }, write),
+    admin.apply(RoleBinding, { metadata, roleRef: { ...roleRef, kind: "Role" }, subjects }, write),
+  ]);
 }
 
 const crdName = (resource: ResourceDefinition): string => `${resource.plural}.${resource.group}`;

@@ -8,11 +8,13 @@
  * code, or by its signal.
  */
 
-/** Variable with the path of the file that ranks append to. The worker sets it, and the script removes it. */
-export const rankFileVariable = "KEELSON_MPI_RANK_FILE";
+/** Variable with the path of the file that ranks append to. */
+const fileVariable = "KEELSON_MPI_RANK_FILE";
+/** Variable with the script, so that `ps` shows a rank's command and not the script. */
+const scriptVariable = "KEELSON_MPI_RANK";
 
-const script = `keelson_file=$${rankFileVariable}
-unset ${rankFileVariable}
+const script = `keelson_file=$${fileVariable}
+unset ${fileVariable} ${scriptVariable}
 keelson_stopped=
 trap 'keelson_stopped=1' TERM
 "$@"
@@ -28,9 +30,14 @@ fi
 exit "$keelson_code"
 `;
 
-/** The command that runs a rank's program and records its exit status. */
+/** Variables that a worker sets for its ranks, which record their exit status in `file`. The script removes them. */
+export function rankEnvironment(file: string): Readonly<Record<string, string>> {
+  return { [fileVariable]: file, [scriptVariable]: script };
+}
+
+/** The command that runs a rank's program and records its exit status. It needs the {@link rankEnvironment}. */
 export function wrapRank(command: readonly string[]): readonly string[] {
-  return ["/bin/sh", "-c", script, "keelson-rank", ...command];
+  return ["/bin/sh", "-c", `eval "$${scriptVariable}"`, "keelson-rank", ...command];
 }
 
 /** The end of a rank's program. */

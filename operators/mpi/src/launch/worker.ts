@@ -7,7 +7,7 @@ import { type Channel, openChannel } from "./channel.ts";
 import { launcherLostExitCode, launchFailedExitCode, terminatedExitCode } from "./exit-codes.ts";
 import { type LauncherMessage, launcherMessage } from "./messages.ts";
 import type { WorkerEnvironment } from "./pod-environment.ts";
-import { parseRankFile, type RankEnd, rankFileVariable } from "./rank-wrapper.ts";
+import { parseRankFile, type RankEnd, rankEnvironment } from "./rank-wrapper.ts";
 
 /** File in the worker's folder that its ranks append their exit status to. */
 const rankFileName = "ranks";
@@ -116,7 +116,7 @@ class Worker {
     const daemon = spawn(program, rest, {
       cwd: workingDirectory,
       // Workers on one machine must not share Open MPI's session folder; see the launcher.
-      env: { ...environment, OMPI_MCA_orte_tmpdir_base: this.#folder, [rankFileVariable]: this.#rankFile },
+      env: { ...environment, OMPI_MCA_orte_tmpdir_base: this.#folder, ...rankEnvironment(this.#rankFile) },
       stdio: ["ignore", "inherit", "inherit"],
     });
     this.#daemon = daemon;

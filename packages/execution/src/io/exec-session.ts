@@ -25,8 +25,9 @@ export interface ExecRequest {
 
 const firstFile = 3;
 
-/** Enters the program's cgroups, then executes the command in "$@". */
-const enterScript = `keelson_groups=$1
+/** Enters the program's cgroups, then executes the command in "$@". Passed in a variable, so that `ps` shows only the command. */
+const enterScript = `unset KEELSON_SHIM
+keelson_groups=$1
 shift
 for keelson_fd in $keelson_groups; do { echo 0 >&"$keelson_fd"; } 2>/dev/null; done
 exec "$@"`;
@@ -57,7 +58,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
   const firstGroup = firstFile + files.length;
   // A shell accepts single-digit descriptors only.
   const entered = groups.slice(0, 10 - firstGroup);
-  const words = ["-c", enterScript, "keelson-exec", entered.map((_, index) => firstGroup + index).join(" ")];
+  const words = ["-c", 'eval "$KEELSON_SHIM"', "keelson-exec", entered.map((_, index) => firstGroup + index).join(" ")];
   const hasTerminal = terminal !== undefined;
   // Variables that a shell drops or interprets are set by env(1) after it.
   const { inherited, assignments } = splitEnvironment(request.env);
@@ -67,7 +68,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
   try {
     child = spawn("/bin/sh", [...words, ...inner.words], {
       cwd: request.cwd,
-      env: { ...inner.env },
+      env: { ...inner.env, KEELSON_SHIM: enterScript },
       detached: true,
       stdio: ["pipe", "pipe", "pipe", ...files.map((path) => open(path, "r")), ...entered.map((path) => open(path, "w"))],
       ...(request.user !== undefined && { uid: request.user.uid, gid: request.user.gid }),

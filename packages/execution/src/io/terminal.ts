@@ -10,14 +10,17 @@ import { listProcesses } from "../process/proc.ts";
 
 const wordVariable = "KEELSON_WORD_";
 
+/** The variable with {@link terminalScript}, so that `ps` does not show the script. */
+const scriptVariable = "KEELSON_TERMINAL";
+
 /**
- * The command line that script(1) passes to its shell. It contains no argument of the command, only the names of variables that hold
- * them; `env -u` removes those variables from the command's environment.
+ * What script(1) runs in its shell. It contains no argument of the command, only the names of variables that hold them; `env -u` removes
+ * those variables from the command's environment.
  */
 function terminalScript(count: number): string {
   const names = Array.from({ length: count }, (_, index) => `${wordVariable}${index}`);
-  const sizes = ["KEELSON_COLUMNS", "KEELSON_ROWS"];
-  const unset = [...names, ...sizes].map((name) => `-u ${name}`).join(" ");
+  const others = ["KEELSON_COLUMNS", "KEELSON_ROWS", scriptVariable];
+  const unset = [...names, ...others].map((name) => `-u ${name}`).join(" ");
   const words = names.map((name) => `"$${name}"`).join(" ");
   return `stty cols "$KEELSON_COLUMNS" rows "$KEELSON_ROWS" 2>/dev/null; exec env ${unset} ${words}`;
 }
@@ -33,11 +36,12 @@ export function terminalCommand(
 } {
   const variables = Object.fromEntries(command.map((word, index) => [`${wordVariable}${index}`, word]));
   return {
-    words: ["script", "--quiet", "--return", "--command", terminalScript(command.length), "/dev/null"],
+    words: ["script", "--quiet", "--return", "--command", `eval "$${scriptVariable}"`, "/dev/null"],
     env: {
       TERM: "xterm",
       ...env,
       ...variables,
+      [scriptVariable]: terminalScript(command.length),
       SHELL: "/bin/sh",
       KEELSON_COLUMNS: String(terminal.columns),
       KEELSON_ROWS: String(terminal.rows),

@@ -14,7 +14,8 @@ import type { UserIds } from "../program/user.ts";
  *                            |  \-- fd 0: the write end of a FIFO; it closes when the shim dies, however it dies
  *                            \-- fd 3: the exit file with reserved space, so that a full disk loses no exit code
  *
- * The script is constant: the program's arguments are only ever "$@". File descriptors of the shim:
+ * The script is constant: the program's arguments are only ever "$@". It is passed in a variable, so that `ps` shows the program's command
+ * line and not the script. File descriptors of the shim:
  *   0 alive FIFO, 1 the program's stdout, 2 closed (shells print a message about killed programs), 3 exit file,
  *   4 gate (to and from the supervisor), 5 the program's stderr, 6.. entry files of the program's cgroups.
  * Shells accept single-digit descriptors only, so there are no more.
@@ -58,6 +59,9 @@ export function exitFileText({ exitCode, oomKilled }: { readonly exitCode: numbe
   return `${oomKilled ? "oom\n" : ""}exit ${exitCode}\n`;
 }
 
+/** The variable with the script. The script unsets it. */
+const scriptVariable = "KEELSON_SHIM";
+
 /**
  * The shim's script. `trap :` keeps the shim alive when its process group is signalled; unlike an ignored signal it is not inherited by
  * the program. The subshell enters its cgroups while the supervisor still writes. It runs nothing until the gate says "go": the
@@ -65,7 +69,8 @@ export function exitFileText({ exitCode, oomKilled }: { readonly exitCode: numbe
  * program that cannot be executed from one that exits with 127. The descriptors are closed around `exec`, not by it, so that the trap
  * can still write to them.
  */
-const script = (files: string): string => `trap : HUP INT QUIT ALRM TERM USR1 USR2 PIPE XCPU XFSZ VTALRM PROF
+const script = (files: string): string => `unset ${scriptVariable}
+trap : HUP INT QUIT ALRM TERM USR1 USR2 PIPE XCPU XFSZ VTALRM PROF
 keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4 keelson_input=$5 keelson_pipe=$6
 shift 6
 (
@@ -108,13 +113,12 @@ const scripts = {
 /** The arguments that start a shim. `groups` are the descriptors of the cgroups' entry files. */
 function shimArguments({ command, files, input }: ShimRequest, groups: readonly number[]): readonly string[] {
   const { append = "", read: [first = "", second = ""] = [] } = files ?? {};
-  const text = files === undefined ? scripts.plain : scripts.withFiles;
   const pipe = [input?.mode ?? "", input?.path ?? ""];
-  return ["-c", text, "keelson-program", groups.join(" "), append, first, second, ...pipe, ...command];
+  return ["-c", `eval "$${scriptVariable}"`, "keelson-program", groups.join(" "), append, first, second, ...pipe, ...command];
 }
 
 /** Variables that a shell reserves, or that change how it or its loader runs; they must not reach the shim. */
-const reservedByShells = /^(?:(?!\w*$)|\d|keelson_|LD_|BASH|ENV$|IFS$|OPTIND$|PPID$|PWD$|OLDPWD$|SHLVL$|SHELLOPTS$|PS\d$|_$)/;
+const reservedByShells = /^(?:(?!\w*$)|\d|keelson_|KEELSON_SHIM$|LD_|BASH|ENV$|IFS$|OPTIND$|PPID$|PWD$|OLDPWD$|SHLVL$|SHELLOPTS$|PS\d$|_$)/;
 
 /**
  * Splits an environment into variables that pass through the shim unchanged and those that only env(1) can set after it: names that
@@ -187,7 +191,7 @@ export async function spawnShim(request: ShimRequest): Promise<Shim> {
   try {
     child = spawn("/bin/sh", shimArguments(request, groups), {
       cwd: request.cwd,
-      env: { ...request.env },
+      env: { ...request.env, [scriptVariable]: request.files === undefined ? scripts.plain : scripts.withFiles },
       // Its own session: a terminal's signals and the supervisor's end do not reach it.
       detached: true,
       stdio: [request.alive, request.stdout, "ignore", request.exit, "pipe", request.stderr, ...request.groups],

@@ -28,7 +28,7 @@ import { grant } from "../cluster-access.ts";
 import { clusterUsers } from "../identities.ts";
 import { kubeletSocket } from "../kubelet-socket.ts";
 import { metricsAccess } from "../metrics-access.ts";
-import { prepareOperator } from "../operator-access.ts";
+import { ensureSystemNamespace, prepareOperator } from "../operator-access.ts";
 import { requirePodRuntime } from "../require-pod-runtime.ts";
 import { withFreePort } from "../ports.ts";
 import { operatorTokenName } from "../token-names.ts";
@@ -72,8 +72,13 @@ class Controllers {
     this.#authority = await readFile(join(dataDir, "pki", "ca.crt"), "utf8");
     const admin = this.#client("admin", "keelson");
     await this.#startMetrics(admin);
+    await ensureSystemNamespace(admin, this.#context.signal);
+    const allPrepared = Promise.all(this.#definitions.map((each) => prepareOperator(admin, each, this.#context.signal)));
+    // If the cluster does not start, its error is reported instead.
+    allPrepared.catch(() => {});
     if (hasCluster) await this.#startCluster(admin);
-    for (const operator of this.#definitions) await this.#startOperator(operator, admin);
+    await allPrepared;
+    for (const operator of this.#definitions) await this.#startOperator(operator);
     const failed = new Promise<never>((_, reject) => {
       for (const each of this.#operators) each.done.catch(reject);
     });
@@ -215,10 +220,9 @@ class Controllers {
     return openPodRuntimes({ ...common, awaitedContainerd: defaultContainerdSocket, log });
   }
 
-  async #startOperator(operator: Operator, admin: Client): Promise<void> {
+  async #startOperator(operator: Operator): Promise<void> {
     const { dataDir, flags, mayMovePorts, server } = this.#config;
     const { log, signal, onStarted } = this.#context;
-    await prepareOperator(admin, operator, signal);
     const operatorDir = join(dataDir, operator.name);
     await mkdir(operatorDir, { recursive: true, mode: 0o700 });
     const own = this.#transport(operatorTokenName(operator.name));

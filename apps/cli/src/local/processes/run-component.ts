@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { resolve } from "node:path";
 import { startEventLoopWatchdog } from "@keelson/cluster/watchdog";
 import type { Logger } from "@keelson/controller";
@@ -45,6 +46,8 @@ export async function runComponent(
   });
   const shutdown = listenForShutdown({ faults: { log } });
   const signal = AbortSignal.any([stopped.signal, shutdown.signal]);
+  // Every request of the start-up listens to it.
+  setMaxListeners(0, signal);
   const watchdog = startEventLoopWatchdog({
     thresholdMs: stallThresholdMs,
     name: `keelson ${config.component}`,
