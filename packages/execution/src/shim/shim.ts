@@ -118,7 +118,8 @@ function shimArguments({ command, files, input }: ShimRequest, groups: readonly 
 }
 
 /** Variables that a shell reserves, or that change how it or its loader runs; they must not reach the shim. */
-const reservedByShells = /^(?:(?!\w*$)|\d|keelson_|KEELSON_SHIM$|LD_|BASH|ENV$|IFS$|OPTIND$|PPID$|PWD$|OLDPWD$|SHLVL$|SHELLOPTS$|PS\d$|_$)/;
+const reservedByShells =
+  /^(?:(?!\w*$)|\d|keelson_|KEELSON_SHIM$|LD_|BASH|ENV$|IFS$|OPTIND$|PPID$|PWD$|OLDPWD$|SHLVL$|SHELLOPTS$|PS\d$|_$)/;
 
 /**
  * Splits an environment into variables that pass through the shim unchanged and those that only env(1) can set after it: names that

@@ -1,4 +1,4 @@
-import { mkdir, rm } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
@@ -9,7 +9,7 @@ import { containerMounts } from "./container-mounts.ts";
 import { expand, resolveEnvironment } from "./environment.ts";
 import { defaultTerminalSize } from "./exec-process.ts";
 import { imageCommand, isolatedParts } from "./isolated-program.ts";
-import { hostPaths, mountedCommand } from "../volumes/mount-plan.ts";
+import { hostPaths, mountedCommand, mountScript } from "../volumes/mount-plan.ts";
 import type { NodeContext } from "../node-context.ts";
 import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts";
 import { defaultTerminationPath, createTerminationFile } from "./termination-message.ts";
@@ -161,20 +161,14 @@ export async function containerProgram(
   await rm(join(podDir, "scratch", `${container.name}.${attempt - 1}`), { recursive: true, force: true });
   await rm(`${scratch}.ready`, { force: true });
   await mkdir(scratch, { recursive: true, mode: 0o755 });
+  const marker = `${scratch}.ready`;
+  const script = `${scratch}.mounts`;
+  await writeFile(script, mountScript({ mounts, scratch, marker, ...identity, host: hostPaths }), { mode: 0o600 });
   return {
     ...shared,
     cwd: "/",
-    metadata: { ...shared.metadata, marker: `${scratch}.ready` },
-    command: mountedCommand({
-      mounts,
-      scratch,
-      marker: `${scratch}.ready`,
-      cwd: workingDir,
-      ...(user === undefined ? {} : { user }),
-      command: [program, ...rest],
-      env,
-      host: hostPaths,
-    }),
+    metadata: { ...shared.metadata, marker },
+    command: mountedCommand({ script, cwd: workingDir, command: [program, ...rest], env }),
   };
 }
 

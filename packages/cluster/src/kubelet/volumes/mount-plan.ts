@@ -21,53 +21,44 @@ export const hostPaths: HostPaths = {
   isFile: (path) => existsSync(path) && statSync(path).isFile(),
 };
 
-/**
- * Builds a command that runs a program with its own mounts. Volumes appear at their absolute `mountPath`, in a private mount namespace
- * (`unshare -m`), so this requires the right to mount. If `mountPath` exists on the machine, the volume is bound over it. If not, the
- * machine's files stay unchanged: the nearest existing folder becomes an overlay private to the program, and for a path directly below
- * `/` the program's root is rebuilt from bind mounts of the machine's top-level folders. All of it disappears with the namespace.
- *
- * The user changes after the mounts (`chroot --userspec`), and variables with names that shells drop pass through `env`.
- */
-export function mountedCommand(options: {
+/** Options of {@link mountScript}. */
+export interface MountScriptOptions {
   readonly mounts: readonly Mount[];
   /** An empty folder of the container's own, on which auxiliary mounts are made. */
   readonly scratch: string;
   /** A file that receives a line once everything is mounted and the program is about to run. */
   readonly marker: string;
-  readonly cwd: string;
   readonly user?: string;
+  readonly host: HostPaths;
+}
+
+/**
+ * The command that runs a program with its own mounts, through the file of a {@link mountScript}. Variables with names that shells drop
+ * pass through `env`.
+ */
+export function mountedCommand(options: {
+  /** The file with the script. Passed as a file, so that `ps` shows its name and the program. */
+  readonly script: string;
+  readonly cwd: string;
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  readonly host: HostPaths;
 }): readonly [string, ...string[]] {
+  const { script, cwd, command } = options;
   const odd = Object.entries(options.env)
     .filter(([name]) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
     .map(([name, value]) => `${name}=${value}`);
-  const script = mountScript(options);
-  return [
-    "unshare",
-    "--mount",
-    "--propagation",
-    "private",
-    "/bin/sh",
-    "-c",
-    script,
-    "sh",
-    options.cwd,
-    ...odd,
-    ...options.command,
-  ];
+  return ["unshare", "--mount", "--propagation", "private", "/bin/sh", script, cwd, ...odd, ...command];
 }
 
-/** Builds the script that mounts and then executes the program. All arguments are quoted. */
-function mountScript(options: {
-  readonly mounts: readonly Mount[];
-  readonly scratch: string;
-  readonly marker: string;
-  readonly user?: string;
-  readonly host: HostPaths;
-}): string {
+/**
+ * Builds the script that mounts volumes and then executes the program. Volumes appear at their absolute `mountPath`, in a private mount
+ * namespace (`unshare -m`), so this requires the right to mount. If `mountPath` exists on the machine, the volume is bound over it. If
+ * not, the machine's files stay unchanged: the nearest existing folder becomes an overlay private to the program, and for a path directly
+ * below `/` the program's root is rebuilt from bind mounts of the machine's top-level folders. All of it disappears with the namespace.
+ *
+ * The user changes after the mounts (`chroot --userspec`).
+ */
+export function mountScript(options: MountScriptOptions): string {
   const { host, scratch } = options;
   const mounts = [...options.mounts].sort((a, b) => a.path.split("/").length - b.path.split("/").length);
   // Opened before a mount can hide it.
