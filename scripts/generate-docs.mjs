@@ -1,6 +1,6 @@
 /*
- * Writes docs/reference/api/<operator>.md from each operator's CustomResourceDefinitions, docs/reference/cli.md from the help texts, and
- * the table of listeners in SECURITY.md.
+ * Writes docs/reference/api/<operator>.md from each operator's CustomResourceDefinitions, docs/reference/cli.md from the help texts,
+ * docs/reference/not-enforced.md and conformance.md, and the table of listeners in SECURITY.md.
  * With `--check` it writes nothing and fails if a page is stale. Requires a build.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -8,6 +8,7 @@ import { dirname, join, relative } from "node:path";
 import { main } from "../apps/cli/dist/main.js";
 import { ownListeners } from "../apps/cli/dist/local/listeners.js";
 import { loadOperators } from "../apps/cli/dist/operators.js";
+import { unenforced } from "../packages/apiserver/dist/registry/unenforced.js";
 import { root } from "./steps.mjs";
 
 const isCheck = process.argv.includes("--check");
@@ -23,6 +24,8 @@ for (const operator of operators) {
   );
 }
 write("docs/reference/cli.md", await commandPage());
+write("docs/reference/not-enforced.md", unenforcedPage());
+write("docs/reference/conformance.md", conformancePage());
 write("SECURITY.md", withListeners(read(join(root, "SECURITY.md"))));
 if (stale.length > 0) {
   const names = stale.map((path) => relative(root, path)).join(", ");
@@ -140,6 +143,46 @@ function cell(text) {
     .map((part) => (part.startsWith("`") ? part : part.replaceAll("<", "&lt;").replaceAll("{{", "&#123;&#123;")))
     .join("")
     .replaceAll("|", "\\|");
+}
+
+/** The page about what is stored but has no effect. */
+function unenforcedPage() {
+  const rows = unenforced
+    .toSorted((a, b) => (a.resource < b.resource ? -1 : a.resource > b.resource ? 1 : 0))
+    .map(
+      ({ resource, field, reason }) =>
+        `| \`${resource}\` | ${field === "" ? "the object" : `\`${field}\``} | ${cell(reason)} |`,
+    );
+  return [
+    `# Stored but not enforced\n\n${note}`,
+    "These objects and fields are validated and stored as in Kubernetes, so that manifests apply unchanged, but they have no effect under `keelson up`.",
+    "On a cluster, its own controllers and nodes enforce them.\n",
+    `| Resource | Field | Why |\n|---|---|---|\n${rows.join("\n")}\n`,
+  ].join("\n");
+}
+
+/** The page about Kubernetes' conformance tests, from the recorded results. */
+function conformancePage() {
+  const { version, lastRun, tests } = JSON.parse(read(join(root, "packages/apiserver/testdata/kubernetes-conformance.json")));
+  const meanings = { passed: "passed", "not-run": "not run yet" };
+  const count = (result) => tests.filter((test) => test.result === result).length;
+  const groups = [...new Set(tests.map(({ name }) => name.split("]")[0].slice(1)))];
+  const tables = groups.map((group) => {
+    const rows = tests
+      .filter(({ name }) => name.startsWith(`[${group}] `))
+      .map(
+        ({ name, result, needs }) =>
+          `| ${cell(name.slice(group.length + 3))} | ${meanings[result] ?? `needs ${cell(needs)}`} |`,
+      );
+    return `## ${group}\n\n| Test | Result |\n|---|---|\n${rows.join("\n")}`;
+  });
+  return [
+    `# Kubernetes' conformance tests\n\n${note}`,
+    `The ${tests.length} conformance tests of Kubernetes ${version}, with their results against \`keelson up\`. The suite was last run on ${lastRun}, on a part of the tests:`,
+    `${count("passed")} passed. ${count("not-run")} tests of the API are not run yet: some failed on that day for reasons that are fixed since, the others were not tried.`,
+    `${count("needs")} need something that is missing, most often a registry with the container images of the suite.\n`,
+    `${tables.join("\n\n")}\n`,
+  ].join("\n");
 }
 
 /** Replaces the table between the two marks. */

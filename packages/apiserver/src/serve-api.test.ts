@@ -1,3 +1,4 @@
+import { createPublicKey, type JsonWebKey, verify } from "node:crypto";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
@@ -64,6 +65,30 @@ function get(path: string, options: { token?: string; method?: string; body?: st
     request.end(body);
   });
 }
+
+describe("the issuer of service account tokens", () => {
+  it("publishes the keys that verify its tokens", async () => {
+    const configuration = await get("/.well-known/openid-configuration", { token });
+    expect(configuration.headers["content-type"]).toBe("application/json");
+    const { issuer, jwks_uri: keysUrl } = JSON.parse(configuration.text) as { issuer: string; jwks_uri: string };
+    expect([issuer, keysUrl]).toEqual(["https://kubernetes.default.svc.cluster.local", `${api.url}/openid/v1/jwks`]);
+    const served = await get("/openid/v1/jwks", { token });
+    expect(served.headers["content-type"]).toBe("application/jwk-set+json");
+    const { keys } = JSON.parse(served.text) as { keys: (JsonWebKey & { kid: string })[] };
+    const issued = api.server.tokens.issue({
+      account: { namespace: "default", name: "a", uid: "u" },
+      audiences: ["test"],
+      expirationSeconds: 600,
+    });
+    const [head = "", payload = "", signature = ""] = issued.token.split(".");
+    const { kid } = JSON.parse(Buffer.from(head, "base64url").toString()) as { kid: string };
+    const jwk = keys.find((each) => each.kid === kid);
+    if (jwk === undefined) throw new Error(`no key ${kid}`);
+    const key = { key: createPublicKey({ key: jwk, format: "jwk" }), dsaEncoding: "ieee-p1363" } as const;
+    expect(verify("sha256", Buffer.from(`${head}.${payload}`), key, Buffer.from(signature, "base64url"))).toBe(true);
+    expect(Object.keys(jwk)).not.toContain("d");
+  });
+});
 
 describe("an anonymous client", () => {
   it.each(["/healthz", "/livez", "/readyz", "/version"])("may read %s", async (path) => {

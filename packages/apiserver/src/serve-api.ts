@@ -9,6 +9,7 @@ import { ensurePki, type Pki } from "./auth/certificates/pki.ts";
 import { createStaticTokens } from "./auth/authentication/static-tokens.ts";
 import { createDiscoveryHandler } from "./discovery/discovery-handler.ts";
 import type { HealthChecks } from "./discovery/health.ts";
+import { issuerDiscovery } from "./discovery/issuer-discovery.ts";
 import { ApiServerMetrics } from "./discovery/metrics.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import { FlowController } from "./flowcontrol/flow-controller.ts";
@@ -78,6 +79,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   const pki = await ensurePki(join(dataDir, "pki"), now(), hosts);
   const metrics = new ApiServerMetrics();
   let isReady = false;
+  let url = "";
   const server = await createApiServer({
     storage: { ...options.storage, dataDir: join(dataDir, "storage") },
     clock,
@@ -91,6 +93,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
           () => isReady,
         ),
         metrics: () => metrics.serve(),
+        issuer: (path) => issuerDiscovery(path, server.tokens, url),
       }),
     ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
     ...(options.metrics === undefined ? {} : { kinds: metricsKinds(options.metrics) }),
@@ -128,7 +131,8 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       watches: () => server.openWatches,
       revision: () => server.store.revision,
     });
-    const { hostname, port } = new URL(http.url);
+    url = http.url;
+    const { hostname, port } = new URL(url);
     const address = hostname.replaceAll(/[[\]]/g, "");
     await publishKubernetesService(server.handle, {
       clusterIp,

@@ -15,6 +15,8 @@ export interface DiscoveryOptions {
   readonly checks?: HealthChecks;
   /** Serves `/metrics`. Default: 404. */
   readonly metrics?: () => Outcome;
+  /** Serves the OpenID documents of service account tokens. Default: 404. */
+  readonly issuer?: (path: string) => Outcome | undefined;
   /** Default: {@link serverVersion}. */
   readonly version?: string;
 }
@@ -51,18 +53,20 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   readonly #checks: HealthChecks;
   readonly #version: string;
   readonly #metrics: (() => Outcome) | undefined;
+  readonly #issuer: DiscoveryOptions["issuer"];
   readonly #openApi = new Map<string, { readonly resources: readonly ServedResource[]; readonly document: LazyDocument }>();
   readonly #unsubscribe: () => void;
   #snapshot: Snapshot | undefined;
 
   constructor(
     registry: Pick<ResourceTable, "list" | "onChange">,
-    { checks = {}, version = serverVersion, metrics }: DiscoveryOptions,
+    { checks = {}, version = serverVersion, metrics, issuer }: DiscoveryOptions,
   ) {
     this.#registry = registry;
     this.#checks = checks;
     this.#version = version;
     this.#metrics = metrics;
+    this.#issuer = issuer;
     this.#unsubscribe = registry.onChange(() => {
       this.#snapshot = undefined;
     });
@@ -91,6 +95,9 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
         return segments.length === 1 ? this.#metrics?.() : undefined;
       case "openapi":
         return this.#openApiOutcome(request, segments);
+      case ".well-known":
+      case "openid":
+        return this.#issuer?.(path);
       default:
         return healthOutcome(path, request.query ?? {}, this.#checks);
     }

@@ -34,6 +34,10 @@ export interface VerifiedToken {
 
 /** Signs and verifies the tokens of service accounts. */
 export interface ServiceAccountTokens {
+  /** The claim `iss` of issued tokens. */
+  readonly issuer: string;
+  /** The public keys that verify tokens, as JSON Web Keys (RFC 7517). */
+  readonly verificationKeys: readonly JsonWebKey[];
   /** The audiences of this API server. */
   readonly audiences: readonly string[];
   issue(request: TokenRequest): { readonly token: string; readonly expiresAt: number };
@@ -42,6 +46,14 @@ export interface ServiceAccountTokens {
    * object still exist with the same uid. Returns undefined if it is not valid.
    */
   verify(token: string, audiences?: readonly string[]): VerifiedToken | undefined;
+}
+
+/** A public key that verifies tokens. */
+export interface JsonWebKey {
+  readonly use: string;
+  readonly kid: string;
+  readonly alg: string;
+  readonly [parameter: string]: unknown;
 }
 
 /** What {@link createServiceAccountTokens} takes. */
@@ -111,6 +123,13 @@ export function createServiceAccountTokens(options: ServiceAccountTokensOptions)
   }
 
   return {
+    issuer,
+    verificationKeys: [...keys].map(([kid, key]) => ({
+      use: "sig",
+      ...key.export({ format: "jwk" }),
+      kid,
+      alg: algorithmOf(key),
+    })),
     audiences: audiencesOfServer,
     issue({ account, audiences, expirationSeconds, bound }) {
       const issuedAt = Math.floor(now() / 1000);

@@ -113,6 +113,19 @@ const clusterRoles: Readonly<Record<string, { rules?: readonly PolicyRule[]; agg
       { verbs: ["get"], nonResourceURLs: ["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/readyz", "/readyz/*"] },
     ],
   },
+  "system:service-account-issuer-discovery": {
+    rules: [
+      {
+        verbs: ["get"],
+        nonResourceURLs: [
+          "/.well-known/openid-configuration",
+          "/.well-known/openid-configuration/",
+          "/openid/v1/jwks",
+          "/openid/v1/jwks/",
+        ],
+      },
+    ],
+  },
   "system:public-info-viewer": {
     rules: [{ verbs: ["get"], nonResourceURLs: ["/healthz", "/livez", "/readyz", "/version", "/version/"] }],
   },
@@ -124,6 +137,7 @@ const clusterRoleBindings: Readonly<Record<string, readonly string[]>> = {
   "system:basic-user": ["system:authenticated"],
   "system:discovery": ["system:authenticated"],
   "system:monitoring": ["system:monitoring"],
+  "system:service-account-issuer-discovery": ["system:serviceaccounts"],
   "system:public-info-viewer": ["system:authenticated", "system:unauthenticated"],
 };
 

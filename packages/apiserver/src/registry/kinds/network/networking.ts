@@ -6,6 +6,7 @@ import { isStrictlyWithin, parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { unenforcedWarning } from "../../unenforced.ts";
 import { protocols } from "../pod/container-validation.ts";
 import { type Read, selectorCell } from "../workload/workload.ts";
 
@@ -178,7 +179,11 @@ const networkPolicies = builtinResource({
     selectorCell({ ...object, spec: { selector: valueAt(object, "spec", "podSelector") } } as Read),
     age(object.metadata.creationTimestamp, now),
   ],
-  strategy: { default: defaultPolicy, validate: policyCauses },
+  strategy: {
+    default: defaultPolicy,
+    validate: policyCauses,
+    warnings: () => [unenforcedWarning("networkpolicies.networking.k8s.io") ?? ""].filter((text) => text !== ""),
+  },
 });
 
 function defaultPolicy(object: KubernetesObject): void {
