@@ -37,6 +37,7 @@ export {
   type Scope,
 } from "./objects/resource.ts";
 export * from "./objects/resource-definition.ts";
+export { versionedCrd } from "./objects/versioned-crd.ts";
 export {
   isAlreadyExists,
   isConflict,

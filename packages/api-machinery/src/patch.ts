@@ -1,4 +1,5 @@
 /* The patch types of the Kubernetes API: JSON Patch, JSON Merge Patch and strategic merge patch. */
+export * from "./patch/create-json-patch.ts";
 export * from "./patch/json-patch.ts";
 export * from "./patch/merge-patch.ts";
 export * from "./patch/strategic-merge.ts";

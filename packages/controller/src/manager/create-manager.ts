@@ -13,6 +13,7 @@ import { type Logger, silentLogger } from "../logging/logger.ts";
 import { cacheOptionsOf, concurrencyOf } from "./effective-options.ts";
 import type { Leadership, Manager, ManagerOptions } from "./manager.ts";
 import { type Metrics, noMetrics } from "../metrics/metrics.ts";
+import { noWebhookMetrics, type WebhookMetrics } from "../metrics/webhook-metrics.ts";
 import type { Change, OnChange } from "../cache/change.ts";
 import type { Cache } from "../cache/cache.ts";
 import type { ControllerDefinition } from "../reconcile/controller-definition.ts";
@@ -114,8 +115,16 @@ class RunningManager implements Manager {
 
   startCaches(signal?: AbortSignal): Promise<void> {
     if (this.#stopping !== undefined) return Promise.reject(new ManagerStoppedError("the manager is stopping"));
-    this.#caches ??= this.#cache.start(cacheSyncTimeoutMs, signal);
+    this.#caches ??= this.#startCaches(signal);
     return this.#caches;
+  }
+
+  /** Webhooks start first: without conversion webhooks, the first list of a converted kind fails. */
+  async #startCaches(signal: AbortSignal | undefined): Promise<void> {
+    const { client, clock = systemClock, random = Math.random, name, webhooks } = this.#options;
+    const metrics = (path: string): WebhookMetrics => this.#metrics.webhook?.(path) ?? noWebhookMetrics;
+    await webhooks?.start({ client, clock, random, name, log: this.#log, metrics });
+    await this.#cache.start(cacheSyncTimeoutMs, signal);
   }
 
   start(signal?: AbortSignal): Promise<void> {
@@ -253,6 +262,7 @@ class RunningManager implements Manager {
       this.#log.error({ err: error }, "afterControllers failed; continuing to stop");
     }
     await this.#cache.stop();
+    await this.#options.webhooks?.stop();
     this.#measured.cache = undefined;
     this.#leaveElection.abort(new ManagerStoppedError("the manager is stopping"));
     await this.#campaign;

@@ -7,6 +7,7 @@ import type { Metrics } from "../metrics/metrics.ts";
 import type { OnChange } from "../cache/change.ts";
 import type { Cache, Read } from "../cache/cache.ts";
 import type { ControllerDefinition } from "../reconcile/controller-definition.ts";
+import type { ManagedWebhooks } from "./managed-webhooks.ts";
 import type { ReconcileFilter, ReconcileRecord } from "../reconcile/reconcile-trace.ts";
 
 /** Whether a manager runs its controllers or waits for the lease. `holder` is absent if the lease could not be read. */
@@ -25,6 +26,8 @@ export interface ManagerOptions {
   readonly groupKindConcurrency?: Readonly<Record<string, number>>;
   /** Further kinds to cache, for servers. */
   readonly reads?: readonly Read<KubernetesObject>[];
+  /** Serves admission and conversion webhooks, from before the caches start: `createWebhooks` of `@keelson/controller/webhooks`. Default: none. */
+  readonly webhooks?: ManagedWebhooks;
   /** Runs controllers only while holding this lease, except those with `needsLeaderElection: false`. Default: no election. */
   readonly leaderElection?: { readonly namespace: string; readonly name: string; readonly identity?: string };
   /** How long `stop` waits for running reconciles. Default 30000; 0 does not wait, a negative value waits indefinitely. */
@@ -53,7 +56,7 @@ export interface ManagerOptions {
 }
 
 /**
- * Runs controllers on one shared cache, in controller-runtime's order: caches (synced), then servers started by the
+ * Runs controllers on one shared cache, in controller-runtime's order: webhooks, caches (synced), then servers started by the
  * caller, then leader election, then controllers. It stops them in reverse order.
  */
 export interface Manager {

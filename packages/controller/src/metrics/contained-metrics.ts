@@ -1,5 +1,6 @@
 import type { Logger } from "../logging/logger.ts";
 import type { ControllerMetrics, Metrics } from "./metrics.ts";
+import type { WebhookMetrics } from "./webhook-metrics.ts";
 
 /** Metrics that never throw: a lost value must not cost a reconcile or a lease. The first error of each metric is logged. */
 export function containedMetrics(metrics: Metrics, log: Logger): Metrics {
@@ -38,5 +39,16 @@ export function containedMetrics(metrics: Metrics, log: Logger): Metrics {
     watchCache: contained("watchCache", (read) => metrics.watchCache(read)),
     leading: contained("leading", (name, isLeader) => metrics.leading(name, isLeader)),
     leaderSlowPath: contained("leaderSlowPath", (name) => metrics.leaderSlowPath(name)),
+    webhook(path) {
+      const own: { metrics?: WebhookMetrics | undefined } = {};
+      contained("webhook", () => {
+        own.metrics = metrics.webhook?.(path);
+      })();
+      return {
+        served: contained("served", (code, ms) => own.metrics?.served(code, ms)),
+        inFlight: contained("inFlight", (by) => own.metrics?.inFlight(by)),
+        panicked: contained("panicked", () => own.metrics?.panicked()),
+      };
+    },
   };
 }

@@ -1,4 +1,5 @@
 import type { QueueMetrics } from "../queue/work-queue.ts";
+import type { WebhookMetrics } from "./webhook-metrics.ts";
 
 /** The `result` label of a reconcile. */
 export type ReconcileResult = "success" | "error" | "requeue_after";
@@ -35,6 +36,8 @@ export interface Metrics {
   leading(name: string, isLeader: boolean): void;
   /** A renewal of the lease that had to read it first. */
   leaderSlowPath(name: string): void;
+  /** Metrics of the webhook at a path. Absent: they are discarded. */
+  webhook?(path: string): WebhookMetrics;
 }
 
 const nothing = (): void => {};

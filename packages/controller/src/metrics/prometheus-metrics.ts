@@ -4,6 +4,7 @@ import type { Gauge, Registry } from "prom-client";
 import type { AccumulatedHistogram, AccumulatedNumber, Accumulator } from "./accumulated-metrics.ts";
 import { measuredTransport, requestMeter, type RequestSeries } from "./measured-transport.ts";
 import type { CacheMetrics, ControllerMetrics, Metrics } from "./metrics.ts";
+import { webhookMetrics, type WebhookSeries } from "./webhook-metrics.ts";
 
 /** Metrics of the runtime under controller-runtime's names. */
 export interface PrometheusMetrics extends Metrics {
@@ -90,6 +91,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   const caches: (() => readonly CacheMetrics[])[] = [];
   defineCacheGauges(define, caches);
   const measure = requestMeter(requestSeries(define));
+  const webhooks = webhookSeries(define);
   const leader = define.gauge("leader_election_master_status", "Whether this process leads", ["name"]);
   const slowPath = define.counter("leader_election_slowpath_total", "Renewals that had to read the lease first", ["name"]);
   const leases = new Map<string, { readonly leads: Accumulator; readonly slow: Accumulator }>();
@@ -109,6 +111,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
     leaderSlowPath: (name) => {
       leaseOf(name).slow.value++;
     },
+    webhook: (path) => webhookMetrics(webhooks, path),
     scrape: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };
 }
@@ -151,6 +154,16 @@ function requestSeries({ counter, histogram }: Definitions): RequestSeries {
     seconds: histogram("rest_client_request_duration_seconds", "Time to the response", labels, requestBuckets),
     sentBytes: histogram("rest_client_request_size_bytes", "Size of the request body", labels, sizeBuckets),
     receivedBytes: histogram("rest_client_response_size_bytes", "Size of the response body", labels, sizeBuckets),
+  };
+}
+
+function webhookSeries({ counter, gauge, histogram }: Definitions): WebhookSeries {
+  const one = ["webhook"];
+  return {
+    requests: counter("controller_runtime_webhook_requests_total", "Webhook requests by status", ["webhook", "code"]),
+    inFlight: gauge("controller_runtime_webhook_requests_in_flight", "Webhook requests in progress", one),
+    panics: counter("controller_runtime_webhook_panics_total", "Webhook requests that failed because of a bug", []),
+    seconds: histogram("controller_runtime_webhook_latency_seconds", "Duration of a webhook request", one, requestBuckets),
   };
 }
 

@@ -1,0 +1,24 @@
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Client } from "@keelson/client";
+import type { Logger } from "../logging/logger.ts";
+import type { WebhookMetrics } from "../metrics/webhook-metrics.ts";
+
+/** What a manager gives its webhooks. */
+export interface ManagedWebhooksContext {
+  /** Its writes are not fenced by leader election. */
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** 0 (inclusive) to 1 (exclusive), for jitter. */
+  readonly random: () => number;
+  /** Name of the manager. */
+  readonly name: string;
+  readonly metrics: (path: string) => WebhookMetrics;
+}
+
+/** Webhooks that a manager runs: the result of `createWebhooks` of `@keelson/controller/webhooks`. */
+export interface ManagedWebhooks {
+  /** Starts serving, and makes the API server call the webhooks. */
+  start(context: ManagedWebhooksContext): Promise<void>;
+  stop(): Promise<void>;
+}
