@@ -45,7 +45,7 @@ export const WebsiteV1 = defineResource({
 export const websiteCrd: (typeof Website)["crd"] = versionedCrd(Website, WebsiteV1);
 
 /** Sets the port, and keeps hosts unique. */
-export const websiteWebhooks: KindWebhooks = defineWebhook({
+const websiteWebhooks: KindWebhooks = defineWebhook({
   for: Website,
   default(website) {
     website.spec.host = website.spec.host.toLowerCase();
@@ -71,7 +71,7 @@ async function hostCauses(host: string, { client }: WebhookContext<Website>): Pr
 }
 
 /** Converts between `address` and `host` with `port`. */
-export const websiteConversion: ConversionDefinition = defineConversion({
+const websiteConversion: ConversionDefinition = defineConversion({
   hub: Website,
   spokes: [
     defineSpoke(WebsiteV1, Website, {

@@ -1,5 +1,6 @@
 /* Admission and conversion webhooks of a manager. */
 export type * from "./webhooks/admission-types.ts";
+export { CertificateConflictError } from "./webhooks/certificate-manager.ts";
 export { createWebhooks, MissingDefinitionError, type Webhooks, type WebhooksOptions } from "./webhooks/create-webhooks.ts";
 export * from "./webhooks/define-conversion.ts";
 export { defineWebhook } from "./webhooks/define-webhook.ts";

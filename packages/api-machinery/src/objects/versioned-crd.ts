@@ -23,5 +23,5 @@ export function versionedCrd(storage: ResourceDefinition, ...others: readonly Re
   const names = versions.map(({ name }) => name);
   const repeated = names.find((name, index) => names.indexOf(name) < index);
   if (repeated !== undefined) throw new TypeError(`${storage.kind}: version ${repeated} is defined twice`);
-  return { ...crd, spec: { ...crd.spec, versions } } as ResourceDefinition["crd"];
+  return { ...crd, spec: { ...crd.spec, versions } };
 }

@@ -12,8 +12,9 @@ import { LeaderElection, LeaseLostError } from "../election/leader-election.ts";
 import { type Logger, silentLogger } from "../logging/logger.ts";
 import { cacheOptionsOf, concurrencyOf } from "./effective-options.ts";
 import type { Leadership, Manager, ManagerOptions } from "./manager.ts";
+import { ManagerStoppedError, NotLeaderError } from "./manager-errors.ts";
 import { type Metrics, noMetrics } from "../metrics/metrics.ts";
-import { noWebhookMetrics, type WebhookMetrics } from "../metrics/webhook-metrics.ts";
+import { webhookContext } from "./managed-webhooks.ts";
 import type { Change, OnChange } from "../cache/change.ts";
 import type { Cache } from "../cache/cache.ts";
 import type { ControllerDefinition } from "../reconcile/controller-definition.ts";
@@ -22,18 +23,6 @@ import { type Source, sourcesOf } from "../reconcile/request-mapping.ts";
 import { SharedCache } from "../cache/shared-cache.ts";
 
 const cacheSyncTimeoutMs = 120_000;
-
-/** A write was refused because this process no longer leads: another process may be writing. */
-export class NotLeaderError extends Error {
-  override readonly name = "NotLeaderError";
-  readonly code = "NotLeader";
-}
-
-/** The manager is stopping or has stopped. */
-export class ManagerStoppedError extends Error {
-  override readonly name = "ManagerStoppedError";
-  readonly code = "ManagerStopped";
-}
 
 /**
  * Creates a manager. Nothing runs before `startCaches` or `start`.
@@ -121,9 +110,8 @@ class RunningManager implements Manager {
 
   /** Webhooks start first: without conversion webhooks, the first list of a converted kind fails. */
   async #startCaches(signal: AbortSignal | undefined): Promise<void> {
-    const { client, clock = systemClock, random = Math.random, name, webhooks } = this.#options;
-    const metrics = (path: string): WebhookMetrics => this.#metrics.webhook?.(path) ?? noWebhookMetrics;
-    await webhooks?.start({ client, clock, random, name, log: this.#log, metrics });
+    const context = { clock: systemClock, random: Math.random, ...this.#options, log: this.#log };
+    await this.#options.webhooks?.start(webhookContext(context, this.#metrics));
     await this.#cache.start(cacheSyncTimeoutMs, signal);
   }
 

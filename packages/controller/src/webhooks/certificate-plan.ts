@@ -25,8 +25,9 @@ export type CertificatePlan =
   | { readonly kind: "promote" };
 
 const dayMs = 24 * 60 * 60 * 1000;
-/** Lifetimes. */
+/** Lifetime of authorities. */
 export const authorityLifeMs = 10 * 365 * dayMs;
+/** Lifetime of server certificates. */
 export const serverLifeMs = 90 * dayMs;
 /** A certificate is renewed this long before it expires. */
 const serverRenewMs = 30 * dayMs;

@@ -168,19 +168,20 @@ class RunningWebhooks implements Webhooks {
   async #configure({ client, name }: ManagedWebhooksContext, { bundle }: CurrentCertificates): Promise<void> {
     const { configurationName = name, conversions = [] } = this.#options;
     const address = this.#address();
-    const { signal } = this.#stopped;
+    // A manager of its own: a program that applies the whole CustomResourceDefinition must not lose it to this partial configuration.
+    const options = { signal: this.#stopped.signal, fieldManager: `${name}-webhooks` };
     for (const type of ["mutating", "validating"] as const) {
       const definitions = this.#definitions().filter((definition) => definition.type === type);
       if (definitions.length === 0) continue;
       const webhooks = webhookEntries(definitions, address, bundle);
-      await client.apply(configurationKinds[type], { metadata: { name: configurationName }, webhooks }, { signal });
+      await client.apply(configurationKinds[type], { metadata: { name: configurationName }, webhooks }, options);
     }
     for (const { plural, group } of conversions) {
       const crd = `${plural}.${group}`;
-      await requireDefinition(client, crd, signal);
+      await requireDefinition(client, crd, options.signal);
       const webhook = { clientConfig: clientConfig(address, conversionPath, bundle), conversionReviewVersions: ["v1"] };
       const spec = { conversion: { strategy: "Webhook", webhook } };
-      await client.apply(definitionKind, { metadata: { name: crd }, spec }, { signal });
+      await client.apply(definitionKind, { metadata: { name: crd }, spec }, options);
     }
   }
 

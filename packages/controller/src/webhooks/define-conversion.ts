@@ -60,7 +60,7 @@ export function defineSpoke<T extends KubernetesObject, Hub extends KubernetesOb
     type,
     // The API server sends objects that match the schema of their version.
     toHub: (object) => toHub(object as DeepReadonly<T>),
-    fromHub: (object) => fromHub(object) as unknown as Converted<KubernetesObject>,
+    fromHub: (object) => fromHub(object),
   };
 }
 
@@ -99,7 +99,7 @@ export function defineConversion<Hub extends KubernetesObject>(options: Conversi
         object.apiVersion === hubVersion
           ? (object as DeepReadonly<Hub>)
           : (complete(spokeOf(object.apiVersion).toHub(object), object, hubVersion) as unknown as DeepReadonly<Hub>);
-      if (apiVersion === hubVersion) return draft(atHub) as unknown as KubernetesObject;
+      if (apiVersion === hubVersion) return draft(atHub);
       return complete(spokeOf(apiVersion).fromHub(atHub), atHub, apiVersion);
     },
   };
@@ -114,7 +114,7 @@ function complete(
   return {
     apiVersion,
     kind: original.kind,
-    metadata: { ...(draft(original.metadata) as KubernetesObject["metadata"]), ...metadata },
+    metadata: { ...draft(original.metadata), ...metadata },
     ...rest,
   };
 }
