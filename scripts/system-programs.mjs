@@ -20,7 +20,7 @@ const mpi = (program, packages, isInTour) => ({
 
 const containerTests = [
   "packages/execution/src/containerd/*.e2e.test.ts",
-  "operators/sandboxes/**/containerd-sandboxes.e2e.test.ts",
+  "operators/sandboxes/**/{attacks,containerd-sandboxes}.e2e.test.ts",
   "apps/cli/src/e2e/{image,runtimes}.e2e.test.ts",
 ];
 

@@ -27,7 +27,7 @@ export const sandboxes: Operator = {
     { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
     {
       apiGroups: ["apiextensions.k8s.io"],
-      resources: ["customresourcedefinitions"],
+      resources: ["customresourcedefinitions", "customresourcedefinitions/status"],
       resourceNames: [...guardedCrds],
       verbs: ["patch"],
     },

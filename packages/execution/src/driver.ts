@@ -7,7 +7,7 @@ export interface Limits {
   readonly cpuMillis?: number;
   readonly memoryBytes?: number;
   readonly pids?: number;
-  /** Size of the work folder, and of `/tmp`. Enforced by `bubblewrap` for programs with a private user, in memory. */
+  /** Size of the work folder, and of `/tmp`. Enforced for programs with a private user, in memory. */
   readonly diskBytes?: number;
 }
 

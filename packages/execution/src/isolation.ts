@@ -24,9 +24,9 @@ export interface Isolation {
   /** `shared`: the machine's network, including loopback. `none`: only a loopback interface of its own. Default: `shared`. */
   readonly network?: "shared" | "none";
   /**
-   * Runs the program as a user id of its own, which no other program or file of the machine has. Inside it appears as root without any
-   * capability, unless `user` names another. Its work folder is at `/work`. Enforced by `bubblewrap` for a supervisor that is root; any
-   * other runs programs with its own id, and `containerd` with the image's.
+   * Runs the program with user ids of its own, which no other program or file of the machine has. Its work folder is at `/work`, and its
+   * root is read-only. With `bubblewrap` it appears inside as root without any capability, unless `user` names another; a supervisor that
+   * is not root runs programs with its own id. With `containerd` it has a user namespace with 65,536 ids, in which an image's users exist.
    */
   readonly hasPrivateUser?: boolean;
   /** Programs with the same scope share one private user id, so that they can share files. Default: an id per program. */

@@ -8,6 +8,7 @@ import type { Logger } from "@keelson/controller";
 import { type ExecSpec, ExecutionError } from "@keelson/execution";
 import { serverTlsOptions } from "../protocol/tls-psk.ts";
 import { execProtocol, isTerminalSize } from "../protocol/exec-frames.ts";
+import { limitHandshakes } from "./handshake-limit.ts";
 import { readLog } from "./log-follow.ts";
 import { agentPaths, parseAgentSandbox, parseExpiryChange } from "../protocol/protocol.ts";
 import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
@@ -90,6 +91,7 @@ class HttpsAgentServer implements AgentServer {
         this.#answer(request, response).catch((error: unknown) => this.#answerError(response, error));
       },
     );
+    limitHandshakes(this.#server);
     this.#server.keepAliveTimeout = keepAliveMs;
     this.#server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on("error", () => socket.destroy());

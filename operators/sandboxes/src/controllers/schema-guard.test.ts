@@ -1,4 +1,5 @@
-import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { CustomResourceDefinition, type CustomResourceDefinitionObject } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
@@ -6,7 +7,7 @@ import { watched } from "@keelson/client/testing";
 import { createManager } from "@keelson/controller";
 import { expect, it } from "vitest";
 import { Sandbox } from "../api/sandbox.ts";
-import { createSchemaGuard, missingFields } from "./schema-guard.ts";
+import { createSchemaGuard, missingFields, schemaCondition } from "./schema-guard.ts";
 
 const name = Sandbox.crd.metadata.name ?? "";
 
@@ -20,6 +21,9 @@ function withoutRuntime(): typeof Sandbox.crd {
   return crd;
 }
 
+const conditionOf = (crd: DeepReadonly<CustomResourceDefinitionObject> | undefined) =>
+  crd?.status?.conditions?.find(({ type }) => type === schemaCondition);
+
 it("names missing fields, and accepts additional ones", () => {
   expect(missingFields(Sandbox.crd, Sandbox.crd)).toEqual([]);
   expect(missingFields(withoutRuntime(), Sandbox.crd)).toEqual(["status.runtime"]);
@@ -29,7 +33,7 @@ it("names missing fields, and accepts additional ones", () => {
   ]);
 });
 
-it("restores a CRD that another installation replaced", async () => {
+it("restores a CRD that another installation replaced, and reports both in a condition", async () => {
   await using environment = await startTestEnvironment({ crds: [Sandbox.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const controllers = [createSchemaGuard()];
@@ -49,6 +53,10 @@ it("restores a CRD that another installation replaced", async () => {
       undefined,
     );
     expect(restored && missingFields(restored, Sandbox.crd)).toEqual([]);
+    const reported = await watched(client, CustomResourceDefinition, name, (crd) => conditionOf(crd)?.status === "True");
+    expect(conditionOf(reported)).toMatchObject({ reason: "Restored", message: "the schema was restored" });
+    // The API server's own conditions stay.
+    expect(reported?.status?.conditions?.map(({ type }) => type)).toContain("Established");
   } finally {
     await manager.stop();
     await running;

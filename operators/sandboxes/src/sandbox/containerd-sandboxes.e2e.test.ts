@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
@@ -18,6 +18,8 @@ let local: LocalSandboxes;
 
 beforeEach(async () => {
   dir = realpathSync(mkdtempSync(join(tmpdir(), "sbx-ctrd-")));
+  // As /run: a sandbox's root, an unprivileged user of the host, must reach its container's folder.
+  chmodSync(dir, 0o711);
   containerd = await startLocalContainerd(join(dir, "containerd"));
   await createBusyboxImage(join(dir, "busybox.tar"));
   local = await startLocalSandboxes({

@@ -13,6 +13,7 @@ import { resolveUser } from "../program/user.ts";
 import type { UserIds } from "../program/user.ts";
 import type { ContainerImage } from "./containerd-images.ts";
 import { imageCapabilities, type OciProgram, ociSpec } from "./oci-spec.ts";
+import { createMountPoints, givePrivateFolders, hostIds } from "./private-container.ts";
 
 /** A mount in containerd's format. */
 export interface Mount {
@@ -83,7 +84,13 @@ const networkFiles = ["/etc/resolv.conf", "/etc/hosts"];
  */
 export async function planContainer(
   request: LaunchRequest,
-  options: { readonly namespace: string; readonly binds: readonly BindMount[]; readonly imageRoot?: ImageRoot },
+  options: {
+    readonly namespace: string;
+    readonly binds: readonly BindMount[];
+    readonly imageRoot?: ImageRoot;
+    /** First host id of a program with a private user. */
+    readonly firstId?: number;
+  },
 ): Promise<ContainerPlan> {
   const { spec, folder } = request;
   const { root, network = "shared", hostname } = spec.isolation ?? {};
@@ -97,6 +104,7 @@ export async function planContainer(
     network,
     env,
     ...(hostname !== undefined && { hostname }),
+    ...(options.firstId !== undefined && { firstId: options.firstId }),
   };
   if (imageRoot === undefined && root === undefined) return planOnMachine(request, shared, binds);
   return planInImage(request, shared, binds, {
@@ -109,11 +117,18 @@ export async function planContainer(
 type SharedConfig = Omit<OciProgram, "cwd" | "user" | "binds" | "isRootWritable" | "capabilities">;
 
 /** A program that runs with the machine's own programs and a generated /etc. */
-function planOnMachine(request: LaunchRequest, shared: SharedConfig, extraBinds: readonly BindMount[]): ContainerPlan {
+async function planOnMachine(
+  request: LaunchRequest,
+  shared: SharedConfig,
+  extraBinds: readonly BindMount[],
+): Promise<ContainerPlan> {
   const { spec, folder } = request;
   const { network = "shared", hostname, binds = [] } = spec.isolation ?? {};
+  const isPrivate = shared.firstId !== undefined;
   const user = programUser(spec);
-  const cwd = prepareWorkingDirectory(request, user);
+  // The working directory of a program with a private user exists inside only.
+  if (isPrivate) createWorkFolder(folder.work, undefined);
+  const cwd = isPrivate ? folder.work : prepareWorkingDirectory(request, user);
   findExecutable(spec, user, cwd);
   const skeleton = join(folder.path, "rootfs");
   const settings = join(folder.path, "etc");
@@ -125,48 +140,57 @@ function planOnMachine(request: LaunchRequest, shared: SharedConfig, extraBinds:
     { source: temporary, target: "/tmp", isWritable: true },
     ...extraBinds,
     ...binds,
-    { source: folder.work, target: folder.work, isWritable: true },
+    { source: folder.work, target: isPrivate ? imageWork : folder.work, isWritable: true },
   ];
-  return {
-    rootfs: [{ type: "bind", source: skeleton, options: ["rbind", "rw"] }],
-    spec: ociSpec({
-      ...shared,
-      cwd,
-      user: user ?? own,
-      binds: [...machine, ...ownBinds.filter(({ source }) => existsSync(source))],
-      isRootWritable: false,
-      capabilities: [],
-    }),
-  };
+  return planOf(request, [{ type: "bind", source: skeleton, options: ["rbind", "rw"] }], {
+    ...shared,
+    cwd: isPrivate ? (spec.cwd ?? imageWork) : cwd,
+    user: user ?? own,
+    binds: [...machine, ...ownBinds.filter(({ source }) => existsSync(source))],
+    isRootWritable: false,
+    capabilities: [],
+  });
 }
 
 /** A program that runs with the files of an image. */
-function planInImage(
-  { spec, folder }: LaunchRequest,
+async function planInImage(
+  request: LaunchRequest,
   shared: SharedConfig,
   extraBinds: readonly BindMount[],
   image: { readonly mounts: readonly Mount[]; readonly user: string | undefined },
-): ContainerPlan {
+): Promise<ContainerPlan> {
+  const { spec, folder } = request;
+  const isPrivate = shared.firstId !== undefined;
   const { network = "shared", binds = [], isRootReadOnly } = spec.isolation ?? {};
   const user = userIn(image.mounts, spec.user ?? image.user ?? "0");
   createWorkFolder(folder.work, user);
   const names = network === "shared" ? networkFiles.filter((path) => existsSync(path)) : [];
-  return {
-    rootfs: image.mounts,
-    spec: ociSpec({
-      ...shared,
-      cwd: spec.cwd ?? imageWork,
-      user,
-      binds: [
-        ...names.map((path) => ({ source: path, target: path })),
-        ...extraBinds,
-        ...binds,
-        { source: folder.work, target: imageWork, isWritable: true },
-      ],
-      isRootWritable: isRootReadOnly !== true,
-      capabilities: imageCapabilities,
-    }),
-  };
+  const temporary = join(folder.path, "tmp");
+  if (isPrivate) createTemporaryFolder(temporary);
+  return planOf(request, image.mounts, {
+    ...shared,
+    cwd: spec.cwd ?? imageWork,
+    user,
+    binds: [
+      ...names.map((path) => ({ source: path, target: path })),
+      ...(isPrivate ? [{ source: temporary, target: "/tmp", isWritable: true }] : []),
+      ...extraBinds,
+      ...binds,
+      { source: folder.work, target: imageWork, isWritable: true },
+    ],
+    isRootWritable: isRootReadOnly !== true && !isPrivate,
+    capabilities: imageCapabilities,
+  });
+}
+
+/** The plan of a container. Prepares the folders and the mount points of a program with a private user. */
+async function planOf({ folder, spec }: LaunchRequest, rootfs: readonly Mount[], program: OciProgram): Promise<ContainerPlan> {
+  if (program.firstId !== undefined) {
+    await givePrivateFolders(folder, hostIds(program.user, program.firstId), spec.limits?.diskBytes);
+    const [layer] = layersOf(rootfs);
+    if (layer !== undefined) createMountPoints(layer, program.binds);
+  }
+  return { rootfs, spec: ociSpec(program) };
 }
 
 /** Mounts an unpacked image below a private writable layer, so that the image is not modified. */

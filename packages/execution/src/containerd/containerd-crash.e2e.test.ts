@@ -29,6 +29,8 @@ import { openContainerdImages } from "./image-import.ts";
 const supervisors = createSupervisorProcesses("createContainerdDriver");
 
 const image = "example.org/busybox:1";
+/** Own cgroups: other tests run containers at the same time. */
+const namespace = "keelson-crash";
 let home: string;
 let base: string;
 let dir: string;
@@ -39,7 +41,7 @@ beforeAll(async () => {
   home = realpathSync(mkdtempSync(join(tmpdir(), "ctrd-")));
   containerd = await startLocalContainerd(join(home, "c"));
   await createBusyboxImage(join(home, "busybox.tar"));
-  const images = await openContainerdImages({ socket: containerd.socket, random: Math.random, now: Date.now });
+  const images = await openContainerdImages({ socket: containerd.socket, namespace, random: Math.random, now: Date.now });
   const archive = await openImage(join(home, "busybox.tar"), { temporary: home });
   await images.add(image, archive);
   await archive.close();
@@ -63,11 +65,12 @@ afterEach(async () => {
 });
 
 const open = async (): Promise<Driver> => {
-  driver = await createContainerdDriver({ dir, clock: systemClock, random: Math.random, socket: containerd.socket });
+  driver = await createContainerdDriver({ dir, clock: systemClock, random: Math.random, socket: containerd.socket, namespace });
   return driver;
 };
 
-const superviseElsewhere = (specs: readonly ProgramSpec[]) => supervisors.supervise({ dir, socket: containerd.socket }, specs);
+const superviseElsewhere = (specs: readonly ProgramSpec[]) =>
+  supervisors.supervise({ dir, socket: containerd.socket, namespace }, specs);
 
 const waiting = (code: number): Pick<ProgramSpec, "command" | "isolation"> => ({
   command: ["/bin/sh", "-c", `echo here; echo ready >ready; while ! [ -e gate ]; do sleep 0.02; done; echo gone; exit ${code}`],
@@ -75,17 +78,17 @@ const waiting = (code: number): Pick<ProgramSpec, "command" | "isolation"> => ({
 });
 const work = (id: string, file: string): string => join(dir, id, "work", file);
 
-/** Cgroups of containers, including those of other drivers on the machine. */
+/** Cgroups of containers in the namespace. */
 const groups = (): readonly string[] =>
   ["cpu", "memory", "pids", "unified", "."].flatMap((name) => {
-    const folder = join("/sys/fs/cgroup", name, "keelson");
+    const folder = join("/sys/fs/cgroup", name, namespace);
     return existsSync(folder) ? readdirSync(folder).filter((entry) => entry.startsWith("keelson-")) : [];
   });
 const groupsBefore = new Set(groups());
 
 /** What containerd, runc and the kernel still hold for our programs. */
 async function leftovers(): Promise<readonly string[]> {
-  const api = createContainerdApi(containerd.socket, "keelson");
+  const api = createContainerdApi(containerd.socket, namespace);
   const { containers } = await api.containers.list({});
   const keys: string[] = [];
   for await (const { info } of api.snapshots.list({ snapshotter: "overlayfs" })) {
@@ -94,7 +97,7 @@ async function leftovers(): Promise<readonly string[]> {
   const mounts = readFileSync("/proc/mounts", "latin1")
     .split("\n")
     .filter((line) => line.includes(home) && line.includes("rootfs"));
-  const tasks = join(home, "c", "state", "io.containerd.runtime.v2.task", "keelson");
+  const tasks = join(home, "c", "state", "io.containerd.runtime.v2.task", namespace);
   return [
     ...containers.map(({ id }) => id),
     ...keys,
@@ -110,7 +113,7 @@ test("knows every exit code after kill -9 of the supervisor", async () => {
     { id: "ends", ...waiting(9) },
   ]);
   await Promise.all([content(work("ends", "ready")), content(work("runs", "ready"))]);
-  const api = createContainerdApi(containerd.socket, "keelson");
+  const api = createContainerdApi(containerd.socket, namespace);
   await supervisors.kill();
   writeFileSync(work("ends", "gate"), "");
   await api.tasks.wait({ containerId: programFolder(dir, "ends").tag });
@@ -148,7 +151,7 @@ test("starts nothing and leaves nothing if the supervisor dies between creating 
   await first.close();
   // As if the identity had been recorded but the task not started.
   const { tag } = programFolder(dir, "a");
-  const api = createContainerdApi(containerd.socket, "keelson");
+  const api = createContainerdApi(containerd.socket, namespace);
   const bare = join(home, "bare");
   mkdirSync(join(bare, "bin"), { recursive: true });
   copyFileSync("/bin/busybox", join(bare, "bin", "busybox"));
@@ -188,6 +191,7 @@ test("removes containers whose folder was deleted when the driver opens, but non
     clock: systemClock,
     random: Math.random,
     socket: containerd.socket,
+    namespace,
   });
   expect((await leftovers()).length).toBeGreaterThan(0);
   await elsewhere.close();
@@ -199,7 +203,7 @@ test("removes containers whose folder was deleted when the driver opens, but non
   driver = undefined;
   // Unless another containerd on this machine uses cgroups of the same name.
   if (groups().length === 0) {
-    for (const name of ["cpu", "memory", "pids", "."]) expect(existsSync(join("/sys/fs/cgroup", name, "keelson"))).toBe(false);
+    for (const name of ["cpu", "memory", "pids", "."]) expect(existsSync(join("/sys/fs/cgroup", name, namespace))).toBe(false);
   }
 });
 
@@ -221,7 +225,8 @@ test("leaves no container, snapshot, task, shim, mount, cgroup, zombie, descript
   expect(processes.filter((stat) => stat.parent === process.pid && stat.state === "Z")).toEqual([]);
   const shims = processes.filter(({ pid }) => {
     try {
-      return readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("containerd-shim");
+      const line = readFileSync(`/proc/${pid}/cmdline`, "latin1");
+      return line.includes("containerd-shim") && line.includes(home);
     } catch {
       return false;
     }

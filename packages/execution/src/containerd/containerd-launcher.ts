@@ -19,11 +19,13 @@ import { killTree } from "../process/process-tree.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import { createLogs } from "../program/program-files.ts";
 import { programFolder, type ProgramFolder } from "../program/program-folder.ts";
+import { hasPrivateUser } from "../program/program-user.ts";
 import { ContainerContext, messageOf, taskStates } from "./container-context.ts";
 import { processFile } from "./container-exec.ts";
 import { cgroupParent, type ImageRoot, type Mount, planContainer } from "./container-plan.ts";
 import { type ContainerdApi, ignoreNotFound } from "./containerd-api.ts";
 import { findContainerImage } from "./containerd-images.ts";
+import { freeRange, idRangeLabel, usedRanges } from "./id-range.ts";
 import { LaunchedContainer } from "./launched-container.ts";
 import { parseStartError } from "./start-error.ts";
 import { openTaskStreams } from "./task-output.ts";
@@ -140,16 +142,22 @@ class ContainerdLauncher implements Launcher {
     const { containers, tasks, namespace } = this.#api;
     const { snapshotter, fifos } = this.#context;
     const imageRoot = await this.#rootOf(request);
+    const firstId = hasPrivateUser(request.spec) ? freeRange(folder, await usedRanges(this.#api)) : undefined;
     const plan = await planContainer(request, {
       namespace,
       binds: this.#binds,
       ...(imageRoot !== undefined && { imageRoot }),
+      ...(firstId !== undefined && { firstId }),
     });
     await writeFile(processFile(folder), JSON.stringify(plan.spec.process), { mode: 0o600 });
     await containers.create({
       container: {
         id: folder.tag,
-        labels: { [programLabel]: folder.id, [folderLabel]: dirname(folder.path) },
+        labels: {
+          [programLabel]: folder.id,
+          [folderLabel]: dirname(folder.path),
+          ...(firstId !== undefined && { [idRangeLabel]: String(firstId) }),
+        },
         runtime: { name: runtime },
         spec: { typeUrl: specType, value: Buffer.from(JSON.stringify(plan.spec)) },
         ...(imageRoot !== undefined && { image: imageRoot.image.name, snapshotter, snapshotKey: folder.tag }),

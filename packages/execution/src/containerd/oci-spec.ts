@@ -2,6 +2,7 @@ import type { Limits } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
 import { ociSeccomp } from "../bubblewrap/seccomp-filter.ts";
 import type { UserIds } from "../program/user.ts";
+import { idRangeSize } from "./id-range.ts";
 
 /** A program for an OCI runtime. */
 export interface OciProgram {
@@ -20,6 +21,8 @@ export interface OciProgram {
   readonly isRootWritable: boolean;
   /** Names as `CAP_CHOWN`. */
   readonly capabilities: readonly string[];
+  /** First host id of the program's own range of user and group ids, see `id-range.ts`. Default: the host's ids. */
+  readonly firstId?: number;
 }
 
 /** Capabilities that root expects in an image, without those that reach beyond the container. */
@@ -100,6 +103,26 @@ function ociProcess(
   };
 }
 
+/** The namespaces of a container, and the ids of its user namespace. */
+function isolationOf({ network, firstId }: OciProgram): Readonly<Record<string, unknown>> {
+  const types = ["pid", "ipc", "uts", "mount"];
+  if (network === "none") types.push("network");
+  if (firstId === undefined) return { namespaces: types.map((type) => ({ type })) };
+  const mappings = [{ containerID: 0, hostID: firstId, size: idRangeSize }];
+  return { namespaces: [...types, "user"].map((type) => ({ type })), uidMappings: mappings, gidMappings: mappings };
+}
+
+/**
+ * The kernel's file systems. A program with a private user has no /sys, which describes the machine, and can write only where its disk or
+ * memory limit applies.
+ */
+function kernelMountsOf({ firstId }: OciProgram): typeof kernelMounts {
+  if (firstId === undefined) return kernelMounts;
+  return kernelMounts
+    .filter(({ destination }) => destination !== "/sys")
+    .map((mount) => (["/dev", "/run"].includes(mount.destination) ? { ...mount, options: [...mount.options, "ro"] } : mount));
+}
+
 /** The configuration (config.json) of a container, OCI runtime specification 1.0. Its root is `rootfs` in the bundle. */
 export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> {
   return {
@@ -108,7 +131,7 @@ export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> 
     root: { path: "rootfs", readonly: !program.isRootWritable },
     ...(program.hostname !== undefined && { hostname: program.hostname }),
     mounts: [
-      ...kernelMounts,
+      ...kernelMountsOf(program),
       ...program.binds.map(({ source, target, isWritable }) => ({
         destination: target,
         type: "bind",
@@ -119,7 +142,7 @@ export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> 
     linux: {
       cgroupsPath: program.cgroupsPath,
       resources: resources(program.limits),
-      namespaces: ["pid", "ipc", "uts", "mount", ...(program.network === "none" ? ["network"] : [])].map((type) => ({ type })),
+      ...isolationOf(program),
       maskedPaths,
       readonlyPaths,
       seccomp: ociSeccomp(),

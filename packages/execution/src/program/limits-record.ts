@@ -1,6 +1,7 @@
 import type { ProgramCgroup } from "../cgroup/cgroup.ts";
 import type { Limits, ProgramSpec } from "../driver.ts";
 import type { Identity, LaunchedProgram } from "../process/launcher.ts";
+import { hasPrivateUser } from "./program-user.ts";
 
 /** Encodes limits as part of a program's identity. */
 export function limitsToJson(cgroup: LaunchedProgram["limits"]): Identity {
@@ -23,10 +24,12 @@ export function limitsFromJson(identity: Identity): LaunchedProgram["limits"] {
   };
 }
 
-/** The limits that the OCI runtime enforces: all but the disk's. */
-export function containerLimits({ diskBytes, ...applied }: Limits = {}): LaunchedProgram["limits"] {
+/** The limits that are enforced for a container: all, but the disk's for a program with a private user only. */
+export function containerLimits(spec: ProgramSpec): LaunchedProgram["limits"] {
+  const { diskBytes, ...applied } = spec.limits ?? {};
   if (diskBytes === undefined) return { applied };
-  return { applied, message: "not enforced: diskBytes: not supported by containerd" };
+  if (hasPrivateUser(spec)) return { applied: { ...applied, diskBytes } };
+  return { applied, message: "not enforced: diskBytes: requires a private user" };
 }
 
 /** Adds the disk limit to the applied limits, or to the message about those that are not enforced. */

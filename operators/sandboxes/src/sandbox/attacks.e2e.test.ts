@@ -1,0 +1,300 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { systemClock } from "@keelson/api-machinery/time";
+import { silentLogger } from "@keelson/controller";
+import { type Driver, openUnpackedImages, type Program } from "@keelson/execution";
+import { createBusyboxImage, type LocalContainerd, startLocalContainerd } from "@keelson/execution/testing";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { openAgentDriver } from "../agent/run-agent.ts";
+import type { AgentSandbox } from "../protocol/protocol.ts";
+import { dangerousCallsProgram, traceProgram } from "../testing/system-call-attack.ts";
+import { localImages } from "./image-store.ts";
+import { SandboxManager } from "./sandbox-manager.ts";
+
+/* Each test is an attack from inside a sandbox as an agent starts it by default. One row of SECURITY.md each. */
+
+const isRoot = process.getuid?.() === 0;
+const maxProcesses = 48;
+const [one, other] = ["1".repeat(32), "2".repeat(32)];
+let dir: string;
+let imageRoot: string;
+let containerd: LocalContainerd | undefined;
+let driver: Driver;
+let manager: SandboxManager;
+const victims: ChildProcess[] = [];
+
+/** A process of the host for a sandbox to attack. */
+function startVictim(env: Readonly<Record<string, string>> = {}): number {
+  const victim = spawn("sleep", ["600"], { env: { ...process.env, ...env } });
+  victims.push(victim);
+  return victim.pid ?? 0;
+}
+
+async function create(sandboxId: string, change: Partial<AgentSandbox>): Promise<Program> {
+  const claim = { claimUid: "", claimName: "one", namespace: "default" };
+  expect(await manager.create({ sandboxId, ...claim, image: "host", ...change })).toMatchObject({ success: true });
+  const program = driver.get(sandboxId);
+  if (program === undefined) throw new Error("the sandbox does not exist");
+  return program;
+}
+
+/** What a command in a sandbox prints until it exits. */
+async function attack(command: string[], change: Partial<AgentSandbox> = {}): Promise<string> {
+  const program = await create(one, { command, ...change });
+  await program.exited();
+  return readFileSync(program.logs.stdout, "utf8");
+}
+
+const shell = (script: string): Promise<string> => attack(["bash", "-c", script]);
+const perl = (source: string): Promise<string> => attack(["perl", "-e", source]);
+
+/** What a command beside a sandbox's program prints. */
+async function exec(program: Program, ...command: [string, ...string[]]): Promise<string> {
+  const session = await program.exec({ command });
+  session.stdin.end();
+  return text(session.stdout);
+}
+
+/** Waits until a file contains `part`. */
+async function output(path: string, part: string): Promise<void> {
+  while (!readFileSync(path, "utf8").includes(part)) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const hostIdsOf = (pid: number): readonly number[] =>
+  (/^Uid:\s+(.*)$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? "").split(/\s+/).map(Number);
+
+/** Pids of the host whose command line starts with `start`: not those of their starters. */
+function findProcesses(start: string): readonly number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .filter((name) => {
+      try {
+        return readFileSync(`/proc/${name}/cmdline`, "utf8").startsWith(start);
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
+}
+
+/** Waits until a process is found. */
+async function processOf(start: string): Promise<number> {
+  for (;;) {
+    const [pid] = findProcesses(start);
+    if (pid !== undefined) return pid;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+async function open(name: "bubblewrap" | "containerd"): Promise<void> {
+  dir = realpathSync(mkdtempSync(join(tmpdir(), "attack-")));
+  chmodSync(dir, 0o711);
+  if (name === "containerd") containerd = await startLocalContainerd(join(dir, "containerd"));
+  const isolation = { driver: name, ...(containerd !== undefined && { containerdSocket: containerd.socket }) };
+  driver = await openAgentDriver(isolation, join(dir, "agent"), systemClock);
+  const images = await openUnpackedImages(join(dir, "images"));
+  await createBusyboxImage(join(dir, "busybox.tar"));
+  await images.import(join(dir, "busybox.tar"), { name: "busybox" });
+  const store = localImages(images);
+  imageRoot = store.find("busybox")?.root ?? "";
+  manager = new SandboxManager({
+    agentId: "agent",
+    nodeName: "node",
+    capacity: 4,
+    driver,
+    images: store,
+    address: "127.0.0.1",
+    clock: systemClock,
+    log: silentLogger,
+    expiryFile: join(dir, "expiries.json"),
+    maxProcesses,
+  });
+}
+
+afterEach(async () => {
+  for (const victim of victims.splice(0)) victim.kill("SIGKILL");
+  await manager.shutDown();
+  await Promise.all(driver.list().map((program) => program.remove()));
+  await driver.close();
+  await containerd?.stop();
+  containerd = undefined;
+  rmSync(dir, { recursive: true, force: true });
+});
+
+describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("code in a sandbox of the %s driver", (name) => {
+  beforeEach(() => open(name));
+
+  it("runs as host ids of its own, which differ from those of every other sandbox", async () => {
+    const programs = [await create(one, { command: ["sleep", "611.1"] }), await create(other, { command: ["sleep", "611.2"] })];
+    const ids = [hostIdsOf(await processOf("sleep\x00611.1")), hostIdsOf(await processOf("sleep\x00611.2"))];
+    for (const each of ids) {
+      expect(new Set(each).size).toBe(1);
+      expect(each[0]).toBeGreaterThan(1_879_000_000);
+    }
+    expect(ids[0]?.[0]).not.toBe(ids[1]?.[0]);
+    expect(programs.map(({ limits }) => limits)).toEqual(programs.map(({ spec }) => ({ applied: spec.limits })));
+  });
+
+  it("cannot trace, read or signal processes of the host or of another sandbox", async () => {
+    const neighbour = await create(other, { command: ["sleep", "612"] });
+    const pids = [startVictim(), process.pid, await processOf("sleep\x00612")];
+    expect(await perl(traceProgram(pids))).toBe("done\n");
+    expect(await exec(neighbour, "echo", "alive")).toBe("alive\n");
+    for (const pid of pids) expect(readFileSync(`/proc/${pid}/status`, "utf8")).toMatch(/^TracerPid:\s+0$/m);
+  });
+
+  it("gains nothing from a set-uid program of root", async () => {
+    const program = join(imageRoot, "bin", "sleep");
+    rmSync(program);
+    copyFileSync("/bin/busybox", program);
+    chmodSync(program, 0o4755);
+    await create(one, { image: "busybox", command: ["/bin/sleep", "613"] });
+    const pid = await processOf("/bin/sleep\x00613");
+    expect(readFileSync(`/proc/${pid}/status`, "utf8")).toMatch(/^NoNewPrivs:\s+1$/m);
+    for (const id of hostIdsOf(pid)) expect(id).toBeGreaterThan(1_879_000_000);
+  });
+
+  it("cannot make the system calls that attack the kernel", async () => {
+    expect(await perl(dangerousCallsProgram())).toBe("done\n");
+  });
+
+  it("stops at its process limit with a fork bomb, which harms no neighbour and ends with the sandbox", async () => {
+    const neighbour = await create(other, { command: ["sleep", "614"] });
+    // The first process survives the failures of its children.
+    const bomb = 'perl -e \'$0 = "keelson-bomb"; print "x"; while (1) { fork; }\'';
+    const program = await create(one, { command: ["bash", "-c", `${bomb} & while :; do sleep 600; done`] });
+    const limit = program.limits.applied.pids;
+    expect(limit).toBe(maxProcesses);
+    while ((await program.stats()).pids < maxProcesses - 2) await new Promise((resolve) => setImmediate(resolve));
+    expect(await exec(neighbour, "echo", "alive")).toBe("alive\n");
+    expect((await program.stats()).pids).toBeLessThanOrEqual(maxProcesses);
+    await manager.delete(one);
+    expect(findProcesses("keelson-bomb")).toEqual([]);
+  });
+
+  it("is killed by its memory limit, wherever it puts the memory", async () => {
+    const scripts = [
+      "head -c 200000000 /dev/zero | tail -c 200000000 >/dev/null",
+      "for folder in /dev/shm /tmp /work; do head -c 200000000 /dev/zero >$folder/bomb; done",
+    ];
+    for (const [index, script] of scripts.entries()) {
+      const program = await create(`${index}`.repeat(32), { command: ["bash", "-c", script], memory: "48Mi" });
+      expect((await program.exited()).exitCode).not.toBe(0);
+    }
+    const neighbour = await create(other, { command: ["sleep", "615"], memory: "48Mi" });
+    expect(await exec(neighbour, "echo", "alive")).toBe("alive\n");
+  });
+
+  it("cannot fill the disk: its folders have a size and a number of files, and nothing else can be written", async () => {
+    const write = (path: string): string =>
+      `head -c 100000000 /dev/zero >${path} 2>/dev/null; stat -c %s ${path} 2>/dev/null || echo none`;
+    const paths = ["/work/bomb", "/bomb", "/etc/bomb", "/usr/bomb", "/var/bomb", "/var/tmp/bomb", "/run/bomb", "/dev/bomb"];
+    const files =
+      "i=0; while [ $i -lt 66000 ] && : >/tmp/$i; do i=$((i + 1)); done 2>/dev/null; [ $i -lt 65537 ] && echo limited";
+    const program = await create(one, { command: ["bash", "-c", `${paths.map(write).join("; ")}; ${files}`], memory: "1Gi" });
+    await program.exited();
+    expect(program.limits.applied.diskBytes).toBe(1 << 30);
+    expect(readFileSync(program.logs.stdout, "utf8")).toBe(`100000000\n${"none\n".repeat(paths.length - 1)}limited\n`);
+    // A sparse file is larger than its disk use, also after it has been kept.
+    expect(lstatSync(join(dir, "agent", "programs", one, "work", "bomb")).size).toBe(100_000_000);
+  });
+
+  it("reaches no abstract socket of the host or of another sandbox", async () => {
+    const server = createServer((socket) => socket.end("reached")).listen("\0keelson-attack");
+    await once(server, "listening");
+    try {
+      const listen =
+        'use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0); bind(S, pack_sockaddr_un("\\0keelson-other")) && listen(S, 5) or die; $| = 1; print "up\\n"; accept(C, S)';
+      const neighbour = await create(other, { command: ["perl", "-e", listen] });
+      await output(neighbour.logs.stdout, "up");
+      const reach =
+        'use Socket; for ("keelson-attack", "keelson-other") { socket(S, AF_UNIX, SOCK_STREAM, 0); print connect(S, pack_sockaddr_un("\\0$_")) ? "reached\\n" : "refused\\n" }';
+      expect(await perl(reach)).toBe("refused\nrefused\n");
+    } finally {
+      server.close();
+    }
+  });
+
+  it("reaches no listener of the host and occupies none of its ports", async () => {
+    const server = createServer((socket) => socket.end("reached")).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    try {
+      const out = await shell(
+        `cat </dev/tcp/127.0.0.1/${port} || echo refused; cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d " "`,
+      );
+      expect(out).toBe("refused\nlo\n");
+      await manager.delete(one);
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+    const squat = `use Socket; socket(S, AF_INET, SOCK_STREAM, 0); bind(S, sockaddr_in(${port}, INADDR_ANY)) && listen(S, 5) or die; $| = 1; print "up\\n"; accept(C, S)`;
+    const squatter = await create(other, { command: ["perl", "-e", squat] });
+    await output(squatter.logs.stdout, "up");
+    const agent = createServer().listen(port, "127.0.0.1");
+    await once(agent, "listening");
+    await new Promise((resolve) => agent.close(resolve));
+  });
+
+  it("finds no token or key: in files, environments or sockets of the host", async () => {
+    startVictim({ KEELSON_ATTACK_TOKEN: "stolen" });
+    mkdirSync(join(dir, "keys"));
+    writeFileSync(join(dir, "keys", "agent.key"), "stolen", { mode: 0o644 });
+    const paths = [
+      join(dir, "keys"),
+      dir,
+      join(dir, "agent"),
+      "/run/containerd",
+      "/etc/shadow",
+      "/etc/ssl/private",
+      "/root",
+      "/home",
+      "/opt",
+      "/var/lib",
+    ];
+    const script = `cat /proc/*/environ 2>/dev/null | grep -c KEELSON_ATTACK_TOKEN=stolen; for path in ${paths.join(" ")}; do ls -A $path; cat $path; done 2>/dev/null; ls -A /proc/1/root/root /proc/1/cwd/../root 2>/dev/null; true`;
+    expect(await shell(script)).toBe("0\n");
+  });
+
+  it("cannot change the kernel's settings, and sees nothing of the machine in /sys", async () => {
+    const paths = [
+      "/proc/sys/kernel/core_pattern",
+      "/proc/sys/kernel/hostname",
+      "/proc/sys/vm/overcommit_memory",
+      "/proc/sysrq-trigger",
+      "/proc/1/uid_map",
+    ];
+    const script = `for path in ${paths.join(" ")}; do echo x >$path && echo wrote $path; done 2>/dev/null; head -c 1 /proc/kcore 2>/dev/null | wc -c; grep -c . /proc/keys 2>/dev/null || true; ls -A /sys 2>/dev/null | wc -l`;
+    const lines = (await shell(script)).trim().split("\n");
+    expect(lines.filter((line) => line !== "0")).toEqual([]);
+  });
+
+  it("cannot lead out of its folders with links: the kept files are links, and the host's are unchanged", async () => {
+    const secret = join(dir, "secret");
+    writeFileSync(secret, "secret");
+    const script = `ln -s ${secret} /work/link; ln -s ${dir} /work/folder; ln -s / /tmp/root; echo changed >/work/link; cat /work/link /work/folder/secret; ln -s /etc/shadow /work/shadow`;
+    await shell(`${script} 2>/dev/null; true`);
+    const work = join(dir, "agent", "programs", one, "work");
+    for (const link of ["link", "folder", "shadow"]) expect(lstatSync(join(work, link)).isSymbolicLink()).toBe(true);
+    expect(readFileSync(secret, "utf8")).toBe("secret");
+    await manager.delete(one);
+    expect(existsSync(secret)).toBe(true);
+  });
+});

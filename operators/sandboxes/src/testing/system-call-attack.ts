@@ -1,0 +1,70 @@
+/*
+ * System calls that only an attacker of the kernel makes, as Perl programs: every Debian has Perl, and the image `host` sees it. Each call
+ * is valid enough to get past the kernel's own argument checks, so EPERM is the filter's answer.
+ */
+
+/** EPERM. */
+const notPermitted = 1;
+
+type Numbers = readonly [x64: number, arm64: number];
+
+const calls: Readonly<Record<string, { readonly numbers: Numbers; readonly args: string }>> = {
+  // Without a filter: EFAULT.
+  io_uring_setup: { numbers: [425, 425], args: "1, 0" },
+  // UFFD_USER_MODE_ONLY, which needs no privilege.
+  userfaultfd: { numbers: [323, 282], args: "1" },
+  // The id of the session keyring.
+  keyctl: { numbers: [250, 219], args: "0, -3, 1" },
+  add_key: { numbers: [248, 217], args: '"user", "a", "b", 1, -3' },
+  request_key: { numbers: [249, 218], args: '"user", "a", 0, 0' },
+  bpf: { numbers: [321, 280], args: "0, 0, 0" },
+  perf_event_open: { numbers: [298, 241], args: "0, 0, -1, -1, 0" },
+  // CLONE_NEWUSER.
+  unshare: { numbers: [272, 97], args: "0x10000000" },
+  mount: { numbers: [165, 40], args: '"none", "/tmp", "tmpfs", 0, 0' },
+  open_tree: { numbers: [428, 428], args: '-100, "/", 1' },
+  fsopen: { numbers: [430, 430], args: '"tmpfs", 0' },
+  setns: { numbers: [308, 268], args: "0, 0" },
+  pivot_root: { numbers: [155, 41], args: '"/", "/"' },
+  open_by_handle_at: { numbers: [304, 265], args: "-100, 0, 0" },
+  kexec_load: { numbers: [246, 104], args: "0, 0, 0, 0" },
+  init_module: { numbers: [175, 105], args: '0, 0, ""' },
+  reboot: { numbers: [169, 142], args: "0, 0, 0, 0" },
+};
+
+/** Names of the calls. */
+export const dangerousCalls = Object.keys(calls);
+
+/** A Perl program that makes each call and prints the names of those that were not rejected with EPERM, with their error number. */
+export function dangerousCallsProgram(arch: string = process.arch): string {
+  const lines = Object.entries(calls).map(
+    ([
+      name,
+      {
+        numbers: [x64, arm64],
+        args,
+      },
+    ]) => {
+      const number = arch === "arm64" ? arm64 : x64;
+      // syscall() does not accept literal strings.
+      return `$! = 0; @a = (${args}); $r = syscall(${number}, @a); print "${name} $r " . ($! + 0) . "\\n" unless $r == -1 && $! == ${notPermitted};`;
+    },
+  );
+  return `${lines.join("\n")}\nprint "done\\n";`;
+}
+
+/** A Perl program that tries to trace, read and signal the processes `pids`, and prints what succeeded. */
+export function traceProgram(pids: readonly number[], arch: string = process.arch): string {
+  const [ptrace, readMemory] = arch === "arm64" ? [117, 270] : [101, 310];
+  return [
+    `for my $pid (${pids.join(", ")}) {`,
+    // PTRACE_ATTACH and PTRACE_SEIZE.
+    `  for my $request (16, 0x4206) { print "traced $pid\\n" if syscall(${ptrace}, $request, $pid, 0, 0) == 0; }`,
+    `  my $buffer = "\\0" x 16; my $local = pack("QQ", unpack("Q", pack("p", $buffer)), 16); my $remote = pack("QQ", 0x400000, 16);`,
+    `  print "read $pid\\n" if syscall(${readMemory}, $pid, $local, 1, $remote, 1, 0) > 0;`,
+    `  print "opened $pid\\n" if open(my $memory, "<", "/proc/$pid/mem");`,
+    `  print "signalled $pid\\n" if kill(9, $pid);`,
+    `}`,
+    `print "done\\n";`,
+  ].join("\n");
+}
