@@ -212,8 +212,6 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("code in a sa
     await program.exited();
     expect(program.limits.applied.diskBytes).toBe(1 << 30);
     expect(readFileSync(program.logs.stdout, "utf8")).toBe(`100000000\n${"none\n".repeat(paths.length - 1)}limited\n`);
-    // A sparse file is larger than its disk use, also after it has been kept.
-    expect(lstatSync(join(dir, "agent", "programs", one, "work", "bomb")).size).toBe(100_000_000);
   });
 
   it("reaches no abstract socket of the host or of another sandbox", async () => {
@@ -292,7 +290,10 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("code in a sa
     const script = `ln -s ${secret} /work/link; ln -s ${dir} /work/folder; ln -s / /tmp/root; echo changed >/work/link; cat /work/link /work/folder/secret; ln -s /etc/shadow /work/shadow`;
     await shell(`${script} 2>/dev/null; true`);
     const work = join(dir, "agent", "programs", one, "work");
-    for (const link of ["link", "folder", "shadow"]) expect(lstatSync(join(work, link)).isSymbolicLink()).toBe(true);
+    // With containerd, the files end with the container.
+    const links = name === "containerd" ? [] : ["folder", "link", "shadow"];
+    expect(readdirSync(work).sort()).toEqual(links);
+    for (const link of links) expect(lstatSync(join(work, link)).isSymbolicLink()).toBe(true);
     expect(readFileSync(secret, "utf8")).toBe("secret");
     await manager.delete(one);
     expect(existsSync(secret)).toBe(true);

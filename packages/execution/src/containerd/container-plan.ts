@@ -13,7 +13,7 @@ import { resolveUser } from "../program/user.ts";
 import type { UserIds } from "../program/user.ts";
 import type { ContainerImage } from "./containerd-images.ts";
 import { imageCapabilities, type OciProgram, ociSpec } from "./oci-spec.ts";
-import { createMountPoints, givePrivateFolders, hostIds } from "./private-container.ts";
+import { createMountPoints, givePrivateFolders } from "./private-container.ts";
 
 /** A mount in containerd's format. */
 export interface Mount {
@@ -117,11 +117,7 @@ export async function planContainer(
 type SharedConfig = Omit<OciProgram, "cwd" | "user" | "binds" | "isRootWritable" | "capabilities">;
 
 /** A program that runs with the machine's own programs and a generated /etc. */
-async function planOnMachine(
-  request: LaunchRequest,
-  shared: SharedConfig,
-  extraBinds: readonly BindMount[],
-): Promise<ContainerPlan> {
+function planOnMachine(request: LaunchRequest, shared: SharedConfig, extraBinds: readonly BindMount[]): ContainerPlan {
   const { spec, folder } = request;
   const { network = "shared", hostname, binds = [] } = spec.isolation ?? {};
   const isPrivate = shared.firstId !== undefined;
@@ -153,12 +149,12 @@ async function planOnMachine(
 }
 
 /** A program that runs with the files of an image. */
-async function planInImage(
+function planInImage(
   request: LaunchRequest,
   shared: SharedConfig,
   extraBinds: readonly BindMount[],
   image: { readonly mounts: readonly Mount[]; readonly user: string | undefined },
-): Promise<ContainerPlan> {
+): ContainerPlan {
   const { spec, folder } = request;
   const isPrivate = shared.firstId !== undefined;
   const { network = "shared", binds = [], isRootReadOnly } = spec.isolation ?? {};
@@ -184,13 +180,12 @@ async function planInImage(
 }
 
 /** The plan of a container. Prepares the folders and the mount points of a program with a private user. */
-async function planOf({ folder, spec }: LaunchRequest, rootfs: readonly Mount[], program: OciProgram): Promise<ContainerPlan> {
-  if (program.firstId !== undefined) {
-    await givePrivateFolders(folder, hostIds(program.user, program.firstId), spec.limits?.diskBytes);
-    const [layer] = layersOf(rootfs);
-    if (layer !== undefined) createMountPoints(layer, program.binds);
-  }
-  return { rootfs, spec: ociSpec(program) };
+function planOf({ folder }: LaunchRequest, rootfs: readonly Mount[], program: OciProgram): ContainerPlan {
+  if (program.firstId === undefined) return { rootfs, spec: ociSpec(program) };
+  const planned = givePrivateFolders(folder, program, program.firstId);
+  const [layer] = layersOf(rootfs);
+  if (layer !== undefined) createMountPoints(layer, planned);
+  return { rootfs, spec: ociSpec(planned) };
 }
 
 /** Mounts an unpacked image below a private writable layer, so that the image is not modified. */

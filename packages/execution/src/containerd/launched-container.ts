@@ -9,7 +9,6 @@ import { elapsedMs, isAlive } from "../process/proc.ts";
 import { killTree, listTree, signalProcess, signalTree } from "../process/process-tree.ts";
 import { defaultAction } from "../process/signal-disposition.ts";
 import { containerLimits } from "../program/limits-record.ts";
-import { keepWork } from "../program/size-limit.ts";
 import { readErrorTail } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { exitFileText, parseExitFile } from "../shim/shim.ts";
@@ -120,7 +119,6 @@ export class LaunchedContainer implements LaunchedProgram {
     }
     // When this returns, the shim has written all output.
     await this.#attempt(() => ignoreNotFound(this.#context.api.tasks.delete({ containerId: folder.tag })));
-    await keepWork(folder).catch(() => {});
     if (spec.terminal !== undefined) await terminalFlushed(folder);
     const problem = known.exitCode === 1 || known.exitCode === 255 ? parseStartError(readErrorTail(folder, spec)) : undefined;
     if (problem === undefined) return { kind: "exited", ...known };

@@ -14,6 +14,8 @@ export interface OciProgram {
   /** Path of its cgroup in every hierarchy. */
   readonly cgroupsPath: string;
   readonly binds: readonly BindMount[];
+  /** Folders in memory with a size limit, which end with the container. */
+  readonly limitedFolders?: readonly { readonly target: string; readonly sizeBytes: number }[];
   readonly network: "shared" | "none";
   readonly hostname?: string;
   readonly hasTerminal: boolean;
@@ -70,6 +72,9 @@ const kernelMounts = [
   { destination: "/sys", type: "sysfs", source: "sysfs", options: ["nosuid", "noexec", "nodev", "ro"] },
   { destination: "/run", type: "tmpfs", source: "tmpfs", options: ["nosuid", "nodev", "mode=755", "size=65536k"] },
 ];
+
+/** Maximum number of files in a folder with a size limit, as in bubblewrap. */
+const maxLimitedFiles = 65_536;
 
 /** Limits in the format of the OCI runtime specification (config-linux.md, control groups). */
 function resources({ cpuMillis, memoryBytes, pids }: Limits): Readonly<Record<string, unknown>> {
@@ -137,6 +142,12 @@ export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> 
         type: "bind",
         source,
         options: ["rbind", "rprivate", isWritable === true ? "rw" : "ro"],
+      })),
+      ...(program.limitedFolders ?? []).map(({ target, sizeBytes }) => ({
+        destination: target,
+        type: "tmpfs",
+        source: "tmpfs",
+        options: ["nosuid", "nodev", "mode=1777", `size=${sizeBytes}`, `nr_inodes=${maxLimitedFiles}`],
       })),
     ],
     linux: {

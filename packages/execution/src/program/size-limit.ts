@@ -2,7 +2,6 @@ import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import type { ProgramFolder } from "./program-folder.ts";
-import type { UserIds } from "./user.ts";
 
 const run = promisify(execFile);
 
@@ -12,15 +11,6 @@ function mountsBelow(path: string): readonly string[] {
     .split("\n")
     .map((line) => line.split(" ")[4] ?? "")
     .filter((target) => target.startsWith(`${path}/`));
-}
-
-/** Maximum number of files in a folder with a size limit. */
-export const maxQuotaFiles = 65_536;
-
-/** Mounts a file system of limited size, in memory and owned by `user`, over each of the folders. */
-export async function mountQuota(folders: readonly string[], user: UserIds, sizeBytes: number): Promise<void> {
-  const options = `mode=1777,size=${sizeBytes},nr_inodes=${maxQuotaFiles},uid=${user.uid},gid=${user.gid},nosuid,nodev`;
-  for (const folder of folders) await run("mount", ["-t", "tmpfs", "-o", options, "keelson-sandbox", folder]);
 }
 
 /** Unmounts the file systems with a size limit that a program had. */
