@@ -20,7 +20,7 @@ const mpi = (program, packages, isInTour) => ({
 
 const containerTests = [
   "packages/execution/src/containerd/*.e2e.test.ts",
-  "operators/sandboxes/**/{attacks,containerd-sandboxes}.e2e.test.ts",
+  "operators/sandboxes/**/{attacks,containerd-sandboxes,network}.e2e.test.ts",
   "apps/cli/src/e2e/{image,runtimes}.e2e.test.ts",
 ];
 
@@ -52,6 +52,13 @@ const programs = [
       "operators/sandboxes/**/*.e2e.test.ts",
       "apps/cli/src/e2e/{image,operator,runtimes,sandboxes,tutorials,up}.e2e.test.ts",
     ],
+  },
+  {
+    program: "nft",
+    packages: ["nftables", "iproute2"],
+    why: "network access of sandboxes (in network namespaces of the tests, as root)",
+    tests: ["operators/sandboxes/src/network/*.e2e.test.ts"],
+    isUsable: () => process.getuid?.() === 0,
   },
   {
     program: "containerd",

@@ -60,8 +60,22 @@ it.each([
   ["a variable without a name", { envs: [{ value: "x" }] }, /spec\.envs\[0\]\.name/],
   ["a zero cpu limit", { resources: { limits: { cpu: "0m" } } }, /spec\.resources\.limits\.cpu/],
   ["a negative memory limit", { resources: { limits: { memory: "-1Mi" } } }, /spec\.resources\.limits\.memory/],
-  ["network internet", { network: "internet" }, /spec\.network.*only none is supported/],
-  ["network allowList", { network: "allowList" }, /spec\.network.*only none is supported/],
+  [
+    "networkAllow without allowList",
+    { network: "internet", networkAllow: [{ host: "a.b" }] },
+    /spec.*networkAllow requires network: allowList/,
+  ],
+  [
+    "a rule without a destination",
+    { network: "allowList", networkAllow: [{ ports: [1] }] },
+    /spec\.networkAllow\[0\].*either host or cidr/,
+  ],
+  [
+    "a rule with an upper-case host",
+    { network: "allowList", networkAllow: [{ host: "A.b" }] },
+    /spec\.networkAllow\[0\]\.host/,
+  ],
+  ["a rule with a bad cidr", { network: "allowList", networkAllow: [{ cidr: "10.0.0" }] }, /spec\.networkAllow\[0\]\.cidr/],
   ["an unknown network", { network: "host" }, /spec\.network/],
   ["a recoveryTimeoutSeconds of 0", { recoveryTimeoutSeconds: 0 }, /spec\.recoveryTimeoutSeconds/],
 ])("rejects %s and names the field", async (_, change, message) => {
@@ -69,6 +83,18 @@ it.each([
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const spec = { ...base, ...change } as Sandbox["spec"];
   await expect(client.create(Sandbox, { metadata: { name: "a", namespace: "default" }, spec })).rejects.toThrow(message);
+});
+
+it("accepts every kind of network access", async () => {
+  await using environment = await startTestEnvironment({ crds: [Sandbox.crd] });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const networkAllow = [{ host: "*.example.com", ports: [443] }, { cidr: "10.0.0.0/8" }];
+  for (const [name, change] of Object.entries({ i: { network: "internet" }, a: { network: "allowList", networkAllow } })) {
+    const spec = { ...base, ...change } as Sandbox["spec"];
+    await expect(client.create(Sandbox, { metadata: { name, namespace: "default" }, spec })).resolves.toMatchObject({
+      spec: change,
+    });
+  }
 });
 
 it.each([

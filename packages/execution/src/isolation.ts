@@ -24,6 +24,11 @@ export interface Isolation {
   /** `shared`: the machine's network, including loopback. `none`: only a loopback interface of its own. Default: `shared`. */
   readonly network?: "shared" | "none";
   /**
+   * Path of a network namespace, such as `/run/netns/name`, that the program joins instead of getting an empty one. Needs root, and
+   * `network: "none"`.
+   */
+  readonly networkNamespace?: string;
+  /**
    * Runs the program with user ids of its own, which no other program or file of the machine has. Its work folder is at `/work`, and its
    * root is read-only. With `bubblewrap` it appears inside as root without any capability, unless `user` names another; a supervisor that
    * is not root runs programs with its own id. With `containerd` it has a user namespace with 65,536 ids, in which an image's users exist.
@@ -54,6 +59,10 @@ export function isolationProblem(value: unknown): string | undefined {
   }
   if (image !== undefined && root !== undefined) return "isolation.image: cannot be set together with isolation.root";
   if (network !== undefined && network !== "shared" && network !== "none") return "isolation.network: must be shared or none";
+  const { networkNamespace } = value;
+  if (networkNamespace !== undefined && !(isPath(networkNamespace) && network === "none")) {
+    return "isolation.networkNamespace: must be an absolute path, together with network none";
+  }
   if (hostname !== undefined && !(typeof hostname === "string" && /^[A-Za-z0-9]([-.A-Za-z0-9]{0,62})$/.test(hostname))) {
     return "isolation.hostname: must be a host name of at most 63 characters";
   }

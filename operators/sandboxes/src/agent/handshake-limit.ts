@@ -2,7 +2,7 @@ import type { Server } from "node:https";
 import type { Socket } from "node:net";
 
 /** Maximum number of connections that have not authenticated. */
-export const maxHandshakes = 128;
+const maxHandshakes = 128;
 
 /**
  * Limits the connections of a server that have not completed their TLS handshake, so that clients without a key cannot exhaust its

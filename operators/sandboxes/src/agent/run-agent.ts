@@ -11,6 +11,7 @@ import {
 } from "@keelson/execution";
 import type { AgentDriver } from "./agent-drivers.ts";
 import { startAgentServer } from "./agent-server.ts";
+import { SandboxNetworks } from "../network/sandbox-networks.ts";
 import { localImages } from "../sandbox/image-store.ts";
 import { SandboxManager } from "../sandbox/sandbox-manager.ts";
 
@@ -48,6 +49,9 @@ export interface AgentOptions extends AgentIsolation {
 
 /** Folder of the driver, below an agent's own. */
 const programsOf = (agentDir: string): string => join(agentDir, "programs");
+
+/** Folder of the sandboxes' networks, below an agent's own. */
+export const networksOf = (agentDir: string): string => join(agentDir, "networks");
 
 const isolationFile = (agentDir: string): string => join(agentDir, "isolation.json");
 
@@ -88,7 +92,9 @@ export async function runAgent(options: AgentOptions, signal: AbortSignal): Prom
   const { driver: name, containerdSocket } = options;
   const isolation = { driver: name, ...(containerdSocket !== undefined && { containerdSocket }) };
   const driver = await openAgentDriver(isolation, dir, clock);
+  const networks = new SandboxNetworks({ dir: networksOf(dir), clock, log });
   try {
+    await networks.adopt(new Set(driver.list().flatMap((program) => (program.state.kind === "exited" ? [] : [program.id]))));
     const manager = new SandboxManager({
       agentId: options.name,
       nodeName: options.node,
@@ -101,6 +107,7 @@ export async function runAgent(options: AgentOptions, signal: AbortSignal): Prom
       clock,
       log,
       expiryFile: join(dir, "expiries.json"),
+      networks,
     });
     const { token, port, bindAddress } = options;
     const server = await startAgentServer({ manager, token, port, bindAddress, clock, log });
@@ -110,6 +117,7 @@ export async function runAgent(options: AgentOptions, signal: AbortSignal): Prom
     await manager.shutDown();
     await server.close();
   } finally {
+    await networks.close();
     await driver.close();
   }
 }

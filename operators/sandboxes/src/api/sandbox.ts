@@ -1,6 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { anyObject, choice, conditions, int32, int64, time } from "@keelson/api-machinery/fields";
+import { cidrPattern, hostPattern, maxNetworkRules, maxRulePorts, networkModes } from "../network/network-policy.ts";
 import { group, version } from "./names.ts";
 import { resourceLimits } from "./resource-limits.ts";
 
@@ -51,12 +52,44 @@ const spec = Type.Object(
       }),
     ),
     network: Type.Optional(
-      choice(["none", "internet", "allowList"], "Network access. none: a private loopback and the exposed ports.", {
-        default: "none",
-        "x-kubernetes-validations": [
-          { rule: "self == 'none'", message: "only none is supported: internet and allowList are not enforced yet" },
-        ],
-      }),
+      choice(
+        networkModes,
+        "Network access. none: a private loopback and the exposed ports. internet: public addresses. allowList: networkAllow.",
+        {
+          default: "none",
+        },
+      ),
+    ),
+    networkAllow: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            host: Type.Optional(
+              Type.String({
+                description: "DNS name, or *. and a domain for all names below it.",
+                pattern: hostPattern,
+                maxLength: 253,
+              }),
+            ),
+            cidr: Type.Optional(
+              Type.String({ description: "IPv4 addresses, such as 10.0.0.0/8.", pattern: cidrPattern, maxLength: 18 }),
+            ),
+            ports: Type.Optional(
+              Type.Array(int32("A port.", { minimum: 1, maximum: 65535 }), {
+                description: "TCP and UDP ports. Default: all ports and protocols.",
+                "x-kubernetes-list-type": "set",
+                maxItems: maxRulePorts,
+              }),
+            ),
+          },
+          {
+            "x-kubernetes-validations": [
+              { rule: "has(self.host) != has(self.cidr)", message: "must have either host or cidr" },
+            ],
+          },
+        ),
+        { description: "Destinations that network allowList permits.", maxItems: maxNetworkRules },
+      ),
     ),
     resources: resourceLimits("Resource limits. Default: those of the pool."),
     expireTime: Type.Optional(time("Time at which it is stopped; the object is kept.")),
@@ -74,7 +107,15 @@ const spec = Type.Object(
     ),
     resetRevision: Type.Optional(time("Restarts the sandbox when set to a later time than before.")),
   },
-  { description: "The desired sandbox." },
+  {
+    description: "The desired sandbox.",
+    "x-kubernetes-validations": [
+      {
+        rule: "!has(self.networkAllow) || size(self.networkAllow) == 0 || self.network == 'allowList'",
+        message: "networkAllow requires network: allowList",
+      },
+    ],
+  },
 );
 
 const status = Type.Object(
@@ -98,6 +139,10 @@ const status = Type.Object(
           phase: Type.String({ description: "creating, running, stopped, failed, terminating or terminated." }),
           message: Type.Optional(Type.String({ description: "Human-readable details." })),
           exitCode: Type.Optional(int32("Exit code of its program.")),
+          deniedFlows: Type.Optional(int64("Number of connections and name lookups that its network access denied.")),
+          deniedDestinations: Type.Optional(
+            Type.Array(Type.String(), { description: "Some of the denied destinations: address:port/protocol, or names." }),
+          ),
         },
         { description: "State reported by the agent." },
       ),

@@ -11,6 +11,7 @@ import {
 import { agentCommand } from "./agent.ts";
 import { execCommand } from "./exec.ts";
 import { connectionFlags, runWith } from "./connection.ts";
+import { networkFlags, readNetwork } from "./network-flags.ts";
 
 /** The fast path takes whole numbers of up to 12 digits. */
 const maxCount = 999_999_999_999;
@@ -33,6 +34,7 @@ const runFlags = {
     default: "fast",
   }),
   ports: textFlag({ name: "ports", value: "PORTS", description: "exposed ports, such as 8080,9091" }),
+  ...networkFlags,
   env: pairsFlag({ name: "env", value: "NAME=VALUE", description: "environment variable" }),
   label: pairsFlag({ name: "label", value: "KEY=VALUE", description: "label of the Sandbox object" }),
   workingDir: textFlag({ name: "working-dir", value: "DIR", description: "working directory" }),
@@ -79,6 +81,7 @@ const run: CommandDefinition = {
           poolRef: runFlags.pool.read(context.flags),
           consistencyMode: runFlags.mode.read(context.flags) === "strong" ? ConsistencyMode.STRONG : ConsistencyMode.FAST,
           exposedPorts: ports.map(Number),
+          ...readNetwork(context.flags),
           command: [...context.args.slice(1)],
           envs: Object.fromEntries(runFlags.env.read(context.flags)),
           labels: Object.fromEntries(runFlags.label.read(context.flags)),
@@ -161,6 +164,7 @@ const get: CommandDefinition = {
             ["Image:", info.image],
             ["Pool:", info.poolRef],
             ["Agent:", info.agentPod || "-"],
+            ...(info.deniedFlows > 0n ? [["Denied:", `${info.deniedFlows}: ${info.deniedDestinations.join(", ")}`]] : []),
             ["Endpoints:", info.endpoints.join(", ") || "-"],
             ["Age:", age(info, context.clock.now())],
           ]),

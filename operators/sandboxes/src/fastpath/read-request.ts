@@ -4,6 +4,7 @@ import { argumentSizeProblem } from "@keelson/execution";
 import { isPositiveQuantity, isPort } from "../protocol/protocol.ts";
 import { reservedPorts } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
+import { networkModes, networkProblem } from "../network/network-policy.ts";
 import { type CreateRequest, FailurePolicy, type UpdateRequest } from "./generated/fastpath/v1/fastpath_pb.ts";
 
 const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
@@ -43,6 +44,7 @@ export function specOf(request: CreateRequest, key: { namespace: string; name: s
   }
   const seconds = Number(request.expireTimeSeconds);
   if (seconds < 0) throw invalid("expire_time_seconds: must be Unix seconds, or 0 for never");
+  const network = networkOf(request);
   return {
     image: request.image,
     poolRef: request.poolRef,
@@ -55,9 +57,23 @@ export function specOf(request: CreateRequest, key: { namespace: string; name: s
     ...(limits.length > 0 && { resources: { limits: Object.fromEntries(limits) } }),
     ...(ports.size > 0 && { exposedPorts: [...ports] }),
     ...(seconds > 0 && { expireTime: timeOf(seconds) }),
+    ...network,
     failurePolicy: request.failurePolicy === FailurePolicy.AUTO_RECREATE ? "AutoRecreate" : "Manual",
     recoveryTimeoutSeconds: 60,
   };
+}
+
+/** The network access of the requested Sandbox; empty for none. */
+function networkOf({ network, networkAllow }: CreateRequest): Pick<Sandbox["spec"], "network" | "networkAllow"> {
+  const allow = networkAllow.map(({ host, cidr, ports }) => ({
+    ...(host !== "" && { host }),
+    ...(cidr !== "" && { cidr }),
+    ...(ports.length > 0 && { ports: [...ports] }),
+  }));
+  const problem = networkProblem(network === "" ? undefined : network, allow);
+  if (problem !== undefined) throw invalid(problem.replace("networkAllow", "network_allow"));
+  const mode = networkModes.find((each) => each === network) ?? "none";
+  return mode === "none" ? {} : { network: mode, ...(allow.length > 0 && { networkAllow: allow }) };
 }
 
 function timeOf(unixSeconds: number): string {

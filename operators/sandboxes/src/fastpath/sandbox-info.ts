@@ -17,5 +17,7 @@ export function sandboxInfo(sandbox: DeepReadonly<Sandbox>): SandboxInfo {
     image: spec.image,
     poolRef: spec.poolRef,
     sandboxName: metadata.name ?? "",
+    deniedFlows: BigInt(status?.runtime?.deniedFlows ?? 0),
+    deniedDestinations: [...(status?.runtime?.deniedDestinations ?? [])],
   });
 }

@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Sandbox } from "../api/sandbox.ts";
 import { expiryOf } from "../controllers/sandbox-decision.ts";
+import type { NetworkRule } from "../network/network-policy.ts";
 import type { AgentSandbox } from "../protocol/protocol.ts";
 
 /**
@@ -14,6 +15,7 @@ export function agentSandbox(
 ): AgentSandbox {
   const { cpu, memory } = spec.resources?.limits ?? {};
   const expiresAtMs = expiryOf(spec);
+  const { network = "none", networkAllow = [] } = spec;
   return {
     ...identity,
     image: spec.image,
@@ -22,6 +24,8 @@ export function agentSandbox(
     env,
     workingDir: spec.workingDir ?? "",
     ports: spec.exposedPorts ?? [],
+    ...(network !== "none" && { network }),
+    ...(networkAllow.length > 0 && { networkAllow: structuredClone(networkAllow) as NetworkRule[] }),
     ...(cpu !== undefined && { cpu: String(cpu) }),
     ...(memory !== undefined && { memory: String(memory) }),
     ...(expiresAtMs !== undefined && { expiresAtMs }),

@@ -108,5 +108,10 @@ function runtimeOf(
     phase: found.phase,
     ...(found.message !== "" && { message: found.message }),
     ...(found.exitCode !== undefined && { exitCode: found.exitCode }),
+    ...(found.denied !== undefined &&
+      found.denied.count > 0 && {
+        deniedFlows: found.denied.count,
+        deniedDestinations: [...found.denied.destinations],
+      }),
   };
 }

@@ -4,8 +4,9 @@ import { Pod } from "@keelson/api-machinery/kinds";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
-import { type AgentIsolation, reopenAgentDriver } from "../agent/run-agent.ts";
+import { type AgentIsolation, networksOf, reopenAgentDriver } from "../agent/run-agent.ts";
 import { agentApp, agentLabels } from "../api/names.ts";
+import { removeNetworks } from "../network/sandbox-networks.ts";
 
 /** Options of an {@link AgentFolderJanitor}. */
 export interface AgentFolderJanitorOptions {
@@ -102,6 +103,7 @@ export class AgentFolderJanitor {
     } finally {
       await driver.close();
     }
+    await removeNetworks(networksOf(folder));
     await rm(folder, { recursive: true, force: true });
   }
 }

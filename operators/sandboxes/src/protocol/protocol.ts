@@ -2,6 +2,8 @@ import { isJsonObject } from "@keelson/api-machinery";
 import { isQuantity, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { argumentSizeProblem } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
+import type { DeniedFlows } from "../network/denied-flows.ts";
+import { type NetworkMode, networkProblem, type NetworkRule } from "../network/network-policy.ts";
 
 /* The protocol between the operator and its agents. Paths and fields are fast-sandbox's. */
 
@@ -29,6 +31,10 @@ export interface AgentSandbox {
   readonly env?: Readonly<Record<string, string>>;
   readonly workingDir?: string;
   readonly ports?: readonly number[];
+  /** Default: `none`. */
+  readonly network?: NetworkMode;
+  /** Rules of network `allowList`. */
+  readonly networkAllow?: readonly NetworkRule[];
   /** Limits as Kubernetes quantities (`500m`, `256Mi`). Default: the agent's. */
   readonly cpu?: string;
   readonly memory?: string;
@@ -75,6 +81,8 @@ export interface SandboxStatus {
   readonly ports: readonly number[];
   /** When the agent stops it; null: never. Absent if the agent leaves that to the operator. */
   readonly expiresAtMs?: number | null;
+  /** What its network access denied; absent without a network. */
+  readonly denied?: DeniedFlows;
 }
 
 /** An agent's status. */
@@ -127,6 +135,8 @@ export function parseAgentSandbox(body: unknown): { readonly sandbox: AgentSandb
     ports,
     cpu,
     memory,
+    network,
+    networkAllow,
     expiresAtMs,
   } = value;
   if (!isText(sandboxId) || !sandboxIdPattern.test(sandboxId))
@@ -148,6 +158,8 @@ export function parseAgentSandbox(body: unknown): { readonly sandbox: AgentSandb
     return { problem: "sandbox.workingDir: must be an absolute path" };
   if (ports !== undefined && !(Array.isArray(ports) && ports.every(isPort)))
     return { problem: "sandbox.ports: must be a list of ports, 1 to 65535" };
+  const badNetwork = networkProblem(network, networkAllow);
+  if (badNetwork !== undefined) return { problem: `sandbox.${badNetwork}` };
   for (const [name, text] of Object.entries({ cpu, memory })) {
     if (text !== undefined && text !== "" && !isPositiveQuantity(text))
       return { problem: `sandbox.${name}: ${JSON.stringify(text)} must be a positive quantity, such as 500m or 256Mi` };

@@ -3,6 +3,7 @@ import type { Logger } from "@keelson/controller";
 import type { Program } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
 import { type Expiries, openExpiries } from "./expiries.ts";
+import type { SandboxNetworks } from "../network/sandbox-networks.ts";
 import { PortRelays } from "./port-relay.ts";
 import type { ImageStore, ReadyImage } from "./image-store.ts";
 import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
@@ -26,6 +27,8 @@ export interface SandboxManagerOptions extends SandboxProgramOptions {
   readonly log: Logger;
   /** File with changed expiry times. */
   readonly expiryFile: string;
+  /** Networks of sandboxes with `internet` or `allowList`. Default: such sandboxes are rejected. */
+  readonly networks?: SandboxNetworks;
 }
 
 /** Number of deleted ids that are remembered, so that a delayed create does not resurrect one. */
@@ -63,7 +66,9 @@ export class SandboxManager {
     for (const program of driver.list()) {
       if (isAlive(program)) this.#expiries.adopt(program.id, requestedExpiry(program));
       this.#expose(program);
+      void program.exited().then(() => options.networks?.remove(program.id));
     }
+    options.networks?.onDenied(() => this.#notify());
   }
 
   async create(sandbox: AgentSandbox): Promise<CreateAnswer> {
@@ -82,6 +87,8 @@ export class SandboxManager {
       const message = `image ${sandbox.image} not found on this machine; available: ${images.list().join(", ")}`;
       return { success: false, message, sandboxId };
     }
+    const unsupported = this.#findNetworkProblem(sandbox);
+    if (unsupported !== undefined) return { success: false, message: unsupported, sandboxId };
     const answer = this.#start(sandbox, image).finally(() => {
       this.#creating.delete(sandboxId);
       this.#notify();
@@ -113,16 +120,18 @@ export class SandboxManager {
   }
 
   status(): AgentStatus {
-    const { driver, agentId, nodeName, capacity, images, clock } = this.#options;
+    const { driver, agentId, nodeName, capacity, images, clock, networks } = this.#options;
     const sandboxStatuses = driver
       .list()
       .filter((program) => sandboxIdPattern.test(program.id))
-      .map(
-        (program): SandboxStatus => ({
+      .map((program): SandboxStatus => {
+        const denied = networks?.denied(program.id);
+        return {
           ...statusOf(program, this.#deleting.has(program.id), clock),
           expiresAtMs: this.#expiries.of(program.id) ?? null,
-        }),
-      );
+          ...(denied !== undefined && { denied }),
+        };
+      });
     return { agentId, nodeName, capacity, allocated: this.#occupied().size, images: images.list(), sandboxStatuses };
   }
 
@@ -196,11 +205,33 @@ export class SandboxManager {
     return new Set([...alive, ...this.#creating.keys()]);
   }
 
+  /** Why a sandbox cannot have the network access that it requests. */
+  #findNetworkProblem({ network = "none" }: AgentSandbox): string | undefined {
+    if (network === "none") return undefined;
+    const { driver, networks } = this.#options;
+    if (driver.name === "process") return `network: ${network} requires the driver bubblewrap or containerd`;
+    const problem = networks === undefined ? "is not supported by this agent" : networks.problem;
+    return problem === undefined ? undefined : `network: ${network} ${problem}`;
+  }
+
+  /** Starts the program of a sandbox, in a network of its own if it requests one. */
+  async #startProgram(sandbox: AgentSandbox, image: ReadyImage): Promise<Program> {
+    const { driver, networks } = this.#options;
+    const { sandboxId, network: mode = "none", networkAllow: allow = [] } = sandbox;
+    const network = mode === "none" ? undefined : await networks?.create(sandboxId, { mode, allow });
+    try {
+      return await driver.start(toProgramSpec(sandbox, image, this.#options, network));
+    } catch (error) {
+      await networks?.forget(sandboxId);
+      throw error;
+    }
+  }
+
   async #start(sandbox: AgentSandbox, image: ReadyImage): Promise<CreateAnswer> {
-    const { driver, clock } = this.#options;
+    const { clock } = this.#options;
     const { sandboxId } = sandbox;
     const began = clock.monotonic();
-    const program = await driver.start(toProgramSpec(sandbox, image, this.#options));
+    const program = await this.#startProgram(sandbox, image);
     const startMs = clock.monotonic() - began;
     this.#follow(program);
     this.#expose(program);
@@ -217,7 +248,11 @@ export class SandboxManager {
   }
 
   #follow(program: Program): void {
-    void program.exited().then(() => this.#notify());
+    void program.exited().then(async () => {
+      // Counts its last denied flows.
+      await this.#options.networks?.remove(program.id);
+      this.#notify();
+    });
   }
 
   /** Remembers that this id was deleted. */
@@ -238,5 +273,6 @@ export class SandboxManager {
     await program.stop();
     await program.remove();
     await this.#expiries.forget(sandboxId);
+    await this.#options.networks?.forget(sandboxId);
   }
 }

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
+import type { ReadyNetwork } from "../network/sandbox-networks.ts";
 import { normalizeImage, type ReadyImage } from "./image-store.ts";
 import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
 
@@ -45,7 +46,12 @@ export function hashOf(sandbox: AgentSandbox): string {
 }
 
 /** The program spec of a sandbox. */
-export function toProgramSpec(sandbox: AgentSandbox, image: ReadyImage, options: SandboxProgramOptions): ProgramSpec {
+export function toProgramSpec(
+  sandbox: AgentSandbox,
+  image: ReadyImage,
+  options: SandboxProgramOptions,
+  network?: ReadyNetwork,
+): ProgramSpec {
   const { command = [], args = [], env = {}, workingDir } = sandbox;
   const own = command.length > 0 ? [...command, ...args] : [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
   const [first = "/bin/sh", ...rest] = own;
@@ -59,6 +65,10 @@ export function toProgramSpec(sandbox: AgentSandbox, image: ReadyImage, options:
     ...(isIsolated && {
       isolation: {
         network: "none",
+        ...(network !== undefined && {
+          networkNamespace: network.namespace,
+          binds: [{ source: network.resolver, target: "/etc/resolv.conf" }],
+        }),
         hasPrivateUser: true,
         hostname: "sandbox",
         ...(image.root !== undefined && { root: image.root }),

@@ -32,9 +32,6 @@ const calls: Readonly<Record<string, { readonly numbers: Numbers; readonly args:
   reboot: { numbers: [169, 142], args: "0, 0, 0, 0" },
 };
 
-/** Names of the calls. */
-export const dangerousCalls = Object.keys(calls);
-
 /** A Perl program that makes each call and prints the names of those that were not rejected with EPERM, with their error number. */
 export function dangerousCallsProgram(arch: string = process.arch): string {
   const lines = Object.entries(calls).map(

@@ -104,8 +104,10 @@ function wrapProgram(request: LaunchRequest, execution: Execution, options: Bubb
   }
   const bwrap = [options.bwrap, "--json-status-fd", "3", "--args", "4", "--", ...execution.command] as const;
   const { command, env } = stage === undefined ? { command: bwrap, env: {} } : staged(request, stage, bwrap);
+  const namespace = spec.isolation?.networkNamespace;
   return {
-    command,
+    // Entered before everything else, as root.
+    command: namespace === undefined ? command : ["nsenter", `--net=${namespace}`, "--", ...command],
     opened: { append: statusFile(folder), read: [argumentsFile(folder), options.filter ?? "/dev/null"] },
     // The program's folder may exist inside only; bwrap changes to it.
     cwd: folder.path,
@@ -228,7 +230,7 @@ function* bwrapArguments(
   }
   // A new session prevents injecting input into a foreign terminal; a program with its own terminal must keep its session.
   if (spec.terminal === undefined) yield "--new-session";
-  if (spec.isolation?.network === "none") yield "--unshare-net";
+  if (spec.isolation?.network === "none" && spec.isolation.networkNamespace === undefined) yield "--unshare-net";
   const cwd = hasOwnWorkPath(spec) ? execution.cwd : workingDirectory(request);
   yield* worldArguments(request, cwd, binds, stage);
 }

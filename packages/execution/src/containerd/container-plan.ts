@@ -93,7 +93,7 @@ export async function planContainer(
   },
 ): Promise<ContainerPlan> {
   const { spec, folder } = request;
-  const { root, network = "shared", hostname } = spec.isolation ?? {};
+  const { root, network = "shared", networkNamespace, hostname } = spec.isolation ?? {};
   const { imageRoot, binds } = options;
   const env = { PATH: defaultPath, ...imageRoot?.image.env, ...spec.env, [programVariable]: folder.tag };
   const shared = {
@@ -104,6 +104,7 @@ export async function planContainer(
     network,
     env,
     ...(hostname !== undefined && { hostname }),
+    ...(networkNamespace !== undefined && { networkNamespace }),
     ...(options.firstId !== undefined && { firstId: options.firstId }),
   };
   if (imageRoot === undefined && root === undefined) return planOnMachine(request, shared, binds);

@@ -17,6 +17,8 @@ export interface OciProgram {
   /** Folders in memory with a size limit, which end with the container. */
   readonly limitedFolders?: readonly { readonly target: string; readonly sizeBytes: number }[];
   readonly network: "shared" | "none";
+  /** Path of a network namespace to join, with `none`. Default: an empty one. */
+  readonly networkNamespace?: string;
   readonly hostname?: string;
   readonly hasTerminal: boolean;
   /** Whether its root can be written. */
@@ -109,12 +111,12 @@ function ociProcess(
 }
 
 /** The namespaces of a container, and the ids of its user namespace. */
-function isolationOf({ network, firstId }: OciProgram): Readonly<Record<string, unknown>> {
-  const types = ["pid", "ipc", "uts", "mount"];
-  if (network === "none") types.push("network");
-  if (firstId === undefined) return { namespaces: types.map((type) => ({ type })) };
+function isolationOf({ network, networkNamespace: path, firstId }: OciProgram): Readonly<Record<string, unknown>> {
+  const namespaces: object[] = [{ type: "pid" }, { type: "ipc" }, { type: "uts" }, { type: "mount" }];
+  if (network === "none") namespaces.push({ type: "network", ...(path !== undefined && { path }) });
+  if (firstId === undefined) return { namespaces };
   const mappings = [{ containerID: 0, hostID: firstId, size: idRangeSize }];
-  return { namespaces: [...types, "user"].map((type) => ({ type })), uidMappings: mappings, gidMappings: mappings };
+  return { namespaces: [...namespaces, { type: "user" }], uidMappings: mappings, gidMappings: mappings };
 }
 
 /**

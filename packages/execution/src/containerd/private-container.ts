@@ -11,7 +11,7 @@ import type { OciProgram } from "./oci-spec.ts";
 const kernelMountPoints = ["/proc", "/dev", "/run"];
 
 /** The host ids of a user inside a container with the range that starts at `firstId`. Throws {@link StartFailure}. */
-export function hostIds({ uid, gid }: UserIds, firstId: number): UserIds {
+function hostIds({ uid, gid }: UserIds, firstId: number): UserIds {
   if (Math.max(uid, gid) >= idRangeSize) {
     throw new StartFailure(`could not start the program: its user and group ids must be less than ${idRangeSize}`, 126);
   }

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
 export const file_fastpath_v1_fastpath: GenFile =
   /*@__PURE__*/
   fileDesc(
-    "ChpmYXN0cGF0aC92MS9mYXN0cGF0aC5wcm90bxILZmFzdHBhdGgudjEingQKDUNyZWF0ZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkSEAoIcG9vbF9yZWYYAiABKAkSFQoNZXhwb3NlZF9wb3J0cxgDIAMoBRIPCgdjb21tYW5kGAQgAygJEgwKBGFyZ3MYBSADKAkSEQoJbmFtZXNwYWNlGAYgASgJEjYKEGNvbnNpc3RlbmN5X21vZGUYByABKA4yHC5mYXN0cGF0aC52MS5Db25zaXN0ZW5jeU1vZGUSDAoEbmFtZRgIIAEoCRIyCgRlbnZzGAkgAygLMiQuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5FbnZzRW50cnkSEwoLd29ya2luZ19kaXIYCiABKAkSGwoTZXhwaXJlX3RpbWVfc2Vjb25kcxhkIAEoAxIyCg5mYWlsdXJlX3BvbGljeRhlIAEoDjIaLmZhc3RwYXRoLnYxLkZhaWx1cmVQb2xpY3kSNgoGbGFiZWxzGGYgAygLMiYuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5MYWJlbHNFbnRyeRILCgNjcHUYZyABKAkSDgoGbWVtb3J5GGggASgJEhIKCnJlcXVlc3RfaWQYaSABKAkaKwoJRW52c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLLAQoOQ3JlYXRlUmVzcG9uc2USEgoKc2FuZGJveF9pZBgBIAEoCRIRCglhZ2VudF9wb2QYAiABKAkSEQoJZW5kcG9pbnRzGAMgAygJEhQKDHNhbmRib3hfbmFtZRgEIAEoCRI5Cgd0aW1pbmdzGGQgAygLMiguZmFzdHBhdGgudjEuQ3JlYXRlUmVzcG9uc2UuVGltaW5nc0VudHJ5Gi4KDFRpbWluZ3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBIjgKDURlbGV0ZVJlcXVlc3QSFAoMc2FuZGJveF9uYW1lGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCSIhCg5EZWxldGVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIIjUKCkdldFJlcXVlc3QSFAoMc2FuZGJveF9uYW1lGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCSIgCgtMaXN0UmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiNwoMTGlzdFJlc3BvbnNlEicKBWl0ZW1zGAEgAygLMhguZmFzdHBhdGgudjEuU2FuZGJveEluZm8ioQEKC1NhbmRib3hJbmZvEhIKCnNhbmRib3hfaWQYASABKAkSDQoFcGhhc2UYAiABKAkSEQoJYWdlbnRfcG9kGAMgASgJEhEKCWVuZHBvaW50cxgEIAMoCRISCgpjcmVhdGVkX2F0GAUgASgDEg0KBWltYWdlGAYgASgJEhAKCHBvb2xfcmVmGAcgASgJEhQKDHNhbmRib3hfbmFtZRgIIAEoCSK8AgoNVXBkYXRlUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEh0KE2V4cGlyZV90aW1lX3NlY29uZHMYAyABKANIABIYCg5yZXNldF9yZXZpc2lvbhgEIAEoCUgAEjQKDmZhaWx1cmVfcG9saWN5GAUgASgOMhouZmFzdHBhdGgudjEuRmFpbHVyZVBvbGljeUgAEiIKGHJlY292ZXJ5X3RpbWVvdXRfc2Vjb25kcxgGIAEoBUgAEjYKBmxhYmVscxgHIAMoCzImLmZhc3RwYXRoLnYxLlVwZGF0ZVJlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZ1cGRhdGUiXQoOVXBkYXRlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBIPCgdtZXNzYWdlGAIgASgJEikKB3NhbmRib3gYAyABKAsyGC5mYXN0cGF0aC52MS5TYW5kYm94SW5mbyonCg9Db25zaXN0ZW5jeU1vZGUSCAoERkFTVBAAEgoKBlNUUk9ORxABKi4KDUZhaWx1cmVQb2xpY3kSCgoGTUFOVUFMEAASEQoNQVVUT19SRUNSRUFURRABMvYCCg9GYXN0UGF0aFNlcnZpY2USSAoNQ3JlYXRlU2FuZGJveBIaLmZhc3RwYXRoLnYxLkNyZWF0ZVJlcXVlc3QaGy5mYXN0cGF0aC52MS5DcmVhdGVSZXNwb25zZRJICg1EZWxldGVTYW5kYm94EhouZmFzdHBhdGgudjEuRGVsZXRlUmVxdWVzdBobLmZhc3RwYXRoLnYxLkRlbGV0ZVJlc3BvbnNlEkgKDVVwZGF0ZVNhbmRib3gSGi5mYXN0cGF0aC52MS5VcGRhdGVSZXF1ZXN0GhsuZmFzdHBhdGgudjEuVXBkYXRlUmVzcG9uc2USRAoNTGlzdFNhbmRib3hlcxIYLmZhc3RwYXRoLnYxLkxpc3RSZXF1ZXN0GhkuZmFzdHBhdGgudjEuTGlzdFJlc3BvbnNlEj8KCkdldFNhbmRib3gSFy5mYXN0cGF0aC52MS5HZXRSZXF1ZXN0GhguZmFzdHBhdGgudjEuU2FuZGJveEluZm9iBnByb3RvMw",
+    "ChpmYXN0cGF0aC92MS9mYXN0cGF0aC5wcm90bxILZmFzdHBhdGgudjEi4AQKDUNyZWF0ZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkSEAoIcG9vbF9yZWYYAiABKAkSFQoNZXhwb3NlZF9wb3J0cxgDIAMoBRIPCgdjb21tYW5kGAQgAygJEgwKBGFyZ3MYBSADKAkSEQoJbmFtZXNwYWNlGAYgASgJEjYKEGNvbnNpc3RlbmN5X21vZGUYByABKA4yHC5mYXN0cGF0aC52MS5Db25zaXN0ZW5jeU1vZGUSDAoEbmFtZRgIIAEoCRIyCgRlbnZzGAkgAygLMiQuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5FbnZzRW50cnkSEwoLd29ya2luZ19kaXIYCiABKAkSGwoTZXhwaXJlX3RpbWVfc2Vjb25kcxhkIAEoAxIyCg5mYWlsdXJlX3BvbGljeRhlIAEoDjIaLmZhc3RwYXRoLnYxLkZhaWx1cmVQb2xpY3kSNgoGbGFiZWxzGGYgAygLMiYuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5MYWJlbHNFbnRyeRILCgNjcHUYZyABKAkSDgoGbWVtb3J5GGggASgJEhIKCnJlcXVlc3RfaWQYaSABKAkSDwoHbmV0d29yaxhqIAEoCRIvCg1uZXR3b3JrX2FsbG93GGsgAygLMhguZmFzdHBhdGgudjEuTmV0d29ya1J1bGUaKwoJRW52c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI4CgtOZXR3b3JrUnVsZRIMCgRob3N0GAEgASgJEgwKBGNpZHIYAiABKAkSDQoFcG9ydHMYAyADKAUiywEKDkNyZWF0ZVJlc3BvbnNlEhIKCnNhbmRib3hfaWQYASABKAkSEQoJYWdlbnRfcG9kGAIgASgJEhEKCWVuZHBvaW50cxgDIAMoCRIUCgxzYW5kYm94X25hbWUYBCABKAkSOQoHdGltaW5ncxhkIAMoCzIoLmZhc3RwYXRoLnYxLkNyZWF0ZVJlc3BvbnNlLlRpbWluZ3NFbnRyeRouCgxUaW1pbmdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASI4Cg1EZWxldGVSZXF1ZXN0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkiIQoORGVsZXRlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCCI1CgpHZXRSZXF1ZXN0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkiIAoLTGlzdFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIjcKDExpc3RSZXNwb25zZRInCgVpdGVtcxgBIAMoCzIYLmZhc3RwYXRoLnYxLlNhbmRib3hJbmZvItQBCgtTYW5kYm94SW5mbxISCgpzYW5kYm94X2lkGAEgASgJEg0KBXBoYXNlGAIgASgJEhEKCWFnZW50X3BvZBgDIAEoCRIRCgllbmRwb2ludHMYBCADKAkSEgoKY3JlYXRlZF9hdBgFIAEoAxINCgVpbWFnZRgGIAEoCRIQCghwb29sX3JlZhgHIAEoCRIUCgxzYW5kYm94X25hbWUYCCABKAkSFAoMZGVuaWVkX2Zsb3dzGGQgASgDEhsKE2RlbmllZF9kZXN0aW5hdGlvbnMYZSADKAkivAIKDVVwZGF0ZVJlcXVlc3QSFAoMc2FuZGJveF9uYW1lGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIdChNleHBpcmVfdGltZV9zZWNvbmRzGAMgASgDSAASGAoOcmVzZXRfcmV2aXNpb24YBCABKAlIABI0Cg5mYWlsdXJlX3BvbGljeRgFIAEoDjIaLmZhc3RwYXRoLnYxLkZhaWx1cmVQb2xpY3lIABIiChhyZWNvdmVyeV90aW1lb3V0X3NlY29uZHMYBiABKAVIABI2CgZsYWJlbHMYByADKAsyJi5mYXN0cGF0aC52MS5VcGRhdGVSZXF1ZXN0LkxhYmVsc0VudHJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCAoGdXBkYXRlIl0KDlVwZGF0ZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDwoHbWVzc2FnZRgCIAEoCRIpCgdzYW5kYm94GAMgASgLMhguZmFzdHBhdGgudjEuU2FuZGJveEluZm8qJwoPQ29uc2lzdGVuY3lNb2RlEggKBEZBU1QQABIKCgZTVFJPTkcQASouCg1GYWlsdXJlUG9saWN5EgoKBk1BTlVBTBAAEhEKDUFVVE9fUkVDUkVBVEUQATL2AgoPRmFzdFBhdGhTZXJ2aWNlEkgKDUNyZWF0ZVNhbmRib3gSGi5mYXN0cGF0aC52MS5DcmVhdGVSZXF1ZXN0GhsuZmFzdHBhdGgudjEuQ3JlYXRlUmVzcG9uc2USSAoNRGVsZXRlU2FuZGJveBIaLmZhc3RwYXRoLnYxLkRlbGV0ZVJlcXVlc3QaGy5mYXN0cGF0aC52MS5EZWxldGVSZXNwb25zZRJICg1VcGRhdGVTYW5kYm94EhouZmFzdHBhdGgudjEuVXBkYXRlUmVxdWVzdBobLmZhc3RwYXRoLnYxLlVwZGF0ZVJlc3BvbnNlEkQKDUxpc3RTYW5kYm94ZXMSGC5mYXN0cGF0aC52MS5MaXN0UmVxdWVzdBoZLmZhc3RwYXRoLnYxLkxpc3RSZXNwb25zZRI/CgpHZXRTYW5kYm94EhcuZmFzdHBhdGgudjEuR2V0UmVxdWVzdBoYLmZhc3RwYXRoLnYxLlNhbmRib3hJbmZvYgZwcm90bzM",
   );
 
 /**
@@ -111,6 +111,20 @@ export type CreateRequest = Message<"fastpath.v1.CreateRequest"> & {
    * @generated from field: string request_id = 105;
    */
   requestId: string;
+
+  /**
+   * none (default), internet or allowList.
+   *
+   * @generated from field: string network = 106;
+   */
+  network: string;
+
+  /**
+   * Destinations that allowList permits.
+   *
+   * @generated from field: repeated fastpath.v1.NetworkRule network_allow = 107;
+   */
+  networkAllow: NetworkRule[];
 };
 
 /**
@@ -118,6 +132,40 @@ export type CreateRequest = Message<"fastpath.v1.CreateRequest"> & {
  * Use `create(CreateRequestSchema)` to create a new message.
  */
 export const CreateRequestSchema: GenMessage<CreateRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 0);
+
+/**
+ * Either a host or a CIDR.
+ *
+ * @generated from message fastpath.v1.NetworkRule
+ */
+export type NetworkRule = Message<"fastpath.v1.NetworkRule"> & {
+  /**
+   * A DNS name, or *. and a domain.
+   *
+   * @generated from field: string host = 1;
+   */
+  host: string;
+
+  /**
+   * IPv4 addresses, such as 10.0.0.0/8.
+   *
+   * @generated from field: string cidr = 2;
+   */
+  cidr: string;
+
+  /**
+   * Empty: all ports.
+   *
+   * @generated from field: repeated int32 ports = 3;
+   */
+  ports: number[];
+};
+
+/**
+ * Describes the message fastpath.v1.NetworkRule.
+ * Use `create(NetworkRuleSchema)` to create a new message.
+ */
+export const NetworkRuleSchema: GenMessage<NetworkRule> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 1);
 
 /**
  * @generated from message fastpath.v1.CreateResponse
@@ -155,7 +203,7 @@ export type CreateResponse = Message<"fastpath.v1.CreateResponse"> & {
  * Describes the message fastpath.v1.CreateResponse.
  * Use `create(CreateResponseSchema)` to create a new message.
  */
-export const CreateResponseSchema: GenMessage<CreateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 1);
+export const CreateResponseSchema: GenMessage<CreateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 2);
 
 /**
  * @generated from message fastpath.v1.DeleteRequest
@@ -176,7 +224,7 @@ export type DeleteRequest = Message<"fastpath.v1.DeleteRequest"> & {
  * Describes the message fastpath.v1.DeleteRequest.
  * Use `create(DeleteRequestSchema)` to create a new message.
  */
-export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 2);
+export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 3);
 
 /**
  * @generated from message fastpath.v1.DeleteResponse
@@ -192,7 +240,7 @@ export type DeleteResponse = Message<"fastpath.v1.DeleteResponse"> & {
  * Describes the message fastpath.v1.DeleteResponse.
  * Use `create(DeleteResponseSchema)` to create a new message.
  */
-export const DeleteResponseSchema: GenMessage<DeleteResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 3);
+export const DeleteResponseSchema: GenMessage<DeleteResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 4);
 
 /**
  * @generated from message fastpath.v1.GetRequest
@@ -213,7 +261,7 @@ export type GetRequest = Message<"fastpath.v1.GetRequest"> & {
  * Describes the message fastpath.v1.GetRequest.
  * Use `create(GetRequestSchema)` to create a new message.
  */
-export const GetRequestSchema: GenMessage<GetRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 4);
+export const GetRequestSchema: GenMessage<GetRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 5);
 
 /**
  * @generated from message fastpath.v1.ListRequest
@@ -229,7 +277,7 @@ export type ListRequest = Message<"fastpath.v1.ListRequest"> & {
  * Describes the message fastpath.v1.ListRequest.
  * Use `create(ListRequestSchema)` to create a new message.
  */
-export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 5);
+export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 6);
 
 /**
  * @generated from message fastpath.v1.ListResponse
@@ -245,7 +293,7 @@ export type ListResponse = Message<"fastpath.v1.ListResponse"> & {
  * Describes the message fastpath.v1.ListResponse.
  * Use `create(ListResponseSchema)` to create a new message.
  */
-export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 6);
+export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 7);
 
 /**
  * @generated from message fastpath.v1.SandboxInfo
@@ -292,13 +340,27 @@ export type SandboxInfo = Message<"fastpath.v1.SandboxInfo"> & {
    * @generated from field: string sandbox_name = 8;
    */
   sandboxName: string;
+
+  /**
+   * Connections and name lookups that its network access denied.
+   *
+   * @generated from field: int64 denied_flows = 100;
+   */
+  deniedFlows: bigint;
+
+  /**
+   * Some of their destinations.
+   *
+   * @generated from field: repeated string denied_destinations = 101;
+   */
+  deniedDestinations: string[];
 };
 
 /**
  * Describes the message fastpath.v1.SandboxInfo.
  * Use `create(SandboxInfoSchema)` to create a new message.
  */
-export const SandboxInfoSchema: GenMessage<SandboxInfo> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 7);
+export const SandboxInfoSchema: GenMessage<SandboxInfo> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 8);
 
 /**
  * @generated from message fastpath.v1.UpdateRequest
@@ -362,7 +424,7 @@ export type UpdateRequest = Message<"fastpath.v1.UpdateRequest"> & {
  * Describes the message fastpath.v1.UpdateRequest.
  * Use `create(UpdateRequestSchema)` to create a new message.
  */
-export const UpdateRequestSchema: GenMessage<UpdateRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 8);
+export const UpdateRequestSchema: GenMessage<UpdateRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 9);
 
 /**
  * @generated from message fastpath.v1.UpdateResponse
@@ -388,7 +450,7 @@ export type UpdateResponse = Message<"fastpath.v1.UpdateResponse"> & {
  * Describes the message fastpath.v1.UpdateResponse.
  * Use `create(UpdateResponseSchema)` to create a new message.
  */
-export const UpdateResponseSchema: GenMessage<UpdateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 9);
+export const UpdateResponseSchema: GenMessage<UpdateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 10);
 
 /**
  * @generated from enum fastpath.v1.ConsistencyMode

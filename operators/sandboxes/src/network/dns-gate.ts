@@ -1,0 +1,186 @@
+import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
+import { once } from "node:events";
+import { BlockList, isIPv6 } from "node:net";
+import type { Clock } from "@keelson/api-machinery/time";
+import { type DecodedPacket, decode, encode, type Packet } from "dns-packet";
+import { privateNetworks } from "./firewall-rules.ts";
+import { type NetworkPolicy, type NetworkRule, rulesFor } from "./network-policy.ts";
+
+/*
+ * The resolver of one sandbox, on its gateway's address. It forwards queries to the host's resolvers. With an allow-list it answers listed
+ * names only, and an answer leaves after the firewall admits its addresses.
+ */
+
+/** Options of {@link startDnsGate}. */
+export interface DnsGateOptions {
+  /** Address to listen on. */
+  readonly address: string;
+  readonly policy: NetworkPolicy;
+  /** Name servers to forward to, as `ADDRESS` or `ADDRESS:PORT`. */
+  readonly servers: readonly string[];
+  /** Lets the sandbox reach the addresses of a listed name. */
+  readonly admit: (addresses: readonly string[], rules: readonly NetworkRule[], seconds: number) => Promise<void>;
+  /** Called with a name that was refused. */
+  readonly onDenied: (name: string) => void;
+  readonly clock: Clock;
+}
+
+/** A running resolver. */
+export interface DnsGate extends AsyncDisposable {
+  stop(): Promise<void>;
+}
+
+/** Time for a name server to answer, in milliseconds. */
+const serverTimeoutMs = 2000;
+const maxQueries = 64;
+/** Minimum time for which an address remains admitted, in seconds: programs cache addresses for longer than their TTL. */
+const minAdmittedSeconds = 300;
+/** Response codes (RFC 1035 section 4.1.1). */
+const responseCodes = { servfail: 2, refused: 5 } as const;
+const dnsPort = 53;
+
+const unroutable = new BlockList();
+for (const network of privateNetworks) {
+  const [address = "", length = "32"] = network.split("/");
+  unroutable.addSubnet(address, Number(length), "ipv4");
+}
+
+/** Starts the resolver of a sandbox. Rejects if it cannot listen. */
+export async function startDnsGate(options: DnsGateOptions): Promise<DnsGate> {
+  const gate = new UdpDnsGate(options);
+  await gate.listen();
+  return gate;
+}
+
+class UdpDnsGate implements DnsGate {
+  readonly #options: DnsGateOptions;
+  readonly #socket: Socket = createSocket("udp4");
+  readonly #stopping = new AbortController();
+  #queries = 0;
+
+  constructor(options: DnsGateOptions) {
+    this.#options = options;
+  }
+
+  async listen(): Promise<void> {
+    this.#socket.on("message", (message, sender) => void this.#serve(message, sender));
+    this.#socket.bind(dnsPort, this.#options.address);
+    await once(this.#socket, "listening");
+    // Errors of a single send, such as a sandbox that has exited, do not end the resolver.
+    this.#socket.on("error", () => {});
+  }
+
+  async stop(): Promise<void> {
+    if (this.#stopping.signal.aborted) return;
+    this.#stopping.abort();
+    await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  async #serve(message: Buffer, sender: RemoteInfo): Promise<void> {
+    // Clients repeat a query that is dropped.
+    if (this.#queries >= maxQueries) return;
+    this.#queries += 1;
+    try {
+      const answer = await this.#answer(message);
+      if (answer !== undefined && !this.#stopping.signal.aborted) this.#socket.send(answer, sender.port, sender.address);
+    } catch {
+      // Not a DNS message.
+    } finally {
+      this.#queries -= 1;
+    }
+  }
+
+  async #answer(message: Buffer): Promise<Uint8Array | undefined> {
+    const query = decode(message);
+    const [question] = query.questions ?? [];
+    if (query.type !== "query" || question === undefined || query.questions?.length !== 1) return undefined;
+    const { policy, onDenied } = this.#options;
+    const name = question.name.toLowerCase();
+    const rules = rulesFor(name, policy.allow);
+    if (policy.mode !== "internet" && rules.length === 0) {
+      onDenied(name);
+      return response(query, responseCodes.refused);
+    }
+    // Sandboxes have no IPv6 addresses.
+    if (question.type === "AAAA") return response(query, 0);
+    const answer = await this.#forward(message, query);
+    if (answer === undefined) return response(query, responseCodes.servfail);
+    if (policy.mode === "internet") return answer;
+    return this.#admit(query, answer, name, rules);
+  }
+
+  async #admit(query: Packet, answer: Buffer, name: string, rules: readonly NetworkRule[]): Promise<Uint8Array> {
+    const records = (decode(answer).answers ?? []).flatMap((each) => (each.type === "A" ? [each] : []));
+    const addresses = records.map(({ data }) => data);
+    // A name that resolves to a private address would open the host's networks; a CIDR rule is the way to request them.
+    if (addresses.some((address) => unroutable.check(address))) {
+      this.#options.onDenied(name);
+      return response(query, responseCodes.refused);
+    }
+    if (addresses.length > 0) {
+      const ttl = Math.min(...records.map((each) => each.ttl ?? 0));
+      await this.#options.admit(addresses, rules, Math.max(ttl, minAdmittedSeconds));
+    }
+    return answer;
+  }
+
+  /** Asks the name servers in order; undefined if none answers. */
+  async #forward(message: Buffer, query: Packet): Promise<Buffer | undefined> {
+    for (const server of this.#options.servers) {
+      const answer = await this.#ask(server, message, query);
+      if (answer !== undefined) return answer;
+    }
+    return undefined;
+  }
+
+  /** Every query has a socket, and so a source port, of its own: answers are hard to forge. */
+  #ask(server: string, message: Buffer, query: Packet): Promise<Buffer | undefined> {
+    const { address, port } = parseServer(server);
+    const socket = createSocket(isIPv6(address) ? "udp6" : "udp4");
+    return new Promise((resolve) => {
+      const finish = (answer?: Buffer): void => {
+        timer.cancel();
+        socket.removeAllListeners().on("error", () => {});
+        socket.close();
+        resolve(answer);
+      };
+      const timer = this.#options.clock.setTimer(serverTimeoutMs, () => finish());
+      socket.on("error", () => finish());
+      socket.on("message", (answer) => {
+        if (isAnswerTo(query, answer)) finish(answer);
+      });
+      socket.connect(port, address, () => socket.send(message));
+    });
+  }
+}
+
+function isAnswerTo(query: Packet, message: Buffer): boolean {
+  let answer: DecodedPacket;
+  try {
+    answer = decode(message);
+  } catch {
+    return false;
+  }
+  const [asked, answered] = [query.questions?.[0], answer.questions?.[0]];
+  return (
+    answer.type === "response" &&
+    answer.id === query.id &&
+    asked?.type === answered?.type &&
+    asked?.name.toLowerCase() === answered?.name.toLowerCase()
+  );
+}
+
+function parseServer(server: string): { readonly address: string; readonly port: number } {
+  const [, bracketed, v4, port] = /^(?:\[([^\]]+)\]|([^:]+))(?::(\d+))?$/.exec(server) ?? [];
+  return { address: bracketed ?? v4 ?? server, port: Number(port ?? dnsPort) };
+}
+
+/** An answer without records. The flags are RD and RA (RFC 1035 section 4.1.1), and the response code. */
+function response({ id, questions }: Packet, code: number): Uint8Array {
+  const flags = 0x0180 | code;
+  return encode({ type: "response", ...(id !== undefined && { id }), flags, ...(questions !== undefined && { questions }) });
+}
