@@ -16,6 +16,8 @@ export interface PipelineRequest extends ApiRequest {
   readonly duplicateFields?: readonly string[];
   /** The same for a YAML body, as go-yaml reports it: `line 7: key "a" already set in map`. */
   readonly duplicateKeys?: readonly string[];
+  /** Whether a long list may be read while it is sent, so that its size does not matter. Default: lists are complete. */
+  readonly acceptsSlices?: boolean;
   /** Size of a body received as bytes. More than 3 MiB is rejected (413). */
   readonly bodyBytes?: number;
   /**
@@ -65,10 +67,21 @@ export interface ObjectOutcome {
   readonly warnings?: readonly string[];
 }
 
+/** The items of a list that are read while it is sent. */
+export interface RemainingItems {
+  /** Their number before selectors. */
+  readonly count: number;
+  /** Reads them in order. The reader may be slow, and may stop at any time. Rejects with `Expired` if it is slower than the history. */
+  slices(): AsyncIterable<readonly EncodedObject[]>;
+}
+
 /** A list (`resource.listKind`). */
 export interface ListOutcome {
   readonly kind: "list";
+  /** All items, or the first ones if there are `remaining` ones. */
   readonly items: readonly EncodedObject[];
+  /** Only for a request that `acceptsSlices`. */
+  readonly remaining?: RemainingItems;
   readonly listMeta: ListMeta;
   readonly resource: ServedResource;
   /**

@@ -2,13 +2,19 @@ import type { KubernetesObject } from "@keelson/api-machinery";
 import { expect, it } from "vitest";
 import type { EncodedObject } from "../endpoints/outcome.ts";
 import { configMaps } from "../testing/config-maps.ts";
-import { encodeList } from "./encode.ts";
+import { type EncodedBody, encodeList } from "./encode.ts";
 
 function objects(count: number): EncodedObject[] {
   return Array.from({ length: count }, (_, index) => {
     const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: `n-${index}` } };
     return { object, bytes: Buffer.from(JSON.stringify(object)) };
   });
+}
+
+async function bytesOf(body: EncodedBody): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const part of body.parts()) parts.push(part);
+  return Buffer.concat(parts);
 }
 
 const plain = { format: "json", version: "v1", pretty: false } as const;
@@ -48,10 +54,10 @@ it.each(["Table", "PartialObjectMetadataList"] as const)(
       } as const;
       const outcome = { kind: "list", items, listMeta, resource: configMaps, itemSkip: 0 } as const;
       const body = await encodeList(outcome, { ...plain, as }, context);
-      const bytes = Buffer.concat([...body.parts()]);
+      const bytes = await bytesOf(body);
       expect(bytes.length).toBe(body.bytes);
       const pretty = await encodeList(outcome, { ...plain, as, pretty: true }, context);
-      expect(JSON.parse(bytes.toString())).toEqual(JSON.parse(Buffer.concat([...pretty.parts()]).toString()));
+      expect(JSON.parse(bytes.toString())).toEqual(JSON.parse((await bytesOf(pretty)).toString()));
       // The last list, the indented one, is made in one turn.
       await new Promise((resolve) => setImmediate(resolve));
       expect(Math.max(0, ...slices.slice(0, -1))).toBeLessThanOrEqual(100);

@@ -1,6 +1,6 @@
 import { type DeepReadonly, isJsonObject, type KubernetesObject, type Status } from "@keelson/api-machinery";
 import type { ListMeta } from "@keelson/api-machinery/transport";
-import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/outcome.ts";
+import type { EncodedObject, ListOutcome, ObjectOutcome, RemainingItems } from "../endpoints/outcome.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { forEachSlice } from "../endpoints/read/slices.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
@@ -24,8 +24,9 @@ export interface EncodeContext {
 
 /** The size of a response body and its parts in order. Nothing is parsed or copied until the parts are iterated. */
 export interface EncodedBody {
-  readonly bytes: number;
-  parts(): Iterable<Uint8Array>;
+  /** Undefined for a body that is read while it is sent. */
+  readonly bytes: number | undefined;
+  parts(): Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 }
 
 /** Returns the client's most preferred representation that the outcome supports. Throws `NotAcceptable`. */
@@ -94,7 +95,11 @@ export async function encodeList(
   representation: Representation,
   context: EncodeContext,
 ): Promise<EncodedBody> {
-  const { resource, items, listMeta } = outcome;
+  const { resource, listMeta } = outcome;
+  if (outcome.remaining !== undefined && representation.as === undefined && isPlainJson(representation)) {
+    return streamItems(JSON.stringify(listHead(outcome)), outcome, outcome.remaining);
+  }
+  const items = await completeItems(outcome);
   if (representation.as === "Table") {
     const { rows: _, ...head } = table(resource, [], listMeta, representation, context);
     const rowsOf = (slice: readonly EncodedObject[]): readonly unknown[] =>
@@ -111,17 +116,26 @@ export async function encodeList(
       slice.map((item) => partialMetadata(item, representation));
     return encodeSliced(list, "items", items, metadataOf, representation);
   }
-  const head = {
-    kind: resource.listKind,
-    apiVersion: resource.group === "" ? resource.version : `${resource.group}/${resource.version}`,
-    metadata: listMeta,
-  };
-  if (representation.format === "json" && !representation.pretty)
-    return joinItems(JSON.stringify(head), items, outcome.itemSkip);
+  const head = listHead(outcome);
+  if (isPlainJson(representation)) return joinItems(JSON.stringify(head), items, outcome.itemSkip);
   return encodeValue(
     { ...head, items: items.map(({ object }) => (outcome.itemSkip === 0 ? object : withoutType(object))) },
     representation,
   );
+}
+
+const isPlainJson = ({ format, pretty }: Pick<Representation, "format" | "pretty">): boolean => format === "json" && !pretty;
+
+function listHead({ resource, listMeta }: ListOutcome): object {
+  const apiVersion = resource.group === "" ? resource.version : `${resource.group}/${resource.version}`;
+  return { kind: resource.listKind, apiVersion, metadata: listMeta };
+}
+
+async function completeItems({ items, remaining }: ListOutcome): Promise<readonly EncodedObject[]> {
+  if (remaining === undefined) return items;
+  const all = [...items];
+  for await (const slice of remaining.slices()) all.push(...slice);
+  return all;
 }
 
 /** Objects parsed, converted and encoded in one turn of the event loop. */
@@ -175,33 +189,64 @@ const partBytes = 64 * 1024;
 
 /** Joins the items' stored bytes into a list. No item is parsed, and only one part of 64 KiB exists at a time. */
 function joinItems(head: string, items: readonly EncodedObject[], itemSkip: number): EncodedBody {
-  const start = Buffer.from(`${head.slice(0, -1)},"items":[`);
-  const end = Buffer.from("]}");
-  const replaced = itemSkip === 0 ? 0 : itemSkip - 1;
-  let bytes = start.length + end.length + Math.max(items.length - 1, 0);
-  for (const item of items) bytes += item.bytes.length - replaced;
+  const start = listStart(head);
+  let bytes = start.length + listEnd.length + Math.max(items.length - 1, 0);
+  for (const item of items) bytes += itemBytes(item, itemSkip);
+  return {
+    bytes,
+    *parts() {
+      yield start;
+      yield* joinedParts(items, itemSkip, true);
+      yield listEnd;
+    },
+  };
+}
 
-  function* parts(): Generator<Uint8Array> {
-    let part = Buffer.allocUnsafe(Math.min(partBytes, bytes));
-    let filled = start.copy(part);
-    let left = bytes - filled;
-    for (const [index, item] of items.entries()) {
-      const length = item.bytes.length - replaced + (index > 0 ? 1 : 0);
-      if (filled + length > part.length && filled > 0) {
-        yield part.subarray(0, filled);
-        part = Buffer.allocUnsafe(Math.max(Math.min(partBytes, left), length));
-        filled = 0;
+/** Like {@link joinItems}, for a list whose remaining items are read while it is sent. */
+function streamItems(head: string, { items, itemSkip }: ListOutcome, remaining: RemainingItems): EncodedBody {
+  return {
+    bytes: undefined,
+    async *parts() {
+      yield listStart(head);
+      yield* joinedParts(items, itemSkip, true);
+      let isFirst = items.length === 0;
+      for await (const slice of remaining.slices()) {
+        yield* joinedParts(slice, itemSkip, isFirst);
+        isFirst &&= slice.length === 0;
       }
-      if (index > 0) part[filled++] = comma;
-      if (itemSkip > 0) part[filled++] = openBrace;
-      part.set(itemSkip > 0 ? item.bytes.subarray(itemSkip) : item.bytes, filled);
-      filled += item.bytes.length - itemSkip;
-      left -= length;
+      yield listEnd;
+    },
+  };
+}
+
+const listStart = (head: string): Buffer => Buffer.from(`${head.slice(0, -1)},"items":[`);
+const listEnd = Buffer.from("]}");
+
+/** The size of an item in a list: `itemSkip` bytes are replaced with a brace. */
+const itemBytes = (item: EncodedObject, itemSkip: number): number =>
+  itemSkip === 0 ? item.bytes.length : item.bytes.length - itemSkip + 1;
+
+/** The items with their separators, in parts of about 64 KiB. `isFirst`: nothing precedes the first item. */
+function* joinedParts(items: readonly EncodedObject[], itemSkip: number, isFirst: boolean): Generator<Uint8Array> {
+  let left = items.length - (isFirst ? 1 : 0);
+  for (const item of items) left += itemBytes(item, itemSkip);
+  let part = Buffer.allocUnsafe(Math.max(Math.min(partBytes, left), 0));
+  let filled = 0;
+  for (const [index, item] of items.entries()) {
+    const hasComma = index > 0 || !isFirst;
+    const length = itemBytes(item, itemSkip) + (hasComma ? 1 : 0);
+    if (filled + length > part.length) {
+      if (filled > 0) yield part.subarray(0, filled);
+      part = Buffer.allocUnsafe(Math.max(Math.min(partBytes, left), length));
+      filled = 0;
     }
-    yield part.subarray(0, filled);
-    yield end;
+    if (hasComma) part[filled++] = comma;
+    if (itemSkip > 0) part[filled++] = openBrace;
+    part.set(itemSkip > 0 ? item.bytes.subarray(itemSkip) : item.bytes, filled);
+    filled += item.bytes.length - itemSkip;
+    left -= length;
   }
-  return { bytes, parts };
+  if (filled > 0) yield part.subarray(0, filled);
 }
 
 function table(

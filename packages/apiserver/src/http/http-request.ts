@@ -43,6 +43,7 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
     },
     user,
     userAgent: request.headers["user-agent"],
+    acceptsSlices: true,
     receive(isTyped) {
       received ??= receive(isTyped);
       return received;

@@ -42,13 +42,14 @@ export class RequestAccounting {
     this.#onRequest?.(info, code, isLong ? undefined : this.#clock.now() - start);
   }
 
-  /** Records the size of a complete list, from which later lists of the kind are estimated. */
-  recordSize(request: PipelineRequest, { items, listMeta }: ListOutcome): void {
+  /** Records the size of a list without pages, from which later lists of the kind are estimated. */
+  recordSize(request: PipelineRequest, { items, remaining, listMeta }: ListOutcome): void {
     const info = attributesOf(request);
     if (info === undefined || listMeta.continue !== undefined) return;
     const sample = items.slice(0, sampledItems);
     const bytes = sample.reduce((sum, item) => sum + item.bytes.length, 0);
-    this.#estimator.record(info, { items: items.length, bytes: (bytes / Math.max(1, sample.length)) * items.length });
+    const count = items.length + (remaining?.count ?? 0);
+    this.#estimator.record(info, { items: count, bytes: (bytes / Math.max(1, sample.length)) * count });
   }
 }
 

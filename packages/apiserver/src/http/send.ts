@@ -22,14 +22,15 @@ export async function sendBody(
 ): Promise<void> {
   const { status, headers, body } = answer;
   const hasNoBody = request.isHead || status === 204 || status === 304;
-  if (!hasNoBody && body.bytes > gzipBytes && acceptsGzip(request.acceptEncoding)) {
+  // A body that is read while it is sent is a long one.
+  if (!hasNoBody && (body.bytes ?? Infinity) > gzipBytes && acceptsGzip(request.acceptEncoding)) {
     headers["content-encoding"] = "gzip";
     headers["vary"] = "Accept-Encoding";
     response.writeHead(status, headers);
     await pipeline(Readable.from(body.parts()), createGzip({ level: constants.Z_BEST_SPEED }), response);
     return;
   }
-  headers["content-length"] = String(body.bytes);
+  if (body.bytes !== undefined) headers["content-length"] = String(body.bytes);
   response.writeHead(status, headers);
   if (hasNoBody) {
     response.end();

@@ -2,12 +2,13 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { isExpired, StatusError } from "@keelson/api-machinery";
 import type { ListMeta } from "@keelson/api-machinery/transport";
 import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
-import type { PinnedState, StoredObject } from "../../storage/store.ts";
+import type { PinnedState, StoredObject, StorePage } from "../../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "../call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
 import { encodeUnstored, serve, serveAll, typeMetaBytes } from "../object/serve-object.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
+import { HeldState } from "./held-state.ts";
 import { waitForRevision } from "./wait-for-revision.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../outcome.ts";
 import { integerOf, parseResourceVersion } from "./resource-version.ts";
@@ -30,6 +31,9 @@ export async function listObjects(call: Call): Promise<ListOutcome> {
   const { resource, query } = call;
   const selection = selectionOf(resource, query);
   if (resource.provide !== undefined) return listProvided(call, resource.provide, selection);
+  // A failed conversion must be an error, so all items are converted before the response begins.
+  const isConverted = resource.convertByWebhook !== undefined;
+  if (call.request.acceptsSlices === true && !isPaged(query) && !isConverted) return listInSlices(call, selection);
   const stored = await listStored(call, selection);
   const items: EncodedObject[] = [];
   // Custom objects are parsed to check whether they lack defaults.
@@ -44,6 +48,59 @@ export async function listObjects(call: Call): Promise<ListOutcome> {
     resource,
     itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,
   };
+}
+
+/** Whether a list has a limit, or continues an earlier one. */
+function isPaged(query: Call["query"]): boolean {
+  return limitOf(query["limit"]) !== undefined || (query["continue"] ?? "") !== "";
+}
+
+/** Reads the first slice of a list, and the others of the same state while the response is sent. */
+async function listInSlices(call: Call, selection: Selection): Promise<ListOutcome> {
+  const { resource, store } = call;
+  const prefix = prefixOf(call);
+  integerOf("timeoutSeconds", call.query["timeoutSeconds"]);
+  const start = await startOf(call, prefix, undefined);
+  using state = start.revision === undefined ? store.pin() : await pinPast(call, prefix, start.revision, start);
+  const { revision } = state;
+  const { items, next } = state.list(prefix, { limit: sliceSize });
+  return {
+    kind: "list",
+    items: await selected(call, selection, items),
+    ...(next === undefined
+      ? {}
+      : {
+          remaining: {
+            count: state.countAfter(prefix, next),
+            slices: () => slicesAfter(call, selection, { prefix, revision, startAfter: next }),
+          },
+        }),
+    listMeta: { resourceVersion: String(revision) },
+    resource,
+    itemSkip: resource.origin === "builtin" ? typeMetaBytes(resource) : 0,
+  };
+}
+
+async function* slicesAfter(
+  call: Call,
+  selection: Selection,
+  { prefix, revision, startAfter }: { readonly prefix: string; readonly revision: number; readonly startAfter: string },
+): AsyncGenerator<readonly EncodedObject[]> {
+  using held = new HeldState(call, prefix, revision);
+  for (let after: string | undefined = startAfter; after !== undefined; ) {
+    await nextTurn();
+    const page: Pick<StorePage, "items" | "next"> = (await held.get()).list(prefix, { limit: sliceSize, startAfter: after });
+    yield await selected(call, selection, page.items);
+    after = page.next;
+  }
+}
+
+function selected(
+  call: Call,
+  selection: Selection,
+  items: readonly StoredObject[],
+): readonly EncodedObject[] | Promise<readonly EncodedObject[]> {
+  return serveAll(call, selection.isSelective ? items.filter((stored) => selection.matches(stored)) : items);
 }
 
 async function getProvided(
