@@ -1,6 +1,6 @@
 import { request } from "node:https";
 import { defineResource, type KubernetesObject, type ResourceType, statusError } from "@keelson/api-machinery";
-import { ConfigMap, type ConfigMapObject, Secret } from "@keelson/api-machinery/kinds";
+import { ConfigMap, type ConfigMapObject, EndpointSlice, Secret, Service } from "@keelson/api-machinery/kinds";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { requiredCause } from "@keelson/api-machinery/validation";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
@@ -176,6 +176,21 @@ describe("the configuration", () => {
     expect(hook).toMatchObject({ clientConfig: { service: { ...service, port: 443, path: "/validate--v1-configmap" } } });
     const secret = await client.get(Secret, { namespace, name: "hooks-certificates" });
     expect(Object.keys(secret.data ?? {}).sort()).toEqual(["ca.crt", "ca.key", "tls.crt", "tls.key"]);
+  });
+
+  it("is called through the Service by its name", async () => {
+    const service = { namespace, name: "hooks" };
+    const webhook = defineWebhook({ for: ConfigMap, default: (object) => void (object.data = { a: "1" }) });
+    await using running = await run({ webhooks: [webhook], service, port: 0, host: "127.0.0.1" });
+    await expect(create("early")).rejects.toThrow('service "hooks" not found');
+    await client.create(Service, { metadata: service, spec: { ports: [{ port: 443 }] } });
+    await client.create(EndpointSlice, {
+      metadata: { namespace, name: "hooks-1", labels: { "kubernetes.io/service-name": "hooks" } },
+      addressType: "IPv4",
+      ports: [{ name: "", port: running.webhooks.port ?? 0 }],
+      endpoints: [{ addresses: ["127.0.0.1"] }],
+    });
+    expect((await create("late")).data).toEqual({ a: "1" });
   });
 
   it("follows a renewed certificate, and the API server keeps calling", async () => {

@@ -17,7 +17,7 @@ const send = (method: "POST" | "DELETE", path: string, body?: unknown): Promise<
   environment.handle({ method, path, user: systemUser, ...(body === undefined ? {} : { body }) });
 
 async function create(path: string, kind: string, name: string, rest: object): Promise<Outcome> {
-  const apiVersion = kind === "ConfigMap" ? "v1" : "admissionregistration.k8s.io/v1";
+  const apiVersion = kind === "ConfigMap" || kind === "Event" ? "v1" : "admissionregistration.k8s.io/v1";
   const object: KubernetesObject = { apiVersion, kind, metadata: { name }, ...rest };
   return send("POST", path, object);
 }
@@ -68,4 +68,22 @@ it("reads parameters, and follows the failure policy if an expression fails", as
   expect(await create(configMaps, "ConfigMap", "b", { data: { a: "", b: "" } })).toMatchObject({ status: { code: 422 } });
   // Without data, the expression fails, which is ignored.
   expect((await create(configMaps, "ConfigMap", "c", {})).kind).toBe("object");
+});
+
+it("evaluates objects in the version of the matched rule, and asks for the rights of the user", async () => {
+  const rule = { apiGroups: ["events.k8s.io"], apiVersions: ["v1"], operations: ["CREATE"], resources: ["events"] };
+  const validations = [
+    {
+      expression:
+        "object.note != 'forbidden' && authorizer.group('').resource('events').namespace('default').check('create').allowed()",
+      messageExpression: "request.kind.group + ' ' + request.requestKind.version + ': ' + object.note",
+    },
+  ];
+  await install({ matchConstraints: { resourceRules: [rule] }, validations }, { validationActions: ["Deny"] });
+  const event = (name: string, message: string): Promise<Outcome> =>
+    create("/api/v1/namespaces/default/events", "Event", name, { involvedObject: { namespace: "default" }, message });
+  expect((await event("a", "allowed")).kind).toBe("object");
+  expect(await event("b", "forbidden")).toMatchObject({
+    status: { message: expect.stringContaining("denied request: events.k8s.io v1: forbidden") },
+  });
 });

@@ -9,6 +9,7 @@ import { type Store, storageKey } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
 import { celVariables } from "../matching/cel-variables.ts";
 import { nameOf, requestNamespace } from "../matching/selectors.ts";
+import { versionedObjects } from "../matching/versioned-objects.ts";
 import { isAdmissionConfiguration } from "../webhooks/invocation.ts";
 import { matchResources } from "./match-resources.ts";
 import { type PolicyFailure, PolicyProgram } from "./policy-program.ts";
@@ -29,7 +30,7 @@ interface Bound {
 /** What policies take. */
 export interface PolicyContext {
   readonly store: Pick<Store, "get" | "list">;
-  readonly resources: Pick<ResourceTable, "byKind" | "list">;
+  readonly resources: Pick<ResourceTable, "byKind" | "get" | "list">;
   readonly authorizer: Pick<Authorizer, "authorize">;
 }
 
@@ -49,7 +50,7 @@ export class ValidatingPolicies implements AdmissionStep {
     this.#context = context;
   }
 
-  review(request: AdmissionRequest): void {
+  async review(request: AdmissionRequest): Promise<void> {
     // As in kube-apiserver, policies do not apply to the configuration of admission itself.
     if (isAdmissionConfiguration(request)) return;
     const { store } = this.#context;
@@ -62,12 +63,12 @@ export class ValidatingPolicies implements AdmissionStep {
       if (resource === undefined) continue;
       const match = valueAt(binding, "spec", "matchResources");
       if (match !== undefined && matchResources(match, request, this.#context) === undefined) continue;
-      this.#enforce(request, { policy, policyRevision: stored.revision, binding, resource });
+      await this.#enforce(request, { policy, policyRevision: stored.revision, binding, resource });
     }
   }
 
-  #enforce(request: AdmissionRequest, bound: Bound): void {
-    for (const failure of this.#failures(request, bound)) {
+  async #enforce(request: AdmissionRequest, bound: Bound): Promise<void> {
+    for (const failure of await this.#failures(request, bound)) {
       const actions = listAt(bound.binding, "spec", "validationActions");
       const names = `'${bound.policy.metadata.name ?? ""}' with binding '${bound.binding.metadata.name ?? ""}'`;
       if (actions.includes("Deny")) throw denied(request, `ValidatingAdmissionPolicy ${names} denied request`, failure);
@@ -77,17 +78,20 @@ export class ValidatingPolicies implements AdmissionStep {
     }
   }
 
-  #failures(request: AdmissionRequest, { policy, policyRevision, binding, resource }: Bound): readonly PolicyFailure[] {
+  async #failures(
+    request: AdmissionRequest,
+    { policy, policyRevision, binding, resource }: Bound,
+  ): Promise<readonly PolicyFailure[]> {
     const params = this.#paramsOf(request, policy, binding);
     if (params === "missing") {
       const why = "no params found for policy binding with `Deny` parameterNotFoundAction";
       return [{ message: `failed to configure binding: ${why}`, reason: "" }];
     }
     const program = this.#programOf(policy, policyRevision);
-    const { store, authorizer } = this.#context;
-    const { object, oldObject } = request;
+    const { store, authorizer, resources } = this.#context;
+    const objects = await versionedObjects(request, resource, resources);
     const namespace = requestNamespace(store, request);
-    const values = celVariables({ request, resource, object, oldObject, namespace, authorizer });
+    const values = celVariables({ request, resource, ...objects, namespace, authorizer });
     return params.flatMap((each) => program.evaluate({ ...values, params: toCel(each) }));
   }
 

@@ -4,7 +4,7 @@ import { WebhookError } from "../../webhooks/webhook-error.ts";
 import type { AdmissionRequest, GroupVersionKind } from "../admission.ts";
 import { userFields } from "../matching/cel-variables.ts";
 import { nameOf, namespaceOf } from "../matching/selectors.ts";
-import type { VersionedObjects } from "./invocation.ts";
+import type { VersionedObjects } from "../matching/versioned-objects.ts";
 
 const group = "admission.k8s.io";
 const knownVersions: ReadonlySet<string> = new Set(["v1", "v1beta1"]);

@@ -6,7 +6,7 @@ import type { ResourceTable, ServedResource } from "../../registry/served-resour
 import type { Store } from "../../storage/store.ts";
 import type { WebhookClient } from "../../webhooks/webhook-client.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
-import type { VersionedObjects } from "./invocation.ts";
+import { type VersionedObjects, versionedObjects } from "../matching/versioned-objects.ts";
 import { MutatingWebhooks } from "./mutating-webhooks.ts";
 import { ValidatingWebhooks } from "./validating-webhooks.ts";
 import { WebhookCaller } from "./webhook-caller.ts";
@@ -56,18 +56,5 @@ export function createAdmissionWebhooks(options: AdmissionWebhooksOptions): Admi
       mutating.close();
       validating.close();
     },
-  };
-}
-
-async function versionedObjects(
-  request: AdmissionRequest,
-  to: ServedResource,
-  resources: Pick<ResourceTable, "get">,
-): Promise<VersionedObjects> {
-  const { object, oldObject, resource, kind } = request;
-  if (to === resource || kind !== undefined) return { object, oldObject };
-  return {
-    object: object === undefined ? undefined : await convertObject(object, resource, to, resources),
-    oldObject: oldObject === undefined ? undefined : await convertObject(oldObject, resource, to, resources),
   };
 }

@@ -1,4 +1,3 @@
-import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import type { Authorizer } from "../../auth/rbac/rbac-authorizer.ts";
 import { forbidden } from "../../endpoints/errors.ts";
 import type { ResourceTable, ServedResource } from "../../registry/served-resource.ts";
@@ -7,13 +6,8 @@ import type { AdmissionRequest } from "../admission.ts";
 import { celVariables } from "../matching/cel-variables.ts";
 import { matchedResource } from "../matching/equivalent-resources.ts";
 import { matchesNamespace, matchesObject, nameOf } from "../matching/selectors.ts";
+import type { VersionedObjects } from "../matching/versioned-objects.ts";
 import type { Webhook } from "./webhook.ts";
-
-/** The objects of a request in the version that a webhook expects. */
-export interface VersionedObjects {
-  readonly object: DeepReadonly<KubernetesObject> | undefined;
-  readonly oldObject: DeepReadonly<KubernetesObject> | undefined;
-}
 
 /** A webhook to call, and the resource by which the request matched: objects are sent in its version. */
 export interface Invocation {

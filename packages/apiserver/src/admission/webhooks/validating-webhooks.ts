@@ -1,6 +1,7 @@
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
-import { isAdmissionConfiguration, type Invocation, invocationOf, type VersionedObjects } from "./invocation.ts";
+import { isAdmissionConfiguration, type Invocation, invocationOf } from "./invocation.ts";
+import type { VersionedObjects } from "../matching/versioned-objects.ts";
 import { internalError } from "./webhook-caller.ts";
 import type { WebhookServices } from "./webhook-services.ts";
 

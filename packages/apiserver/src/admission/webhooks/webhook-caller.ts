@@ -5,7 +5,8 @@ import type { WebhookClient } from "../../webhooks/webhook-client.ts";
 import { WebhookError } from "../../webhooks/webhook-error.ts";
 import type { AdmissionRequest } from "../admission.ts";
 import { type AdmissionResponse, admissionReview, readAdmissionResponse, reviewVersion } from "./admission-review.ts";
-import type { Invocation, VersionedObjects } from "./invocation.ts";
+import type { Invocation } from "./invocation.ts";
+import type { VersionedObjects } from "../matching/versioned-objects.ts";
 import type { WebhookMetrics, WebhookObservation } from "./webhook-metrics.ts";
 
 /** What {@link WebhookCaller} takes. */

@@ -2,7 +2,7 @@ import type { Authorizer } from "../../auth/rbac/rbac-authorizer.ts";
 import type { ResourceTable, ServedResource } from "../../registry/served-resource.ts";
 import type { Store } from "../../storage/store.ts";
 import type { AdmissionRequest } from "../admission.ts";
-import type { VersionedObjects } from "./invocation.ts";
+import type { VersionedObjects } from "../matching/versioned-objects.ts";
 import type { WebhookCaller } from "./webhook-caller.ts";
 import type { WebhookSource } from "./webhook-source.ts";
 
