@@ -45,6 +45,8 @@ describe("the files of the certificate authority", () => {
     const wider = await ensurePki(directory, now, ["192.0.2.7", "robot.example"]);
     expect(new X509Certificate(wider.server.certificate).checkIP("192.0.2.7")).toBe("192.0.2.7");
     expect(new X509Certificate(wider.server.certificate).checkHost("robot.example")).toBe("robot.example");
+    const named = await ensurePki(directory, now, ["other.example"]);
+    expect(new X509Certificate(named.server.certificate).checkHost("other.example")).toBe("other.example");
     expect(wider.authority).toEqual((await ensurePki(directory, now)).authority);
   });
 

@@ -1,5 +1,6 @@
 import { createPrivateKey, randomBytes, X509Certificate } from "node:crypto";
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { isIP } from "node:net";
 import { join } from "node:path";
 import {
   certificateDefect,
@@ -158,7 +159,7 @@ async function ensurePair(
 
 function coversHosts(certificate: string, hosts: readonly string[]): boolean {
   const parsed = new X509Certificate(certificate);
-  return hosts.every((host) => parsed.checkHost(host, { wildcards: false }) ?? parsed.checkIP(host));
+  return hosts.every((host) => (isIP(host) === 0 ? parsed.checkHost(host, { wildcards: false }) : parsed.checkIP(host)));
 }
 
 async function readOptional(path: string): Promise<string | undefined> {
