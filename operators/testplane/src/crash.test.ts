@@ -88,6 +88,37 @@ const kinds: Readonly<Record<string, Kind>> = {
       ],
     },
   },
+  "IntegrationTest with actions and cleanup": {
+    make: (client) =>
+      client.create(IntegrationTest, {
+        metadata: { name: "crash", namespace },
+        spec: {
+          steps: [
+            {
+              name: "make",
+              create: { manifests: [configMap("made"), configMap("more")] },
+              outputs: [{ name: "state", cel: "object.data.state" }],
+              cleanup: [{ name: "remove", delete: { object: { apiVersion: "v1", kind: "ConfigMap", name: "made" } } }],
+            },
+            {
+              name: "patch",
+              patch: {
+                object: { apiVersion: "v1", kind: "ConfigMap", name: "made" },
+                body: { data: { state: "${{ outputs.state + '!' }}" } },
+              },
+              expectations: { allOf: [{ cel: "object.data.state == 'on!'" }] },
+            },
+          ],
+        },
+      }),
+    end: async (client) =>
+      (await watched(client, IntegrationTest, "crash", (test) => test?.status?.completionTime !== undefined))?.status,
+    expected: {
+      phase: "Succeeded",
+      verdict: "Passed",
+      steps: [{ state: "Succeeded" }, { state: "Succeeded" }, { phase: "Cleanup", state: "Succeeded" }],
+    },
+  },
   LoadTest: {
     make: (client) =>
       client.create(LoadTest, {

@@ -8,7 +8,8 @@ import { describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { parseTests } from "./commands/test-files.ts";
-import { validateIntegrationTest, validateLoadTest } from "./manifests/validate-spec.ts";
+import { validateIntegrationTest } from "./manifests/validate-integration-test.ts";
+import { validateLoadTest } from "./manifests/validate-load-test.ts";
 import { testplane } from "./operator.ts";
 import { startTestplaneEnvironment } from "./testing/testplane-environment.ts";
 import { watched } from "@keelson/client/testing";
@@ -33,15 +34,19 @@ describe("the examples", () => {
     }
   });
 
-  it("hello.yaml and parallel.yaml succeed", async () => {
+  it("hello.yaml, parallel.yaml, assertions.yaml and steps.yaml succeed", async () => {
     await using environment = await startTestplaneEnvironment();
-    for (const test of ["hello.yaml", "parallel.yaml"].flatMap(read)) {
+    for (const test of ["hello.yaml", "parallel.yaml", "assertions.yaml", "steps.yaml"].flatMap(read)) {
       if (test.kind !== "IntegrationTest") continue;
       const { delayBetweenRounds: _, ...repeat } = test.spec.repeat ?? { count: 1 };
       const metadata = { name: test.name, namespace: "default" };
       await environment.client.create(IntegrationTest, { metadata, spec: { ...test.spec, repeat } });
       const done = await environment.until(IntegrationTest, test.name, (each) => each?.status?.completionTime !== undefined);
-      expect(done?.status).toMatchObject({ phase: "Succeeded", completedRounds: repeat.count });
+      expect(done?.status).toMatchObject({
+        phase: "Succeeded",
+        verdict: "Passed",
+        completedRounds: (repeat.count ?? 1) * (test.spec.scenarios?.length ?? 1),
+      });
     }
   });
 });

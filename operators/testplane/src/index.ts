@@ -10,6 +10,7 @@ export {
 export { type HealthCheck, LoadTest, type LoadTestSpec, type LoadTestStatus } from "./api/load-test.ts";
 export * from "./api/names.ts";
 export type { ResourceRef, ResourceSelector } from "./api/resource-ref.ts";
-export { validateIntegrationTest, validateLoadTest } from "./manifests/validate-spec.ts";
+export { validateIntegrationTest } from "./manifests/validate-integration-test.ts";
+export { validateLoadTest } from "./manifests/validate-load-test.ts";
 export { checkNames, extractorNames } from "./functions/registry.ts";
 export { testplane } from "./operator.ts";

@@ -2,7 +2,9 @@ import type { Operator } from "@keelson/operator";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";
+import { listCommand, reportCommand } from "./commands/report.ts";
 import { createRunCommand } from "./commands/run.ts";
+import { createValidateCommand } from "./commands/validate.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
 import { createLoadTestController } from "./controllers/load/load-test.ts";
 
@@ -13,7 +15,9 @@ export const testplane: Operator = {
   description: "run integration and load tests of operators",
   resources: [IntegrationTest, LoadTest],
   rules: [
-    { apiGroups: [group], resources: ["integrationtests", "loadtests"], verbs: ["get", "list", "watch", "patch"] },
+    { apiGroups: [group], resources: ["integrationtests", "loadtests"], verbs: ["get", "list", "watch", "patch", "delete"] },
+    // Tests with a ServiceAccount have its rights.
+    { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
     { apiGroups: [group], resources: ["integrationtests/status", "loadtests/status"], verbs: ["patch"] },
     // Required for blockOwnerDeletion if OwnerReferencesPermissionEnforcement is enabled.
     { apiGroups: [group], resources: ["integrationtests/finalizers", "loadtests/finalizers"], verbs: ["update"] },
@@ -23,5 +27,5 @@ export const testplane: Operator = {
   localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
   controllers: () => [createIntegrationTestController(), createLoadTestController()],
   servers: [],
-  commands: [createRunCommand(process.stdin)],
+  commands: [createRunCommand(process.stdin), createValidateCommand(process.stdin), listCommand, reportCommand],
 };

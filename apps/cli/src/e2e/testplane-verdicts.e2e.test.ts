@@ -1,4 +1,4 @@
-import { ConfigMap } from "@keelson/api-machinery/kinds";
+import { ConfigMap, Pod } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { IntegrationTest, LoadTest } from "@keelson/testplane";
@@ -51,6 +51,25 @@ describe("verdicts on real programs", { timeout: 90_000 }, () => {
     const output = await client.get(ConfigMap, { namespace, name: `${name}-output` });
     expect(output.data?.[`${name}-generator.main.log`]).toContain("4711 requests");
     expect(done?.status?.workloadOutput?.[0]?.tail).toContain("4711 requests");
+  });
+
+  it("a script reports its exit code, standard output and standard error, and its Pod is deleted", async () => {
+    const script = { content: "echo out; echo err >&2; exit 7" };
+    const check = { allOf: [{ cel: "result.exitCode == 7 && result.stdout == 'out\\n' && result.stderr == 'err\\n'" }] };
+    const spec = {
+      steps: [
+        { name: "run", timeoutSeconds: 60, script, expectations: check },
+        { name: "fails", script },
+      ],
+    };
+    await client.create(IntegrationTest, { metadata: { name: "script", namespace }, spec });
+    const done = await watched(client, IntegrationTest, "script", (each) => each?.status?.completionTime !== undefined);
+    expect(done?.status?.steps).toMatchObject([
+      { state: "Succeeded", result: { exitCode: 7, stdout: "out\n", stderr: "err\n" } },
+      { state: "Failed", reason: "ProgramFailed", message: "exit code 7: err" },
+    ]);
+    const pod = done?.status?.steps?.[0]?.object?.name ?? "";
+    await watched(client, Pod, pod, (each) => each === undefined);
   });
 
   it("a Deployment that crash-loops never counts as ready", async () => {

@@ -2,6 +2,7 @@ import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { anyObject, choice, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { conditionsSchema, typedSchema } from "@keelson/api-machinery/schema";
 import { Type } from "typebox";
+import { roundVerdicts } from "../verdicts/verdict.ts";
 import { checkLists, conditionStatus, type Expectation, extractor, results, stepCondition } from "./expectation.ts";
 import { group, version } from "./names.ts";
 import { manifestRef, resourceRef } from "./resource-ref.ts";
@@ -93,6 +94,12 @@ const spec = Type.Object(
 const status = Type.Object(
   {
     phase: Type.Optional(choice(["Pending", "Initializing", "Running", "Succeeded", "Failed"], "Phase of the test.")),
+    verdict: Type.Optional(
+      choice(
+        roundVerdicts,
+        "What the finished test says about the target. Error: the test is wrong or was refused. Inconclusive: nothing could be observed.",
+      ),
+    ),
     reason: Type.Optional(Type.String({ description: "Reason of the failure, in CamelCase." })),
     message: Type.Optional(Type.String({ description: "What the test is waiting for, or why it failed." })),
     startTime: Type.Optional(time("When the test started.")),
@@ -160,6 +167,7 @@ export const LoadTest = defineResource({
   status,
   columns: [
     { name: "Phase", type: "string", jsonPath: ".status.phase" },
+    { name: "Verdict", type: "string", jsonPath: ".status.verdict" },
     { name: "Checks", type: "integer", jsonPath: ".status.healthCheckStatus.checkCount", priority: 1 },
     { name: "Pass", type: "integer", jsonPath: ".status.healthCheckStatus.passCount", priority: 1 },
     { name: "Fail", type: "integer", jsonPath: ".status.healthCheckStatus.failCount", priority: 1 },

@@ -1,5 +1,4 @@
 import { setMaxListeners } from "node:events";
-import { writeFile } from "node:fs/promises";
 import { type DeepReadonly, isMissingKind, isNotFound, type ResourceType } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
@@ -7,10 +6,11 @@ import { durationFlag } from "@keelson/operator/flags";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 import { isFinished } from "../controllers/test-status.ts";
-import { validateIntegrationTest, validateLoadTest } from "../manifests/validate-spec.ts";
-import { junitReport } from "./junit.ts";
+import { validateIntegrationTest } from "../manifests/validate-integration-test.ts";
+import { validateLoadTest } from "../manifests/validate-load-test.ts";
+import { reportFlags, writeReports } from "../reports/write-reports.ts";
 import { progressLines } from "./progress.ts";
-import { type ReportedTest, reportTest, type TestReport } from "./report.ts";
+import { type ReportedTest, reportTest, type TestReport } from "../reports/report.ts";
 import { readTests, TestFileError, type TestManifest } from "./test-files.ts";
 
 type Test = IntegrationTest | LoadTest;
@@ -37,8 +37,7 @@ export function createRunCommand(stdin: NodeJS.ReadableStream): CommandDefinitio
     flags: [
       { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", default: "default" },
       timeoutFlag,
-      { name: "junit", value: "FILE", description: "write a JUnit report" },
-      { name: "json", value: "FILE", description: "write a JSON report" },
+      ...reportFlags,
       { name: "delete", description: "delete the tests and the objects that they created after they finish" },
     ],
     run: (context) => run(context, stdin),
@@ -136,7 +135,7 @@ class TestRun {
       }
       if (signal.aborted) return exit.interrupted;
       if (errors.length > 0) return exit.bad;
-      return reports.every(({ verdict }) => verdict === "passed") ? exit.succeeded : exit.failed;
+      return reports.every(({ isSuccess }) => isSuccess) ? exit.succeeded : exit.failed;
     } finally {
       timer?.cancel();
       signal.removeEventListener("abort", stop);
@@ -231,9 +230,7 @@ class TestRun {
   }
 
   async #writeReports(reports: readonly TestReport[]): Promise<void> {
-    const { junit, json } = this.#context.flags;
-    if (typeof junit === "string") await writeFile(junit, junitReport(reports));
-    if (typeof json === "string") await writeFile(json, `${JSON.stringify({ tests: reports }, undefined, 2)}\n`);
+    await writeReports(this.#context.flags, reports);
   }
 
   /** Deletes the tests that this invocation created: running ones if it was stopped, all with `--delete`. */

@@ -37,19 +37,36 @@ export class TestFileError extends Error {
 export async function readTests(paths: readonly string[], stdin: NodeJS.ReadableStream): Promise<TestFiles> {
   const tests: TestManifest[] = [];
   const ignored: string[] = [];
-  for (const path of paths) {
-    for (const file of path === "-" ? ["-"] : await manifestFiles(path)) {
-      const source = file === "-" ? "standard input" : file;
-      const found = parseTests(file === "-" ? await text(stdin) : await access(file, () => readFile(file, "utf8")), source);
-      tests.push(...found.tests);
-      ignored.push(...found.ignored);
-    }
+  for (const { source, content } of await readSources(paths, stdin)) {
+    const found = parseTests(content, source);
+    tests.push(...found.tests);
+    ignored.push(...found.ignored);
   }
   if (tests.length > 0) return { tests, ignored };
   const [first] = ignored;
   const hint =
     first === undefined ? "" : `; ${first} is not a test: apply it with kubectl, or use it as the resource of a step`;
   throw new TestFileError(`${paths.join(", ")}: contains no test${hint}`);
+}
+
+/** A text with manifests. */
+export interface ManifestSource {
+  /** Path of the file, or `standard input`. */
+  readonly source: string;
+  readonly content: string;
+}
+
+/** Reads files, the manifests in folders (recursively), and standard input for `-`. **Errors**: a {@link TestFileError}. */
+export async function readSources(paths: readonly string[], stdin: NodeJS.ReadableStream): Promise<readonly ManifestSource[]> {
+  const sources: ManifestSource[] = [];
+  for (const path of paths) {
+    if (path === "-") sources.push({ source: "standard input", content: await text(stdin) });
+    else {
+      for (const file of await manifestFiles(path))
+        sources.push({ source: file, content: await access(file, () => readFile(file, "utf8")) });
+    }
+  }
+  return sources;
 }
 
 /** The file itself, or the manifests in a folder in alphabetical order. */

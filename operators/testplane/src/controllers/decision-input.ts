@@ -6,6 +6,9 @@ import type { Observation, Target } from "../evaluation/target.ts";
 export interface DecisionInput<Spec, Status> {
   readonly spec: DeepReadonly<Spec>;
   readonly generation: number;
+  /** Name and UID of the test. Default: empty. */
+  readonly name?: string;
+  readonly uid?: string;
   readonly namespace: string;
   readonly status: DeepReadonly<Status>;
   readonly observe: (target: Target) => Observation;

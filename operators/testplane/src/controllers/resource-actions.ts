@@ -12,7 +12,7 @@ import {
 import type { Client } from "@keelson/client";
 import { isBuiltInGroup, unknownKindMessage } from "../evaluation/unknown-kind.ts";
 import { errorMessage } from "./running-tests.ts";
-import type { ActionOutcome } from "./integration/step-decision.ts";
+import type { ActionOutcome } from "../operations/action-outcome.ts";
 
 /** Inputs of the actions that a test performs on objects. */
 export interface ActionContext {
@@ -24,6 +24,12 @@ export interface ActionContext {
   /** Deletes only objects that the test owns. */
   readonly onlyOwn?: boolean;
   readonly mapKind: (apiVersion: string, kind: string) => ResourceType | undefined;
+  /** Namespace of objects that do not name theirs. Default: that of the test. */
+  readonly namespace?: string;
+  /** ServiceAccount whose rights the test has. Without it, the test changes objects in its own namespace only. */
+  readonly serviceAccountName?: string | undefined;
+  /** Identifies the attempt of a step. */
+  readonly attempt?: string;
 }
 
 /** Outcome of an action. `adopted`: the test does not own the object. */
@@ -41,16 +47,11 @@ export async function applyResource(
   const { client, owner, signal } = context;
   const type = typeOf(manifest, context);
   if (type === undefined) return unknownKind(manifest);
-  if (type.scope === "Cluster") {
-    return {
-      kind: "failed",
-      reason: "ApplyFailed",
-      message: `${type.kind} is cluster-scoped; a test can only own namespaced objects`,
-    };
+  if (type.scope === "Cluster" && context.serviceAccountName === undefined) {
+    const message = `${type.kind} is cluster-scoped; set spec.serviceAccountName to a ServiceAccount that may change it`;
+    return { kind: "failed", reason: "Forbidden", message };
   }
-  const { metadata, ...rest } = draft(manifest) as Record<string, unknown> & { metadata: ObjectMeta };
-  const { name, labels, annotations, finalizers } = metadata;
-  const key = { namespace: owner.metadata.namespace, name: String(name) };
+  const key = keyOf(manifest, type, context);
   try {
     const present = await getIfPresent(client, type, key, signal);
     const isOwn = present === undefined || isOwnedBy(present, owner);
@@ -60,18 +61,7 @@ export async function applyResource(
       const message = `${type.kind} ${key.name} already exists and was not created by this test; delete it, or set adopt: true`;
       return { kind: "failed", reason: "AlreadyExists", message };
     }
-    const { status: _, apiVersion: __, kind: ___, ...content } = rest;
-    const configuration = {
-      ...content,
-      metadata: {
-        ...key,
-        ...(labels ? { labels } : {}),
-        ...(annotations ? { annotations } : {}),
-        ...(finalizers ? { finalizers } : {}),
-        // A foreground deletion of the test waits for the objects that it created.
-        ...(isOwn ? { ownerReferences: [{ ...ownerReference(owner), blockOwnerDeletion: true }] } : {}),
-      },
-    };
+    const configuration = isOwn ? createdByTest(manifest, type, context) : contentOf(manifest, key);
     const applied = await client.apply(type, configuration, {
       fieldManager: isOwn ? context.fieldManager : adoptingManager(context),
       fieldValidation: "Strict",
@@ -84,22 +74,83 @@ export async function applyResource(
   }
 }
 
+interface Key {
+  readonly namespace: string | undefined;
+  readonly name: string;
+}
+
+function keyOf(manifest: DeepReadonly<Record<string, unknown>>, type: ResourceType, context: ActionContext): Key {
+  const { name, namespace } = manifest["metadata"] as Readonly<Record<string, unknown>>;
+  const home = context.namespace ?? context.owner.metadata.namespace;
+  return {
+    namespace: type.scope === "Cluster" ? undefined : typeof namespace === "string" ? namespace : home,
+    name: String(name),
+  };
+}
+
+/** The fields of a manifest that a test may set. */
+function contentOf(manifest: DeepReadonly<Record<string, unknown>>, key: Key) {
+  const {
+    metadata,
+    status: _,
+    apiVersion: __,
+    kind: ___,
+    ...content
+  } = draft(manifest) as Record<string, unknown> & {
+    metadata: ObjectMeta;
+  };
+  const { labels, annotations, finalizers } = metadata;
+  return {
+    ...content,
+    metadata: {
+      ...(key.namespace === undefined ? { name: key.name } : { namespace: key.namespace, name: key.name }),
+      ...(labels ? { labels } : {}),
+      ...(annotations ? { annotations } : {}),
+      ...(finalizers ? { finalizers } : {}),
+    } as ObjectMeta & { readonly name: string },
+  } as Record<string, unknown> & { metadata: ObjectMeta & { readonly name: string } };
+}
+
+/** An object with the test as its owner: by reference in the test's namespace, otherwise by annotation. */
+export function createdByTest(manifest: DeepReadonly<Record<string, unknown>>, type: ResourceType, context: ActionContext) {
+  const { owner, attempt } = context;
+  const key = keyOf(manifest, type, context);
+  const content = contentOf(manifest, key);
+  const marks = { ...content.metadata.annotations, ...(attempt === undefined ? {} : { [attemptAnnotation]: attempt }) };
+  const isNear = key.namespace === owner.metadata.namespace;
+  const annotations = isNear ? marks : { ...marks, [ownerAnnotation]: owner.metadata.uid ?? "" };
+  const metadata = {
+    ...content.metadata,
+    ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
+    // A foreground deletion of the test waits for the objects that it created.
+    ...(isNear ? { ownerReferences: [{ ...ownerReference(owner), blockOwnerDeletion: true }] } : {}),
+  };
+  return { ...content, metadata };
+}
+
+/** Annotation of created objects: the attempt of the step that created them. */
+export const attemptAnnotation = "testplane.io/attempt";
+
+/** Annotation of objects outside of the test's namespace: the UID of the test that created them. */
+const ownerAnnotation = "testplane.io/test-uid";
+
 /** Deletes an object. A missing object counts as deleted. */
 export async function deleteResource(
   manifest: DeepReadonly<Record<string, unknown>>,
   context: ActionContext,
+  propagationPolicy: "Background" | "Foreground" | "Orphan" = "Background",
 ): Promise<ActionOutcome> {
   const { client, owner, signal } = context;
   const type = typeOf(manifest, context);
   if (type === undefined) return unknownKind(manifest);
-  const name = String((manifest["metadata"] as Readonly<Record<string, unknown>>)["name"]);
-  const key = { namespace: type.scope === "Cluster" ? undefined : owner.metadata.namespace, name };
+  const key = keyOf(manifest, type, context);
+  const { name } = key;
   try {
     const present = await getIfPresent(client, type, key, signal);
     if (present === undefined || (context.onlyOwn && !isOwnedBy(present, owner))) return { kind: "done", object: { name } };
     const { uid } = present.metadata;
     await client.delete(type, key, {
-      propagationPolicy: "Background",
+      propagationPolicy,
       ...(uid === undefined ? {} : { preconditions: { uid } }),
       signal,
     });
@@ -129,8 +180,8 @@ const typeOf = (manifest: DeepReadonly<Record<string, unknown>>, { mapKind }: Ac
   mapKind(String(manifest["apiVersion"]), String(manifest["kind"]));
 
 /** A kind may be defined after the test that uses it. */
-function unknownKind(manifest: DeepReadonly<Record<string, unknown>>): ActionOutcome {
-  const unknown = { apiVersion: String(manifest["apiVersion"]), kind: String(manifest["kind"]) };
+export function unknownKind(manifest: { readonly apiVersion?: unknown; readonly kind?: unknown }): ActionOutcome {
+  const unknown = { apiVersion: String(manifest.apiVersion), kind: String(manifest.kind) };
   const message = unknownKindMessage(unknown);
   return isBuiltInGroup(unknown) ? { kind: "failed", reason: "UnknownKind", message } : { kind: "unavailable", message };
 }
@@ -150,8 +201,9 @@ export async function getIfPresent(
   }
 }
 
-const isOwnedBy = (object: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): boolean =>
-  object.metadata.ownerReferences?.some(({ uid }) => uid === owner.metadata.uid) ?? false;
+const isOwnedBy = ({ metadata }: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): boolean =>
+  metadata.annotations?.[ownerAnnotation] === owner.metadata.uid ||
+  (metadata.ownerReferences?.some(({ uid }) => uid === owner.metadata.uid) ?? false);
 
 /** Why an object is about to be deleted, so that changing it is pointless. */
 function pendingDeletion(object: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): string | undefined {
@@ -165,22 +217,32 @@ function pendingDeletion(object: DeepReadonly<KubernetesObject>, owner: DeepRead
   return isOfEarlierRun ? "belongs to an earlier test of the same name and has not been garbage-collected yet" : undefined;
 }
 
-function identityOf(object: DeepReadonly<KubernetesObject>, name: string) {
+/** Identity of an object in the status of a step. */
+export function identityOf(object: DeepReadonly<KubernetesObject>, name: string) {
   const { uid, resourceVersion } = object.metadata;
   return { name, ...(uid === undefined ? {} : { uid }), ...(resourceVersion === undefined ? {} : { resourceVersion }) };
 }
 
 /** Client errors are permanent; everything else is retried. */
-function outcomeOf(error: unknown, reason: string): ActionOutcome {
+export function outcomeOf(error: unknown, reason: string): ActionOutcome {
   // Server-side apply reports an object that does not match its schema as an internal error, unlike any other bad request.
   const mismatch = isStatusError(error)
     ? /^failed to create typed patch object \(.*?\): (.*)$/s.exec(error.message)?.[1]
     : undefined;
-  if (mismatch !== undefined) return { kind: "failed", reason: "InvalidManifest", message: `manifest${mismatch}` };
+  const rejection = isStatusError(error)
+    ? { rejection: { code: error.code, reason: error.reason, message: error.message } }
+    : {};
+  if (mismatch !== undefined)
+    return { kind: "failed", reason: "InvalidManifest", message: `manifest${mismatch}`, ...rejection };
   // A new kind is defined shortly before it is served.
   if (isMissingKind(error)) return { kind: "unavailable", message: errorMessage(error) };
   if (isStatusError(error) && error.code < 500 && error.code !== 429 && error.code !== 408) {
-    return { kind: "failed", reason: error.reason === "Forbidden" ? "Forbidden" : reason, message: errorMessage(error) };
+    return {
+      kind: "failed",
+      reason: error.reason === "Forbidden" ? "Forbidden" : reason,
+      message: errorMessage(error),
+      ...rejection,
+    };
   }
-  return { kind: "unavailable", message: errorMessage(error) };
+  return { kind: "unavailable", message: errorMessage(error), isOutage: true };
 }

@@ -1,4 +1,4 @@
-import { type DeepReadonly, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { isStatusError, type ResourceType } from "@keelson/api-machinery";
 import type { Cache, Request, Trigger } from "@keelson/controller";
 import { mapKind } from "../watching/resource-mapper.ts";
 import { type WatchTarget, WatchSet } from "../watching/watch-set.ts";
@@ -71,11 +71,13 @@ export function followTargets(
       };
     }
     const objects = target.name === undefined ? view.list() : [view.get(target.name)];
+    const { apiVersion, kind } = target;
     return {
       kind: "known",
-      objects: objects.filter(
-        (object): object is DeepReadonly<KubernetesObject> => object !== undefined && isTarget(target, object.metadata),
-      ) as unknown as Extract<Observation, { kind: "known" }>["objects"],
+      // Items of a list have neither apiVersion nor kind, but assertions may name them.
+      objects: objects.flatMap((object) =>
+        object !== undefined && isTarget(target, object.metadata) ? [{ ...object, apiVersion, kind }] : [],
+      ),
       hasSeen: (resourceVersion) => view.hasSeen(resourceVersion),
     };
   };

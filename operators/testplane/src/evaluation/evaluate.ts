@@ -1,5 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Expectation, ExpectationResult, StepCondition } from "../api/expectation.ts";
+import type { CelVariables } from "../assertions/cel-assertion.ts";
+import { checkAssertion, expectationName, isAssertion } from "../assertions/check-assertion.ts";
+import { terminalState } from "../assertions/terminal-state.ts";
 import { type CheckResult, fail, pass, type Resource } from "../functions/function.ts";
 import { findCheck } from "../functions/registry.ts";
 import { stringAt } from "../functions/read.ts";
@@ -18,6 +21,8 @@ export interface EvaluationContext {
   readonly podsOf: (workload: NonNullable<Resource>) => readonly NonNullable<Resource>[] | "loading" | undefined;
   /** Timeout of a webhook call. */
   readonly webhookTimeoutMs: number;
+  /** Variables of CEL expressions in addition to `object` and `objects`. */
+  readonly variables?: CelVariables;
 }
 
 /** Result of a condition. */
@@ -45,8 +50,9 @@ export function evaluate(
 ): Evaluation {
   const candidates: readonly Resource[] = objects.length === 0 ? [undefined] : objects;
   const evaluations: Evaluation[] = [];
+  const all = { ...context, variables: { ...context.variables, objects } };
   for (const candidate of candidates) {
-    const evaluation = evaluateOne(condition, candidate, context);
+    const evaluation = evaluateOne(condition, candidate, all);
     if (evaluation.passed) return evaluation;
     evaluations.push(evaluation);
   }
@@ -75,14 +81,15 @@ function evaluateOne(
   resource: Resource,
   context: EvaluationContext,
 ): Evaluation {
-  const all = (condition?.allOf ?? []).map((each, index) => checkOne(each, resource, `allOf[${index}]`, context));
-  const any = (condition?.anyOf ?? []).map((each, index) => checkOne(each, resource, `anyOf[${index}]`, context));
+  const tolerates = condition?.ignoreTerminalStates === true;
+  const all = (condition?.allOf ?? []).map((each, index) => checkOne(each, resource, `allOf[${index}]`, context, tolerates));
+  const any = (condition?.anyOf ?? []).map((each, index) => checkOne(each, resource, `anyOf[${index}]`, context, tolerates));
   const checked = [...all, ...any];
   const times = checked.flatMap(({ retryAtMs }) => (retryAtMs === undefined ? [] : [retryAtMs]));
   const names = [...(condition?.allOf ?? []), ...(condition?.anyOf ?? [])];
   return {
     passed: all.every(({ result }) => result.passed) && (any.length === 0 || any.some(({ result }) => result.passed)),
-    results: checked.map(({ result }, index) => summary(names[index]?.function ?? "", result)),
+    results: checked.map(({ result }, index) => summary(expectationName(names[index] ?? {}), result)),
     isTerminal:
       all.some(({ result }) => result.isTerminal) || (any.length > 0 && any.every(({ result }) => result.isTerminal === true)),
     webhookCalls: checked.flatMap(({ webhookCall }) => (webhookCall === undefined ? [] : [webhookCall])),
@@ -96,17 +103,32 @@ function checkOne(
   resource: Resource,
   path: string,
   context: EvaluationContext,
+  tolerates: boolean,
 ): Checked {
-  if (expectation.webhook === undefined || expectation.webhook === "") {
-    const found = findCheck(expectation.function);
-    // Specs are validated before they run, but another version of the operator may have different functions.
-    if (found === undefined) return { result: { ...fail(`unknown function ${expectation.function}`), isTerminal: true } };
-    const pods = found.needsPods && resource !== undefined ? context.podsOf(resource) : undefined;
-    if (pods === "loading") return { result: fail("waiting for the list of Pods") };
-    const result = found.check(resource, expectation.params ?? {}, { now: context.now, pods });
-    return { result, ...(result.retryAtMs === undefined ? {} : { retryAtMs: result.retryAtMs }) };
+  if (expectation.webhook) return checkByWebhook(expectation, expectation.webhook, resource, path, context);
+  if (isAssertion(expectation)) {
+    const result = checkAssertion(expectation, resource, context.variables ?? {});
+    return { result: tolerates ? result : withTerminalState(result, resource, context) };
   }
-  return checkByWebhook(expectation, expectation.webhook, resource, path, context);
+  const found = findCheck(expectation.function ?? "");
+  // Specs are validated before they run, but another version of the operator may have different functions.
+  if (found === undefined) return { result: { ...fail(`unknown function ${expectation.function ?? ""}`), isTerminal: true } };
+  const pods = found.needsPods && resource !== undefined ? context.podsOf(resource) : undefined;
+  if (pods === "loading") return { result: fail("waiting for the list of Pods") };
+  const { isTerminal = false, ...checked } = found.check(resource, expectation.params ?? {}, { now: context.now, pods });
+  if (tolerates) return { result: checked, ...(checked.retryAtMs === undefined ? {} : { retryAtMs: checked.retryAtMs }) };
+  const own = isTerminal ? { ...checked, isTerminal } : checked;
+  const result = found.isGeneric ? withTerminalState(own, resource, context) : own;
+  return { result, ...(result.retryAtMs === undefined ? {} : { retryAtMs: result.retryAtMs }) };
+}
+
+/** A failed check of an object that cannot make progress can never hold. */
+function withTerminalState(result: CheckResult, resource: Resource, { podsOf }: EvaluationContext): CheckResult {
+  if (result.passed || resource === undefined) return result;
+  const pods = podsOf(resource);
+  const state = terminalState(resource, pods === "loading" ? undefined : pods);
+  if (state === undefined) return result;
+  return { ...result, message: `${state}; ${result.message ?? ""}`, isTerminal: true };
 }
 
 function checkByWebhook(
@@ -123,7 +145,7 @@ function checkByWebhook(
     key,
     stateVersion,
     url,
-    function: expectation.function,
+    function: expectation.function ?? "",
     params: expectation.params,
     state: resource ?? null,
     timeoutMs: webhookTimeoutMs,
@@ -144,12 +166,14 @@ function checkByWebhook(
   return now >= retryAtMs ? { result, webhookCall } : { result, retryAtMs };
 }
 
-function summary(expect: string, { passed, actual, message }: CheckResult): ExpectationResult {
+function summary(expect: string, { passed, actual, message, expected, diff }: CheckResult): ExpectationResult {
   return {
-    expect,
+    expect: truncate(expect, 256),
     passed,
     ...(actual === undefined ? {} : { actual: truncate(actual) }),
     ...(message === undefined || passed ? {} : { message: truncate(message) }),
+    ...(expected === undefined || passed ? {} : { expected: truncate(expected) }),
+    ...(diff === undefined || passed ? {} : { diff: truncate(diff, 4096) }),
   };
 }
 

@@ -28,22 +28,28 @@ export const fieldFunctions: readonly CheckFunction[] = [
   {
     name: "FieldEquals",
     params: { path, value: { type: "any", required: true } },
+    isGeneric: true,
     check: (resource, params) => {
       const actual = fieldOf(resource, params);
       if (jsonEquals(actual, params["value"])) return pass(textOf(actual));
       const shown = actual === undefined ? "absent" : textOf(actual);
-      return fail(`${String(params["path"])} is ${shown}, not ${textOf(params["value"])}`, shown);
+      const expected = textOf(params["value"]);
+      return { ...fail(`${String(params["path"])} is ${shown}, not ${expected}`, shown), expected };
     },
   },
   {
     name: "ConditionTrue",
     params: { type: { type: "string", required: true } },
+    isGeneric: true,
     check: (resource, params) => {
       const condition = conditionOf(resource, String(params["type"]));
       const status = stringAt(condition, "status") || "absent";
       if (status === "True") return pass(status);
       const why = [stringAt(condition, "reason"), stringAt(condition, "message")].filter((each) => each !== "").join(": ");
-      return fail(`condition ${String(params["type"])} is ${status}${why === "" ? "" : ` (${why})`}`, status);
+      return {
+        ...fail(`condition ${String(params["type"])} is ${status}${why === "" ? "" : ` (${why})`}`, status),
+        expected: "True",
+      };
     },
   },
 ];

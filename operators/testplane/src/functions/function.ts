@@ -11,6 +11,10 @@ export interface CheckResult {
   readonly actual?: string;
   /** Why the check failed. */
   readonly message?: string;
+  /** Expected value. */
+  readonly expected?: string;
+  /** Fields that differ, one per line. */
+  readonly diff?: string;
   /** The check can never hold again, so waiting is pointless. */
   readonly isTerminal?: boolean;
   /** When the check may hold without a change of the object. */
@@ -39,6 +43,8 @@ interface Named {
 export interface CheckFunction extends Named {
   /** Whether the check inspects the Pods of the object. */
   readonly needsPods?: boolean;
+  /** Whether the check works on any kind and knows none of their terminal states. */
+  readonly isGeneric?: boolean;
   readonly check: (resource: Resource, params: Params, context: CheckContext) => CheckResult;
 }
 

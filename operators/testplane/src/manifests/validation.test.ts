@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
-import type { TestStep } from "../api/integration-test.ts";
+import type { IntegrationTestSpec, TestStep } from "../api/integration-test.ts";
 import type { LoadTestSpec } from "../api/load-test.ts";
-import { validateIntegrationTest, validateLoadTest } from "./validate-spec.ts";
+import { validateIntegrationTest } from "./validate-integration-test.ts";
+import { validateLoadTest } from "./validate-load-test.ts";
 
 const configMap = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" } };
 const exists = { allOf: [{ function: "ResourceExists" }] };
@@ -75,6 +76,36 @@ describe("an IntegrationTest", () => {
       "spec.steps[0].readyCondition.anyOf[0].function: unknown function",
     ],
     [
+      "an expectation that checks nothing",
+      { resource: { manifest: configMap }, expectations: { allOf: [{ name: "x" }] } },
+      "spec.steps[0].expectations.allOf[0]: must have one of function, matches, cel and jsonPath",
+    ],
+    [
+      "an expectation that checks two things",
+      { resource: { manifest: configMap }, expectations: { allOf: [{ function: "ResourceExists", cel: "true" }] } },
+      "spec.steps[0].expectations.allOf[0]: must have only one of function and cel",
+    ],
+    [
+      "an expression that does not compile",
+      { resource: { manifest: configMap }, expectations: { failWhen: [{ cel: "objekt == 1" }] } },
+      "spec.steps[0].expectations.failWhen[0].cel: compilation failed",
+    ],
+    [
+      "an invalid JSONPath",
+      { resource: { manifest: configMap }, expectations: { anyOf: [{ jsonPath: { path: ".a[" } }] } },
+      "spec.steps[0].expectations.anyOf[0].jsonPath.path: ",
+    ],
+    [
+      "a partial object without a resource",
+      { expectations: { allOf: [{ matches: {} }] } },
+      "spec.steps[0].expectations.allOf[0].matches: requires a resource",
+    ],
+    [
+      "a duration without a unit",
+      { resource: { manifest: configMap }, expectations: { consistently: "30" } },
+      "spec.steps[0].expectations.consistently: ",
+    ],
+    [
       "a webhook that is not a URL",
       { expectations: { allOf: [{ function: "F", webhook: "host:1" }] } },
       "spec.steps[0].expectations.allOf[0].webhook:",
@@ -90,6 +121,97 @@ describe("an IntegrationTest", () => {
       errors.find((each) => each.startsWith(error)),
       errors.join("\n"),
     ).toBeDefined();
+  });
+
+  it.each<[string, Partial<TestStep>, string]>([
+    [
+      "two actions",
+      { sleep: "1s", create: { manifests: [configMap] } },
+      "spec.steps[0]: must have only one of create and sleep",
+    ],
+    [
+      "an action and a resource",
+      { sleep: "1s", resource: { manifest: configMap } },
+      "spec.steps[0]: must have only one of sleep and resource",
+    ],
+    ["a duration without a unit", { sleep: "5" }, "spec.steps[0].sleep: "],
+    [
+      "another namespace",
+      { apply: { manifests: [{ kind: "List", items: [{ ...configMap, metadata: { name: "x", namespace: "y" } }] }] } },
+      "spec.steps[0].apply.manifests[0].metadata.namespace: must be default",
+    ],
+    [
+      "an object in another namespace",
+      { scale: { object: { ...selector, name: "x", namespace: "y" }, replicas: 1 } },
+      "spec.steps[0].scale.object.namespace: must be default",
+    ],
+    [
+      "a JSON patch that is not a list",
+      { patch: { object: { ...selector, name: "x" }, type: "json", body: {} } },
+      "spec.steps[0].patch.body: must be a list of operations",
+    ],
+    ["an expected error without an action", { sleep: "1s", expectError: {} }, "spec.steps[0].expectError: requires an action"],
+    [
+      "an invalid pattern",
+      { create: { manifests: [configMap] }, expectError: { message: "(" } },
+      "spec.steps[0].expectError.message: ",
+    ],
+    ["an unknown step in needs", { sleep: "1s", needs: ["x"] }, 'spec.steps[0].needs[0]: step "x" not found'],
+    ["a step that needs itself", { sleep: "1s", needs: ["s0"] }, "spec.steps[0].needs: must not lead back"],
+    [
+      "an output that does not compile",
+      { sleep: "1s", outputs: [{ name: "a", cel: "nope" }] },
+      "spec.steps[0].outputs[0].cel: ",
+    ],
+    [
+      "an expression that does not compile",
+      { patch: { object: { ...selector, name: "${{ parms.x }}" }, body: {} } },
+      "spec.steps[0].patch.object.name: ${{ parms.x }}: compilation failed",
+    ],
+    [
+      "a cleanup step with a mistake",
+      { sleep: "1s", cleanup: [{ name: "c", sleep: "1" }] },
+      "spec.steps[0].cleanup[0].sleep: ",
+    ],
+  ])("with %s is rejected with the field of the step", (_, step, error) => {
+    const errors = validate(step);
+    expect(
+      errors.find((each) => each.startsWith(error)),
+      errors.join("\n"),
+    ).toBeDefined();
+  });
+
+  it.each<[string, Partial<IntegrationTestSpec>, string]>([
+    [
+      "a circle of needs",
+      {
+        steps: [
+          { name: "a", sleep: "1s", needs: ["b"] },
+          { name: "b", sleep: "1s", needs: ["a"] },
+        ],
+      },
+      "spec.steps[0].needs:",
+    ],
+    ["an isolated namespace without a ServiceAccount", { isolatedNamespace: true }, "spec.isolatedNamespace: requires"],
+    ["a binding that does not compile", { bindings: [{ name: "b", cel: "(" }] }, "spec.bindings[0].cel: "],
+    [
+      "a value of another type",
+      { parameters: [{ name: "n", type: "integer", default: "x" }] },
+      "spec.parameterValues.n: must be of type integer",
+    ],
+    ["a parameter without a value", { parameters: [{ name: "n" }] }, "spec.parameterValues.n: required"],
+    ["an unknown parameter", { scenarios: [{ name: "s", values: { n: 1 } }] }, "spec.scenarios[0].values.n: unknown parameter"],
+  ])("with %s is rejected with the field of the spec", (_, spec, error) => {
+    const errors = validateIntegrationTest({ steps: [{ name: "s", sleep: "1s" }], ...spec }, "default");
+    expect(
+      errors.find((each) => each.startsWith(error)),
+      errors.join("\n"),
+    ).toBeDefined();
+  });
+
+  it("may name other namespaces with a ServiceAccount, whose rights are checked when it runs", () => {
+    const apply = { manifests: [{ ...configMap, metadata: { name: "x", namespace: "y" } }] };
+    expect(validateIntegrationTest({ serviceAccountName: "tester", steps: [{ name: "a", apply }] }, "default")).toEqual([]);
   });
 
   it("reports all errors", () => {

@@ -2,16 +2,19 @@ import type { IntegrationTestStatus } from "../../api/integration-test.ts";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
 import { type Turn, webhookTimeoutMs } from "./turn.ts";
-import { defaultStepSeconds } from "./step-decision.ts";
+import { defaultStepSeconds } from "./step-status.ts";
 import { type Observation, targetOf } from "../../evaluation/target.ts";
 import { createPodsOf } from "../../evaluation/workload-pods.ts";
+import { testVariables } from "../../templating/test-variables.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
 
 /** Checks the final expectations of a round, each until its own deadline. */
 export function advanceFinal(turn: Turn, status: Status): Status {
-  const { spec, namespace, observe, webhookState, now } = turn.input;
+  const { spec, namespace: own, name = "", observe, webhookState, now } = turn.input;
+  const namespace = status.namespace ?? own;
+  const variables = testVariables(spec, status, { name, namespace: own });
   const before = status.finalExpectations;
   const startedAt = before?.startedAt ?? iso(now);
   const results = [];
@@ -40,6 +43,7 @@ export function advanceFinal(turn: Turn, status: Status): Status {
       now,
       webhookTimeoutMs,
       podsOf,
+      variables,
     });
     results.push(...evaluation.results);
     if (evaluation.passed) continue;

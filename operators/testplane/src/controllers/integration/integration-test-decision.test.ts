@@ -2,7 +2,7 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
 import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integration-test.ts";
 import { decideIntegrationTest, type IntegrationTestDecision } from "./integration-test-decision.ts";
-import { afterAction } from "./step-decision.ts";
+import { afterAction } from "./step-status.ts";
 import type { Observation } from "../../evaluation/target.ts";
 
 const lamp = (name: string) => ({ apiVersion: "example.com/v1", kind: "Lamp", metadata: { name } });

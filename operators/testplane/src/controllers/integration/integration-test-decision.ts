@@ -1,26 +1,31 @@
 import { type DeepReadonly, setCondition } from "@keelson/api-machinery";
-import type { IntegrationTestSpec, IntegrationTestStatus, StepStatus } from "../../api/integration-test.ts";
-import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
+import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integration-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
-import { advanceFinal } from "./final-expectations.ts";
-import { type IntegrationTestInput, type Turn, webhookTimeoutMs } from "./turn.ts";
-import { complete, endRound, finish, roundStatus, withRound } from "./rounds.ts";
-import { hashOf } from "../spec-hash.ts";
-import { beginStep, decideStep } from "./step-decision.ts";
 import { type Target, targetOf } from "../../evaluation/target.ts";
 import { relatedTargets } from "../../evaluation/workload-pods.ts";
+import { validateIntegrationTest } from "../../manifests/validate-integration-test.ts";
+import { stepTarget } from "../../operations/step-objects.ts";
+import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
+import { hashOf } from "../spec-hash.ts";
 import { type EventDraft, iso, isFinished, reportChangedSpec } from "../test-status.ts";
-import { validateIntegrationTest } from "../../manifests/validate-spec.ts";
+import { advanceAfterMain, advanceMain, mainOutcome, resolveStep } from "./advance-steps.ts";
+import { advanceFinal } from "./final-expectations.ts";
+import { planOf } from "./plan.ts";
+import { complete, endRound, finish, roundStatus, stopRunning, withRound } from "./rounds.ts";
+import type { StepAct } from "./step-decision.ts";
+import type { IntegrationTestInput, Turn } from "./turn.ts";
 
 /** A decision. The status is written before actions are performed; events are recorded after the write. */
 export interface IntegrationTestDecision {
   readonly status: DeepReadonly<IntegrationTestStatus>;
   /** Steps whose objects must be applied or deleted now. */
-  readonly actions: readonly { readonly index: number; readonly act: "Apply" | "Delete" }[];
+  readonly actions: readonly { readonly index: number; readonly act: StepAct }[];
   readonly webhookCalls: readonly WebhookCall[];
   readonly events: readonly EventDraft[];
   /** Time of the nearest deadline. */
   readonly wakeAtMs?: number;
+  /** Whether to delete the test, whose time to live has passed. */
+  readonly deletesTest?: boolean;
 }
 
 type Status = DeepReadonly<IntegrationTestStatus>;
@@ -34,21 +39,37 @@ export function frozenSpec(
 }
 
 /** The targets of an IntegrationTest: those of its steps and of its final expectations. */
-export function targetsOf(spec: DeepReadonly<IntegrationTestSpec>, namespace: string): readonly Target[] {
-  return [...spec.steps, ...(spec.finalExpectations ?? [])].flatMap(({ resource }) => {
-    const target = resource === undefined ? undefined : targetOf(resource, namespace);
-    return target === undefined ? [] : [target, ...relatedTargets(target)];
+export function targetsOf(
+  input: Pick<IntegrationTestInput, "spec" | "status" | "namespace" | "name" | "uid">,
+): readonly Target[] {
+  const { spec, status, namespace } = input;
+  const home = status.namespace ?? namespace;
+  const steps = planOf(spec).flatMap((planned, index) => {
+    // An expression may use the output of a step that has not run yet.
+    const resolved = resolveStep({ input: input as IntegrationTestInput }, status, index, planned);
+    return resolved.kind === "error" ? [] : [stepTarget(resolved.value, home)];
   });
+  const finals = (spec.finalExpectations ?? []).map(({ resource }) =>
+    resource === undefined ? undefined : targetOf(resource, home),
+  );
+  return [...steps, ...finals].flatMap((target) => (target === undefined ? [] : [target, ...relatedTargets(target)]));
+}
+
+/** The part of a spec that a test runs, without the fields that may be changed while it runs. */
+function runSpec(spec: DeepReadonly<IntegrationTestSpec>): DeepReadonly<IntegrationTestSpec> {
+  const { paused: _, abort: __, ttlSecondsAfterFinished: ___, ...rest } = spec;
+  return rest;
 }
 
 /** Advances a test as far as the observations allow. */
 export function decideIntegrationTest(input: IntegrationTestInput): IntegrationTestDecision {
   const { generation, status, now } = input;
-  if (isFinished(status)) return settled(reportChangedSpec(input, status));
+  const changed = { spec: runSpec(input.spec), generation, now };
+  if (isFinished(status)) return afterEnd(input, reportChangedSpec(changed, status));
   if (status.phase === undefined) return start(input);
   const spec = frozenSpec(status, input.spec);
   const turn: Turn = { input: { ...input, spec }, events: [], actions: [], webhookCalls: [], wakes: [] };
-  const next = advance(turn, reportChangedSpec({ ...input, generation }, status));
+  const next = advance(turn, reportChangedSpec(changed, status), input.spec);
   const wakes = turn.wakes.filter((at) => at > now);
   return {
     status: next,
@@ -59,22 +80,26 @@ export function decideIntegrationTest(input: IntegrationTestInput): IntegrationT
   };
 }
 
+/** Deletes a finished test after its time to live. */
+function afterEnd({ spec, now }: IntegrationTestInput, status: Status): IntegrationTestDecision {
+  const seconds = spec.ttlSecondsAfterFinished;
+  if (seconds === undefined) return settled(status);
+  const at = Date.parse(status.completionTime ?? iso(now)) + seconds * 1_000;
+  return now >= at ? { ...settled(status), deletesTest: true } : { ...settled(status), wakeAtMs: at };
+}
+
 const settled = (status: Status): IntegrationTestDecision => ({ status, actions: [], webhookCalls: [], events: [] });
 
-function start({ spec, generation, namespace, now }: IntegrationTestInput): IntegrationTestDecision {
+function start(input: IntegrationTestInput): IntegrationTestDecision {
+  const { generation, namespace, now } = input;
+  const spec = runSpec(input.spec);
   const started = { startTime: iso(now), observedGeneration: generation, specHash: hashOf(spec) };
   const faults = validateIntegrationTest(spec, namespace);
   if (faults.length > 0) {
     const message = truncate(faults.join("; "), 1024);
+    const end = { phase: "Failed", verdict: "Error", reason: "InvalidConfig", message } as const;
     return {
-      ...settled({
-        ...started,
-        phase: "Failed",
-        reason: "InvalidConfig",
-        message,
-        completionTime: iso(now),
-        conditions: complete(undefined, "InvalidConfig", message, generation, now),
-      }),
+      ...settled({ ...started, ...end, completionTime: iso(now), conditions: complete(end, generation, now) }),
       events: [{ type: "Warning", reason: "IntegrationTestFailed", note: message }],
     };
   }
@@ -85,7 +110,7 @@ function start({ spec, generation, namespace, now }: IntegrationTestInput): Inte
       frozenSpec: spec as Record<string, unknown>,
       completedRounds: 0,
       failedRounds: 0,
-      ...roundStatus(spec, 1, now),
+      ...roundStatus({ ...input, spec }, 1),
       conditions: [
         ...setCondition(
           undefined,
@@ -101,89 +126,91 @@ function start({ spec, generation, namespace, now }: IntegrationTestInput): Inte
   };
 }
 
-function advance(turn: Turn, before: Status): Status {
+/** `live` is the spec as it is now, for the fields that may be changed while the test runs. */
+function advance(turn: Turn, before: Status, live: DeepReadonly<IntegrationTestSpec>): Status {
   const { spec, now } = turn.input;
-  let status = before;
   const maxDuration = spec.repeat?.maxDurationSeconds ?? 0;
-  const end = maxDuration > 0 ? Date.parse(status.startTime ?? iso(now)) + maxDuration * 1_000 : undefined;
+  const end = maxDuration > 0 ? Date.parse(before.startTime ?? iso(now)) + maxDuration * 1_000 : undefined;
   if (end !== undefined) turn.wakes.push(end);
-
-  if (status.nextRoundAt !== undefined) {
-    if (end !== undefined && now >= end) return finish(turn, status);
-    const at = Date.parse(status.nextRoundAt);
-    if (now < at) {
-      turn.wakes.push(at);
-      return status;
-    }
-    const { nextRoundAt: _, finalExpectations: __, ...rest } = status;
-    status = { ...rest, ...roundStatus(spec, (status.currentRound ?? 0) + 1, now) };
+  const isPaused = live.paused === true && live.abort !== true;
+  const reported = reportPause(before, isPaused, now);
+  if (reported.nextRoundAt !== undefined && !isDue(turn, reported, { end, isPaused, isAborted: live.abort === true })) {
+    if (live.abort === true) return finish(turn, { ...reported, stopping: "Aborted" });
+    return end !== undefined && now >= end ? finish(turn, reported) : reported;
   }
-
-  status = advanceSteps(turn, status);
-  const steps = status.steps ?? [];
-  const isFailed = steps.some(({ state }) => state === "Failed");
-  const isSequential = (spec.mode ?? "Sequential") === "Sequential";
-  const isRoundFinished = isFailed
-    ? isSequential || steps.every(({ state }) => state === "Succeeded" || state === "Failed")
-    : steps.every(({ state }) => state === "Succeeded");
-  if (isRoundFinished && !isFailed && (spec.finalExpectations?.length ?? 0) > 0) {
-    status = advanceFinal(turn, status);
-    if (status.finalExpectations?.state === "Running") return stopIfExpired(turn, status, end);
-    return endRound(turn, status, status.finalExpectations?.state === "Failed" ? "Failed" : "Succeeded", end);
-  }
-  if (isRoundFinished) return endRound(turn, status, isFailed ? "Failed" : "Succeeded", end);
-  return stopIfExpired(turn, status, end);
+  const current = reported.nextRoundAt === undefined ? reported : nextRound(turn, reported);
+  const stopping = live.abort === true ? "Aborted" : current.stopping;
+  const status = stopping === undefined ? advanceMain(turn, current, isPaused) : stopped(turn, current, stopping);
+  if (status.stopping !== undefined) return endStopped(turn, status);
+  const outcome = mainOutcome(turn, status);
+  const isLate = end !== undefined && now >= end;
+  if (outcome === undefined) return isLate ? endStopped(turn, stopped(turn, status, "Expired")) : status;
+  return endMain(turn, status, { outcome, end, isLate });
 }
 
-/** Finishes the test if `maxDurationSeconds` expired during a round. The round counts as neither succeeded nor failed. */
-function stopIfExpired(turn: Turn, status: Status, end: number | undefined): Status {
-  if (end === undefined || turn.input.now < end) return status;
+interface Limits {
+  readonly end: number | undefined;
+  readonly isPaused: boolean;
+  readonly isAborted: boolean;
+}
+
+/** Whether the next round starts now. */
+function isDue(turn: Turn, { nextRoundAt = "" }: Status, { end, isPaused, isAborted }: Limits): boolean {
+  const { now } = turn.input;
+  const at = Date.parse(nextRoundAt);
+  if (now < at) turn.wakes.push(at);
+  return now >= at && !isPaused && !isAborted && (end === undefined || now < end);
+}
+
+function nextRound(turn: Turn, before: Status): Status {
+  const { nextRoundAt: _, finalExpectations: __, outputs: ___, ...rest } = before;
+  return { ...rest, ...roundStatus(turn.input, (before.currentRound ?? 0) + 1) };
+}
+
+/** Checks the final expectations and runs the steps after the main ones, then ends the round. */
+function endMain(
+  turn: Turn,
+  before: Status,
+  {
+    outcome,
+    end,
+    isLate,
+  }: { readonly outcome: "Succeeded" | "Failed"; readonly end: number | undefined; readonly isLate: boolean },
+): Status {
+  let status = before;
+  let result = outcome;
+  if (outcome === "Succeeded" && (turn.input.spec.finalExpectations?.length ?? 0) > 0) {
+    const state = status.finalExpectations?.state;
+    if (state !== "Passed" && state !== "Failed") status = advanceFinal(turn, status);
+    if (status.finalExpectations?.state === "Running")
+      return isLate ? endStopped(turn, stopped(turn, status, "Expired")) : status;
+    if (status.finalExpectations?.state === "Failed") result = "Failed";
+  }
+  const after = advanceAfterMain(turn, status, result);
+  return after.isDone ? endRound(turn, after.status, result, end) : after.status;
+}
+
+/** Stops the running steps. */
+function stopped(turn: Turn, status: Status, why: "Aborted" | "Expired"): Status {
+  if (status.stopping !== undefined) return status;
+  const { now } = turn.input;
   turn.actions.length = 0;
   turn.webhookCalls.length = 0;
-  return finish(turn, { ...status, roundHistory: withRound(turn, status, "Stopped") });
+  return { ...status, stopping: why, steps: stopRunning(status.steps ?? [], now) };
 }
 
-function advanceSteps(turn: Turn, before: Status): Status {
-  const { spec, namespace, observe, webhookState, now } = turn.input;
-  const isSequential = (spec.mode ?? "Sequential") === "Sequential";
-  const steps = [...(before.steps ?? [])];
-  let current = before.currentStepIndex ?? 0;
-  for (const [index, step] of spec.steps.entries()) {
-    let status = steps[index] ?? { name: step.name, index, state: "" as const };
-    if (status.state === "Succeeded") continue;
-    if (status.state === "Failed") {
-      if (isSequential) break;
-      continue;
-    }
-    current = index;
-    if ((status.state ?? "") === "") {
-      status = beginStep(status, step, now);
-      turn.events.push({ type: "Normal", reason: "StepStarted", note: `round ${before.currentRound ?? 1}: ${step.name}` });
-    }
-    const scope = `${before.currentRound ?? 1}/steps[${index}]`;
-    const decision = decideStep({ step, status, namespace, observe, context: { scope, webhookState, now, webhookTimeoutMs } });
-    steps[index] = decision.status;
-    if (decision.act !== undefined) turn.actions.push({ index, act: decision.act });
-    turn.webhookCalls.push(...decision.webhookCalls);
-    if (decision.wakeAtMs !== undefined) turn.wakes.push(decision.wakeAtMs);
-    recordStepEvent(turn, decision.status);
-    if (isSequential && decision.status.state !== "Succeeded") break;
-  }
-  return { ...before, steps, currentStepIndex: current, progress: `${current + 1}/${spec.steps.length}` };
+/** Runs the finally and cleanup steps of a stopped round, then finishes the test. The round counts as neither succeeded nor failed. */
+function endStopped(turn: Turn, status: Status): Status {
+  const after = advanceAfterMain(turn, status, "Stopped");
+  if (!after.isDone) return after.status;
+  return finish(turn, { ...after.status, roundHistory: withRound(turn, after.status, "Stopped") });
 }
 
-function recordStepEvent(turn: Turn, { name, state, reason, message }: DeepReadonly<StepStatus>): void {
-  if (state === "Succeeded") turn.events.push({ type: "Normal", reason: "StepSucceeded", note: name });
-  if (state === "Failed") turn.events.push(stepFailed({ name, reason, message }));
+/** Sets the condition Paused while no further step is started. */
+function reportPause(status: Status, isPaused: boolean, now: number): Status {
+  const before = status.conditions?.find(({ type }) => type === "Paused");
+  if (!isPaused && before === undefined) return status;
+  const reason = isPaused ? "Paused" : "Resumed";
+  const conditions = setCondition(status.conditions, { type: "Paused", status: isPaused, reason }, now);
+  return conditions === status.conditions ? status : { ...status, conditions };
 }
-
-/** The event of a failed step. */
-export const stepFailed = ({
-  name,
-  reason,
-  message,
-}: DeepReadonly<Pick<StepStatus, "name" | "reason" | "message">>): EventDraft => ({
-  type: "Warning",
-  reason: "StepFailed",
-  note: `${name}: ${reason ?? ""}: ${message ?? ""}`,
-});

@@ -1,15 +1,25 @@
-import { type DeepReadonly, hasFinalizer, jsonEquals, withFinalizer } from "@keelson/api-machinery";
+import { type DeepReadonly, hasFinalizer, isConflict, isNotFound, jsonEquals, withFinalizer } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
 import { type ControllerDefinition, ignoreConflict } from "@keelson/controller";
 import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
-import { applyResource, deleteResource, releaseResource } from "../resource-actions.ts";
-import { decideIntegrationTest, frozenSpec, stepFailed, targetsOf } from "./integration-test-decision.ts";
-import { afterAction } from "./step-decision.ts";
-import { createTestController, type ActionScope } from "../test-controller.ts";
+import { performAction } from "../../operations/perform-action.ts";
+import { collectResult, deleteProgramPod } from "../../programs/collect-result.ts";
+import { type ActionContext, type ActionResult, outcomeOf, releaseResource } from "../resource-actions.ts";
+import { type ActionScope, createTestController } from "../test-controller.ts";
+import { resolveStep, stepFailed } from "./advance-steps.ts";
+import { deleteForeignObjects, type PendingAction, withForeignObjects } from "./foreign-objects.ts";
+import { decideIntegrationTest, frozenSpec, targetsOf } from "./integration-test-decision.ts";
+import { planOf } from "./plan.ts";
+import { afterAction } from "./step-status.ts";
+import type { IntegrationTestInput } from "./turn.ts";
 
 const fieldManager = fieldManagers.integrationTest;
 const finalizer = finalizers.integrationTest;
 const maxConcurrentActions = 8;
+
+type Test = DeepReadonly<IntegrationTest>;
+type Decision = ReturnType<typeof decideIntegrationTest>;
 
 /** Creates the controller of IntegrationTests. */
 export const createIntegrationTestController = (): ControllerDefinition =>
@@ -18,60 +28,160 @@ export const createIntegrationTestController = (): ControllerDefinition =>
     type: IntegrationTest,
     fieldManager,
     finalizer,
-    targets: ({ status, spec }, namespace) => targetsOf(frozenSpec(status, spec), namespace),
+    targets: ({ status = {}, spec, metadata }, namespace) =>
+      targetsOf({
+        ...{ spec: frozenSpec(status, spec), status, namespace },
+        ...{ name: metadata.name ?? "", uid: metadata.uid ?? "" },
+      }),
     decide: ({ spec, metadata, status = {} }, observations) =>
-      decideIntegrationTest({ spec, generation: metadata.generation ?? 0, status, ...observations }),
+      decideIntegrationTest({
+        ...{ spec, generation: metadata.generation ?? 0, status, ...observations },
+        ...{ name: metadata.name ?? "", uid: metadata.uid ?? "" },
+      }),
     act,
     async release(test, context) {
       for (const adopted of test.status?.adopted ?? []) await releaseResource(adopted, context);
+      await deleteForeignObjects(test.status?.foreignObjects ?? [], context);
     },
   });
 
-/** Applies and deletes the objects of steps. */
+/** Performs the actions of steps. */
 async function act(
-  { status, actions }: ReturnType<typeof decideIntegrationTest>,
+  decision: Decision,
   { test, context, actionContext, write }: ActionScope<IntegrationTest>,
 ): Promise<number | undefined> {
-  if (actions.length === 0) return undefined;
   const { client, clock, signal } = context;
-  const spec = frozenSpec(status, test.spec);
-  const steps = [...(status.steps ?? [])];
-  const adopted = [...(status.adopted ?? [])];
+  if (decision.deletesTest === true) {
+    await deleteTest(client, test, signal);
+    return undefined;
+  }
+  const pending = pendingActions(decision, test);
+  if (pending.length === 0) return undefined;
+  const { status } = decision;
+  const foreignObjects = withForeignObjects(status.foreignObjects ?? [], pending, { test, status, context: actionContext });
+  const isTracked = foreignObjects.length === (status.foreignObjects ?? []).length;
+  const adopts = pending.some(({ step }) => step.resource?.adopt === true);
   let owner = test;
-  if (actions.some(({ index }) => spec.steps[index]?.resource?.adopt) && !hasFinalizer(test, finalizer)) {
-    // The finalizer is set before the first change, so that no change to an adopted object is left behind.
-    const body = { metadata: { resourceVersion: test.metadata.resourceVersion, finalizers: withFinalizer(test, finalizer) } };
-    const key = { namespace: test.metadata.namespace, name: test.metadata.name ?? "" };
-    const marked = await ignoreConflict(client.patch(IntegrationTest, key, { type: "merge", body }, { fieldManager, signal }));
+  if ((adopts || foreignObjects.length > 0) && !hasFinalizer(test, finalizer)) {
+    const marked = await setFinalizer(client, test, signal);
     if (marked === undefined) return undefined;
     owner = marked;
   }
+  const current = isTracked ? status : { ...status, foreignObjects };
+  if (!isTracked) {
+    // Recorded before they are created, so that none is left behind.
+    const tracked = await write(owner, current);
+    if (tracked === undefined) return undefined;
+    owner = tracked;
+  }
+  const steps = [...(current.steps ?? [])];
+  const adopted = [...(current.adopted ?? [])];
   let retryAfterMs: number | undefined;
-  for (let start = 0; start < actions.length; start += maxConcurrentActions) {
+  for (let start = 0; start < pending.length; start += maxConcurrentActions) {
     await Promise.all(
-      actions.slice(start, start + maxConcurrentActions).map(async ({ index, act: action }) => {
-        const resource = spec.steps[index]?.resource;
-        const step = steps[index];
-        if (resource?.manifest === undefined || step === undefined) return;
-        const outcome =
-          action === "Delete"
-            ? await deleteResource(resource.manifest, actionContext)
-            : await applyResource(resource.manifest, resource.adopt ?? false, actionContext);
-        if (outcome.kind === "unavailable") retryAfterMs = backoffMs(step, clock.now());
-        if ("adopted" in outcome && outcome.adopted) {
-          const { apiVersion, kind, metadata } = resource.manifest;
-          const entry = { apiVersion: String(apiVersion), kind: String(kind), name: (metadata as { name: string }).name };
-          if (!adopted.some((each) => jsonEquals(each, entry))) adopted.push(entry);
-        }
-        steps[index] = afterAction(step, outcome, clock.now());
+      pending.slice(start, start + maxConcurrentActions).map(async (action) => {
+        const { index, step } = action;
+        const before = steps[index];
+        if (before === undefined) return;
+        const own = contextOf(actionContext, test, current, step, index);
+        const outcome = action.act === "Collect" ? await collect(before, own) : await performAction(step, own);
+        if (outcome.kind === "unavailable") retryAfterMs = backoffMs(before, clock.now());
+        const entry = adoptedObject(step, outcome);
+        if (entry !== undefined && !adopted.some((each) => jsonEquals(each, entry))) adopted.push(entry);
+        steps[index] = afterAction(before, outcome, clock.now());
       }),
     );
   }
   const rejected = steps.flatMap((step, index) =>
-    step.state === "Failed" && status.steps?.[index]?.state !== "Failed" ? [stepFailed(step)] : [],
+    step.state === "Failed" && current.steps?.[index]?.state !== "Failed" ? [stepFailed(step)] : [],
   );
-  await write(owner, { ...status, steps, ...(adopted.length === 0 ? {} : { adopted }) }, rejected);
+  const written = await write(owner, { ...current, steps, ...(adopted.length === 0 ? {} : { adopted }) }, rejected);
+  if (written !== undefined) await deleteProgramPods(client, pending, steps, { test, status, signal });
   return retryAfterMs;
+}
+
+/** Reads the output of the program of a step. */
+async function collect(
+  { object }: DeepReadonly<StepStatus>,
+  { client, signal, namespace, owner }: ActionContext,
+): Promise<ActionResult> {
+  const name = object?.name ?? "";
+  try {
+    const key = { namespace: namespace ?? owner.metadata.namespace ?? "", name };
+    const result = await collectResult(client, key, signal);
+    if (result === undefined)
+      return { kind: "failed", reason: "TargetLost", message: `Pod ${name} was deleted before its output was read` };
+    return { kind: "done", ...(object === undefined ? {} : { object }), result };
+  } catch (error) {
+    return outcomeOf(error, "CollectFailed");
+  }
+}
+
+/** Deletes the Pods of programs whose results are stored. */
+async function deleteProgramPods(
+  client: Client,
+  pending: readonly PendingAction[],
+  steps: readonly DeepReadonly<StepStatus>[],
+  { test, status, signal }: { readonly test: Test; readonly status: Decision["status"]; readonly signal: AbortSignal },
+): Promise<void> {
+  const namespace = status.namespace ?? test.metadata.namespace ?? "";
+  for (const { index, act: what } of pending) {
+    const name = steps[index]?.object?.name;
+    if (what === "Collect" && steps[index]?.result !== undefined && name !== undefined)
+      await deleteProgramPod(client, { namespace, name }, signal);
+  }
+}
+
+/** The steps to act on, with their expressions evaluated. */
+function pendingActions({ status, actions }: Decision, test: Test): readonly PendingAction[] {
+  const spec = frozenSpec(status, test.spec);
+  const plan = planOf(spec);
+  const { namespace = "", name = "", uid = "" } = test.metadata;
+  const input = { spec, namespace, name, uid } as IntegrationTestInput;
+  return actions.flatMap(({ index, act: what }) => {
+    const planned = plan[index];
+    const resolved = planned === undefined ? undefined : resolveStep({ input }, status, index, planned);
+    return resolved?.kind === "rendered" ? [{ index, act: what, step: resolved.value }] : [];
+  });
+}
+
+function contextOf(
+  context: ActionContext,
+  test: Test,
+  status: Decision["status"],
+  step: PendingAction["step"],
+  index: number,
+): ActionContext {
+  const { serviceAccountName } = frozenSpec(status, test.spec);
+  const attempt = `${test.metadata.uid ?? ""}/${status.currentRound ?? 1}/${index}/${status.steps?.[index]?.attempt ?? 1}`;
+  return {
+    ...context,
+    ...(status.namespace === undefined ? {} : { namespace: status.namespace }),
+    ...(serviceAccountName === undefined ? {} : { serviceAccountName }),
+    ...(step.create === undefined ? {} : { attempt }),
+  };
+}
+
+function adoptedObject({ resource }: PendingAction["step"], outcome: ActionResult) {
+  if (resource?.manifest === undefined || !("adopted" in outcome) || outcome.adopted !== true) return undefined;
+  const { apiVersion, kind, metadata } = resource.manifest;
+  return { apiVersion: String(apiVersion), kind: String(kind), name: (metadata as { readonly name: string }).name };
+}
+
+/** Sets the finalizer before the first change that is not undone by garbage collection. */
+async function setFinalizer(client: Client, test: Test, signal: AbortSignal): Promise<Test | undefined> {
+  const body = { metadata: { resourceVersion: test.metadata.resourceVersion, finalizers: withFinalizer(test, finalizer) } };
+  const key = { namespace: test.metadata.namespace, name: test.metadata.name ?? "" };
+  return ignoreConflict(client.patch(IntegrationTest, key, { type: "merge", body }, { fieldManager, signal }));
+}
+
+async function deleteTest(client: Client, { metadata }: Test, signal: AbortSignal): Promise<void> {
+  const key = { namespace: metadata.namespace, name: metadata.name ?? "" };
+  try {
+    await client.delete(IntegrationTest, key, { preconditions: { uid: metadata.uid ?? "" }, signal });
+  } catch (error) {
+    if (!isNotFound(error) && !isConflict(error)) throw error;
+  }
 }
 
 /** Exponential backoff without a counter: the delay grows with the time since the step started. */

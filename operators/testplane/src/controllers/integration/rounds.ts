@@ -1,38 +1,58 @@
 import { type Condition, type DeepReadonly, setCondition } from "@keelson/api-machinery";
-import type { IntegrationTestSpec, IntegrationTestStatus, RoundSummary, StepStatus } from "../../api/integration-test.ts";
+import type { IntegrationTestStatus, RoundSummary, StepStatus } from "../../api/integration-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
-import type { Turn } from "./turn.ts";
-import { appendToRanges } from "../../api/round-ranges.ts";
+import { scenarioOf } from "../../templating/test-variables.ts";
+import { planOf } from "./plan.ts";
+import type { IntegrationTestInput, Turn } from "./turn.ts";
+import { maxRoundHistory, verdictOfRound, withStatistics } from "./round-statistics.ts";
+import { testVerdict, type Verdict } from "../../verdicts/verdict.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
 
-/** Maximum rounds in `status.roundHistory` and in `status.failedRoundHistory`. */
-const maxRoundHistory = 10;
-
 /** The part of a status that is reset for each round. */
-export function roundStatus(spec: DeepReadonly<IntegrationTestSpec>, round: number, now: number) {
+export function roundStatus({ spec, now, name = "", uid = "" }: IntegrationTestInput, round: number) {
+  const plan = planOf(spec);
+  const scenario = scenarioOf(spec, round);
+  const suffix = `-${uid.slice(0, 5)}-${round}`;
   return {
     currentRound: round,
     currentStepIndex: 0,
-    progress: `1/${spec.steps.length}`,
+    progress: `1/${plan.filter(({ phase }) => phase === "Main").length}`,
     roundStartedAt: iso(now),
-    steps: spec.steps.map(({ name }, index): DeepReadonly<StepStatus> => ({ name, index, state: "" })),
+    ...(scenario === undefined ? {} : { scenario: scenario.name }),
+    ...(spec.isolatedNamespace === true ? { namespace: `${name.slice(0, 63 - suffix.length)}${suffix}` } : {}),
+    steps: plan.map(
+      ({ name: step, phase }, index): DeepReadonly<StepStatus> => ({
+        name: step,
+        index,
+        ...(phase === "Main" ? {} : { phase }),
+        state: "",
+      }),
+    ),
   };
 }
 
+/** The statuses of steps after the running ones were stopped. They have no verdict. */
+export const stopRunning = (steps: readonly DeepReadonly<StepStatus>[], now: number): readonly DeepReadonly<StepStatus>[] =>
+  steps.map((step) =>
+    step.state === "Running" ? { ...step, state: "" as const, reason: "Stopped", finishedAt: iso(now) } : step,
+  );
+
 function summarizeRound(turn: Turn, status: Status, outcome: RoundSummary["outcome"]): DeepReadonly<RoundSummary> {
   const { now } = turn.input;
-  const steps = status.steps ?? [];
-  const failedStep = steps.find(({ state }) => state === "Failed");
+  const steps = (status.steps ?? []).filter(({ phase = "Main" }) => phase === "Main");
+  const failedStep = (status.steps ?? []).find(({ state }) => state === "Failed");
   const startedAt = status.roundStartedAt ?? iso(now);
   const hasFailedFinally = status.finalExpectations?.state === "Failed";
   return {
     round: status.currentRound ?? 1,
     startedAt,
     finishedAt: iso(now),
+    ...(status.scenario === undefined ? {} : { scenario: status.scenario }),
     outcome,
     succeeded: outcome === "Succeeded",
+    verdict: verdictOfRound(status, outcome),
     ...(failedStep === undefined
       ? hasFailedFinally
         ? { failedStep: "finalExpectations", message: truncate(status.message ?? "") }
@@ -52,27 +72,11 @@ export const withRound = (
 ): readonly DeepReadonly<RoundSummary>[] =>
   [...(status.roundHistory ?? []), summarizeRound(turn, status, outcome)].slice(-maxRoundHistory);
 
-/** Statistics that cover all rounds, whatever the round history still has. */
-function withStatistics(before: Status, round: DeepReadonly<RoundSummary> | undefined): Partial<Status> {
-  if (round === undefined) return {};
-  const { durationSeconds: seconds } = round;
-  const durations = before.roundDurations;
-  const roundDurations = {
-    minSeconds: Math.min(durations?.minSeconds ?? seconds, seconds),
-    maxSeconds: Math.max(durations?.maxSeconds ?? seconds, seconds),
-    totalSeconds: (durations?.totalSeconds ?? 0) + seconds,
-  };
-  if (round.succeeded) return { roundDurations };
-  return {
-    roundDurations,
-    failedRoundRanges: appendToRanges(before.failedRoundRanges, round.round),
-    failedRoundHistory: [...(before.failedRoundHistory ?? []), round].slice(0, maxRoundHistory),
-  };
-}
-
 /** Finishes a round. After the last round the test finishes too; otherwise the next round is scheduled. */
-export function endRound(turn: Turn, before: Status, outcome: "Succeeded" | "Failed", end: number | undefined): Status {
+export function endRound(turn: Turn, before: Status, mainOutcome: "Succeeded" | "Failed", end: number | undefined): Status {
   const { spec, now } = turn.input;
+  // A round whose cleanup failed leaves objects behind.
+  const outcome = before.steps?.some(({ state }) => state === "Failed") ? "Failed" : mainOutcome;
   const roundHistory = withRound(turn, before, outcome);
   const last = roundHistory[roundHistory.length - 1];
   const isFirstFailure = outcome === "Failed" && (before.failedRounds ?? 0) === 0;
@@ -81,7 +85,7 @@ export function endRound(turn: Turn, before: Status, outcome: "Succeeded" | "Fai
     completedRounds: (before.completedRounds ?? 0) + 1,
     failedRounds: (before.failedRounds ?? 0) + (outcome === "Failed" ? 1 : 0),
     roundHistory,
-    ...withStatistics(before, last),
+    ...(last === undefined ? {} : withStatistics(before, last)),
     // The test reports the first failure, however many rounds follow.
     ...(isFirstFailure
       ? {
@@ -93,7 +97,7 @@ export function endRound(turn: Turn, before: Status, outcome: "Succeeded" | "Fai
       : {}),
   };
   const { repeat } = spec;
-  const count = repeat === undefined ? 1 : (repeat.count ?? 0);
+  const count = (repeat === undefined ? 1 : (repeat.count ?? 0)) * (spec.scenarios?.length ?? 1);
   const isLast =
     (count > 0 && (status.completedRounds ?? 0) >= count) ||
     (outcome === "Failed" && repeat?.untilFailure === true) ||
@@ -107,54 +111,77 @@ export function endRound(turn: Turn, before: Status, outcome: "Succeeded" | "Fai
 
 /** Finishes the test with the verdict of its rounds. */
 export function finish(turn: Turn, before: Status): Status {
-  const { now } = turn.input;
-  const { frozenSpec: _, nextRoundAt: __, message, reason, ...rest } = before;
-  const rounds = before.completedRounds ?? 0;
-  const failures = before.failedRounds ?? 0;
-  const generation = before.observedGeneration ?? 0;
-  if (failures > 0) {
-    const text = rounds > 1 ? `${failures} of ${rounds} rounds failed; ${message ?? ""}` : (message ?? "");
-    turn.events.push({ type: "Warning", reason: "IntegrationTestFailed", note: text });
-    return finished(
-      { ...rest, phase: "Failed", reason: reason ?? "StepFailed", message: truncate(text, 1024) },
-      generation,
-      now,
-    );
+  const { now, spec } = turn.input;
+  const { frozenSpec: _, nextRoundAt: __, stopping: ___, ...rest } = before;
+  const { event, ...end } = endOf(before, spec.repeat?.flakyPolicy === "Quarantine");
+  turn.events.push({ type: end.phase === "Succeeded" ? "Normal" : "Warning", reason: event, note: end.message });
+  return finished({ ...rest, ...end, message: truncate(end.message, 1024) }, before.observedGeneration ?? 0, now);
+}
+
+interface End {
+  readonly phase: "Succeeded" | "Failed" | "Aborted";
+  readonly verdict: Verdict;
+  /** Absent if the test passed. */
+  readonly reason?: string;
+  readonly message: string;
+  readonly event: string;
+}
+
+/** How a test with these rounds ends. */
+function endOf(status: Status, isQuarantined: boolean): End {
+  const { completedRounds: rounds = 0, failedRounds: failures = 0, message = "" } = status;
+  // A test that an earlier version of the operator started has no counts per verdict.
+  if (status.stopping === "Aborted") {
+    const text = `aborted after ${rounds} rounds`;
+    return { phase: "Aborted", verdict: "Inconclusive", reason: "Aborted", message: text, event: "IntegrationTestAborted" };
   }
-  if (rounds === 0) {
-    const current = before.steps?.[before.currentStepIndex ?? 0];
+  const verdict = testVerdict(status.roundVerdicts ?? { passed: rounds - failures, failed: failures });
+  if (verdict === undefined) {
+    const current = status.steps?.[status.currentStepIndex ?? 0];
     const text = `no round finished within maxDurationSeconds; ${current?.name ?? ""}: ${current?.message ?? "not started"}`;
-    turn.events.push({ type: "Warning", reason: "IntegrationTestTimeout", note: text });
-    return finished({ ...rest, phase: "Failed", reason: "Timeout", message: truncate(text, 1024) }, generation, now);
+    return { phase: "Failed", verdict: "Timeout", reason: "Timeout", message: text, event: "IntegrationTestTimeout" };
   }
-  const text = rounds === 1 ? "all steps succeeded" : `all ${rounds} rounds succeeded`;
-  turn.events.push({ type: "Normal", reason: "IntegrationTestSucceeded", note: text });
-  return finished({ ...rest, phase: "Succeeded", message: text }, generation, now);
+  if (verdict === "Passed") {
+    const text = rounds === 1 ? "all steps succeeded" : `all ${rounds} rounds succeeded`;
+    return { phase: "Succeeded", verdict, message: text, event: "IntegrationTestSucceeded" };
+  }
+  const text = rounds > 1 ? `${failures} of ${rounds} rounds failed; ${message}${rateOf(status, verdict)}` : message;
+  if (verdict === "Flaky" && isQuarantined) {
+    return { phase: "Succeeded", verdict, reason: "Quarantined", message: text, event: "IntegrationTestQuarantined" };
+  }
+  return {
+    phase: "Failed",
+    verdict,
+    reason: status.reason ?? "StepFailed",
+    message: text,
+    event: "IntegrationTestFailed",
+  };
+}
+
+/** The pass rate of a flaky test, as text. */
+function rateOf({ passRate }: Status, verdict: Verdict): string {
+  if (verdict !== "Flaky" || passRate === undefined) return "";
+  return `; pass rate ${passRate.percent} %, 95 % interval ${passRate.lowPercent} to ${passRate.highPercent} %`;
 }
 
 function finished(status: Status, generation: number, now: number): Status {
-  // Steps that were still running when maxDurationSeconds expired have no verdict.
-  const steps = status.steps?.map((step) =>
-    step.state === "Running" ? { ...step, state: "" as const, reason: "Stopped", finishedAt: iso(now) } : step,
-  );
+  const steps = status.steps === undefined ? undefined : stopRunning(status.steps, now);
   return {
     ...status,
     ...(steps === undefined ? {} : { steps }),
     completionTime: iso(now),
-    conditions: complete(status.conditions, status.reason ?? "Succeeded", status.message ?? "", generation, now),
+    conditions: complete(status, generation, now),
   };
 }
 
-/** The conditions of a finished test. */
+/** The conditions of a finished test: Complete if it succeeded, otherwise Failed. */
 export function complete(
-  conditions: DeepReadonly<Condition[]> | undefined,
-  reason: string,
-  message: string,
+  { conditions, phase, reason = "Succeeded", message = "" }: Status,
   observedGeneration: number,
   now: number,
 ): readonly Condition[] {
   const common = { reason, message, observedGeneration };
-  const isSuccess = reason === "Succeeded";
+  const isSuccess = phase === "Succeeded";
   const conditionsBefore = setCondition(conditions, { type: "Failed", status: !isSuccess, ...common }, now);
   return setCondition(
     setCondition(conditionsBefore, { type: "Progressing", status: false, ...common }, now),

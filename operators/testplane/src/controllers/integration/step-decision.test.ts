@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { StepStatus, TestStep } from "../../api/integration-test.ts";
-import { beginStep, decideStep } from "./step-decision.ts";
+import { decideStep } from "./step-decision.ts";
+import { beginStep } from "./step-status.ts";
 import type { Observation } from "../../evaluation/target.ts";
 
 const t0 = Date.UTC(2026, 0, 1);
@@ -87,5 +88,135 @@ describe("a step", () => {
     expect(misspelt.message).toContain("did you mean Deployment?");
     expect(observing({ kind: "unknown-kind" }, 9)).toMatchObject({ state: "Running" });
     expect(observing({ kind: "unknown-kind" }, 10)).toMatchObject({ state: "Failed", reason: "UnknownKind" });
+  });
+
+  describe("with checks that must hold consistently", () => {
+    const steady: TestStep = { ...created, expectations: { consistently: "5s", allOf: [lit] } };
+    const shown = (phase: string) => ({ ...lamp, status: { phase } });
+
+    it("succeeds once they held for the duration", () => {
+      const first = decide(steady, 2, shown("Lit"), { stage: "Expect" });
+      expect(first).toMatchObject({
+        status: { state: "Running", holdsSince: "2026-01-01T00:00:02.000Z" },
+        wakeAtMs: t0 + 7_000,
+      });
+      expect(decide(steady, 6.9, shown("Lit"), first.status as StepStatus).status.state).toBe("Running");
+      expect(decide(steady, 7, shown("Lit"), first.status as StepStatus).status.state).toBe("Succeeded");
+    });
+
+    it("fails as soon as they stop holding", () => {
+      const first = decide(steady, 2, shown("Lit"), { stage: "Expect" });
+      expect(decide(steady, 5, shown("Off"), first.status as StepStatus).status).toMatchObject({
+        state: "Failed",
+        verdict: "Failed",
+        reason: "NotConsistent",
+        message: expect.stringContaining("stopped holding after 3 s"),
+      });
+    });
+
+    it("times out if the deadline comes before the end of the duration", () => {
+      const first = decide(steady, 27, shown("Lit"), { stage: "Expect" });
+      expect(first.wakeAtMs).toBe(t0 + 30_000);
+      expect(decide(steady, 30, shown("Lit"), first.status as StepStatus).status).toMatchObject({ reason: "Timeout" });
+    });
+  });
+
+  it("fails immediately if one of its failWhen checks holds", () => {
+    const step: TestStep = {
+      ...created,
+      expectations: { allOf: [lit], failWhen: [{ cel: "object.status.phase == 'Broken'" }] },
+    };
+    expect(decide(step, 1, { ...lamp, status: { phase: "Off" } }, { stage: "Expect" }).status.state).toBe("Running");
+    expect(decide(step, 1, { ...lamp, status: { phase: "Broken" } }, { stage: "Expect" }).status).toMatchObject({
+      state: "Failed",
+      reason: "CheckFailed",
+      message: "failWhen: object.status.phase == 'Broken' holds",
+    });
+  });
+
+  it("keeps since when a check has not held with the same value", () => {
+    const first = decide(waitingStep, 1, { ...lamp, status: { phase: "Off" } }, { stage: "Expect" }).status as StepStatus;
+    expect(first.expectationResults).toMatchObject([{ expected: "Lit", actual: "Off", since: "2026-01-01T00:00:01.000Z" }]);
+    const again = decide(waitingStep, 5, { ...lamp, status: { phase: "Off" } }, first).status as StepStatus;
+    expect(again.expectationResults).toEqual(first.expectationResults);
+    const changed = decide(waitingStep, 6, { ...lamp, status: { phase: "Dim" } }, again).status;
+    expect(changed.expectationResults).toMatchObject([{ actual: "Dim", since: "2026-01-01T00:00:06.000Z" }]);
+  });
+
+  it("measures the time until it is ready, and fails if that takes too long", () => {
+    const bounded: TestStep = { ...created, maxTimeToReadySeconds: 10, readyCondition: { allOf: [lit] } };
+    const applied = {
+      stage: "Ready" as const,
+      appliedAt: "2026-01-01T00:00:02.000Z",
+      stageStartedAt: "2026-01-01T00:00:02.000Z",
+    };
+    const off = { ...lamp, status: { phase: "Off" } };
+    const on = { ...lamp, status: { phase: "Lit" } };
+    expect(decide(bounded, 6, off, applied)).toMatchObject({ status: { state: "Running" }, wakeAtMs: t0 + 12_000 });
+    expect(decide(bounded, 6, on, applied).status).toMatchObject({ state: "Succeeded", timeToReadySeconds: 4 });
+    expect(decide(bounded, 12, off, applied).status).toMatchObject({ reason: "TooSlow", verdict: "Failed" });
+    expect(decide(bounded, 13, on, applied).status).toMatchObject({ reason: "TooSlow", timeToReadySeconds: 11 });
+  });
+
+  it("waits for an object that cannot make progress only if its condition says so", () => {
+    const job = { apiVersion: "batch/v1", kind: "Job", metadata: { name: "a" } };
+    const failedJob = { ...job, status: { conditions: [{ type: "Failed", status: "True", reason: "BackoffLimitExceeded" }] } };
+    const expectations = { allOf: [{ jsonPath: { path: ".status.succeeded", value: 1 } }] };
+    const step: TestStep = { name: "a", resource: { manifest: job }, expectations };
+    expect(decide(step, 1, failedJob, { stage: "Expect" }).status).toMatchObject({
+      reason: "CheckFailed",
+      message: expect.stringContaining("the Job failed: BackoffLimitExceeded"),
+    });
+    const patient: TestStep = { ...step, expectations: { ...expectations, ignoreTerminalStates: true } };
+    expect(decide(patient, 1, failedJob, { stage: "Expect" }).status.state).toBe("Running");
+  });
+
+  it("is inconclusive if the API or the object could not be read until its deadline", () => {
+    expect(observing({ kind: "loading", error: "connection refused" }, 30)).toMatchObject({ verdict: "Inconclusive" });
+    const outage = { stage: "Apply", unavailableSince: "2026-01-01T00:00:01.000Z" } as const;
+    expect(decide(created, 30, lamp, outage).status).toMatchObject({ reason: "Timeout", verdict: "Inconclusive" });
+    expect(decide(created, 30, lamp, { stage: "Apply" }).status).toMatchObject({ reason: "Timeout", verdict: "Timeout" });
+  });
+
+  describe("with a program", () => {
+    const pod = (status: object) => ({ apiVersion: "v1", kind: "Pod", metadata: { name: "p" }, status });
+    const script = { content: "true" };
+    const program: TestStep = { name: "a", timeoutSeconds: 30, script, create: { manifests: [pod({})] } };
+    const created = { stage: "Converge" as const, object: { name: "p", resourceVersion: "7" } };
+    const waiting = (reason: string) => ({ containerStatuses: [{ name: "main", state: { waiting: { reason } } }] });
+
+    it("waits until the Pod has ended, then reads its output", () => {
+      expect(decide(program, 1, pod({ phase: "Running" }), created).status.message).toBe("Pod p is Running");
+      expect(decide(program, 1, pod({ phase: "Succeeded" }), created)).toMatchObject({ act: "Collect" });
+      expect(decide(program, 1, pod({ phase: "Failed" }), created)).toMatchObject({ act: "Collect" });
+      expect(decide(program, 30, pod({ phase: "Running" }), created).status).toMatchObject({ reason: "Timeout" });
+      expect(decide(program, 1, pod(waiting("ErrImageNeverPull")), created).status).toMatchObject({
+        reason: "ProgramFailed",
+        message: expect.stringContaining("ErrImageNeverPull"),
+      });
+    });
+
+    it("fails with the end of its standard error unless it exits with 0", () => {
+      const ended = (exitCode: number) => ({
+        stage: "Ready" as const,
+        result: { exitCode, stdout: "", stderr: "no such host\n" },
+      });
+      expect(decide(program, 1, pod({}), ended(0)).status.state).toBe("Succeeded");
+      expect(decide(program, 1, pod({}), ended(2)).status).toMatchObject({
+        verdict: "Failed",
+        reason: "ProgramFailed",
+        message: "exit code 2: no such host",
+      });
+    });
+
+    it("fails immediately if a check on its result does not hold", () => {
+      const result = { exitCode: 3, stdout: "42 requests", stderr: "" };
+      const checked = (cel: string): TestStep => ({ ...program, expectations: { allOf: [{ cel }] } });
+      const ended = { stage: "Ready" as const, result };
+      expect(decide(checked("result.exitCode == 3 && result.stdout.startsWith('42')"), 1, pod({}), ended).status.state).toBe(
+        "Succeeded",
+      );
+      expect(decide(checked("result.exitCode == 0"), 1, pod({}), ended).status).toMatchObject({ reason: "CheckFailed" });
+    });
   });
 });

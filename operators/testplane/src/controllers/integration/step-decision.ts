@@ -1,14 +1,21 @@
-import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import type { StepStatus, TestStep } from "../../api/integration-test.ts";
-import { numberAt, stringAt, valueAt } from "../../functions/read.ts";
-import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
-import { truncate, evaluate, type EvaluationContext, failureOf } from "../../evaluation/evaluate.ts";
-import { describeTarget, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
-import { createPodsOf } from "../../evaluation/workload-pods.ts";
+import type { EvaluationContext } from "../../evaluation/evaluate.ts";
+import { parseDuration } from "@keelson/api-machinery/time";
+import { evaluateOutputs } from "../../templating/outputs.ts";
+import { terminalPodError } from "../../functions/pod-health.ts";
+import { stringAt } from "../../functions/read.ts";
+import { hasProgram } from "../../programs/program-pod.ts";
+import { stepTarget } from "../../operations/step-objects.ts";
+import { describeTarget, type Observation, type Target } from "../../evaluation/target.ts";
 import { unknownKindDeadline, unknownKindMessage } from "../../evaluation/unknown-kind.ts";
-
-/** Default `timeoutSeconds` of a step. */
-export const defaultStepSeconds = 600;
+import { createPodsOf } from "../../evaluation/workload-pods.ts";
+import type { RoundVerdict } from "../../verdicts/verdict.ts";
+import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
+import { iso } from "../test-status.ts";
+import { type ConditionDecision, decideCondition } from "../condition-decision.ts";
+import { defaultStepSeconds, failed, waiting } from "./step-status.ts";
+import { convergence, type KnownObservation, lossOf } from "./step-target.ts";
 
 /** Inputs of a decision about a step. */
 export interface StepInput {
@@ -20,59 +27,19 @@ export interface StepInput {
   readonly context: Omit<EvaluationContext, "podsOf">;
 }
 
+/** What to do for a step. `Collect`: read the output of its program. */
+export type StepAct = "Apply" | "Delete" | "Collect";
+
 /** A decision about a step. */
 export interface StepDecision {
   readonly status: DeepReadonly<StepStatus>;
   /** Action to perform on the step's object now. */
-  readonly act?: "Apply" | "Delete";
+  readonly act?: StepAct;
   readonly webhookCalls: readonly WebhookCall[];
   /** Time of the nearest deadline. */
   readonly wakeAtMs?: number;
-}
-
-const iso = (ms: number): string => new Date(ms).toISOString();
-
-/** The status of a step that starts now. */
-export function beginStep(
-  status: DeepReadonly<StepStatus>,
-  step: DeepReadonly<TestStep>,
-  now: number,
-): DeepReadonly<StepStatus> {
-  return {
-    name: status.name,
-    index: status.index,
-    state: "Running",
-    stage: step.resource?.manifest === undefined ? (step.resource === undefined ? "Ready" : "Converge") : "Apply",
-    startedAt: iso(now),
-    stageStartedAt: iso(now),
-    deadline: iso(now + (step.timeoutSeconds || defaultStepSeconds) * 1_000),
-  };
-}
-
-/** Outcome of an action on a step's object. */
-export type ActionOutcome =
-  | { readonly kind: "done"; readonly object: NonNullable<StepStatus["object"]> }
-  | { readonly kind: "failed"; readonly reason: string; readonly message: string }
-  /** The API could not be reached. The action is retried until the deadline of the step. */
-  | { readonly kind: "unavailable"; readonly message: string };
-
-/** The status of a step after an action on its object. */
-export function afterAction(status: DeepReadonly<StepStatus>, outcome: ActionOutcome, now: number): DeepReadonly<StepStatus> {
-  switch (outcome.kind) {
-    case "done": {
-      const { message: _, ...rest } = status;
-      return { ...rest, applied: true, stage: "Converge", stageStartedAt: iso(now), object: outcome.object };
-    }
-    case "failed":
-      return failed(status, outcome.reason, outcome.message, now);
-    case "unavailable":
-      return { ...status, message: truncate(`API unavailable: ${outcome.message}`, 1024) };
-  }
-}
-
-/** The status of a failed step. */
-function failed(status: DeepReadonly<StepStatus>, reason: string, message: string, now: number): DeepReadonly<StepStatus> {
-  return { ...status, state: "Failed", reason, message: truncate(message, 1024), finishedAt: iso(now) };
+  /** Outputs of a step that has succeeded. */
+  readonly outputs?: Readonly<Record<string, unknown>>;
 }
 
 /**
@@ -85,181 +52,232 @@ function failed(status: DeepReadonly<StepStatus>, reason: string, message: strin
  *
  * At the deadline the checks are evaluated once more.
  */
-export function decideStep({ step, status: before, namespace, observe, context: input }: StepInput): StepDecision {
-  const { now } = input;
-  let status = before;
-  const target = step.resource === undefined ? undefined : targetOf(step.resource, namespace);
+export function decideStep({ step, status, namespace, observe, context: input }: StepInput): StepDecision {
+  const target = stepTarget(step, namespace);
   const observation = target === undefined ? undefined : observe(target);
-  const context: EvaluationContext = { ...input, podsOf: createPodsOf(observe, target) };
-  const deadline = Date.parse(status.deadline ?? iso(now));
-  const isLate = now >= deadline;
-  const timeOut = (what: string): StepDecision => ({
-    status: failed(status, "Timeout", `not finished within ${step.timeoutSeconds || defaultStepSeconds} s: ${what}`, now),
-    webhookCalls: [],
-  });
-
-  if (target !== undefined && observation?.kind === "unknown-kind") {
-    const until = Math.min(unknownKindDeadline(target, Date.parse(status.startedAt ?? iso(now))), deadline);
-    const message = unknownKindMessage(target);
-    if (now >= until) return { status: failed(status, "UnknownKind", message, now), webhookCalls: [] };
-    return { status: waiting(status, message), webhookCalls: [], wakeAtMs: until };
+  const run: Running = {
+    step,
+    deadline: Date.parse(status.deadline ?? iso(input.now)),
+    context: { ...input, podsOf: createPodsOf(observe, target) },
+  };
+  // The Pod is deleted once its result is stored.
+  if (status.result !== undefined) return decideChecks(withResult(run, status.result), status, [], undefined);
+  const napUntil = step.sleep === undefined ? 0 : Date.parse(status.startedAt ?? "") + parseDuration(step.sleep);
+  if (input.now < napUntil) {
+    const decision = waitOrTimeOut(run, status, `sleeping until ${iso(napUntil)}`);
+    return decision.wakeAtMs === undefined ? decision : { ...decision, wakeAtMs: Math.min(napUntil, run.deadline) };
   }
-  if (status.stage === "Apply") {
-    if (isLate) return timeOut(status.message ?? "the resource has not been applied");
-    return { status, act: step.resource?.action ?? "Apply", webhookCalls: [], wakeAtMs: deadline };
-  }
-
-  let objects: KnownObservation["objects"] = [];
-  let loss: string | undefined;
-  if (target !== undefined && observation?.kind === "loading" && observation.isForbidden) {
-    const message = `cannot read ${describeTarget(target)}: ${observation.error ?? "forbidden"}`;
-    return { status: failed(status, "Forbidden", message, now), webhookCalls: [] };
-  }
-  if (target !== undefined && observation !== undefined && observation.kind !== "unknown-kind") {
-    if (observation.kind === "loading") {
-      const message = `cannot read ${describeTarget(target)} yet${observation.error === undefined ? "" : `: ${observation.error}`}`;
-      return isLate ? timeOut(message) : { status: waiting(status, message), webhookCalls: [], wakeAtMs: deadline };
-    }
-    objects = observation.objects;
-    if (status.stage === "Converge") {
-      const obstacle = convergence(step, status, target, observation);
-      if (obstacle?.isLost) return { status: failed(status, "TargetLost", obstacle.message, now), webhookCalls: [] };
-      if (obstacle !== undefined) {
-        return isLate
-          ? timeOut(obstacle.message)
-          : { status: waiting(status, obstacle.message), webhookCalls: [], wakeAtMs: deadline };
-      }
-      const { message: _, ...rest } = status;
-      status = { ...rest, stage: "Ready", stageStartedAt: iso(now) };
-    }
-    loss = lossOf(step, status, target, observation);
-  }
-
-  if (status.stage === "Ready") {
-    const decision = decideReady({ step, status, objects, context, deadline, loss });
-    if (decision.status.stage === "Ready" || decision.status.state === "Failed") return decision;
-    status = decision.status;
-  }
-  return decideExpectations({ step, status, objects, context, deadline, loss });
+  if (target === undefined || observation === undefined) return decideChecks(run, status, [], undefined);
+  if (observation.kind === "unknown-kind") return decideUnknownKind(run, status, target);
+  if (status.stage === "Apply") return decideApply(run, status);
+  if (observation.kind === "loading") return decideLoading(run, status, target, observation);
+  if (hasProgram(step)) return decideRunning(run, status, target, observation);
+  return decideKnown(run, status, target, observation);
 }
 
-type KnownObservation = Extract<Observation, { kind: "known" }>;
+/** Adds the result of the program to the variables of checks and outputs. */
+const withResult = (run: Running, result: unknown): Running => ({
+  ...run,
+  context: { ...run.context, variables: { ...run.context.variables, result } },
+});
 
-/** How the object of a step was lost after it was applied, or undefined. */
-function lossOf(
-  step: DeepReadonly<TestStep>,
+/** Waits until the Pod of a program has ended. */
+function decideRunning(
+  run: Running,
   status: DeepReadonly<StepStatus>,
   target: Target,
-  { objects }: KnownObservation,
-): string | undefined {
-  if (step.resource?.manifest === undefined || step.resource.action === "Delete") return undefined;
-  const [object] = objects;
-  if (object === undefined) return `${describeTarget(target)} was deleted while the step was waiting`;
-  const uid = status.object?.uid;
-  return uid === undefined || stringAt(object, "metadata", "uid") === uid
-    ? undefined
-    : `${describeTarget(target)} was deleted and recreated while the step was waiting`;
+  { objects: [pod], hasSeen }: KnownObservation,
+): StepDecision {
+  const { now } = run.context;
+  if (pod === undefined) {
+    const created = status.object?.resourceVersion ?? "";
+    if (!hasSeen(created)) return waitOrTimeOut(run, status, `waiting for ${describeTarget(target)}`);
+    return decided(failed(status, "TargetLost", `${describeTarget(target)} was deleted while it ran`, now));
+  }
+  const phase = stringAt(pod, "status", "phase") || "Pending";
+  const isOver = phase === "Succeeded" || phase === "Failed";
+  if (isOver && now < run.deadline) return { ...decided(status), act: "Collect", wakeAtMs: run.deadline };
+  const error = isOver ? undefined : terminalPodError(pod);
+  if (error !== undefined) return decided(failed(status, "ProgramFailed", error, now));
+  return waitOrTimeOut(run, status, `${describeTarget(target)} is ${phase}`);
 }
 
-interface CheckInput {
+/** What does not change while a decision is made. */
+interface Running {
   readonly step: DeepReadonly<TestStep>;
-  readonly status: DeepReadonly<StepStatus>;
-  readonly objects: KnownObservation["objects"];
-  readonly context: EvaluationContext;
   readonly deadline: number;
-  /** How the object was lost, which fails the step unless its checks hold. */
-  readonly loss: string | undefined;
+  readonly context: EvaluationContext;
 }
 
-/** Deadline of a stage, capped by the deadline of the step. */
-function stageDeadline(seconds: number | undefined, status: DeepReadonly<StepStatus>, deadline: number): number {
-  return seconds ? Math.min(Date.parse(status.stageStartedAt ?? "") + seconds * 1_000, deadline) : deadline;
+const decided = (status: DeepReadonly<StepStatus>): StepDecision => ({ status, webhookCalls: [] });
+
+/** Waits until the deadline, then fails. */
+function waitOrTimeOut(
+  { step, deadline, context: { now } }: Running,
+  status: DeepReadonly<StepStatus>,
+  message: string,
+  lateVerdict: RoundVerdict = "Timeout",
+): StepDecision {
+  if (now < deadline) return { ...decided(waiting(status, message)), wakeAtMs: deadline };
+  const late = `not finished within ${step.timeoutSeconds || defaultStepSeconds} s: ${message}`;
+  return decided(failed(status, "Timeout", late, now, lateVerdict));
 }
 
-function decideReady({ step, status, objects, context, deadline, loss }: CheckInput): StepDecision {
-  const { now } = context;
-  if (step.readyCondition === undefined)
-    return { status: { ...status, stage: "Expect", stageStartedAt: iso(now) }, webhookCalls: [] };
-  const until = stageDeadline(step.readyCondition.timeoutSeconds, status, deadline);
-  const evaluation = evaluate(step.readyCondition, objects, { ...context, scope: `${context.scope}.readyCondition` });
-  const { message: _, ...rest } = status;
-  const ready = {
-    startedAt: status.stageStartedAt ?? iso(now),
-    deadline: iso(until),
-    results: [...evaluation.results],
-  };
-  if (evaluation.passed) {
-    const readyConditionStatus = { ...ready, state: "Passed" as const, finishedAt: iso(now) };
-    return { status: { ...rest, stage: "Expect", stageStartedAt: iso(now), readyConditionStatus }, webhookCalls: [] };
+function decideUnknownKind(run: Running, status: DeepReadonly<StepStatus>, target: Target): StepDecision {
+  const { now } = run.context;
+  const until = Math.min(unknownKindDeadline(target, Date.parse(status.startedAt ?? iso(now))), run.deadline);
+  const message = unknownKindMessage(target);
+  if (now >= until) return decided(failed(status, "UnknownKind", message, now));
+  return { ...decided(waiting(status, message)), wakeAtMs: until };
+}
+
+function decideApply(run: Running, status: DeepReadonly<StepStatus>): StepDecision {
+  if (run.context.now >= run.deadline) {
+    const isOutage = status.unavailableSince !== undefined;
+    const message = status.message ?? "the resource has not been applied";
+    return waitOrTimeOut(run, status, message, isOutage ? "Inconclusive" : "Timeout");
   }
-  const why = failureOf(evaluation.results);
-  if (loss !== undefined || evaluation.isTerminal || now >= until) {
-    const readyConditionStatus = { ...ready, state: "Failed" as const, finishedAt: iso(now) };
-    if (loss !== undefined)
-      return { status: failed({ ...rest, readyConditionStatus }, "TargetLost", loss, now), webhookCalls: [] };
-    const reason = evaluation.isTerminal ? "CheckFailed" : "Timeout";
-    const text = evaluation.isTerminal ? why : `not ready in time: ${why}`;
-    return { status: failed({ ...rest, readyConditionStatus }, reason, text, now), webhookCalls: [] };
-  }
-  return {
-    status: waiting({ ...rest, readyConditionStatus: { ...ready, state: "Running" } }, why),
-    webhookCalls: evaluation.webhookCalls,
-    wakeAtMs: Math.min(until, evaluation.retryAtMs ?? until),
-  };
+  return { ...decided(status), act: run.step.resource?.action ?? "Apply", wakeAtMs: run.deadline };
 }
 
-function decideExpectations({ step, status, objects, context, deadline, loss }: CheckInput): StepDecision {
-  const { now } = context;
-  const until = stageDeadline(step.expectations?.timeoutSeconds, status, deadline);
-  const evaluation = evaluate(step.expectations, objects, { ...context, scope: `${context.scope}.expectations` });
-  const { message: _, ...rest } = status;
-  const checked = {
-    ...rest,
-    ...(step.expectations === undefined ? {} : { expectationResults: [...evaluation.results] }),
-  };
-  if (evaluation.passed) return { status: { ...checked, state: "Succeeded", finishedAt: iso(now) }, webhookCalls: [] };
-  const why = failureOf(evaluation.results);
-  if (loss !== undefined) return { status: failed(checked, "TargetLost", loss, now), webhookCalls: [] };
-  if (evaluation.isTerminal) return { status: failed(checked, "CheckFailed", why, now), webhookCalls: [] };
-  if (now >= until)
-    return { status: failed(checked, "Timeout", `expectations did not hold in time: ${why}`, now), webhookCalls: [] };
-  return {
-    status: waiting(checked, why),
-    webhookCalls: evaluation.webhookCalls,
-    wakeAtMs: Math.min(until, evaluation.retryAtMs ?? until),
-  };
-}
-
-function waiting(status: DeepReadonly<StepStatus>, message: string): DeepReadonly<StepStatus> {
-  const next = { ...status, message: truncate(message, 1024) };
-  return jsonEquals(next, status) ? status : next;
-}
-
-/** Why an object has not converged yet, or `undefined`. */
-function convergence(
-  step: DeepReadonly<TestStep>,
+function decideLoading(
+  run: Running,
   status: DeepReadonly<StepStatus>,
   target: Target,
-  { objects, hasSeen }: KnownObservation,
-): { readonly message: string; readonly isLost?: boolean } | undefined {
-  // A selector only reads. Its checks also see the absence of objects.
-  if (step.resource?.manifest === undefined) return undefined;
-  const [object] = objects;
-  const applied = status.object;
-  if (step.resource.action === "Delete") {
-    if (object === undefined) return undefined;
-    const finalizers = valueAt(object, "metadata", "finalizers");
-    const held = Array.isArray(finalizers) && finalizers.length > 0 ? `; waiting for finalizers ${finalizers.join(", ")}` : "";
-    const again =
-      applied?.uid !== undefined && stringAt(object, "metadata", "uid") !== applied.uid ? "; it was deleted and recreated" : "";
-    return { message: `${describeTarget(target)} still exists${held}${again}` };
+  { error, isForbidden }: Extract<Observation, { kind: "loading" }>,
+): StepDecision {
+  if (isForbidden) {
+    const message = `cannot read ${describeTarget(target)}: ${error ?? "forbidden"}`;
+    return decided(failed(status, "Forbidden", message, run.context.now));
   }
-  if (applied?.resourceVersion !== undefined && !hasSeen(applied.resourceVersion)) {
-    return { message: `waiting for the applied version of ${describeTarget(target)}` };
+  const message = `cannot read ${describeTarget(target)} yet${error === undefined ? "" : `: ${error}`}`;
+  return waitOrTimeOut(run, status, message, "Inconclusive");
+}
+
+function decideKnown(
+  run: Running,
+  before: DeepReadonly<StepStatus>,
+  target: Target,
+  observation: KnownObservation,
+): StepDecision {
+  const { now } = run.context;
+  let status = before;
+  if (status.stage === "Converge") {
+    const obstacle = convergence(run.step, status, target, observation);
+    if (obstacle?.isLost) return decided(failed(status, "TargetLost", obstacle.message, now));
+    if (obstacle !== undefined) return waitOrTimeOut(run, status, obstacle.message);
+    const { message: _, ...rest } = status;
+    status = { ...rest, stage: "Ready", stageStartedAt: iso(now) };
   }
-  if (object === undefined) return { message: `${describeTarget(target)} was deleted after it was applied`, isLost: true };
-  const generation = numberAt(object, ["metadata", "generation"], 0);
-  const observed = valueAt(object, "status", "observedGeneration");
-  if (typeof observed !== "number" || observed >= generation) return undefined;
-  return { message: `${describeTarget(target)}: its controller has observed generation ${observed} of ${generation}` };
+  return decideChecks(run, status, observation.objects, lossOf(run.step, status, target, observation));
+}
+
+/** Checks the ready condition, then the expectations. */
+function decideChecks(
+  run: Running,
+  status: DeepReadonly<StepStatus>,
+  objects: KnownObservation["objects"],
+  loss: string | undefined,
+): StepDecision {
+  if (status.stage !== "Ready") return decideExpectations(run, status, objects, loss);
+  const decision = decideReady(run, status, objects, loss);
+  if (decision.status.stage === "Ready" || decision.status.state === "Failed") return decision;
+  return decideExpectations(run, decision.status, objects, loss);
+}
+
+function decideReady(
+  run: Running,
+  status: DeepReadonly<StepStatus>,
+  objects: KnownObservation["objects"],
+  loss: string | undefined,
+): StepDecision {
+  const { step, deadline } = run;
+  const { now } = run.context;
+  if (step.readyCondition === undefined) return decided({ ...status, stage: "Expect", stageStartedAt: iso(now) });
+  const maxMs = step.maxTimeToReadySeconds === undefined ? Number.POSITIVE_INFINITY : step.maxTimeToReadySeconds * 1_000;
+  const appliedAt = Date.parse(status.appliedAt ?? status.startedAt ?? iso(now));
+  const bound = appliedAt + maxMs;
+  const { results, until, outcome } = decideCondition({
+    ...{ condition: step.readyCondition, progress: status, before: status.readyConditionStatus?.results, objects, loss },
+    deadline: Math.min(deadline, bound),
+    context: { ...run.context, scope: `${run.context.scope}.readyCondition` },
+    lateText: "not ready in time",
+  });
+  const progress = { startedAt: status.stageStartedAt ?? iso(now), deadline: iso(until), results: [...results] };
+  if (outcome.kind === "passed") {
+    const { message: _, holdsSince, ...rest } = status;
+    const readyAt = holdsSince === undefined ? now : Date.parse(holdsSince);
+    const timeToReadySeconds = (readyAt - appliedAt) / 1_000;
+    if (readyAt > bound) {
+      const late = {
+        ...rest,
+        timeToReadySeconds,
+        readyConditionStatus: { ...progress, state: "Failed" as const, finishedAt: iso(now) },
+      };
+      return decided(failed(late, "TooSlow", `ready after ${timeToReadySeconds} s, later than ${maxMs / 1_000} s`, now));
+    }
+    const readyConditionStatus = { ...progress, state: "Passed" as const, finishedAt: iso(now) };
+    return decided({ ...rest, stage: "Expect", stageStartedAt: iso(now), readyConditionStatus, timeToReadySeconds });
+  }
+  const isSlow = outcome.kind === "failed" && outcome.reason === "Timeout" && now >= bound;
+  const bounded = isSlow
+    ? { ...outcome, reason: "TooSlow", message: `not ready within ${maxMs / 1_000} s; ${outcome.message}` }
+    : outcome;
+  const state = outcome.kind === "failed" ? ("Failed" as const) : ("Running" as const);
+  const end = outcome.kind === "failed" ? { finishedAt: iso(now) } : {};
+  return afterOutcome({ ...status, readyConditionStatus: { ...progress, state, ...end } }, bounded, now);
+}
+
+function decideExpectations(
+  run: Running,
+  status: DeepReadonly<StepStatus>,
+  objects: KnownObservation["objects"],
+  loss: string | undefined,
+): StepDecision {
+  const { step, deadline } = run;
+  const { now } = run.context;
+  const { results, outcome } = decideCondition({
+    ...{ condition: step.expectations, progress: status, before: status.expectationResults, objects, deadline, loss },
+    context: { ...run.context, scope: `${run.context.scope}.expectations` },
+    lateText: "expectations did not hold in time",
+  });
+  const checked = step.expectations === undefined ? status : { ...status, expectationResults: [...results] };
+  const verdict = programFailure(step, status, outcome);
+  if (verdict !== undefined) return decided(failed(checked, verdict.reason, verdict.message, now));
+  if (outcome.kind !== "passed") return afterOutcome(checked, outcome, now);
+  const { message: _, holdsSince: __, ...rest } = checked;
+  const outputs = evaluateOutputs(step.outputs ?? [], objects, run.context.variables ?? {});
+  if (typeof outputs === "string") return decided(failed(rest, "OutputFailed", outputs, now));
+  const succeeded = decided({ ...rest, state: "Succeeded", verdict: "Passed", finishedAt: iso(now) });
+  return Object.keys(outputs).length === 0 ? succeeded : { ...succeeded, outputs };
+}
+
+/** Why a program failed: its result never changes, so a check that does not hold now never holds. */
+function programFailure(
+  { expectations }: DeepReadonly<TestStep>,
+  { result }: DeepReadonly<StepStatus>,
+  outcome: ConditionDecision["outcome"],
+): { readonly reason: string; readonly message: string } | undefined {
+  if (result === undefined) return undefined;
+  if (expectations === undefined && result.exitCode !== 0) {
+    const output = (result.stderr || result.stdout).trimEnd();
+    const message = `exit code ${result.exitCode}${output === "" ? "" : `: ${[...output].slice(-512).join("")}`}`;
+    return { reason: "ProgramFailed", message };
+  }
+  const asks = [...(expectations?.allOf ?? []), ...(expectations?.anyOf ?? [])].some(({ webhook }) => webhook !== undefined);
+  const mayChange = asks || expectations?.consistently !== undefined;
+  return outcome.kind === "waiting" && !mayChange ? { reason: "CheckFailed", message: outcome.message } : undefined;
+}
+
+/** The decision after a condition that does not hold (yet). */
+function afterOutcome(
+  status: DeepReadonly<StepStatus>,
+  outcome: Exclude<ConditionDecision["outcome"], { kind: "passed" }>,
+  now: number,
+): StepDecision {
+  const { message: _, holdsSince: __, ...rest } = status;
+  if (outcome.kind === "failed") return decided(failed(rest, outcome.reason, outcome.message, now));
+  const { holdsSince, webhookCalls, wakeAtMs, message } = outcome;
+  const held = holdsSince === undefined ? rest : { ...rest, holdsSince };
+  return { status: waiting(held, message), webhookCalls, wakeAtMs };
 }

@@ -2,6 +2,7 @@ import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integ
 import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
 import type { DecisionInput } from "../decision-input.ts";
 import type { EventDraft } from "../test-status.ts";
+import type { StepAct } from "./step-decision.ts";
 
 /** Timeout of a webhook call. */
 export const webhookTimeoutMs = 10_000;
@@ -13,7 +14,7 @@ export type IntegrationTestInput = DecisionInput<IntegrationTestSpec, Integratio
 export interface Turn {
   readonly input: IntegrationTestInput;
   readonly events: EventDraft[];
-  readonly actions: { readonly index: number; readonly act: "Apply" | "Delete" }[];
+  readonly actions: { readonly index: number; readonly act: StepAct }[];
   readonly webhookCalls: WebhookCall[];
   readonly wakes: number[];
 }

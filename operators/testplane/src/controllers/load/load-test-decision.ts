@@ -3,7 +3,9 @@ import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { numberAt, valueAt } from "../../functions/read.ts";
 import { findExtractor } from "../../functions/registry.ts";
 import type { Resource } from "../../functions/function.ts";
-import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
+import type { ExpectationResult } from "../../api/expectation.ts";
+import { truncate } from "../../evaluation/evaluate.ts";
+import { decideCondition } from "../condition-decision.ts";
 import { runLoad } from "./health-checks.ts";
 import { failTest, withConditions } from "./load-test-end.ts";
 import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-input.ts";
@@ -12,7 +14,7 @@ import { unknownKindDeadline, unknownKindMessage } from "../../evaluation/unknow
 import { createPodsOf } from "../../evaluation/workload-pods.ts";
 import { describeTarget, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
 import { iso, isFinished, reportChangedSpec } from "../test-status.ts";
-import { validateLoadTest } from "../../manifests/validate-spec.ts";
+import { validateLoadTest } from "../../manifests/validate-load-test.ts";
 
 type Status = DeepReadonly<LoadTestStatus>;
 
@@ -73,33 +75,12 @@ function start({ spec, generation, namespace, now }: LoadTestInput): LoadTestDec
   };
 }
 
-function initialize({ spec, namespace, observe, webhookState, now }: LoadTestInput, status: Status): LoadTestDecision {
-  const ready = status.readyConditionStatus ?? {};
-  const deadline = Date.parse(ready.deadline ?? iso(now));
+function initialize(input: LoadTestInput, status: Status): LoadTestDecision {
+  const { spec, namespace, observe, now } = input;
+  const deadline = Date.parse(status.readyConditionStatus?.deadline ?? iso(now));
   const isLate = now >= deadline;
-  const timedOut = (why: string): LoadTestDecision =>
-    failTest(
-      { ...status, readyConditionStatus: { ...ready, state: "Failed", finishedAt: iso(now) } },
-      "ReadyConditionTimeout",
-      why,
-      now,
-      { type: "TargetReady", status: false, reason: "ReadyConditionTimeout", message: truncate(why) },
-    );
   const wait = (message: string): LoadTestDecision =>
-    isLate
-      ? timedOut(message)
-      : {
-          status: withConditions({ ...status, message: truncate(message, 1024) }, now, {
-            type: "TargetReady",
-            status: false,
-            reason: "WaitingForReadyCondition",
-            message: truncate(message),
-          }),
-          webhookCalls: [],
-          events: [],
-          wakeAtMs: deadline,
-        };
-
+    isLate ? timedOut(status, message, now) : { ...waitForTarget(status, message, now), wakeAtMs: deadline };
   const target = targetOf(spec.target.resource, namespace);
   const observation = observe(target);
   if (observation.kind === "unknown-kind") {
@@ -108,7 +89,7 @@ function initialize({ spec, namespace, observe, webhookState, now }: LoadTestInp
     return now >= until ? failTest(status, "UnknownKind", message, now) : { ...wait(message), wakeAtMs: until };
   }
   if (spec.target.resource.manifest !== undefined && status.targetApplied !== true) {
-    if (isLate) return timedOut(status.message ?? "the target has not been applied");
+    if (isLate) return timedOut(status, status.message ?? "the target has not been applied", now);
     return { status, act: "apply-target", webhookCalls: [], events: [], wakeAtMs: deadline };
   }
   if (observation.kind === "loading" && observation.isForbidden) {
@@ -122,40 +103,64 @@ function initialize({ spec, namespace, observe, webhookState, now }: LoadTestInp
   }
   const obstacle = targetObstacle(target, status, observation);
   if (obstacle !== undefined) return wait(obstacle);
-  const context = {
-    scope: "target.readyCondition",
-    webhookState,
-    now,
-    podsOf: createPodsOf(observe, target),
-    webhookTimeoutMs: defaultWebhookSeconds * 1_000,
-  };
-  const evaluation = evaluate(spec.target.readyCondition, observation.objects, context);
-  const checked: Status = { ...status, readyConditionStatus: { ...ready, state: "Running", results: [...evaluation.results] } };
-  if (!evaluation.passed) {
-    const why = failureOf(evaluation.results);
-    if (evaluation.isTerminal) return { ...failTest(checked, "TargetFailed", why, now) };
-    if (isLate) return timedOut(why);
-    return {
-      status: withConditions({ ...checked, message: why }, now, {
-        type: "TargetReady",
-        status: false,
-        reason: "WaitingForReadyCondition",
-        message: truncate(why),
-      }),
-      webhookCalls: evaluation.webhookCalls,
-      events: [],
-      wakeAtMs: Math.min(deadline, evaluation.retryAtMs ?? deadline),
-    };
+  return decideReady({ ...input, status }, target, observation.objects, deadline);
+}
+
+/** Checks the ready condition of the target. Once it holds, the load starts. */
+function decideReady(
+  { spec, observe, webhookState, now, status }: LoadTestInput,
+  target: Target,
+  objects: Extract<Observation, { kind: "known" }>["objects"],
+  deadline: number,
+): LoadTestDecision {
+  const { holdsSince, ...ready } = status.readyConditionStatus ?? {};
+  const { results, outcome } = decideCondition({
+    condition: spec.target.readyCondition,
+    progress: { stageStartedAt: ready.startedAt, holdsSince },
+    before: ready.results,
+    objects,
+    context: {
+      ...{ scope: "target.readyCondition", webhookState, now, webhookTimeoutMs: defaultWebhookSeconds * 1_000 },
+      podsOf: createPodsOf(observe, target),
+    },
+    deadline,
+    loss: undefined,
+    lateText: "not ready in time",
+  });
+  if (outcome.kind === "passed") return startLoad(spec, status, { target, objects, results, now });
+  const held = outcome.kind === "waiting" && outcome.holdsSince !== undefined ? { holdsSince: outcome.holdsSince } : {};
+  const checked: Status = { ...status, readyConditionStatus: { ...ready, ...held, state: "Running", results: [...results] } };
+  if (outcome.kind === "failed") {
+    return outcome.reason === "Timeout"
+      ? timedOut(checked, outcome.message, now)
+      : failTest(checked, "TargetFailed", outcome.message, now);
   }
-  const values = extractValues(spec, observation.objects[0]);
+  return { ...waitForTarget(checked, outcome.message, now), webhookCalls: outcome.webhookCalls, wakeAtMs: outcome.wakeAtMs };
+}
+
+interface ReadyTarget {
+  readonly target: Target;
+  readonly objects: Extract<Observation, { kind: "known" }>["objects"];
+  readonly results: DeepReadonly<ExpectationResult[]>;
+  readonly now: number;
+}
+
+function startLoad(
+  spec: DeepReadonly<LoadTestSpec>,
+  status: Status,
+  { target, objects, results, now }: ReadyTarget,
+): LoadTestDecision {
+  const { holdsSince: _, ...ready } = status.readyConditionStatus ?? {};
+  const values = extractValues(spec, objects[0]);
+  const checked: Status = { ...status, readyConditionStatus: { ...ready, state: "Running", results: [...results] } };
   if (typeof values === "string") return failTest(checked, "EnvInjectionFailed", values, now);
-  const { message: _, ...rest } = checked;
+  const { message: __, ...rest } = checked;
   const running: Status = {
     ...rest,
     phase: "Running",
     runningSince: iso(now),
     injectedValues: values,
-    readyConditionStatus: { ...ready, state: "Passed", finishedAt: iso(now), results: [...evaluation.results] },
+    readyConditionStatus: { ...ready, state: "Passed", finishedAt: iso(now), results: [...results] },
   };
   return {
     status: withConditions(running, now, { type: "TargetReady", status: true, reason: "TargetReady" }),
@@ -164,6 +169,18 @@ function initialize({ spec, namespace, observe, webhookState, now }: LoadTestInp
     act: "apply-workload",
     wakeAtMs: now + 1_000,
   };
+}
+
+function timedOut(status: Status, why: string, now: number): LoadTestDecision {
+  const readyConditionStatus = { ...status.readyConditionStatus, state: "Failed" as const, finishedAt: iso(now) };
+  const condition = { type: "TargetReady", status: false, reason: "ReadyConditionTimeout", message: truncate(why) };
+  return failTest({ ...status, readyConditionStatus }, "ReadyConditionTimeout", why, now, condition);
+}
+
+function waitForTarget(status: Status, message: string, now: number): LoadTestDecision {
+  const condition = { type: "TargetReady", status: false, reason: "WaitingForReadyCondition", message: truncate(message) };
+  const waiting = withConditions({ ...status, message: truncate(message, 1024) }, now, condition);
+  return { status: waiting, webhookCalls: [], events: [] };
 }
 
 /** Whether the applied target has been deleted. */

@@ -1,6 +1,7 @@
 import { type ConditionInput, type DeepReadonly, setCondition } from "@keelson/api-machinery";
 import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
+import { verdictOfReason } from "../../verdicts/verdict.ts";
 import type { LoadTestDecision } from "./load-test-input.ts";
 import { iso } from "../test-status.ts";
 
@@ -24,7 +25,7 @@ function succeed(status: Status, now: number): LoadTestDecision {
       : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
   return {
     status: withConditions(
-      { ...status, phase: "Succeeded", message, completionTime: iso(now) },
+      { ...status, phase: "Succeeded", verdict: "Passed", message, completionTime: iso(now) },
       now,
       { type: "Ready", status: false, reason: "Succeeded", message },
       { type: "Complete", status: true, reason: "Succeeded", message },
@@ -44,12 +45,13 @@ export function failTest(
   ...conditionInputs: readonly ConditionInput[]
 ): LoadTestDecision {
   const message = truncate(why, 1024);
+  const verdict = verdictOfReason(reason);
   // The frozen spec is still needed to delete the workload.
   const { frozenSpec, ...rest } = status;
   const kept = frozenSpec !== undefined && status.workloadApplied === true ? { frozenSpec } : {};
   return {
     status: withConditions(
-      { ...rest, ...kept, phase: "Failed", reason, message, completionTime: iso(now) },
+      { ...rest, ...kept, phase: "Failed", verdict, reason, message, completionTime: iso(now) },
       now,
       { type: "Ready", status: false, reason, message: truncate(why) },
       { type: "Complete", status: false, reason, message: truncate(why) },

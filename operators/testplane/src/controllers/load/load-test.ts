@@ -71,7 +71,7 @@ async function act(
   const { message: _, ...rest } = status;
   if (kind === "apply-target") {
     const [result] = results;
-    const version = result?.kind === "done" ? result.object.resourceVersion : undefined;
+    const version = result?.kind === "done" ? result.object?.resourceVersion : undefined;
     const after = { ...rest, targetApplied: true, ...(version === undefined ? {} : { targetVersion: version }) };
     await write(test, after, [{ type: "Normal", reason: "TargetApplied", note: "the target was applied" }]);
     return undefined;

@@ -3,6 +3,7 @@ import { ConfigMap, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
+import { readLogTail } from "../../programs/read-log-tail.ts";
 import { relatedTargets } from "../../evaluation/workload-pods.ts";
 import { numberAt, objectsAt, stringAt, valueAt } from "../../functions/read.ts";
 import { type ActionContext, getIfPresent } from "../resource-actions.ts";
@@ -14,7 +15,6 @@ const maxContainers = 20;
 /** Maximum size of the stored outputs, below the maximum size of a ConfigMap. */
 const maxOutputBytes = 768 * 1_024;
 const maxContainerBytes = 128 * 1_024;
-const tailLines = 5_000;
 
 type Output = NonNullable<LoadTestStatus["workloadOutput"]>[number];
 
@@ -44,7 +44,8 @@ export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: A
       ...(valueAt(container, ...terminated) === undefined ? {} : { exitCode: numberAt(container, terminated, 0) }),
     };
     try {
-      const text = await readLog(pod, name, limit, context);
+      const podKey = { namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" };
+      const text = await readLogTail(context.client, podKey, { container: name, maxBytes: limit, signal: context.signal });
       data[key] = text;
       outputs.push({ ...output, tail: [...text.trimEnd()].slice(-1_024).join("") });
     } catch (error) {
@@ -87,25 +88,4 @@ async function workloadPods(
     for (const pod of found) pods.set(pod.metadata.name, pod);
   }
   return [...pods.values()];
-}
-
-/** The last bytes of a container's log; of its previous run if it is waiting to be restarted. */
-async function readLog(
-  pod: DeepReadonly<PodObject>,
-  container: string,
-  maxBytes: number,
-  { client, signal }: ActionContext,
-): Promise<string> {
-  const key = { namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" };
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of await client.podLog(key, { container, tailLines, signal })) {
-    chunks.push(chunk);
-    size += chunk.length;
-    for (let first = chunks[0]; first !== undefined && size - first.length >= maxBytes; first = chunks[0]) {
-      size -= first.length;
-      chunks.shift();
-    }
-  }
-  return Buffer.concat(chunks).subarray(-maxBytes).toString("utf8");
 }

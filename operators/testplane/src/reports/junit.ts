@@ -1,3 +1,4 @@
+import { formatSeconds } from "./format-seconds.ts";
 import type { CaseReport, TestReport } from "./report.ts";
 
 /** Renders a JUnit report with one suite per test. */
@@ -20,7 +21,10 @@ export function junitReport(tests: readonly TestReport[]): string {
 function caseLines(suite: string, { name, seconds, outcome, message = "", details = "" }: CaseReport): readonly string[] {
   const open = `    <testcase classname="${escape(suite)}" name="${escape(name)}" time="${formatSeconds(seconds)}"`;
   if (outcome === "passed") return [`${open}/>`];
-  if (outcome === "skipped") return [`${open}>`, "      <skipped/>", "    </testcase>"];
+  if (outcome === "skipped") {
+    const skipped = message === "" ? "<skipped/>" : `<skipped message="${escape(message)}"/>`;
+    return [`${open}>`, `      ${skipped}`, "    </testcase>"];
+  }
   const tag = outcome === "error" ? "error" : "failure";
   return [`${open}>`, `      <${tag} message="${escape(message)}">${escape(details || message)}</${tag}>`, "    </testcase>"];
 }
@@ -29,8 +33,6 @@ function counts(cases: readonly CaseReport[]): string {
   const count = (outcome: CaseReport["outcome"]): number => cases.filter((each) => each.outcome === outcome).length;
   return `tests="${cases.length}" failures="${count("failed")}" errors="${count("error")}" skipped="${count("skipped")}"`;
 }
-
-const formatSeconds = (value: number): string => value.toFixed(3);
 
 /** Escapes text for XML 1.0 and replaces characters that XML cannot represent. */
 function escape(text: string): string {

@@ -1,0 +1,115 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { parseDuration } from "@keelson/api-machinery/time";
+import type { ExpectationResult, StepCondition } from "../api/expectation.ts";
+import { evaluate, type Evaluation, type EvaluationContext, failureOf } from "../evaluation/evaluate.ts";
+import type { WebhookCall } from "../webhooks/webhook-runner.ts";
+import { iso } from "./test-status.ts";
+import type { Resource } from "../functions/function.ts";
+
+/** When a condition started to be checked, and since when it holds. */
+export interface ConditionProgress {
+  readonly stageStartedAt?: string | undefined;
+  readonly holdsSince?: string | undefined;
+}
+
+/** Inputs of the decision about a condition. */
+export interface ConditionInput {
+  readonly condition: DeepReadonly<StepCondition> | undefined;
+  readonly progress: ConditionProgress;
+  /** Results of the previous evaluation. */
+  readonly before: readonly DeepReadonly<ExpectationResult>[] | undefined;
+  readonly objects: readonly NonNullable<Resource>[];
+  readonly context: EvaluationContext;
+  /** Latest deadline of the condition. */
+  readonly deadline: number;
+  /** How the object was lost, which fails the step unless its checks hold. */
+  readonly loss: string | undefined;
+  /** Start of the message if the checks did not hold in time. */
+  readonly lateText: string;
+}
+
+/** A decision about a condition. */
+export interface ConditionDecision {
+  readonly results: readonly DeepReadonly<ExpectationResult>[];
+  /** Deadline of the condition. */
+  readonly until: number;
+  readonly outcome:
+    | { readonly kind: "passed" }
+    | { readonly kind: "failed"; readonly reason: string; readonly message: string }
+    | {
+        readonly kind: "waiting";
+        readonly message: string;
+        /** Since when the checks hold. */
+        readonly holdsSince?: string;
+        readonly webhookCalls: readonly WebhookCall[];
+        readonly wakeAtMs: number;
+      };
+}
+
+/** Decides whether a condition holds, can never hold, or may still hold. */
+export function decideCondition(input: ConditionInput): ConditionDecision {
+  const { condition, progress, before, objects, context, deadline } = input;
+  const until = stageDeadline(condition?.timeoutSeconds, progress, deadline);
+  const evaluation = evaluate(condition, objects, context);
+  const results = withSince(evaluation.results, before, context.now);
+  return { results, until, outcome: outcomeOf(input, evaluation, until) };
+}
+
+type Outcome = ConditionDecision["outcome"];
+
+function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number): Outcome {
+  const { condition, objects, context, loss, progress, lateText } = input;
+  const { now } = context;
+  const steadyMs = condition?.consistently === undefined ? 0 : parseDuration(condition.consistently);
+  if (evaluation.passed && steadyMs === 0) return { kind: "passed" };
+  const named = (condition?.failWhen ?? []).map((each) =>
+    evaluate({ allOf: [each] }, objects, { ...context, scope: `${context.scope}.failWhen` }),
+  );
+  const broken = named.find(({ passed }) => passed)?.results[0];
+  if (broken !== undefined) return { kind: "failed", reason: "CheckFailed", message: `failWhen: ${broken.expect} holds` };
+  if (evaluation.passed) return steadyOutcome(progress, steadyMs, until, now);
+  const why = failureOf(evaluation.results);
+  if (loss !== undefined) return { kind: "failed", reason: "TargetLost", message: loss };
+  if (evaluation.isTerminal) return { kind: "failed", reason: "CheckFailed", message: why };
+  if (progress.holdsSince !== undefined && !evaluation.isPending) {
+    const heldFor = (now - Date.parse(progress.holdsSince)) / 1_000;
+    return { kind: "failed", reason: "NotConsistent", message: `the checks stopped holding after ${heldFor} s: ${why}` };
+  }
+  if (now >= until) return { kind: "failed", reason: "Timeout", message: `${lateText}: ${why}` };
+  return {
+    kind: "waiting",
+    message: why,
+    ...(progress.holdsSince === undefined ? {} : { holdsSince: progress.holdsSince }),
+    webhookCalls: evaluation.webhookCalls,
+    wakeAtMs: Math.min(until, evaluation.retryAtMs ?? until),
+  };
+}
+
+/** The outcome of a condition that holds and must keep holding. */
+function steadyOutcome({ holdsSince = "" }: ConditionProgress, steadyMs: number, until: number, now: number): Outcome {
+  const since = holdsSince === "" ? now : Date.parse(holdsSince);
+  const steadyAt = since + steadyMs;
+  if (now >= steadyAt) return { kind: "passed" };
+  const message = `the checks hold since ${iso(since)} and must keep holding for ${steadyMs / 1_000} s`;
+  if (now >= until) return { kind: "failed", reason: "Timeout", message };
+  return { kind: "waiting", message, holdsSince: iso(since), webhookCalls: [], wakeAtMs: Math.min(until, steadyAt) };
+}
+
+/** Adds since when each check has not held with its actual value. */
+function withSince(
+  results: readonly ExpectationResult[],
+  before: readonly DeepReadonly<ExpectationResult>[] | undefined,
+  now: number,
+): readonly DeepReadonly<ExpectationResult>[] {
+  return results.map((result, index) => {
+    if (result.passed) return result;
+    const last = before?.[index];
+    const isSame = last !== undefined && !last.passed && last.expect === result.expect && last.actual === result.actual;
+    return { ...result, since: (isSame ? last.since : undefined) ?? iso(now) };
+  });
+}
+
+/** Deadline of a stage, capped by the deadline of the step. */
+function stageDeadline(seconds: number | undefined, { stageStartedAt = "" }: ConditionProgress, deadline: number): number {
+  return seconds ? Math.min(Date.parse(stageStartedAt) + seconds * 1_000, deadline) : deadline;
+}

@@ -1,0 +1,145 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { IntegrationTestStatus } from "../../api/integration-test.ts";
+import type { StepStatus } from "../../api/step-status.ts";
+import type { TestStep } from "../../api/test-step.ts";
+import { hasProgram, podNameOf, programPod } from "../../programs/program-pod.ts";
+import { render } from "../../templating/template.ts";
+import { testVariables } from "../../templating/test-variables.ts";
+import type { EventDraft } from "../test-status.ts";
+import { isMainFinished, isMainStartable, type PlannedStep, planOf, stepsAfterMain } from "./plan.ts";
+import { decideStep, type StepDecision } from "./step-decision.ts";
+import { beginStep, failed, nextAttempt } from "./step-status.ts";
+import { type Turn, webhookTimeoutMs } from "./turn.ts";
+
+type Status = DeepReadonly<IntegrationTestStatus>;
+
+/** Advances the main steps. With `isPaused`, no further step starts. */
+export function advanceMain(turn: Turn, before: Status, isPaused: boolean): Status {
+  const plan = planOf(turn.input.spec);
+  let status = withRetries(turn, before, plan);
+  let current = before.currentStepIndex ?? 0;
+  for (const [index, planned] of plan.entries()) {
+    const state = status.steps?.[index]?.state ?? "";
+    if (planned.phase !== "Main" || state === "Succeeded" || state === "Failed") continue;
+    if (state === "" && (isPaused || isWaitingForAttempt(turn, status, index))) continue;
+    if (state === "" && !isMainStartable(plan, index, status.steps ?? [])) continue;
+    current = index;
+    status = withRetries(turn, advanceStep(turn, status, index, planned), plan);
+  }
+  const main = plan.filter(({ phase }) => phase === "Main").length;
+  return { ...status, currentStepIndex: current, progress: `${Math.min(current + 1, main)}/${main}` };
+}
+
+/** The outcome of the main steps; undefined while one is running or may still start. */
+export function mainOutcome(turn: Turn, status: Status): "Succeeded" | "Failed" | undefined {
+  const plan = planOf(turn.input.spec);
+  const steps = status.steps ?? [];
+  if (!isMainFinished(plan, steps)) return undefined;
+  return plan.every(({ phase }, index) => phase !== "Main" || steps[index]?.state === "Succeeded") ? "Succeeded" : "Failed";
+}
+
+/** Advances catch, finally and cleanup steps, one after another. `isDone`: all of them have finished. */
+export function advanceAfterMain(
+  turn: Turn,
+  before: Status,
+  outcome: "Succeeded" | "Failed" | "Stopped",
+): { readonly status: Status; readonly isDone: boolean } {
+  const plan = planOf(turn.input.spec);
+  let status = before;
+  for (const index of stepsAfterMain(plan, before.steps ?? [], { policy: turn.input.spec.cleanupPolicy, outcome })) {
+    const planned = plan[index];
+    const state = status.steps?.[index]?.state ?? "";
+    if (planned === undefined || state === "Succeeded" || state === "Failed") continue;
+    status = advanceStep(turn, { ...status, currentStepIndex: index }, index, planned);
+    if (status.steps?.[index]?.state === "Running") return { status, isDone: false };
+  }
+  return { status, isDone: true };
+}
+
+/** A step with its expressions evaluated, or why one could not be. */
+export function resolveStep(turn: Pick<Turn, "input">, status: Status, index: number, { step }: PlannedStep) {
+  const { spec, name = "", uid = "", namespace } = turn.input;
+  // The cleanup is rendered when it runs: it may use outputs of the step itself.
+  const { cleanup: _, ...own } = step;
+  const resolved = render(own as DeepReadonly<TestStep>, testVariables(spec, status, { name, namespace }));
+  if (resolved.kind === "error" || !hasProgram(step)) return resolved;
+  const attempt = status.steps?.[index]?.attempt ?? 1;
+  const podName = podNameOf({ test: name, uid, round: status.currentRound ?? 1, index, attempt });
+  const create = { manifests: [programPod(resolved.value, podName, spec.serviceAccountName)] };
+  return { ...resolved, value: { ...resolved.value, create } };
+}
+
+function advanceStep(turn: Turn, before: Status, index: number, planned: PlannedStep): Status {
+  const { spec, namespace, name = "", now, observe, webhookState } = turn.input;
+  const { phase } = planned;
+  let status = before.steps?.[index] ?? { name: planned.name, index, state: "" as const };
+  const resolved = resolveStep(turn, before, index, planned);
+  if ((status.state ?? "") === "") {
+    status = beginStep(status, planned.step, now);
+    if (phase !== "Main") status = { ...status, phase };
+    turn.events.push({ type: "Normal", reason: "StepStarted", note: `round ${before.currentRound ?? 1}: ${planned.name}` });
+  }
+  const decision: StepDecision =
+    resolved.kind === "error"
+      ? { status: failed(status, "TemplateFailed", resolved.message, now), webhookCalls: [] }
+      : decideStep({
+          step: resolved.value,
+          status,
+          namespace: before.namespace ?? namespace,
+          observe,
+          context: {
+            scope: `${before.currentRound ?? 1}/steps[${index}]`,
+            ...{ webhookState, now, webhookTimeoutMs },
+            variables: testVariables(spec, before, { name, namespace }),
+          },
+        });
+  record(turn, index, decision);
+  const outputs = decision.outputs === undefined ? {} : { outputs: { ...before.outputs, ...decision.outputs } };
+  return { ...before, ...outputs, steps: replaced(before.steps ?? [], index, decision.status) };
+}
+
+function record(turn: Turn, index: number, { act, webhookCalls, wakeAtMs, status }: StepDecision): void {
+  if (act !== undefined) turn.actions.push({ index, act });
+  turn.webhookCalls.push(...webhookCalls);
+  if (wakeAtMs !== undefined) turn.wakes.push(wakeAtMs);
+  if (status.state === "Succeeded") turn.events.push({ type: "Normal", reason: "StepSucceeded", note: status.name });
+  if (status.state === "Failed") turn.events.push(stepFailed(status));
+}
+
+/** Resets failed main steps that have attempts left. */
+function withRetries(turn: Turn, status: Status, plan: readonly PlannedStep[]): Status {
+  let steps = status.steps ?? [];
+  for (const [index, { step, phase }] of plan.entries()) {
+    const before = steps[index];
+    if (phase !== "Main" || before?.state !== "Failed" || (before.attempt ?? 1) > (step.retries ?? 0)) continue;
+    const next = nextAttempt(before, turn.input.now);
+    turn.wakes.push(Date.parse(next.nextAttemptAt ?? ""));
+    turn.events.push({ type: "Normal", reason: "StepRetried", note: `${before.name}: ${next.message ?? ""}` });
+    steps = replaced(steps, index, next);
+  }
+  return steps === status.steps ? status : { ...status, steps };
+}
+
+function isWaitingForAttempt(turn: Turn, status: Status, index: number): boolean {
+  const at = Date.parse(status.steps?.[index]?.nextAttemptAt ?? "");
+  if (Number.isNaN(at) || turn.input.now >= at) return false;
+  turn.wakes.push(at);
+  return true;
+}
+
+const replaced = (
+  steps: readonly DeepReadonly<StepStatus>[],
+  index: number,
+  status: DeepReadonly<StepStatus>,
+): readonly DeepReadonly<StepStatus>[] => steps.map((each, at) => (at === index ? status : each));
+
+/** The event of a failed step. */
+export const stepFailed = ({
+  name,
+  reason,
+  message,
+}: DeepReadonly<Pick<StepStatus, "name" | "reason" | "message">>): EventDraft => ({
+  type: "Warning",
+  reason: "StepFailed",
+  note: `${name}: ${reason ?? ""}: ${message ?? ""}`,
+});

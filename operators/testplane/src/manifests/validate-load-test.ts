@@ -1,0 +1,44 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { injectPrefix } from "../api/names.ts";
+import type { LoadTestSpec } from "../api/load-test.ts";
+import { validateCondition as condition } from "./validate-condition.ts";
+import { validateCall } from "../functions/registry.ts";
+import { annotationNameOf, expandManifest } from "./manifest.ts";
+import { validateManifest, validateResource as resource } from "./validate-manifest.ts";
+
+/** Errors of a test, each starting with the path of the field. */
+type Errors = string[];
+
+/** Validates a LoadTest in `namespace` beyond its schema. Returns one line per error. */
+export function validateLoadTest(spec: DeepReadonly<LoadTestSpec>, namespace: string): readonly string[] {
+  const errors: Errors = [];
+  const target = spec.target.resource;
+  resource(target, "spec.target.resource", namespace, errors);
+  if (target.action === "Delete") errors.push("spec.target.resource.action: must be Apply; a load test needs its target");
+  condition(spec.target.readyCondition, "spec.target.readyCondition", target, errors);
+  const names = new Map<string, string>();
+  for (const [index, injection] of (spec.workload.envInjection ?? []).entries()) {
+    const path = `spec.workload.envInjection[${index}]`;
+    const error = validateCall("extractor", injection.extract.function, injection.extract.params);
+    if (error !== undefined) errors.push(`${path}.extract.${error}`);
+    const annotation = annotationNameOf(injection.name);
+    const other = names.get(annotation);
+    if (other !== undefined)
+      errors.push(`${path}.name: ${injection.name} and ${other} both become ${injectPrefix}${annotation}`);
+    names.set(annotation, injection.name);
+  }
+  for (const [index, ref] of spec.workload.resources.entries()) {
+    const path = `spec.workload.resources[${index}].manifest`;
+    try {
+      for (const manifest of expandManifest(ref.manifest ?? {})) errors.push(...validateManifest(manifest, path, namespace));
+    } catch (error) {
+      errors.push(`${path}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  if (spec.healthCheck !== undefined && spec.expectations !== undefined) {
+    errors.push("spec.expectations: alias of healthCheck; set only one of them");
+  }
+  condition(spec.healthCheck, "spec.healthCheck", target, errors);
+  condition(spec.expectations, "spec.expectations", target, errors);
+  return errors;
+}

@@ -1,0 +1,2 @@
+/** Seconds with three decimals. */
+export const formatSeconds = (value: number): string => value.toFixed(3);
