@@ -1,6 +1,6 @@
 import { draft, type KubernetesObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Store, StoredObject } from "../storage/store.ts";
+import type { Store, StoreEvent, StoredObject } from "../storage/store.ts";
 import { type BuiltinKindsOptions, builtinKinds, groupOrder } from "./builtin-kinds.ts";
 import { deleteAll } from "./crd/crd-cleanup.ts";
 import { decideStatus } from "./crd/crd-conditions.ts";
@@ -37,124 +37,156 @@ const crdPrefix = `${crdResource.group}/${crdResource.plural}/`;
  * deleted keeps its finalizer until its objects are deleted; then the CRD and its kind are removed.
  */
 export function createRegistry(options: RegistryOptions): Registry {
-  const { store, clock, onError = () => undefined } = options;
-  const stopped = new AbortController();
-  const builtin = replaceByIdentity(builtinKinds(options), options.kinds ?? []);
-  const crds = new Map<string, FollowedCrd>();
-  const listeners = new Set<() => void>();
-  const working = new Set<Promise<void>>();
-  const leaving = new Set<string>();
-  let names: Promise<void> = Promise.resolve();
-  let table = createTable(builtin);
+  return new CrdRegistry(options);
+}
 
-  const now = (): number => clock.now();
+class CrdRegistry implements Registry {
+  readonly #store: Store;
+  readonly #now: () => number;
+  readonly #conversion: ConversionServices;
+  readonly #onError: (error: unknown) => void;
+  readonly #stopped = new AbortController();
+  readonly #builtin: readonly ServedResource[];
+  readonly #crds = new Map<string, FollowedCrd>();
+  readonly #listeners = new Set<() => void>();
+  readonly #working = new Set<Promise<void>>();
+  /** Terminating CRDs whose objects are being deleted. */
+  readonly #leaving = new Set<string>();
+  readonly #watch: { close(): void };
+  #names: Promise<void> = Promise.resolve();
+  #table: Table;
 
-  const rebuild = (): void => {
-    table = createTable([...builtin, ...[...crds.values()].flatMap(({ resources }) => resources)]);
-    for (const listener of [...listeners]) listener();
-  };
+  constructor(options: RegistryOptions) {
+    const { store, clock, conversion = noConversion, onError = () => undefined } = options;
+    this.#store = store;
+    this.#conversion = conversion;
+    this.#now = () => clock.now();
+    this.#onError = onError;
+    this.#builtin = replaceByIdentity(builtinKinds(options), options.kinds ?? []);
+    this.#table = createTable(this.#builtin);
+    const { items, revision } = store.list(crdPrefix);
+    for (const stored of items) this.#follow(stored.key, stored);
+    if (items.length > 0) this.#rebuild();
+    for (const { key } of items) this.#enqueue(key);
+    this.#watch = store.watch(crdPrefix, revision, (events) => this.#onEvents(events));
+  }
 
-  /** Applies the stored state of one CRD. Returns whether the served kinds have changed. */
-  const follow = (key: string, stored: StoredObject | undefined): boolean => {
-    const known = crds.get(key);
-    if (stored === undefined) {
-      crds.delete(key);
-      return known !== undefined && known.resources.length > 0;
-    }
-    const followed = followCrd(stored, known, options.conversion ?? noConversion);
-    crds.set(key, followed);
-    return followed.resources !== (known?.resources ?? nothing);
-  };
+  get(group: string, version: string, plural: string): ServedResource | undefined {
+    return this.#table.byPlural.get(`${group}/${version}/${plural}`);
+  }
 
-  /** Decides the names of one CRD. Names go to the first CRD, so this runs for one at a time. */
-  const decideNames = async (key: string): Promise<void> => {
-    for (;;) {
-      const stored = crds.get(key)?.stored;
-      if (stored === undefined || stored.object.metadata.deletionTimestamp !== undefined || stopped.signal.aborted) return;
-      const others = [...crds.values()].map((followed) => asCrd(followed.stored.object));
-      const status = decideStatus(asCrd(stored.object), others, `${new Date(now()).toISOString().slice(0, 19)}Z`);
-      if (status === undefined) return;
-      await store.write(key, stored.revision, { ...draft(stored.object), status: draft(status) } as KubernetesObject);
-      // Written or not, the watch has delivered a newer state by now, unless the CRD was deleted.
-      if (crds.get(key)?.stored === stored) return;
-    }
-  };
+  byKind(group: string, version: string, kind: string): ServedResource | undefined {
+    return this.#table.byKind.get(`${group}/${version}/${kind}`);
+  }
 
-  /** Deletes the objects of a terminating CRD, then the CRD. */
-  const cleanUp = async (key: string): Promise<void> => {
-    for (;;) {
-      const stored = crds.get(key)?.stored;
-      if (stored?.object.metadata.deletionTimestamp === undefined) return;
-      const crd = asCrd(stored.object);
-      const finalizers = crd.metadata.finalizers?.filter((finalizer) => finalizer !== cleanupFinalizer) ?? [];
-      if (finalizers.length === (crd.metadata.finalizers?.length ?? 0)) return;
-      await deleteAll(store, `${crd.spec.group}/${crd.spec.names.plural}/`, { now, signal: stopped.signal });
-      const next = finalizers.length === 0 ? undefined : draft(stored.object);
-      if (next !== undefined) next.metadata.finalizers = finalizers;
-      await store.write(key, stored.revision, next);
-      if (crds.get(key)?.stored === stored) return;
-    }
-  };
+  list(): readonly ServedResource[] {
+    return this.#table.list;
+  }
 
-  const own = (work: Promise<void>): void => {
-    const owned = work
-      .catch((error: unknown) => {
-        if (!stopped.signal.aborted) onError(error);
-      })
-      .finally(() => working.delete(owned));
-    working.add(owned);
-  };
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
 
-  const enqueue = (key: string): void => {
-    if (crds.get(key)?.stored.object.metadata.deletionTimestamp === undefined) {
-      const turn = names.then(() => decideNames(key));
-      names = turn.catch(() => undefined);
-      own(turn);
-    } else if (!leaving.has(key)) {
-      leaving.add(key);
-      own(cleanUp(key).finally(() => leaving.delete(key)));
-    }
-  };
+  async close(): Promise<void> {
+    this.#watch.close();
+    this.#stopped.abort(new Error("the registry is closed"));
+    this.#listeners.clear();
+    await Promise.all(this.#working);
+  }
 
-  /** Reconsiders the other CRDs of a group after names were allocated or released. */
-  const enqueueGroup = (key: string, group: string): void => {
-    for (const [other, { stored }] of crds) {
-      if (other !== key && asCrd(stored.object).spec.group === group) enqueue(other);
-    }
-  };
-
-  const { items, revision } = store.list(crdPrefix);
-  for (const stored of items) follow(stored.key, stored);
-  if (items.length > 0) rebuild();
-  for (const { key } of items) enqueue(key);
-
-  const watch = store.watch(crdPrefix, revision, (events) => {
+  #onEvents(events: readonly StoreEvent[]): void {
     let isChanged = false;
     for (const event of events) {
       const { key } = event.object;
       const group = asCrd(event.object.object).spec.group;
-      isChanged = follow(key, event.type === "put" ? event.object : undefined) || isChanged;
-      if (event.type === "put") enqueue(key);
-      else enqueueGroup(key, group);
+      isChanged = this.#follow(key, event.type === "put" ? event.object : undefined) || isChanged;
+      if (event.type === "put") this.#enqueue(key);
+      else this.#enqueueGroup(key, group);
     }
-    if (isChanged) rebuild();
-  });
+    if (isChanged) this.#rebuild();
+  }
 
-  return {
-    get: (group, version, plural) => table.byPlural.get(`${group}/${version}/${plural}`),
-    byKind: (group, version, kind) => table.byKind.get(`${group}/${version}/${kind}`),
-    list: () => table.list,
-    onChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
-    async close() {
-      watch.close();
-      stopped.abort(new Error("the registry is closed"));
-      listeners.clear();
-      await Promise.all(working);
-    },
-  };
+  #rebuild(): void {
+    this.#table = createTable([...this.#builtin, ...[...this.#crds.values()].flatMap(({ resources }) => resources)]);
+    for (const listener of [...this.#listeners]) listener();
+  }
+
+  /** Applies the stored state of one CRD. Returns whether the served kinds have changed. */
+  #follow(key: string, stored: StoredObject | undefined): boolean {
+    const known = this.#crds.get(key);
+    if (stored === undefined) {
+      this.#crds.delete(key);
+      return known !== undefined && known.resources.length > 0;
+    }
+    const followed = followCrd(stored, known, this.#conversion);
+    this.#crds.set(key, followed);
+    return followed.resources !== (known?.resources ?? nothing);
+  }
+
+  /** Decides the names of one CRD. Names go to the first CRD, so this runs for one at a time. */
+  async #decideNames(key: string): Promise<void> {
+    for (;;) {
+      const stored = this.#crds.get(key)?.stored;
+      if (stored === undefined || isTerminating(stored) || this.#stopped.signal.aborted) return;
+      const others = [...this.#crds.values()].map((followed) => asCrd(followed.stored.object));
+      const status = decideStatus(asCrd(stored.object), others, `${new Date(this.#now()).toISOString().slice(0, 19)}Z`);
+      if (status === undefined) return;
+      await this.#store.write(key, stored.revision, { ...draft(stored.object), status: draft(status) } as KubernetesObject);
+      // Written or not, the watch has delivered a newer state by now, unless the CRD was deleted.
+      if (this.#crds.get(key)?.stored === stored) return;
+    }
+  }
+
+  /** Deletes the objects of a terminating CRD, then the CRD. */
+  async #cleanUp(key: string): Promise<void> {
+    for (;;) {
+      const stored = this.#crds.get(key)?.stored;
+      if (stored === undefined || !isTerminating(stored)) return;
+      const crd = asCrd(stored.object);
+      const finalizers = crd.metadata.finalizers?.filter((finalizer) => finalizer !== cleanupFinalizer) ?? [];
+      if (finalizers.length === (crd.metadata.finalizers?.length ?? 0)) return;
+      const { signal } = this.#stopped;
+      await deleteAll(this.#store, `${crd.spec.group}/${crd.spec.names.plural}/`, { now: this.#now, signal });
+      const next = finalizers.length === 0 ? undefined : draft(stored.object);
+      if (next !== undefined) next.metadata.finalizers = finalizers;
+      await this.#store.write(key, stored.revision, next);
+      if (this.#crds.get(key)?.stored === stored) return;
+    }
+  }
+
+  /** Keeps track of background work, so that `close` waits for it. */
+  #own(work: Promise<void>): void {
+    const owned = work
+      .catch((error: unknown) => {
+        if (!this.#stopped.signal.aborted) this.#onError(error);
+      })
+      .finally(() => this.#working.delete(owned));
+    this.#working.add(owned);
+  }
+
+  #enqueue(key: string): void {
+    const stored = this.#crds.get(key)?.stored;
+    if (stored === undefined || !isTerminating(stored)) {
+      const turn = this.#names.then(() => this.#decideNames(key));
+      this.#names = turn.catch(() => undefined);
+      this.#own(turn);
+    } else if (!this.#leaving.has(key)) {
+      this.#leaving.add(key);
+      this.#own(this.#cleanUp(key).finally(() => this.#leaving.delete(key)));
+    }
+  }
+
+  /** Reconsiders the other CRDs of a group after names were allocated or released. */
+  #enqueueGroup(key: string, group: string): void {
+    for (const [other, { stored }] of this.#crds) {
+      if (other !== key && asCrd(stored.object).spec.group === group) this.#enqueue(other);
+    }
+  }
+}
+
+function isTerminating({ object }: StoredObject): boolean {
+  return object.metadata.deletionTimestamp !== undefined;
 }
 
 /** The resources of a CRD that is not established, always the same list. */

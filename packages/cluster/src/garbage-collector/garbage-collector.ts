@@ -31,141 +31,168 @@ export interface GarbageCollector {
  * collector does. It is driven by watches; an owner missing from the graph is confirmed by a GET before anything is deleted.
  */
 export function startGarbageCollector(options: GarbageCollectorOptions): GarbageCollector {
-  const { client, clock, random, log } = options;
-  const listeners = new Set<NodeListener>();
-  const syncListeners = new Set<() => void>();
-  const workers = new KeyedWorkers({ clock, random, log, concurrency: 8, work: (uid, signal) => collect(uid, signal) });
+  return new WatchingCollector(options);
+}
 
-  const concerns = (node: GraphNode): boolean =>
-    node.owners.length > 0 || isDeletingDependents(node) || isOrphaningDependents(node);
-  const onNode: NodeListener = (change) => {
+class WatchingCollector implements GarbageCollector {
+  readonly monitor: ObjectMonitor;
+  readonly #client: Client;
+  readonly #log: Logger;
+  readonly #workers: KeyedWorkers;
+  readonly #listeners = new Set<NodeListener>();
+  readonly #syncListeners = new Set<() => void>();
+
+  constructor(options: GarbageCollectorOptions) {
+    const { client, clock, random, log } = options;
+    this.#client = client;
+    this.#log = log;
+    this.#workers = new KeyedWorkers({
+      clock,
+      random,
+      log,
+      concurrency: 8,
+      work: (uid, signal) => this.#collect(uid, signal),
+    });
+    this.monitor = new ObjectMonitor({
+      ...options,
+      onNode: (change) => this.#nodeChanged(change),
+      onKind: () => this.#kindListed(),
+    });
+  }
+
+  onNode(listener: NodeListener): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  onSynced(listener: () => void): () => void {
+    this.#syncListeners.add(listener);
+    return () => void this.#syncListeners.delete(listener);
+  }
+
+  async stop(): Promise<void> {
+    await this.monitor.stop();
+    await this.#workers.stop();
+  }
+
+  #nodeChanged(change: Parameters<NodeListener>[0]): void {
     const { node, previous } = change;
+    const { graph } = this.monitor;
     if (change.type === "remove") {
-      for (const dependent of monitor.graph.dependentsOf(node.uid)) workers.add(dependent.uid);
+      for (const dependent of graph.dependentsOf(node.uid)) this.#workers.add(dependent.uid);
     } else {
-      if (concerns(node)) workers.add(node.uid);
+      if (mayNeedWork(node)) this.#workers.add(node.uid);
       // A dependent that drops an owner reference may be the last one that blocks the owner.
-      if (isDeletingDependents(node)) for (const dependent of monitor.graph.dependentsOf(node.uid)) workers.add(dependent.uid);
+      if (isDeletingDependents(node)) for (const dependent of graph.dependentsOf(node.uid)) this.#workers.add(dependent.uid);
     }
     for (const owner of [...node.owners, ...(previous?.owners ?? [])]) {
-      const known = monitor.graph.get(owner.uid);
-      if (known && known.isDeleting) workers.add(known.uid);
+      const known = graph.get(owner.uid);
+      if (known && known.isDeleting) this.#workers.add(known.uid);
     }
-    for (const listener of listeners) listener(change);
-  };
-  const onKind = (): void => {
-    // An owner that looked absent may not have been listed yet.
-    if (!monitor.isSynced) return;
-    for (const node of monitor.graph.all()) if (concerns(node)) workers.add(node.uid);
-    for (const listener of syncListeners) listener();
-  };
-  const monitor = new ObjectMonitor({ ...options, onNode: (change) => onNode(change), onKind: () => onKind() });
+    for (const listener of this.#listeners) listener(change);
+  }
 
-  const collect = async (uid: string, signal: AbortSignal): Promise<void> => {
-    const node = monitor.graph.get(uid);
-    if (node === undefined || !monitor.isSynced) return;
+  #kindListed(): void {
+    // An owner that looked absent may not have been listed yet.
+    if (!this.monitor.isSynced) return;
+    for (const node of this.monitor.graph.all()) if (mayNeedWork(node)) this.#workers.add(node.uid);
+    for (const listener of this.#syncListeners) listener();
+  }
+
+  async #collect(uid: string, signal: AbortSignal): Promise<void> {
+    const { graph } = this.monitor;
+    const node = graph.get(uid);
+    if (node === undefined || !this.monitor.isSynced) return;
     const states = new Map<string, OwnerState>();
-    for (const owner of node.owners) states.set(owner.uid, await ownerState(node, owner, signal));
+    for (const owner of node.owners) states.set(owner.uid, await this.#ownerState(node, owner, signal));
     const action = decideGarbage(
       node,
-      (owner) => monitor.graph.dependentsOf(owner),
+      (owner) => graph.dependentsOf(owner),
       (owner) => states.get(owner) ?? "solid",
     );
-    await act(node, action, signal);
-  };
+    await this.#act(node, action, signal);
+  }
 
-  const ownerState = async (node: GraphNode, owner: GraphNode["owners"][number], signal: AbortSignal): Promise<OwnerState> => {
-    const known = monitor.graph.get(owner.uid);
+  async #ownerState(node: GraphNode, owner: GraphNode["owners"][number], signal: AbortSignal): Promise<OwnerState> {
+    const known = this.monitor.graph.get(owner.uid);
     if (known !== undefined) {
       // Owners in another namespace count as absent: such references are not allowed.
       if (known.namespace !== "" && known.namespace !== node.namespace) return "dangling";
       return isDeletingDependents(known) ? "waiting" : "solid";
     }
     const { group, version } = parseApiVersion(owner.apiVersion);
-    const type = monitor.typeOfOwner(group, owner.kind);
+    const type = this.monitor.typeOfOwner(group, owner.kind);
     // A kind that is not served may return with its objects, so its absence proves nothing.
     if (type === undefined) return "solid";
     try {
       const key = { name: owner.name, ...(type.scope === "Namespaced" ? { namespace: node.namespace } : {}) };
-      const live = await client.get({ ...type, version: type.version || version }, key, { signal });
+      const live = await this.#client.get({ ...type, version: type.version || version }, key, { signal });
       return live.metadata.uid === owner.uid ? "solid" : "dangling";
     } catch (error) {
       if (isNotFound(error)) return "dangling";
       throw error;
     }
-  };
+  }
 
-  const act = async (node: GraphNode, action: GarbageAction, signal: AbortSignal): Promise<void> => {
+  async #act(node: GraphNode, action: GarbageAction, signal: AbortSignal): Promise<void> {
     switch (action.kind) {
       case "nothing":
         return;
       case "delete":
-        log.info(
-          { kind: node.type.kind, namespace: node.namespace, name: node.name, policy: action.policy },
-          "deleting object whose owners no longer exist",
-        );
-        await ignoreGone(
-          client.delete(node.type, keyOf(node), { propagationPolicy: action.policy, preconditions: { uid: node.uid }, signal }),
-        );
-        return;
+        return this.#delete(node, action.policy, signal);
       case "dropOwners":
-        await dropOwners(node, new Set(action.uids), signal);
-        return;
+        return this.#dropOwners(node, new Set(action.uids), signal);
       case "removeFinalizer":
-        await change(node, signal, (object) => ({
+        return this.#change(node, signal, (object) => ({
           finalizers: (object.metadata.finalizers ?? []).filter((each) => each !== action.finalizer),
         }));
-        return;
       case "orphanDependents":
-        for (const dependent of action.dependents) await dropOwners(dependent, new Set([node.uid]), signal);
+        for (const dependent of action.dependents) await this.#dropOwners(dependent, new Set([node.uid]), signal);
         return;
       case "unblockOwners":
-        await change(node, signal, (object) => ({
+        return this.#change(node, signal, (object) => ({
           ownerReferences: (object.metadata.ownerReferences ?? []).map((owner) => ({ ...owner, blockOwnerDeletion: false })),
         }));
-        return;
       case "visit":
-        for (const dependent of action.dependents) workers.add(dependent.uid);
+        for (const dependent of action.dependents) this.#workers.add(dependent.uid);
     }
-  };
+  }
 
-  const dropOwners = (node: GraphNode, uids: ReadonlySet<string>, signal: AbortSignal): Promise<void> =>
-    change(node, signal, (object) => ({
+  async #delete(node: GraphNode, policy: DeletePolicy, signal: AbortSignal): Promise<void> {
+    const { type, namespace, name, uid } = node;
+    this.#log.info({ kind: type.kind, namespace, name, policy }, "deleting object whose owners no longer exist");
+    await ignoreGone(this.#client.delete(type, keyOf(node), { propagationPolicy: policy, preconditions: { uid }, signal }));
+  }
+
+  #dropOwners(node: GraphNode, uids: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
+    return this.#change(node, signal, (object) => ({
       ownerReferences: (object.metadata.ownerReferences ?? []).filter((owner) => !uids.has(owner.uid)),
     }));
+  }
 
   /** Edits a list in the metadata; the server rejects the patch if the object has changed meanwhile. */
-  const change = async (
+  async #change(
     node: GraphNode,
     signal: AbortSignal,
     edit: (object: Pick<KubernetesObject, "metadata">) => Record<string, unknown>,
-  ): Promise<void> => {
+  ): Promise<void> {
     await ignoreGone(
       (async () => {
-        const live = await client.get(node.type, keyOf(node), { signal });
+        const live = await this.#client.get(node.type, keyOf(node), { signal });
         if (live.metadata.uid !== node.uid) return;
         const { resourceVersion, uid } = live.metadata;
         const body = { metadata: { ...edit(live), resourceVersion, uid } };
-        await client.patch(node.type, keyOf(node), { type: "merge", body }, { signal });
+        await this.#client.patch(node.type, keyOf(node), { type: "merge", body }, { signal });
       })(),
     );
-  };
+  }
+}
 
-  return {
-    monitor,
-    onNode(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
-    onSynced(listener) {
-      syncListeners.add(listener);
-      return () => void syncListeners.delete(listener);
-    },
-    async stop() {
-      await monitor.stop();
-      await workers.stop();
-    },
-  };
+type DeletePolicy = Extract<GarbageAction, { readonly kind: "delete" }>["policy"];
+
+/** Whether a node has owners that may be absent, or a deletion mode that needs work. */
+function mayNeedWork(node: GraphNode): boolean {
+  return node.owners.length > 0 || isDeletingDependents(node) || isOrphaningDependents(node);
 }
 
 /** The request key of a node. */

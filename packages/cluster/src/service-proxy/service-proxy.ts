@@ -26,7 +26,6 @@ interface Listener {
   readonly server: Server;
   readonly sockets: Set<Socket>;
   turn: number;
-  isListening: boolean;
 }
 
 /** A backend that does not accept a connection within this time is skipped. */
@@ -40,36 +39,72 @@ const retryMs = 5_000;
  * affinity are not supported.
  */
 export async function startServiceProxy(options: ServiceProxyOptions): Promise<ServiceProxy> {
-  const { client, clock, random, log } = options;
-  const services = new Map<string, DeepReadonly<ServiceObject>>();
-  const slices = new Map<string, DeepReadonly<EndpointSliceObject>>();
-  const listeners = new Map<string, Listener>();
-  const stopping = new AbortController();
-  let isDue = false;
-  let retry: Timer | undefined;
+  return new TcpProxy(options);
+}
 
-  const settle = (): void => {
-    isDue = false;
-    if (stopping.signal.aborted) return;
-    const routes = serviceRoutes(services.values(), slices.values());
-    for (const [key, listener] of listeners) {
+class TcpProxy implements ServiceProxy {
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #services = new Map<string, DeepReadonly<ServiceObject>>();
+  readonly #slices = new Map<string, DeepReadonly<EndpointSliceObject>>();
+  readonly #listeners = new Map<string, Listener>();
+  readonly #stopping = new AbortController();
+  readonly #runs: readonly Promise<void>[];
+  /** Whether routes are about to be updated. */
+  #isDue = false;
+  #retry: Timer | undefined;
+
+  constructor(options: ServiceProxyOptions) {
+    this.#clock = options.clock;
+    this.#log = options.log;
+    const informers = [this.#follow(options, Service, this.#services), this.#follow(options, EndpointSlice, this.#slices)];
+    this.#runs = informers.map((informer) => informer.run(this.#stopping.signal));
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#retry?.cancel();
+    for (const listener of this.#listeners.values()) close(listener);
+    this.#listeners.clear();
+    await Promise.allSettled(this.#runs);
+  }
+
+  #follow<T extends KubernetesObject>(
+    { client, clock, random, log }: ServiceProxyOptions,
+    type: typeof Service | typeof EndpointSlice,
+    map: Map<string, DeepReadonly<T>>,
+  ): Informer {
+    const onEffect = (effect: StoreEffect): void => {
+      keep(map, effect);
+      this.#changed();
+    };
+    return new Informer({ client, type, clock, random, log, onEffect });
+  }
+
+  #changed(): void {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    queueMicrotask(() => this.#settle());
+  }
+
+  /** Opens and closes listeners until they match the routes. */
+  #settle(): void {
+    this.#isDue = false;
+    if (this.#stopping.signal.aborted) return;
+    const routes = serviceRoutes(this.#services.values(), this.#slices.values());
+    for (const [key, listener] of this.#listeners) {
       if (routes.has(key)) continue;
-      listeners.delete(key);
+      this.#listeners.delete(key);
       close(listener);
     }
     for (const [key, route] of routes) {
-      const listener = listeners.get(key);
-      if (listener === undefined) open(key, route);
+      const listener = this.#listeners.get(key);
+      if (listener === undefined) this.#open(key, route);
       else listener.route = route;
     }
-  };
-  const changed = (): void => {
-    if (isDue) return;
-    isDue = true;
-    queueMicrotask(settle);
-  };
+  }
 
-  const open = (key: string, route: ServiceRoute): void => {
+  #open(key: string, route: ServiceRoute): void {
     const sockets = new Set<Socket>();
     const server = createServer({ noDelay: true, pauseOnConnect: true }, (socket) => {
       sockets.add(socket);
@@ -77,62 +112,34 @@ export async function startServiceProxy(options: ServiceProxyOptions): Promise<S
       socket.on("error", () => socket.destroy());
       const { backends } = listener.route;
       const first = listener.turn++;
-      forward(
-        socket,
-        backends.map((_, index) => backends[(first + index) % backends.length] ?? { host: "", port: 0 }),
-        clock,
-        sockets,
-      );
+      const inTurn = backends.map((_, index) => backends[(first + index) % backends.length] ?? { host: "", port: 0 });
+      forward(socket, inTurn, this.#clock, sockets);
     });
-    const listener: Listener = { route, server, sockets, turn: 0, isListening: false };
-    listeners.set(key, listener);
+    const listener: Listener = { route, server, sockets, turn: 0 };
+    this.#listeners.set(key, listener);
     server.on("error", (error) => {
-      listeners.delete(key);
-      log.warn({ err: error, service: route.name, address: key }, "could not listen on a service address; retrying");
-      retry ??= clock.setTimer(
-        retryMs,
-        () => {
-          retry = undefined;
-          changed();
-        },
-        { background: true },
-      );
+      this.#listeners.delete(key);
+      this.#log.warn({ err: error, service: route.name, address: key }, "could not listen on a service address; retrying");
+      this.#retryLater();
     });
-    server.listen({ host: route.host, port: route.port }, () => {
-      listener.isListening = true;
-    });
-  };
-  const close = ({ server, sockets }: Listener): void => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
-  };
+    server.listen({ host: route.host, port: route.port });
+  }
 
-  const follow = <T extends KubernetesObject>(
-    type: typeof Service | typeof EndpointSlice,
-    map: Map<string, DeepReadonly<T>>,
-  ): Informer =>
-    new Informer({
-      client,
-      type,
-      clock,
-      random,
-      log,
-      onEffect: (effect) => {
-        keep(map, effect);
-        changed();
+  #retryLater(): void {
+    this.#retry ??= this.#clock.setTimer(
+      retryMs,
+      () => {
+        this.#retry = undefined;
+        this.#changed();
       },
-    });
-  const informers = [follow(Service, services), follow(EndpointSlice, slices)];
-  const runs = informers.map((informer) => informer.run(stopping.signal));
-  return {
-    async stop() {
-      stopping.abort();
-      retry?.cancel();
-      for (const listener of listeners.values()) close(listener);
-      listeners.clear();
-      await Promise.allSettled(runs);
-    },
-  };
+      { background: true },
+    );
+  }
+}
+
+function close({ server, sockets }: Listener): void {
+  server.close();
+  for (const socket of sockets) socket.destroy();
 }
 
 /** Connects `socket` to the first backend that accepts. */

@@ -86,104 +86,119 @@ interface Claims {
 
 /** Creates a {@link ServiceAccountTokens} (JWT, RFC 7519; claims as in KEP-1205). Throws if a key is not supported. */
 export function createServiceAccountTokens(options: ServiceAccountTokensOptions): ServiceAccountTokens {
-  const { store, now, newId, issuer = defaultIssuer } = options;
-  const audiencesOfServer = [issuer];
-  const signingKey = createPrivateKey(options.privateKey);
-  const algorithm = algorithmOf(signingKey);
-  const keys = new Map<string, KeyObject>();
-  for (const pem of [options.privateKey, ...(options.verifyingKeys ?? [])]) {
-    const key = createPublicKey(pem);
-    keys.set(keyId(key), key);
-  }
-  const header = encode({ alg: algorithm, kid: keyId(createPublicKey(options.privateKey)), typ: "JWT" });
-  const verified = new Map<string, Claims>();
+  return new JwtTokens(options);
+}
 
-  function claimsOf(token: string): Claims | undefined {
-    const known = verified.get(token);
+class JwtTokens implements ServiceAccountTokens {
+  readonly issuer: string;
+  readonly verificationKeys: readonly JsonWebKey[];
+  readonly audiences: readonly string[];
+  readonly #options: ServiceAccountTokensOptions;
+  readonly #signingKey: KeyObject;
+  /** Keys to verify with, by id. */
+  readonly #keys: ReadonlyMap<string, KeyObject>;
+  /** The encoded header of issued tokens. */
+  readonly #header: string;
+  readonly #verified = new Map<string, Claims>();
+
+  constructor(options: ServiceAccountTokensOptions) {
+    const { privateKey, verifyingKeys = [], issuer = defaultIssuer } = options;
+    this.issuer = issuer;
+    this.audiences = [issuer];
+    this.#options = options;
+    this.#signingKey = createPrivateKey(privateKey);
+    const alg = algorithmOf(this.#signingKey);
+    const keys = [privateKey, ...verifyingKeys].map((pem) => createPublicKey(pem));
+    this.#keys = new Map(keys.map((key) => [keyId(key), key]));
+    this.verificationKeys = [...this.#keys].map(([kid, key]) => ({
+      use: "sig",
+      ...key.export({ format: "jwk" }),
+      kid,
+      alg: algorithmOf(key),
+    }));
+    this.#header = encode({ alg, kid: keyId(createPublicKey(privateKey)), typ: "JWT" });
+  }
+
+  issue({ account, audiences, expirationSeconds, bound }: TokenRequest): { readonly token: string; readonly expiresAt: number } {
+    const issuedAt = Math.floor(this.#options.now() / 1000);
+    const expires = issuedAt + expirationSeconds;
+    const payload = encode({
+      aud: audiences.length > 0 ? audiences : this.audiences,
+      exp: expires,
+      iat: issuedAt,
+      iss: this.issuer,
+      jti: this.#options.newId(),
+      "kubernetes.io": {
+        namespace: account.namespace,
+        ...(bound ? { [bound.kind.toLowerCase()]: { name: bound.name, uid: bound.uid } } : {}),
+        ...(bound?.node ? { node: bound.node } : {}),
+        serviceaccount: { name: account.name, uid: account.uid },
+      },
+      nbf: issuedAt,
+      sub: serviceAccountUser(account),
+    });
+    const content = `${this.#header}.${payload}`;
+    const signature = sign("sha256", Buffer.from(content), { key: this.#signingKey, dsaEncoding: "ieee-p1363" });
+    return { token: `${content}.${signature.toString("base64url")}`, expiresAt: expires * 1000 };
+  }
+
+  verify(token: string, audiences: readonly string[] = this.audiences): VerifiedToken | undefined {
+    const claims = this.#claimsOf(token);
+    if (claims === undefined) return undefined;
+    const seconds = this.#options.now() / 1000;
+    if (seconds >= claims.expires) {
+      this.#verified.delete(token);
+      return undefined;
+    }
+    if (seconds < claims.notBefore - skewSeconds) return undefined;
+    const common = claims.audiences.filter((audience) => audiences.includes(audience));
+    if (common.length === 0) return undefined;
+    const { account, bound } = claims;
+    if (!this.#exists("serviceaccounts", account.namespace, account)) return undefined;
+    if (bound !== undefined) {
+      const namespace = bound.kind === "Node" ? "" : account.namespace;
+      if (!this.#exists(`${bound.kind.toLowerCase()}s`, namespace, bound)) return undefined;
+    }
+    return { user: userOf(claims), audiences: common };
+  }
+
+  /** The claims of a token with a valid signature. */
+  #claimsOf(token: string): Claims | undefined {
+    const known = this.#verified.get(token);
     if (known !== undefined) return known;
     if (token.length > maxTokenLength) return undefined;
     const [head, payload, signature, ...rest] = token.split(".");
     if (head === undefined || payload === undefined || signature === undefined || rest.length > 0) return undefined;
     const { alg, kid } = decode(head) ?? {};
-    const key = typeof kid === "string" ? keys.get(kid) : undefined;
+    const key = typeof kid === "string" ? this.#keys.get(kid) : undefined;
     // The key determines the algorithm. A token with another one ("none", HS256 with a public key) is forged.
     if (key === undefined || alg !== algorithmOf(key)) return undefined;
     const bytes = Buffer.from(signature, "base64url");
     if (bytes.toString("base64url") !== signature) return undefined;
     if (!verify("sha256", Buffer.from(`${head}.${payload}`), { key, dsaEncoding: "ieee-p1363" }, bytes)) return undefined;
-    const claims = readClaims(decode(payload), issuer);
+    const claims = readClaims(decode(payload), this.issuer);
     if (claims === undefined) return undefined;
-    if (verified.size >= maxVerified) for (const oldest of verified.keys()) if (verified.delete(oldest)) break;
-    verified.set(token, claims);
+    if (this.#verified.size >= maxVerified) for (const oldest of this.#verified.keys()) if (this.#verified.delete(oldest)) break;
+    this.#verified.set(token, claims);
     return claims;
   }
 
-  function exists(plural: string, namespace: string, name: string, uid: string): boolean {
-    return store.get(storageKey({ group: "", plural }, namespace, name))?.object.metadata.uid === uid;
+  #exists(plural: string, namespace: string, { name, uid }: { readonly name: string; readonly uid: string }): boolean {
+    return this.#options.store.get(storageKey({ group: "", plural }, namespace, name))?.object.metadata.uid === uid;
   }
+}
 
+function userOf({ account, bound, id }: Claims): UserInfo {
   return {
-    issuer,
-    verificationKeys: [...keys].map(([kid, key]) => ({
-      use: "sig",
-      ...key.export({ format: "jwk" }),
-      kid,
-      alg: algorithmOf(key),
-    })),
-    audiences: audiencesOfServer,
-    issue({ account, audiences, expirationSeconds, bound }) {
-      const issuedAt = Math.floor(now() / 1000);
-      const expires = issuedAt + expirationSeconds;
-      const payload = encode({
-        aud: audiences.length > 0 ? audiences : audiencesOfServer,
-        exp: expires,
-        iat: issuedAt,
-        iss: issuer,
-        jti: newId(),
-        "kubernetes.io": {
-          namespace: account.namespace,
-          ...(bound ? { [bound.kind.toLowerCase()]: { name: bound.name, uid: bound.uid } } : {}),
-          ...(bound?.node ? { node: bound.node } : {}),
-          serviceaccount: { name: account.name, uid: account.uid },
-        },
-        nbf: issuedAt,
-        sub: serviceAccountUser(account),
-      });
-      const signature = sign("sha256", Buffer.from(`${header}.${payload}`), { key: signingKey, dsaEncoding: "ieee-p1363" });
-      return { token: `${header}.${payload}.${signature.toString("base64url")}`, expiresAt: expires * 1000 };
-    },
-    verify(token, audiences = audiencesOfServer) {
-      const claims = claimsOf(token);
-      if (claims === undefined) return undefined;
-      const seconds = now() / 1000;
-      if (seconds >= claims.expires) {
-        verified.delete(token);
-        return undefined;
-      }
-      if (seconds < claims.notBefore - skewSeconds) return undefined;
-      const common = claims.audiences.filter((audience) => audiences.includes(audience));
-      if (common.length === 0) return undefined;
-      const { account, bound, id } = claims;
-      if (!exists("serviceaccounts", account.namespace, account.name, account.uid)) return undefined;
-      if (bound !== undefined) {
-        const namespace = bound.kind === "Node" ? "" : account.namespace;
-        if (!exists(`${bound.kind.toLowerCase()}s`, namespace, bound.name, bound.uid)) return undefined;
-      }
-      return {
-        user: {
-          username: serviceAccountUser(account),
-          uid: account.uid,
-          groups: serviceAccountGroups(account.namespace),
-          extra: {
-            ...(id === undefined ? {} : { "authentication.kubernetes.io/credential-id": [`JTI=${id}`] }),
-            ...(bound?.kind === "Pod"
-              ? { "authentication.kubernetes.io/pod-name": [bound.name], "authentication.kubernetes.io/pod-uid": [bound.uid] }
-              : {}),
-            ...nodeExtra(bound?.kind === "Node" ? bound : bound?.node),
-          },
-        },
-        audiences: common,
-      };
+    username: serviceAccountUser(account),
+    uid: account.uid,
+    groups: serviceAccountGroups(account.namespace),
+    extra: {
+      ...(id === undefined ? {} : { "authentication.kubernetes.io/credential-id": [`JTI=${id}`] }),
+      ...(bound?.kind === "Pod"
+        ? { "authentication.kubernetes.io/pod-name": [bound.name], "authentication.kubernetes.io/pod-uid": [bound.uid] }
+        : {}),
+      ...nodeExtra(bound?.kind === "Node" ? bound : bound?.node),
     },
   };
 }

@@ -14,32 +14,13 @@ export function applyEvent(state: PodState, event: PodEvent, now: number, effect
     case "tick":
       return state;
     case "changed":
-      // A referenced object that was missing may exist now.
-      return {
-        ...state,
-        pod: event.pod,
-        setupRetryAt: Math.min(state.setupRetryAt, now),
-        containers: state.containers.map((record) =>
-          record.current.kind === "waiting" && isRefusal(record.current.reason) ? { ...record, retryAt: now } : record,
-        ),
-      };
+      return podChanged(state, event.pod, now);
     case "prepared": {
       const { setupProblem: _, ...rest } = state;
       return { ...rest, setup: "done" };
     }
-    case "prepare-failed": {
-      if (state.setupProblem !== event.message) {
-        effects.push({ kind: "event", type: "Warning", reason: "FailedMount", note: event.message });
-      }
-      const pause = setupRetryMs[Math.min(state.setupFailures, setupRetryMs.length - 1)] ?? 0;
-      return {
-        ...state,
-        setup: "none",
-        setupProblem: event.message,
-        setupRetryAt: now + pause,
-        setupFailures: state.setupFailures + 1,
-      };
-    }
+    case "prepare-failed":
+      return prepareFailed(state, event.message, now, effects);
     case "started":
       return change(state, event.name, (record) => {
         if (record.attempt !== event.attempt || record.current.kind !== "starting") return record;
@@ -52,41 +33,13 @@ export function applyEvent(state: PodState, event: PodEvent, now: number, effect
     case "refused":
       return change(state, event.name, (record) => {
         if (record.attempt !== event.attempt || record.current.kind !== "starting") return record;
-        const failed = (note: string): void => void effects.push({ kind: "event", type: "Warning", reason: "Failed", note });
-        if (event.reason === "ErrImagePull") {
-          failed(event.message);
-          failed("Error: ErrImagePull");
-          return pullBackOff(planOf(state.pod, record.name).container, record, event.message, now, effects);
-        }
-        failed(`Error: ${event.message}`);
-        return {
-          ...record,
-          current: { kind: "waiting", reason: event.reason, message: event.message },
-          retryAt: now + refusedRetryMs,
-        };
+        return refused(state.pod, record, event, now, effects);
       });
     case "exited":
       return change(state, event.name, (record) => {
         const isCurrent = record.attempt === event.finished.attempt;
         if (!isCurrent || (record.current.kind !== "running" && record.current.kind !== "starting")) return record;
-        const { stopGraceMs: _, ...rest } = record;
-        const isReady = record.role === "init" && event.finished.exitCode === 0;
-        if (event.finished.reason === "StartError") {
-          effects.push({ kind: "event", type: "Warning", reason: "Failed", note: `Error: ${event.finished.message}` });
-        }
-        return {
-          ...rest,
-          current: {
-            kind: "terminated",
-            finished: event.finished,
-            endedAt: now,
-            ranMs: record.current.kind === "running" ? now - record.current.since : 0,
-          },
-          isStarted: false,
-          isReady,
-          isHooked: false,
-          probes: {},
-        };
+        return exited(record, event.finished, now, effects);
       });
     case "hooked":
       return change(state, event.name, (record) => {
@@ -103,6 +56,76 @@ export function applyEvent(state: PodState, event: PodEvent, now: number, effect
         return probed(state.pod, record, event.probe, before, event.problem, now, effects);
       });
   }
+}
+
+type EventOf<Kind extends PodEvent["kind"]> = Extract<PodEvent, { readonly kind: Kind }>;
+
+/** The Pod changed, or an object that it refers to: one that was missing may exist now. */
+function podChanged(state: PodState, pod: PodView, now: number): PodState {
+  return {
+    ...state,
+    pod,
+    setupRetryAt: Math.min(state.setupRetryAt, now),
+    containers: state.containers.map((record) =>
+      record.current.kind === "waiting" && isRefusal(record.current.reason) ? { ...record, retryAt: now } : record,
+    ),
+  };
+}
+
+function prepareFailed(state: PodState, message: string, now: number, effects: PodEffect[]): PodState {
+  if (state.setupProblem !== message) {
+    effects.push({ kind: "event", type: "Warning", reason: "FailedMount", note: message });
+  }
+  const pauseMs = setupRetryMs[Math.min(state.setupFailures, setupRetryMs.length - 1)] ?? 0;
+  return {
+    ...state,
+    setup: "none",
+    setupProblem: message,
+    setupRetryAt: now + pauseMs,
+    setupFailures: state.setupFailures + 1,
+  };
+}
+
+function refused(
+  pod: PodView,
+  record: ContainerRecord,
+  { reason, message }: EventOf<"refused">,
+  now: number,
+  effects: PodEffect[],
+): ContainerRecord {
+  const failed = (note: string): void => void effects.push({ kind: "event", type: "Warning", reason: "Failed", note });
+  if (reason === "ErrImagePull") {
+    failed(message);
+    failed("Error: ErrImagePull");
+    return pullBackOff(planOf(pod, record.name).container, record, message, now, effects);
+  }
+  failed(`Error: ${message}`);
+  return { ...record, current: { kind: "waiting", reason, message }, retryAt: now + refusedRetryMs };
+}
+
+function exited(
+  record: ContainerRecord,
+  finished: EventOf<"exited">["finished"],
+  now: number,
+  effects: PodEffect[],
+): ContainerRecord {
+  const { stopGraceMs: _, ...rest } = record;
+  if (finished.reason === "StartError") {
+    effects.push({ kind: "event", type: "Warning", reason: "Failed", note: `Error: ${finished.message}` });
+  }
+  return {
+    ...rest,
+    current: {
+      kind: "terminated",
+      finished,
+      endedAt: now,
+      ranMs: record.current.kind === "running" ? now - record.current.since : 0,
+    },
+    isStarted: false,
+    isReady: record.role === "init" && finished.exitCode === 0,
+    isHooked: false,
+    probes: {},
+  };
 }
 
 function probed(
