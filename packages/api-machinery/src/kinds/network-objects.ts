@@ -121,3 +121,11 @@ export interface IngressObject extends KubernetesObject {
   };
   status?: LoadBalanced;
 }
+
+/** networking.k8s.io/v1 IngressClass. */
+export interface IngressClassObject extends KubernetesObject {
+  spec?: {
+    controller?: string;
+    parameters?: { apiGroup?: string; kind: string; name: string; namespace?: string; scope?: string };
+  };
+}

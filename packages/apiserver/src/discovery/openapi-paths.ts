@@ -7,78 +7,102 @@ type Json = Record<string, unknown>;
 
 /** The OpenAPI paths of a resource. Clients read the kind and the parameters of each path. */
 export function resourcePaths(set: DefinitionSet, resource: ServedResource): Json {
-  const { group, version, kind, plural, verbs, scope } = resource;
+  const { group, version, plural, verbs, scope } = resource;
   const root = group === "" ? `/api/${version}` : `/apis/${group}/${version}`;
   const collection = scope === "Namespaced" ? `${root}/namespaces/{namespace}/${plural}` : `${root}/${plural}`;
-  const type = { group, kind, version };
-  const body = reference(set.version, definitionName(resource));
-  const list = reference(set.version, definitionName(resource, "List"));
-  const has = (verb: string): boolean => (verbs as readonly string[]).includes(verb);
-  const operation = (
-    action: string,
-    method: string,
-    answer: Json,
-    options: { query?: readonly string[]; hasBody?: boolean } = {},
-  ): Json =>
-    operationOf(set, {
-      id: `${method}${pascal(group)}${pascal(version)}${kind}`,
-      origin: resource.origin,
-      action,
-      type,
-      answer,
-      body,
-      ...options,
-    });
+  const paths: Json = { [collection]: collectionPath(set, resource) };
+  if (verbs.includes("get")) paths[`${collection}/{name}`] = objectPath(set, resource);
+  if (scope === "Namespaced" && verbs.includes("list")) {
+    const { list, operation } = describer(set, resource);
+    paths[`${root}/${plural}`] = { get: operation("list", "listForAllNamespaces", list, { query: listParameters }) };
+  }
+  for (const subresource of subresourcesOf(resource)) {
+    paths[`${collection}/{name}/${subresource.name}`] = subresourcePath(set, resource, subresource);
+  }
+  return paths;
+}
 
-  const paths: Json = {};
+/** Describes the operations of a resource. `body` refers to its schema, `list` to that of its list. */
+function describer(set: DefinitionSet, resource: ServedResource) {
+  const { group, version, kind, origin } = resource;
+  const body = reference(set.version, definitionName(resource));
+  return {
+    body,
+    list: reference(set.version, definitionName(resource, "List")),
+    operation: (
+      action: string,
+      method: string,
+      answer: Json,
+      options: { query?: readonly string[]; hasBody?: boolean } = {},
+    ): Json =>
+      operationOf(set, {
+        id: `${method}${pascal(group)}${pascal(version)}${kind}`,
+        origin,
+        action,
+        type: { group, kind, version },
+        answer,
+        body,
+        ...options,
+      }),
+  };
+}
+
+function collectionPath(set: DefinitionSet, resource: ServedResource): Json {
+  const { verbs, scope } = resource;
+  const { body, list, operation } = describer(set, resource);
   const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
-  paths[collection] = {
-    ...(has("list") ? { get: operation("list", "list", list, { query: listParameters }) } : {}),
-    ...(has("create") ? { post: operation("post", "create", body, { query: writeParameters, hasBody: true }) } : {}),
-    ...(has("deletecollection")
+  return {
+    ...(verbs.includes("list") ? { get: operation("list", "list", list, { query: listParameters }) } : {}),
+    ...(verbs.includes("create") ? { post: operation("post", "create", body, { query: writeParameters, hasBody: true }) } : {}),
+    ...(verbs.includes("deletecollection")
       ? { delete: operation("deletecollection", "deleteCollection", status, { query: listParameters }) }
       : {}),
     ...pathParameters(set, scope, false),
   };
-  if (has("get")) {
-    paths[`${collection}/{name}`] = {
-      get: operation("get", "read", body),
-      ...(has("update") ? { put: operation("put", "replace", body, { query: writeParameters, hasBody: true }) } : {}),
-      ...(has("patch")
-        ? { patch: operation("patch", "patch", body, { query: [...writeParameters, "force"], hasBody: true }) }
-        : {}),
-      ...(has("delete") ? { delete: operation("delete", "delete", status, { query: deleteParameters }) } : {}),
-      ...pathParameters(set, scope, true),
-    };
-  }
-  if (scope === "Namespaced" && has("list")) {
-    paths[`${root}/${plural}`] = { get: operation("list", "listForAllNamespaces", list, { query: listParameters }) };
-  }
-  for (const subresource of subresourcesOf(resource)) {
-    const own = { group: subresource.group, kind: subresource.kind, version: subresource.version };
-    const answer = reference(set.version, subresourceDefinition(set, resource, own));
-    const describe = (action: string, method: string, query: readonly string[], hasBody: boolean): Json =>
-      operationOf(set, {
-        id: `${method}${pascal(group)}${pascal(version)}${kind}${pascal(subresource.name)}`,
-        origin: resource.origin,
-        action,
-        type: own,
-        answer,
-        body: answer,
-        query,
-        hasBody,
-      });
-    paths[`${collection}/{name}/${subresource.name}`] = {
-      ...(subresource.verbs.includes("get") ? { get: describe("get", "read", [], false) } : {}),
-      ...(subresource.verbs.includes("create") ? { post: describe("post", "create", writeParameters, true) } : {}),
-      ...(subresource.verbs.includes("update") ? { put: describe("put", "replace", writeParameters, true) } : {}),
-      ...(subresource.verbs.includes("patch")
-        ? { patch: describe("patch", "patch", [...writeParameters, "force"], true) }
-        : {}),
-      ...pathParameters(set, scope, true),
-    };
-  }
-  return paths;
+}
+
+function objectPath(set: DefinitionSet, resource: ServedResource): Json {
+  const { verbs, scope } = resource;
+  const { body, operation } = describer(set, resource);
+  const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
+  return {
+    get: operation("get", "read", body),
+    ...(verbs.includes("update") ? { put: operation("put", "replace", body, { query: writeParameters, hasBody: true }) } : {}),
+    ...(verbs.includes("patch")
+      ? { patch: operation("patch", "patch", body, { query: [...writeParameters, "force"], hasBody: true }) }
+      : {}),
+    ...(verbs.includes("delete") ? { delete: operation("delete", "delete", status, { query: deleteParameters }) } : {}),
+    ...pathParameters(set, scope, true),
+  };
+}
+
+function subresourcePath(
+  set: DefinitionSet,
+  resource: ServedResource,
+  subresource: ReturnType<typeof subresourcesOf>[number],
+): Json {
+  const { group, version, kind, origin, scope } = resource;
+  const { verbs } = subresource;
+  const own = { group: subresource.group, kind: subresource.kind, version: subresource.version };
+  const answer = reference(set.version, subresourceDefinition(set, resource, own));
+  const describe = (action: string, method: string, query: readonly string[], hasBody: boolean): Json =>
+    operationOf(set, {
+      id: `${method}${pascal(group)}${pascal(version)}${kind}${pascal(subresource.name)}`,
+      origin,
+      action,
+      type: own,
+      answer,
+      body: answer,
+      query,
+      hasBody,
+    });
+  return {
+    ...(verbs.includes("get") ? { get: describe("get", "read", [], false) } : {}),
+    ...(verbs.includes("create") ? { post: describe("post", "create", writeParameters, true) } : {}),
+    ...(verbs.includes("update") ? { put: describe("put", "replace", writeParameters, true) } : {}),
+    ...(verbs.includes("patch") ? { patch: describe("patch", "patch", [...writeParameters, "force"], true) } : {}),
+    ...pathParameters(set, scope, true),
+  };
 }
 
 /** The schema name of a subresource's kind. Adds it unless it is the resource's own. */

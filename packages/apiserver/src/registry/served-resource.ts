@@ -1,6 +1,7 @@
 import type { DeepReadonly, KubernetesObject, Scope } from "@keelson/api-machinery";
 import type { PrinterColumn, ScaleSubresource, Schema } from "@keelson/api-machinery/schema";
 import type { StatusCause } from "@keelson/api-machinery/validation";
+import type { DraftObject, ReceivedObject } from "./received.ts";
 
 /** One served version of a kind: what endpoints, discovery, OpenAPI, tables and patches need to know. */
 export interface ServedResource {
@@ -90,36 +91,36 @@ export type Verb = "create" | "delete" | "deletecollection" | "get" | "list" | "
 
 /**
  * The kind-specific behaviour (a RESTStorage strategy in Kubernetes). All functions are optional. `object`
- * is the request's own mutable copy; `old` is the stored object.
+ * is the request's own mutable copy; `old` is the stored object. `T` is the kind's type.
  */
-export interface Strategy {
+export interface Strategy<T extends KubernetesObject = KubernetesObject> {
   /**
    * Sets the defaults of a built-in kind in place, on create, update, patch and apply. Runs
    * before managedFields and validation, on an object whose fields have the types of the schema. It is idempotent.
    */
-  default?(object: KubernetesObject): void;
+  default?(object: DraftObject<T>): void;
   /** Sets what create adds (`status.phase` of a Namespace) and drops what clients cannot set. `user` is the sender. */
-  prepareForCreate?(object: KubernetesObject, user?: UserInfo): void;
+  prepareForCreate?(object: DraftObject<T>, user?: UserInfo): void;
   /** Not called for updates through a subresource. */
-  prepareForUpdate?(object: KubernetesObject, old: DeepReadonly<KubernetesObject>): void;
+  prepareForUpdate?(object: DraftObject<T>, old: ReceivedObject<T>): void;
   /** Returns validation failures. Runs after schema validation. */
-  validate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
+  validate?(object: ReceivedObject<T>): readonly StatusCause[];
   /** Returns warnings for the client of a create or update. */
-  warnings?(object: DeepReadonly<KubernetesObject>): readonly string[];
+  warnings?(object: ReceivedObject<T>): readonly string[];
   /** The parts of these functions that concern the status, for writes through `status`. */
-  readonly status?: Pick<Strategy, "default" | "validate" | "prepareForUpdate">;
+  readonly status?: Pick<Strategy<T>, "default" | "validate" | "prepareForUpdate">;
   /** Returns failures that apply to create only. Runs after `validate`. */
-  validateCreate?(object: DeepReadonly<KubernetesObject>): readonly StatusCause[];
+  validateCreate?(object: ReceivedObject<T>): readonly StatusCause[];
   /** Whether `validate` alone reports missing required fields, instead of the schema. Default false. */
   readonly reportsRequired?: boolean;
-  validateUpdate?(object: DeepReadonly<KubernetesObject>, old: DeepReadonly<KubernetesObject>): readonly StatusCause[];
+  validateUpdate?(object: ReceivedObject<T>, old: ReceivedObject<T>): readonly StatusCause[];
   /**
    * Runs when deletion begins, on the draft with the deletionTimestamp: sets `status.phase` (Namespace) or adds a
    * finalizer (CRD).
    */
-  prepareForDelete?(object: KubernetesObject): void;
+  prepareForDelete?(object: DraftObject<T>): void;
   /** Whether something other than `metadata.finalizers` blocks removal: a Namespace's `spec.finalizers`. */
-  isHeld?(object: DeepReadonly<KubernetesObject>): boolean;
+  isHeld?(object: ReceivedObject<T>): boolean;
   /** Responds instead of storing the object: reviews, tokens. */
   evaluate?(
     object: KubernetesObject,

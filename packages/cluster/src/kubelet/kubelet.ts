@@ -71,56 +71,12 @@ export interface Kubelet {
 export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   const { client, dataDir, clock, random, log } = options;
   const nodeName = options.nodeName ?? machineName();
-  const hostIP = options.hostIP ?? "127.0.0.1";
-  const podsDir = join(dataDir, "pods");
-  await mkdir(podsDir, { recursive: true, mode: 0o711 });
+  await mkdir(join(dataDir, "pods"), { recursive: true, mode: 0o711 });
   const runtimes = options.runtimes ?? (await openPodRuntimes({ dataDir, clock, random }));
-  const machine = readMachine();
   const events = createEventRecorder({ client, clock, random, log, controller: "kubelet", instance: nodeName });
-  const services = new Map<string, DeepReadonly<ServiceObject>>();
-  const slices = new Map<string, DeepReadonly<EndpointSliceObject>>();
-  const hosts = new HostsFiles(join(dataDir, "hosts"));
-  const updateHosts = (): void => hosts.update([...services.values()], [...slices.values()]);
-  const mayMount = await canMount();
-  const node: NodeContext = {
-    client,
-    clock,
-    steadyNow: steadyTime(clock),
-    log,
-    runtimes,
-    defaultRuntime: options.defaultRuntime ?? "process",
-    events,
-    objects: createNodeObjects(
-      client,
-      (namespace) => [...services.values()].filter(({ metadata }) => metadata.namespace === namespace),
-      () => clock.now(),
-      options.issueToken,
-    ),
-    addresses: new AddressPool(options.podNetwork),
-    hostsFile({ metadata, spec }) {
-      const file = hosts.file(metadata.namespace ?? "", metadata.uid, spec.hostAliases);
-      updateHosts();
-      return file;
-    },
-    forgetNamespaceHosts: (namespace) => hosts.forgetNamespace(namespace),
-    sweepHosts: (isUsed) => hosts.sweep(isUsed),
-    forgetHostsFile: ({ metadata }) => hosts.forget(metadata.namespace ?? "", metadata.uid ?? ""),
-    nodeName,
-    hostIP,
-    podsDir,
-    environment:
-      options.apiServer === undefined
-        ? {}
-        : {
-            KUBERNETES_SERVICE_HOST: options.apiServer.host,
-            KUBERNETES_SERVICE_PORT: String(options.apiServer.port),
-            KUBERNETES_SERVICE_PORT_HTTPS: String(options.apiServer.port),
-          },
-    authority: options.apiServer?.authority,
-    capacity: machine,
-    canMount: mayMount,
-    subPaths: mayMount ? new SubPathMounts(subPathDirectory(dataDir)) : undefined,
-  };
+  const names = new ServiceNames(dataDir);
+  const machine = readMachine();
+  const node = await nodeContext(options, { nodeName, runtimes, events, names, capacity: machine });
   const pods = new PodSet(node, { client, clock, random, log });
   runtimes.onChange(({ isAvailable, handler, message }) => {
     const type = isAvailable ? "Normal" : "Warning";
@@ -133,49 +89,17 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   });
   await pods.loadRecords();
   pods.scheduleRefresh();
+  const { hostIP } = node;
   const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine }).catch(async (error: unknown) => {
     await pods.close();
     if (options.runtimes === undefined) await runtimes.close();
     throw error;
   });
-
   const stopping = new AbortController();
-  const follow = (
-    type: ResourceType,
-    onEffect: (effect: StoreEffect) => void,
-    fieldSelector?: string,
-  ): { readonly run: Promise<void>; readonly listed: Promise<void> } => {
-    const informer = new Informer({
-      client,
-      type,
-      ...(fieldSelector !== undefined && { selection: { fieldSelector } }),
-      clock,
-      random,
-      log,
-      onEffect,
-    });
-    return { run: informer.run(stopping.signal), listed: informer.listed };
-  };
-  const followed = [
-    follow(Service, (effect) => {
-      keep(services, effect);
-      updateHosts();
-    }),
-    follow(EndpointSlice, (effect) => {
-      keep(slices, effect);
-      updateHosts();
-    }),
-  ];
-  await Promise.race([Promise.all(followed.map(({ listed }) => listed)), listTimeout(clock)]);
-  followed.push(follow(Pod, (effect) => pods.applyEffect(effect), `spec.nodeName=${nodeName}`));
+  const followed = await followObjects(options, { nodeName, names, pods, signal: stopping.signal });
   const metrics = new ResourceMetrics({ nodeName, clock, containers: () => pods.runningContainers() });
-  const limits = node.canMount
-    ? ""
-    : "; not running as root: no volumes in Pods, no runAsUser, no Services on ports below 1024, service names only in KEELSON_HOSTS";
-  const others = runtimes.names.filter((name) => name !== node.defaultRuntime);
-  const classes = others.length === 0 ? "" : ` (runtimeClassName: ${others.join(", ")})`;
   return {
-    description: `${nodeName}: Pods run ${describeRuntime(node.defaultRuntime)}${classes}${limits}`,
+    description: describeNode(node),
     nodeName,
     container: (namespace, pod, container) => pods.container(namespace, pod, container),
     metrics: () => metrics.objects,
@@ -183,13 +107,122 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     async stop() {
       stopping.abort();
       metrics.stop();
-      await Promise.allSettled(followed.map(({ run }) => run));
+      await Promise.allSettled(followed);
       await pods.close();
       await registration.stop();
       await events.stop();
       if (options.runtimes === undefined) await runtimes.close();
     },
   };
+}
+
+/** What Pods share on this node. */
+async function nodeContext(
+  options: KubeletOptions,
+  parts: Pick<NodeContext, "nodeName" | "runtimes" | "events" | "capacity"> & { readonly names: ServiceNames },
+): Promise<NodeContext> {
+  const { client, dataDir, clock, log, apiServer } = options;
+  const { names, ...rest } = parts;
+  const { hosts } = names;
+  const mayMount = await canMount();
+  return {
+    ...rest,
+    client,
+    clock,
+    steadyNow: steadyTime(clock),
+    log,
+    defaultRuntime: options.defaultRuntime ?? "process",
+    objects: createNodeObjects(
+      client,
+      (namespace) => names.servicesOf(namespace),
+      () => clock.now(),
+      options.issueToken,
+    ),
+    addresses: new AddressPool(options.podNetwork),
+    hostsFile({ metadata, spec }) {
+      const file = hosts.file(metadata.namespace ?? "", metadata.uid, spec.hostAliases);
+      names.update();
+      return file;
+    },
+    forgetNamespaceHosts: (namespace) => hosts.forgetNamespace(namespace),
+    sweepHosts: (isUsed) => hosts.sweep(isUsed),
+    forgetHostsFile: ({ metadata }) => hosts.forget(metadata.namespace ?? "", metadata.uid ?? ""),
+    hostIP: options.hostIP ?? "127.0.0.1",
+    podsDir: join(dataDir, "pods"),
+    environment:
+      apiServer === undefined
+        ? {}
+        : {
+            KUBERNETES_SERVICE_HOST: apiServer.host,
+            KUBERNETES_SERVICE_PORT: String(apiServer.port),
+            KUBERNETES_SERVICE_PORT_HTTPS: String(apiServer.port),
+          },
+    authority: apiServer?.authority,
+    canMount: mayMount,
+    subPaths: mayMount ? new SubPathMounts(subPathDirectory(dataDir)) : undefined,
+  };
+}
+
+/** Follows Services, EndpointSlices and the node's Pods. Resolves, once Pods are followed, to the informers' runs. */
+async function followObjects(
+  { client, clock, random, log }: KubeletOptions,
+  parts: { readonly nodeName: string; readonly names: ServiceNames; readonly pods: PodSet; readonly signal: AbortSignal },
+): Promise<readonly Promise<void>[]> {
+  const { nodeName, names, pods, signal } = parts;
+  const follow = (type: ResourceType, onEffect: (effect: StoreEffect) => void, fieldSelector?: string): Followed => {
+    const selection = fieldSelector === undefined ? {} : { selection: { fieldSelector } };
+    const informer = new Informer({ client, type, ...selection, clock, random, log, onEffect });
+    return { run: informer.run(signal), listed: informer.listed };
+  };
+  const services = follow(Service, (effect) => names.applyService(effect));
+  const slices = follow(EndpointSlice, (effect) => names.applySlice(effect));
+  await Promise.race([Promise.all([services.listed, slices.listed]), listTimeout(clock)]);
+  const own = follow(Pod, (effect) => pods.applyEffect(effect), `spec.nodeName=${nodeName}`);
+  return [services.run, slices.run, own.run];
+}
+
+interface Followed {
+  readonly run: Promise<void>;
+  readonly listed: Promise<void>;
+}
+
+/** The Services and endpoints that Pods find by name in their hosts files. */
+class ServiceNames {
+  readonly hosts: HostsFiles;
+  readonly #services = new Map<string, DeepReadonly<ServiceObject>>();
+  readonly #slices = new Map<string, DeepReadonly<EndpointSliceObject>>();
+
+  constructor(dataDir: string) {
+    this.hosts = new HostsFiles(join(dataDir, "hosts"));
+  }
+
+  servicesOf(namespace: string): readonly DeepReadonly<ServiceObject>[] {
+    return [...this.#services.values()].filter(({ metadata }) => metadata.namespace === namespace);
+  }
+
+  applyService(effect: StoreEffect): void {
+    keep(this.#services, effect);
+    this.update();
+  }
+
+  applySlice(effect: StoreEffect): void {
+    keep(this.#slices, effect);
+    this.update();
+  }
+
+  /** Writes the hosts files that have changed. */
+  update(): void {
+    this.hosts.update([...this.#services.values()], [...this.#slices.values()]);
+  }
+}
+
+function describeNode({ nodeName, defaultRuntime, runtimes, canMount: mayMount }: NodeContext): string {
+  const limits = mayMount
+    ? ""
+    : "; not running as root: no volumes in Pods, no runAsUser, no Services on ports below 1024, service names only in KEELSON_HOSTS";
+  const others = runtimes.names.filter((name) => name !== defaultRuntime);
+  const classes = others.length === 0 ? "" : ` (runtimeClassName: ${others.join(", ")})`;
+  return `${nodeName}: Pods run ${describeRuntime(defaultRuntime)}${classes}${limits}`;
 }
 
 /** A kind that is not served must not block Pods forever. */

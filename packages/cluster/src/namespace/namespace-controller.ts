@@ -3,7 +3,7 @@ import { Namespace, type NamespaceObject } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
-import { Informer } from "@keelson/controller/informer";
+import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { type GarbageCollector, keyOf } from "../garbage-collector/garbage-collector.ts";
 import { KeyedWorkers } from "../keyed-workers.ts";
 import { decideNamespace } from "./namespace-decision.ts";
@@ -20,80 +20,95 @@ export interface NamespaceControllerOptions {
 
 /** Deletes the content of terminating namespaces and finalizes them, as kube-controller-manager's namespace controller does. */
 export function startNamespaceController(options: NamespaceControllerOptions): { stop(): Promise<void> } {
-  const { client, collector, clock, random, log } = options;
-  const stop = new AbortController();
-  const known = new Map<string, DeepReadonly<NamespaceObject>>();
-  let isListed = false;
+  return new NamespaceController(options);
+}
 
-  const isAbsent = async (name: string, signal: AbortSignal): Promise<boolean> => {
-    if (collector.monitor.graph.inNamespace(name).length === 0) return false;
-    return client.get(Namespace, { name }, { signal }).then(
-      () => false,
-      (error: unknown) => {
-        if (isNotFound(error)) return true;
-        throw error;
-      },
-    );
-  };
+class NamespaceController {
+  readonly #client: Client;
+  readonly #collector: GarbageCollector;
+  readonly #log: Logger;
+  readonly #workers: KeyedWorkers;
+  readonly #known = new Map<string, DeepReadonly<NamespaceObject>>();
+  readonly #stopping = new AbortController();
+  readonly #unsubscribe: readonly (() => void)[];
+  readonly #running: Promise<void>;
+  #isListed = false;
 
-  const reconcile = async (name: string, signal: AbortSignal): Promise<void> => {
-    if (!collector.monitor.isSynced) return;
-    // An object created while its namespace was being deleted can outlive it. It is deleted as well.
-    const namespace = known.get(name) ?? (isListed && (await isAbsent(name, signal)) ? absentNamespace(name) : undefined);
+  constructor({ client, collector, clock, random, log }: NamespaceControllerOptions) {
+    this.#client = client;
+    this.#collector = collector;
+    this.#log = log;
+    const work = (name: string, signal: AbortSignal): Promise<void> => this.#reconcile(name, signal);
+    this.#workers = new KeyedWorkers({ clock, random, log, concurrency: 2, work });
+    this.#unsubscribe = [
+      collector.onNode(({ node: { namespace } }) => {
+        if (namespace !== "" && this.#isTerminating(namespace)) this.#workers.add(namespace);
+      }),
+      collector.onSynced(() => {
+        for (const name of this.#known.keys()) if (this.#isTerminating(name)) this.#workers.add(name);
+      }),
+    ];
+    const onEffect = (effect: StoreEffect): void => this.#apply(effect);
+    this.#running = new Informer({ client, type: Namespace, clock, random, log, onEffect }).run(this.#stopping.signal);
+  }
+
+  async stop(): Promise<void> {
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
+    this.#stopping.abort();
+    await this.#workers.stop();
+    await this.#running;
+  }
+
+  #apply(effect: StoreEffect): void {
+    if (effect.kind === "replace") {
+      this.#known.clear();
+      this.#isListed = true;
+    }
+    for (const object of effect.kind === "replace" ? effect.objects : [effect.object]) {
+      const name = object.metadata.name ?? "";
+      if (effect.kind === "remove") this.#known.delete(name);
+      else this.#known.set(name, object);
+      this.#workers.add(name);
+    }
+  }
+
+  async #reconcile(name: string, signal: AbortSignal): Promise<void> {
+    const { monitor } = this.#collector;
+    if (!monitor.isSynced) return;
+    const namespace = this.#known.get(name) ?? (await this.#absent(name, signal));
     if (namespace === undefined) return;
-    const action = decideNamespace(namespace, collector.monitor.graph.inNamespace(name));
+    const action = decideNamespace(namespace, monitor.graph.inNamespace(name));
     if (action.kind === "empty") {
       for (const node of action.objects) {
         const options = { propagationPolicy: "Background", preconditions: { uid: node.uid }, signal } as const;
-        await ignoreNotFound(client.delete(node.type, keyOf(node), options));
+        await ignoreNotFound(this.#client.delete(node.type, keyOf(node), options));
       }
     } else if (action.kind === "finalize") {
-      log.info({ namespace: name }, "namespace is empty; removing its finalizer");
+      this.#log.info({ namespace: name }, "namespace is empty; removing its finalizer");
       const empty = { ...namespace, spec: { ...namespace.spec, finalizers: action.finalizers } };
-      await ignoreNotFound(client.update(Namespace, empty, { subresource: "finalize", signal }));
+      await ignoreNotFound(this.#client.update(Namespace, empty, { subresource: "finalize", signal }));
     }
-  };
+  }
 
-  const workers = new KeyedWorkers({ clock, random, log, concurrency: 2, work: reconcile });
-  const informer = new Informer({
-    client,
-    type: Namespace,
-    clock,
-    random,
-    log,
-    onEffect(effect) {
-      if (effect.kind === "replace") {
-        known.clear();
-        isListed = true;
-      }
-      for (const object of effect.kind === "replace" ? effect.objects : [effect.object]) {
-        const name = object.metadata.name ?? "";
-        if (effect.kind === "remove") known.delete(name);
-        else known.set(name, object);
-        workers.add(name);
-      }
-    },
-  });
-  const isTerminating = (name: string): boolean => {
-    const namespace = known.get(name);
-    return namespace === undefined ? isListed : namespace.metadata.deletionTimestamp !== undefined;
-  };
-  const unsubscribe = collector.onNode(({ node }) => {
-    if (node.namespace !== "" && isTerminating(node.namespace)) workers.add(node.namespace);
-  });
-  const unsubscribeKinds = collector.onSynced(() => {
-    for (const name of known.keys()) if (isTerminating(name)) workers.add(name);
-  });
-  const running = informer.run(stop.signal);
-  return {
-    async stop() {
-      unsubscribe();
-      unsubscribeKinds();
-      stop.abort();
-      await workers.stop();
-      await running;
-    },
-  };
+  /**
+   * A placeholder for a namespace that was deleted but still has objects; undefined if it exists or has none. An object created while its
+   * namespace was being deleted can outlive it, and is deleted as well.
+   */
+  async #absent(name: string, signal: AbortSignal): Promise<NamespaceObject | undefined> {
+    if (!this.#isListed || this.#collector.monitor.graph.inNamespace(name).length === 0) return undefined;
+    return this.#client.get(Namespace, { name }, { signal }).then(
+      () => undefined,
+      (error: unknown) => {
+        if (isNotFound(error)) return absentNamespace(name);
+        throw error;
+      },
+    );
+  }
+
+  #isTerminating(name: string): boolean {
+    const namespace = this.#known.get(name);
+    return namespace === undefined ? this.#isListed : namespace.metadata.deletionTimestamp !== undefined;
+  }
 }
 
 /** A placeholder for a namespace that no longer exists and needs no finalizing. */

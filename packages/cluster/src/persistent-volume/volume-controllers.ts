@@ -29,7 +29,11 @@ export interface VolumeControllerOptions {
 export function createVolumeControllers(options: VolumeControllerOptions): readonly ControllerDefinition[] {
   const root = resolve(options.directory);
   const { removeDirectory = (path) => rm(path, { recursive: true, force: true }) } = options;
-  const claims = defineController({
+  return [claimController(root), volumeController(root, removeDirectory)];
+}
+
+function claimController(root: string): ControllerDefinition {
+  return defineController({
     name: "persistentvolumeclaim",
     for: PersistentVolumeClaim,
     reads: [readOf(Pod, { [claimIndex]: byClaim })],
@@ -60,7 +64,10 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
       return await applyDecision(decision, context);
     },
   });
-  const volumes = defineController({
+}
+
+function volumeController(root: string, removeDirectory: (path: string) => Promise<void>): ControllerDefinition {
+  return defineController({
     name: "persistentvolume",
     for: PersistentVolume,
     watches: [
@@ -95,7 +102,6 @@ export function createVolumeControllers(options: VolumeControllerOptions): reado
       await performWrites(writes, context);
     },
   });
-  return [claims, volumes];
 }
 
 function unboundClaims(claims: readonly DeepReadonly<KubernetesObject & { spec?: { volumeName?: string } }>[]) {

@@ -30,72 +30,90 @@ export interface RootCaPublisherOptions {
  * a deleted or changed one is restored.
  */
 export function startRootCaPublisher(options: RootCaPublisherOptions): { stop(): Promise<void> } {
-  const { client, rootCa, clock, random, log } = options;
-  const stop = new AbortController();
-  const terminating = new Map<string, boolean>();
-  const published = new Map<string, DeepReadonly<ConfigMapObject>>();
-  let isListed = false;
+  return new RootCaPublisher(options);
+}
 
-  const reconcile = async (namespace: string, signal: AbortSignal): Promise<void> => {
-    if (!isListed || terminating.get(namespace) !== false) return;
-    const current = published.get(namespace);
+class RootCaPublisher {
+  readonly #client: Client;
+  readonly #rootCa: string;
+  readonly #workers: KeyedWorkers;
+  /** Whether a namespace is being deleted. */
+  readonly #terminating = new Map<string, boolean>();
+  readonly #published = new Map<string, DeepReadonly<ConfigMapObject>>();
+  readonly #stopping = new AbortController();
+  readonly #running: readonly Promise<void>[];
+  #isListed = false;
+
+  constructor({ client, rootCa, clock, random, log }: RootCaPublisherOptions) {
+    this.#client = client;
+    this.#rootCa = rootCa;
+    const work = (namespace: string, signal: AbortSignal): Promise<void> => this.#publish(namespace, signal);
+    this.#workers = new KeyedWorkers({ clock, random, log, concurrency: 2, work });
+    const common = { client, clock, random, log };
+    const namespaces = new Informer({
+      ...common,
+      type: Namespace,
+      onEffect: (effect) => this.#applyNamespaces(effect),
+    });
+    const configMaps = new Informer({
+      ...common,
+      type: ConfigMap,
+      selection: { fieldSelector: `metadata.name=${rootCaConfigMap}` },
+      onEffect: (effect) => this.#applyConfigMaps(effect),
+    });
+    this.#running = [namespaces.run(this.#stopping.signal), configMaps.run(this.#stopping.signal)];
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#workers.stop();
+    await Promise.all(this.#running);
+  }
+
+  #applyNamespaces(effect: StoreEffect): void {
+    if (effect.kind === "replace") this.#terminating.clear();
+    for (const { metadata } of objectsOf(effect)) {
+      const { name = "", deletionTimestamp } = metadata;
+      if (effect.kind === "remove") this.#terminating.delete(name);
+      else this.#terminating.set(name, deletionTimestamp !== undefined);
+      this.#workers.add(name);
+    }
+  }
+
+  #applyConfigMaps(effect: StoreEffect): void {
+    if (effect.kind === "replace") {
+      this.#published.clear();
+      this.#isListed = true;
+      for (const namespace of this.#terminating.keys()) this.#workers.add(namespace);
+    }
+    for (const object of objectsOf(effect)) {
+      const { namespace = "" } = object.metadata;
+      if (effect.kind === "remove") this.#published.delete(namespace);
+      else this.#published.set(namespace, object);
+      this.#workers.add(namespace);
+    }
+  }
+
+  async #publish(namespace: string, signal: AbortSignal): Promise<void> {
+    if (!this.#isListed || this.#terminating.get(namespace) !== false) return;
+    const current = this.#published.get(namespace);
     const key = { namespace, name: rootCaConfigMap };
     const annotations = { ...current?.metadata.annotations, [descriptionAnnotation]: description };
+    const data = { [dataKey]: this.#rootCa };
     try {
       if (current === undefined) {
-        await client.create(ConfigMap, { metadata: { ...key, annotations }, data: { [dataKey]: rootCa } }, { signal });
-      } else if (!isUpToDate(current, rootCa)) {
+        await this.#client.create(ConfigMap, { metadata: { ...key, annotations }, data }, { signal });
+      } else if (!isUpToDate(current, this.#rootCa)) {
         const { binaryData: _binaryData, ...rest } = current;
         const metadata = { ...current.metadata, annotations };
-        await client.update(ConfigMap, { ...rest, metadata, data: { [dataKey]: rootCa } }, { signal });
+        await this.#client.update(ConfigMap, { ...rest, metadata, data }, { signal });
       }
     } catch (error) {
       // The watch shows the newer object, or the namespace is being deleted.
       if (isAlreadyExists(error) || isConflict(error) || isNotFound(error) || isStatusError(error, "Forbidden")) return;
       throw error;
     }
-  };
-  const workers = new KeyedWorkers({ clock, random, log, concurrency: 2, work: reconcile });
-  const common = { client, clock, random, log };
-  const namespaces = new Informer({
-    ...common,
-    type: Namespace,
-    onEffect(effect) {
-      if (effect.kind === "replace") terminating.clear();
-      for (const { metadata } of objectsOf(effect)) {
-        const { name = "", deletionTimestamp } = metadata;
-        if (effect.kind === "remove") terminating.delete(name);
-        else terminating.set(name, deletionTimestamp !== undefined);
-        workers.add(name);
-      }
-    },
-  });
-  const configMaps = new Informer({
-    ...common,
-    type: ConfigMap,
-    selection: { fieldSelector: `metadata.name=${rootCaConfigMap}` },
-    onEffect(effect) {
-      if (effect.kind === "replace") {
-        published.clear();
-        isListed = true;
-        for (const namespace of terminating.keys()) workers.add(namespace);
-      }
-      for (const object of objectsOf(effect)) {
-        const { namespace = "" } = object.metadata;
-        if (effect.kind === "remove") published.delete(namespace);
-        else published.set(namespace, object);
-        workers.add(namespace);
-      }
-    },
-  });
-  const running = [namespaces.run(stop.signal), configMaps.run(stop.signal)];
-  return {
-    async stop() {
-      stop.abort();
-      await workers.stop();
-      await Promise.all(running);
-    },
-  };
+  }
 }
 
 function objectsOf(effect: StoreEffect) {

@@ -119,7 +119,10 @@ class JwtTokens implements ServiceAccountTokens {
     this.#header = encode({ alg, kid: keyId(createPublicKey(privateKey)), typ: "JWT" });
   }
 
-  issue({ account, audiences, expirationSeconds, bound }: TokenRequest): { readonly token: string; readonly expiresAt: number } {
+  issue({ account, audiences, expirationSeconds, bound }: TokenRequest): {
+    readonly token: string;
+    readonly expiresAt: number;
+  } {
     const issuedAt = Math.floor(this.#options.now() / 1000);
     const expires = issuedAt + expirationSeconds;
     const payload = encode({
@@ -178,7 +181,8 @@ class JwtTokens implements ServiceAccountTokens {
     if (!verify("sha256", Buffer.from(`${head}.${payload}`), { key, dsaEncoding: "ieee-p1363" }, bytes)) return undefined;
     const claims = readClaims(decode(payload), this.issuer);
     if (claims === undefined) return undefined;
-    if (this.#verified.size >= maxVerified) for (const oldest of this.#verified.keys()) if (this.#verified.delete(oldest)) break;
+    if (this.#verified.size >= maxVerified)
+      for (const oldest of this.#verified.keys()) if (this.#verified.delete(oldest)) break;
     this.#verified.set(token, claims);
     return claims;
   }

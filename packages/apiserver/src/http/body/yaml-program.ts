@@ -17,6 +17,7 @@ export type YamlResult =
  * Converts YAML to JSON within limits. The lexer runs first, since it can reject a document without building it. Must be self-contained:
  * its source text is also the program of the YAML worker.
  */
+// oxlint-disable-next-line max-lines-per-function -- must be self-contained
 export function yamlToJson(yaml: typeof Yaml, text: string, limits: YamlLimits): YamlResult {
   const { maxDepth, maxValues } = limits;
   let values = 0;

@@ -1,5 +1,6 @@
-import type { Scope } from "@keelson/api-machinery";
+import type { KubernetesObject, Scope } from "@keelson/api-machinery";
 import type { PrinterColumn } from "@keelson/api-machinery/schema";
+import type { ReceivedObject } from "../received.ts";
 import type { ServedResource, Strategy, Subresource, Verb } from "../served-resource.ts";
 import { builtinKindSchema } from "./builtin-schemas.ts";
 
@@ -9,8 +10,8 @@ export const storedVerbs: readonly Verb[] = ["create", "delete", "deletecollecti
 /** Verbs of the subresource `proxy`. */
 export const proxyVerbs: readonly Verb[] = ["create", "delete", "get", "patch", "update"];
 
-/** The definition of a built-in kind; the rest is derived. */
-export interface BuiltinKind {
+/** The definition of a built-in kind; the rest is derived. `T` is the type of its objects. */
+export interface BuiltinKind<T extends KubernetesObject = KubernetesObject> {
   readonly group: string;
   readonly version: string;
   readonly kind: string;
@@ -26,10 +27,10 @@ export interface BuiltinKind {
   readonly scale?: ServedResource["scale"];
   /** Default: Name and Created At. */
   readonly columns?: readonly PrinterColumn[];
-  readonly cells?: ServedResource["cells"];
-  readonly rowConditions?: ServedResource["rowConditions"];
-  readonly strategy?: Strategy;
-  readonly selectableFields?: ServedResource["selectableFields"];
+  readonly cells?: (object: ReceivedObject<T>, now: number) => readonly (string | number | boolean)[];
+  readonly rowConditions?: (object: ReceivedObject<T>) => readonly unknown[];
+  readonly strategy?: Strategy<T>;
+  readonly selectableFields?: Readonly<Record<string, (object: ReceivedObject<T>) => string>>;
   readonly subresources?: readonly Subresource[];
   readonly storageApiVersion?: string;
   readonly deprecationWarning?: string;
@@ -37,6 +38,7 @@ export interface BuiltinKind {
 }
 
 /** Creates the served resource of a built-in kind. Throws a `TypeError` if the schema table lacks the kind. */
+export function builtinResource<T extends KubernetesObject = KubernetesObject>(kind: BuiltinKind<T>): ServedResource;
 export function builtinResource(kind: BuiltinKind): ServedResource {
   const schema = builtinKindSchema(kind.group, kind.version, kind.kind);
   if (schema === undefined) throw new TypeError(`built-in kind ${kind.group}/${kind.version} ${kind.kind} has no schema`);

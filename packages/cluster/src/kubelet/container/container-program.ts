@@ -48,24 +48,97 @@ export async function containerProgram(
   attempt: number,
   setup: ContainerSetup,
 ): Promise<ProgramSpec> {
-  const uid = pod.metadata.uid ?? "";
-  const namespace = pod.metadata.namespace ?? "";
-  const { image } = setup;
   const isIsolated = setup.driver !== "process";
   const privateUser = privatePodUser(pod, setup.driver, node);
-  if (image === undefined && (container.command === undefined || container.command.length === 0)) {
-    throw new ContainerError(
-      "CreateContainerConfigError",
-      `container ${JSON.stringify(container.name)} has no command, and image ${JSON.stringify(container.image ?? "")} is not ` +
-        "available to its runtime: set spec.containers[].command, or import the image and use runtimeClassName bubblewrap or containerd",
-    );
-  }
+  const attempted: Attempt = { node, pod, container, attempt, setup, isIsolated, hasPrivateUser: privateUser !== undefined };
+  const { image } = setup;
+  const uid = pod.metadata.uid ?? "";
+  requireCommand(container, image);
   const hostsFile = node.hostsFile(pod);
-  const env = await resolveEnvironment(pod, container, {
+  const env = await environmentOf(attempted, hostsFile);
+  const [first = "", ...rest] =
+    image === undefined ? [...(container.command ?? []), ...(container.args ?? [])] : imageCommand(container, image);
+  const command = [expand(first, env), ...rest.map((word) => expand(word, env))] as const;
+  if (command[0] === "") {
+    throw new ContainerError("CreateContainerConfigError", `container ${JSON.stringify(container.name)}: command[0] is empty`);
+  }
+  const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
+  const mounts = await mountsOf(attempted, env, hostsFile);
+  const limits = limitsOf(container);
+  const shared = {
+    id: programId(uid, container.name, attempt),
+    env,
+    mergeOutput: true,
+    ...(container.stdin === true && { input: container.stdinOnce === true ? ("once" as const) : ("held" as const) }),
+    ...(container.tty === true && { terminal: defaultTerminalSize }),
+    ...stopSignal(container),
+    killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
+    ...(limits === undefined ? {} : { limits }),
+    metadata: {
+      podUid: uid,
+      podName: pod.metadata.name ?? "",
+      podNamespace: pod.metadata.namespace ?? "",
+      container: container.name,
+      attempt: String(attempt),
+    },
+  };
+  const identity = user === undefined ? {} : { user };
+  if (isIsolated) {
+    const parts = isolatedParts(pod, container, mounts, image);
+    if (privateUser === undefined || !isRootUser(user)) return { ...shared, command, ...identity, ...parts };
+    const isolation = { ...parts.isolation, hasPrivateUser: true, userScope: privateUser.scope };
+    return { ...shared, command, ...parts, isolation };
+  }
+  const cwd = container.workingDir || join(node.podsDir, uid, "work", container.name);
+  if (!container.workingDir) await mkdir(cwd, { recursive: true });
+  if (mounts.length === 0) return { ...shared, command, cwd, ...identity };
+  const scratch = await prepareMounting(attempted, { command, cwd, env, user, mounts });
+  const marker = `${scratch}.ready`;
+  const script = `${scratch}.mounts`;
+  await writeFile(script, mountScript({ mounts, scratch, marker, ...identity, host: hostPaths }), { mode: 0o600 });
+  return {
+    ...shared,
+    cwd: "/",
+    metadata: { ...shared.metadata, marker },
+    command: mountedCommand({ script, cwd, command, env }),
+  };
+}
+
+/** Rejects a container with neither a command nor an image. */
+function requireCommand(container: ContainerView, image: PodImage | undefined): void {
+  if (image !== undefined || (container.command !== undefined && container.command.length > 0)) return;
+  throw new ContainerError(
+    "CreateContainerConfigError",
+    `container ${JSON.stringify(container.name)} has no command, and image ${JSON.stringify(container.image ?? "")} is not ` +
+      "available to its runtime: set spec.containers[].command, or import the image and use runtimeClassName bubblewrap or containerd",
+  );
+}
+
+/** One attempt to run a container. */
+interface Attempt {
+  readonly node: NodeContext;
+  readonly pod: PodView;
+  readonly container: ContainerView;
+  readonly attempt: number;
+  readonly setup: ContainerSetup;
+  /** Whether the program has a file system of its own. */
+  readonly isIsolated: boolean;
+  /** Whether root in the Pod is another user outside of it. */
+  readonly hasPrivateUser: boolean;
+}
+
+type Environment = Awaited<ReturnType<typeof resolveEnvironment>>;
+type Mounts = Awaited<ReturnType<typeof containerMounts>>;
+
+function environmentOf(attempt: Attempt, hostsFile: string): Promise<Environment> {
+  const { node, pod, container, setup, isIsolated, hasPrivateUser } = attempt;
+  const { image, podIP } = setup;
+  const namespace = pod.metadata.namespace ?? "";
+  return resolveEnvironment(pod, container, {
     configMap: async (name) => texts(await node.objects.configMap(namespace, name)),
     secret: async (name) => texts(await node.objects.secret(namespace, name)),
     services: node.objects.services(namespace),
-    podIP: setup.podIP,
+    podIP,
     hostIP: node.hostIP,
     nodeName: node.nodeName,
     nodeLimits: node.capacity,
@@ -78,98 +151,72 @@ export async function containerProgram(
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
       ...node.environment,
       ...(isIsolated ? {} : { KEELSON_HOSTS: hostsFile }),
-      KEELSON_POD_IP: setup.podIP,
+      KEELSON_POD_IP: podIP,
     },
   });
-  const command =
-    image === undefined ? [...(container.command ?? []), ...(container.args ?? [])] : imageCommand(container, image);
-  const words = command.map((word) => expand(word, env));
-  const [first = ""] = words;
-  if (first === "") {
-    throw new ContainerError("CreateContainerConfigError", `container ${JSON.stringify(container.name)}: command[0] is empty`);
-  }
-  const id = programId(uid, container.name, attempt);
-  const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
-  const podDir = join(node.podsDir, uid);
-  const limits = limitsOf(container);
+}
+
+/** The container's own mounts, and those that every container gets: token, termination message, /etc/hosts. */
+async function mountsOf(
+  { node, pod, container, attempt, setup, isIsolated }: Attempt,
+  env: Environment,
+  hostsFile: string,
+): Promise<Mounts> {
   const mounts = await containerMounts(node, { pod, container, attempt, env, volumes: setup.volumes, isIsolated });
   const token = setup.volumes.get(tokenVolumeName);
   if (token !== undefined && !hasOwnToken(container)) mounts.push({ source: token, path: tokenPath, readOnly: true });
   // The default path lies in the machine's own /dev, so processes must name another file.
   const { terminationMessagePath = defaultTerminationPath } = container;
   if (isIsolated || (node.canMount && terminationMessagePath !== defaultTerminationPath)) {
-    const source = await createTerminationFile(podDir, container.name, attempt);
+    const source = await createTerminationFile(join(node.podsDir, pod.metadata.uid ?? ""), container.name, attempt);
     mounts.push({ source, path: join("/", terminationMessagePath), readOnly: false });
   }
   // Without the right to mount, programs find the names of Services in the file named by KEELSON_HOSTS.
   if ((node.canMount || isIsolated) && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
     mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
   }
-  const [program = "", ...rest] = words;
-  const shared = {
-    id,
-    env,
-    mergeOutput: true,
-    ...(container.stdin === true && { input: container.stdinOnce === true ? ("once" as const) : ("held" as const) }),
-    ...(container.tty === true && { terminal: defaultTerminalSize }),
-    ...stopSignal(container),
-    killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
-    ...(limits === undefined ? {} : { limits }),
-    metadata: {
-      podUid: uid,
-      podName: pod.metadata.name ?? "",
-      podNamespace: namespace,
-      container: container.name,
-      attempt: String(attempt),
-    },
-  };
-  const identity = user === undefined ? {} : { user };
-  if (isIsolated) {
-    const parts = isolatedParts(pod, container, mounts, image);
-    const command: ProgramSpec["command"] = [program, ...rest];
-    if (privateUser === undefined || !isRootUser(user)) return { ...shared, command, ...identity, ...parts };
-    return {
-      ...shared,
-      command,
-      ...parts,
-      isolation: { ...parts.isolation, hasPrivateUser: true, userScope: privateUser.scope },
-    };
-  }
-  const workingDir = container.workingDir || join(podDir, "work", container.name);
-  if (!container.workingDir) await mkdir(workingDir, { recursive: true });
-  if (mounts.length === 0) {
-    return { ...shared, command: [program, ...rest], cwd: workingDir, ...identity };
-  }
+  return mounts;
+}
+
+/**
+ * Prepares a process that mounts its volumes: checks that its command can be executed, and creates the scratch folder of its mount
+ * namespace, whose path it returns.
+ */
+async function prepareMounting(
+  { node, pod, container, attempt }: Attempt,
+  program: {
+    readonly command: readonly [string, ...string[]];
+    readonly cwd: string;
+    readonly env: Environment;
+    readonly user: string | undefined;
+    readonly mounts: Mounts;
+  },
+): Promise<string> {
   if (!node.canMount) {
     throw new ContainerError(
       "CreateContainerConfigError",
       `container ${JSON.stringify(container.name)} mounts volumes, but this node cannot mount: run it as root with the right to create mount namespaces, or remove volumeMounts`,
     );
   }
+  const { user, cwd, env, mounts } = program;
+  const [first] = program.command;
   const isInMount = mounts.some(({ path }) => first.startsWith(`${path}/`));
   const isKnownUser = user === undefined || /^\d+(:\d+)?$/.test(user);
   if (!isInMount && isKnownUser) {
-    const [ownUid = 0, ownGid = 0] = (user ?? "").split(":").map(Number);
-    const found = resolveExecutable(first, workingDir, env["PATH"] ?? defaultPath, { uid: ownUid, gid: ownGid });
+    const [uid = 0, gid = 0] = (user ?? "").split(":").map(Number);
+    const found = resolveExecutable(first, cwd, env["PATH"] ?? defaultPath, { uid, gid });
     if ("problem" in found) {
       throw new ContainerError("StartError", `The program could not be started: ${found.problem}`, {
         exitCode: found.exitCode,
       });
     }
   }
-  const scratch = join(podDir, "scratch", `${container.name}.${attempt}`);
-  await rm(join(podDir, "scratch", `${container.name}.${attempt - 1}`), { recursive: true, force: true });
+  const parent = join(node.podsDir, pod.metadata.uid ?? "", "scratch");
+  const scratch = join(parent, `${container.name}.${attempt}`);
+  await rm(join(parent, `${container.name}.${attempt - 1}`), { recursive: true, force: true });
   await rm(`${scratch}.ready`, { force: true });
   await mkdir(scratch, { recursive: true, mode: 0o755 });
-  const marker = `${scratch}.ready`;
-  const script = `${scratch}.mounts`;
-  await writeFile(script, mountScript({ mounts, scratch, marker, ...identity, host: hostPaths }), { mode: 0o600 });
-  return {
-    ...shared,
-    cwd: "/",
-    metadata: { ...shared.metadata, marker },
-    command: mountedCommand({ script, cwd: workingDir, command: [program, ...rest], env }),
-  };
+  return scratch;
 }
 
 /** The user that a container runs as; `undefined` means the image's user, or this process's own. */

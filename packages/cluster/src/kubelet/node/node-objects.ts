@@ -91,82 +91,106 @@ export interface NodeObjects {
 /** Creates {@link NodeObjects} on a client. */
 export function createNodeObjects(
   client: Client,
-  services: (namespace: string) => readonly DeepReadonly<ServiceObject>[],
+  services: NodeObjects["services"],
   now: () => number,
   issueToken?: IssueToken,
 ): NodeObjects {
-  const tokens = new Map<string, { readonly token: string; readonly renewAt: number }>();
-  const get = async <T extends KubernetesObject>(
+  return new ClientObjects(client, services, now, issueToken);
+}
+
+class ClientObjects implements NodeObjects {
+  readonly services: NodeObjects["services"];
+  readonly #client: Client;
+  readonly #now: () => number;
+  readonly #issueToken: IssueToken | undefined;
+  readonly #tokens = new Map<string, { readonly token: string; readonly renewAt: number }>();
+
+  constructor(client: Client, services: NodeObjects["services"], now: () => number, issueToken: IssueToken | undefined) {
+    this.#client = client;
+    this.services = services;
+    this.#now = now;
+    this.#issueToken = issueToken;
+  }
+
+  async runtimeHandler(name: string): Promise<string | undefined> {
+    return (await this.#get(RuntimeClass, { name }))?.handler;
+  }
+
+  async mountsToken(pod: PodView): Promise<boolean> {
+    if (this.#issueToken === undefined) return false;
+    if (pod.spec.automountServiceAccountToken !== undefined) return pod.spec.automountServiceAccountToken;
+    const account = await this.#get(ServiceAccount, {
+      namespace: pod.metadata.namespace ?? "",
+      name: pod.spec.serviceAccountName ?? "default",
+    });
+    return account?.automountServiceAccountToken !== false;
+  }
+
+  async configMap(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined> {
+    const found: DeepReadonly<ConfigMapObject> | undefined = await this.#get(ConfigMap, { namespace, name });
+    if (found === undefined) return undefined;
+    return new Map<string, Uint8Array>([
+      ...Object.entries(found.data ?? {}).map(([key, value]) => [key, Buffer.from(value)] as const),
+      ...Object.entries(found.binaryData ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")] as const),
+    ]);
+  }
+
+  async secret(namespace: string, name: string): Promise<ReadonlyMap<string, Uint8Array> | undefined> {
+    const found: DeepReadonly<SecretObject> | undefined = await this.#get(Secret, { namespace, name });
+    if (found === undefined) return undefined;
+    return new Map(Object.entries(found.data ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")]));
+  }
+
+  async claimFolder(namespace: string, name: string): Promise<ClaimFolder> {
+    const claim = await this.#get(PersistentVolumeClaim, { namespace, name });
+    if (claim === undefined) throw new VolumeError("NotFound", `persistentvolumeclaim ${JSON.stringify(name)} not found`);
+    const volumeName = claim.spec?.volumeName ?? "";
+    if (claim.status?.phase !== "Bound" || volumeName === "") {
+      throw new VolumeError("NotBound", `persistentvolumeclaim ${JSON.stringify(name)} is not bound`);
+    }
+    const volume = await this.#get(persistentVolumes, { name: volumeName });
+    const folder = volume?.spec?.hostPath ?? volume?.spec?.local;
+    if (folder === undefined) {
+      const subject = `persistentvolume ${JSON.stringify(volumeName)}`;
+      throw new VolumeError("Unsupported", `${subject} has neither spec.hostPath nor spec.local`);
+    }
+    return { ...folder, isProvisioned: volume?.metadata.annotations?.[provisionedByAnnotation] === directoryProvisioner };
+  }
+
+  async token(
+    pod: PodView,
+    { audience, expirationSeconds }: { readonly audience?: string; readonly expirationSeconds: number },
+  ): Promise<string> {
+    const { namespace = "", name = "", uid = "" } = pod.metadata;
+    const account = pod.spec.serviceAccountName ?? "default";
+    const key = JSON.stringify([uid, account, audience, expirationSeconds]);
+    const known = this.#tokens.get(key);
+    if (known !== undefined && this.#now() < known.renewAt) return known.token;
+    if (this.#issueToken === undefined) {
+      throw new VolumeError("Unsupported", "this node cannot request service account tokens");
+    }
+    const token = await this.#issueToken({
+      namespace,
+      account,
+      audiences: audience === undefined ? [] : [audience],
+      expirationSeconds,
+      pod: { name, uid },
+    });
+    // Renewed after four fifths of its lifetime, as in the kubelet.
+    this.#tokens.set(key, { token, renewAt: this.#now() + expirationSeconds * 800 });
+    if (this.#tokens.size > 10_000) this.#tokens.clear();
+    return token;
+  }
+
+  async #get<T extends KubernetesObject>(
     type: ResourceType<T>,
     key: { readonly namespace?: string; readonly name: string },
-  ): Promise<DeepReadonly<T> | undefined> => {
+  ): Promise<DeepReadonly<T> | undefined> {
     try {
-      return await client.get(type, key);
+      return await this.#client.get(type, key);
     } catch (error) {
       if (isNotFound(error)) return undefined;
       throw error;
     }
-  };
-  return {
-    services,
-    runtimeHandler: async (name) => (await get(RuntimeClass, { name }))?.handler,
-    async mountsToken(pod) {
-      if (issueToken === undefined) return false;
-      if (pod.spec.automountServiceAccountToken !== undefined) return pod.spec.automountServiceAccountToken;
-      const account = await get(ServiceAccount, {
-        namespace: pod.metadata.namespace ?? "",
-        name: pod.spec.serviceAccountName ?? "default",
-      });
-      return account?.automountServiceAccountToken !== false;
-    },
-    async configMap(namespace, name) {
-      const found: DeepReadonly<ConfigMapObject> | undefined = await get(ConfigMap, { namespace, name });
-      if (found === undefined) return undefined;
-      return new Map<string, Uint8Array>([
-        ...Object.entries(found.data ?? {}).map(([key, value]) => [key, Buffer.from(value)] as const),
-        ...Object.entries(found.binaryData ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")] as const),
-      ]);
-    },
-    async secret(namespace, name) {
-      const found: DeepReadonly<SecretObject> | undefined = await get(Secret, { namespace, name });
-      if (found === undefined) return undefined;
-      return new Map(Object.entries(found.data ?? {}).map(([key, value]) => [key, Buffer.from(value, "base64")]));
-    },
-    async claimFolder(namespace, name) {
-      const claim = await get(PersistentVolumeClaim, { namespace, name });
-      if (claim === undefined) throw new VolumeError("NotFound", `persistentvolumeclaim ${JSON.stringify(name)} not found`);
-      const volumeName = claim.spec?.volumeName ?? "";
-      if (claim.status?.phase !== "Bound" || volumeName === "") {
-        throw new VolumeError("NotBound", `persistentvolumeclaim ${JSON.stringify(name)} is not bound`);
-      }
-      const volume = await get(persistentVolumes, { name: volumeName });
-      const folder = volume?.spec?.hostPath ?? volume?.spec?.local;
-      if (folder === undefined) {
-        throw new VolumeError(
-          "Unsupported",
-          `persistentvolume ${JSON.stringify(volumeName)} has neither spec.hostPath nor spec.local`,
-        );
-      }
-      return { ...folder, isProvisioned: volume?.metadata.annotations?.[provisionedByAnnotation] === directoryProvisioner };
-    },
-    async token(pod, { audience, expirationSeconds }) {
-      const { namespace = "", name = "", uid = "" } = pod.metadata;
-      const account = pod.spec.serviceAccountName ?? "default";
-      const key = JSON.stringify([uid, account, audience, expirationSeconds]);
-      const known = tokens.get(key);
-      if (known !== undefined && now() < known.renewAt) return known.token;
-      if (issueToken === undefined) throw new VolumeError("Unsupported", "this node cannot request service account tokens");
-      const token = await issueToken({
-        namespace,
-        account,
-        audiences: audience === undefined ? [] : [audience],
-        expirationSeconds,
-        pod: { name, uid },
-      });
-      // Renewed after four fifths of its lifetime, as in the kubelet.
-      tokens.set(key, { token, renewAt: now() + expirationSeconds * 800 });
-      if (tokens.size > 10_000) tokens.clear();
-      return token;
-    },
-  };
+  }
 }

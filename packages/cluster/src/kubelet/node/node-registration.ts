@@ -94,41 +94,78 @@ export interface NodeRegistration {
   stop(): Promise<void>;
 }
 
-/** Registers the Node, reports its status and renews its Lease until stopped. Rejects if the Node cannot be registered. */
-export async function registerNode(options: {
+/** Options of {@link registerNode}. */
+export interface RegistrationOptions {
   readonly client: Client;
   readonly clock: Clock;
   readonly log: Logger;
   readonly nodeName: string;
   readonly hostIP: string;
   readonly machine: Machine;
-}): Promise<NodeRegistration> {
-  const { client, clock, log, nodeName, hostIP, machine } = options;
-  const labels = {
-    "kubernetes.io/hostname": nodeName,
-    "kubernetes.io/os": process.platform,
-    "kubernetes.io/arch": arch() === "x64" ? "amd64" : arch(),
-  };
-  try {
-    await client.create(Node, { metadata: { name: nodeName, labels }, spec: {} });
-  } catch (error) {
-    if (!isAlreadyExists(error)) throw error;
-    await client.patch(Node, { name: nodeName }, { type: "merge", body: { metadata: { labels } } });
+}
+
+/** Registers the Node, reports its status and renews its Lease until stopped. Rejects if the Node cannot be registered. */
+export async function registerNode(options: RegistrationOptions): Promise<NodeRegistration> {
+  const heartbeats = new NodeHeartbeats(options);
+  await heartbeats.start();
+  return heartbeats;
+}
+
+class NodeHeartbeats implements NodeRegistration {
+  readonly #options: RegistrationOptions;
+  #isStopped = false;
+  #timer: Timer | undefined;
+  #heartbeat: Promise<void> | undefined;
+  /** When the status was last reported, by the monotonic clock. */
+  #reportedAt = 0;
+
+  constructor(options: RegistrationOptions) {
+    this.#options = options;
   }
 
-  const reportStatus = async (isReady: boolean): Promise<void> => {
+  async start(): Promise<void> {
+    await this.#register();
+    await this.#reportStatus(true);
+    await this.#renew();
+    this.#reportedAt = this.#options.clock.monotonic();
+    this.#arm();
+  }
+
+  async stop(): Promise<void> {
+    const { log } = this.#options;
+    this.#isStopped = true;
+    this.#timer?.cancel();
+    await this.#heartbeat;
+    await this.#reportStatus(false).catch((error: unknown) =>
+      log.warn({ err: error }, "could not report the node as not ready"),
+    );
+  }
+
+  async #register(): Promise<void> {
+    const { client, nodeName } = this.#options;
+    const labels = {
+      "kubernetes.io/hostname": nodeName,
+      "kubernetes.io/os": process.platform,
+      "kubernetes.io/arch": arch() === "x64" ? "amd64" : arch(),
+    };
+    try {
+      await client.create(Node, { metadata: { name: nodeName, labels }, spec: {} });
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+      await client.patch(Node, { name: nodeName }, { type: "merge", body: { metadata: { labels } } });
+    }
+  }
+
+  async #reportStatus(isReady: boolean): Promise<void> {
+    const { client, clock, machine, hostIP, nodeName } = this.#options;
     const node = await client.get(Node, { name: nodeName });
-    const status = nodeStatus({
-      machine,
-      hostIP,
-      nodeName,
-      isReady,
-      before: node.status as NodeObject["status"],
-      now: clock.now(),
-    });
+    const before = node.status as NodeObject["status"];
+    const status = nodeStatus({ machine, hostIP, nodeName, isReady, before, now: clock.now() });
     await client.patch(Node, { name: nodeName }, { type: "strategic", body: { status } }, { subresource: "status" });
-  };
-  const renew = async (): Promise<void> => {
+  }
+
+  async #renew(): Promise<void> {
+    const { client, clock, nodeName } = this.#options;
     const key = { namespace: "kube-node-lease", name: nodeName };
     const spec = { holderIdentity: nodeName, leaseDurationSeconds: leaseSeconds, renewTime: formatMicroTime(clock.now()) };
     try {
@@ -137,42 +174,27 @@ export async function registerNode(options: {
       if (!isNotFound(error)) throw error;
       await client.create(Lease, { metadata: key, spec });
     }
-  };
+  }
 
-  await reportStatus(true);
-  await renew();
-  let isStopped = false;
-  let timer: Timer | undefined;
-  let heartbeat: Promise<void> | undefined;
-  let reportedAt = clock.monotonic();
-  const arm = (): void => {
-    if (isStopped) return;
-    timer = clock.setTimer(
-      renewMs,
-      () => {
-        heartbeat = (async () => {
-          try {
-            await renew();
-            if (clock.monotonic() - reportedAt >= heartbeatMs) {
-              await reportStatus(true);
-              reportedAt = clock.monotonic();
-            }
-          } catch (error) {
-            if (!isConflict(error)) log.warn({ err: error }, "could not renew the node lease; retrying");
-          }
-          arm();
-        })();
-      },
-      { background: true },
-    );
-  };
-  arm();
-  return {
-    async stop() {
-      isStopped = true;
-      timer?.cancel();
-      await heartbeat;
-      await reportStatus(false).catch((error: unknown) => log.warn({ err: error }, "could not report the node as not ready"));
-    },
-  };
+  #arm(): void {
+    if (this.#isStopped) return;
+    const beat = (): void => {
+      this.#heartbeat = this.#beat();
+    };
+    this.#timer = this.#options.clock.setTimer(renewMs, beat, { background: true });
+  }
+
+  async #beat(): Promise<void> {
+    const { clock, log } = this.#options;
+    try {
+      await this.#renew();
+      if (clock.monotonic() - this.#reportedAt >= heartbeatMs) {
+        await this.#reportStatus(true);
+        this.#reportedAt = clock.monotonic();
+      }
+    } catch (error) {
+      if (!isConflict(error)) log.warn({ err: error }, "could not renew the node lease; retrying");
+    }
+    this.#arm();
+  }
 }

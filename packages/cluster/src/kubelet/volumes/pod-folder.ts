@@ -59,13 +59,15 @@ export class PodFolder {
 
   async #prepare(pod: PodView): Promise<void> {
     const { objects, hostIP, nodeName, capacity, authority, canMount } = this.#node;
-    const { configMap, secret, claimFolder, token } = objects;
     const folder = join(this.path, "volumes");
     await mkdir(folder, { recursive: true });
     const hasToken = canMount && (await objects.mountsToken(pod));
     this.#handler ??= await runtimeHandler(this.#node, pod);
     this.#volumes = await prepareVolumes(hasToken ? withTokenVolume(pod) : pod, folder, {
-      ...{ configMap, secret, claimFolder, token },
+      configMap: (namespace, name) => objects.configMap(namespace, name),
+      secret: (namespace, name) => objects.secret(namespace, name),
+      claimFolder: (namespace, claim) => objects.claimFolder(namespace, claim),
+      token: (holder, request) => objects.token(holder, request),
       podIP: this.#podIP,
       hostIP,
       nodeName,

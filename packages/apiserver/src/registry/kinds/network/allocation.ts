@@ -1,126 +1,124 @@
-import { type DeepReadonly, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { isIpAddress } from "../../field-checks.ts";
-import { listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { setField } from "../../object-fields.ts";
+import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
 
-type Read = DeepReadonly<KubernetesObject>;
+type Service = ReceivedObject<ServiceObject>;
+type Spec = Service["spec"];
+type DraftSpec = NonNullable<DraftObject<ServiceObject>["spec"]>;
 
 /** Whether Services of this type have a cluster IP. */
-export function hasClusterAddress(spec: unknown): boolean {
-  return ["ClusterIP", "NodePort", "LoadBalancer"].includes(textAt(spec, "type"));
+export function hasClusterAddress(spec: Spec): boolean {
+  return ["ClusterIP", "NodePort", "LoadBalancer"].includes(spec?.type ?? "");
 }
 
 /** Whether Services of this type have node ports. */
-function hasNodePorts(spec: unknown): boolean {
-  const type = textAt(spec, "type");
-  return type === "NodePort" || (type === "LoadBalancer" && valueAt(spec, "allocateLoadBalancerNodePorts") !== false);
+function hasNodePorts(spec: Spec): boolean {
+  const type = spec?.type ?? "";
+  return type === "NodePort" || (type === "LoadBalancer" && spec?.allocateLoadBalancerNodePorts !== false);
 }
 
 /** Whether Services of this type are reachable from outside the cluster. */
-export function isReachable(spec: unknown): boolean {
-  const type = textAt(spec, "type");
-  return type === "NodePort" || type === "LoadBalancer" || (type === "ClusterIP" && listAt(spec, "externalIPs").length > 0);
+export function isReachable(spec: Spec): boolean {
+  const type = spec?.type ?? "";
+  return type === "NodePort" || type === "LoadBalancer" || (type === "ClusterIP" && (spec?.externalIPs ?? []).length > 0);
 }
 
 /** Allocates missing cluster IPs and node ports of a Service. */
-export function allocate(service: KubernetesObject, allocator: ServiceAllocator): void {
-  const spec = objectAt(service, "spec");
+export function allocate(service: DraftObject<ServiceObject>, allocator: ServiceAllocator): void {
+  const spec = service.spec;
   const { uid = "" } = service.metadata;
   if (spec === undefined) return;
   if (hasClusterAddress(spec)) {
-    const given = textAt(spec, "clusterIP") || textAt(spec, "clusterIPs", 0);
+    const given = spec.clusterIP || spec.clusterIPs?.[0];
     const address = given || allocator.allocateAddress(uid);
     if (address !== undefined) {
-      spec["clusterIP"] = address;
-      if (listAt(spec, "clusterIPs").length === 0) spec["clusterIPs"] = [address];
+      spec.clusterIP = address;
+      if ((spec.clusterIPs ?? []).length === 0) spec.clusterIPs = [address];
       // Endpoints of a headless Service without a selector may be of either family.
-      const isOpen = address === "None" && Object.keys(mapAt(spec, "selector")).length === 0;
-      spec["ipFamilyPolicy"] ??= isOpen ? "RequireDualStack" : "SingleStack";
-      const isDual = isOpen && spec["ipFamilyPolicy"] !== "SingleStack";
-      spec["ipFamilies"] ??= isDual ? ["IPv4", "IPv6"] : [address.includes(":") ? "IPv6" : "IPv4"];
+      const isOpen = address === "None" && Object.keys(spec.selector ?? {}).length === 0;
+      spec.ipFamilyPolicy ??= isOpen ? "RequireDualStack" : "SingleStack";
+      const isDual = isOpen && spec.ipFamilyPolicy !== "SingleStack";
+      spec.ipFamilies ??= isDual ? ["IPv4", "IPv6"] : [address.includes(":") ? "IPv6" : "IPv4"];
     }
   }
   if (!hasNodePorts(spec)) return;
   const byPort = new Map<unknown, number>();
-  for (const port of objectsAt(spec, "ports")) {
-    if (port["nodePort"]) continue;
+  for (const port of spec.ports ?? []) {
+    if (port.nodePort) continue;
     // As in Kubernetes, one number for the same port across protocols.
-    const number = byPort.get(port["port"]) ?? allocator.allocatePort(uid);
+    const number = byPort.get(port.port) ?? allocator.allocatePort(uid);
     if (number === undefined) continue;
-    byPort.set(port["port"], number);
-    port["nodePort"] = number;
+    byPort.set(port.port, number);
+    port.nodePort = number;
   }
 }
 
 /** Keeps the old Service's allocations that the new one does not name, and drops those that its new type does not have. */
-export function keepAllocated(service: KubernetesObject, old: Read): void {
-  const spec = objectAt(service, "spec");
+export function keepAllocated(service: DraftObject<ServiceObject>, old: Service): void {
+  const spec = service.spec;
   if (spec === undefined) return;
-  const oldSpec = valueAt(old, "spec");
+  const oldSpec = old.spec;
   if (hasClusterAddress(spec) && hasClusterAddress(oldSpec)) {
     const isChangedAlone =
-      textAt(spec, "clusterIP") !== textAt(oldSpec, "clusterIP") &&
-      jsonEquals(valueAt(spec, "clusterIPs"), valueAt(oldSpec, "clusterIPs"));
-    if (isChangedAlone) setField(spec, "clusterIPs", textAt(spec, "clusterIP") === "" ? undefined : [spec["clusterIP"]]);
-    for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]) {
+      (spec.clusterIP ?? "") !== (oldSpec?.clusterIP ?? "") && jsonEquals(spec.clusterIPs, oldSpec?.clusterIPs);
+    if (isChangedAlone) setField(spec, "clusterIPs", (spec.clusterIP ?? "") === "" ? undefined : [spec.clusterIP]);
+    for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] as const) {
       const isMissing = spec[field] === undefined || spec[field] === "";
-      const kept = valueAt(oldSpec, field);
+      const kept = oldSpec?.[field];
       if (isMissing && kept !== undefined) setField(spec, field, structuredClone(kept));
     }
   }
   if (!hasClusterAddress(spec) && hasClusterAddress(oldSpec)) {
-    for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]) {
-      if (jsonEquals(spec[field], valueAt(oldSpec, field)) || spec[field] === undefined) delete spec[field];
+    for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] as const) {
+      if (jsonEquals(spec[field], oldSpec?.[field]) || spec[field] === undefined) delete spec[field];
     }
   }
-  const isBalanced = (of: unknown): boolean => textAt(of, "type") === "LoadBalancer";
+  const isBalanced = (of: Spec): boolean => of?.type === "LoadBalancer";
   for (const [field, needs] of [
     ["externalTrafficPolicy", isReachable],
     ["allocateLoadBalancerNodePorts", isBalanced],
     ["healthCheckNodePort", isBalanced],
     ["loadBalancerClass", isBalanced],
   ] as const) {
-    if (needs(oldSpec) && !needs(spec) && jsonEquals(spec[field], valueAt(oldSpec, field))) delete spec[field];
+    if (needs(oldSpec) && !needs(spec) && jsonEquals(spec[field], oldSpec?.[field])) delete spec[field];
   }
   if (hasNodePorts(spec)) keepNodePorts(spec, oldSpec);
   else if (hasNodePorts(oldSpec)) dropNodePorts(spec, oldSpec);
 }
 
-function keepNodePorts(spec: JsonObject, oldSpec: unknown): void {
-  const before = new Map(
-    listAt(oldSpec, "ports").map((port) => [
-      `${textAt(port, "protocol")}/${String(valueAt(port, "port"))}`,
-      valueAt(port, "nodePort"),
-    ]),
-  );
-  const named = new Set(objectsAt(spec, "ports").map((port) => port["nodePort"]));
-  for (const port of objectsAt(spec, "ports")) {
-    if (port["nodePort"]) continue;
-    const kept = before.get(`${textAt(port, "protocol")}/${String(port["port"])}`);
-    if (typeof kept === "number" && !named.has(kept)) port["nodePort"] = kept;
+function keepNodePorts(spec: DraftSpec, oldSpec: Spec): void {
+  const before = new Map((oldSpec?.ports ?? []).map((port) => [`${port.protocol ?? ""}/${String(port.port)}`, port.nodePort]));
+  const named = new Set((spec.ports ?? []).map((port) => port.nodePort));
+  for (const port of spec.ports ?? []) {
+    if (port.nodePort) continue;
+    const kept = before.get(`${port.protocol ?? ""}/${String(port.port)}`);
+    if (typeof kept === "number" && !named.has(kept)) port.nodePort = kept;
   }
 }
 
-function dropNodePorts(spec: JsonObject, oldSpec: unknown): void {
-  const before = new Set(listAt(oldSpec, "ports").map((port) => valueAt(port, "nodePort")));
-  for (const port of objectsAt(spec, "ports")) if (before.has(port["nodePort"])) delete port["nodePort"];
-  if (!["NodePort", "LoadBalancer"].includes(textAt(spec, "type")) && listAt(spec, "externalIPs").length === 0) {
-    delete spec["externalTrafficPolicy"];
+function dropNodePorts(spec: DraftSpec, oldSpec: Spec): void {
+  const before = new Set((oldSpec?.ports ?? []).map((port) => port.nodePort));
+  for (const port of spec.ports ?? []) if (before.has(port.nodePort)) delete port.nodePort;
+  if (!["NodePort", "LoadBalancer"].includes(spec.type ?? "") && (spec.externalIPs ?? []).length === 0) {
+    delete spec.externalTrafficPolicy;
   }
 }
 
 /** Validates the form and availability of requested addresses and node ports. */
-export function allocationCauses(service: Read, allocator: ServiceAllocator): StatusCause[] {
+export function allocationCauses(service: Service, allocator: ServiceAllocator): StatusCause[] {
   const { uid = "" } = service.metadata;
-  const spec = valueAt(service, "spec");
+  const spec = service.spec;
   const causes: StatusCause[] = [];
-  if (textAt(spec, "type") === "ExternalName") {
+  if (spec?.type === "ExternalName") {
     const detail = "may not be set for ExternalName services";
-    if (listAt(spec, "clusterIPs").length > 0) causes.push(forbiddenCause("spec.clusterIPs", detail));
+    if ((spec?.clusterIPs ?? []).length > 0) causes.push(forbiddenCause("spec.clusterIPs", detail));
     return causes;
   }
-  for (const [index, address] of listAt(spec, "clusterIPs").entries()) {
+  for (const [index, address] of (spec?.clusterIPs ?? []).entries()) {
     if (typeof address !== "string" || address === "None") continue;
     const field = `spec.clusterIPs[${index}]`;
     if (!isIpAddress(address)) {
@@ -132,16 +130,16 @@ export function allocationCauses(service: Read, allocator: ServiceAllocator): St
       causes.push(invalidCause(field, address, `failed to allocate IP ${address}: provided IP is already allocated`));
     }
   }
-  for (const [index, port] of listAt(spec, "ports").entries()) {
-    const number = valueAt(port, "nodePort");
+  for (const [index, port] of (spec?.ports ?? []).entries()) {
+    const number = port.nodePort;
     if (typeof number !== "number" || number === 0) continue;
     const field = `spec.ports[${index}].nodePort`;
-    if (textAt(spec, "type") === "ClusterIP") {
+    if (spec?.type === "ClusterIP") {
       causes.push(forbiddenCause(field, "may not be used when `type` is 'ClusterIP'"));
     } else if (!allocator.isPortInRange(number)) {
       const detail = `provided port is not in the valid range. The range of valid ports is ${allocator.portRange}`;
       causes.push(invalidCause(field, number, detail));
-    } else if (!allocator.claimPort(uid, textAt(port, "protocol"), number)) {
+    } else if (!allocator.claimPort(uid, port.protocol ?? "", number)) {
       causes.push(invalidCause(field, number, "provided port is already allocated"));
     }
   }

@@ -1,4 +1,4 @@
-import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import type { EndpointSliceObject, EndpointsObject } from "@keelson/api-machinery/kinds";
 import {
   dns1123LabelFaults,
   forbiddenCause,
@@ -9,18 +9,19 @@ import {
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { listAt, objectsAt, textAt, valueAt } from "../../object-fields.ts";
+import type { ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { protocols } from "../pod/container-validation.ts";
 
-type Read = DeepReadonly<KubernetesObject>;
+type Endpoints = ReceivedObject<EndpointsObject>;
+type Slice = ReceivedObject<EndpointSliceObject>;
 
 /** Endpoints and EndpointSlices: the addresses of the Pods behind Services. */
 export function endpointKinds(): readonly ServedResource[] {
   return [endpoints, endpointSlices];
 }
 
-const endpoints = builtinResource({
+const endpoints = builtinResource<EndpointsObject>({
   group: "",
   version: "v1",
   kind: "Endpoints",
@@ -34,15 +35,15 @@ const endpoints = builtinResource({
   strategy: {
     hasGeneration: false,
     default: (object) => {
-      for (const subset of objectsAt(object, "subsets")) {
-        for (const port of objectsAt(subset, "ports")) port["protocol"] ??= "TCP";
+      for (const subset of object.subsets ?? []) {
+        for (const port of subset.ports ?? []) port.protocol ??= "TCP";
       }
     },
     validate: endpointsCauses,
   },
 });
 
-const endpointSlices = builtinResource({
+const endpointSlices = builtinResource<EndpointSliceObject>({
   group: "discovery.k8s.io",
   version: "v1",
   kind: "EndpointSlice",
@@ -55,49 +56,49 @@ const endpointSlices = builtinResource({
     ageColumn,
   ],
   cells: (object, now) => [
-    textAt(object, "addressType"),
+    object.addressType ?? "",
     firstOf(
-      listAt(object, "ports").map((port) => String(valueAt(port, "port") ?? "*")),
+      (object.ports ?? []).map((port) => String(port.port ?? "*")),
       "<unset>",
     ),
     firstOf(
-      listAt(object, "endpoints").flatMap((endpoint) => listAt(endpoint, "addresses").map(String)),
+      (object.endpoints ?? []).flatMap((endpoint) => (endpoint.addresses ?? []).map(String)),
       "<unset>",
     ),
     age(object.metadata.creationTimestamp, now),
   ],
   strategy: {
     default: (object) => {
-      for (const port of objectsAt(object, "ports")) {
-        port["name"] ??= "";
-        port["protocol"] ??= "TCP";
+      for (const port of object.ports ?? []) {
+        port.name ??= "";
+        port.protocol ??= "TCP";
       }
     },
     validate: sliceCauses,
     validateUpdate: (object, old) =>
-      textAt(object, "addressType") === textAt(old, "addressType")
+      (object.addressType ?? "") === (old.addressType ?? "")
         ? []
-        : [invalidCause("addressType", textAt(object, "addressType"), "field is immutable")],
+        : [invalidCause("addressType", object.addressType ?? "", "field is immutable")],
   },
 });
 
-function endpointsCauses(object: Read): StatusCause[] {
+function endpointsCauses(object: Endpoints): StatusCause[] {
   const causes: StatusCause[] = [];
-  for (const [at, subset] of listAt(object, "subsets").entries()) {
+  for (const [at, subset] of (object.subsets ?? []).entries()) {
     const path = `subsets[${at}]`;
-    const ports = listAt(subset, "ports");
-    for (const field of ["addresses", "notReadyAddresses"]) {
-      for (const [index, address] of listAt(subset, field).entries()) {
-        causes.push(...addressCauses(`${path}.${field}[${index}].ip`, textAt(address, "ip")));
+    const ports = subset.ports ?? [];
+    for (const field of ["addresses", "notReadyAddresses"] as const) {
+      for (const [index, address] of (subset[field] ?? []).entries()) {
+        causes.push(...addressCauses(`${path}.${field}[${index}].ip`, address.ip ?? ""));
       }
     }
     for (const [index, port] of ports.entries()) {
       const field = `${path}.ports[${index}]`;
-      const name = textAt(port, "name");
+      const name = port.name ?? "";
       if (name === "" && ports.length > 1) causes.push(requiredCause(`${field}.name`));
       else if (name !== "") causes.push(...check.dnsLabel(`${field}.name`, name));
-      causes.push(...check.portNumber(`${field}.port`, valueAt(port, "port")));
-      causes.push(...check.oneOf(`${field}.protocol`, valueAt(port, "protocol"), protocols));
+      causes.push(...check.portNumber(`${field}.port`, port.port));
+      causes.push(...check.oneOf(`${field}.protocol`, port.protocol, protocols));
     }
   }
   return causes;
@@ -114,16 +115,16 @@ function addressCauses(field: string, address: string): StatusCause[] {
 
 const maxEndpoints = 1000;
 
-function sliceCauses(object: Read): StatusCause[] {
-  const type = textAt(object, "addressType");
+function sliceCauses(object: Slice): StatusCause[] {
+  const type = object.addressType ?? "";
   const causes = type === "" ? [] : check.oneOf("addressType", type, ["FQDN", "IPv4", "IPv6"]);
-  if (listAt(object, "endpoints").length > maxEndpoints) {
-    causes.push(invalidCause("endpoints", listAt(object, "endpoints").length, `must have at most ${maxEndpoints} items`));
+  if ((object.endpoints ?? []).length > maxEndpoints) {
+    causes.push(invalidCause("endpoints", (object.endpoints ?? []).length, `must have at most ${maxEndpoints} items`));
   }
-  for (const [at, endpoint] of listAt(object, "endpoints").entries()) {
+  for (const [at, endpoint] of (object.endpoints ?? []).entries()) {
     const path = `endpoints[${at}]`;
-    const addresses = listAt(endpoint, "addresses");
-    if (Array.isArray(valueAt(endpoint, "addresses")) && addresses.length === 0) {
+    const addresses = endpoint.addresses ?? [];
+    if (Array.isArray(endpoint.addresses) && addresses.length === 0) {
       causes.push(requiredCause(`${path}.addresses`, "must contain at least 1 address"));
     }
     for (const [index, address] of addresses.entries()) {
@@ -132,18 +133,18 @@ function sliceCauses(object: Read): StatusCause[] {
       if (type === "FQDN") causes.push(...check.dnsSubdomain(field, address));
       else causes.push(...addressCauses(field, address));
     }
-    const hostname = textAt(endpoint, "hostname");
+    const hostname = endpoint.hostname ?? "";
     if (hostname !== "")
       causes.push(...dns1123LabelFaults(hostname).map((fault) => invalidCause(`${path}.hostname`, hostname, fault)));
   }
   const names = new Set<string>();
-  for (const [index, port] of listAt(object, "ports").entries()) {
-    const name = textAt(port, "name");
+  for (const [index, port] of (object.ports ?? []).entries()) {
+    const name = port.name ?? "";
     if (name !== "") causes.push(...check.dnsLabel(`ports[${index}].name`, name));
     if (names.has(name)) causes.push(forbiddenCause(`ports[${index}].name`, "names of ports must differ"));
     names.add(name);
-    causes.push(...check.portNumber(`ports[${index}].port`, valueAt(port, "port")));
-    causes.push(...check.oneOf(`ports[${index}].protocol`, valueAt(port, "protocol"), protocols));
+    causes.push(...check.portNumber(`ports[${index}].port`, port.port));
+    causes.push(...check.oneOf(`ports[${index}].protocol`, port.protocol, protocols));
   }
   return causes;
 }
@@ -155,12 +156,12 @@ function firstOf(texts: readonly string[], none: string): string {
   return more > 0 ? `${texts.slice(0, 3).join(",")} + ${more} more...` : texts.join(",");
 }
 
-function endpointsText(object: Read): string {
-  const texts = listAt(object, "subsets").flatMap((subset) => {
-    const addresses = listAt(subset, "addresses").map((address) => textAt(address, "ip"));
-    const ports = listAt(subset, "ports");
+function endpointsText(object: Endpoints): string {
+  const texts = (object.subsets ?? []).flatMap((subset) => {
+    const addresses = (subset.addresses ?? []).map((address) => address.ip ?? "");
+    const ports = subset.ports ?? [];
     if (ports.length === 0) return addresses;
-    return ports.flatMap((port) => addresses.map((address) => `${address}:${String(valueAt(port, "port"))}`));
+    return ports.flatMap((port) => addresses.map((address) => `${address}:${String(port.port)}`));
   });
   return firstOf(texts, "<none>");
 }

@@ -1,21 +1,32 @@
-import { jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import type {
+  IngressBackend,
+  IngressClassObject,
+  IngressObject,
+  NetworkPolicyObject,
+  NetworkPolicyPeer,
+  NetworkPolicyPort,
+} from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { isStrictlyWithin, parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, listAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { unenforcedWarning } from "../../unenforced.ts";
 import { protocols } from "../pod/container-validation.ts";
-import { type Read, selectorCell } from "../workload/workload.ts";
+import { selectorCell } from "../workload/workload.ts";
+
+type Ingress = ReceivedObject<IngressObject>;
+type NetworkPolicy = ReceivedObject<NetworkPolicyObject>;
 
 /** networking.k8s.io/v1: Ingresses, IngressClasses and NetworkPolicies. */
 export function networkingKinds(): readonly ServedResource[] {
   return [ingressClasses, ingresses, networkPolicies];
 }
 
-const ingresses = builtinResource({
+const ingresses = builtinResource<IngressObject>({
   group: "networking.k8s.io",
   version: "v1",
   kind: "Ingress",
@@ -31,51 +42,49 @@ const ingresses = builtinResource({
     ageColumn,
   ],
   cells: (object, now) => {
-    const hosts = listAt(object, "spec", "rules")
-      .map((rule) => textAt(rule, "host"))
-      .filter((host) => host !== "");
+    const hosts = (object.spec?.rules ?? []).map((rule) => rule.host ?? "").filter((host) => host !== "");
     const shown = hosts.length > 3 ? `${hosts.slice(0, 3).join(",")} + ${hosts.length - 3} more...` : hosts.join(",");
     return [
-      textAt(object, "spec", "ingressClassName") || object.metadata.annotations?.["kubernetes.io/ingress.class"] || "<none>",
+      object.spec?.ingressClassName || object.metadata.annotations?.["kubernetes.io/ingress.class"] || "<none>",
       shown === "" ? "*" : shown,
-      listAt(object, "status", "loadBalancer", "ingress")
-        .map((address) => textAt(address, "ip") || textAt(address, "hostname"))
-        .join(","),
-      listAt(object, "spec", "tls").length > 0 ? "80, 443" : "80",
+      (object.status?.loadBalancer?.ingress ?? []).map((address) => address.ip || address.hostname).join(","),
+      (object.spec?.tls ?? []).length > 0 ? "80, 443" : "80",
       age(object.metadata.creationTimestamp, now),
     ];
   },
   strategy: {
-    prepareForCreate: (object) => setField(object, "status", { loadBalancer: {} }),
+    prepareForCreate: (object) => {
+      object.status = { loadBalancer: {} };
+    },
     validate: ingressCauses,
   },
 });
 
-function ingressCauses(object: Read): StatusCause[] {
-  const spec = valueAt(object, "spec");
-  const rules = listAt(spec, "rules");
+function ingressCauses(object: Ingress): StatusCause[] {
+  const spec = object.spec;
+  const rules = spec?.rules ?? [];
   const causes: StatusCause[] = [];
-  if (rules.length === 0 && valueAt(spec, "defaultBackend") === undefined) {
+  if (rules.length === 0 && spec?.defaultBackend === undefined) {
     causes.push(invalidCause("spec", spec ?? {}, "either `defaultBackend` or `rules` must be specified"));
   }
-  if (valueAt(spec, "defaultBackend") !== undefined) {
-    causes.push(...backendCauses(valueAt(spec, "defaultBackend"), "spec.defaultBackend"));
+  if (spec?.defaultBackend !== undefined) {
+    causes.push(...backendCauses(spec?.defaultBackend, "spec.defaultBackend"));
   }
   for (const [index, rule] of rules.entries()) {
-    const host = textAt(rule, "host");
+    const host = rule.host ?? "";
     const at = `spec.rules[${index}]`;
     causes.push(...check.dnsSubdomain(`${at}.host`, host.replace(/^\*\./, "")));
     if (check.isIpAddress(host)) causes.push(invalidCause(`${at}.host`, host, "must be a DNS name, not an IP address"));
-    if (Array.isArray(valueAt(rule, "http", "paths")) && listAt(rule, "http", "paths").length === 0) {
+    if (Array.isArray(rule.http?.paths) && (rule.http?.paths ?? []).length === 0) {
       causes.push(requiredCause(`${at}.http.paths`));
     }
-    for (const [number, path] of listAt(rule, "http", "paths").entries()) {
+    for (const [number, path] of (rule.http?.paths ?? []).entries()) {
       const field = `${at}.http.paths[${number}]`;
-      const type = valueAt(path, "pathType");
+      const type = path.pathType;
       causes.push(...check.oneOf(`${field}.pathType`, type, ["Exact", "ImplementationSpecific", "Prefix"]));
-      const text = textAt(path, "path");
+      const text = path.path ?? "";
       causes.push(...pathCauses(text, type, `${field}.path`));
-      causes.push(...backendCauses(valueAt(path, "backend"), `${field}.backend`));
+      causes.push(...backendCauses(path.backend, `${field}.backend`));
     }
   }
   return [...causes, ...certificateCauses(spec)];
@@ -100,22 +109,22 @@ function pathCauses(path: string, type: unknown, field: string): StatusCause[] {
 }
 
 /** Validates the class and certificates of an Ingress. */
-function certificateCauses(spec: unknown): StatusCause[] {
-  const causes = check.dnsSubdomain("spec.ingressClassName", valueAt(spec, "ingressClassName"));
-  for (const [index, certificate] of listAt(spec, "tls").entries()) {
+function certificateCauses(spec: Ingress["spec"]): StatusCause[] {
+  const causes = check.dnsSubdomain("spec.ingressClassName", spec?.ingressClassName);
+  for (const [index, certificate] of (spec?.tls ?? []).entries()) {
     const at = `spec.tls[${index}]`;
-    for (const [number, host] of listAt(certificate, "hosts").entries()) {
+    for (const [number, host] of (certificate.hosts ?? []).entries()) {
       causes.push(...check.dnsSubdomain(`${at}.hosts[${number}]`, String(host).replace(/^\*\./, "")));
     }
-    causes.push(...check.dnsSubdomain(`${at}.secretName`, valueAt(certificate, "secretName")));
+    causes.push(...check.dnsSubdomain(`${at}.secretName`, certificate.secretName));
   }
   return causes;
 }
 
-function backendCauses(backend: unknown, path: string): StatusCause[] {
+function backendCauses(backend: Received<IngressBackend> | undefined, path: string): StatusCause[] {
   if (backend === undefined) return [];
-  const service = valueAt(backend, "service");
-  const resource = valueAt(backend, "resource");
+  const service = backend.service;
+  const resource = backend.resource;
   if (service === undefined && resource === undefined) {
     return [requiredCause(path, "a default backend is required, or a `service` or a `resource`")];
   }
@@ -123,9 +132,9 @@ function backendCauses(backend: unknown, path: string): StatusCause[] {
     return [invalidCause(path, "", "cannot set both resource and service backends")];
   }
   if (service === undefined) return [];
-  const number = valueAt(service, "port", "number");
-  const name = valueAt(service, "port", "name");
-  const causes = check.dnsLabel(`${path}.service.name`, valueAt(service, "name"));
+  const number = service.port?.number;
+  const name = service.port?.name;
+  const causes = check.dnsLabel(`${path}.service.name`, service.name);
   if (number === undefined && name === undefined)
     causes.push(requiredCause(`${path}.service`, "port name or number is required"));
   if (number !== undefined && name !== undefined) {
@@ -137,7 +146,7 @@ function backendCauses(backend: unknown, path: string): StatusCause[] {
   return [...causes, ...check.portNumber(`${path}.service.port.number`, number)];
 }
 
-const ingressClasses = builtinResource({
+const ingressClasses = builtinResource<IngressClassObject>({
   group: "networking.k8s.io",
   version: "v1",
   kind: "IngressClass",
@@ -149,25 +158,25 @@ const ingressClasses = builtinResource({
     ageColumn,
   ],
   cells: (object, now) => {
-    const parameters = valueAt(object, "spec", "parameters");
-    const group = textAt(parameters, "apiGroup");
-    const kind = textAt(parameters, "kind");
+    const parameters = object.spec?.parameters;
+    const group = parameters?.apiGroup ?? "";
+    const kind = parameters?.kind ?? "";
     return [
-      textAt(object, "spec", "controller"),
-      kind === "" ? "<none>" : `${kind}${group === "" ? "" : `.${group}`}/${textAt(parameters, "name")}`,
+      object.spec?.controller ?? "",
+      kind === "" ? "<none>" : `${kind}${group === "" ? "" : `.${group}`}/${parameters?.name ?? ""}`,
       age(object.metadata.creationTimestamp, now),
     ];
   },
   strategy: {
-    validate: (object) => check.nonEmpty("spec.controller", valueAt(object, "spec", "controller")),
+    validate: (object) => check.nonEmpty("spec.controller", object.spec?.controller),
     validateUpdate: (object, old) =>
-      textAt(object, "spec", "controller") === textAt(old, "spec", "controller")
+      (object.spec?.controller ?? "") === (old.spec?.controller ?? "")
         ? []
-        : [invalidCause("spec.controller", textAt(object, "spec", "controller"), "field is immutable")],
+        : [invalidCause("spec.controller", object.spec?.controller ?? "", "field is immutable")],
   },
 });
 
-const networkPolicies = builtinResource({
+const networkPolicies = builtinResource<NetworkPolicyObject>({
   group: "networking.k8s.io",
   version: "v1",
   kind: "NetworkPolicy",
@@ -175,10 +184,7 @@ const networkPolicies = builtinResource({
   shortNames: ["netpol"],
   scope: "Namespaced",
   columns: [column("Pod-Selector", "The selector of its Pods."), ageColumn],
-  cells: (object, now) => [
-    selectorCell({ ...object, spec: { selector: valueAt(object, "spec", "podSelector") } } as Read),
-    age(object.metadata.creationTimestamp, now),
-  ],
+  cells: (object, now) => [selectorCell(object.spec?.podSelector), age(object.metadata.creationTimestamp, now)],
   strategy: {
     default: defaultPolicy,
     validate: policyCauses,
@@ -186,46 +192,55 @@ const networkPolicies = builtinResource({
   },
 });
 
-function defaultPolicy(object: KubernetesObject): void {
-  const spec = ensureMap(object, "spec");
+function defaultPolicy(object: DraftObject<NetworkPolicyObject>): void {
+  const spec = (object.spec ??= {});
   // An empty selector selects all Pods of the namespace.
-  ensureMap(spec, "podSelector");
-  spec["policyTypes"] ??= listAt(spec, "egress").length > 0 ? ["Ingress", "Egress"] : ["Ingress"];
-  for (const rule of [...objectsAt(spec, "ingress"), ...objectsAt(spec, "egress")]) {
-    for (const port of objectsAt(rule, "ports")) port["protocol"] ??= "TCP";
+  spec.podSelector ??= {};
+  spec.policyTypes ??= (spec.egress ?? []).length > 0 ? ["Ingress", "Egress"] : ["Ingress"];
+  for (const rule of [...(spec.ingress ?? []), ...(spec.egress ?? [])]) {
+    for (const port of rule.ports ?? []) port.protocol ??= "TCP";
   }
 }
 
-function policyCauses(object: Read): StatusCause[] {
-  const spec = valueAt(object, "spec");
-  const causes = check.labelSelector("spec.podSelector", valueAt(spec, "podSelector"));
-  const types = listAt(spec, "policyTypes");
+function policyCauses(object: NetworkPolicy): StatusCause[] {
+  const spec = object.spec;
+  const causes = check.labelSelector("spec.podSelector", spec?.podSelector);
+  const types = spec?.policyTypes ?? [];
   if (types.length > 2) causes.push(invalidCause("spec.policyTypes", types, "may not specify more than two policyTypes"));
   for (const [index, type] of types.entries()) {
     causes.push(...check.oneOf(`spec.policyTypes[${index}]`, type, ["Egress", "Ingress"]));
   }
-  for (const [direction, peers] of [
-    ["ingress", "from"],
-    ["egress", "to"],
-  ] as const) {
-    for (const [index, rule] of listAt(spec, direction).entries()) {
-      const at = `spec.${direction}[${index}]`;
-      for (const [number, port] of listAt(rule, "ports").entries()) {
-        causes.push(...check.oneOf(`${at}.ports[${number}].protocol`, valueAt(port, "protocol"), protocols));
-        causes.push(...check.portReference(`${at}.ports[${number}].port`, valueAt(port, "port")));
-        causes.push(...lastPortCauses(port, `${at}.ports[${number}]`));
-      }
-      for (const [number, peer] of listAt(rule, peers).entries()) causes.push(...peerCauses(peer, `${at}.${peers}[${number}]`));
-    }
+  for (const [index, { from: peers, ports }] of (spec?.ingress ?? []).entries()) {
+    causes.push(...ruleCauses({ peers, ports }, `spec.ingress[${index}]`, "from"));
+  }
+  for (const [index, { to: peers, ports }] of (spec?.egress ?? []).entries()) {
+    causes.push(...ruleCauses({ peers, ports }, `spec.egress[${index}]`, "to"));
   }
   return causes;
 }
 
+/** Validates one rule; `field` is where its peers are. */
+function ruleCauses(
+  rule: Received<{ peers: NetworkPolicyPeer[] | undefined; ports: NetworkPolicyPort[] | undefined }>,
+  path: string,
+  field: "from" | "to",
+): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const [index, port] of (rule.ports ?? []).entries()) {
+    const at = `${path}.ports[${index}]`;
+    causes.push(...check.oneOf(`${at}.protocol`, port.protocol, protocols));
+    causes.push(...check.portReference(`${at}.port`, port.port));
+    causes.push(...lastPortCauses(port, at));
+  }
+  for (const [index, peer] of (rule.peers ?? []).entries()) causes.push(...peerCauses(peer, `${path}.${field}[${index}]`));
+  return causes;
+}
+
 /** Validates a port range: it starts at a number and does not end before it. */
-function lastPortCauses(port: unknown, path: string): StatusCause[] {
-  const last = valueAt(port, "endPort");
+function lastPortCauses(port: Received<NetworkPolicyPort>, path: string): StatusCause[] {
+  const last = port.endPort;
   if (typeof last !== "number") return [];
-  const first = valueAt(port, "port");
+  const first = port.port;
   if (first === undefined) return [requiredCause(`${path}.port`, "must be specified when `endPort` is specified")];
   if (typeof first !== "number") {
     return [invalidCause(`${path}.endPort`, last, "may not be specified when `port` is non-numeric")];
@@ -235,13 +250,13 @@ function lastPortCauses(port: unknown, path: string): StatusCause[] {
 }
 
 /** Validates an IPBlock: a block, and exceptions within it. */
-function blockCauses(block: unknown, path: string): StatusCause[] {
-  const text = textAt(block, "cidr");
+function blockCauses(block: NonNullable<Received<NetworkPolicyPeer>["ipBlock"]>, path: string): StatusCause[] {
+  const text = block.cidr ?? "";
   if (text === "") return [requiredCause(`${path}.cidr`)];
   const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
   const outer = parseAddressBlock(text);
   if (outer === undefined) return [invalidCause(`${path}.cidr`, text, rule)];
-  return listAt(block, "except").flatMap((except, index) => {
+  return (block.except ?? []).flatMap((except, index) => {
     const field = `${path}.except[${index}]`;
     const inner = typeof except === "string" ? parseAddressBlock(except) : undefined;
     if (inner === undefined) return [invalidCause(field, except, rule)];
@@ -249,10 +264,10 @@ function blockCauses(block: unknown, path: string): StatusCause[] {
   });
 }
 
-function peerCauses(peer: unknown, path: string): StatusCause[] {
-  const pods = valueAt(peer, "podSelector");
-  const namespaces = valueAt(peer, "namespaceSelector");
-  const block = valueAt(peer, "ipBlock");
+function peerCauses(peer: Received<NetworkPolicyPeer>, path: string): StatusCause[] {
+  const pods = peer.podSelector;
+  const namespaces = peer.namespaceSelector;
+  const block = peer.ipBlock;
   if (pods === undefined && namespaces === undefined && block === undefined) {
     return [requiredCause(path, "must specify a peer")];
   }

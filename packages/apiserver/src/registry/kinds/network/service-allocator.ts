@@ -1,6 +1,7 @@
+import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Store } from "../../../storage/store.ts";
-import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import type { ReceivedObject } from "../../received.ts";
 
 /** Allocates cluster IPs and node ports. An allocation belongs to the uid of its Service. */
 export interface ServiceAllocator {
@@ -47,15 +48,15 @@ export function createServiceAllocator({ store, clock, network = defaultNetwork 
   let nextAddress = firstAddress;
   let nextPort = firstPort;
 
-  const add = (service: unknown): void => {
-    const uid = textAt(service, "metadata", "uid");
+  const add = (service: ReceivedObject<ServiceObject>): void => {
+    const uid = service.metadata?.uid ?? "";
     for (const key of keysOf(service)) {
       taken.set(key, uid);
       pending.delete(key);
     }
   };
-  const remove = (service: unknown): void => {
-    const uid = textAt(service, "metadata", "uid");
+  const remove = (service: ReceivedObject<ServiceObject>): void => {
+    const uid = service.metadata?.uid ?? "";
     for (const key of keysOf(service)) if (taken.get(key) === uid) taken.delete(key);
   };
   const { items, revision } = store.list("/services/");
@@ -63,7 +64,7 @@ export function createServiceAllocator({ store, clock, network = defaultNetwork 
   store.watch("/services/", revision, (events) => {
     for (const { type, object, previous } of events) {
       // A status write shares the spec with the object it replaces.
-      if (type === "put" && valueAt(object.object, "spec") === valueAt(previous?.object, "spec")) continue;
+      if (type === "put" && specOf(object.object) === specOf(previous?.object)) continue;
       if (previous !== undefined) remove(previous.object);
       if (type === "put") add(object.object);
       else remove(object.object);
@@ -121,11 +122,15 @@ function portKey(protocol: string, port: number): string {
 }
 
 /** The allocations of a Service: addresses, and node ports by protocol. */
-function keysOf(service: unknown): string[] {
-  const addresses = listAt(service, "spec", "clusterIPs").filter((ip) => typeof ip === "string" && ip !== "None" && ip !== "");
-  const ports = listAt(service, "spec", "ports").flatMap((port) => {
-    const number = valueAt(port, "nodePort");
-    return typeof number === "number" && number > 0 ? [portKey(textAt(port, "protocol"), number)] : [];
+function keysOf(service: ReceivedObject<ServiceObject>): string[] {
+  const addresses = (service.spec?.clusterIPs ?? []).filter((ip) => typeof ip === "string" && ip !== "None" && ip !== "");
+  const ports = (service.spec?.ports ?? []).flatMap((port) => {
+    const number = port.nodePort;
+    return typeof number === "number" && number > 0 ? [portKey(port.protocol ?? "", number)] : [];
   });
-  return [...(addresses as string[]), ...ports];
+  return [...addresses, ...ports];
+}
+
+function specOf(service: ReceivedObject<ServiceObject> | undefined): unknown {
+  return service?.spec;
 }

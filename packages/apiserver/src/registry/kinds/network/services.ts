@@ -1,4 +1,4 @@
-import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import {
   dns1123SubdomainFaults,
   duplicateCause,
@@ -12,18 +12,20 @@ import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { protocols } from "../pod/container-validation.ts";
 import { allocate, allocationCauses, hasClusterAddress, isReachable, keepAllocated } from "./allocation.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
 
-type Read = DeepReadonly<KubernetesObject>;
+type Service = ReceivedObject<ServiceObject>;
+
+type ServiceSpec = Service["spec"];
 
 /** Services; `allocator` allocates their addresses and node ports. */
 export function serviceKinds(allocator: ServiceAllocator): readonly ServedResource[] {
   return [
-    builtinResource({
+    builtinResource<ServiceObject>({
       group: "",
       version: "v1",
       kind: "Service",
@@ -41,23 +43,23 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
         column("Selector", "The selector of its Pods.", { wide: true }),
       ],
       cells: (service, now) => [
-        textAt(service, "spec", "type"),
-        textAt(service, "spec", "clusterIP") || "<none>",
+        service.spec?.type ?? "",
+        service.spec?.clusterIP || "<none>",
         externalAddresses(service),
         portsText(service),
         age(service.metadata.creationTimestamp, now),
-        labelsText(mapAt(service, "spec", "selector")),
+        labelsText(service.spec?.selector ?? {}),
       ],
       selectableFields: {
-        "spec.clusterIP": (service) => textAt(service, "spec", "clusterIP"),
-        "spec.type": (service) => textAt(service, "spec", "type"),
+        "spec.clusterIP": (service) => service.spec?.clusterIP ?? "",
+        "spec.type": (service) => service.spec?.type ?? "",
       },
       subresources: [{ name: "proxy", kind: "ServiceProxyOptions", verbs: proxyVerbs, isProxy: true }],
       strategy: {
         hasGeneration: false,
         default: defaultService,
         prepareForCreate: (service) => {
-          setField(service, "status", { loadBalancer: {} });
+          service.status = { loadBalancer: {} };
           allocate(service, allocator);
         },
         prepareForUpdate: (service, old) => {
@@ -78,47 +80,48 @@ export function labelsText(labels: Readonly<Record<string, unknown>>): string {
   return terms.length === 0 ? "<none>" : terms.sort().join(",");
 }
 
-function defaultService(service: KubernetesObject): void {
-  const spec = ensureMap(service, "spec");
-  spec["sessionAffinity"] ??= "None";
-  spec["type"] ??= "ClusterIP";
-  if (spec["sessionAffinity"] === "ClientIP") {
-    ensureMap(ensureMap(spec, "sessionAffinityConfig"), "clientIP")["timeoutSeconds"] ??= 10_800;
-  } else if (spec["sessionAffinity"] === "None") delete spec["sessionAffinityConfig"];
-  for (const port of objectsAt(spec, "ports")) {
-    port["protocol"] ??= "TCP";
-    if (!port["targetPort"] && port["port"] !== undefined) port["targetPort"] = port["port"];
+function defaultService(service: DraftObject<ServiceObject>): void {
+  const spec = (service.spec ??= {});
+  spec.sessionAffinity ??= "None";
+  spec.type ??= "ClusterIP";
+  if (spec.sessionAffinity === "ClientIP") {
+    const config = (spec.sessionAffinityConfig ??= {});
+    (config.clientIP ??= {}).timeoutSeconds ??= 10_800;
+  } else if (spec.sessionAffinity === "None") delete spec.sessionAffinityConfig;
+  for (const port of spec.ports ?? []) {
+    port.protocol ??= "TCP";
+    if (!port.targetPort && port.port !== undefined) port.targetPort = port.port;
   }
-  if (isReachable(spec)) spec["externalTrafficPolicy"] ??= "Cluster";
-  if (hasClusterAddress(spec)) spec["internalTrafficPolicy"] ??= "Cluster";
-  if (spec["type"] === "LoadBalancer") spec["allocateLoadBalancerNodePorts"] ??= true;
+  if (isReachable(spec)) spec.externalTrafficPolicy ??= "Cluster";
+  if (hasClusterAddress(spec)) spec.internalTrafficPolicy ??= "Cluster";
+  if (spec.type === "LoadBalancer") spec.allocateLoadBalancerNodePorts ??= true;
   // `clusterIPs` supersedes `clusterIP`.
-  const address = textAt(spec, "clusterIP");
-  if (address !== "" && spec["clusterIPs"] === undefined) spec["clusterIPs"] = [address];
+  const address = spec.clusterIP ?? "";
+  if (address !== "" && spec.clusterIPs === undefined) spec.clusterIPs = [address];
 }
 
 const types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-function serviceCauses(service: Read): StatusCause[] {
-  const spec = valueAt(service, "spec");
-  const type = textAt(spec, "type");
-  const isHeadless = listAt(spec, "clusterIPs")[0] === "None";
+function serviceCauses(service: Service): StatusCause[] {
+  const spec = service.spec;
+  const type = spec?.type ?? "";
+  const isHeadless = (spec?.clusterIPs ?? [])[0] === "None";
   const causes: StatusCause[] = [];
-  const ports = listAt(spec, "ports");
+  const ports = spec?.ports ?? [];
   if (ports.length === 0 && !isHeadless && type !== "ExternalName") causes.push(requiredCause("spec.ports"));
   if (isHeadless && (type === "NodePort" || type === "LoadBalancer")) {
     causes.push(invalidCause("spec.clusterIPs[0]", "None", `may not be set to 'None' for ${type} services`));
   }
   if (type === "ExternalName") {
-    const name = textAt(spec, "externalName").replace(/\.$/, "");
+    const name = (spec?.externalName ?? "").replace(/\.$/, "");
     if (name === "") causes.push(requiredCause("spec.externalName"));
     else causes.push(...dns1123SubdomainFaults(name).map((fault) => invalidCause("spec.externalName", name, fault)));
   }
   causes.push(...portCauses(ports));
-  causes.push(...check.labels("spec.selector", valueAt(spec, "selector")));
-  causes.push(...check.oneOf("spec.sessionAffinity", valueAt(spec, "sessionAffinity"), ["ClientIP", "None"]));
-  causes.push(...check.oneOf("spec.type", valueAt(spec, "type"), types));
-  for (const [index, address] of listAt(spec, "externalIPs").entries()) {
+  causes.push(...check.labels("spec.selector", spec?.selector));
+  causes.push(...check.oneOf("spec.sessionAffinity", spec?.sessionAffinity, ["ClientIP", "None"]));
+  causes.push(...check.oneOf("spec.type", spec?.type, types));
+  for (const [index, address] of (spec?.externalIPs ?? []).entries()) {
     if (typeof address !== "string") continue;
     const standard = standardAddress(address);
     const faults = check.isIpAddress(standard)
@@ -126,7 +129,7 @@ function serviceCauses(service: Read): StatusCause[] {
       : ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
     causes.push(...faults.map((fault) => invalidCause(`spec.externalIPs[${index}]`, address, fault)));
   }
-  const timeout = valueAt(spec, "sessionAffinityConfig", "clientIP", "timeoutSeconds");
+  const timeout = spec?.sessionAffinityConfig?.clientIP?.timeoutSeconds;
   if (typeof timeout === "number" && (timeout <= 0 || timeout > 86_400)) {
     const detail = "must be greater than 0 and less than 86400";
     causes.push(invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail));
@@ -139,8 +142,8 @@ function standardAddress(address: string): string {
   return /^\d+(\.\d+){3}$/.test(address) ? address.split(".").map(Number).join(".") : address;
 }
 
-function serviceWarnings(service: Read): string[] {
-  return listAt(service, "spec", "externalIPs").flatMap((address, index) => {
+function serviceWarnings(service: Service): string[] {
+  return (service.spec?.externalIPs ?? []).flatMap((address, index) => {
     if (typeof address !== "string" || standardAddress(address) === address) return [];
     const field = `spec.externalIPs[${index}]`;
     const advice = `will be considered invalid in a future Kubernetes release: use ${JSON.stringify(standardAddress(address))}`;
@@ -148,40 +151,38 @@ function serviceWarnings(service: Read): string[] {
   });
 }
 
-function trafficCauses(spec: unknown): StatusCause[] {
+function trafficCauses(spec: ServiceSpec): StatusCause[] {
   const policies = ["Cluster", "Local"];
-  const external = valueAt(spec, "externalTrafficPolicy");
+  const external = spec?.externalTrafficPolicy;
   const causes = hasClusterAddress(spec)
-    ? check.oneOf("spec.internalTrafficPolicy", valueAt(spec, "internalTrafficPolicy"), policies)
+    ? check.oneOf("spec.internalTrafficPolicy", spec?.internalTrafficPolicy, policies)
     : [];
   if (isReachable(spec)) causes.push(...check.oneOf("spec.externalTrafficPolicy", external, policies));
   else if (external !== undefined) {
     causes.push(invalidCause("spec.externalTrafficPolicy", external, "may only be set for externally-accessible services"));
   }
-  const healthPort = valueAt(spec, "healthCheckNodePort");
-  if (typeof healthPort === "number" && healthPort !== 0 && (textAt(spec, "type") !== "LoadBalancer" || external !== "Local")) {
+  const healthPort = spec?.healthCheckNodePort;
+  if (typeof healthPort === "number" && healthPort !== 0 && (spec?.type !== "LoadBalancer" || external !== "Local")) {
     const detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
     causes.push(invalidCause("spec.healthCheckNodePort", healthPort, detail));
   }
   return causes;
 }
 
-function familyCauses(spec: unknown): StatusCause[] {
+function familyCauses(spec: ServiceSpec): StatusCause[] {
   const policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
   return [
-    ...check.oneOf("spec.ipFamilyPolicy", valueAt(spec, "ipFamilyPolicy"), policies),
-    ...listAt(spec, "ipFamilies").flatMap((family, index) =>
-      check.oneOf(`spec.ipFamilies[${index}]`, family, ["IPv4", "IPv6"]),
-    ),
+    ...check.oneOf("spec.ipFamilyPolicy", spec?.ipFamilyPolicy, policies),
+    ...(spec?.ipFamilies ?? []).flatMap((family, index) => check.oneOf(`spec.ipFamilies[${index}]`, family, ["IPv4", "IPv6"])),
   ];
 }
 
 /** Validates fields of LoadBalancer Services. */
-function balancerCauses(spec: unknown): StatusCause[] {
+function balancerCauses(spec: ServiceSpec): StatusCause[] {
   const causes: StatusCause[] = [];
-  const isBalanced = textAt(spec, "type") === "LoadBalancer";
+  const isBalanced = spec?.type === "LoadBalancer";
   const detail = "may only be used when `type` is 'LoadBalancer'";
-  const ranges = listAt(spec, "loadBalancerSourceRanges");
+  const ranges = spec?.loadBalancerSourceRanges ?? [];
   // Spelled as kube-apiserver does.
   const field = "spec.LoadBalancerSourceRanges";
   if (ranges.length > 0 && !isBalanced) causes.push(forbiddenCause(field, detail));
@@ -190,21 +191,21 @@ function balancerCauses(spec: unknown): StatusCause[] {
     const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     causes.push(invalidCause(`${field}[${index}]`, range, rule));
   }
-  const className = valueAt(spec, "loadBalancerClass");
+  const className = spec?.loadBalancerClass;
   if (typeof className !== "string") return causes;
   if (!isBalanced) causes.push(forbiddenCause("spec.loadBalancerClass", detail));
   causes.push(...qualifiedNameFaults(className).map((fault) => invalidCause("spec.loadBalancerClass", className, fault)));
   return causes;
 }
 
-function portCauses(ports: readonly unknown[]): StatusCause[] {
+function portCauses(ports: NonNullable<NonNullable<ServiceSpec>["ports"]>): StatusCause[] {
   const causes: StatusCause[] = [];
   const names = new Set<string>();
   const numbers = new Set<string>();
   const nodePorts = new Set<string>();
   for (const [index, port] of ports.entries()) {
     const at = `spec.ports[${index}]`;
-    const name = textAt(port, "name");
+    const name = port.name ?? "";
     if (name === "") {
       if (ports.length > 1) causes.push(requiredCause(`${at}.name`));
     } else {
@@ -213,43 +214,41 @@ function portCauses(ports: readonly unknown[]): StatusCause[] {
       if (faults.length === 0 && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
       names.add(name);
     }
-    causes.push(...check.portNumber(`${at}.port`, valueAt(port, "port")));
-    causes.push(...check.oneOf(`${at}.protocol`, valueAt(port, "protocol"), protocols));
-    causes.push(...check.portReference(`${at}.targetPort`, valueAt(port, "targetPort")));
-    const protocol = valueAt(port, "appProtocol");
+    causes.push(...check.portNumber(`${at}.port`, port.port));
+    causes.push(...check.oneOf(`${at}.protocol`, port.protocol, protocols));
+    causes.push(...check.portReference(`${at}.targetPort`, port.targetPort));
+    const protocol = port.appProtocol;
     if (typeof protocol === "string") {
       causes.push(...qualifiedNameFaults(protocol).map((fault) => invalidCause(`${at}.appProtocol`, protocol, fault)));
     }
-    const key = `${textAt(port, "protocol")}/${String(valueAt(port, "port"))}`;
-    if (numbers.has(key)) causes.push(duplicateCause(at, { protocol: textAt(port, "protocol"), port: valueAt(port, "port") }));
+    const key = `${port.protocol ?? ""}/${String(port.port)}`;
+    if (numbers.has(key)) causes.push(duplicateCause(at, { protocol: port.protocol ?? "", port: port.port }));
     numbers.add(key);
-    const nodePort = valueAt(port, "nodePort");
+    const nodePort = port.nodePort;
     if (typeof nodePort !== "number" || nodePort === 0) continue;
-    const nodeKey = `${textAt(port, "protocol")}/${nodePort}`;
+    const nodeKey = `${port.protocol ?? ""}/${nodePort}`;
     if (nodePorts.has(nodeKey)) causes.push(duplicateCause(`${at}.nodePort`, nodePort));
     nodePorts.add(nodeKey);
   }
   return causes;
 }
 
-function updateCauses(service: Read, old: Read): StatusCause[] {
-  const before = textAt(old, "spec", "clusterIP");
-  const now = textAt(service, "spec", "clusterIP");
-  const isStill = hasClusterAddress(valueAt(service, "spec")) && hasClusterAddress(valueAt(old, "spec"));
+function updateCauses(service: Service, old: Service): StatusCause[] {
+  const before = old.spec?.clusterIP ?? "";
+  const now = service.spec?.clusterIP ?? "";
+  const isStill = hasClusterAddress(service.spec) && hasClusterAddress(old.spec);
   if (!isStill || before === "" || before === now) return [];
-  return [invalidCause("spec.clusterIPs[0]", valueAt(service, "spec", "clusterIPs") ?? now, "may not change once set")];
+  return [invalidCause("spec.clusterIPs[0]", service.spec?.clusterIPs ?? now, "may not change once set")];
 }
 
-function externalAddresses(service: Read): string {
-  const spec = objectAt(service, "spec");
-  const external = listAt(spec, "externalIPs").map(String);
-  switch (textAt(spec, "type")) {
+function externalAddresses(service: Service): string {
+  const spec = service.spec;
+  const external = (spec?.externalIPs ?? []).map(String);
+  switch (spec?.type) {
     case "ExternalName":
-      return textAt(spec, "externalName");
+      return spec?.externalName ?? "";
     case "LoadBalancer": {
-      const balanced = listAt(service, "status", "loadBalancer", "ingress").map(
-        (one) => textAt(one, "ip") || textAt(one, "hostname"),
-      );
+      const balanced = (service.status?.loadBalancer?.ingress ?? []).map((one) => one.ip || one.hostname);
       const all = [...balanced, ...external];
       return all.length === 0 ? "<pending>" : all.join(",");
     }
@@ -258,11 +257,11 @@ function externalAddresses(service: Read): string {
   }
 }
 
-function portsText(service: Read): string {
-  const texts = listAt(service, "spec", "ports").map((port) => {
-    const node = valueAt(port, "nodePort");
-    const number = String(valueAt(port, "port"));
-    return `${number}${typeof node === "number" && node > 0 ? `:${node}` : ""}/${textAt(port, "protocol")}`;
+function portsText(service: Service): string {
+  const texts = (service.spec?.ports ?? []).map((port) => {
+    const node = port.nodePort;
+    const number = String(port.port);
+    return `${number}${typeof node === "number" && node > 0 ? `:${node}` : ""}/${port.protocol ?? ""}`;
   });
   return texts.length === 0 ? "<none>" : texts.join(",");
 }

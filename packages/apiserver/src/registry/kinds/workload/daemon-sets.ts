@@ -39,7 +39,7 @@ export const daemonSets = builtinResource({
     labelsText(mapAt(object, "spec", "template", "spec", "nodeSelector")),
     age(object.metadata.creationTimestamp, now),
     ...workload.templateCells(object),
-    workload.selectorCell(object),
+    workload.selectorCell(valueAt(object, "spec", "selector")),
   ],
   strategy: {
     warnings: workload.templateWarnings,

@@ -31,7 +31,7 @@ export const deployments = builtinResource({
     workload.countAt(object, "status", "availableReplicas"),
     age(object.metadata.creationTimestamp, now),
     ...workload.templateCells(object),
-    workload.selectorCell(object),
+    workload.selectorCell(valueAt(object, "spec", "selector")),
   ],
   strategy: {
     warnings: workload.templateWarnings,

@@ -39,7 +39,7 @@ export const jobs = builtinResource({
     durationOf(job, now),
     age(job.metadata.creationTimestamp, now),
     ...workload.templateCells(job),
-    workload.selectorCell(job),
+    workload.selectorCell(valueAt(job, "spec", "selector")),
   ],
   selectableFields: { "status.successful": (job) => String(workload.countAt(job, "status", "succeeded")) },
   strategy: {

@@ -23,7 +23,7 @@ function cells(object: workload.Read, now: number): readonly (string | number)[]
     workload.countAt(object, "status", "readyReplicas"),
     age(object.metadata.creationTimestamp, now),
     ...workload.templateCells(object),
-    workload.selectorCell(object),
+    workload.selectorCell(valueAt(object, "spec", "selector")),
   ];
 }
 

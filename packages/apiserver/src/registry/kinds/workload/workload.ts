@@ -124,8 +124,7 @@ export function templateCells(object: Read): readonly string[] {
 }
 
 /** The cell of {@link selectorColumn}. */
-export function selectorCell(object: Read): string {
-  const selector = valueAt(object, "spec", "selector");
+export function selectorCell(selector: unknown): string {
   const isPlain =
     isJsonObject(selector) && !Object.hasOwn(selector, "matchLabels") && !Object.hasOwn(selector, "matchExpressions");
   if (isPlain) return labelsText(selector);
