@@ -91,6 +91,8 @@ export interface LeaseObject extends KubernetesObject {
     acquireTime?: string;
     renewTime?: string;
     leaseTransitions?: number;
+    strategy?: string;
+    preferredHolder?: string;
   };
 }
 

@@ -124,6 +124,8 @@ export interface PodSpec {
   terminationGracePeriodSeconds?: number;
   activeDeadlineSeconds?: number;
   serviceAccountName?: string;
+  /** Deprecated alias of `serviceAccountName`. */
+  serviceAccount?: string;
   automountServiceAccountToken?: boolean;
   hostname?: string;
   subdomain?: string;

@@ -27,6 +27,7 @@ export interface PersistentVolumeObject extends KubernetesObject {
     claimRef?: ObjectReference;
     persistentVolumeReclaimPolicy?: "Retain" | "Delete" | "Recycle";
     storageClassName?: string;
+    volumeAttributesClassName?: string;
     volumeMode?: "Filesystem" | "Block";
     hostPath?: { path: string; type?: string };
     local?: { path: string; fsType?: string };

@@ -28,6 +28,7 @@ export interface VolumeProjection {
 export interface PersistentVolumeClaimSpec {
   accessModes?: string[];
   storageClassName?: string;
+  volumeAttributesClassName?: string;
   volumeName?: string;
   volumeMode?: string;
   resources?: { requests?: Record<string, string>; limits?: Record<string, string> };

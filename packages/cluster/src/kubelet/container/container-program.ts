@@ -145,7 +145,7 @@ function environmentOf(attempt: Attempt, hostsFile: string): Promise<Environment
     base: {
       PATH: defaultPath,
       // With an image, the runtime takes HOME from the image's /etc/passwd; a private user has the work folder.
-      ...(image === undefined && privateUser === undefined ? { HOME: "/root" } : {}),
+      ...(image === undefined && !hasPrivateUser ? { HOME: "/root" } : {}),
       ...(container.tty === true && { TERM: "xterm" }),
       ...image?.env,
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",

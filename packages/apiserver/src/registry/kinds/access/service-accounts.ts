@@ -1,13 +1,13 @@
+import type { ServiceAccountObject } from "@keelson/api-machinery/kinds";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { builtinSchema } from "../../builtin/builtin-schemas.ts";
-import { listAt } from "../../object-fields.ts";
 import type { ServedResource, Strategy } from "../../served-resource.ts";
 
 /** ServiceAccounts. The subresource `token` issues tokens: `requestToken` answers a TokenRequest. */
 export function serviceAccountKinds(requestToken: NonNullable<Strategy["evaluate"]>): readonly ServedResource[] {
   return [
-    builtinResource({
+    builtinResource<ServiceAccountObject>({
       group: "",
       version: "v1",
       kind: "ServiceAccount",
@@ -15,7 +15,7 @@ export function serviceAccountKinds(requestToken: NonNullable<Strategy["evaluate
       shortNames: ["sa"],
       scope: "Namespaced",
       columns: [column("Secrets", "The number of its secrets."), ageColumn],
-      cells: (object, now) => [listAt(object, "secrets").length, age(object.metadata.creationTimestamp, now)],
+      cells: (object, now) => [(object.secrets ?? []).length, age(object.metadata.creationTimestamp, now)],
       subresources: [
         {
           name: "token",

@@ -1,4 +1,5 @@
-import { type DeepReadonly, jsonEquals, type KubernetesObject, setOwn, statusError } from "@keelson/api-machinery";
+import { jsonEquals, setOwn, statusError } from "@keelson/api-machinery";
+import type { ConfigMapObject, SecretObject } from "@keelson/api-machinery/kinds";
 import {
   configMapKeyFaults,
   forbiddenCause,
@@ -9,16 +10,17 @@ import {
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { ensureMap, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 
-type Read = DeepReadonly<KubernetesObject>;
+type Read = ReceivedObject<SecretObject>;
 
 /** ConfigMaps and Secrets. */
 export function configKinds(): readonly ServedResource[] {
   return [configMaps, secrets];
 }
 
-const configMaps = builtinResource({
+const configMaps = builtinResource<ConfigMapObject>({
   group: "",
   version: "v1",
   kind: "ConfigMap",
@@ -27,7 +29,7 @@ const configMaps = builtinResource({
   scope: "Namespaced",
   columns: [column("Data", "The number of keys."), ageColumn],
   cells: (object, now) => [
-    Object.keys(mapAt(object, "data")).length + Object.keys(mapAt(object, "binaryData")).length,
+    Object.keys(object.data ?? {}).length + Object.keys(object.binaryData ?? {}).length,
     age(object.metadata.creationTimestamp, now),
   ],
   strategy: {
@@ -35,20 +37,20 @@ const configMaps = builtinResource({
     prepareForCreate: (object) => requireBase64(object, "binaryData"),
     prepareForUpdate: (object) => requireBase64(object, "binaryData"),
     validate: (object) => {
-      const binary = mapAt(object, "binaryData");
+      const binary = object.binaryData ?? {};
       const causes = [...keyCauses(object, "data"), ...keyCauses(object, "binaryData")];
-      for (const key of Object.keys(mapAt(object, "data"))) {
+      for (const key of Object.keys(object.data ?? {})) {
         if (Object.hasOwn(binary, key))
           causes.push(invalidCause(`data[${key}]`, key, "duplicate of key present in binaryData"));
       }
-      const bytes = textBytes(mapAt(object, "data")) + base64Bytes(binary);
+      const bytes = textBytes(object.data ?? {}) + base64Bytes(binary);
       return bytes > maxBytes ? [...causes, tooLong("")] : causes;
     },
     validateUpdate: (object, old) => immutableCauses(object, old, ["data", "binaryData"]),
   },
 });
 
-const secrets = builtinResource({
+const secrets = builtinResource<SecretObject>({
   group: "",
   version: "v1",
   kind: "Secret",
@@ -56,23 +58,23 @@ const secrets = builtinResource({
   scope: "Namespaced",
   columns: [column("Type", "The type, which determines the required keys."), column("Data", "The number of keys."), ageColumn],
   cells: (object, now) => [
-    textAt(object, "type"),
-    Object.keys(mapAt(object, "data")).length,
+    object.type ?? "",
+    Object.keys(object.data ?? {}).length,
     age(object.metadata.creationTimestamp, now),
   ],
-  selectableFields: { type: (object) => textAt(object, "type") },
+  selectableFields: { type: (object) => object.type ?? "" },
   strategy: {
     hasGeneration: false,
     prepareForCreate: prepareSecret,
     prepareForUpdate: prepareSecret,
     validate: (object) => {
       const causes = [...keyCauses(object, "data"), ...typeCauses(object)];
-      return base64Bytes(mapAt(object, "data")) > maxBytes ? [...causes, tooLong("data")] : causes;
+      return base64Bytes(object.data ?? {}) > maxBytes ? [...causes, tooLong("data")] : causes;
     },
     validateUpdate: (object, old) => {
       const causes = immutableCauses(object, old, ["data"]);
-      if (textAt(object, "type") !== textAt(old, "type")) {
-        causes.unshift(invalidCause("type", textAt(object, "type"), "field is immutable"));
+      if ((object.type ?? "") !== (old.type ?? "")) {
+        causes.unshift(invalidCause("type", object.type ?? "", "field is immutable"));
       }
       return causes;
     },
@@ -80,17 +82,17 @@ const secrets = builtinResource({
 });
 
 /** Merges the write-only `stringData` into `data` and removes it. */
-function prepareSecret(object: KubernetesObject): void {
+function prepareSecret(object: DraftObject<SecretObject>): void {
   requireBase64(object, "data");
-  const texts = valueAt(object, "stringData");
+  const texts = object.stringData;
   if (texts !== undefined) {
     const data = ensureMap(object, "data");
-    for (const [key, text] of Object.entries(mapAt(object, "stringData"))) {
+    for (const [key, text] of Object.entries(object.stringData ?? {})) {
       if (typeof text === "string") setOwn(data, key, Buffer.from(text).toString("base64"));
     }
     setField(object, "stringData", undefined);
   }
-  if (textAt(object, "type") === "") setField(object, "type", "Opaque");
+  if ((object.type ?? "") === "") setField(object, "type", "Opaque");
 }
 
 /** Required keys of the known Secret types. */
@@ -102,8 +104,8 @@ const keysOfTypes: Readonly<Record<string, readonly string[]>> = {
 };
 
 function typeCauses(object: Read): StatusCause[] {
-  const data = mapAt(object, "data");
-  const type = textAt(object, "type");
+  const data = object.data ?? {};
+  const type = object.type ?? "";
   if (type === "kubernetes.io/basic-auth" && !Object.hasOwn(data, "username") && !Object.hasOwn(data, "password")) {
     return [requiredCause("data[username]"), requiredCause("data[password]")];
   }
@@ -136,10 +138,10 @@ function keyCauses(object: Read, field: string): StatusCause[] {
 }
 
 function immutableCauses(object: Read, old: Read, fields: readonly string[]): StatusCause[] {
-  if (valueAt(old, "immutable") !== true) return [];
+  if (old.immutable !== true) return [];
   const detail = "field is immutable when `immutable` is set";
   const causes: StatusCause[] = [];
-  if (valueAt(object, "immutable") !== true) causes.push(forbiddenCause("immutable", detail));
+  if (object.immutable !== true) causes.push(forbiddenCause("immutable", detail));
   for (const field of fields) {
     if (!jsonEquals(mapAt(object, field), mapAt(old, field))) causes.push(forbiddenCause(field, detail));
   }
@@ -171,7 +173,7 @@ const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$
  * Values that are not base64 cannot be decoded, so the request is bad rather than the object invalid. Also canonicalises values, as
  * decoding and encoding would, and drops null values.
  */
-function requireBase64(object: KubernetesObject, field: string): void {
+function requireBase64(object: DraftObject<SecretObject>, field: string): void {
   for (const [key, value] of Object.entries(mapAt(object, field))) {
     const text = typeof value === "string" ? value.replaceAll(/[\r\n]/g, "") : "";
     if (value !== null && (typeof value !== "string" || !base64.test(text))) {

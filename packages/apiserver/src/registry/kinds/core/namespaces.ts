@@ -1,8 +1,9 @@
-import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import type { NamespaceObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
-import { ensureMap, keepField, listAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap, keepField, setField } from "../../object-fields.ts";
+import type { ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 
 /** The finalizer of every Namespace, which the namespace controller removes when the namespace is empty. */
@@ -19,7 +20,7 @@ export function namespaceKinds(): readonly ServedResource[] {
   return [namespaces];
 }
 
-const namespaces = builtinResource({
+const namespaces = builtinResource<NamespaceObject>({
   group: "",
   version: "v1",
   kind: "Namespace",
@@ -29,10 +30,10 @@ const namespaces = builtinResource({
   verbs: ["create", "delete", "get", "list", "patch", "update", "watch"],
   hasStatus: true,
   columns: [column("Status", "Active, or Terminating while it is being deleted."), ageColumn],
-  cells: (object, now) => [textAt(object, "status", "phase"), age(object.metadata.creationTimestamp, now)],
+  cells: (object, now) => [object.status?.phase ?? "", age(object.metadata.creationTimestamp, now)],
   selectableFields: {
     name: (object) => object.metadata.name ?? "",
-    "status.phase": (object) => textAt(object, "status", "phase"),
+    "status.phase": (object) => object.status?.phase ?? "",
   },
   subresources: [
     {
@@ -49,29 +50,28 @@ const namespaces = builtinResource({
   strategy: {
     hasGeneration: false,
     prepareForCreate: (object) => {
-      setField(object, "status", { phase: "Active" });
-      const spec = ensureMap(object, "spec");
-      const finalizers = listAt(spec, "finalizers").filter((finalizer) => typeof finalizer === "string");
-      spec["finalizers"] = finalizers.includes(namespaceFinalizer) ? finalizers : [...finalizers, namespaceFinalizer];
+      object.status = { phase: "Active" };
+      const spec = (object.spec ??= {});
+      const finalizers = spec.finalizers ?? [];
+      spec.finalizers = finalizers.includes(namespaceFinalizer) ? finalizers : [...finalizers, namespaceFinalizer];
       setNameLabel(object);
     },
     prepareForUpdate: (object, old) => {
-      setField(ensureMap(object, "spec"), "finalizers", structuredClone(valueAt(old, "spec", "finalizers")));
+      setField(ensureMap(object, "spec"), "finalizers", structuredClone(old.spec?.finalizers));
       keepField(object, old, "status");
       setNameLabel(object);
     },
     prepareForDelete: (object) => {
-      ensureMap(object, "status")["phase"] = "Terminating";
+      (object.status ??= {}).phase = "Terminating";
     },
     validateCreate: (object) => finalizerCauses(object, false),
-    isHeld: (object) => listAt(object, "spec", "finalizers").length > 0,
+    isHeld: (object) => (object.spec?.finalizers ?? []).length > 0,
   },
 });
 
 /** Finalizers in `spec` have a domain, except Kubernetes' own. */
-function finalizerCauses(object: DeepReadonly<KubernetesObject>, hasIndex: boolean): StatusCause[] {
-  return listAt(object, "spec", "finalizers").flatMap((finalizer, index) => {
-    const name = String(finalizer);
+function finalizerCauses(object: ReceivedObject<NamespaceObject>, hasIndex: boolean): StatusCause[] {
+  return (object.spec?.finalizers ?? []).flatMap((name, index) => {
     const field = hasIndex ? `spec.finalizers[${index}]` : "spec.finalizers";
     const faults = qualifiedNameFaults(name);
     if (faults.length > 0) return faults.map((fault) => invalidCause(field, name, fault));

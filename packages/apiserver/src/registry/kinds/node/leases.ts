@@ -1,35 +1,36 @@
+import type { LeaseObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
-import { ensureMap, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 
 /** coordination.k8s.io: Leases. */
 export function coordinationKinds(): readonly ServedResource[] {
   return [
-    builtinResource({
+    builtinResource<LeaseObject>({
       group: "coordination.k8s.io",
       version: "v1",
       kind: "Lease",
       plural: "leases",
       scope: "Namespaced",
       columns: [column("Holder", "The current holder."), ageColumn],
-      cells: (object, now) => [textAt(object, "spec", "holderIdentity"), age(object.metadata.creationTimestamp, now)],
+      cells: (object, now) => [object.spec?.holderIdentity ?? "", age(object.metadata.creationTimestamp, now)],
       strategy: {
         hasGeneration: false,
         prepareForCreate: (object) => void ensureMap(object, "spec"),
         prepareForUpdate: (object) => void ensureMap(object, "spec"),
         validate: (object) => {
           const causes: StatusCause[] = [];
-          const duration = valueAt(object, "spec", "leaseDurationSeconds");
-          const transitions = valueAt(object, "spec", "leaseTransitions");
+          const duration = object.spec?.leaseDurationSeconds;
+          const transitions = object.spec?.leaseTransitions;
           if (typeof duration === "number" && duration <= 0) {
             causes.push(invalidCause("spec.leaseDurationSeconds", duration, "must be greater than 0"));
           }
           if (typeof transitions === "number" && transitions < 0) {
             causes.push(invalidCause("spec.leaseTransitions", transitions, "must be greater than or equal to 0"));
           }
-          if (textAt(object, "spec", "preferredHolder") !== "" && textAt(object, "spec", "strategy") === "") {
+          if ((object.spec?.preferredHolder ?? "") !== "" && (object.spec?.strategy ?? "") === "") {
             causes.push(requiredCause("spec.strategy", "must be specified when preferredHolder is specified"));
           }
           return causes;

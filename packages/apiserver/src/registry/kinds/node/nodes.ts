@@ -1,4 +1,5 @@
-import { type DeepReadonly, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import type { NodeObject } from "@keelson/api-machinery/kinds";
 import {
   duplicateCause,
   forbiddenCause,
@@ -10,15 +11,16 @@ import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
 import { parseAddressBlock } from "../../address-blocks.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, listAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap, setField, textAt, valueAt } from "../../object-fields.ts";
+import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 
-type Read = DeepReadonly<KubernetesObject>;
+type Read = ReceivedObject<NodeObject>;
 
 /** Nodes. */
 export function nodeKinds(): readonly ServedResource[] {
   return [
-    builtinResource({
+    builtinResource<NodeObject>({
       group: "",
       version: "v1",
       kind: "Node",
@@ -38,18 +40,18 @@ export function nodeKinds(): readonly ServedResource[] {
         column("Container-Runtime", "The container runtime.", { wide: true }),
       ],
       cells: nodeCells,
-      selectableFields: { "spec.unschedulable": (node) => String(valueAt(node, "spec", "unschedulable") === true) },
+      selectableFields: { "spec.unschedulable": (node) => String(node.spec?.unschedulable === true) },
       subresources: [{ name: "proxy", kind: "NodeProxyOptions", verbs: proxyVerbs, isProxy: true }],
       strategy: {
         hasGeneration: false,
         default: (node) => {
-          agreeOnBlocks(objectAt(node, "spec"));
+          agreeOnBlocks(node.spec);
           defaultStatus(node);
         },
         status: { default: defaultStatus },
         prepareForCreate: (node) => {
           ensureMap(node, "spec");
-          if (valueAt(node, "status") === undefined) setField(node, "status", structuredClone(unreported));
+          if (node.status === undefined) setField(node, "status", structuredClone(unreported));
         },
         prepareForUpdate: (node) => void ensureMap(node, "spec"),
         validate: nodeCauses,
@@ -60,21 +62,21 @@ export function nodeKinds(): readonly ServedResource[] {
 }
 
 /** Allocatable defaults to capacity. */
-function defaultStatus(node: KubernetesObject): void {
-  const status = objectAt(node, "status");
-  const capacity = valueAt(status, "capacity");
-  if (status !== undefined && status["allocatable"] === undefined && capacity !== undefined) {
+function defaultStatus(node: DraftObject<NodeObject>): void {
+  const status = node.status;
+  const capacity = status?.capacity;
+  if (status !== undefined && status.allocatable === undefined && capacity !== undefined) {
     setField(status, "allocatable", structuredClone(capacity));
   }
 }
 
 /** `podCIDR` is the first of `podCIDRs`. Sets a missing one from the other, in place; `podCIDR` wins if they differ. */
-function agreeOnBlocks(spec: JsonObject | undefined): void {
+function agreeOnBlocks(spec: Draft<NodeObject>["spec"]): void {
   if (spec === undefined) return;
-  const first = textAt(spec, "podCIDRs", 0);
-  const one = textAt(spec, "podCIDR");
-  if (one !== "" && one !== first) spec["podCIDRs"] = [one];
-  else if (one === "" && first !== "") spec["podCIDR"] = first;
+  const first = spec.podCIDRs?.[0] ?? "";
+  const one = spec.podCIDR ?? "";
+  if (one !== "" && one !== first) spec.podCIDRs = [one];
+  else if (one === "" && first !== "") spec.podCIDR = first;
 }
 
 /** The status of a Node whose kubelet has not reported yet. */
@@ -99,18 +101,18 @@ const unreported = {
 function nodeCauses(node: Read): StatusCause[] {
   const causes: StatusCause[] = [];
   const taints = new Set<string>();
-  for (const [index, taint] of listAt(node, "spec", "taints").entries()) {
+  for (const [index, taint] of (node.spec?.taints ?? []).entries()) {
     const at = `spec.taints[${index}]`;
-    const key = textAt(taint, "key");
+    const key = taint.key ?? "";
     causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault)));
-    const effect = valueAt(taint, "effect");
+    const effect = taint.effect;
     if (effect === "") causes.push(...check.nonEmpty(`${at}.effect`, effect));
     else causes.push(...check.oneOf(`${at}.effect`, effect, ["NoExecute", "NoSchedule", "PreferNoSchedule"]));
     const identity = `${key}:${String(effect)}`;
     if (taints.has(identity)) causes.push(duplicateCause(at, taint));
     taints.add(identity);
   }
-  for (const [index, block] of listAt(node, "spec", "podCIDRs").entries()) {
+  for (const [index, block] of (node.spec?.podCIDRs ?? []).entries()) {
     if (typeof block === "string" && parseAddressBlock(block) !== undefined) continue;
     const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     causes.push(invalidCause(`spec.podCIDRs[${index}]`, block, rule));
@@ -131,9 +133,9 @@ function updateCauses(node: Read, old: Read): StatusCause[] {
 const rolePrefix = "node-role.kubernetes.io/";
 
 function nodeCells(node: Read, now: number): readonly string[] {
-  const ready = listAt(node, "status", "conditions").find((condition) => textAt(condition, "type") === "Ready");
-  const states = [ready === undefined ? "Unknown" : textAt(ready, "status") === "True" ? "Ready" : "NotReady"];
-  if (valueAt(node, "spec", "unschedulable") === true) states.push("SchedulingDisabled");
+  const ready = (node.status?.conditions ?? []).find((condition) => condition.type === "Ready");
+  const states = [ready === undefined ? "Unknown" : ready.status === "True" ? "Ready" : "NotReady"];
+  if (node.spec?.unschedulable === true) states.push("SchedulingDisabled");
   const labels = Object.entries(node.metadata.labels ?? {});
   const roles = labels
     .map(([key, value]) =>
@@ -145,7 +147,7 @@ function nodeCells(node: Read, now: number): readonly string[] {
     states.join(","),
     roles.length === 0 ? "<none>" : roles.sort().join(","),
     age(node.metadata.creationTimestamp, now),
-    textAt(node, "status", "nodeInfo", "kubeletVersion"),
+    node.status?.nodeInfo?.kubeletVersion ?? "",
     addressOf(node, "InternalIP"),
     addressOf(node, "ExternalIP"),
     info("osImage"),
@@ -155,6 +157,6 @@ function nodeCells(node: Read, now: number): readonly string[] {
 }
 
 function addressOf(node: Read, type: string): string {
-  const found = listAt(node, "status", "addresses").find((address) => textAt(address, "type") === type);
-  return textAt(found, "address") || "<none>";
+  const found = (node.status?.addresses ?? []).find((address) => (address.type ?? "") === type);
+  return found?.address || "<none>";
 }

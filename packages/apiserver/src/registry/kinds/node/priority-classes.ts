@@ -1,8 +1,9 @@
+import type { PriorityClassObject } from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { setField, textAt, valueAt } from "../../object-fields.ts";
+import { setField, valueAt } from "../../object-fields.ts";
 import { systemPriorities } from "../pod/priority.ts";
 import { countAt } from "../workload/workload.ts";
 
@@ -10,7 +11,7 @@ import { countAt } from "../workload/workload.ts";
 const highestPriority = 1_000_000_000;
 
 /** scheduling.k8s.io/v1 PriorityClasses. */
-export const priorityClasses = builtinResource({
+export const priorityClasses = builtinResource<PriorityClassObject>({
   group: "scheduling.k8s.io",
   version: "v1",
   kind: "PriorityClass",
@@ -25,18 +26,18 @@ export const priorityClasses = builtinResource({
   ],
   cells: (object, now) => [
     countAt(object, "value"),
-    valueAt(object, "globalDefault") === true,
+    object.globalDefault === true,
     age(object.metadata.creationTimestamp, now),
-    textAt(object, "preemptionPolicy"),
+    object.preemptionPolicy ?? "",
   ],
   strategy: {
     default: (object) => {
-      if (valueAt(object, "value") === undefined) setField(object, "value", 0);
-      if (valueAt(object, "preemptionPolicy") === undefined) setField(object, "preemptionPolicy", "PreemptLowerPriority");
+      if (object.value === undefined) setField(object, "value", 0);
+      if (object.preemptionPolicy === undefined) setField(object, "preemptionPolicy", "PreemptLowerPriority");
     },
     validate: (object) => {
       const { name = "" } = object.metadata;
-      const causes = check.oneOf("preemptionPolicy", valueAt(object, "preemptionPolicy"), ["PreemptLowerPriority", "Never"]);
+      const causes = check.oneOf("preemptionPolicy", object.preemptionPolicy, ["PreemptLowerPriority", "Never"]);
       const isSystem = Object.hasOwn(systemPriorities, name);
       if (name.startsWith("system-") && !isSystem) {
         causes.push(

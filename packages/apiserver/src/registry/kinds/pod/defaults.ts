@@ -1,62 +1,67 @@
-import type { JsonObject } from "@keelson/api-machinery";
-import { ensureMap, objectAt, objectsAt, textAt } from "../../object-fields.ts";
+import type { Container, DownwardApiFile, PodSpec, PodTemplate, Probe, Volume } from "@keelson/api-machinery/kinds";
+import { objectAt } from "../../object-fields.ts";
+import type { Draft } from "../../received.ts";
 
 /** Sets the defaults of a PodTemplateSpec (core/v1) in place. */
-export function defaultPodTemplate(template: JsonObject | undefined): void {
-  if (template !== undefined) defaultPodSpec(objectAt(template, "spec"));
+export function defaultPodTemplate(template: Draft<PodTemplate> | undefined): void {
+  if (template !== undefined) defaultPodSpec(template.spec);
 }
 
 /** Sets the defaults of every PodSpec in place. Those of Pods alone are in {@link defaultRunningSpec}. */
-export function defaultPodSpec(spec: JsonObject | undefined): void {
+export function defaultPodSpec(spec: Draft<PodSpec> | undefined): void {
   if (spec === undefined) return;
-  spec["restartPolicy"] ??= "Always";
-  spec["terminationGracePeriodSeconds"] ??= 30;
-  spec["dnsPolicy"] ??= "ClusterFirst";
-  spec["securityContext"] ??= {};
-  spec["schedulerName"] ??= "default-scheduler";
+  spec.restartPolicy ??= "Always";
+  spec.terminationGracePeriodSeconds ??= 30;
+  spec.dnsPolicy ??= "ClusterFirst";
+  spec.securityContext ??= {};
+  spec.schedulerName ??= "default-scheduler";
   // The deprecated field mirrors the new one, which wins.
-  const account = textAt(spec, "serviceAccountName") || textAt(spec, "serviceAccount");
+  const account = spec.serviceAccountName || spec.serviceAccount || "";
   if (account !== "") {
-    spec["serviceAccountName"] = account;
-    spec["serviceAccount"] = account;
+    spec.serviceAccountName = account;
+    spec.serviceAccount = account;
   }
   for (const container of containersOf(spec)) defaultContainer(container);
-  for (const volume of objectsAt(spec, "volumes")) defaultVolume(volume);
+  for (const volume of spec.volumes ?? []) defaultVolume(volume);
 }
 
 /** Sets defaults of a Pod's spec that templates lack: service links, requests equal to limits, host ports. */
-export function defaultRunningSpec(spec: JsonObject): void {
-  spec["enableServiceLinks"] ??= true;
-  for (const container of [...objectsAt(spec, "initContainers"), ...objectsAt(spec, "containers")]) {
-    const limits = objectAt(container, "resources", "limits");
+export function defaultRunningSpec(spec: Draft<PodSpec>): void {
+  spec.enableServiceLinks ??= true;
+  for (const container of [...(spec.initContainers ?? []), ...(spec.containers ?? [])]) {
+    const limits = container.resources?.limits;
     if (limits !== undefined) {
-      const requests = ensureMap(ensureMap(container, "resources"), "requests");
+      const requests = ((container.resources ??= {}).requests ??= {});
       for (const [name, amount] of Object.entries(limits)) if (!Object.hasOwn(requests, name)) requests[name] = amount;
     }
-    if (spec["hostNetwork"] !== true) continue;
-    for (const port of objectsAt(container, "ports")) {
-      if (!port["hostPort"] && port["containerPort"] !== undefined) port["hostPort"] = port["containerPort"];
+    if (spec.hostNetwork !== true) continue;
+    for (const port of container.ports ?? []) {
+      if (!port.hostPort && port.containerPort !== undefined) port.hostPort = port.containerPort;
     }
   }
 }
 
 /** All containers of a PodSpec: init, regular, ephemeral. */
-function containersOf(spec: unknown): readonly JsonObject[] {
-  return ["initContainers", "containers", "ephemeralContainers"].flatMap((field) => objectsAt(spec, field));
+function containersOf({
+  initContainers = [],
+  containers = [],
+  ephemeralContainers = [],
+}: Draft<PodSpec>): readonly Draft<Container>[] {
+  return [...initContainers, ...containers, ...ephemeralContainers];
 }
 
-function defaultContainer(container: JsonObject): void {
-  container["resources"] ??= {};
-  container["terminationMessagePath"] ??= "/dev/termination-log";
-  container["terminationMessagePolicy"] ??= "File";
-  container["imagePullPolicy"] ??= isLatest(textAt(container, "image")) ? "Always" : "IfNotPresent";
-  for (const port of objectsAt(container, "ports")) port["protocol"] ??= "TCP";
-  for (const variable of objectsAt(container, "env")) {
-    defaultFieldReference(objectAt(variable, "valueFrom", "fieldRef"));
-    defaultDivisor(objectAt(variable, "valueFrom", "resourceFieldRef"));
+function defaultContainer(container: Draft<Container>): void {
+  container.resources ??= {};
+  container.terminationMessagePath ??= "/dev/termination-log";
+  container.terminationMessagePolicy ??= "File";
+  container.imagePullPolicy ??= isLatest(container.image ?? "") ? "Always" : "IfNotPresent";
+  for (const port of container.ports ?? []) port.protocol ??= "TCP";
+  for (const variable of container.env ?? []) {
+    defaultFieldReference(variable.valueFrom?.fieldRef);
+    defaultDivisor(variable.valueFrom?.resourceFieldRef);
   }
-  for (const name of ["livenessProbe", "readinessProbe", "startupProbe"]) defaultProbe(objectAt(container, name));
-  for (const hook of ["postStart", "preStop"]) defaultHttpGet(objectAt(container, "lifecycle", hook, "httpGet"));
+  for (const name of ["livenessProbe", "readinessProbe", "startupProbe"] as const) defaultProbe(container[name]);
+  for (const hook of ["postStart", "preStop"] as const) defaultHttpGet(container.lifecycle?.[hook]?.httpGet);
 }
 
 /** Whether an image has no tag or digest, or the tag `latest`. */
@@ -67,29 +72,29 @@ function isLatest(image: string): boolean {
   return colon < 0 || name.slice(colon + 1) === "latest";
 }
 
-function defaultProbe(probe: JsonObject | undefined): void {
+function defaultProbe(probe: Draft<Probe> | undefined): void {
   if (probe === undefined) return;
-  probe["timeoutSeconds"] ||= 1;
-  probe["periodSeconds"] ||= 10;
-  probe["successThreshold"] ||= 1;
-  probe["failureThreshold"] ||= 3;
-  defaultHttpGet(objectAt(probe, "httpGet"));
-  const grpc = objectAt(probe, "grpc");
-  if (grpc !== undefined) grpc["service"] ??= "";
+  probe.timeoutSeconds ||= 1;
+  probe.periodSeconds ||= 10;
+  probe.successThreshold ||= 1;
+  probe.failureThreshold ||= 3;
+  defaultHttpGet(probe.httpGet);
+  const grpc = probe.grpc;
+  if (grpc !== undefined) grpc.service ??= "";
 }
 
-function defaultHttpGet(action: JsonObject | undefined): void {
+function defaultHttpGet(action: Draft<Probe>["httpGet"]): void {
   if (action === undefined) return;
-  action["path"] ||= "/";
-  action["scheme"] ||= "HTTP";
+  action.path ||= "/";
+  action.scheme ||= "HTTP";
 }
 
-function defaultFieldReference(reference: JsonObject | undefined): void {
-  if (reference !== undefined) reference["apiVersion"] ||= "v1";
+function defaultFieldReference(reference: { apiVersion?: string } | undefined): void {
+  if (reference !== undefined) reference.apiVersion ||= "v1";
 }
 
-function defaultDivisor(reference: JsonObject | undefined): void {
-  if (reference !== undefined) reference["divisor"] ??= "0";
+function defaultDivisor(reference: { divisor?: string } | undefined): void {
+  if (reference !== undefined) reference.divisor ??= "0";
 }
 
 /** rw-r--r-- */
@@ -104,27 +109,27 @@ export const sourceDefaults: Readonly<Record<string, Readonly<Record<string, str
   scaleIO: { fsType: "xfs", storageMode: "ThinProvisioned" },
 };
 
-function defaultVolume(volume: JsonObject): void {
-  if (Object.keys(volume).every((name) => name === "name")) volume["emptyDir"] = {};
-  for (const source of ["configMap", "secret", "downwardAPI", "projected"]) {
-    const found = objectAt(volume, source);
-    if (found !== undefined) found["defaultMode"] ??= defaultMode;
+function defaultVolume(volume: Draft<Volume>): void {
+  if (Object.keys(volume).every((name) => name === "name")) volume.emptyDir = {};
+  for (const source of ["configMap", "secret", "downwardAPI", "projected"] as const) {
+    const found = volume[source];
+    if (found !== undefined) found.defaultMode ??= defaultMode;
   }
   for (const [source, values] of Object.entries(sourceDefaults)) {
     const found = objectAt(volume, source);
     for (const [field, value] of Object.entries(values)) if (found !== undefined) found[field] ??= value;
   }
-  for (const item of objectsAt(volume, "downwardAPI", "items")) defaultDownward(item);
-  for (const source of objectsAt(volume, "projected", "sources")) {
-    for (const item of objectsAt(source, "downwardAPI", "items")) defaultDownward(item);
-    const token = objectAt(source, "serviceAccountToken");
-    if (token !== undefined) token["expirationSeconds"] ??= 3600;
+  for (const item of volume.downwardAPI?.items ?? []) defaultDownward(item);
+  for (const source of volume.projected?.sources ?? []) {
+    for (const item of source.downwardAPI?.items ?? []) defaultDownward(item);
+    const token = source.serviceAccountToken;
+    if (token !== undefined) token.expirationSeconds ??= 3600;
   }
-  const claim = objectAt(volume, "ephemeral", "volumeClaimTemplate", "spec");
-  if (claim !== undefined) claim["volumeMode"] ??= "Filesystem";
+  const claim = volume.ephemeral?.volumeClaimTemplate?.spec;
+  if (claim !== undefined) claim.volumeMode ??= "Filesystem";
 }
 
-function defaultDownward(item: JsonObject): void {
-  defaultFieldReference(objectAt(item, "fieldRef"));
-  defaultDivisor(objectAt(item, "resourceFieldRef"));
+function defaultDownward(item: Draft<DownwardApiFile>): void {
+  defaultFieldReference(item.fieldRef);
+  defaultDivisor(item.resourceFieldRef);
 }

@@ -1,4 +1,9 @@
-import { type DeepReadonly, draft, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { draft, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import type {
+  PersistentVolumeClaimObject,
+  PersistentVolumeClaimSpec,
+  PersistentVolumeObject,
+} from "@keelson/api-machinery/kinds";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import {
   forbiddenCause,
@@ -11,22 +16,24 @@ import type { Store } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, listAt, mapAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { mapAt, objectAt, setField, textAt } from "../../object-fields.ts";
+import type { Draft, DraftObject, Received, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
 import { sourceDefaults } from "../pod/defaults.ts";
 import { defaultStorageClass, storageClasses } from "./storage-classes.ts";
 
-type Read = DeepReadonly<KubernetesObject>;
+type Claim = ReceivedObject<PersistentVolumeClaimObject>;
+type Volume = ReceivedObject<PersistentVolumeObject>;
 
 /** PersistentVolumes, PersistentVolumeClaims and StorageClasses. Claims without a class get the default class in the store. */
 export function storageKinds(store: Pick<Store, "list">): readonly ServedResource[] {
   const { strategy } = persistentVolumeClaims;
-  const prepareForCreate = (claim: KubernetesObject): void => {
+  const prepareForCreate = (claim: DraftObject<PersistentVolumeClaimObject>): void => {
     strategy.prepareForCreate?.(claim);
-    const spec = objectAt(claim, "spec");
-    const className = spec?.["storageClassName"] === undefined ? defaultStorageClass(store) : undefined;
-    if (spec !== undefined && className !== undefined) spec["storageClassName"] = className;
+    const spec = claim.spec;
+    const className = spec?.storageClassName === undefined ? defaultStorageClass(store) : undefined;
+    if (spec !== undefined && className !== undefined) spec.storageClassName = className;
   };
   return [persistentVolumes, { ...persistentVolumeClaims, strategy: { ...strategy, prepareForCreate } }, storageClasses];
 }
@@ -55,7 +62,7 @@ function addFinalizer(object: KubernetesObject, finalizer: string): void {
   if (!finalizers.includes(finalizer)) object.metadata.finalizers = [...finalizers, finalizer];
 }
 
-const persistentVolumeClaims = builtinResource({
+const persistentVolumeClaims = builtinResource<PersistentVolumeClaimObject>({
   group: "",
   version: "v1",
   kind: "PersistentVolumeClaim",
@@ -74,63 +81,63 @@ const persistentVolumeClaims = builtinResource({
     column("VolumeMode", "Filesystem or Block.", { wide: true }),
   ],
   cells: (claim, now) => {
-    const isBound = textAt(claim, "spec", "volumeName") !== "";
-    const phase = claim.metadata.deletionTimestamp === undefined ? textAt(claim, "status", "phase") : "Terminating";
+    const isBound = (claim.spec?.volumeName ?? "") !== "";
+    const phase = claim.metadata.deletionTimestamp === undefined ? (claim.status?.phase ?? "") : "Terminating";
     return [
       phase,
-      textAt(claim, "spec", "volumeName"),
-      isBound ? textAt(claim, "status", "capacity", "storage") : "",
-      isBound ? modesText(listAt(claim, "status", "accessModes")) : "",
-      textAt(claim, "spec", "storageClassName"),
-      textAt(claim, "spec", "volumeAttributesClassName") || "<unset>",
+      claim.spec?.volumeName ?? "",
+      isBound ? (claim.status?.capacity?.storage ?? "") : "",
+      isBound ? modesText(claim.status?.accessModes ?? []) : "",
+      claim.spec?.storageClassName ?? "",
+      claim.spec?.volumeAttributesClassName || "<unset>",
       age(claim.metadata.creationTimestamp, now),
-      textAt(claim, "spec", "volumeMode") || "<unset>",
+      claim.spec?.volumeMode || "<unset>",
     ];
   },
   strategy: {
     hasGeneration: false,
-    default: (claim) => defaultClaimSpec(objectAt(claim, "spec")),
+    default: (claim) => defaultClaimSpec(claim.spec),
     prepareForCreate: (claim) => {
       setField(claim, "status", { phase: "Pending" });
       addFinalizer(claim, claimFinalizer);
     },
-    validate: (claim) => claimSpecCauses(valueAt(claim, "spec"), "spec"),
+    validate: (claim) => claimSpecCauses(claim.spec, "spec"),
     validateUpdate: claimUpdateCauses,
   },
 });
 
 /** Sets the defaults of a claim's spec in place. */
-export function defaultClaimSpec(spec: JsonObject | undefined): void {
+export function defaultClaimSpec(spec: Draft<PersistentVolumeClaimSpec> | undefined): void {
   if (spec === undefined) return;
-  spec["volumeMode"] ??= "Filesystem";
+  spec.volumeMode ??= "Filesystem";
   // `resources` is always present, even if empty.
-  ensureMap(spec, "resources");
+  spec.resources ??= {};
 }
 
 /** Validates the spec of a claim at `path`. */
-export function claimSpecCauses(spec: unknown, path: string): StatusCause[] {
-  const modes = listAt(spec, "accessModes");
+export function claimSpecCauses(spec: Received<PersistentVolumeClaimSpec> | undefined, path: string): StatusCause[] {
+  const modes = spec?.accessModes ?? [];
   const causes = modes.length === 0 ? [requiredCause(`${path}.accessModes`, "at least 1 access mode is required")] : [];
   for (const mode of modes) causes.push(...check.oneOf(`${path}.accessModes`, mode, accessModes));
-  const size = valueAt(spec, "resources", "requests", "storage");
+  const size = spec?.resources?.requests?.storage;
   if (!isQuantity(size)) causes.push(requiredCause(`${path}.resources[storage]`));
   else if (compareQuantities(size, 0) <= 0) {
     causes.push(invalidCause(`${path}.resources[storage]`, size, "must be greater than zero"));
   }
-  causes.push(...check.labelSelector(`${path}.selector`, valueAt(spec, "selector")));
-  causes.push(...check.dnsSubdomain(`${path}.storageClassName`, valueAt(spec, "storageClassName")));
-  return [...causes, ...check.oneOf(`${path}.volumeMode`, valueAt(spec, "volumeMode"), ["Block", "Filesystem"])];
+  causes.push(...check.labelSelector(`${path}.selector`, spec?.selector));
+  causes.push(...check.dnsSubdomain(`${path}.storageClassName`, spec?.storageClassName));
+  return [...causes, ...check.oneOf(`${path}.volumeMode`, spec?.volumeMode, ["Block", "Filesystem"])];
 }
 
-function claimUpdateCauses(claim: Read, old: Read): StatusCause[] {
-  const isBound = textAt(old, "status", "phase") === "Bound";
+function claimUpdateCauses(claim: Claim, old: Claim): StatusCause[] {
+  const isBound = old.status?.phase === "Bound";
   const causes: StatusCause[] = [];
   if (!jsonEquals(fixedClaim(claim, old, isBound), fixedClaim(old, old, isBound))) {
     const detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
     causes.push(forbiddenCause("spec", detail));
   }
-  const before = valueAt(old, "spec", "resources", "requests", "storage");
-  const now = valueAt(claim, "spec", "resources", "requests", "storage");
+  const before = old.spec?.resources?.requests?.storage;
+  const now = claim.spec?.resources?.requests?.storage;
   if (isBound && isQuantity(before) && isQuantity(now) && compareQuantities(now, before) < 0) {
     const detail = "field can not be less than status.capacity";
     causes.push(forbiddenCause("spec.resources.requests.storage", detail));
@@ -139,19 +146,19 @@ function claimUpdateCauses(claim: Read, old: Read): StatusCause[] {
 }
 
 /** The spec without mutable fields: the volume name until it is set, and the size once bound. */
-function fixedClaim(claim: Read, old: Read, isBound: boolean): JsonObject {
-  const spec = draft(mapAt(claim, "spec")) as JsonObject;
-  if (textAt(old, "spec", "volumeName") === "") delete spec["volumeName"];
-  if (valueAt(old, "spec", "storageClassName") === undefined) delete spec["storageClassName"];
+function fixedClaim(claim: Claim, old: Claim, isBound: boolean): object {
+  const spec: Draft<PersistentVolumeClaimSpec> = structuredClone(draft(claim.spec ?? {}));
+  if ((old.spec?.volumeName ?? "") === "") delete spec.volumeName;
+  if (old.spec?.storageClassName === undefined) delete spec.storageClassName;
   if (isBound) {
-    delete spec["volumeAttributesClassName"];
-    const requests = objectAt(spec, "resources", "requests");
-    if (requests !== undefined) delete requests["storage"];
+    delete spec.volumeAttributesClassName;
+    const requests = spec.resources?.requests;
+    if (requests !== undefined) delete requests.storage;
   }
   return spec;
 }
 
-const persistentVolumes = builtinResource({
+const persistentVolumes = builtinResource<PersistentVolumeObject>({
   group: "",
   version: "v1",
   kind: "PersistentVolume",
@@ -172,27 +179,27 @@ const persistentVolumes = builtinResource({
     column("VolumeMode", "Filesystem or Block.", { wide: true }),
   ],
   cells: (volume, now) => {
-    const claim = valueAt(volume, "spec", "claimRef");
+    const claim = volume.spec?.claimRef;
     return [
-      textAt(volume, "spec", "capacity", "storage"),
-      modesText(listAt(volume, "spec", "accessModes")),
-      textAt(volume, "spec", "persistentVolumeReclaimPolicy"),
-      volume.metadata.deletionTimestamp === undefined ? textAt(volume, "status", "phase") : "Terminating",
-      claim === undefined ? "" : `${textAt(claim, "namespace")}/${textAt(claim, "name")}`,
-      textAt(volume, "spec", "storageClassName"),
-      textAt(volume, "spec", "volumeAttributesClassName") || "<unset>",
-      textAt(volume, "status", "reason"),
+      volume.spec?.capacity?.storage ?? "",
+      modesText(volume.spec?.accessModes ?? []),
+      volume.spec?.persistentVolumeReclaimPolicy ?? "",
+      volume.metadata.deletionTimestamp === undefined ? (volume.status?.phase ?? "") : "Terminating",
+      claim === undefined ? "" : `${claim.namespace ?? ""}/${claim.name ?? ""}`,
+      volume.spec?.storageClassName ?? "",
+      volume.spec?.volumeAttributesClassName || "<unset>",
+      volume.status?.reason ?? "",
       age(volume.metadata.creationTimestamp, now),
-      textAt(volume, "spec", "volumeMode") || "<unset>",
+      volume.spec?.volumeMode || "<unset>",
     ];
   },
   strategy: {
     hasGeneration: false,
     default: (volume) => {
-      const spec = objectAt(volume, "spec");
+      const spec = volume.spec;
       if (spec === undefined) return;
-      spec["persistentVolumeReclaimPolicy"] ??= "Retain";
-      spec["volumeMode"] ??= "Filesystem";
+      spec.persistentVolumeReclaimPolicy ??= "Retain";
+      spec.volumeMode ??= "Filesystem";
       for (const [source, values] of Object.entries(sourceDefaults)) {
         const found = objectAt(spec, source);
         for (const [field, value] of Object.entries(values)) if (found !== undefined) found[field] ??= value;
@@ -204,8 +211,8 @@ const persistentVolumes = builtinResource({
     },
     validate: volumeCauses,
     validateUpdate: (volume, old) => {
-      const source = (object: Read): JsonObject => {
-        const spec = draft(mapAt(object, "spec")) as JsonObject;
+      const source = (object: Volume): JsonObject => {
+        const spec = draft(object.spec ?? {}) as JsonObject;
         for (const field of notSource) delete spec[field];
         return spec;
       };
@@ -213,8 +220,8 @@ const persistentVolumes = builtinResource({
       if (!jsonEquals(source(volume), source(old))) {
         causes.push(forbiddenCause("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"));
       }
-      if (textAt(volume, "spec", "volumeMode") !== textAt(old, "spec", "volumeMode")) {
-        causes.push(invalidCause("spec.volumeMode", textAt(volume, "spec", "volumeMode"), "field is immutable"));
+      if ((volume.spec?.volumeMode ?? "") !== (old.spec?.volumeMode ?? "")) {
+        causes.push(invalidCause("spec.volumeMode", volume.spec?.volumeMode ?? "", "field is immutable"));
       }
       return causes;
     },
@@ -234,16 +241,16 @@ const notSource = [
   "volumeMode",
 ];
 
-function volumeCauses(volume: Read): StatusCause[] {
-  const spec = valueAt(volume, "spec");
-  const modes = listAt(spec, "accessModes");
+function volumeCauses(volume: Volume): StatusCause[] {
+  const spec = volume.spec;
+  const modes = spec?.accessModes ?? [];
   const causes = modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
   for (const mode of modes) causes.push(...check.oneOf("spec.accessModes", mode, accessModes));
-  const size = valueAt(spec, "capacity", "storage");
-  const resources = Object.keys(mapAt(spec, "capacity"));
+  const size = spec?.capacity?.storage;
+  const resources = Object.keys(spec?.capacity ?? {});
   if (resources.length === 0) causes.push(requiredCause("spec.capacity"));
   if (resources.length !== 1 || resources[0] !== "storage") {
-    causes.push(notSupportedCause("spec.capacity", mapAt(spec, "capacity"), ["storage"]));
+    causes.push(notSupportedCause("spec.capacity", spec?.capacity ?? {}, ["storage"]));
   }
   if (isQuantity(size) && compareQuantities(size, 0) <= 0)
     causes.push(invalidCause("spec.capacity[storage]", size, "must be greater than zero"));
@@ -251,16 +258,16 @@ function volumeCauses(volume: Read): StatusCause[] {
     causes.push(forbiddenCause("spec.accessModes", "may not use ReadWriteOncePod with other access modes"));
   }
   const policies = ["Delete", "Recycle", "Retain"];
-  causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", valueAt(spec, "persistentVolumeReclaimPolicy"), policies));
-  causes.push(...check.oneOf("spec.volumeMode", valueAt(spec, "volumeMode"), ["Block", "Filesystem"]));
-  causes.push(...check.dnsSubdomain("spec.storageClassName", valueAt(spec, "storageClassName")));
+  causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", spec?.persistentVolumeReclaimPolicy, policies));
+  causes.push(...check.oneOf("spec.volumeMode", spec?.volumeMode, ["Block", "Filesystem"]));
+  causes.push(...check.dnsSubdomain("spec.storageClassName", spec?.storageClassName));
   const [source, ...more] = Object.keys(mapAt(spec)).filter((field) => !notSource.includes(field));
   if (source === undefined) causes.push(requiredCause("spec", "must specify a volume type"));
   causes.push(...more.map((field) => forbiddenCause(`spec.${field}`, "may not specify more than 1 volume type")));
   if (source === "hostPath" || source === "local") {
     causes.push(...check.nonEmpty(`spec.${source}.path`, textAt(spec, source, "path")));
   }
-  const wanted = valueAt(spec, "nodeAffinity", "required");
+  const wanted = spec?.nodeAffinity?.required;
   if (wanted !== undefined) causes.push(...nodeSelectorCauses(wanted, "spec.nodeAffinity.required"));
   else if (source === "local") causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
   return causes;

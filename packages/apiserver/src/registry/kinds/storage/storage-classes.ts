@@ -1,12 +1,14 @@
-import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { jsonEquals } from "@keelson/api-machinery";
+import type { StorageClassObject } from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause, requiredCause } from "@keelson/api-machinery/validation";
 import { type Store, storageKey } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { setField, textAt, valueAt } from "../../object-fields.ts";
+import { setField, valueAt } from "../../object-fields.ts";
+import type { ReceivedObject } from "../../received.ts";
 
-type Read = DeepReadonly<KubernetesObject>;
+type Read = ReceivedObject<StorageClassObject>;
 
 const isDefaultClass = "storageclass.kubernetes.io/is-default-class";
 
@@ -21,7 +23,7 @@ export function defaultStorageClass(store: Pick<Store, "list">): string | undefi
 }
 
 /** storage.k8s.io/v1 StorageClasses. */
-export const storageClasses = builtinResource({
+export const storageClasses = builtinResource<StorageClassObject>({
   group: "storage.k8s.io",
   version: "v1",
   kind: "StorageClass",
@@ -36,22 +38,22 @@ export const storageClasses = builtinResource({
     ageColumn,
   ],
   cells: (object, now) => [
-    textAt(object, "provisioner"),
-    textAt(object, "reclaimPolicy") || "Delete",
-    textAt(object, "volumeBindingMode") || "<unset>",
-    String(valueAt(object, "allowVolumeExpansion") === true),
+    object.provisioner ?? "",
+    object.reclaimPolicy || "Delete",
+    object.volumeBindingMode || "<unset>",
+    String(object.allowVolumeExpansion === true),
     age(object.metadata.creationTimestamp, now),
   ],
   strategy: {
     hasGeneration: false,
     default: (object) => {
-      if (valueAt(object, "reclaimPolicy") === undefined) setField(object, "reclaimPolicy", "Delete");
-      if (valueAt(object, "volumeBindingMode") === undefined) setField(object, "volumeBindingMode", "Immediate");
+      if (object.reclaimPolicy === undefined) setField(object, "reclaimPolicy", "Delete");
+      if (object.volumeBindingMode === undefined) setField(object, "volumeBindingMode", "Immediate");
     },
     validate: (object) => [
-      ...(valueAt(object, "provisioner") === "" ? [requiredCause("provisioner")] : []),
-      ...check.oneOf("reclaimPolicy", valueAt(object, "reclaimPolicy"), ["Delete", "Retain"]),
-      ...check.oneOf("volumeBindingMode", valueAt(object, "volumeBindingMode"), ["Immediate", "WaitForFirstConsumer"]),
+      ...(object.provisioner === "" ? [requiredCause("provisioner")] : []),
+      ...check.oneOf("reclaimPolicy", object.reclaimPolicy, ["Delete", "Retain"]),
+      ...check.oneOf("volumeBindingMode", object.volumeBindingMode, ["Immediate", "WaitForFirstConsumer"]),
     ],
     validateUpdate: (object, old) =>
       ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]

@@ -1,16 +1,17 @@
-import type { KubernetesObject } from "@keelson/api-machinery";
+import type { CronJobObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { listAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { setField, valueAt } from "../../object-fields.ts";
+import type { DraftObject, ReceivedObject } from "../../received.ts";
 import { cronScheduleFault } from "./cron-schedule.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { jobSpecCauses } from "./jobs.ts";
-import { type Read, selectorColumn, templateColumns } from "./workload.ts";
+import { selectorColumn, templateColumns } from "./workload.ts";
 
 /** batch/v1 CronJobs. */
-export const cronJobs = builtinResource({
+export const cronJobs = builtinResource<CronJobObject>({
   group: "batch",
   version: "v1",
   kind: "CronJob",
@@ -30,17 +31,17 @@ export const cronJobs = builtinResource({
     selectorColumn,
   ],
   cells: (object, now) => {
-    const containers = listAt(object, "spec", "jobTemplate", "spec", "template", "spec", "containers");
-    const last = textAt(object, "status", "lastScheduleTime");
+    const containers = object.spec?.jobTemplate?.spec?.template?.spec?.containers ?? [];
+    const last = object.status?.lastScheduleTime ?? "";
     return [
-      textAt(object, "spec", "schedule"),
-      textAt(object, "spec", "timeZone") || "<none>",
-      valueAt(object, "spec", "suspend") === true ? "True" : "False",
-      listAt(object, "status", "active").length,
+      object.spec?.schedule ?? "",
+      object.spec?.timeZone || "<none>",
+      object.spec?.suspend === true ? "True" : "False",
+      (object.status?.active ?? []).length,
       last === "" ? "<none>" : age(last, now),
       age(object.metadata.creationTimestamp, now),
-      containers.map((container) => textAt(container, "name")).join(","),
-      containers.map((container) => textAt(container, "image")).join(","),
+      containers.map((container) => container.name ?? "").join(","),
+      containers.map((container) => container.image ?? "").join(","),
       "<none>",
     ];
   },
@@ -51,23 +52,23 @@ export const cronJobs = builtinResource({
   },
 });
 
-function defaultCronJob(object: KubernetesObject): void {
-  const spec = objectAt(object, "spec");
+function defaultCronJob(object: DraftObject<CronJobObject>): void {
+  const spec = object.spec;
   if (spec === undefined) return;
-  spec["concurrencyPolicy"] ??= "Allow";
-  spec["suspend"] ??= false;
-  spec["successfulJobsHistoryLimit"] ??= 3;
-  spec["failedJobsHistoryLimit"] ??= 1;
+  spec.concurrencyPolicy ??= "Allow";
+  spec.suspend ??= false;
+  spec.successfulJobsHistoryLimit ??= 3;
+  spec.failedJobsHistoryLimit ??= 1;
   // Only the Pod defaults: the Job's own are set when it is created.
-  defaultPodTemplate(objectAt(spec, "jobTemplate", "spec", "template"));
+  defaultPodTemplate(spec.jobTemplate?.spec?.template);
 }
 
-function cronJobCauses(object: Read): StatusCause[] {
-  const spec = valueAt(object, "spec");
-  const schedule = textAt(spec, "schedule");
+function cronJobCauses(object: ReceivedObject<CronJobObject>): StatusCause[] {
+  const spec = object.spec;
+  const schedule = spec?.schedule ?? "";
   const causes: StatusCause[] = [];
   if (schedule === "") {
-    if (valueAt(spec, "schedule") === "") causes.push(requiredCause("spec.schedule"));
+    if (spec?.schedule === "") causes.push(requiredCause("spec.schedule"));
   } else {
     const fault = cronScheduleFault(schedule);
     if (fault !== undefined) causes.push(invalidCause("spec.schedule", schedule, fault));
@@ -76,21 +77,21 @@ function cronJobCauses(object: Read): StatusCause[] {
       causes.push(invalidCause("spec.schedule", schedule, detail));
     }
   }
-  const zone = valueAt(spec, "timeZone");
+  const zone = spec?.timeZone;
   if (zone === "") causes.push(invalidCause("spec.timeZone", zone, "timeZone must be nil or non-empty string"));
   else if (typeof zone === "string" && !isTimeZone(zone)) {
     causes.push(invalidCause("spec.timeZone", zone, `unknown time zone ${zone}`));
   }
-  causes.push(...check.oneOf("spec.concurrencyPolicy", valueAt(spec, "concurrencyPolicy"), ["Allow", "Forbid", "Replace"]));
+  causes.push(...check.oneOf("spec.concurrencyPolicy", spec?.concurrencyPolicy, ["Allow", "Forbid", "Replace"]));
   for (const field of ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"]) {
     causes.push(...check.atLeast(`spec.${field}`, valueAt(spec, field)));
   }
   if ((object.metadata.name ?? "").length > 52) {
     causes.push(invalidCause("metadata.name", object.metadata.name, "must be no more than 52 characters"));
   }
-  if (valueAt(spec, "jobTemplate") !== undefined) {
-    causes.push(...jobSpecCauses(valueAt(spec, "jobTemplate", "spec"), "spec.jobTemplate.spec"));
-    if (valueAt(spec, "jobTemplate", "spec", "manualSelector") === true) {
+  if (spec?.jobTemplate !== undefined) {
+    causes.push(...jobSpecCauses(spec?.jobTemplate?.spec, "spec.jobTemplate.spec"));
+    if (spec?.jobTemplate?.spec?.manualSelector === true) {
       const field = "spec.jobTemplate.spec.manualSelector";
       causes.push(invalidCause(field, true, "manualSelector is not supported in a CronJob's jobTemplate"));
     }

@@ -1,16 +1,17 @@
 import { jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import type { DaemonSetObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, objectAt, textAt, valueAt } from "../../object-fields.ts";
 import { labelsText } from "../network/services.ts";
-import { mapAt } from "../../object-fields.ts";
+import { ensureMap } from "../../object-fields.ts";
+import type { DraftObject, ReceivedObject } from "../../received.ts";
 import { rollingCauses } from "./deployments.ts";
 import * as workload from "./workload.ts";
 
 /** apps/v1 DaemonSets. */
-export const daemonSets = builtinResource({
+export const daemonSets = builtinResource<DaemonSetObject>({
   group: "apps",
   version: "v1",
   kind: "DaemonSet",
@@ -36,10 +37,10 @@ export const daemonSets = builtinResource({
     workload.countAt(object, "status", "numberReady"),
     workload.countAt(object, "status", "updatedNumberScheduled"),
     workload.countAt(object, "status", "numberAvailable"),
-    labelsText(mapAt(object, "spec", "template", "spec", "nodeSelector")),
+    labelsText(object.spec?.template?.spec?.nodeSelector ?? {}),
     age(object.metadata.creationTimestamp, now),
     ...workload.templateCells(object),
-    workload.selectorCell(valueAt(object, "spec", "selector")),
+    workload.selectorCell(object.spec?.selector),
   ],
   strategy: {
     warnings: workload.templateWarnings,
@@ -64,36 +65,36 @@ function setTemplateGeneration({ metadata }: KubernetesObject, generation: numbe
   metadata.annotations = { ...metadata.annotations, [templateGeneration]: String(generation) };
 }
 
-function countTemplates(object: KubernetesObject, old: workload.Read): void {
+function countTemplates(object: DraftObject<DaemonSetObject>, old: ReceivedObject<DaemonSetObject>): void {
   const before = Number(old.metadata.annotations?.[templateGeneration] ?? 1);
-  const isSame = jsonEquals(valueAt(object, "spec", "template"), valueAt(old, "spec", "template"));
+  const isSame = jsonEquals(object.spec?.template, old.spec?.template);
   setTemplateGeneration(object, isSame ? before : before + 1);
 }
 
-function defaultDaemonSet(object: KubernetesObject): void {
+function defaultDaemonSet(object: DraftObject<DaemonSetObject>): void {
   if (object.metadata.annotations?.[templateGeneration] === undefined) setTemplateGeneration(object, 1);
   workload.defaultWorkload(object, false);
-  const spec = objectAt(object, "spec");
+  const spec = object.spec;
   if (spec === undefined) return;
-  spec["revisionHistoryLimit"] ??= 10;
+  spec.revisionHistoryLimit ??= 10;
   const strategy = ensureMap(spec, "updateStrategy");
-  strategy["type"] ??= "RollingUpdate";
-  if (strategy["type"] !== "RollingUpdate") return;
+  strategy.type ??= "RollingUpdate";
+  if (strategy.type !== "RollingUpdate") return;
   const rolling = ensureMap(strategy, "rollingUpdate");
-  rolling["maxUnavailable"] ??= 1;
-  rolling["maxSurge"] ??= 0;
+  rolling.maxUnavailable ??= 1;
+  rolling.maxSurge ??= 0;
 }
 
-function strategyCauses(object: workload.Read): StatusCause[] {
-  const strategy = valueAt(object, "spec", "updateStrategy");
-  const type = textAt(strategy, "type");
-  const rolling = valueAt(strategy, "rollingUpdate");
+function strategyCauses(object: ReceivedObject<DaemonSetObject>): StatusCause[] {
+  const strategy = object.spec?.updateStrategy;
+  const type = strategy?.type ?? "";
+  const rolling = strategy?.rollingUpdate;
   const path = "spec.updateStrategy.rollingUpdate";
   if (type !== "RollingUpdate") return check.oneOf("spec.updateStrategy.type", type, ["OnDelete", "RollingUpdate"]);
   if (rolling === undefined) return [requiredCause(path)];
-  const surge = valueAt(rolling, "maxSurge");
-  const unavailable = valueAt(rolling, "maxUnavailable");
-  const isBoth = ![0, "0%", undefined].includes(surge as number) && ![0, "0%", undefined].includes(unavailable as number);
+  const surge = rolling.maxSurge;
+  const unavailable = rolling.maxUnavailable;
+  const isBoth = ![0, "0%", undefined].includes(surge) && ![0, "0%", undefined].includes(unavailable);
   if (isBoth) return [invalidCause(`${path}.maxSurge`, surge, "may not be set when maxUnavailable is non-zero")];
   return rollingCauses(rolling, path).map((cause) =>
     cause.message?.includes("may not be 0") ? requiredCause(`${path}.maxUnavailable`, "cannot be 0 when maxSurge is 0") : cause,

@@ -1,13 +1,14 @@
-import type { KubernetesObject } from "@keelson/api-machinery";
+import type { DeploymentObject } from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, objectAt, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap } from "../../object-fields.ts";
+import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
 import * as workload from "./workload.ts";
 
 /** apps/v1 Deployments. */
-export const deployments = builtinResource({
+export const deployments = builtinResource<DeploymentObject>({
   group: "apps",
   version: "v1",
   kind: "Deployment",
@@ -31,7 +32,7 @@ export const deployments = builtinResource({
     workload.countAt(object, "status", "availableReplicas"),
     age(object.metadata.creationTimestamp, now),
     ...workload.templateCells(object),
-    workload.selectorCell(valueAt(object, "spec", "selector")),
+    workload.selectorCell(object.spec?.selector),
   ],
   strategy: {
     warnings: workload.templateWarnings,
@@ -48,21 +49,21 @@ export const deployments = builtinResource({
   },
 });
 
-function defaultDeployment(object: KubernetesObject): void {
+function defaultDeployment(object: DraftObject<DeploymentObject>): void {
   workload.defaultWorkload(object);
-  const spec = objectAt(object, "spec");
+  const spec = object.spec;
   if (spec === undefined) return;
-  spec["revisionHistoryLimit"] ??= 10;
-  spec["progressDeadlineSeconds"] ??= 600;
+  spec.revisionHistoryLimit ??= 10;
+  spec.progressDeadlineSeconds ??= 600;
   const strategy = ensureMap(spec, "strategy");
-  strategy["type"] ??= "RollingUpdate";
-  if (strategy["type"] !== "RollingUpdate") return;
+  strategy.type ??= "RollingUpdate";
+  if (strategy.type !== "RollingUpdate") return;
   const rolling = ensureMap(strategy, "rollingUpdate");
-  rolling["maxUnavailable"] ??= "25%";
-  rolling["maxSurge"] ??= "25%";
+  rolling.maxUnavailable ??= "25%";
+  rolling.maxSurge ??= "25%";
 }
 
-function countCauses(object: workload.Read): StatusCause[] {
+function countCauses(object: ReceivedObject<DeploymentObject>): StatusCause[] {
   const counters = [
     "replicas",
     "updatedReplicas",
@@ -83,25 +84,27 @@ function countCauses(object: workload.Read): StatusCause[] {
   );
 }
 
-function strategyCauses(object: workload.Read): StatusCause[] {
-  const strategy = valueAt(object, "spec", "strategy");
-  const type = textAt(strategy, "type");
-  const rolling = valueAt(strategy, "rollingUpdate");
+function strategyCauses(object: ReceivedObject<DeploymentObject>): StatusCause[] {
+  const strategy = object.spec?.strategy;
+  const type = strategy?.type ?? "";
+  const rolling = strategy?.rollingUpdate;
   const path = "spec.strategy.rollingUpdate";
   if (type === "Recreate") {
     const detail = "may not be specified when strategy `type` is 'Recreate'";
     return rolling === undefined ? [] : [forbiddenCause(path, detail)];
   }
-  if (type !== "RollingUpdate")
-    return check.oneOf("spec.strategy.type", valueAt(strategy, "type"), ["Recreate", "RollingUpdate"]);
+  if (type !== "RollingUpdate") return check.oneOf("spec.strategy.type", strategy?.type, ["Recreate", "RollingUpdate"]);
   if (rolling === undefined) return [requiredCause(path, "this should be defaulted and never be nil")];
   return rollingCauses(rolling, path);
 }
 
 /** Validates maxSurge and maxUnavailable. */
-export function rollingCauses(rolling: unknown, path: string): StatusCause[] {
-  const surge = valueAt(rolling, "maxSurge");
-  const unavailable = valueAt(rolling, "maxUnavailable");
+export function rollingCauses(
+  rolling: Received<NonNullable<DeploymentObject["spec"]["strategy"]>["rollingUpdate"]>,
+  path: string,
+): StatusCause[] {
+  const surge = rolling?.maxSurge;
+  const unavailable = rolling?.maxUnavailable;
   const causes = [
     ...check.countOrPercent(`${path}.maxUnavailable`, unavailable),
     ...check.countOrPercent(`${path}.maxSurge`, surge),
@@ -120,8 +123,8 @@ function isZero(value: unknown): boolean {
   return value === undefined || value === 0 || check.percentOf(value) === 0;
 }
 
-function deadlineCauses(object: workload.Read): StatusCause[] {
-  const deadline = valueAt(object, "spec", "progressDeadlineSeconds");
+function deadlineCauses(object: ReceivedObject<DeploymentObject>): StatusCause[] {
+  const deadline = object.spec?.progressDeadlineSeconds;
   const causes = check.atLeast("spec.progressDeadlineSeconds", deadline);
   if (typeof deadline === "number" && deadline <= workload.countAt(object, "spec", "minReadySeconds")) {
     causes.push(invalidCause("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"));

@@ -1,12 +1,14 @@
+import type { PodDisruptionBudgetObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { mapAt, setField, valueAt } from "../../object-fields.ts";
-import { countAt, type Read, statusCauses } from "./workload.ts";
+import { mapAt, setField } from "../../object-fields.ts";
+import type { ReceivedObject } from "../../received.ts";
+import { countAt, statusCauses } from "./workload.ts";
 
 /** policy/v1 PodDisruptionBudgets. */
-export const podDisruptionBudgets = builtinResource({
+export const podDisruptionBudgets = builtinResource<PodDisruptionBudgetObject>({
   group: "policy",
   version: "v1",
   kind: "PodDisruptionBudget",
@@ -21,8 +23,8 @@ export const podDisruptionBudgets = builtinResource({
     ageColumn,
   ],
   cells: (object, now) => [
-    String(valueAt(object, "spec", "minAvailable") ?? "N/A"),
-    String(valueAt(object, "spec", "maxUnavailable") ?? "N/A"),
+    String(object.spec?.minAvailable ?? "N/A"),
+    String(object.spec?.maxUnavailable ?? "N/A"),
     countAt(object, "status", "disruptionsAllowed"),
     age(object.metadata.creationTimestamp, now),
   ],
@@ -34,10 +36,10 @@ export const podDisruptionBudgets = builtinResource({
   },
 });
 
-function budgetCauses(object: Read): StatusCause[] {
-  const spec = valueAt(object, "spec");
-  const minAvailable = valueAt(spec, "minAvailable");
-  const maxUnavailable = valueAt(spec, "maxUnavailable");
+function budgetCauses(object: ReceivedObject<PodDisruptionBudgetObject>): StatusCause[] {
+  const spec = object.spec;
+  const minAvailable = spec?.minAvailable;
+  const maxUnavailable = spec?.maxUnavailable;
   const causes: StatusCause[] = [];
   if (minAvailable !== undefined && maxUnavailable !== undefined) {
     causes.push(invalidCause("spec", mapAt(spec), "minAvailable and maxUnavailable cannot be both set"));
@@ -50,12 +52,12 @@ function budgetCauses(object: Read): StatusCause[] {
     const percent = check.percentOf(value);
     if (percent !== undefined && percent > 100) causes.push(invalidCause(field, value, "must not be greater than 100%"));
   }
-  causes.push(...check.labelSelector("spec.selector", valueAt(spec, "selector")));
-  const policy = valueAt(spec, "unhealthyPodEvictionPolicy");
+  causes.push(...check.labelSelector("spec.selector", spec?.selector));
+  const policy = spec?.unhealthyPodEvictionPolicy;
   causes.push(...check.oneOf("spec.unhealthyPodEvictionPolicy", policy, ["AlwaysAllow", "IfHealthyBudget"]));
   return causes;
 }
 
-function countCauses(object: Read): StatusCause[] {
+function countCauses(object: ReceivedObject<PodDisruptionBudgetObject>): StatusCause[] {
   return statusCauses(object, ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"], []);
 }

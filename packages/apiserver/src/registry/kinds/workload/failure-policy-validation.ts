@@ -1,3 +1,4 @@
+import type { JobObject } from "@keelson/api-machinery/kinds";
 import {
   duplicateCause,
   invalidCause,
@@ -7,33 +8,38 @@ import {
   tooManyCause,
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
-import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import type { Received } from "../../received.ts";
+
+type JobSpec = Received<JobObject["spec"]> | undefined;
+type Policy = NonNullable<NonNullable<JobSpec>["podFailurePolicy"]>;
+type Rule = NonNullable<Policy["rules"]>[number];
+type ExitCodes = NonNullable<Rule["onExitCodes"]>;
+type PodCondition = NonNullable<Rule["onPodConditions"]>[number];
 
 const maxRules = 20;
 const maxConditions = 20;
 const maxExitCodes = 255;
 
 /** Validates a Job's podFailurePolicy (KEP-3329) at `path`; `spec` is its JobSpec. */
-export function failurePolicyCauses(spec: unknown, path: string): StatusCause[] {
-  const policy = valueAt(spec, "podFailurePolicy");
+export function failurePolicyCauses(spec: JobSpec, path: string): StatusCause[] {
+  const policy = spec?.podFailurePolicy;
   if (policy === undefined) return [];
-  const rules = listAt(policy, "rules");
-  const containers = ["initContainers", "containers"]
-    .flatMap((field) => listAt(spec, "template", "spec", field))
-    .map((container) => textAt(container, "name"));
+  const rules = policy.rules ?? [];
+  const { initContainers = [], containers: regular = [] } = spec?.template?.spec ?? {};
+  const containers = [...initContainers, ...regular].map((container) => container.name ?? "");
   return [
     ...(rules.length > maxRules ? [tooManyCause(`${path}.rules`, rules.length, maxRules)] : []),
     ...rules.flatMap((rule, index) => ruleCauses(rule, `${path}.rules[${index}]`, spec, containers)),
   ];
 }
 
-function ruleCauses(rule: unknown, path: string, spec: unknown, containers: readonly string[]): StatusCause[] {
-  const causes = oneOfRequired(`${path}.action`, valueAt(rule, "action"), ["Count", "FailIndex", "FailJob", "Ignore"]);
-  if (valueAt(rule, "action") === "FailIndex" && valueAt(spec, "backoffLimitPerIndex") === undefined) {
+function ruleCauses(rule: Rule, path: string, spec: JobSpec, containers: readonly string[]): StatusCause[] {
+  const causes = oneOfRequired(`${path}.action`, rule.action, ["Count", "FailIndex", "FailJob", "Ignore"]);
+  if (rule.action === "FailIndex" && spec?.backoffLimitPerIndex === undefined) {
     causes.push(invalidCause(`${path}.action`, "FailIndex", "requires the backoffLimitPerIndex to be set"));
   }
-  const codes = valueAt(rule, "onExitCodes");
-  const conditions = listAt(rule, "onPodConditions");
+  const codes = rule.onExitCodes;
+  const conditions = rule.onPodConditions ?? [];
   if (codes !== undefined) causes.push(...exitCodeCauses(codes, `${path}.onExitCodes`, containers));
   causes.push(...conditions.flatMap((one, index) => conditionCauses(one, `${path}.onPodConditions[${index}]`)));
   if (conditions.length > maxConditions) {
@@ -47,15 +53,15 @@ function ruleCauses(rule: unknown, path: string, spec: unknown, containers: read
   return causes;
 }
 
-function exitCodeCauses(codes: unknown, path: string, containers: readonly string[]): StatusCause[] {
-  const operator = valueAt(codes, "operator");
+function exitCodeCauses(codes: ExitCodes, path: string, containers: readonly string[]): StatusCause[] {
+  const operator = codes.operator;
   const causes = oneOfRequired(`${path}.operator`, operator, ["In", "NotIn"]);
-  const container = valueAt(codes, "containerName");
+  const container = codes.containerName;
   if (typeof container === "string" && !containers.includes(container)) {
     const detail = "must be one of the container or initContainer names in the pod template";
     causes.push(invalidCause(`${path}.containerName`, container, detail));
   }
-  const values = listAt(codes, "values").filter((value) => typeof value === "number");
+  const values = (codes.values ?? []).filter((value) => typeof value === "number");
   if (values.length === 0) causes.push(invalidCause(`${path}.values`, values, "at least one value is required"));
   if (values.length > maxExitCodes) causes.push(tooManyCause(`${path}.values`, values.length, maxExitCodes));
   for (const [index, value] of values.entries()) {
@@ -67,11 +73,11 @@ function exitCodeCauses(codes: unknown, path: string, containers: readonly strin
   return isOrdered ? causes : [...causes, invalidCause(`${path}.values`, values, "must be ordered")];
 }
 
-function conditionCauses(condition: unknown, path: string): StatusCause[] {
-  const type = textAt(condition, "type");
+function conditionCauses(condition: PodCondition, path: string): StatusCause[] {
+  const type = condition.type ?? "";
   return [
     ...qualifiedNameFaults(type).map((fault) => invalidCause(`${path}.type`, type, fault)),
-    ...oneOfRequired(`${path}.status`, valueAt(condition, "status"), ["False", "True", "Unknown"]),
+    ...oneOfRequired(`${path}.status`, condition.status, ["False", "True", "Unknown"]),
   ];
 }
 

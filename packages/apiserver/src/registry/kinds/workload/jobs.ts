@@ -1,4 +1,5 @@
-import { draft, isJsonObject, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { draft, isJsonObject, jsonEquals } from "@keelson/api-machinery";
+import type { JobObject, PodTemplate } from "@keelson/api-machinery/kinds";
 import { selectorFromObject } from "@keelson/api-machinery/selectors";
 import {
   forbiddenCause,
@@ -10,14 +11,15 @@ import {
 import { age, humanDuration } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, listAt, mapAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap, setField, valueAt } from "../../object-fields.ts";
+import type { Draft, DraftObject, Received, ReceivedObject } from "../../received.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
 import { failurePolicyCauses } from "./failure-policy-validation.ts";
 import * as workload from "./workload.ts";
 
 /** batch/v1 Jobs. */
-export const jobs = builtinResource({
+export const jobs = builtinResource<JobObject>({
   group: "batch",
   version: "v1",
   kind: "Job",
@@ -39,7 +41,7 @@ export const jobs = builtinResource({
     durationOf(job, now),
     age(job.metadata.creationTimestamp, now),
     ...workload.templateCells(job),
-    workload.selectorCell(valueAt(job, "spec", "selector")),
+    workload.selectorCell(job.spec?.selector),
   ],
   selectableFields: { "status.successful": (job) => String(workload.countAt(job, "status", "succeeded")) },
   strategy: {
@@ -57,34 +59,34 @@ export const jobs = builtinResource({
 const nameLabels = ["batch.kubernetes.io/job-name", "job-name"];
 const uidLabels = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 
-function defaultJob(job: KubernetesObject): void {
-  const spec = objectAt(job, "spec");
+function defaultJob(job: DraftObject<JobObject>): void {
+  const spec = job.spec;
   if (spec === undefined) return;
-  if (spec["completions"] === undefined && spec["parallelism"] === undefined) spec["completions"] = 1;
-  spec["parallelism"] ??= 1;
-  spec["completionMode"] ??= "NonIndexed";
+  if (spec.completions === undefined && spec.parallelism === undefined) spec.completions = 1;
+  spec.parallelism ??= 1;
+  spec.completionMode ??= "NonIndexed";
   // With a limit per index, the total is unlimited.
-  spec["backoffLimit"] ??= spec["backoffLimitPerIndex"] === undefined ? 6 : 2_147_483_647;
-  spec["suspend"] ??= false;
-  spec["manualSelector"] ??= false;
-  spec["podReplacementPolicy"] ??= spec["podFailurePolicy"] === undefined ? "TerminatingOrFailed" : "Failed";
-  for (const rule of objectsAt(spec, "podFailurePolicy", "rules")) {
-    for (const pattern of objectsAt(rule, "onPodConditions")) pattern["status"] ??= "True";
+  spec.backoffLimit ??= spec.backoffLimitPerIndex === undefined ? 6 : 2_147_483_647;
+  spec.suspend ??= false;
+  spec.manualSelector ??= false;
+  spec.podReplacementPolicy ??= spec.podFailurePolicy === undefined ? "TerminatingOrFailed" : "Failed";
+  for (const rule of spec.podFailurePolicy?.rules ?? []) {
+    for (const pattern of rule.onPodConditions ?? []) pattern.status ??= "True";
   }
-  defaultPodTemplate(objectAt(spec, "template"));
-  const labels = valueAt(spec, "template", "metadata", "labels");
+  defaultPodTemplate(spec.template);
+  const labels = spec.template?.metadata?.labels;
   if (isJsonObject(labels) && Object.keys(job.metadata.labels ?? {}).length === 0) {
     setField(job.metadata, "labels", structuredClone(labels));
   }
 }
 
 /** Labels the Pods of a Job with its name and uid and selects them by uid, unless the Job has a manual selector. */
-function generateSelector(job: KubernetesObject): void {
-  const spec = objectAt(job, "spec");
-  const template = objectAt(spec, "template");
+function generateSelector(job: DraftObject<JobObject>): void {
+  const spec = job.spec;
+  const template = spec?.template;
   if (spec === undefined || template === undefined) return;
   const { name = "", uid = "" } = job.metadata;
-  if (spec["manualSelector"] === true) return;
+  if (spec.manualSelector === true) return;
   const labels = ensureMap(ensureMap(template, "metadata"), "labels");
   // A Job without labels gets those of its Pods, including these.
   const isShared = jsonEquals(job.metadata.labels ?? {}, labels);
@@ -95,7 +97,7 @@ function generateSelector(job: KubernetesObject): void {
 }
 
 /** Validates a JobSpec at `path`. In a CronJob, the selector is generated later. */
-export function jobSpecCauses(spec: unknown, path: string): StatusCause[] {
+export function jobSpecCauses(spec: Received<JobObject["spec"]> | undefined, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   for (const field of [
     "parallelism",
@@ -108,9 +110,9 @@ export function jobSpecCauses(spec: unknown, path: string): StatusCause[] {
   ]) {
     causes.push(...check.atLeast(`${path}.${field}`, valueAt(spec, field)));
   }
-  const mode = valueAt(spec, "completionMode");
+  const mode = spec?.completionMode;
   causes.push(...check.oneOf(`${path}.completionMode`, mode, ["Indexed", "NonIndexed"]));
-  if (mode === "Indexed" && valueAt(spec, "completions") === undefined) {
+  if (mode === "Indexed" && spec?.completions === undefined) {
     causes.push(requiredCause(`${path}.completions`, "when completion mode is Indexed"));
   }
   if (mode !== "Indexed") {
@@ -119,35 +121,35 @@ export function jobSpecCauses(spec: unknown, path: string): StatusCause[] {
       causes.push(invalidCause(`${path}.${field}`, valueAt(spec, field), "requires indexed completion mode"));
     }
   }
-  const replacement = valueAt(spec, "podReplacementPolicy");
+  const replacement = spec?.podReplacementPolicy;
   causes.push(...check.oneOf(`${path}.podReplacementPolicy`, replacement, ["Failed", "TerminatingOrFailed"]));
-  causes.push(...podTemplateCauses(valueAt(spec, "template"), `${path}.template`));
-  const restart = valueAt(spec, "template", "spec", "restartPolicy");
+  causes.push(...podTemplateCauses(spec?.template, `${path}.template`));
+  const restart = spec?.template?.spec?.restartPolicy;
   const field = `${path}.template.spec.restartPolicy`;
   if (restart === "Always") causes.push(requiredCause(field, 'valid values: "OnFailure", "Never"'));
   else if (restart !== undefined && restart !== "OnFailure" && restart !== "Never") {
     causes.push(notSupportedCause(field, restart, ["OnFailure", "Never"]));
   }
   causes.push(...failurePolicyCauses(spec, `${path}.podFailurePolicy`));
-  if (valueAt(spec, "podFailurePolicy") !== undefined && restart !== "Never") {
+  if (spec?.podFailurePolicy !== undefined && restart !== "Never") {
     const detail = 'only "Never" is supported when podFailurePolicy is specified';
     causes.push(invalidCause(field, restart ?? "", detail));
   }
   return causes;
 }
 
-function jobCauses(job: workload.Read): StatusCause[] {
-  const spec = valueAt(job, "spec");
+function jobCauses(job: ReceivedObject<JobObject>): StatusCause[] {
+  const spec = job.spec;
   const causes = jobSpecCauses(spec, "spec");
-  const selector = valueAt(spec, "selector");
-  const labels = mapAt(spec, "template", "metadata", "labels") as Readonly<Record<string, string>>;
+  const selector = spec?.selector;
+  const labels = (spec?.template?.metadata?.labels ?? {}) as Readonly<Record<string, string>>;
   const { uid = "", name = "" } = job.metadata;
-  if (valueAt(spec, "template") === undefined) return causes;
+  if (spec?.template === undefined) return causes;
   if (!isJsonObject(selector)) return [...causes, requiredCause("spec.selector")];
   const faults = check.labelSelector("spec.selector", selector);
   causes.push(...faults);
   if (faults.length === 0 && !selectorFromObject(selector).matches(labels)) causes.push(workload.mismatchCause(labels));
-  if (valueAt(spec, "manualSelector") === true) return causes;
+  if (spec?.manualSelector === true) return causes;
   // What a client wrote in place of what is generated, or beside it: the selector has to select by these labels alone.
   const generated = Object.fromEntries([
     ...uidLabels.map((label) => [label, uid]),
@@ -171,9 +173,9 @@ function jobCauses(job: workload.Read): StatusCause[] {
 }
 
 /** Template fields that a suspended Job may change until it has started. */
-const schedulingFields = ["nodeSelector", "affinity", "tolerations", "schedulingGates"];
+const schedulingFields = ["nodeSelector", "affinity", "tolerations", "schedulingGates"] as const;
 
-function updateCauses(job: workload.Read, old: workload.Read): StatusCause[] {
+function updateCauses(job: ReceivedObject<JobObject>, old: ReceivedObject<JobObject>): StatusCause[] {
   const causes = workload.immutableSpecCauses(job, old, [
     "completionMode",
     "selector",
@@ -183,42 +185,38 @@ function updateCauses(job: workload.Read, old: workload.Read): StatusCause[] {
     "successPolicy",
     "manualSelector",
   ]);
-  const isElastic =
-    textAt(job, "spec", "completionMode") === "Indexed" &&
-    valueAt(job, "spec", "completions") === valueAt(job, "spec", "parallelism");
+  const isElastic = job.spec?.completionMode === "Indexed" && job.spec?.completions === job.spec?.parallelism;
   if (!isElastic) causes.push(...workload.immutableSpecCauses(job, old, ["completions"]));
-  const isOpen = valueAt(old, "spec", "suspend") === true && valueAt(old, "status", "startTime") === undefined;
+  const isOpen = old.spec?.suspend === true && old.status?.startTime === undefined;
   if (!jsonEquals(fixedTemplate(job, isOpen), fixedTemplate(old, isOpen))) {
-    causes.push(invalidCause("spec.template", mapAt(job, "spec", "template"), "field is immutable"));
+    causes.push(invalidCause("spec.template", job.spec?.template ?? {}, "field is immutable"));
   }
-  if (causes.length === 0 && valueAt(old, "spec", "maxFailedIndexes") !== valueAt(job, "spec", "maxFailedIndexes")) {
-    if (valueAt(job, "spec", "backoffLimitPerIndex") === undefined) {
+  if (causes.length === 0 && old.spec?.maxFailedIndexes !== job.spec?.maxFailedIndexes) {
+    if (job.spec?.backoffLimitPerIndex === undefined) {
       causes.push(forbiddenCause("spec.maxFailedIndexes", "requires backoffLimitPerIndex"));
     }
   }
   return causes;
 }
 
-function fixedTemplate(job: workload.Read, isOpen: boolean): JsonObject {
-  const template = draft(mapAt(job, "spec", "template")) as JsonObject;
+function fixedTemplate(job: ReceivedObject<JobObject>, isOpen: boolean): object {
+  const template: Draft<PodTemplate> = draft(job.spec?.template ?? {});
   if (!isOpen) return template;
-  const spec = objectAt(template, "spec");
+  const spec = template.spec;
   if (spec !== undefined) for (const field of schedulingFields) delete spec[field];
-  const metadata = objectAt(template, "metadata");
+  const metadata = template.metadata;
   if (metadata !== undefined) {
-    delete metadata["labels"];
-    delete metadata["annotations"];
+    delete metadata.labels;
+    delete metadata.annotations;
   }
   return template;
 }
 
-function hasCondition(job: workload.Read, type: string): boolean {
-  return listAt(job, "status", "conditions").some(
-    (condition) => textAt(condition, "type") === type && textAt(condition, "status") === "True",
-  );
+function hasCondition(job: ReceivedObject<JobObject>, type: string): boolean {
+  return (job.status?.conditions ?? []).some((condition) => (condition.type ?? "") === type && condition.status === "True");
 }
 
-function statusOf(job: workload.Read): string {
+function statusOf(job: ReceivedObject<JobObject>): string {
   if (hasCondition(job, "Complete")) return "Complete";
   if (hasCondition(job, "Failed")) return "Failed";
   if (job.metadata.deletionTimestamp !== undefined) return "Terminating";
@@ -228,17 +226,17 @@ function statusOf(job: workload.Read): string {
   return "Running";
 }
 
-function completionsOf(job: workload.Read): string {
+function completionsOf(job: ReceivedObject<JobObject>): string {
   const succeeded = workload.countAt(job, "status", "succeeded");
-  const completions = valueAt(job, "spec", "completions");
+  const completions = job.spec?.completions;
   if (typeof completions === "number") return `${succeeded}/${completions}`;
   const parallelism = workload.countAt(job, "spec", "parallelism");
   return parallelism > 1 ? `${succeeded}/1 of ${parallelism}` : `${succeeded}/1`;
 }
 
-function durationOf(job: workload.Read, now: number): string {
-  const started = Date.parse(textAt(job, "status", "startTime"));
+function durationOf(job: ReceivedObject<JobObject>, now: number): string {
+  const started = Date.parse(job.status?.startTime ?? "");
   if (Number.isNaN(started)) return "";
-  const ended = Date.parse(textAt(job, "status", "completionTime"));
+  const ended = Date.parse(job.status?.completionTime ?? "");
   return humanDuration((Number.isNaN(ended) ? now : ended) - started);
 }

@@ -1,11 +1,20 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
+import type { PodTemplate, ReplicaSetObject } from "@keelson/api-machinery/kinds";
 import { requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { mapAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { setField } from "../../object-fields.ts";
+import type { DraftObject, ReceivedObject } from "../../received.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
 import * as workload from "./workload.ts";
+
+/** core/v1 ReplicationController. */
+interface ReplicationControllerObject extends KubernetesObject {
+  spec?: { replicas?: number; minReadySeconds?: number; selector?: Record<string, string>; template?: PodTemplate };
+}
+
+type Controller = ReceivedObject<ReplicaSetObject> | ReceivedObject<ReplicationControllerObject>;
 
 const columns = [
   column("Desired", "The desired number of Pods.", { type: "integer" }),
@@ -16,22 +25,22 @@ const columns = [
   workload.selectorColumn,
 ];
 
-function cells(object: workload.Read, now: number): readonly (string | number)[] {
+function cells(object: Controller, now: number): readonly (string | number)[] {
   return [
     workload.countAt(object, "spec", "replicas"),
     workload.countAt(object, "status", "replicas"),
     workload.countAt(object, "status", "readyReplicas"),
     age(object.metadata.creationTimestamp, now),
     ...workload.templateCells(object),
-    workload.selectorCell(valueAt(object, "spec", "selector")),
+    workload.selectorCell(object.spec?.selector),
   ];
 }
 
 const selectableFields = {
-  "status.replicas": (object: workload.Read) => String(workload.countAt(object, "status", "replicas")),
+  "status.replicas": (object: Controller) => String(workload.countAt(object, "status", "replicas")),
 };
 
-function countCauses(object: workload.Read): StatusCause[] {
+function countCauses(object: Controller): StatusCause[] {
   return workload.statusCauses(
     object,
     ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"],
@@ -45,7 +54,7 @@ function countCauses(object: workload.Read): StatusCause[] {
 }
 
 /** apps/v1 ReplicaSets. */
-export const replicaSets = builtinResource({
+export const replicaSets = builtinResource<ReplicaSetObject>({
   group: "apps",
   version: "v1",
   kind: "ReplicaSet",
@@ -69,7 +78,7 @@ export const replicaSets = builtinResource({
 });
 
 /** v1 ReplicationControllers, the predecessors of ReplicaSets, with a plain map as selector. */
-export const replicationControllers = builtinResource({
+export const replicationControllers = builtinResource<ReplicationControllerObject>({
   group: "",
   version: "v1",
   kind: "ReplicationController",
@@ -90,30 +99,30 @@ export const replicationControllers = builtinResource({
   },
 });
 
-function defaultController(object: KubernetesObject): void {
+function defaultController(object: DraftObject<ReplicationControllerObject>): void {
   workload.defaultWorkload(object);
-  const spec = objectAt(object, "spec");
-  const labels = mapAt(spec, "template", "metadata", "labels");
+  const spec = object.spec;
+  const labels = spec?.template?.metadata?.labels ?? {};
   if (spec === undefined || Object.keys(labels).length === 0) return;
-  if (spec["selector"] === undefined) spec["selector"] = structuredClone(labels) as typeof spec;
+  if (spec.selector === undefined) spec.selector = structuredClone(labels);
   if (Object.keys(object.metadata.labels ?? {}).length === 0) setField(object.metadata, "labels", structuredClone(labels));
 }
 
-function controllerCauses(object: workload.Read): StatusCause[] {
-  const selector = mapAt(object, "spec", "selector");
-  const labels = mapAt(object, "spec", "template", "metadata", "labels");
+function controllerCauses(object: ReceivedObject<ReplicationControllerObject>): StatusCause[] {
+  const selector = object.spec?.selector ?? {};
+  const labels = object.spec?.template?.metadata?.labels ?? {};
   const causes = [
-    ...check.atLeast("spec.replicas", valueAt(object, "spec", "replicas")),
-    ...check.atLeast("spec.minReadySeconds", valueAt(object, "spec", "minReadySeconds")),
+    ...check.atLeast("spec.replicas", object.spec?.replicas),
+    ...check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds),
   ];
-  const hasTemplate = valueAt(object, "spec", "template") !== undefined;
-  if (hasTemplate) causes.push(...podTemplateCauses(valueAt(object, "spec", "template"), "spec.template"));
+  const hasTemplate = object.spec?.template !== undefined;
+  if (hasTemplate) causes.push(...podTemplateCauses(object.spec?.template, "spec.template"));
   else causes.push(requiredCause("spec.template"));
   if (Object.keys(selector).length === 0) causes.push(requiredCause("spec.selector"));
   else if (Object.entries(selector).some(([key, value]) => !Object.hasOwn(labels, key) || labels[key] !== value)) {
     causes.push(workload.mismatchCause(labels));
   }
   if (!hasTemplate) return causes;
-  const restart = textAt(object, "spec", "template", "spec", "restartPolicy");
+  const restart = object.spec?.template?.spec?.restartPolicy ?? "";
   return [...causes, ...check.oneOf("spec.template.spec.restartPolicy", restart, ["Always"])];
 }

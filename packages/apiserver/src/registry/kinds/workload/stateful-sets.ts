@@ -1,14 +1,16 @@
-import { draft, isJsonObject, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { draft, jsonEquals, type JsonObject } from "@keelson/api-machinery";
+import type { StatefulSetObject, PodTemplate } from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, listAt, mapAt, objectAt, objectsAt, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap, valueAt } from "../../object-fields.ts";
+import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
 import { claimSpecCauses, defaultClaimSpec } from "../storage/persistent-volumes.ts";
 import * as workload from "./workload.ts";
 
 /** apps/v1 StatefulSets. */
-export const statefulSets = builtinResource({
+export const statefulSets = builtinResource<StatefulSetObject>({
   group: "apps",
   version: "v1",
   kind: "StatefulSet",
@@ -38,27 +40,27 @@ export const statefulSets = builtinResource({
   },
 });
 
-function defaultStatefulSet(object: KubernetesObject): void {
+function defaultStatefulSet(object: DraftObject<StatefulSetObject>): void {
   workload.defaultWorkload(object);
-  const spec = objectAt(object, "spec");
+  const spec = object.spec;
   if (spec === undefined) return;
-  spec["podManagementPolicy"] ??= "OrderedReady";
-  spec["revisionHistoryLimit"] ??= 10;
+  spec.podManagementPolicy ??= "OrderedReady";
+  spec.revisionHistoryLimit ??= 10;
   const strategy = ensureMap(spec, "updateStrategy");
-  strategy["type"] ??= "RollingUpdate";
-  if (strategy["type"] === "RollingUpdate") ensureMap(strategy, "rollingUpdate")["partition"] ??= 0;
+  strategy.type ??= "RollingUpdate";
+  if (strategy.type === "RollingUpdate") ensureMap(strategy, "rollingUpdate").partition ??= 0;
   const retention = ensureMap(spec, "persistentVolumeClaimRetentionPolicy");
-  retention["whenDeleted"] ??= "Retain";
-  retention["whenScaled"] ??= "Retain";
-  for (const claim of objectsAt(spec, "volumeClaimTemplates")) {
-    claim["apiVersion"] ??= "v1";
-    claim["kind"] ??= "PersistentVolumeClaim";
-    defaultClaimSpec(objectAt(claim, "spec"));
-    ensureMap(claim, "status")["phase"] ??= "Pending";
+  retention.whenDeleted ??= "Retain";
+  retention.whenScaled ??= "Retain";
+  for (const claim of spec.volumeClaimTemplates ?? []) {
+    claim.apiVersion ??= "v1";
+    claim.kind ??= "PersistentVolumeClaim";
+    defaultClaimSpec(claim.spec);
+    ensureMap(claim, "status").phase ??= "Pending";
   }
 }
 
-function countCauses(object: workload.Read): StatusCause[] {
+function countCauses(object: ReceivedObject<StatefulSetObject>): StatusCause[] {
   return workload.statusCauses(
     object,
     [
@@ -80,45 +82,42 @@ function countCauses(object: workload.Read): StatusCause[] {
   );
 }
 
-function statefulCauses(object: workload.Read): StatusCause[] {
-  const spec = valueAt(object, "spec");
-  const strategy = valueAt(spec, "updateStrategy");
-  const retention = valueAt(spec, "persistentVolumeClaimRetentionPolicy");
+function statefulCauses(object: ReceivedObject<StatefulSetObject>): StatusCause[] {
+  const spec = object.spec;
+  const strategy = spec?.updateStrategy;
+  const retention = spec?.persistentVolumeClaimRetentionPolicy;
   const causes = [
-    ...check.oneOf("spec.podManagementPolicy", valueAt(spec, "podManagementPolicy"), ["OrderedReady", "Parallel"]),
-    ...check.oneOf("spec.updateStrategy", valueAt(strategy, "type"), ["OnDelete", "RollingUpdate"]),
-    ...check.atLeast("spec.updateStrategy.rollingUpdate.partition", valueAt(strategy, "rollingUpdate", "partition")),
-    ...check.countOrPercent(
-      "spec.updateStrategy.rollingUpdate.maxUnavailable",
-      valueAt(strategy, "rollingUpdate", "maxUnavailable"),
-    ),
-    ...check.atLeast("spec.ordinals.start", valueAt(spec, "ordinals", "start")),
+    ...check.oneOf("spec.podManagementPolicy", spec?.podManagementPolicy, ["OrderedReady", "Parallel"]),
+    ...check.oneOf("spec.updateStrategy", strategy?.type, ["OnDelete", "RollingUpdate"]),
+    ...check.atLeast("spec.updateStrategy.rollingUpdate.partition", strategy?.rollingUpdate?.partition),
+    ...check.countOrPercent("spec.updateStrategy.rollingUpdate.maxUnavailable", strategy?.rollingUpdate?.maxUnavailable),
+    ...check.atLeast("spec.ordinals.start", spec?.ordinals?.start),
   ];
-  if (textAt(strategy, "type") === "OnDelete" && valueAt(strategy, "rollingUpdate") !== undefined) {
+  if (strategy?.type === "OnDelete" && strategy?.rollingUpdate !== undefined) {
     const detail = "only allowed for updateStrategy 'RollingUpdate'";
-    causes.push(invalidCause("spec.updateStrategy.rollingUpdate", valueAt(strategy, "rollingUpdate"), detail));
+    causes.push(invalidCause("spec.updateStrategy.rollingUpdate", strategy?.rollingUpdate, detail));
   }
   for (const field of ["whenDeleted", "whenScaled"]) {
     const path = `spec.persistentVolumeClaimRetentionPolicy.${field}`;
     causes.push(...check.oneOf(path, valueAt(retention, field), ["Delete", "Retain"]));
   }
-  for (const [index, claim] of listAt(spec, "volumeClaimTemplates").entries()) {
+  for (const [index, claim] of (spec?.volumeClaimTemplates ?? []).entries()) {
     const path = `spec.volumeClaimTemplates[${index}]`;
-    causes.push(...check.dnsLabel(`${path}.metadata.name`, textAt(claim, "metadata", "name")));
-    causes.push(...claimSpecCauses(valueAt(claim, "spec"), `${path}.spec`));
+    causes.push(...check.dnsLabel(`${path}.metadata.name`, claim.metadata?.name ?? ""));
+    causes.push(...claimSpecCauses(claim.spec, `${path}.spec`));
   }
   return causes;
 }
 
 /** The template with a volume for each claim, which containers mount by the name of the claim template. */
-function claimedTemplate(object: workload.Read): unknown {
-  const template = valueAt(object, "spec", "template");
-  const spec = valueAt(template, "spec");
-  if (!isJsonObject(template) || !isJsonObject(spec)) return template;
-  const volumes = listAt(spec, "volumes");
-  const named = new Set(volumes.map((volume) => textAt(volume, "name")));
-  const claims = listAt(object, "spec", "volumeClaimTemplates")
-    .map((claim) => textAt(claim, "metadata", "name"))
+function claimedTemplate(object: ReceivedObject<StatefulSetObject>): Received<PodTemplate> | undefined {
+  const template = object.spec?.template;
+  const spec = template?.spec;
+  if (template === undefined || spec === undefined) return template;
+  const volumes = spec.volumes ?? [];
+  const named = new Set(volumes.map((volume) => volume.name ?? ""));
+  const claims = (object.spec?.volumeClaimTemplates ?? [])
+    .map((claim) => claim.metadata?.name ?? "")
     .filter((name) => !named.has(name))
     .map((name) => ({ name, persistentVolumeClaim: { claimName: name } }));
   return { ...template, spec: { ...spec, volumes: [...volumes, ...claims] } };
@@ -134,9 +133,9 @@ const changeable = [
   "minReadySeconds",
 ];
 
-function updateCauses(object: workload.Read, old: workload.Read): StatusCause[] {
-  const fixed = (set: workload.Read): JsonObject => {
-    const spec = draft(mapAt(set, "spec")) as JsonObject;
+function updateCauses(object: ReceivedObject<StatefulSetObject>, old: ReceivedObject<StatefulSetObject>): StatusCause[] {
+  const fixed = (set: ReceivedObject<StatefulSetObject>): JsonObject => {
+    const spec = draft(set.spec ?? {}) as JsonObject;
     for (const field of changeable) delete spec[field];
     return spec;
   };

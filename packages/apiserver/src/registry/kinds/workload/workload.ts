@@ -1,27 +1,42 @@
 import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
-import { selectorFromObject } from "@keelson/api-machinery/selectors";
+import type { PodTemplate } from "@keelson/api-machinery/kinds";
+import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import { forbiddenCause, invalidCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { listAt, mapAt, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { setField, valueAt } from "../../object-fields.ts";
+import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
 import { podTemplateCauses } from "../pod/spec-validation.ts";
 import { podWarnings } from "../pod/warnings.ts";
 import { labelsText } from "../network/services.ts";
 
-/** An object as strategies read it. */
+/** The fields that the kinds with a Pod template share. */
+export interface WorkloadObject extends KubernetesObject {
+  spec?: {
+    replicas?: number;
+    minReadySeconds?: number;
+    revisionHistoryLimit?: number;
+    selector?: LabelSelector;
+    template?: PodTemplate;
+  };
+}
+
+type Workload = ReceivedObject<WorkloadObject>;
+
+/** An object as strategies read it whose kind has no type. */
 export type Read = DeepReadonly<KubernetesObject>;
 
 /** Sets the common defaults of workloads in place: replicas and the Pod template. */
-export function defaultWorkload(object: KubernetesObject, replicas = true): void {
-  const spec = objectAt(object, "spec");
+export function defaultWorkload(object: DraftObject<WorkloadObject>, replicas = true): void {
+  const spec = object.spec;
   if (spec === undefined) return;
-  if (replicas) spec["replicas"] ??= 1;
-  defaultPodTemplate(objectAt(spec, "template"));
+  if (replicas) spec.replicas ??= 1;
+  defaultPodTemplate(spec.template);
 }
 
 /** Sets the initial status. `fields` are the counters that are always present. */
-export function emptyStatus(object: KubernetesObject, fields: Readonly<Record<string, number>> = {}): void {
+export function emptyStatus(object: DraftObject<WorkloadObject>, fields: Readonly<Record<string, number>> = {}): void {
   setField(object, "status", { ...fields });
 }
 
@@ -29,20 +44,23 @@ export function emptyStatus(object: KubernetesObject, fields: Readonly<Record<st
  * Validates the selector, the template, and that the selector matches it. Pods of these kinds are always restarted. `template` overrides
  * the Pod template if Pods get more than it contains.
  */
-export function workloadCauses(object: Read, template: unknown = valueAt(object, "spec", "template")): StatusCause[] {
-  const spec = valueAt(object, "spec");
+export function workloadCauses(
+  object: Workload,
+  template: Received<PodTemplate> | undefined = object.spec?.template,
+): StatusCause[] {
+  const spec = object.spec;
   const causes = [
-    ...check.atLeast("spec.replicas", valueAt(spec, "replicas")),
-    ...check.atLeast("spec.minReadySeconds", valueAt(spec, "minReadySeconds")),
-    ...check.atLeast("spec.revisionHistoryLimit", valueAt(spec, "revisionHistoryLimit")),
+    ...check.atLeast("spec.replicas", spec?.replicas),
+    ...check.atLeast("spec.minReadySeconds", spec?.minReadySeconds),
+    ...check.atLeast("spec.revisionHistoryLimit", spec?.revisionHistoryLimit),
     ...selectorCauses(spec),
     ...podTemplateCauses(template, "spec.template"),
   ];
-  const restart = textAt(spec, "template", "spec", "restartPolicy");
+  const restart = spec?.template?.spec?.restartPolicy ?? "";
   if (restart === "OnFailure" || restart === "Never") {
     causes.push(notSupportedCause("spec.template.spec.restartPolicy", restart, ["Always"]));
   }
-  const deadline = valueAt(spec, "template", "spec", "activeDeadlineSeconds");
+  const deadline = spec?.template?.spec?.activeDeadlineSeconds;
   if (deadline !== undefined) {
     const detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
     causes.push(forbiddenCause("spec.template.spec.activeDeadlineSeconds", detail));
@@ -51,15 +69,15 @@ export function workloadCauses(object: Read, template: unknown = valueAt(object,
 }
 
 /** Warnings about the Pod template. */
-export function templateWarnings(object: Read): string[] {
-  const template = objectAt(object, "spec", "template");
+export function templateWarnings(object: Workload): string[] {
+  const template = object.spec?.template;
   const { metadata } = (template ?? {}) as { readonly metadata?: KubernetesObject["metadata"] };
-  return podWarnings(metadata, template?.["spec"], "spec.template.spec");
+  return podWarnings(metadata, template?.spec, "spec.template.spec");
 }
 
 /** Validates status counters: none is negative, and no part of `parts` exceeds its whole. */
 export function statusCauses(
-  object: Read,
+  object: DeepReadonly<KubernetesObject>,
   counters: readonly string[],
   parts: readonly (readonly [string, string])[],
 ): StatusCause[] {
@@ -74,14 +92,14 @@ export function statusCauses(
 }
 
 /** Validates that the LabelSelector is not empty and matches the template. */
-function selectorCauses(spec: unknown): StatusCause[] {
-  const selector = valueAt(spec, "selector");
+function selectorCauses(spec: Workload["spec"]): StatusCause[] {
+  const selector = spec?.selector;
   const causes = check.labelSelector("spec.selector", selector);
   if (isJsonObject(selector) && check.isEmptySelector(selector)) {
     causes.push(invalidCause("spec.selector", selector, "empty selector is invalid for deployment"));
   }
   if (causes.length > 0) return causes;
-  const labels = mapAt(spec, "template", "metadata", "labels") as Readonly<Record<string, string>>;
+  const labels = (spec?.template?.metadata?.labels ?? {}) as Readonly<Record<string, string>>;
   if (isJsonObject(selector) && selectorFromObject(selector).matches(labels)) return causes;
   return [...causes, mismatchCause(labels)];
 }
@@ -92,7 +110,7 @@ export function mismatchCause(labels: Readonly<Record<string, unknown>>): Status
 }
 
 /** `field is immutable` for each changed `spec.<field>`. */
-export function immutableSpecCauses(object: Read, old: Read, fields: readonly string[]): StatusCause[] {
+export function immutableSpecCauses(object: Workload, old: Workload, fields: readonly string[]): StatusCause[] {
   return fields
     .filter((field) => !jsonEquals(valueAt(object, "spec", field), valueAt(old, "spec", field)))
     .map((field) => invalidCause(`spec.${field}`, valueAt(object, "spec", field) ?? null, "field is immutable"));
@@ -115,24 +133,29 @@ export const templateColumns = [
 export const selectorColumn = column("Selector", "The selector of its Pods.", { wide: true });
 
 /** Cells of {@link templateColumns}. */
-export function templateCells(object: Read): readonly string[] {
-  const containers = listAt(object, "spec", "template", "spec", "containers");
+export function templateCells(
+  object: ReceivedObject<Pick<WorkloadObject, keyof KubernetesObject> & { spec?: { template?: PodTemplate } }>,
+): readonly string[] {
+  const containers = object.spec?.template?.spec?.containers ?? [];
   return [
-    containers.map((container) => textAt(container, "name")).join(","),
-    containers.map((container) => textAt(container, "image")).join(","),
+    containers.map((container) => container.name ?? "").join(","),
+    containers.map((container) => container.image ?? "").join(","),
   ];
 }
 
 /** The cell of {@link selectorColumn}. */
 export function selectorCell(selector: unknown): string {
-  const isPlain =
-    isJsonObject(selector) && !Object.hasOwn(selector, "matchLabels") && !Object.hasOwn(selector, "matchExpressions");
-  if (isPlain) return labelsText(selector);
-  const terms = labelsText(mapAt(selector, "matchLabels"));
-  const expressions = listAt(selector, "matchExpressions").map((expression) => {
-    const values = listAt(expression, "values").join(",");
-    const key = textAt(expression, "key");
-    switch (textAt(expression, "operator")) {
+  if (!isJsonObject(selector)) return labelsText({});
+  if (!Object.hasOwn(selector, "matchLabels") && !Object.hasOwn(selector, "matchExpressions")) return labelsText(selector);
+  return labelSelectorText(selector);
+}
+
+function labelSelectorText(selector: Received<LabelSelector>): string {
+  const terms = labelsText(selector.matchLabels ?? {});
+  const expressions = (selector.matchExpressions ?? []).map((expression) => {
+    const values = (expression.values ?? []).join(",");
+    const key = expression.key ?? "";
+    switch (expression.operator) {
       case "In":
         return `${key} in (${values})`;
       case "NotIn":
