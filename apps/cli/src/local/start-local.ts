@@ -5,7 +5,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import type { FlagDefinition, FlagValues } from "@keelson/operator/flags";
-import { type AddressBlock, reserveAddressBlock } from "./address-block.ts";
+import { type AddressBlock, reserveAddressBlock } from "@keelson/cluster/address-block";
 import { lockDataFolder } from "./data-folder-lock.ts";
 import type { PodRuntimeName } from "./pod-runtime-flag.ts";
 import { portOf, portsOf } from "./ports.ts";

@@ -9,7 +9,7 @@ import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { startKubelet } from "@keelson/cluster";
-import { reservePodNetwork } from "@keelson/cluster/testing";
+import { reserveAddressBlock } from "@keelson/cluster/testing";
 import { createVolumeControllers, createWorkloadControllers, ensureStandardClass } from "@keelson/cluster/controllers";
 import { createManager, type Logger, silentLogger } from "@keelson/controller";
 import { startOperator } from "@keelson/operator";
@@ -84,12 +84,12 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
     }
   })();
   const common = { client, clock: systemClock, random: Math.random, log: silentLogger };
-  const podNetwork = await reservePodNetwork(dataDir);
+  const block = await reserveAddressBlock(dataDir);
   const kubelet = await startKubelet({
     ...common,
     dataDir: join(dataDir, "kubelet"),
     nodeName: "here",
-    podNetwork: podNetwork.network,
+    podNetwork: block.podNetwork,
   });
   const operator = await startOperator({ operator: middleware, client, dataDir, logger: log });
 
@@ -177,7 +177,7 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
       for (const { metadata } of (await client.list(Pod)).items)
         await watched(client, Pod, metadata.name, (each) => each === undefined);
       await kubelet.stop();
-      await podNetwork.release();
+      await block.release();
       volumes.close();
       await cluster.stop();
       await environment.stop();

@@ -23,7 +23,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { startServiceProxy } from "../service-proxy/service-proxy.ts";
 import { type Kubelet, startKubelet } from "./kubelet.ts";
 import { podHandlers } from "./pod-handlers.ts";
-import { type PodNetwork, reservePodNetwork } from "../testing/pod-network.ts";
+import { type AddressBlock, reserveAddressBlock } from "../address-block.ts";
 
 type PodView = DeepReadonly<PodObject>;
 
@@ -31,18 +31,18 @@ let environment: TestEnvironment;
 let client: Client;
 let dataDir: string;
 let kubelet: Kubelet;
-let podNetwork: PodNetwork;
+let addresses: AddressBlock;
 
 const start = (): Promise<Kubelet> =>
   startKubelet({
-    ...{ client, dataDir, nodeName: "here", podNetwork: podNetwork.network },
+    ...{ client, dataDir, nodeName: "here", podNetwork: addresses.podNetwork },
     ...{ clock: systemClock, random: Math.random, log: silentLogger },
   });
 
 beforeAll(async () => {
-  podNetwork = await reservePodNetwork(import.meta.filename);
+  addresses = await reserveAddressBlock(import.meta.filename);
 });
-afterAll(() => podNetwork.release());
+afterAll(() => addresses.release());
 beforeEach(async () => {
   environment = await startTestEnvironment({
     subresources: podHandlers({ client: () => client, kubelet: () => kubelet, now: () => Date.now() }),
@@ -140,7 +140,7 @@ test("gives each Pod its own address and runs init containers one by one", async
     volumes: [{ name: "data", emptyDir: {} }],
   });
   const pod = await podThat("served", isReady);
-  expect(pod.status?.podIP?.startsWith(`${podNetwork.network}.`)).toBe(true);
+  expect(pod.status?.podIP?.startsWith(`${addresses.podNetwork}.`)).toBe(true);
   await until(async () => (await log("served")).includes("served"));
   expect(await log("served")).toBe(`one\ntwo\n${pod.status?.podIP} served\n`);
 });
@@ -365,7 +365,7 @@ test.runIf(process.getuid?.() === 0)(
       client,
       dataDir: small,
       nodeName: "full",
-      podNetwork: podNetwork.network,
+      podNetwork: addresses.podNetwork,
       clock: systemClock,
       random: Math.random,
       log: silentLogger,

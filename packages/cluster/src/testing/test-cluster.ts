@@ -9,7 +9,7 @@ import type { Kubelet, KubeletOptions } from "../kubelet/kubelet.ts";
 import type { PodHandler } from "../kubelet/pod-handlers.ts";
 import { startCluster } from "../start-cluster.ts";
 import { type ServedKinds, storedKinds } from "../stored-kinds.ts";
-import { reservePodNetwork } from "./pod-network.ts";
+import { reserveAddressBlock } from "../address-block.ts";
 
 /** A user of the API with its groups. */
 interface User {
@@ -84,9 +84,9 @@ export async function startTestCluster(options: TestClusterOptions): Promise<Tes
   running.client = client;
   for (const crd of crds) await install(client, crd);
   const cluster = await startCluster({ client, kinds: storedKinds(api.server.resources), ...common });
-  const pods = await reservePodNetwork(dataDir);
+  const pods = await reserveAddressBlock(dataDir);
   const kubelet = await startKubelet({
-    ...{ client, dataDir: join(dataDir, "node"), podNetwork: pods.network },
+    ...{ client, dataDir: join(dataDir, "node"), podNetwork: pods.podNetwork },
     ...common,
     ...options.node,
   });

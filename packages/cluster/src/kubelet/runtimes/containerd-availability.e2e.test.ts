@@ -12,7 +12,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { startKubelet } from "../kubelet.ts";
 import { openPodRuntimes } from "./pod-runtimes.ts";
 import { ensureRuntimeClasses } from "./runtime-classes.ts";
-import { reservePodNetwork } from "../../testing/pod-network.ts";
+import { reserveAddressBlock } from "../../address-block.ts";
 
 const image = "example.org/busybox:1";
 const namespace = "default";
@@ -38,13 +38,13 @@ test("a node uses a containerd that starts later, and reports one that stops", a
   const common = { clock: systemClock, random: Math.random };
   const runtimes = await openPodRuntimes({ ...common, dataDir: join(home, "node"), awaitedContainerd: socket });
   runtimes.onChange(({ handler }) => ensureRuntimeClasses(client, [handler]));
-  const podNetwork = await reservePodNetwork(home);
+  const addresses = await reserveAddressBlock(home);
   const kubelet = await startKubelet({
     ...common,
     client,
     dataDir: join(home, "node"),
     nodeName: "here",
-    podNetwork: podNetwork.network,
+    podNetwork: addresses.podNetwork,
     runtimes,
     log: silentLogger,
   });
@@ -52,7 +52,7 @@ test("a node uses a containerd that starts later, and reports one that stops", a
     () => environment.stop(),
     () => runtimes.close(),
     () => kubelet.stop(),
-    () => podNetwork.release(),
+    () => addresses.release(),
   );
   const createPod = (name: string): Promise<unknown> =>
     client.create(Pod, {

@@ -11,7 +11,7 @@ import { silentLogger } from "@keelson/controller";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Kubelet, startKubelet } from "../kubelet.ts";
 import { subPathDirectory, SubPathMounts } from "./sub-path-mounts.ts";
-import { type PodNetwork, reservePodNetwork } from "../../testing/pod-network.ts";
+import { type AddressBlock, reserveAddressBlock } from "../../address-block.ts";
 
 const namespace = "default";
 /** Renames a directory and a link to `/` to `sub` in turn. */
@@ -82,18 +82,18 @@ describe.runIf(process.getuid?.() === 0).each(["process", "bubblewrap"])("with r
   let environment: TestEnvironment;
   let client: Client;
   let kubelet: Kubelet;
-  let podNetwork: PodNetwork;
+  let addresses: AddressBlock;
 
   beforeAll(async () => {
-    podNetwork = await reservePodNetwork(import.meta.filename);
+    addresses = await reserveAddressBlock(import.meta.filename);
   });
-  afterAll(() => podNetwork.release());
+  afterAll(() => addresses.release());
   beforeEach(async () => {
     environment = await startTestEnvironment();
     client = createClient({ transport: environment.transport(), fieldManager: "kubelet" });
     await client.create(RuntimeClass, { metadata: { name: runtimeClassName }, handler: runtimeClassName });
     const common = { clock: systemClock, random: Math.random, log: silentLogger };
-    kubelet = await startKubelet({ client, dataDir: folder, nodeName: "here", podNetwork: podNetwork.network, ...common });
+    kubelet = await startKubelet({ client, dataDir: folder, nodeName: "here", podNetwork: addresses.podNetwork, ...common });
   });
   afterEach(async () => {
     await client.delete(Pod, { namespace, name: "p" }, { gracePeriodSeconds: 0 });

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { temporaryFolder } from "../testing/temporary-folder.ts";
+import { temporaryFolder } from "../../../apps/cli/src/testing/temporary-folder.ts";
 import { type Reserve, reserveAddressBlock } from "./address-block.ts";
 
 /** A machine on which each address can be reserved once. */

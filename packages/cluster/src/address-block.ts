@@ -3,7 +3,7 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 
-/** The loopback addresses that belong to the Pods and Services of one data folder. */
+/** The loopback addresses that belong to the Pods and Services of one data folder. Test clusters reserve theirs in the same way. */
 export interface AddressBlock {
   /** First two octets of Pod addresses, `127.64` to `127.127`. */
   readonly podNetwork: string;
