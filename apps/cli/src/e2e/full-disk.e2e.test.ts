@@ -99,7 +99,7 @@ test.each([
       }
       if (!isStatusError(refusal)) throw new Error("no Status", { cause: refusal });
       expect(refusal.status).toMatchObject({ reason: "InsufficientStorage", code: 507 });
-      expect(refusal.message).toBe("the storage could not write: no space is left for the data folder");
+      expect(refusal.message).toBe("the storage could not write: no space left for the data folder");
       const together = await Promise.allSettled(Array.from({ length: 16 }, (_, index) => create(client, `refused-${index}`)));
       for (const { status } of together) expect(status).toBe("rejected");
       expect(await names(client)).toEqual([...stored].sort());

@@ -88,7 +88,7 @@ describe("rejects a configuration", () => {
       { ports: [{ port: 1 }, { port: 1, protocol: "TCP" }] },
       '.spec.ports: duplicate entries for key [port=1,protocol="TCP"]',
     ],
-    ["without the key of an item", { items: [{ port: 1 }] }, '.spec.items: element 0: the item leaves out its key "name"'],
+    ["without the key of an item", { items: [{ port: 1 }] }, '.spec.items: element 0: the item has no key "name"'],
     ["with a null in a set", { set: [null] }, ".spec.set: element 0: an item of a set must be a scalar, not null"],
     [
       "with a wrong type within an item",

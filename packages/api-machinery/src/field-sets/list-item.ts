@@ -28,7 +28,7 @@ export function itemElement(list: ListShape, item: unknown): PathElement | ItemP
   const values: unknown[] = [];
   for (const name of list.keys) {
     const value = Object.hasOwn(item, name) ? item[name] : defaultOf(list, name);
-    if (value === undefined) return { problem: `the item leaves out its key ${JSON.stringify(name)}, which has no default` };
+    if (value === undefined) return { problem: `the item has no key ${JSON.stringify(name)}, and the key has no default` };
     values.push(value);
   }
   return keyElement(list.keys, values);

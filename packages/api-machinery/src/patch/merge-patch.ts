@@ -11,7 +11,7 @@ const maxDepth = 1_000;
  * **Errors**: a `StatusError` BadRequest if the patch is not an object or nests deeper than 1,000 levels.
  */
 export function mergePatch(target: unknown, patch: unknown): unknown {
-  if (!isJsonObject(patch)) throw statusError("BadRequest", "a merge patch has to be a JSON object");
+  if (!isJsonObject(patch)) throw statusError("BadRequest", "a merge patch must be a JSON object");
   return merge(target, patch, 0);
 }
 

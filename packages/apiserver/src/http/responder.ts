@@ -103,7 +103,7 @@ export class Responder {
     const { request, response, headers } = exchange;
     const { clock, limits } = this.#options;
     const representation = this.#choose(exchange, outcome);
-    if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch needs GET");
+    if (request.method === "HEAD") throw statusError("MethodNotAllowed", "a watch must use GET");
     setWarnings(headers, outcome.warnings);
     response.writeHead(200, Object.assign(headers, contentType.json));
     const context = (): EncodeContext => this.#context(exchange);

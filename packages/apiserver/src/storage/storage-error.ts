@@ -36,5 +36,5 @@ export function isOutOfSpace(error: unknown): boolean {
 
 /** The error for a commit without space. */
 export function storageFull(cause: unknown): StorageError {
-  return new StorageError("StorageFull", "no space is left for the data folder", { cause });
+  return new StorageError("StorageFull", "no space left for the data folder", { cause });
 }

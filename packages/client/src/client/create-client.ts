@@ -163,7 +163,7 @@ class TransportClient implements Client {
 
   podLog(pod: ObjectKey, options: PodLogOptions = {}): Promise<ByteStream> {
     const path = objectPath(Pod, pod, "log");
-    if (this.#transport.stream === undefined) throw new TypeError(`${path}: this transport streams nothing`);
+    if (this.#transport.stream === undefined) throw new TypeError(`${path}: this transport does not support streaming`);
     const query = {
       container: options.container,
       follow: flag(options.follow),

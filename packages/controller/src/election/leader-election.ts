@@ -110,7 +110,7 @@ export class LeaderElection {
     } catch (error) {
       this.#options.log.debug(
         { err: error, lease: this.#what },
-        "could not read the lease; it is read again when the caches are synced",
+        "could not read the lease; retrying once the caches are synced",
       );
     }
   }
@@ -174,7 +174,7 @@ export class LeaderElection {
     try {
       await this.#timely((signal) => client.update(Lease, { ...lease, spec }, { signal }));
     } catch (error) {
-      log.warn({ err: error, lease: this.#what }, "could not release the lease; it expires by itself");
+      log.warn({ err: error, lease: this.#what }, "could not release the lease; it will expire");
     }
   }
 

@@ -169,7 +169,7 @@ export class ControllerRunner {
       end();
       this.#log.warn(
         { namespace: value.namespace, name: value.name },
-        "the cache does not show the writes of this request yet; retrying",
+        "the cache does not contain the writes of this request yet; retrying",
       );
       this.#add(value, { priority, rateLimited: true }, { why: "ownWrites" });
     });

@@ -57,7 +57,7 @@ export function parseImageJson(bytes: Uint8Array, what: string): Record<string, 
 export function parseDescriptor(value: unknown, what: string): Descriptor {
   const { mediaType = "", digest, size } = isRecord(value) ? value : {};
   if (typeof mediaType !== "string" || typeof digest !== "string" || !Number.isSafeInteger(size) || Number(size) < 0) {
-    throw new ImageError("Invalid", `${what} is damaged: it needs a mediaType, a digest and a size`);
+    throw new ImageError("Invalid", `${what} is damaged: it must have a mediaType, a digest and a size`);
   }
   hexOf(digest);
   return { mediaType, digest, size: Number(size) };

@@ -160,7 +160,7 @@ export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodR
     if (containerd !== undefined) runtimes.set("containerd", await openContainerd(containerd));
     else if (awaitedContainerd !== undefined && existsSync(awaitedContainerd)) {
       const opened = await openContainerd(awaitedContainerd).catch((error: unknown) => {
-        log.warn({ err: error }, "could not open containerd; it is used after its next start");
+        log.warn({ err: error }, "could not open containerd; retrying when it restarts");
       });
       if (opened !== undefined) runtimes.set("containerd", opened);
     }
