@@ -43,15 +43,15 @@ const widgets = {
   },
 };
 
-type Answer = { code: number; body: Body; outcome: Outcome };
-/** Answers are looked into freely here. */
+type TestResponse = { code: number; body: Body; outcome: Outcome };
+/** The body of a response, which tests read without types. */
 type Body = Record<string, ReturnType<typeof JSON.parse>>;
 
-async function ask(
+async function send(
   method: PipelineRequest["method"],
   path: string,
   options: Partial<PipelineRequest> & { type?: string } = {},
-): Promise<Answer> {
+): Promise<TestResponse> {
   const { type, ...rest } = options;
   const headers: Record<string, string> = type === undefined ? {} : { "content-type": type };
   const outcome = await environment.handle({ method, path, user: systemUser, userAgent: "tester/1", headers, ...rest });
@@ -89,13 +89,13 @@ const widget = (name: string, spec: object = {}, metadata: object = {}): unknown
   spec,
 });
 const merge = "application/merge-patch+json";
-const names = ({ body }: Answer): string[] => body["items"].map((item: KubernetesObject) => item.metadata.name);
+const names = ({ body }: TestResponse): string[] => body["items"].map((item: KubernetesObject) => item.metadata.name);
 
 async function watch(
   path: string,
   query: Record<string, string> = {},
 ): Promise<{ seen: string[]; events: WatchedEvent[]; ended: () => boolean; close(): void }> {
-  const { outcome } = await ask("GET", path, { query: { watch: "1", ...query } });
+  const { outcome } = await send("GET", path, { query: { watch: "1", ...query } });
   if (outcome.kind !== "watch") throw new Error(JSON.stringify(outcome));
   const events: WatchedEvent[] = [];
   const seen: string[] = [];
@@ -118,7 +118,7 @@ async function watch(
 
 describe("create", () => {
   it("sets what the server sets and drops what a client may not", async () => {
-    const { code, body } = await ask("POST", maps, {
+    const { code, body } = await send("POST", maps, {
       body: map(
         "c",
         { data: { a: "1" }, nonsense: 1 },
@@ -134,19 +134,19 @@ describe("create", () => {
     expect(metadata.deletionTimestamp).toBeUndefined();
     expect(metadata.generation).toBeUndefined();
     expect(metadata.managedFields).toMatchObject([{ manager: "tester", operation: "Update", apiVersion: "v1" }]);
-    expect((await ask("GET", `${maps}/c`)).body).toEqual(body);
+    expect((await send("GET", `${maps}/c`)).body).toEqual(body);
   });
 
   it("defaults and prunes custom resources and starts their generation", async () => {
-    const { body } = await ask("POST", customs, { body: widget("w", { s: "x", extra: 1 }) });
+    const { body } = await send("POST", customs, { body: widget("w", { s: "x", extra: 1 }) });
     expect(body).toMatchObject({ spec: { n: 7, s: "x" }, metadata: { generation: 1 } });
     expect(body["spec"].extra).toBeUndefined();
   });
 
   it("draws another generated name when one is taken, and says when neither name is given", async () => {
-    const { body } = await ask("POST", maps, { body: map("", {}, { name: undefined, generateName: "part-" }) });
+    const { body } = await send("POST", maps, { body: map("", {}, { name: undefined, generateName: "part-" }) });
     expect(body["metadata"].name).toMatch(/^part-[bcdfghjklmnpqrstvwxz2456789]{5}$/);
-    const neither = await ask("POST", maps, { body: { metadata: {} } });
+    const neither = await send("POST", maps, { body: { metadata: {} } });
     expect(neither).toMatchObject({
       code: 422,
       body: { reason: "Invalid", details: { causes: [{ reason: "FieldValueRequired", field: "metadata.name" }] } },
@@ -154,28 +154,28 @@ describe("create", () => {
   });
 
   it("refuses a second object of the name, a missing namespace and a terminating one", async () => {
-    await ask("POST", maps, { body: map("c") });
-    expect(await ask("POST", maps, { body: map("c") })).toMatchObject({
+    await send("POST", maps, { body: map("c") });
+    expect(await send("POST", maps, { body: map("c") })).toMatchObject({
       code: 409,
       body: { reason: "AlreadyExists", message: 'configmaps "c" already exists', details: { name: "c", kind: "configmaps" } },
     });
-    expect(await ask("POST", "/api/v1/namespaces/nope/configmaps", { body: map("c") })).toMatchObject({
+    expect(await send("POST", "/api/v1/namespaces/nope/configmaps", { body: map("c") })).toMatchObject({
       code: 404,
       body: { message: 'namespaces "nope" not found', details: { name: "nope", kind: "namespaces" } },
     });
-    await ask("POST", "/api/v1/namespaces", { body: { metadata: { name: "going" } } });
-    expect(await ask("DELETE", "/api/v1/namespaces/going")).toMatchObject({
+    await send("POST", "/api/v1/namespaces", { body: { metadata: { name: "going" } } });
+    expect(await send("DELETE", "/api/v1/namespaces/going")).toMatchObject({
       code: 200,
       body: { status: { phase: "Terminating" } },
     });
-    expect(await ask("POST", "/api/v1/namespaces/going/configmaps", { body: map("c") })).toMatchObject({
+    expect(await send("POST", "/api/v1/namespaces/going/configmaps", { body: map("c") })).toMatchObject({
       code: 403,
       body: { details: { causes: [{ reason: "NamespaceTerminating", field: "metadata.namespace" }] } },
     });
   });
 
   it("names bad names, labels, types and bodies", async () => {
-    const causes = async (body: unknown): Promise<unknown> => (await ask("POST", maps, { body })).body["details"]?.causes;
+    const causes = async (body: unknown): Promise<unknown> => (await send("POST", maps, { body })).body["details"]?.causes;
     expect(await causes(map("Upper"))).toMatchObject([{ reason: "FieldValueInvalid", field: "metadata.name" }]);
     expect(await causes(map("a", {}, { labels: { k: "no spaces" } }))).toMatchObject([{ field: "metadata.labels" }]);
     expect(await causes(map("a", {}, { annotations: { "bad/key/x": "" } }))).toMatchObject([{ field: "metadata.annotations" }]);
@@ -187,22 +187,22 @@ describe("create", () => {
       map("x", {}, { labels: { k: 5 } }),
       { metadata: "x" },
     ]) {
-      expect((await ask("POST", maps, { body })).code).toBe(400);
+      expect((await send("POST", maps, { body })).code).toBe(400);
     }
-    expect((await ask("POST", maps, { body: { apiVersion: "v1", kind: "Secret", metadata: { name: "x" } } })).code).toBe(400);
-    expect((await ask("POST", customs, { body: { ...(widget("x") as object), kind: "Gadget" } })).body).toMatchObject({
+    expect((await send("POST", maps, { body: { apiVersion: "v1", kind: "Secret", metadata: { name: "x" } } })).code).toBe(400);
+    expect((await send("POST", customs, { body: { ...(widget("x") as object), kind: "Gadget" } })).body).toMatchObject({
       code: 422,
       details: { kind: "Gadget", causes: [{ field: "kind" }] },
     });
     let deep: unknown = {};
     for (let i = 0; i < 400; i++) deep = { a: deep };
-    expect((await ask("POST", customs, { body: widget("x", { s: deep }) })).code).toBe(400);
-    expect((await ask("POST", maps, { body: map("x"), bodyBytes: 4_000_000 })).code).toBe(413);
+    expect((await send("POST", customs, { body: widget("x", { s: deep }) })).code).toBe(400);
+    expect((await send("POST", maps, { body: map("x"), bodyBytes: 4_000_000 })).code).toBe(413);
   });
 
   it("warns of unknown fields, refuses them when strict, and keeps silent when told to", async () => {
     const create = (fieldValidation: string, name: string) =>
-      ask("POST", customs, { body: widget(name, { extra: 1 }), query: { fieldValidation } });
+      send("POST", customs, { body: widget(name, { extra: 1 }), query: { fieldValidation } });
     const warned = await create("Warn", "a");
     expect(warned.outcome).toMatchObject({ kind: "object", warnings: ['unknown field "spec.extra"'] });
     expect(await create("Strict", "b")).toMatchObject({ code: 400, body: { message: expect.stringContaining("spec.extra") } });
@@ -210,12 +210,12 @@ describe("create", () => {
   });
 
   it("does all but store with dryRun", async () => {
-    const { code, body } = await ask("POST", maps, { body: map("c"), query: { dryRun: "All" } });
+    const { code, body } = await send("POST", maps, { body: map("c"), query: { dryRun: "All" } });
     expect(code).toBe(201);
     expect(body["metadata"].uid).toBeDefined();
     expect(body["metadata"].resourceVersion).toBeUndefined();
-    expect((await ask("GET", `${maps}/c`)).code).toBe(404);
-    expect((await ask("POST", maps, { body: map("c"), query: { dryRun: "Some" } })).body).toMatchObject({
+    expect((await send("GET", `${maps}/c`)).code).toBe(404);
+    expect((await send("POST", maps, { body: map("c"), query: { dryRun: "Some" } })).body).toMatchObject({
       code: 422,
       details: { group: "meta.k8s.io", kind: "CreateOptions", causes: [{ field: "dryRun" }] },
     });
@@ -223,7 +223,7 @@ describe("create", () => {
 
   it("does no harm with a key named __proto__", async () => {
     const body = JSON.parse('{"metadata":{"name":"c","__proto__":{"x":1}},"data":{"__proto__":"y"}}');
-    const answer = await ask("POST", maps, { body });
+    const answer = await send("POST", maps, { body });
     expect(Object.hasOwn(answer.body["data"] ?? {}, "__proto__")).toBe(true);
     expect(({} as Record<string, unknown>)["y"]).toBeUndefined();
     expect(Object.prototype).not.toHaveProperty("x");
@@ -232,10 +232,10 @@ describe("create", () => {
 
 describe("update", () => {
   it("replaces, conflicts on a stale version, and overwrites without one", async () => {
-    const { body: created } = await ask("POST", maps, { body: map("c", { data: { n: "0" } }) });
-    const { body: first } = await ask("PUT", `${maps}/c`, { body: { ...created, data: { n: "1" } } });
+    const { body: created } = await send("POST", maps, { body: map("c", { data: { n: "0" } }) });
+    const { body: first } = await send("PUT", `${maps}/c`, { body: { ...created, data: { n: "1" } } });
     expect(first["data"]).toEqual({ n: "1" });
-    expect(await ask("PUT", `${maps}/c`, { body: { ...created, data: { n: "2" } } })).toMatchObject({
+    expect(await send("PUT", `${maps}/c`, { body: { ...created, data: { n: "2" } } })).toMatchObject({
       code: 409,
       body: {
         reason: "Conflict",
@@ -243,23 +243,23 @@ describe("update", () => {
           'Operation cannot be fulfilled on configmaps "c": the object has been modified; please apply your changes to the latest version and try again',
       },
     });
-    expect((await ask("PUT", `${maps}/c`, { body: map("c", { data: { n: "3" } }) })).body["metadata"].uid).toBe(
+    expect((await send("PUT", `${maps}/c`, { body: map("c", { data: { n: "3" } }) })).body["metadata"].uid).toBe(
       created["metadata"].uid,
     );
   });
 
   it("does not write what changes nothing", async () => {
-    const { body: created } = await ask("POST", maps, { body: map("c", { data: { n: "0" } }) });
+    const { body: created } = await send("POST", maps, { body: map("c", { data: { n: "0" } }) });
     await clock.advance(5_000);
-    const { body } = await ask("PUT", `${maps}/c`, { body: created });
+    const { body } = await send("PUT", `${maps}/c`, { body: created });
     expect(body).toEqual(created);
     expect(environment.store.revision).toBe(Number(created["metadata"].resourceVersion));
   });
 
   it("counts generations by what is desired, not by metadata or status", async () => {
-    await ask("POST", customs, { body: widget("w", { n: 1 }) });
+    await send("POST", customs, { body: widget("w", { n: 1 }) });
     const generation = async (patch: object, path = `${customs}/w`): Promise<number> =>
-      (await ask("PATCH", path, { body: patch, type: merge })).body["metadata"].generation;
+      (await send("PATCH", path, { body: patch, type: merge })).body["metadata"].generation;
     expect(await generation({ metadata: { labels: { a: "b" } } })).toBe(1);
     expect(await generation({ spec: { n: 2 } })).toBe(2);
     expect(await generation({ spec: { n: 2 }, metadata: { generation: 77 } })).toBe(2);
@@ -267,82 +267,82 @@ describe("update", () => {
   });
 
   it("requires a version for custom resources, matching names and an unchanged uid", async () => {
-    await ask("POST", customs, { body: widget("w") });
-    expect(await ask("PUT", `${customs}/w`, { body: widget("w", { n: 2 }) })).toMatchObject({
+    await send("POST", customs, { body: widget("w") });
+    expect(await send("PUT", `${customs}/w`, { body: widget("w", { n: 2 }) })).toMatchObject({
       code: 422,
       body: { details: { kind: "widgets", causes: [{ field: "metadata.resourceVersion" }] } },
     });
-    await ask("POST", maps, { body: map("c") });
-    expect((await ask("PUT", `${maps}/c`, { body: map("d") })).code).toBe(400);
-    expect((await ask("PUT", `${maps}/c`, { body: { metadata: {} } })).code).toBe(400);
-    expect((await ask("PUT", `${maps}/c`, { body: map("c", {}, { namespace: "other" }) })).code).toBe(400);
-    expect((await ask("PUT", `${maps}/c`, { body: map("c", {}, { uid: "x" }) })).code).toBe(409);
-    expect((await ask("PATCH", `${maps}/c`, { body: { metadata: { uid: "x" } }, type: merge })).code).toBe(422);
-    expect((await ask("PUT", `${maps}/nope`, { body: map("nope") })).code).toBe(404);
+    await send("POST", maps, { body: map("c") });
+    expect((await send("PUT", `${maps}/c`, { body: map("d") })).code).toBe(400);
+    expect((await send("PUT", `${maps}/c`, { body: { metadata: {} } })).code).toBe(400);
+    expect((await send("PUT", `${maps}/c`, { body: map("c", {}, { namespace: "other" }) })).code).toBe(400);
+    expect((await send("PUT", `${maps}/c`, { body: map("c", {}, { uid: "x" }) })).code).toBe(409);
+    expect((await send("PATCH", `${maps}/c`, { body: { metadata: { uid: "x" } }, type: merge })).code).toBe(422);
+    expect((await send("PUT", `${maps}/nope`, { body: map("nope") })).code).toBe(404);
   });
 
   it("writes status through its subresource only, and nothing else through it", async () => {
-    await ask("POST", customs, { body: { ...(widget("w", { n: 1 }) as object), status: { ok: 1 } } });
-    const { body: created } = await ask("GET", `${customs}/w`);
+    await send("POST", customs, { body: { ...(widget("w", { n: 1 }) as object), status: { ok: 1 } } });
+    const { body: created } = await send("GET", `${customs}/w`);
     expect(created["status"]).toBeUndefined();
-    const { body } = await ask("PUT", `${customs}/w/status`, {
+    const { body } = await send("PUT", `${customs}/w/status`, {
       body: { ...created, status: { ok: 2 }, spec: { n: 5 }, metadata: { ...created["metadata"], labels: { a: "b" } } },
     });
     expect(body).toMatchObject({ spec: { n: 1 }, status: { ok: 2 }, metadata: { generation: 1 } });
     expect(body["metadata"].labels).toBeUndefined();
-    const { body: main } = await ask("PUT", `${customs}/w`, { body: { ...body, spec: { n: 3 }, status: { ok: 9 } } });
+    const { body: main } = await send("PUT", `${customs}/w`, { body: { ...body, spec: { n: 3 }, status: { ok: 9 } } });
     expect(main).toMatchObject({ spec: { n: 3 }, status: { ok: 2 }, metadata: { generation: 2 } });
-    expect((await ask("GET", `${maps}/w/status`)).code).toBe(404);
+    expect((await send("GET", `${maps}/w/status`)).code).toBe(404);
   });
 
   it.each([8, 24])("applies all of %i concurrent patches without a resourceVersion", async (count) => {
-    await ask("POST", maps, { body: map("c", { data: {} }) });
+    await send("POST", maps, { body: map("c", { data: {} }) });
     const data = Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, "1"]));
     const answers = await Promise.all(
-      Object.keys(data).map((key) => ask("PATCH", `${maps}/c`, { body: { data: { [key]: "1" } }, type: merge })),
+      Object.keys(data).map((key) => send("PATCH", `${maps}/c`, { body: { data: { [key]: "1" } }, type: merge })),
     );
     expect(answers.filter(({ code }) => code !== 200)).toEqual([]);
-    expect((await ask("GET", `${maps}/c`)).body["data"]).toEqual(data);
+    expect((await send("GET", `${maps}/c`)).body["data"]).toEqual(data);
   });
 
   it("fails a patch that names an outdated resourceVersion", async () => {
-    const { body } = await ask("POST", maps, { body: map("c", { data: {} }) });
+    const { body } = await send("POST", maps, { body: map("c", { data: {} }) });
     const patch = { metadata: { resourceVersion: body["metadata"].resourceVersion }, data: { a: "1" } };
-    const answers = await Promise.all([1, 2].map(() => ask("PATCH", `${maps}/c`, { body: patch, type: merge })));
+    const answers = await Promise.all([1, 2].map(() => send("PATCH", `${maps}/c`, { body: patch, type: merge })));
     expect(answers.map(({ code }) => code).sort()).toEqual([200, 409]);
   });
 
   it("serves and takes another version than the stored one", async () => {
     const second = "/apis/example.com/v2/namespaces/default/widgets";
-    await ask("POST", second, { body: { ...(widget("w", { n: 1 }) as object), apiVersion: "example.com/v2" } });
-    expect((await ask("GET", `${customs}/w`)).body["apiVersion"]).toBe("example.com/v1");
-    const { body } = await ask("GET", `${second}/w`);
+    await send("POST", second, { body: { ...(widget("w", { n: 1 }) as object), apiVersion: "example.com/v2" } });
+    expect((await send("GET", `${customs}/w`)).body["apiVersion"]).toBe("example.com/v1");
+    const { body } = await send("GET", `${second}/w`);
     expect(body["apiVersion"]).toBe("example.com/v2");
-    const { body: updated } = await ask("PUT", `${second}/w`, { body: { ...body, spec: { n: 2 } } });
+    const { body: updated } = await send("PUT", `${second}/w`, { body: { ...body, spec: { n: 2 } } });
     expect(updated).toMatchObject({ apiVersion: "example.com/v2", spec: { n: 2 } });
     const stored = environment.store.get("example.com/widgets/default/w");
     expect(stored?.object.apiVersion).toBe("example.com/v1");
-    expect((await ask("GET", second)).body["items"][0].apiVersion).toBe("example.com/v2");
+    expect((await send("GET", second)).body["items"][0].apiVersion).toBe("example.com/v2");
   });
 });
 
 describe("patch", () => {
   it("knows its types by the Content-Type and refuses strategic ones for custom resources", async () => {
-    await ask("POST", maps, { body: map("c", { data: { a: "1" } }) });
-    await ask("POST", customs, { body: widget("w") });
-    const json = await ask("PATCH", `${maps}/c`, {
+    await send("POST", maps, { body: map("c", { data: { a: "1" } }) });
+    await send("POST", customs, { body: widget("w") });
+    const json = await send("PATCH", `${maps}/c`, {
       body: [{ op: "replace", path: "/data/a", value: "2" }],
       type: "application/json-patch+json",
     });
     expect(json.body["data"]).toEqual({ a: "2" });
-    const strategic = await ask("PATCH", `${maps}/c`, {
+    const strategic = await send("PATCH", `${maps}/c`, {
       body: { data: { b: "3" } },
       type: "application/strategic-merge-patch+json",
     });
     expect(strategic.body["data"]).toEqual({ a: "2", b: "3" });
-    expect((await ask("PATCH", `${customs}/w`, { body: {}, type: "application/strategic-merge-patch+json" })).code).toBe(415);
-    expect((await ask("PATCH", `${maps}/c`, { body: {}, type: "application/json" })).code).toBe(415);
-    const failed = await ask("PATCH", `${maps}/c`, {
+    expect((await send("PATCH", `${customs}/w`, { body: {}, type: "application/strategic-merge-patch+json" })).code).toBe(415);
+    expect((await send("PATCH", `${maps}/c`, { body: {}, type: "application/json" })).code).toBe(415);
+    const failed = await send("PATCH", `${maps}/c`, {
       body: [{ op: "test", path: "/data/a", value: "9" }],
       type: "application/json-patch+json",
     });
@@ -352,7 +352,7 @@ describe("patch", () => {
   it("applies: creates, merges, conflicts by field, and takes over when forced", async () => {
     const type = "application/apply-patch+yaml";
     const apply = (manager: string, data: object, more: Record<string, string> = {}) =>
-      ask("PATCH", `${maps}/c`, { body: map("c", { data }), type, query: { fieldManager: manager, ...more } });
+      send("PATCH", `${maps}/c`, { body: map("c", { data }), type, query: { fieldManager: manager, ...more } });
     expect((await apply("alice", { a: "1", b: "2" })).code).toBe(201);
     expect((await apply("bob", { c: "3" })).code).toBe(200);
     expect(await apply("bob", { a: "9" })).toMatchObject({
@@ -361,7 +361,7 @@ describe("patch", () => {
     });
     const forced = await apply("bob", { a: "9" }, { force: "true" });
     expect(forced.body["data"]).toEqual({ a: "9", b: "2" });
-    expect(await ask("PATCH", `${maps}/c`, { body: map("c"), type })).toMatchObject({
+    expect(await send("PATCH", `${maps}/c`, { body: map("c"), type })).toMatchObject({
       code: 422,
       body: { details: { kind: "PatchOptions", causes: [{ field: "fieldManager" }] } },
     });
@@ -374,63 +374,63 @@ describe("patch", () => {
 
 describe("scale", () => {
   it("shows and changes the replicas of the object, whose generation goes up", async () => {
-    await ask("POST", customs, { body: widget("w", { replicas: 2 }) });
-    const { body } = await ask("GET", `${customs}/w/scale`);
+    await send("POST", customs, { body: widget("w", { replicas: 2 }) });
+    const { body } = await send("GET", `${customs}/w/scale`);
     expect(body).toMatchObject({ apiVersion: "autoscaling/v1", kind: "Scale", spec: { replicas: 2 }, status: { replicas: 0 } });
-    const { body: put } = await ask("PUT", `${customs}/w/scale`, { body: { ...body, spec: { replicas: 5 } } });
+    const { body: put } = await send("PUT", `${customs}/w/scale`, { body: { ...body, spec: { replicas: 5 } } });
     expect(put["spec"]).toEqual({ replicas: 5 });
-    expect((await ask("PUT", `${customs}/w/scale`, { body: { ...body, spec: { replicas: 6 } } })).code).toBe(409);
-    expect((await ask("PATCH", `${customs}/w/scale`, { body: { spec: { replicas: 4 } }, type: merge })).body["spec"]).toEqual({
+    expect((await send("PUT", `${customs}/w/scale`, { body: { ...body, spec: { replicas: 6 } } })).code).toBe(409);
+    expect((await send("PATCH", `${customs}/w/scale`, { body: { spec: { replicas: 4 } }, type: merge })).body["spec"]).toEqual({
       replicas: 4,
     });
-    expect(await ask("PATCH", `${customs}/w/scale`, { body: { spec: { replicas: -1 } }, type: merge })).toMatchObject({
+    expect(await send("PATCH", `${customs}/w/scale`, { body: { spec: { replicas: -1 } }, type: merge })).toMatchObject({
       code: 422,
       body: { details: { group: "example.com", kind: "Widget", causes: [{ field: ".spec.replicas" }] } },
     });
-    expect((await ask("GET", `${customs}/w`)).body).toMatchObject({ spec: { replicas: 4 }, metadata: { generation: 3 } });
+    expect((await send("GET", `${customs}/w`)).body).toMatchObject({ spec: { replicas: 4 }, metadata: { generation: 3 } });
   });
 });
 
 describe("delete", () => {
   it("removes and answers a Status with the uid", async () => {
-    const { body } = await ask("POST", maps, { body: map("c") });
-    expect((await ask("DELETE", `${maps}/c`)).body).toMatchObject({
+    const { body } = await send("POST", maps, { body: map("c") });
+    expect((await send("DELETE", `${maps}/c`)).body).toMatchObject({
       status: "Success",
       details: { name: "c", kind: "configmaps", uid: body["metadata"].uid },
     });
-    expect((await ask("DELETE", `${maps}/c`)).code).toBe(404);
+    expect((await send("DELETE", `${maps}/c`)).code).toBe(404);
   });
 
   it("waits for finalizers, allows no new ones, and goes with the last", async () => {
-    await ask("POST", customs, { body: widget("w", {}, { finalizers: ["example.com/one", "example.com/two"] }) });
-    const { body } = await ask("DELETE", `${customs}/w`);
+    await send("POST", customs, { body: widget("w", {}, { finalizers: ["example.com/one", "example.com/two"] }) });
+    const { body } = await send("DELETE", `${customs}/w`);
     expect(body["metadata"]).toMatchObject({
       deletionTimestamp: "2026-01-01T00:00:00Z",
       deletionGracePeriodSeconds: 0,
       generation: 2,
     });
-    expect((await ask("DELETE", `${customs}/w`)).body).toEqual(body);
-    const patch = (metadata: object) => ask("PATCH", `${customs}/w`, { body: { metadata }, type: merge });
+    expect((await send("DELETE", `${customs}/w`)).body).toEqual(body);
+    const patch = (metadata: object) => send("PATCH", `${customs}/w`, { body: { metadata }, type: merge });
     expect(await patch({ finalizers: ["example.com/one", "example.com/two", "example.com/three"] })).toMatchObject({
       code: 422,
       body: { details: { causes: [{ reason: "FieldValueForbidden", field: "metadata.finalizers" }] } },
     });
     expect((await patch({ deletionTimestamp: null, labels: { a: "b" } })).body["metadata"].deletionTimestamp).toBeDefined();
-    expect((await ask("POST", customs, { body: widget("w") })).body["message"]).toMatch(/^object is being deleted: /);
+    expect((await send("POST", customs, { body: widget("w") })).body["message"]).toMatch(/^object is being deleted: /);
     expect((await patch({ finalizers: ["example.com/two"] })).code).toBe(200);
     const last = await patch({ finalizers: null });
     expect(last.code).toBe(200);
     expect(last.body["metadata"].resourceVersion).toBe(String(environment.store.revision));
-    expect((await ask("GET", `${customs}/w`)).code).toBe(404);
+    expect((await send("GET", `${customs}/w`)).code).toBe(404);
   });
 
   it("marks a Pod with a grace period of 0 before it is deleted, and returns the revision of the deletion", async () => {
     const pods = "/api/v1/namespaces/default/pods";
     const pod = { metadata: { name: "p" }, spec: { nodeName: "n", containers: [{ name: "c", image: "i" }] } };
-    await ask("POST", pods, { body: pod });
+    await send("POST", pods, { body: pod });
     const { events, seen, close } = await watch(pods);
-    expect((await ask("DELETE", `${pods}/p`)).body["metadata"].deletionGracePeriodSeconds).toBe(30);
-    const { body } = await ask("DELETE", `${pods}/p`, { body: { gracePeriodSeconds: 0 } });
+    expect((await send("DELETE", `${pods}/p`)).body["metadata"].deletionGracePeriodSeconds).toBe(30);
+    const { body } = await send("DELETE", `${pods}/p`, { body: { gracePeriodSeconds: 0 } });
     expect(seen).toEqual(["ADDED p", "MODIFIED p", "MODIFIED p", "DELETED p"]);
     expect(events[2]).toMatchObject({ object: { object: { metadata: { deletionGracePeriodSeconds: 0 } } } });
     expect(body["metadata"]).toMatchObject({
@@ -441,32 +441,32 @@ describe("delete", () => {
   });
 
   it("honours preconditions, policies and dry runs", async () => {
-    const { body } = await ask("POST", maps, { body: map("c") });
+    const { body } = await send("POST", maps, { body: map("c") });
     const remove = (options: object, query: Record<string, string> = {}) =>
-      ask("DELETE", `${maps}/c`, { body: options, query });
+      send("DELETE", `${maps}/c`, { body: options, query });
     expect((await remove({ preconditions: { uid: "x" } })).code).toBe(409);
     expect((await remove({ preconditions: { resourceVersion: "1" } })).code).toBe(409);
     expect((await remove({ propagationPolicy: "Sideways" })).code).toBe(422);
     expect((await remove({ propagationPolicy: "Orphan", orphanDependents: true })).code).toBe(422);
     expect((await remove({}, { dryRun: "All" })).code).toBe(200);
-    expect((await ask("GET", `${maps}/c`)).code).toBe(200);
+    expect((await send("GET", `${maps}/c`)).code).toBe(200);
     const { uid } = body["metadata"];
     expect((await remove({ preconditions: { uid }, propagationPolicy: "Foreground" })).body["metadata"].finalizers).toEqual([
       "foregroundDeletion",
     ]);
     expect((await remove({ propagationPolicy: "Orphan" })).body["metadata"].finalizers).toEqual(["orphan"]);
     expect((await remove({ propagationPolicy: "Background" })).code).toBe(200);
-    expect((await ask("GET", `${maps}/c`)).code).toBe(404);
+    expect((await send("GET", `${maps}/c`)).code).toBe(404);
   });
 
   it("holds a Namespace by its spec until it is finalized, and keeps the system's", async () => {
-    await ask("POST", "/api/v1/namespaces", { body: { metadata: { name: "n" } } });
-    const { body } = await ask("DELETE", "/api/v1/namespaces/n");
+    await send("POST", "/api/v1/namespaces", { body: { metadata: { name: "n" } } });
+    const { body } = await send("DELETE", "/api/v1/namespaces/n");
     expect(body).toMatchObject({ status: { phase: "Terminating" }, spec: { finalizers: ["kubernetes"] } });
-    const { code } = await ask("PUT", "/api/v1/namespaces/n/finalize", { body: { ...body, spec: {} } });
+    const { code } = await send("PUT", "/api/v1/namespaces/n/finalize", { body: { ...body, spec: {} } });
     expect(code).toBe(200);
-    expect((await ask("GET", "/api/v1/namespaces/n")).code).toBe(404);
-    expect((await ask("DELETE", "/api/v1/namespaces/default")).code).toBe(403);
+    expect((await send("GET", "/api/v1/namespaces/n")).code).toBe(404);
+    expect((await send("DELETE", "/api/v1/namespaces/default")).code).toBe(403);
   });
 
   it("deletes a collection by selector and answers what it was", async () => {
@@ -475,55 +475,55 @@ describe("delete", () => {
       ["b", "x"],
       ["c", "y"],
     ])
-      await ask("POST", maps, { body: map(name ?? "", {}, { labels: { k } }) });
-    const answer = await ask("DELETE", maps, { query: { labelSelector: "k=x" } });
+      await send("POST", maps, { body: map(name ?? "", {}, { labels: { k } }) });
+    const answer = await send("DELETE", maps, { query: { labelSelector: "k=x" } });
     expect(names(answer)).toEqual(["a", "b"]);
-    expect(names(await ask("GET", maps, { query: { labelSelector: "k" } }))).toEqual(["c"]);
-    expect((await ask("DELETE", "/api/v1/configmaps")).code).toBe(405);
+    expect(names(await send("GET", maps, { query: { labelSelector: "k" } }))).toEqual(["c"]);
+    expect((await send("DELETE", "/api/v1/configmaps")).code).toBe(405);
   });
 });
 
 describe("list", () => {
   beforeEach(async () => {
     for (const name of ["a", "b", "c", "d", "e"]) {
-      await ask("POST", customs, { body: widget(name, {}, { labels: { set: name < "d" ? "x" : "y" } }) });
+      await send("POST", customs, { body: widget(name, {}, { labels: { set: name < "d" ? "x" : "y" } }) });
     }
   });
 
   it("pages through one snapshot whatever is written meanwhile", async () => {
-    const first = await ask("GET", customs, { query: { limit: "2" } });
+    const first = await send("GET", customs, { query: { limit: "2" } });
     expect(names(first)).toEqual(["a", "b"]);
     expect(first.body["metadata"].remainingItemCount).toBe(3);
-    await ask("DELETE", `${customs}/c`);
-    await ask("POST", customs, { body: widget("f") });
-    const second = await ask("GET", customs, { query: { limit: "2", continue: first.body["metadata"].continue } });
+    await send("DELETE", `${customs}/c`);
+    await send("POST", customs, { body: widget("f") });
+    const second = await send("GET", customs, { query: { limit: "2", continue: first.body["metadata"].continue } });
     expect(names(second)).toEqual(["c", "d"]);
     expect(second.body["metadata"].resourceVersion).toBe(first.body["metadata"].resourceVersion);
-    const third = await ask("GET", customs, { query: { limit: "2", continue: second.body["metadata"].continue } });
+    const third = await send("GET", customs, { query: { limit: "2", continue: second.body["metadata"].continue } });
     expect(names(third)).toEqual(["e"]);
     expect(third.body["metadata"].continue).toBeUndefined();
-    expect((await ask("GET", customs, { query: { continue: "rubbish" } })).code).toBe(400);
+    expect((await send("GET", customs, { query: { continue: "rubbish" } })).code).toBe(400);
   });
 
   it("pages with a selector until the page is full, without a count", async () => {
-    const first = await ask("GET", customs, { query: { limit: "2", labelSelector: "set=x" } });
+    const first = await send("GET", customs, { query: { limit: "2", labelSelector: "set=x" } });
     expect(names(first)).toEqual(["a", "b"]);
     expect(first.body["metadata"].remainingItemCount).toBeUndefined();
-    const second = await ask("GET", customs, {
+    const second = await send("GET", customs, {
       query: { limit: "2", labelSelector: "set=x", continue: first.body["metadata"].continue },
     });
     expect(names(second)).toEqual(["c"]);
     expect(
-      names(await ask("GET", customs, { query: { fieldSelector: "metadata.name!=a", labelSelector: "set in (x)" } })),
+      names(await send("GET", customs, { query: { fieldSelector: "metadata.name!=a", labelSelector: "set in (x)" } })),
     ).toEqual(["b", "c"]);
-    expect((await ask("GET", customs, { query: { fieldSelector: "spec.x=1" } })).code).toBe(400);
-    expect((await ask("GET", customs, { query: { labelSelector: "a b" } })).code).toBe(400);
+    expect((await send("GET", customs, { query: { fieldSelector: "spec.x=1" } })).code).toBe(400);
+    expect((await send("GET", customs, { query: { labelSelector: "a b" } })).code).toBe(400);
   });
 
   it("reads at exactly a version, not older than one, and refuses bad combinations", async () => {
-    const { body } = await ask("GET", `${customs}/c`);
+    const { body } = await send("GET", `${customs}/c`);
     const at = body["metadata"].resourceVersion;
-    const list = (query: Record<string, string>) => ask("GET", customs, { query });
+    const list = (query: Record<string, string>) => send("GET", customs, { query });
     expect(names(await list({ resourceVersion: at, resourceVersionMatch: "Exact" }))).toEqual(["a", "b", "c"]);
     expect(names(await list({ resourceVersion: at, resourceVersionMatch: "NotOlderThan" })).length).toBe(5);
     expect(names(await list({ resourceVersion: "0" })).length).toBe(5);
@@ -534,8 +534,8 @@ describe("list", () => {
   });
 
   it("gives items of built-in kinds to be sent without apiVersion and kind", async () => {
-    await ask("POST", maps, { body: map("c", { data: { a: "1" } }) });
-    const { outcome } = await ask("GET", maps);
+    await send("POST", maps, { body: map("c", { data: { a: "1" } }) });
+    const { outcome } = await send("GET", maps);
     if (outcome.kind !== "list") throw new Error(outcome.kind);
     const bytes = Buffer.from(outcome.items[0]?.bytes ?? []).toString();
     expect(JSON.parse(`{${bytes.slice(outcome.itemSkip)}`)).toEqual({ metadata: expect.anything(), data: { a: "1" } });
@@ -544,14 +544,14 @@ describe("list", () => {
 
 describe("watch", () => {
   it("goes on from a list without gap or duplicate, showing what enters and leaves the selection", async () => {
-    const { body } = await ask("GET", maps);
-    await ask("POST", maps, { body: map("a", {}, { labels: { on: "no" } }) });
+    const { body } = await send("GET", maps);
+    await send("POST", maps, { body: map("a", {}, { labels: { on: "no" } }) });
     const { seen, events } = await watch(maps, { resourceVersion: body["metadata"].resourceVersion, labelSelector: "on=yes" });
-    const label = (on: string) => ask("PATCH", `${maps}/a`, { body: { metadata: { labels: { on } } }, type: merge });
+    const label = (on: string) => send("PATCH", `${maps}/a`, { body: { metadata: { labels: { on } } }, type: merge });
     await label("yes");
-    await ask("PATCH", `${maps}/a`, { body: { data: { n: "2" } }, type: merge });
+    await send("PATCH", `${maps}/a`, { body: { data: { n: "2" } }, type: merge });
     const left = await label("no");
-    await ask("DELETE", `${maps}/a`);
+    await send("DELETE", `${maps}/a`);
     expect(seen).toEqual(["ADDED a", "MODIFIED a", "DELETED a"]);
     expect(events[2]).toMatchObject({
       object: { object: { metadata: { labels: { on: "yes" }, resourceVersion: left.body["metadata"].resourceVersion } } },
@@ -559,10 +559,10 @@ describe("watch", () => {
   });
 
   it("begins with what is there from unset and 0, and ends at its time", async () => {
-    await ask("POST", maps, { body: map("a") });
+    await send("POST", maps, { body: map("a") });
     const unset = await watch(maps, { timeoutSeconds: "10" });
     const zero = await watch(maps, { resourceVersion: "0" });
-    await ask("POST", maps, { body: map("b") });
+    await send("POST", maps, { body: map("b") });
     expect(unset.seen).toEqual(["ADDED a", "ADDED b"]);
     expect(zero.seen).toEqual(["ADDED a", "ADDED b"]);
     await clock.advance(10_000);
@@ -573,7 +573,7 @@ describe("watch", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("sends bookmarks each minute and before a short watch ends, where asked for", async () => {
+  it("sends bookmarks each minute and before a short watch ends, where request for", async () => {
     const long = await watch(maps, { allowWatchBookmarks: "true" });
     const short = await watch(maps, { allowWatchBookmarks: "true", timeoutSeconds: "5" });
     const none = await watch(maps);
@@ -590,16 +590,16 @@ describe("watch", () => {
   });
 
   it("marks the end of the initial events", async () => {
-    await ask("POST", maps, { body: map("a") });
+    await send("POST", maps, { body: map("a") });
     const query = { sendInitialEvents: "true", resourceVersionMatch: "NotOlderThan", allowWatchBookmarks: "true" };
     const { seen, events } = await watch(maps, query);
     expect(seen).toEqual(["ADDED a", "BOOKMARK "]);
     expect(events[1]).toMatchObject({
       object: { object: { metadata: { annotations: { "k8s.io/initial-events-end": "true" } } } },
     });
-    expect((await ask("GET", maps, { query: { watch: "1", sendInitialEvents: "true" } })).code).toBe(422);
+    expect((await send("GET", maps, { query: { watch: "1", sendInitialEvents: "true" } })).code).toBe(422);
     const later = await watch(maps, { ...query, sendInitialEvents: "false" });
-    await ask("POST", maps, { body: map("b") });
+    await send("POST", maps, { body: map("b") });
     expect(later.seen).toEqual(["ADDED b"]);
   });
 
@@ -607,10 +607,10 @@ describe("watch", () => {
     timeout: 30_000,
   }, async () => {
     const all = Array.from({ length: 2_600 }, (_, index) => `n${String(index).padStart(4, "0")}`);
-    await Promise.all(all.map((name) => ask("POST", maps, { body: map(name) })));
+    await Promise.all(all.map((name) => send("POST", maps, { body: map(name) })));
     const { revision } = environment.store;
     const query = { sendInitialEvents: "true", resourceVersionMatch: "NotOlderThan", allowWatchBookmarks: "true" };
-    const writing = ask("POST", maps, { body: map("a-live") });
+    const writing = send("POST", maps, { body: map("a-live") });
     const { seen, events, close } = await watch(maps, query);
     expect(seen).toHaveLength(250);
     const other = await watch(maps, query);
@@ -626,34 +626,34 @@ describe("watch", () => {
   it("answers a forgotten version with an ERROR event and bad requests with a status", async () => {
     for (let i = 0; i < 3; i++) {
       await clock.advance(700_000);
-      await ask("POST", maps, { body: map(`x${i}`) });
+      await send("POST", maps, { body: map(`x${i}`) });
     }
     const { seen, ended } = await watch(maps, { resourceVersion: "1" });
     expect(seen).toEqual(["ERROR 410"]);
     expect(ended()).toBe(true);
-    expect((await ask("GET", maps, { query: { watch: "1", fieldSelector: "spec.x=1" } })).code).toBe(400);
-    expect((await ask("GET", "/api/v1/namespaces/default/nothings", { query: { watch: "1" } })).code).toBe(404);
+    expect((await send("GET", maps, { query: { watch: "1", fieldSelector: "spec.x=1" } })).code).toBe(400);
+    expect((await send("GET", "/api/v1/namespaces/default/nothings", { query: { watch: "1" } })).code).toBe(404);
   });
 });
 
 describe("the pipeline", () => {
   it("answers what does not exist and what is not allowed there as Kubernetes does", async () => {
-    expect(await ask("GET", "/api/v1/namespaces/default/nothings")).toMatchObject({
+    expect(await send("GET", "/api/v1/namespaces/default/nothings")).toMatchObject({
       code: 404,
       body: { message: "the server could not find the requested resource" },
     });
-    expect((await ask("GET", "/apis/apps/v9/namespaces/default/deployments")).code).toBe(404);
-    expect((await ask("POST", `${maps}/x`, { body: map("x") })).code).toBe(405);
-    expect((await ask("PUT", maps, { body: map("x") })).code).toBe(405);
-    expect((await ask("PATCH", maps, { body: {}, type: merge })).code).toBe(405);
-    expect((await ask("POST", "/api/v1/configmaps", { body: map("x") })).code).toBe(405);
-    expect((await ask("GET", "/nowhere")).code).toBe(404);
-    expect((await ask("GET", `${maps}/%zz`)).code).toBe(400);
+    expect((await send("GET", "/apis/apps/v9/namespaces/default/deployments")).code).toBe(404);
+    expect((await send("POST", `${maps}/x`, { body: map("x") })).code).toBe(405);
+    expect((await send("PUT", maps, { body: map("x") })).code).toBe(405);
+    expect((await send("PATCH", maps, { body: {}, type: merge })).code).toBe(405);
+    expect((await send("POST", "/api/v1/configmaps", { body: map("x") })).code).toBe(405);
+    expect((await send("GET", "/nowhere")).code).toBe(404);
+    expect((await send("GET", `${maps}/%zz`)).code).toBe(400);
   });
 
   it("asks the authorizer first and refuses in its words", async () => {
     const user = { username: "eve", groups: ["system:authenticated"] };
-    expect(await ask("DELETE", `${maps}/c`, { user })).toMatchObject({
+    expect(await send("DELETE", `${maps}/c`, { user })).toMatchObject({
       code: 403,
       body: {
         reason: "Forbidden",
@@ -661,11 +661,16 @@ describe("the pipeline", () => {
           'configmaps "c" is forbidden: User "eve" cannot delete resource "configmaps" in API group "" in the namespace "default"',
       },
     });
-    expect((await ask("GET", "/metrics", { user })).code).toBe(403);
+    expect((await send("GET", "/metrics", { user })).code).toBe(403);
   });
 
   it("has the system's namespaces from the start and after a restart", async () => {
-    expect(names(await ask("GET", "/api/v1/namespaces"))).toEqual(["default", "kube-node-lease", "kube-public", "kube-system"]);
+    expect(names(await send("GET", "/api/v1/namespaces"))).toEqual([
+      "default",
+      "kube-node-lease",
+      "kube-public",
+      "kube-system",
+    ]);
   });
 });
 
@@ -675,7 +680,7 @@ describe("a long list", () => {
   const nameOf = (index: number): string => `m-${String(index).padStart(3, "0")}`;
   const make = async (name: string, labels: Record<string, string>): Promise<void> => {
     const body = { apiVersion: "v1", kind: "ConfigMap", metadata: { name, labels } };
-    expect((await ask("POST", path, { body })).code).toBe(201);
+    expect((await send("POST", path, { body })).code).toBe(201);
   };
   beforeEach(async () => {
     await Promise.all(Array.from({ length: many }, (_, index) => make(nameOf(index), index % 2 === 0 ? { even: "yes" } : {})));
@@ -683,17 +688,17 @@ describe("a long list", () => {
 
   it("is of one state, and other requests have their turn while it is read", async () => {
     let isListed = false;
-    const listing = ask("GET", path).finally(() => {
+    const listing = send("GET", path).finally(() => {
       isListed = true;
     });
     await new Promise((resolve) => setImmediate(resolve));
-    expect((await ask("GET", `${path}/${nameOf(7)}`)).code).toBe(200);
+    expect((await send("GET", `${path}/${nameOf(7)}`)).code).toBe(200);
     expect(isListed).toBe(false);
-    await Promise.all([make("a-first", {}), ask("DELETE", `${path}/${nameOf(many - 1)}`)]);
+    await Promise.all([make("a-first", {}), send("DELETE", `${path}/${nameOf(many - 1)}`)]);
     const { body } = await listing;
     expect(body["items"].length).toBe(many);
     expect(body["items"].at(-1).metadata.name).toBe(nameOf(many - 1));
-    const now = await ask("GET", path);
+    const now = await send("GET", path);
     expect(now.body["items"][0].metadata.name).toBe("a-first");
     expect(Number(now.body["metadata"].resourceVersion)).toBe(Number(body["metadata"].resourceVersion) + 2);
   });
@@ -703,7 +708,7 @@ describe("a long list", () => {
       const found: (number | undefined)[] = [];
       let token: string | undefined;
       do {
-        const { body } = await ask("GET", path, { query: { ...query, ...(token === undefined ? {} : { continue: token }) } });
+        const { body } = await send("GET", path, { query: { ...query, ...(token === undefined ? {} : { continue: token }) } });
         found.push(body["items"].length, body["metadata"].remainingItemCount);
         token = body["metadata"].continue;
       } while (token !== undefined);

@@ -2,7 +2,7 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { requestInfo } from "../endpoints/request-info.ts";
-import { ask } from "../endpoints/testing/asker.ts";
+import { sendRequest } from "../endpoints/testing/send-request.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
 import { type Admission, FlowController } from "./flow-controller.ts";
@@ -130,16 +130,16 @@ describe("flow control", () => {
         ],
       },
     };
-    expect((await ask(environment, "POST", `${group}/flowschemas`, schema)).code).toBe(201);
+    expect((await sendRequest(environment, "POST", `${group}/flowschemas`, schema)).code).toBe(201);
     expect(await namesOf(await flow.admit(jane, maps, 1))).toEqual(["jane-first", "exempt"]);
-    expect((await ask(environment, "DELETE", `${group}/flowschemas/jane-first`)).code).toBe(200);
+    expect((await sendRequest(environment, "DELETE", `${group}/flowschemas/jane-first`)).code).toBe(200);
     expect(await namesOf(await flow.admit(jane, maps, 1))).toEqual(["global-default", "global-default"]);
   });
 });
 
 describe("the flow control API", () => {
   it("serves the default objects with defaults and rejects invalid ones by field", async () => {
-    const { body } = await ask(environment, "GET", `${group}/prioritylevelconfigurations/workload-low`);
+    const { body } = await sendRequest(environment, "GET", `${group}/prioritylevelconfigurations/workload-low`);
     expect(body["spec"]).toEqual({
       type: "Limited",
       limited: {
@@ -152,14 +152,14 @@ describe("the flow control API", () => {
       metadata: { name: "l" },
       spec: { type: "Limited", limited: { limitResponse: { type: "Queue", queuing: {} } } },
     };
-    const created = await ask(environment, "POST", `${group}/prioritylevelconfigurations`, level);
+    const created = await sendRequest(environment, "POST", `${group}/prioritylevelconfigurations`, level);
     expect(created.body["spec"].limited).toEqual({
       nominalConcurrencyShares: 30,
       lendablePercent: 0,
       limitResponse: { type: "Queue", queuing: { queues: 64, handSize: 8, queueLengthLimit: 50 } },
     });
     const invalid = { metadata: { name: "f" }, spec: { matchingPrecedence: 20_000, priorityLevelConfiguration: {} } };
-    const rejected = await ask(environment, "POST", `${group}/flowschemas`, invalid);
+    const rejected = await sendRequest(environment, "POST", `${group}/flowschemas`, invalid);
     expect(rejected.body["details"].causes.map(({ field }: { field: string }) => field).sort()).toEqual([
       "spec.matchingPrecedence",
       "spec.priorityLevelConfiguration.name",

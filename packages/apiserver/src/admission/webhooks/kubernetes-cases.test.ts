@@ -2,7 +2,7 @@ import type { JsonObject, KubernetesObject } from "@keelson/api-machinery";
 import { createDeferred } from "@keelson/api-machinery/deferred";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type Answer, ask as send, type Asked } from "../../endpoints/testing/asker.ts";
+import { type TestResponse, sendRequest, type RequestArguments } from "../../endpoints/testing/send-request.ts";
 import type { Outcome } from "../../endpoints/outcome.ts";
 import { valueAt } from "../../registry/object-fields.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
@@ -17,7 +17,7 @@ afterAll(() => webhook.stop());
 beforeEach(async () => void (environment = await startTestEnvironment()));
 afterEach(() => environment.stop());
 
-const ask = (...asked: Asked): Promise<Answer> => send(environment, ...asked);
+const send = (...request: RequestArguments): Promise<TestResponse> => sendRequest(environment, ...request);
 const configurations = "/apis/admissionregistration.k8s.io/v1";
 const configMaps = "/api/v1/namespaces/default/configmaps";
 const pods = "/api/v1/namespaces/default/pods";
@@ -41,14 +41,14 @@ const hookOf = ({ name, path, resources, groups = [""], operations = ["CREATE", 
     ...rest,
   }) as unknown as JsonObject;
 
-async function register(type: "Mutating" | "Validating", name: string, ...hooks: readonly Hook[]): Promise<Answer> {
+async function register(type: "Mutating" | "Validating", name: string, ...hooks: readonly Hook[]): Promise<TestResponse> {
   const body = {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: `${type}WebhookConfiguration`,
     metadata: { name },
     webhooks: hooks.map(hookOf),
   };
-  return ask("POST", `${configurations}/${type.toLowerCase()}webhookconfigurations`, body);
+  return send("POST", `${configurations}/${type.toLowerCase()}webhookconfigurations`, body);
 }
 
 const configMap = (name: string, data: JsonObject = {}): KubernetesObject =>
@@ -118,25 +118,25 @@ describe("AdmissionWebhook", () => {
     );
     expect(created.code).toBe(201);
     const pod = { metadata: { name: "disallowed" }, spec: { containers: [{ name: "c", image: "i" }] } };
-    expect(await ask("POST", pods, pod)).toMatchObject({
+    expect(await send("POST", pods, pod)).toMatchObject({
       code: 400,
       body: {
         message:
           'admission webhook "pods.example.com" denied the request: the pod contains unwanted container name; the pod contains unwanted label',
       },
     });
-    expect(await ask("POST", configMaps, configMap("disallowed", unwanted))).toMatchObject({
+    expect(await send("POST", configMaps, configMap("disallowed", unwanted))).toMatchObject({
       code: 400,
       body: {
         status: "Failure",
         message: 'admission webhook "configmaps.example.com" denied the request: the configmap contains unwanted key and value',
       },
     });
-    expect((await ask("POST", configMaps, configMap("allowed", { admit: "this" }))).code).toBe(201);
-    expect((await ask("PUT", `${configMaps}/allowed`, configMap("allowed", unwanted))).code).toBe(400);
-    expect((await ask("PATCH", `${configMaps}/allowed`, { data: unwanted }, "merge")).code).toBe(400);
-    await ask("POST", "/api/v1/namespaces", { metadata: { name: "exempted", labels: { "skip-webhook-admission": "yes" } } });
-    const exempted = await ask("POST", "/api/v1/namespaces/exempted/configmaps", configMap("disallowed", unwanted));
+    expect((await send("POST", configMaps, configMap("allowed", { admit: "this" }))).code).toBe(201);
+    expect((await send("PUT", `${configMaps}/allowed`, configMap("allowed", unwanted))).code).toBe(400);
+    expect((await send("PATCH", `${configMaps}/allowed`, { data: unwanted }, "merge")).code).toBe(400);
+    await send("POST", "/api/v1/namespaces", { metadata: { name: "exempted", labels: { "skip-webhook-admission": "yes" } } });
+    const exempted = await send("POST", "/api/v1/namespaces/exempted/configmaps", configMap("disallowed", unwanted));
     expect(exempted.code).toBe(201);
   });
 
@@ -146,7 +146,7 @@ describe("AdmissionWebhook", () => {
     const attach = async (): Promise<Outcome> => ({ kind: "raw", status: 200, headers: {}, body: "attached" });
     environment = await startTestEnvironment({ subresources: { "/pods/attach": attach } });
     await register("Validating", "attach", { path: "/attach", resources: ["pods/attach"], operations: ["CONNECT"] });
-    const answer = await ask("POST", `${pods}/to-be-attached-pod/attach?stdin=true&container=c`);
+    const answer = await send("POST", `${pods}/to-be-attached-pod/attach?stdin=true&container=c`);
     expect(answer.body["message"]).toBe(
       "admission webhook \"attach.example.com\" denied the request: attaching to pod 'to-be-attached-pod' is not allowed",
     );
@@ -176,13 +176,13 @@ describe("AdmissionWebhook", () => {
       operations: ["CREATE", "UPDATE", "DELETE"],
     });
     const refused = 'admission webhook "custom.example.com" denied the request: the custom resource contains unwanted data';
-    const create = await ask("POST", widgetPath, widget("a", { "mutation-start": "no" }));
+    const create = await send("POST", widgetPath, widget("a", { "mutation-start": "no" }));
     expect(create.body["message"]).toBe(refused);
-    expect((await ask("POST", widgetPath, widget("a", { "mutation-start": "yes" }))).code).toBe(201);
-    const patch = (value: string): Promise<Answer> =>
-      ask("PATCH", `${widgetPath}/a`, { data: { "mutation-start": value } }, "merge");
+    expect((await send("POST", widgetPath, widget("a", { "mutation-start": "yes" }))).code).toBe(201);
+    const patch = (value: string): Promise<TestResponse> =>
+      send("PATCH", `${widgetPath}/a`, { data: { "mutation-start": value } }, "merge");
     expect((await patch("no")).body["message"]).toBe(refused);
-    await ask("DELETE", `${configurations}/validatingwebhookconfigurations/custom`);
+    await send("DELETE", `${configurations}/validatingwebhookconfigurations/custom`);
     expect((await patch("no")).code).toBe(200);
     await register("Validating", "custom", {
       path: "/custom",
@@ -190,13 +190,13 @@ describe("AdmissionWebhook", () => {
       resources: ["widgets"],
       operations: ["DELETE"],
     });
-    expect((await ask("DELETE", `${widgetPath}/a`)).body["message"]).toBe(refused);
+    expect((await send("DELETE", `${widgetPath}/a`)).body["message"]).toBe(refused);
     expect((await patch("fixed")).code).toBe(200);
-    expect((await ask("DELETE", `${widgetPath}/a`)).code).toBe(200);
+    expect((await send("DELETE", `${widgetPath}/a`)).code).toBe(200);
   });
 
   it("should unconditionally reject operations on fail closed webhook", async () => {
-    await ask("POST", "/api/v1/namespaces", { metadata: { name: "closed", labels: { "fail-closed-webhook": "yes" } } });
+    await send("POST", "/api/v1/namespaces", { metadata: { name: "closed", labels: { "fail-closed-webhook": "yes" } } });
     await register("Validating", "closed", {
       path: "/fail-closed",
       resources: ["configmaps"],
@@ -207,11 +207,11 @@ describe("AdmissionWebhook", () => {
     const why =
       'failed calling webhook "fail-closed.example.com": failed to call webhook: Post "https://127.0.0.1:1/unreachable?timeout=10s": ' +
       "dial tcp 127.0.0.1:1: connect: connection refused";
-    expect(await ask("POST", "/api/v1/namespaces/closed/configmaps", configMap("a"))).toMatchObject({
+    expect(await send("POST", "/api/v1/namespaces/closed/configmaps", configMap("a"))).toMatchObject({
       code: 500,
       body: { reason: "InternalError", message: `Internal error occurred: ${why}`, details: { causes: [{ message: why }] } },
     });
-    expect((await ask("POST", configMaps, configMap("a"))).code).toBe(201);
+    expect((await send("POST", configMaps, configMap("a"))).code).toBe(201);
   });
 
   const stage = (number: number) => (request: Readonly<Record<string, unknown>>) =>
@@ -228,7 +228,7 @@ describe("AdmissionWebhook", () => {
       { path: "/stage-1", resources: ["configmaps"], operations: ["CREATE"] },
       { path: "/stage-2", resources: ["configmaps"], operations: ["CREATE"] },
     );
-    const { body } = await ask("POST", configMaps, configMap("a", { "mutation-start": "yes" }));
+    const { body } = await send("POST", configMaps, configMap("a", { "mutation-start": "yes" }));
     expect(body["data"]).toEqual({ "mutation-start": "yes", "mutation-stage-1": "yes", "mutation-stage-2": "yes" });
   });
 
@@ -244,7 +244,7 @@ describe("AdmissionWebhook", () => {
     );
     await register("Mutating", "init", { path: "/init", resources: ["pods"], operations: ["CREATE"] });
     const pod = { metadata: { name: "mutated" }, spec: { containers: [{ name: "c", image: "i" }] } };
-    const { body } = await ask("POST", pods, pod);
+    const { body } = await send("POST", pods, pod);
     expect(body["spec"].initContainers).toMatchObject([
       { name: "webhook-added-init-container", terminationMessagePolicy: "File", imagePullPolicy: "IfNotPresent" },
     ]);
@@ -260,16 +260,16 @@ describe("AdmissionWebhook", () => {
     const created = await register("Validating", "dummy", { path: "/stage-1", resources: ["configmaps"] });
     expect(created).toMatchObject({ code: 201 });
     expect(created.body["metadata"].labels).toBeUndefined();
-    expect((await ask("DELETE", `${configurations}/validatingwebhookconfigurations/dummy`)).code).toBe(200);
-    expect((await ask("DELETE", `${configurations}/mutatingwebhookconfigurations/all`)).code).toBe(200);
-    expect((await ask("POST", configMaps, configMap("a"))).code).toBe(400);
+    expect((await send("DELETE", `${configurations}/validatingwebhookconfigurations/dummy`)).code).toBe(200);
+    expect((await send("DELETE", `${configurations}/mutatingwebhookconfigurations/all`)).code).toBe(200);
+    expect((await send("POST", configMaps, configMap("a"))).code).toBe(400);
   });
 
   it("should mutate custom resource", async () => {
     await environment.install([widgets]);
     webhook.on("/stage-1", stage(1));
     await register("Mutating", "custom", { path: "/stage-1", groups: ["example.com"], resources: ["widgets"] });
-    const { body } = await ask("POST", widgetPath, widget("a", { "mutation-start": "yes" }));
+    const { body } = await send("POST", widgetPath, widget("a", { "mutation-start": "yes" }));
     expect(body).toMatchObject({ data: { "mutation-start": "yes", "mutation-stage-1": "yes" }, size: 3 });
   });
 
@@ -286,7 +286,7 @@ describe("AdmissionWebhook", () => {
       operations: ["CREATE"],
     });
     const crd = { ...widgets, metadata: { name: "widgets.example.com", labels: { "webhook-e2e-test": "webhook-disallow" } } };
-    const answer = await ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd);
+    const answer = await send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd);
     expect(answer.body["message"]).toBe(
       'admission webhook "crd.example.com" denied the request: the crd contains unwanted label',
     );
@@ -296,14 +296,14 @@ describe("AdmissionWebhook", () => {
     await environment.install([widgets]);
     webhook.on("/stage-1", stage(1));
     await register("Mutating", "versions", { path: "/stage-1", groups: ["example.com"], resources: ["widgets"] });
-    await ask("POST", widgetPath, widget("a", { "mutation-start": "yes" }));
+    await send("POST", widgetPath, widget("a", { "mutation-start": "yes" }));
     const crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
     const operations = [
       { op: "replace", path: "/spec/versions/0/storage", value: false },
       { op: "replace", path: "/spec/versions/1/storage", value: true },
     ];
-    expect((await ask("PATCH", crd, operations, "operations")).code).toBe(200);
-    const updated = await ask("PATCH", `${widgetPath}/a`, { metadata: { labels: { a: "b" } } }, "merge");
+    expect((await send("PATCH", crd, operations, "operations")).code).toBe(200);
+    const updated = await send("PATCH", `${widgetPath}/a`, { metadata: { labels: { a: "b" } } }, "merge");
     expect(updated.body["data"]).toEqual({ "mutation-start": "yes", "mutation-stage-1": "yes" });
   });
 
@@ -317,7 +317,7 @@ describe("AdmissionWebhook", () => {
       { path: "/stage-1", groups: ["example.com"], resources: ["widgets"] },
       { path: "/stage-2", groups: ["example.com"], resources: ["widgets"] },
     );
-    const { body } = await ask("POST", widgetPath, widget("a", { "mutation-start": "yes" }));
+    const { body } = await send("POST", widgetPath, widget("a", { "mutation-start": "yes" }));
     expect(body["data"]).toEqual({ "mutation-start": "yes", "mutation-stage-1": "yes" });
   });
 
@@ -334,19 +334,19 @@ describe("AdmissionWebhook", () => {
     });
     const rule = { path: "/slow", resources: ["configmaps"] };
     await register("Validating", "slow", { ...rule, failurePolicy: "Fail", timeoutSeconds: 1 });
-    const failed = await ask("POST", configMaps, configMap("a"));
+    const failed = await send("POST", configMaps, configMap("a"));
     expect(failed.body["message"]).toBe(
       'Internal error occurred: failed calling webhook "slow.example.com": failed to call webhook: ' +
         `Post "${webhook.url}/slow?timeout=1s": context deadline exceeded`,
     );
     const path = `${configurations}/validatingwebhookconfigurations/slow`;
-    const update = (field: string, value: unknown): Promise<Answer> =>
-      ask("PATCH", path, [{ op: "replace", path: `/webhooks/0/${field}`, value }], "operations");
+    const update = (field: string, value: unknown): Promise<TestResponse> =>
+      send("PATCH", path, [{ op: "replace", path: `/webhooks/0/${field}`, value }], "operations");
     expect((await update("failurePolicy", "Ignore")).code).toBe(200);
-    expect((await ask("POST", configMaps, configMap("b"))).code).toBe(201);
+    expect((await send("POST", configMaps, configMap("b"))).code).toBe(201);
     released.resolve();
     expect((await update("timeoutSeconds", 10)).code).toBe(200);
-    expect((await ask("POST", configMaps, configMap("c"))).code).toBe(201);
+    expect((await send("POST", configMaps, configMap("c"))).code).toBe(201);
   });
 
   it.each(["Mutating", "Validating"] as const)("patching/updating a %s webhook should work", async (type) => {
@@ -358,7 +358,7 @@ describe("AdmissionWebhook", () => {
           : { allowed: true },
     );
     const isActive = async (name: string): Promise<boolean> => {
-      const { code, body } = await ask("POST", configMaps, configMap(name, { "mutation-start": "yes" }));
+      const { code, body } = await send("POST", configMaps, configMap(name, { "mutation-start": "yes" }));
       return type === "Mutating" ? body["data"]["mutation-stage-1"] === "yes" : code === 400;
     };
     const { body: created } = await register(type, "changed", {
@@ -370,10 +370,10 @@ describe("AdmissionWebhook", () => {
     const path = `${configurations}/${type.toLowerCase()}webhookconfigurations/changed`;
     const webhooks = created["webhooks"] as JsonObject[];
     const rules = [{ operations: ["UPDATE"], apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"] }];
-    const updated = await ask("PUT", path, { ...created, webhooks: webhooks.map((hook) => ({ ...hook, rules })) });
+    const updated = await send("PUT", path, { ...created, webhooks: webhooks.map((hook) => ({ ...hook, rules })) });
     expect(updated).toMatchObject({ code: 200, body: { metadata: { generation: 2 } } });
     expect(await isActive("b")).toBe(false);
-    const patched = await ask(
+    const patched = await send(
       "PATCH",
       path,
       [{ op: "replace", path: "/webhooks/0/rules/0/operations", value: ["CREATE"] }],
@@ -395,10 +395,10 @@ describe("AdmissionWebhook", () => {
       user: { username: "a", groups: ["system:masters"] },
     });
     expect(list).toMatchObject({ kind: "list", items: { length: 3 } });
-    const before = await ask("POST", configMaps, configMap("a", { "mutation-start": "yes" }));
+    const before = await send("POST", configMaps, configMap("a", { "mutation-start": "yes" }));
     expect(type === "Mutating" ? before.body["data"]["mutation-stage-1"] : before.code).toBe(type === "Mutating" ? "yes" : 400);
-    expect((await ask("DELETE", `${configurations}/${plural}`)).code).toBe(200);
-    const { body } = await ask("POST", configMaps, configMap("b", { "mutation-start": "yes" }));
+    expect((await send("DELETE", `${configurations}/${plural}`)).code).toBe(200);
+    const { body } = await send("POST", configMaps, configMap("b", { "mutation-start": "yes" }));
     expect(body["data"]).toEqual({ "mutation-start": "yes" });
   });
 
@@ -415,7 +415,7 @@ describe("AdmissionWebhook", () => {
       expect(body["webhooks"][0].matchConditions).toEqual([condition]);
       const changed = [{ op: "replace", path: "/webhooks/0/matchConditions/0/expression", value: "true" }];
       const path = `${configurations}/${type.toLowerCase()}webhookconfigurations/conditions`;
-      expect((await ask("PATCH", path, changed, "operations")).code).toBe(200);
+      expect((await send("PATCH", path, changed, "operations")).code).toBe(200);
     },
   );
 
@@ -442,8 +442,8 @@ describe("AdmissionWebhook", () => {
       resources: ["configmaps"],
       matchConditions: [{ name: "skip-me", expression: "object.metadata.name != 'skip-me'" }],
     });
-    expect((await ask("POST", configMaps, configMap("skip-me"))).body["data"]).toBeUndefined();
-    const { body } = await ask("POST", configMaps, configMap("not-skipped", { "mutation-start": "yes" }));
+    expect((await send("POST", configMaps, configMap("skip-me"))).body["data"]).toBeUndefined();
+    const { body } = await send("POST", configMaps, configMap("not-skipped", { "mutation-start": "yes" }));
     expect(body["data"]).toEqual({ "mutation-start": "yes", "mutation-stage-1": "yes" });
   });
 

@@ -1,7 +1,7 @@
 import type { JsonObject, KubernetesObject } from "@keelson/api-machinery";
 import { createDeferred } from "@keelson/api-machinery/deferred";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type Answer, ask as send, type Asked } from "../../endpoints/testing/asker.ts";
+import { type TestResponse, sendRequest, type RequestArguments } from "../../endpoints/testing/send-request.ts";
 import { valueAt } from "../../registry/object-fields.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 import { patchResponse, startTestWebhook, type TestWebhook } from "../../webhooks/testing/test-webhook.ts";
@@ -19,14 +19,14 @@ beforeEach(async () => {
 });
 afterEach(() => environment.stop());
 
-const ask = (...asked: Asked): Promise<Answer> => send(environment, ...asked);
+const send = (...request: RequestArguments): Promise<TestResponse> => sendRequest(environment, ...request);
 const configMaps = "/api/v1/namespaces/default/configmaps";
 const configMap = (name: string, rest: object = {}): object => ({ metadata: { name }, ...rest });
 
 type Type = "Mutating" | "Validating";
 
 /** Registers a webhook for ConfigMaps at `path`. */
-async function register(type: Type, path: string, fields: Readonly<Record<string, unknown>> = {}): Promise<Answer> {
+async function register(type: Type, path: string, fields: Readonly<Record<string, unknown>> = {}): Promise<TestResponse> {
   const { configuration = `${type.toLowerCase()}${path.replaceAll("/", "-")}`, ...rest } = fields;
   const rules = [{ operations: ["*"], apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"] }];
   const hook = {
@@ -37,7 +37,7 @@ async function register(type: Type, path: string, fields: Readonly<Record<string
     admissionReviewVersions: ["v1"],
     ...rest,
   };
-  const answer = await ask("POST", `/apis/admissionregistration.k8s.io/v1/${type.toLowerCase()}webhookconfigurations`, {
+  const answer = await send("POST", `/apis/admissionregistration.k8s.io/v1/${type.toLowerCase()}webhookconfigurations`, {
     metadata: { name: configuration },
     webhooks: [hook],
   });
@@ -50,7 +50,7 @@ const label = (name: string): JsonObject => patchResponse([{ op: "add", path: `/
 describe("a review", () => {
   it("has the request's user, options and objects", async () => {
     await register("Validating", "/seen");
-    await ask("POST", `${configMaps}?dryRun=All&fieldManager=m&fieldValidation=Strict`, configMap("a", { data: { a: "1" } }));
+    await send("POST", `${configMaps}?dryRun=All&fieldManager=m&fieldValidation=Strict`, configMap("a", { data: { a: "1" } }));
     expect(webhook.requests("/seen").at(-1)).toMatchObject({
       kind: { group: "", version: "v1", kind: "ConfigMap" },
       resource: { group: "", version: "v1", resource: "configmaps" },
@@ -71,14 +71,14 @@ describe("a review", () => {
         fieldValidation: "Strict",
       },
     });
-    await ask("POST", configMaps, configMap("a"));
-    await ask("PATCH", `${configMaps}/a`, { data: { b: "2" } }, "merge");
+    await send("POST", configMaps, configMap("a"));
+    await send("PATCH", `${configMaps}/a`, { data: { b: "2" } }, "merge");
     expect(webhook.requests("/seen").at(-1)).toMatchObject({
       operation: "UPDATE",
       object: { data: { b: "2" } },
       options: { kind: "UpdateOptions" },
     });
-    await ask("DELETE", `${configMaps}/a`, { propagationPolicy: "Background" });
+    await send("DELETE", `${configMaps}/a`, { propagationPolicy: "Background" });
     expect(webhook.requests("/seen").at(-1)).toMatchObject({
       operation: "DELETE",
       name: "a",
@@ -89,9 +89,9 @@ describe("a review", () => {
   });
 
   it("is sent for each object of a deleted collection", async () => {
-    for (const name of ["a", "b"]) await ask("POST", configMaps, configMap(name));
+    for (const name of ["a", "b"]) await send("POST", configMaps, configMap(name));
     await register("Validating", "/collection");
-    await ask("DELETE", configMaps);
+    await send("DELETE", configMaps);
     expect(
       webhook
         .requests("/collection")
@@ -103,7 +103,7 @@ describe("a review", () => {
   it("shows mutating webhooks what the client sent, and validating ones what is stored", async () => {
     await register("Mutating", "/before");
     await register("Validating", "/after");
-    const { body } = await ask("POST", configMaps, { metadata: { generateName: "g-" } });
+    const { body } = await send("POST", configMaps, { metadata: { generateName: "g-" } });
     const [before, after] = [webhook.requests("/before").at(-1), webhook.requests("/after").at(-1)];
     expect(before).not.toHaveProperty("name");
     expect(valueAt(before, "object", "metadata", "uid")).toBeUndefined();
@@ -117,8 +117,8 @@ describe("a review", () => {
     await register("Validating", "/views", { rules });
     const template = { metadata: { labels: { a: "b" } }, spec: { containers: [{ name: "c", image: "i" }] } };
     const spec = { replicas: 1, selector: { matchLabels: { a: "b" } }, template };
-    await ask("POST", "/apis/apps/v1/namespaces/default/deployments", { metadata: { name: "d" }, spec });
-    await ask("PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", { spec: { replicas: 3 } }, "merge");
+    await send("POST", "/apis/apps/v1/namespaces/default/deployments", { metadata: { name: "d" }, spec });
+    await send("PATCH", "/apis/apps/v1/namespaces/default/deployments/d/scale", { spec: { replicas: 3 } }, "merge");
     expect(webhook.requests("/views").at(-1)).toMatchObject({
       operation: "UPDATE",
       kind: { group: "autoscaling", version: "v1", kind: "Scale" },
@@ -128,13 +128,13 @@ describe("a review", () => {
       oldObject: { kind: "Scale", spec: { replicas: 1 } },
     });
     const pods = "/api/v1/namespaces/default/pods";
-    await ask("POST", pods, { metadata: { name: "p" }, spec: template.spec });
-    await ask("POST", `${pods}/p/binding`, { metadata: { name: "p" }, target: { kind: "Node", name: "n" } });
+    await send("POST", pods, { metadata: { name: "p" }, spec: template.spec });
+    await send("POST", `${pods}/p/binding`, { metadata: { name: "p" }, target: { kind: "Node", name: "n" } });
     expect(webhook.requests("/views").at(-1)).toMatchObject({
       operation: "CREATE",
       object: { kind: "Binding", target: { name: "n" } },
     });
-    await ask("POST", `${pods}/p/eviction`, { apiVersion: "policy/v1", kind: "Eviction", metadata: { name: "p" } });
+    await send("POST", `${pods}/p/eviction`, { apiVersion: "policy/v1", kind: "Eviction", metadata: { name: "p" } });
     expect(webhook.requests("/views").at(-1)).toMatchObject({
       operation: "CREATE",
       kind: { group: "policy", version: "v1", kind: "Eviction" },
@@ -153,7 +153,7 @@ describe("a denial", () => {
   ])("keeps the webhook's status %j", async (status, code, reason, text) => {
     webhook.on("/deny", () => ({ allowed: false, ...(status === undefined ? {} : { status: status as JsonObject }) }));
     await register("Validating", "/deny");
-    const answer = await ask("POST", configMaps, configMap("a"));
+    const answer = await send("POST", configMaps, configMap("a"));
     expect(answer).toMatchObject({
       code,
       body: { kind: "Status", status: "Failure", message: `admission webhook "deny.example.com" denied the request${text}` },
@@ -168,9 +168,9 @@ describe("a denial", () => {
     webhook.on("/first", () => ({ allowed: false }));
     await register("Mutating", "/first", { configuration: "a" });
     await register("Mutating", "/second", { configuration: "b" });
-    expect((await ask("POST", configMaps, configMap("a"))).code).toBe(400);
+    expect((await send("POST", configMaps, configMap("a"))).code).toBe(400);
     expect(webhook.requests("/second")).toEqual([]);
-    expect((await ask("GET", `${configMaps}/a`)).code).toBe(404);
+    expect((await send("GET", `${configMaps}/a`)).code).toBe(404);
   });
 });
 
@@ -200,7 +200,7 @@ describe("a failed call", () => {
   ])("%s is reported as kube-apiserver does", async (name, response, why) => {
     webhook.on(`/${name}`, () => response);
     await register("Validating", `/${name}`);
-    const { code, body } = await ask("POST", configMaps, configMap("a"));
+    const { code, body } = await send("POST", configMaps, configMap("a"));
     expect(code).toBe(500);
     const prefix = failed(name, "");
     expect(body["message"].startsWith(prefix)).toBe(true);
@@ -226,7 +226,7 @@ describe("a failed call", () => {
   ])("%s of a mutating webhook is reported as kube-apiserver does", async (name, response, why) => {
     webhook.on(`/${name}`, () => response);
     await register("Mutating", `/${name}`);
-    const { body } = await ask("POST", configMaps, configMap("a"));
+    const { body } = await send("POST", configMaps, configMap("a"));
     const rest = body["message"].slice(failed(name, "").length);
     if (typeof why === "string") expect(rest).toBe(why);
     else expect(rest).toMatch(why);
@@ -235,10 +235,10 @@ describe("a failed call", () => {
   it("is ignored with the failure policy Ignore, but a denial is not", async () => {
     webhook.on("/open", () => ({ raw: "", status: 503 }));
     await register("Validating", "/open", { failurePolicy: "Ignore" });
-    expect((await ask("POST", configMaps, configMap("a"))).code).toBe(201);
+    expect((await send("POST", configMaps, configMap("a"))).code).toBe(201);
     expect(observations).toMatchObject([{ outcome: "failed-open", code: 503 }]);
     webhook.on("/open", () => ({ allowed: false }));
-    expect((await ask("POST", configMaps, configMap("b"))).code).toBe(400);
+    expect((await send("POST", configMaps, configMap("b"))).code).toBe(400);
   });
 
   it("is one for a certificate that is signed by another authority or valid for another host", async () => {
@@ -246,12 +246,12 @@ describe("a failed call", () => {
     const clientConfig = { url: `${webhook.url}/ok`, caBundle: other.caBundle };
     await register("Validating", "/untrusted", { clientConfig });
     const post = `failed to call webhook: Post "${webhook.url}/ok?timeout=10s": tls: failed to verify certificate: x509: `;
-    expect((await ask("POST", configMaps, configMap("a"))).body["message"]).toBe(
+    expect((await send("POST", configMaps, configMap("a"))).body["message"]).toBe(
       failed("untrusted", `${post}certificate signed by unknown authority`),
     );
-    await ask("DELETE", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations");
+    await send("DELETE", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations");
     await register("Validating", "/host", { clientConfig: { url: other.url, caBundle: other.caBundle } });
-    expect((await ask("POST", configMaps, configMap("a"))).body["message"]).toContain(
+    expect((await send("POST", configMaps, configMap("a"))).body["message"]).toContain(
       "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs",
     );
   });
@@ -259,7 +259,7 @@ describe("a failed call", () => {
   it("is one for a response that is too large", async () => {
     webhook.on("/large", () => ({ raw: `"${"x".repeat(17 * 1024 * 1024)}"` }));
     await register("Validating", "/large");
-    expect((await ask("POST", configMaps, configMap("a"))).body["message"]).toBe(
+    expect((await send("POST", configMaps, configMap("a"))).body["message"]).toBe(
       failed("large", "failed to call webhook: the response is larger than the limit of 16777216 bytes"),
     );
   });
@@ -281,7 +281,7 @@ describe("webhooks that match", () => {
       });
       await register("Validating", path);
     }
-    const { body } = await ask("POST", configMaps, configMap("a", { data: { a: "1" } }));
+    const { body } = await send("POST", configMaps, configMap("a", { data: { a: "1" } }));
     expect(body["data"]).toEqual({ a: "1", "from-a": "yes", "from-b": "yes" });
   });
 
@@ -292,8 +292,8 @@ describe("webhooks that match", () => {
     await register("Validating", "/object", rule(["namespaces"]));
     await register("Validating", "/status", rule(["namespaces/status"]));
     await register("Validating", "/both", rule(["namespaces/*"]));
-    await ask("PATCH", "/api/v1/namespaces/default/status", { status: { phase: "Active" } }, "merge");
-    await ask("PATCH", "/api/v1/namespaces/default", { metadata: { labels: { a: "b" } } }, "merge");
+    await send("PATCH", "/api/v1/namespaces/default/status", { status: { phase: "Active" } }, "merge");
+    await send("PATCH", "/api/v1/namespaces/default", { metadata: { labels: { a: "b" } } }, "merge");
     const seen = (path: string): string[] => webhook.requests(path).map(({ subResource = "" }) => String(subResource));
     expect([seen("/object"), seen("/status"), seen("/both")]).toEqual([[""], ["status"], ["status", ""]]);
   });
@@ -304,19 +304,19 @@ describe("webhooks that match", () => {
     });
     await register("Validating", "/cluster", rule("Cluster"));
     await register("Validating", "/namespaced", rule("Namespaced"));
-    await ask("POST", "/api/v1/namespaces", { metadata: { name: "new" } });
-    await ask("POST", configMaps, configMap("a"));
+    await send("POST", "/api/v1/namespaces", { metadata: { name: "new" } });
+    await send("POST", configMaps, configMap("a"));
     expect(webhook.requests("/cluster")).toMatchObject([{ name: "new", namespace: "new" }]);
     expect(webhook.requests("/namespaced")).toMatchObject([{ name: "a", namespace: "default" }]);
   });
 
   it("are selected by labels of the new or old object, and by those of the namespace", async () => {
     await register("Validating", "/labelled", { objectSelector: { matchLabels: { a: "b" } } });
-    await ask("POST", configMaps, configMap("a"));
+    await send("POST", configMaps, configMap("a"));
     expect(webhook.requests("/labelled")).toHaveLength(0);
-    await ask("PATCH", `${configMaps}/a`, { metadata: { labels: { a: "b" } } }, "merge");
-    await ask("PATCH", `${configMaps}/a`, { metadata: { labels: null } }, "merge");
-    await ask("PATCH", `${configMaps}/a`, { data: { a: "1" } }, "merge");
+    await send("PATCH", `${configMaps}/a`, { metadata: { labels: { a: "b" } } }, "merge");
+    await send("PATCH", `${configMaps}/a`, { metadata: { labels: null } }, "merge");
+    await send("PATCH", `${configMaps}/a`, { data: { a: "1" } }, "merge");
     expect(webhook.requests("/labelled")).toHaveLength(2);
   });
 
@@ -325,7 +325,7 @@ describe("webhooks that match", () => {
     await register("Validating", "/equivalent", { rules });
     await register("Validating", "/exact", { rules, matchPolicy: "Exact" });
     const involvedObject = { kind: "Pod", name: "p", namespace: "default" };
-    await ask("POST", "/api/v1/namespaces/default/events", {
+    await send("POST", "/api/v1/namespaces/default/events", {
       metadata: { name: "e" },
       involvedObject,
       message: "hello",
@@ -356,8 +356,8 @@ describe("webhooks that match", () => {
       condition("authorizer.serviceAccount('default', 'x').requestResource.check('get').allowed()"),
     );
     await register("Validating", "/old", condition("oldObject != null && object.data != oldObject.data"));
-    expect((await ask("POST", configMaps, configMap("a", { data: { a: "1" } }))).code).toBe(201);
-    expect((await ask("PATCH", `${configMaps}/a`, { data: { a: "2" } }, "merge")).code).toBe(200);
+    expect((await send("POST", configMaps, configMap("a", { data: { a: "1" } }))).code).toBe(201);
+    expect((await send("PATCH", `${configMaps}/a`, { data: { a: "2" } }, "merge")).code).toBe(200);
     expect(["/allowed", "/denied", "/old"].map((path) => webhook.requests(path).length)).toEqual([2, 0, 1]);
   });
 
@@ -365,15 +365,15 @@ describe("webhooks that match", () => {
     const failing = { name: "failing", expression: "object.data.missing == 'x'" };
     await register("Validating", "/failing", { matchConditions: [failing] });
     await register("Validating", "/ignoring", { matchConditions: [failing], failurePolicy: "Ignore" });
-    expect(await ask("POST", configMaps, configMap("a", { data: { a: "1" } }))).toMatchObject({
+    expect(await send("POST", configMaps, configMap("a", { data: { a: "1" } }))).toMatchObject({
       code: 403,
       body: {
         message: `configmaps "a" is forbidden: expression 'object.data.missing == 'x'' resulted in error: no such key: missing`,
       },
     });
-    await ask("DELETE", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/validating-failing");
+    await send("DELETE", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/validating-failing");
     await register("Validating", "/failing", { matchConditions: [failing, { name: "never", expression: "false" }] });
-    expect((await ask("POST", configMaps, configMap("a", { data: { a: "1" } }))).code).toBe(201);
+    expect((await send("POST", configMaps, configMap("a", { data: { a: "1" } }))).code).toBe(201);
   });
 });
 
@@ -389,20 +389,20 @@ describe("a mutation", () => {
     await register("Mutating", "/needed", { configuration: "1", reinvocationPolicy: "IfNeeded" });
     await register("Mutating", "/never", { configuration: "2" });
     await register("Mutating", "/changes", { configuration: "3" });
-    await ask("POST", configMaps, configMap("a", { data: { a: "1" } }));
+    await send("POST", configMaps, configMap("a", { data: { a: "1" } }));
     expect(seen).toEqual([{ a: "1" }, { a: "1", never: "yes", changed: "yes" }]);
     expect(webhook.requests("/never")).toHaveLength(1);
   });
 
   it("cannot change a deletion, the status, the name or the namespace", async () => {
     webhook.on("/deletes", () => patchResponse([{ op: "add", path: "/data", value: {} }]));
-    await ask("POST", configMaps, configMap("a"));
+    await send("POST", configMaps, configMap("a"));
     await register("Mutating", "/deletes");
-    expect((await ask("DELETE", `${configMaps}/a`)).body["message"]).toBe(
+    expect((await send("DELETE", `${configMaps}/a`)).body["message"]).toBe(
       'Internal error occurred: admission webhook "deletes.example.com" attempted to modify the object, which is not supported for this operation',
     );
     webhook.on("/deletes", () => patchResponse([{ op: "replace", path: "/metadata/name", value: "other" }]));
-    expect((await ask("PATCH", `${configMaps}/a`, { data: { a: "1" } }, "merge")).body["message"]).toContain(
+    expect((await send("PATCH", `${configMaps}/a`, { data: { a: "1" } }, "merge")).body["message"]).toContain(
       "field is immutable",
     );
   });
@@ -410,18 +410,18 @@ describe("a mutation", () => {
   it("fails if the patch does not apply or the result is not an object of the kind", async () => {
     webhook.on("/bad", () => patchResponse([{ op: "replace", path: "/data/missing", value: "x" }]));
     await register("Mutating", "/bad");
-    expect(await ask("POST", configMaps, configMap("a", { data: {} }))).toMatchObject({
+    expect(await send("POST", configMaps, configMap("a", { data: {} }))).toMatchObject({
       code: 500,
       body: { message: expect.stringMatching(/^Internal error occurred: replace operation does not apply: /) },
     });
     webhook.on("/bad", () => patchResponse([{ op: "add", path: "/data", value: 7 }]));
-    expect(await ask("POST", configMaps, configMap("a"))).toMatchObject({ code: 500, body: { reason: "InternalError" } });
+    expect(await send("POST", configMaps, configMap("a"))).toMatchObject({ code: 500, body: { reason: "InternalError" } });
   });
 
   it("is validated: an object that a webhook made invalid is rejected", async () => {
     webhook.on("/invalid", () => patchResponse([{ op: "add", path: "/metadata/labels", value: { "not a key": "x" } }]));
     await register("Mutating", "/invalid");
-    expect(await ask("POST", configMaps, configMap("a"))).toMatchObject({ code: 422, body: { reason: "Invalid" } });
+    expect(await send("POST", configMaps, configMap("a"))).toMatchObject({ code: 422, body: { reason: "Invalid" } });
   });
 });
 
@@ -429,20 +429,20 @@ describe("a webhook", () => {
   it("adds warnings to the response, also if it denies the request", async () => {
     webhook.on("/warns", (request) => ({ allowed: request["name"] === "a", warnings: ["beware"] }));
     await register("Validating", "/warns");
-    expect((await ask("POST", configMaps, configMap("a"))).warnings).toEqual(["beware"]);
-    expect((await ask("POST", configMaps, configMap("b"))).warnings).toEqual(["beware"]);
+    expect((await send("POST", configMaps, configMap("a"))).warnings).toEqual(["beware"]);
+    expect((await send("POST", configMaps, configMap("b"))).warnings).toEqual(["beware"]);
   });
 
   it("with side effects is not called for a dry run", async () => {
     webhook.on("/effects", () => ({ allowed: true }));
     await register("Validating", "/effects", { sideEffects: "NoneOnDryRun" });
-    expect((await ask("POST", `${configMaps}?dryRun=All`, configMap("a"))).code).toBe(201);
+    expect((await send("POST", `${configMaps}?dryRun=All`, configMap("a"))).code).toBe(201);
     const stored = environment.store.get("admissionregistration.k8s.io/validatingwebhookconfigurations//validating-effects");
     const old = structuredClone(stored?.object) as unknown as KubernetesObject & { webhooks: Record<string, unknown>[] };
     // Such a configuration can only have been stored by an earlier version.
     for (const hook of old.webhooks) hook["sideEffects"] = "Some";
     await environment.store.write(stored?.key ?? "", stored?.revision ?? 0, old);
-    expect(await ask("POST", `${configMaps}?dryRun=All`, configMap("b"))).toMatchObject({
+    expect(await send("POST", `${configMaps}?dryRun=All`, configMap("b"))).toMatchObject({
       code: 400,
       body: { message: 'admission webhook "effects.example.com" does not support dry run' },
     });
@@ -456,15 +456,15 @@ describe("a webhook", () => {
       objectSelector: { matchLabels: { a: "b" } },
     });
     const create = async (): Promise<string> => {
-      const answer = await ask("POST", configMaps, { metadata: { name: "a", labels: { a: "b" } } });
+      const answer = await send("POST", configMaps, { metadata: { name: "a", labels: { a: "b" } } });
       return answer.body["message"];
     };
     const post =
       'Internal error occurred: failed calling webhook "service.example.com": failed to call webhook: Post "https://hook.default.svc:443/service?timeout=10s": ';
     expect(await create()).toBe(`${post}service "hook" not found`);
-    await ask("POST", "/api/v1/namespaces/default/services", { metadata: { name: "hook" }, spec: { ports: [{ port: 443 }] } });
+    await send("POST", "/api/v1/namespaces/default/services", { metadata: { name: "hook" }, spec: { ports: [{ port: 443 }] } });
     expect(await create()).toBe(`${post}no endpoints available for service "hook"`);
-    await ask("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", {
+    await send("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", {
       metadata: { name: "hook-1", labels: { "kubernetes.io/service-name": "hook" } },
       addressType: "IPv4",
       ports: [{ name: "", port: webhook.port }],
@@ -479,8 +479,8 @@ describe("a webhook", () => {
   it("is called again over a new connection after a restart", async () => {
     webhook.on("/again", () => ({ allowed: true }));
     await register("Validating", "/again");
-    expect((await ask("POST", configMaps, configMap("a"))).code).toBe(201);
+    expect((await send("POST", configMaps, configMap("a"))).code).toBe(201);
     webhook.disconnect();
-    expect((await ask("POST", configMaps, configMap("b"))).code).toBe(201);
+    expect((await send("POST", configMaps, configMap("b"))).code).toBe(201);
   });
 });

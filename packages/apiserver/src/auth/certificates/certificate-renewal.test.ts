@@ -18,13 +18,13 @@ test("renews certificates before they expire, reports a failure and retries the 
   const pki = await ensurePki(directory, clock.now());
   const used: Pki[] = [];
   const errors: unknown[] = [];
-  let told: () => void = () => undefined;
-  const nextTelling = (): Promise<void> =>
+  let notify: () => void = () => undefined;
+  const nextReport = (): Promise<void> =>
     new Promise((resolve) => {
-      told = resolve;
+      notify = resolve;
     });
-  /** A look ends with the timer of the next one. */
-  const lookEnds = async (): Promise<void> => {
+  /** A check ends by setting the timer of the next one. */
+  const checkEnds = async (): Promise<void> => {
     while (clock.pendingTimers === 0) await new Promise((resolve) => setImmediate(resolve));
   };
   let isBroken = false;
@@ -36,27 +36,27 @@ test("renews certificates before they expire, reports a failure and retries the 
     use(renewed) {
       if (isBroken) throw new Error("broken");
       used.push(renewed);
-      told();
+      notify();
     },
     onError(error) {
       errors.push(error);
-      told();
+      notify();
     },
   });
   await clock.advance(day);
-  await lookEnds();
+  await checkEnds();
   expect(used).toEqual([]);
 
   isBroken = true;
   // A machine that slept wakes up shortly before the end.
   clock.jump(340 * day);
-  const failure = nextTelling();
+  const failure = nextReport();
   await clock.advance(day);
   await failure;
   expect(errors).toHaveLength(1);
-  await lookEnds();
+  await checkEnds();
   isBroken = false;
-  const success = nextTelling();
+  const success = nextReport();
   await clock.advance(day);
   await success;
   expect(used).toHaveLength(1);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ask } from "../testing/asker.ts";
+import { sendRequest } from "../testing/send-request.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 
 const maps = "/api/v1/namespaces/default/configmaps";
@@ -27,14 +27,14 @@ async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
 }
 
 describe("a write to a large object", () => {
-  const patch = (name: string) => () => ask(environment, "PATCH", `${maps}/${name}`, { data: { a: "b" } }, "merge");
+  const patch = (name: string) => () => sendRequest(environment, "PATCH", `${maps}/${name}`, { data: { a: "b" } }, "merge");
 
   it("lets other requests run between its steps, even if its own body is small", async () => {
     for (const [name, count] of [
       ["small", 1],
       ["large", 5_000],
     ] as const) {
-      await ask(environment, "POST", maps, { metadata: { name }, data: data(count) });
+      await sendRequest(environment, "POST", maps, { metadata: { name }, data: data(count) });
       await patch(name)();
     }
     const small = await turnsDuring(patch("small"));
@@ -43,11 +43,12 @@ describe("a write to a large object", () => {
   });
 
   it("is rejected if patches have made the object too large, and leaves it as it was", async () => {
-    expect((await ask(environment, "POST", maps, { metadata: { name: "grown" }, data: data(35_000) })).code).toBe(201);
-    const grow = (prefix: string) => ask(environment, "PATCH", `${maps}/grown`, { data: data(35_000, prefix) }, "merge");
+    expect((await sendRequest(environment, "POST", maps, { metadata: { name: "grown" }, data: data(35_000) })).code).toBe(201);
+    const grow = (prefix: string) =>
+      sendRequest(environment, "PATCH", `${maps}/grown`, { data: data(35_000, prefix) }, "merge");
     expect((await grow("l")).code).toBe(200);
     expect(await grow("m")).toMatchObject({ code: 413, body: { message: "the object has more than 80000 values" } });
-    const { body } = await ask(environment, "GET", `${maps}/grown`);
+    const { body } = await sendRequest(environment, "GET", `${maps}/grown`);
     expect(Object.keys(body["data"])).toHaveLength(70_000);
   });
 });

@@ -3,7 +3,7 @@ import { ConfigMap, Deployment, Node, Pod, Service } from "@keelson/api-machiner
 import { createClient } from "@keelson/client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
-import { ask } from "../testing/asker.ts";
+import { sendRequest } from "../testing/send-request.ts";
 
 let environment: TestEnvironment;
 beforeAll(async () => {
@@ -44,8 +44,8 @@ describe("a write through status", () => {
     const spec = { ...(stored.object as { spec?: object }).spec, sessionAffinity: "Sometimes" };
     await store.write(key, stored.revision, { ...stored.object, spec } as unknown as KubernetesObject);
     const path = "/api/v1/namespaces/default/services/older";
-    expect((await ask(environment, "PATCH", path, { metadata: { labels: { a: "b" } } }, "merge")).code).toBe(422);
-    const { code, body } = await ask(environment, "PATCH", `${path}/status`, balanced("192.0.2.1"), "merge");
+    expect((await sendRequest(environment, "PATCH", path, { metadata: { labels: { a: "b" } } }, "merge")).code).toBe(422);
+    const { code, body } = await sendRequest(environment, "PATCH", `${path}/status`, balanced("192.0.2.1"), "merge");
     expect(code).toBe(200);
     expect(body["spec"]).toEqual(spec);
   });
@@ -53,9 +53,15 @@ describe("a write through status", () => {
   it("can't bring what can't be decoded, though nothing but its status is taken", async () => {
     await client().create(Service, service("undecoded"));
     const path = "/api/v1/namespaces/default/services/undecoded/status";
-    const { code, body } = await ask(environment, "PATCH", path, { spec: { ports: "none" } }, "merge");
+    const { code, body } = await sendRequest(environment, "PATCH", path, { spec: { ports: "none" } }, "merge");
     expect([code, body["message"]]).toEqual([422, expect.stringContaining("cannot unmarshal string")]);
-    const ignored = await ask(environment, "PATCH", path, { spec: { type: "NodePort" }, ...balanced("192.0.2.9") }, "merge");
+    const ignored = await sendRequest(
+      environment,
+      "PATCH",
+      path,
+      { spec: { type: "NodePort" }, ...balanced("192.0.2.9") },
+      "merge",
+    );
     expect(ignored.body).toMatchObject({ spec: { type: "ClusterIP" }, ...balanced("192.0.2.9") });
   });
 
@@ -65,11 +71,11 @@ describe("a write through status", () => {
     const template = { metadata: { labels }, spec: { containers: [{ name: "a", image: "a" }] } };
     await client().create(Deployment, { metadata, spec: { selector: { matchLabels: labels }, template } });
     const path = "/apis/apps/v1/namespaces/default/deployments/counted/status";
-    const counted = await ask(environment, "PATCH", path, { status: { replicas: 1, readyReplicas: 2 } }, "merge");
+    const counted = await sendRequest(environment, "PATCH", path, { status: { replicas: 1, readyReplicas: 2 } }, "merge");
     expect([counted.code, counted.body["message"]]).toEqual([422, expect.stringContaining("cannot be greater than")]);
 
     await client().create(Node, { metadata: { name: "sized" } });
-    const sized = await ask(
+    const sized = await sendRequest(
       environment,
       "PATCH",
       "/api/v1/nodes/sized/status",
@@ -101,7 +107,7 @@ it("a write leaves managedFields of others as they are stored, and what a client
   expect(created.metadata.managedFields?.[0]?.fieldsV1).not.toEqual(labelled.metadata.managedFields?.[0]?.fieldsV1);
   const path = "/api/v1/namespaces/default/configmaps/fields";
   const wrong = { metadata: { managedFields: [{ manager: 1 }] } };
-  expect((await ask(environment, "PATCH", path, wrong, "merge")).code).toBe(422);
-  const reset = await ask(environment, "PATCH", path, { metadata: { managedFields: [{}] } }, "merge");
+  expect((await sendRequest(environment, "PATCH", path, wrong, "merge")).code).toBe(422);
+  const reset = await sendRequest(environment, "PATCH", path, { metadata: { managedFields: [{}] } }, "merge");
   expect(reset.body["metadata"].managedFields).toBeUndefined();
 });

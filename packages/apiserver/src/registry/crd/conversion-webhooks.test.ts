@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { createClient } from "@keelson/client";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type Answer, ask as send, type Asked } from "../../endpoints/testing/asker.ts";
+import { type TestResponse, sendRequest, type RequestArguments } from "../../endpoints/testing/send-request.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 import { type Respond, startTestWebhook, type TestWebhook } from "../../webhooks/testing/test-webhook.ts";
 
@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 afterEach(() => environment.stop());
 
-const ask = (...asked: Asked): Promise<Answer> => send(environment, ...asked);
+const send = (...request: RequestArguments): Promise<TestResponse> => sendRequest(environment, ...request);
 const crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/servers.stable.example.com";
 const path = (version: string): string => `/apis/stable.example.com/${version}/namespaces/default/servers`;
 const text = { type: "string" };
@@ -81,7 +81,7 @@ async function store(version: string): Promise<void> {
     { op: "replace", path: "/spec/versions/0/storage", value: version === "v1" },
     { op: "replace", path: "/spec/versions/1/storage", value: version === "v2" },
   ];
-  expect((await ask("PATCH", crdPath, operations, "operations")).code).toBe(200);
+  expect((await send("PATCH", crdPath, operations, "operations")).code).toBe(200);
 }
 
 const client = () => createClient({ transport: environment.transport(), fieldManager: "test" });
@@ -90,8 +90,8 @@ const serverType = (version: string) =>
 
 describe("CustomResourceConversionWebhook", () => {
   it("should be able to convert from CR v1 to CR v2", async () => {
-    await ask("POST", path("v1"), server("a"));
-    expect(await ask("GET", `${path("v2")}/a`)).toMatchObject({
+    await send("POST", path("v1"), server("a"));
+    expect(await send("GET", `${path("v2")}/a`)).toMatchObject({
       code: 200,
       body: {
         apiVersion: "stable.example.com/v2",
@@ -102,9 +102,9 @@ describe("CustomResourceConversionWebhook", () => {
   });
 
   it("should be able to convert a non homogeneous list of CRs", async () => {
-    await ask("POST", path("v1"), server("a"));
+    await send("POST", path("v1"), server("a"));
     await store("v2");
-    await ask("POST", path("v1"), server("b", "other:1"));
+    await send("POST", path("v1"), server("b", "other:1"));
     for (const [version, specs] of [
       ["v1", [{ hostPort: "localhost:8080" }, { hostPort: "other:1" }]],
       [
@@ -123,7 +123,7 @@ describe("CustomResourceConversionWebhook", () => {
 
 describe("conversion by webhook", () => {
   it("stores writes through any version in the storage version", async () => {
-    const created = await ask("POST", path("v2"), {
+    const created = await send("POST", path("v2"), {
       apiVersion: "stable.example.com/v2",
       kind: "Server",
       metadata: { name: "a" },
@@ -134,25 +134,25 @@ describe("conversion by webhook", () => {
       apiVersion: "stable.example.com/v1",
       spec: { hostPort: "h:1" },
     });
-    const patched = await ask("PATCH", `${path("v2")}/a`, { spec: { port: "2" } }, "merge");
+    const patched = await send("PATCH", `${path("v2")}/a`, { spec: { port: "2" } }, "merge");
     expect(patched.body).toMatchObject({ spec: { host: "h", port: "2" }, metadata: { generation: 2 } });
-    expect((await ask("PATCH", `${path("v2")}/a/status`, { status: { state: "up" } }, "merge")).body).toMatchObject({
+    expect((await send("PATCH", `${path("v2")}/a/status`, { status: { state: "up" } }, "merge")).body).toMatchObject({
       apiVersion: "stable.example.com/v2",
       status: { state: "up" },
     });
     const config = { apiVersion: "stable.example.com/v2", kind: "Server", metadata: { name: "a" }, spec: { port: "3" } };
-    const applied = await ask("PATCH", `${path("v2")}/a?fieldManager=m&force=true`, config, "apply");
+    const applied = await send("PATCH", `${path("v2")}/a?fieldManager=m&force=true`, config, "apply");
     expect(applied).toMatchObject({ code: 200, body: { spec: { host: "h", port: "3" }, status: { state: "up" } } });
-    expect((await ask("GET", `${path("v1")}/a`)).body["spec"]).toEqual({ hostPort: "h:3" });
-    expect((await ask("DELETE", `${path("v2")}/a`)).code).toBe(200);
+    expect((await send("GET", `${path("v1")}/a`)).body["spec"]).toEqual({ hostPort: "h:3" });
+    expect((await send("DELETE", `${path("v2")}/a`)).code).toBe(200);
   });
 
   it("converts the events of a watch, in order", async () => {
-    await ask("POST", path("v1"), server("a", "a:1"));
+    await send("POST", path("v1"), server("a", "a:1"));
     const watch = await client().watch(serverType("v2"), { namespace: "default" });
-    await ask("POST", path("v1"), server("b", "b:1"));
-    await ask("PATCH", `${path("v1")}/a`, { spec: { hostPort: "a:2" } }, "merge");
-    await ask("DELETE", `${path("v1")}/b`);
+    await send("POST", path("v1"), server("b", "b:1"));
+    await send("PATCH", `${path("v1")}/a`, { spec: { hostPort: "a:2" } }, "merge");
+    await send("DELETE", `${path("v1")}/b`);
     const seen: string[] = [];
     for await (const { type, object } of watch) {
       const { spec } = object as unknown as { spec: { host: string; port: string } };
@@ -164,16 +164,16 @@ describe("conversion by webhook", () => {
   });
 
   it("calls the webhook once for an object and version, and for a list once", async () => {
-    for (const name of ["a", "b", "c"]) await ask("POST", path("v1"), server(name));
+    for (const name of ["a", "b", "c"]) await send("POST", path("v1"), server(name));
     const before = webhook.requests("/convert").length;
     await client().list(serverType("v2"), { namespace: "default" });
     await client().list(serverType("v2"), { namespace: "default" });
-    await ask("GET", `${path("v2")}/a`);
+    await send("GET", `${path("v2")}/a`);
     expect(webhook.requests("/convert").length - before).toBe(1);
   });
 
   it("keeps the metadata except labels and annotations", async () => {
-    await ask("POST", path("v1"), server("a"));
+    await send("POST", path("v1"), server("a"));
     webhook.on("/convert", ({ objects, desiredAPIVersion }) => ({
       result: { status: "Success" },
       convertedObjects: (objects as JsonObject[]).map((object) => {
@@ -182,7 +182,7 @@ describe("conversion by webhook", () => {
         return { ...result, metadata: { ...metadata, labels: { new: "label" }, generation: 99, finalizers: ["x/y"] } };
       }),
     }));
-    const { body } = await ask("GET", `${path("v2")}/a`);
+    const { body } = await send("GET", `${path("v2")}/a`);
     expect(body["metadata"]).toMatchObject({ name: "a", generation: 1, labels: { new: "label" } });
     expect(body["metadata"]).not.toHaveProperty("finalizers");
   });
@@ -218,46 +218,46 @@ describe("conversion by webhook", () => {
       /^conversion webhook for .* failed: expected response\.uid="[-\da-f]+", got "x"$/,
     ],
   ])("fails with kube-apiserver's message if the webhook returns %s", async (_what, response, message) => {
-    await ask("POST", path("v1"), server("a"));
+    await send("POST", path("v1"), server("a"));
     webhook.on("/convert", () => response as unknown as JsonObject);
-    const { code, body } = await ask("GET", `${path("v2")}/a`);
+    const { code, body } = await send("GET", `${path("v2")}/a`);
     expect(code).toBe(500);
     expect(body["message"]).toEqual(typeof message === "string" ? message : expect.stringMatching(message));
     expect(body["reason"]).toBeUndefined();
-    expect((await ask("GET", `${path("v1")}/a`)).code).toBe(200);
+    expect((await send("GET", `${path("v1")}/a`)).code).toBe(200);
   });
 
   it("fails if the webhook cannot be reached, also for writes, and ends watches with an error", async () => {
-    await ask("POST", path("v1"), server("a"));
+    await send("POST", path("v1"), server("a"));
     const url = [{ op: "replace", path: "/spec/conversion/webhook/clientConfig/url", value: "https://127.0.0.1:1/convert" }];
-    expect((await ask("PATCH", crdPath, url, "operations")).code).toBe(200);
+    expect((await send("PATCH", crdPath, url, "operations")).code).toBe(200);
     const why = `conversion webhook for ${gvk} failed: Post "https://127.0.0.1:1/convert?timeout=30s": dial tcp 127.0.0.1:1: connect: connection refused`;
-    expect((await ask("GET", `${path("v2")}/a`)).body["message"]).toBe(why);
-    expect((await ask("PATCH", `${path("v2")}/a`, { spec: { port: "1" } }, "merge")).body["message"]).toBe(why);
+    expect((await send("GET", `${path("v2")}/a`)).body["message"]).toBe(why);
+    expect((await send("PATCH", `${path("v2")}/a`, { spec: { port: "1" } }, "merge")).body["message"]).toBe(why);
     const watch = await client().watch(serverType("v2"), { namespace: "default" });
     const { value } = await watch[Symbol.asyncIterator]().next();
     expect(value).toMatchObject({ type: "ERROR", object: { code: 500, message: why } });
   });
 
   it("records storage versions, and an update that changes nothing migrates an object to the new one", async () => {
-    await ask("POST", path("v1"), server("a"));
+    await send("POST", path("v1"), server("a"));
     await store("v2");
-    expect((await ask("GET", crdPath)).body["status"].storedVersions).toEqual(["v1", "v2"]);
-    const { body } = await ask("GET", `${path("v2")}/a`);
-    const updated = await ask("PUT", `${path("v2")}/a`, body);
+    expect((await send("GET", crdPath)).body["status"].storedVersions).toEqual(["v1", "v2"]);
+    const { body } = await send("GET", `${path("v2")}/a`);
+    const updated = await send("PUT", `${path("v2")}/a`, body);
     expect(updated.body["metadata"].resourceVersion).not.toBe(body["metadata"].resourceVersion);
     const stored = environment.store.get("stable.example.com/servers/default/a")?.object;
     expect(stored?.apiVersion).toBe("stable.example.com/v2");
     const drop = { status: { storedVersions: ["v2"] } };
-    expect((await ask("PATCH", `${crdPath}/status`, drop, "merge")).body["status"].storedVersions).toEqual(["v2"]);
+    expect((await send("PATCH", `${crdPath}/status`, drop, "merge")).body["status"].storedVersions).toEqual(["v2"]);
   });
 });
 
 describe("the validation of spec.conversion", () => {
-  const conversion = (webhookField: JsonObject | undefined, strategy = "Webhook"): Promise<Answer> => {
+  const conversion = (webhookField: JsonObject | undefined, strategy = "Webhook"): Promise<TestResponse> => {
     const crd = endpointsCrd("v1") as unknown as { spec: JsonObject };
     crd.spec["conversion"] = { strategy, ...(webhookField === undefined ? {} : { webhook: webhookField }) };
-    return ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd);
+    return send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd);
   };
 
   it.each([
@@ -297,7 +297,7 @@ describe("the validation of spec.conversion", () => {
   it("defaults the port of a Service", async () => {
     const value = { service: { namespace: "default", name: "convert" } };
     const operations = [{ op: "replace", path: "/spec/conversion/webhook/clientConfig", value }];
-    const { body } = await ask("PATCH", crdPath, operations, "operations");
+    const { body } = await send("PATCH", crdPath, operations, "operations");
     expect(body["spec"].conversion.webhook.clientConfig.service).toEqual({ ...value.service, port: 443 });
   });
 });

@@ -2,7 +2,7 @@ import "reflect-metadata";
 import { webcrypto } from "node:crypto";
 import * as x509 from "@peculiar/x509";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Answer, ask, type Asked, refusal } from "../../endpoints/testing/asker.ts";
+import { requestError, type RequestArguments, sendRequest, type TestResponse } from "../../endpoints/testing/send-request.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 
 let environment: TestEnvironment;
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => environment.stop());
 
-const send = (...asked: Asked): Promise<Answer> => ask(environment, ...asked);
+const send = (...request: RequestArguments): Promise<TestResponse> => sendRequest(environment, ...request);
 
 describe("kinds of storage, networking and devices", () => {
   const claim = { devices: { requests: [{ name: "gpu", exactly: { deviceClassName: "gpu.example" } }] } };
@@ -63,12 +63,12 @@ describe("kinds of storage, networking and devices", () => {
       driverName: "d",
     };
     await send("POST", path, body);
-    expect(await refusal(environment, "PATCH", `${path}/fixed`, { driverName: "e" }, "merge")).toEqual([
+    expect(await requestError(environment, "PATCH", `${path}/fixed`, { driverName: "e" }, "merge")).toEqual([
       "422 Invalid",
       "FieldValueForbidden driverName",
     ]);
     const cidr = { apiVersion: "networking.k8s.io/v1", kind: "ServiceCIDR", metadata: { name: "bad" }, spec: { cidrs: ["x"] } };
-    expect(await refusal(environment, "POST", "/apis/networking.k8s.io/v1/servicecidrs", cidr)).toEqual([
+    expect(await requestError(environment, "POST", "/apis/networking.k8s.io/v1/servicecidrs", cidr)).toEqual([
       "422 Invalid",
       "FieldValueInvalid spec.cidrs[0]",
     ]);
@@ -111,7 +111,7 @@ describe("CertificateSigningRequests", () => {
     const decided = await send("PATCH", `${path}/b/approval`, { status: { conditions: [approved] } }, "merge");
     expect(decided.body["status"].conditions).toMatchObject([{ type: "Approved", lastUpdateTime: expect.any(String) }]);
     const denied = { status: { conditions: [{ ...approved, type: "Denied" }] } };
-    expect(await refusal(environment, "PATCH", `${path}/b/approval`, denied, "merge")).toEqual([
+    expect(await requestError(environment, "PATCH", `${path}/b/approval`, denied, "merge")).toEqual([
       "422 Invalid",
       "FieldValueForbidden status.conditions",
     ]);
@@ -129,11 +129,13 @@ describe("CertificateSigningRequests", () => {
     [{ signerName: "signer" }, "FieldValueInvalid spec.signerName"],
     [{ expirationSeconds: 599 }, "FieldValueInvalid spec.expirationSeconds"],
   ])("with %j are rejected", async (spec, cause) => {
-    expect(await refusal(environment, "POST", path, await object("c", spec))).toEqual(["422 Invalid", cause]);
+    expect(await requestError(environment, "POST", path, await object("c", spec))).toEqual(["422 Invalid", cause]);
   });
 
   it("cannot ask for a client certificate of system:masters", async () => {
-    expect(await refusal(environment, "POST", path, await object("d", {}, "O=system:masters,CN=x"))).toEqual(["403 Forbidden"]);
+    expect(await requestError(environment, "POST", path, await object("d", {}, "O=system:masters,CN=x"))).toEqual([
+      "403 Forbidden",
+    ]);
   });
 
   it("need the right to approve for their signer", async () => {

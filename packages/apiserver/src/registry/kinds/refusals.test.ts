@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { refusal } from "../../endpoints/testing/asker.ts";
+import { requestError } from "../../endpoints/testing/send-request.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 
 let environment: TestEnvironment;
@@ -14,7 +14,7 @@ const networking = "/apis/networking.k8s.io/v1/namespaces/default";
 /** Causes of a create that is not done. */
 async function causes(path: string, kind: string, spec: unknown): Promise<readonly string[]> {
   const apiVersion = path.startsWith("/api/") ? "v1" : path.split("/").slice(2, 4).join("/");
-  const [, ...rest] = await refusal(environment, "POST", `${path}?dryRun=All`, {
+  const [, ...rest] = await requestError(environment, "POST", `${path}?dryRun=All`, {
     apiVersion,
     kind,
     metadata: { name: "a" },

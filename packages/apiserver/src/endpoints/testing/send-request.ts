@@ -2,7 +2,7 @@ import { systemUser } from "../../server.ts";
 import type { TestEnvironment } from "../../testing/test-environment.ts";
 import type { PipelineRequest } from "../outcome.ts";
 
-/** An answer's body, which tests look into freely. */
+/** The body of a response, which tests read without types. */
 export type Body = Record<string, ReturnType<typeof JSON.parse>>;
 
 const types = {
@@ -13,19 +13,22 @@ const types = {
   operations: "application/json-patch+json",
 } as const;
 
-/** Method, path with its query, body, and what the body is. Default: `json`. */
-export type Asked = [PipelineRequest["method"], string, unknown?, (keyof typeof types)?];
+/** Method, path with query, body, and the body's media type. Default: `json`. */
+export type RequestArguments = [PipelineRequest["method"], string, unknown?, (keyof typeof types)?];
 
-/** The code of an answer, its object or Status, and its warnings. A list has no body here. */
-export interface Answer {
+/** The code of a response, its object or Status, and its warnings. The body of a list is empty. */
+export interface TestResponse {
   readonly code: number;
   readonly body: Body;
   readonly warnings: readonly string[];
 }
 
-/** Sends a request as one who may do everything. */
-export async function ask({ handle }: Pick<TestEnvironment, "handle">, ...asked: Asked): Promise<Answer> {
-  const [method, path, body, type = "json"] = asked;
+/** Sends a request as a cluster administrator. */
+export async function sendRequest(
+  { handle }: Pick<TestEnvironment, "handle">,
+  ...request: RequestArguments
+): Promise<TestResponse> {
+  const [method, path, body, type = "json"] = request;
   const url = new URL(path, "http://server");
   const outcome = await handle({
     method,
@@ -44,9 +47,12 @@ export async function ask({ handle }: Pick<TestEnvironment, "handle">, ...asked:
   return { code: 200, body: {}, warnings };
 }
 
-/** The code and the reason of an answer, and `<reason> <field>` of each cause. */
-export async function refusal(environment: Pick<TestEnvironment, "handle">, ...asked: Asked): Promise<string[]> {
-  const { code, body } = await ask(environment, ...asked);
+/** Sends a request that fails. Returns the code and reason of the response, and `<reason> <field>` of each cause. */
+export async function requestError(
+  environment: Pick<TestEnvironment, "handle">,
+  ...request: RequestArguments
+): Promise<string[]> {
+  const { code, body } = await sendRequest(environment, ...request);
   const causes = (body["details"]?.causes ?? []) as { reason: string; field: string }[];
   return [`${code} ${body["reason"] ?? ""}`.trim(), ...causes.map(({ reason, field }) => `${reason} ${field}`)];
 }

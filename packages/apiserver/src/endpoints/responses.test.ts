@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
-import { ask as send, type Asked, refusal as refused } from "./testing/asker.ts";
+import { sendRequest, type RequestArguments, requestError } from "./testing/send-request.ts";
 
 let environment: TestEnvironment;
 beforeAll(async () => {
@@ -8,8 +8,8 @@ beforeAll(async () => {
 });
 afterAll(() => environment.stop());
 
-const ask = (...asked: Asked) => send(environment, ...asked);
-const refusal = (...asked: Asked) => refused(environment, ...asked);
+const send = (...request: RequestArguments) => sendRequest(environment, ...request);
+const errorOf = (...request: RequestArguments) => requestError(environment, ...request);
 
 const maps = "/api/v1/namespaces/default/configmaps";
 const pods = "/api/v1/namespaces/default/pods";
@@ -28,7 +28,7 @@ const pod = (name: string, spec: object = {}): object => ({
 const owner = (uid: string, apiVersion = "v1"): object => ({ apiVersion, kind: "ConfigMap", name: "o", uid });
 
 describe("writes that are refused", () => {
-  it.each<[string, Asked, string[]]>([
+  it.each<[string, RequestArguments, string[]]>([
     ["a resourceVersion at creation", ["POST", maps, map("a", { resourceVersion: "5" })], ["500"]],
     ["an empty dryRun", ["POST", `${maps}?dryRun=`, map("a")], ["422 Invalid", "FieldValueNotSupported dryRun"]],
     ["a replace that names a uid of what is not there", ["PUT", `${maps}/gone`, map("gone", { uid: "u" })], ["409 Conflict"]],
@@ -50,38 +50,42 @@ describe("writes that are refused", () => {
     ["a Pod of no PriorityClass", ["POST", pods, pod("a", { priorityClassName: "nonesuch" })], ["403 Forbidden"]],
     ["a Pod that names its priority", ["POST", pods, pod("a", { priority: 5 })], ["403 Forbidden"]],
   ])("%s", async (_, request, answer) => {
-    expect(await refusal(...request)).toEqual(answer);
+    expect(await errorOf(...request)).toEqual(answer);
   });
 
   it("a patch that leaves no object of the kind, without naming a kind", async () => {
-    await ask("POST", maps, map("typed"));
-    const { body } = await ask("PATCH", `${maps}/typed`, { data: 5 }, "merge");
+    await send("POST", maps, map("typed"));
+    const { body } = await send("PATCH", `${maps}/typed`, { data: 5 }, "merge");
     expect(body["details"]).toEqual({ causes: [expect.objectContaining({ field: "patch" })] });
   });
 });
 
 describe("what a client may leave out or say twice", () => {
   it("an owner that is named twice counts once, and the client is warned", async () => {
-    const { body, warnings } = await ask("POST", maps, map("owned", { ownerReferences: [owner("u"), owner("u"), owner("v")] }));
+    const { body, warnings } = await send(
+      "POST",
+      maps,
+      map("owned", { ownerReferences: [owner("u"), owner("u"), owner("v")] }),
+    );
     expect(body["metadata"].ownerReferences.map(({ uid }: { uid: string }) => uid)).toEqual(["u", "v"]);
     expect(warnings).toEqual([expect.stringContaining("duplicate UID(s) observed: u")]);
   });
 
   it("a namespace of what has none is dropped", async () => {
     const kind = { apiVersion: "v1", kind: "Namespace", metadata: { name: "bare", namespace: "other" } };
-    expect((await ask("POST", "/api/v1/namespaces", kind)).body["metadata"].namespace).toBeUndefined();
-    expect((await ask("PUT", "/api/v1/namespaces/bare", kind)).code).toBe(200);
+    expect((await send("POST", "/api/v1/namespaces", kind)).body["metadata"].namespace).toBeUndefined();
+    expect((await send("PUT", "/api/v1/namespaces/bare", kind)).code).toBe(200);
   });
 
   it("a null in a map of texts is an empty text", async () => {
-    expect((await ask("POST", maps, map("nulls", {}, { data: { a: null } }))).body["data"]).toEqual({ a: "" });
+    expect((await send("POST", maps, map("nulls", {}, { data: { a: null } }))).body["data"]).toEqual({ a: "" });
   });
 
   it("a template without metadata has empty ones", async () => {
     const template = { spec: { restartPolicy: "Never", containers: [{ name: "c", image: "i" }] } };
     const spec = { schedule: "@daily", jobTemplate: { spec: { template } } };
     const path = "/apis/batch/v1/namespaces/default/cronjobs";
-    const { body } = await ask("POST", path, { apiVersion: "batch/v1", kind: "CronJob", metadata: { name: "c" }, spec });
+    const { body } = await send("POST", path, { apiVersion: "batch/v1", kind: "CronJob", metadata: { name: "c" }, spec });
     expect(body["spec"].jobTemplate).toMatchObject({ metadata: {}, spec: { template: { metadata: {} } } });
     expect(JSON.stringify(body["metadata"].managedFields)).not.toContain("f:metadata");
   });
@@ -89,19 +93,19 @@ describe("what a client may leave out or say twice", () => {
   it("a required number is 0, and told to be out of range rather than absent", async () => {
     const path = "/api/v1/namespaces/default/services";
     const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{}] } };
-    expect(await refusal("POST", path, service)).toContain("FieldValueInvalid spec.ports[0].port");
+    expect(await errorOf("POST", path, service)).toContain("FieldValueInvalid spec.ports[0].port");
   });
 });
 
 describe("metadata", () => {
   it("reports every invalid field of an owner reference, and a second controller", async () => {
     const invalid = { apiVersion: "", kind: "", name: "", uid: "" };
-    expect(await refusal("POST", maps, map("a", { ownerReferences: [invalid] }))).toEqual([
+    expect(await errorOf("POST", maps, map("a", { ownerReferences: [invalid] }))).toEqual([
       "422 Invalid",
       ...["apiVersion", "kind", "name", "uid"].map((name) => `FieldValueInvalid metadata.ownerReferences.${name}`),
     ]);
     const controllers = ["u", "v"].map((uid) => ({ ...owner(uid), controller: true }));
-    const { body } = await ask("POST", maps, map("a", { ownerReferences: controllers }));
+    const { body } = await send("POST", maps, map("a", { ownerReferences: controllers }));
     expect(body["details"].causes[0].message).toContain(
       'Only one reference can have Controller set to true. Found "true" in references for',
     );
@@ -111,21 +115,21 @@ describe("metadata", () => {
     const template = { spec: { restartPolicy: "Never", containers: [{ name: "c", image: "i" }] } };
     const spec = { schedule: "@daily", jobTemplate: { spec: { template } } };
     const path = "/apis/batch/v1/namespaces/default/cronjobs";
-    await ask("POST", path, { metadata: { name: "annotated" }, spec });
+    await send("POST", path, { metadata: { name: "annotated" }, spec });
     const annotations = { patched: "true" };
     const patch = { metadata: { annotations } };
-    expect((await ask("PATCH", `${path}/annotated/status`, patch, "merge")).body["metadata"].annotations).toEqual(annotations);
+    expect((await send("PATCH", `${path}/annotated/status`, patch, "merge")).body["metadata"].annotations).toEqual(annotations);
     const schemas = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/probes";
-    const { body } = await ask("PATCH", `${schemas}/status`, patch, "merge");
+    const { body } = await send("PATCH", `${schemas}/status`, patch, "merge");
     expect(body["metadata"].annotations["patched"]).toBeUndefined();
   });
 });
 
 describe("the status of a Pod", () => {
-  const status = (name: string, value: object) => ask("PATCH", `${pods}/${name}/status`, { status: value }, "merge");
+  const status = (name: string, value: object) => send("PATCH", `${pods}/${name}/status`, { status: value }, "merge");
   beforeAll(async () => {
-    await ask("POST", pods, pod("p"));
-    await ask("POST", pods, pod("once", { restartPolicy: "Never" }));
+    await send("POST", pods, pod("p"));
+    await send("POST", pods, pod("once", { restartPolicy: "Never" }));
   });
 
   it("has what Go's zero values are where a container's status leaves it out", async () => {
@@ -153,13 +157,13 @@ describe("the status of a Pod", () => {
     [{ podIP: "192.0.2.2", podIPs: [{ ip: "192.0.2.2" }, { ip: "192.0.2.3" }] }, "FieldValueInvalid status.podIPs"],
     [{ nominatedNodeName: "No_Node" }, "FieldValueInvalid status.nominatedNodeName"],
   ])("is refused: %j", async (value, cause) => {
-    expect(await refusal("PATCH", `${pods}/p/status`, { status: value }, "merge")).toEqual(["422 Invalid", cause]);
+    expect(await errorOf("PATCH", `${pods}/p/status`, { status: value }, "merge")).toEqual(["422 Invalid", cause]);
   });
 
   it("does not bring a container back that is not restarted", async () => {
     expect((await status("once", { containerStatuses: [{ name: "c", state: { terminated: {} } }] })).code).toBe(200);
     const running = { containerStatuses: [{ name: "c", state: { running: {} } }] };
-    expect(await refusal("PATCH", `${pods}/once/status`, { status: running }, "merge")).toEqual([
+    expect(await errorOf("PATCH", `${pods}/once/status`, { status: running }, "merge")).toEqual([
       "422 Invalid",
       "FieldValueForbidden status.containerStatuses[0].state",
     ]);
@@ -168,11 +172,11 @@ describe("the status of a Pod", () => {
   it("keeps the ephemeral containers that came", async () => {
     const path = `${pods}/p/ephemeralcontainers`;
     const set = (containers: object[]) => ({ spec: { ephemeralContainers: containers } });
-    expect((await ask("PATCH", path, set([{ name: "e", image: "i" }]), "strategic")).code).toBe(200);
+    expect((await send("PATCH", path, set([{ name: "e", image: "i" }]), "strategic")).code).toBe(200);
     const refused = ["422 Invalid", "FieldValueForbidden spec.ephemeralContainers"];
-    expect(await refusal("PATCH", path, set([{ name: "e", image: "j" }]), "strategic")).toEqual(refused);
-    expect(await refusal("PATCH", path, set([]), "merge")).toEqual(refused);
-    expect((await refusal("PATCH", `${pods}/p`, set([{ name: "f", image: "i" }]), "strategic"))[0]).toBe("422 Invalid");
+    expect(await errorOf("PATCH", path, set([{ name: "e", image: "j" }]), "strategic")).toEqual(refused);
+    expect(await errorOf("PATCH", path, set([]), "merge")).toEqual(refused);
+    expect((await errorOf("PATCH", `${pods}/p`, set([{ name: "f", image: "i" }]), "strategic"))[0]).toBe("422 Invalid");
   });
 });
 
@@ -194,32 +198,32 @@ describe("the scale of a Deployment", () => {
       template: { metadata: { labels: { a: "b" } }, spec: { containers: [{ name: "c", image: "i" }] } },
     },
   });
-  beforeAll(() => ask("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply"));
+  beforeAll(() => send("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply"));
 
   it("is applied: its manager owns the object's replicas, and other managers conflict", async () => {
     const path = `${deployments}/d/scale?fieldManager=scaler`;
-    expect(await refusal("PATCH", path, scale(3), "apply")).toEqual(["409 Conflict", "FieldManagerConflict .spec.replicas"]);
-    const { body } = await ask("PATCH", `${path}&force=true`, scale(3), "apply");
+    expect(await errorOf("PATCH", path, scale(3), "apply")).toEqual(["409 Conflict", "FieldManagerConflict .spec.replicas"]);
+    const { body } = await send("PATCH", `${path}&force=true`, scale(3), "apply");
     expect(body).toMatchObject({ kind: "Scale", spec: { replicas: 3 } });
-    const entries = (await ask("GET", `${deployments}/d`)).body["metadata"].managedFields as Record<string, unknown>[];
+    const entries = (await send("GET", `${deployments}/d`)).body["metadata"].managedFields as Record<string, unknown>[];
     expect(entries.find(({ manager }) => manager === "scaler")).toMatchObject({
       operation: "Apply",
       apiVersion: "apps/v1",
       subresource: "scale",
       fieldsV1: { "f:spec": { "f:replicas": {} } },
     });
-    expect(await refusal("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply")).toEqual([
+    expect(await errorOf("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply")).toEqual([
       "409 Conflict",
       "FieldManagerConflict .spec.replicas",
     ]);
   });
 
   it("takes strategic merge patches", async () => {
-    const { body } = await ask("PATCH", `${deployments}/d/scale`, { spec: { replicas: 2 } }, "strategic");
+    const { body } = await send("PATCH", `${deployments}/d/scale`, { spec: { replicas: 2 } }, "strategic");
     expect(body["spec"]).toEqual({ replicas: 2 });
   });
 
-  it.each<[string, Asked, string[]]>([
+  it.each<[string, RequestArguments, string[]]>([
     ["words for a number", ["PUT", `${deployments}/d/scale`, scale("two")], ["400 BadRequest"]],
     [
       "a patch to words",
@@ -229,7 +233,7 @@ describe("the scale of a Deployment", () => {
     ["another uid", ["PUT", `${deployments}/d/scale`, scale(2, { uid: "u" })], ["409 Conflict"]],
     ["an apply to what is not there", ["PATCH", `${deployments}/e/scale?fieldManager=m`, scale(2), "apply"], ["404 NotFound"]],
   ])("refuses %s", async (_, request, answer) => {
-    expect(await refusal(...request)).toEqual(answer);
+    expect(await errorOf(...request)).toEqual(answer);
   });
 });
 
@@ -243,11 +247,11 @@ describe("subresources that only act", () => {
     ...more,
   });
   beforeAll(async () => {
-    await ask("POST", pods, pod("loose"));
-    await ask("POST", pods, pod("two", { containers: ["a", "b"].map((name) => ({ name, image: "i" })) }));
+    await send("POST", pods, pod("loose"));
+    await send("POST", pods, pod("two", { containers: ["a", "b"].map((name) => ({ name, image: "i" })) }));
   });
 
-  it.each<[string, Asked, string[]]>([
+  it.each<[string, RequestArguments, string[]]>([
     ["a read of what can only be created", ["GET", `${pods}/loose/binding`], ["405 MethodNotAllowed"]],
     ["a read of an eviction", ["GET", `${pods}/loose/eviction`], ["405 MethodNotAllowed"]],
     ["a Binding of another kind", ["POST", `${pods}/loose/binding`, binding("loose", { kind: "Pod" })], ["400 BadRequest"]],
@@ -265,14 +269,14 @@ describe("subresources that only act", () => {
       ["422 Invalid", "FieldValueInvalid tailLines", "FieldValueInvalid limitBytes", "FieldValueInvalid sinceSeconds"],
     ],
   ])("refuse %s", async (_, request, answer) => {
-    expect(await refusal(...request)).toEqual(answer);
+    expect(await errorOf(...request)).toEqual(answer);
   });
 
   it("bind a Pod that the body names", async () => {
-    expect((await ask("POST", "/api/v1/namespaces/default/bindings", binding("loose"))).code).toBe(201);
-    expect((await ask("GET", `${pods}/loose`)).body["spec"].nodeName).toBe("n");
-    expect(await refusal("GET", `${pods}/loose/log`)).toEqual(["404 NotFound"]);
-    expect(await refusal("GET", "/api/v1/namespaces/default/bindings")).toEqual(["405 MethodNotAllowed"]);
+    expect((await send("POST", "/api/v1/namespaces/default/bindings", binding("loose"))).code).toBe(201);
+    expect((await send("GET", `${pods}/loose`)).body["spec"].nodeName).toBe("n");
+    expect(await errorOf("GET", `${pods}/loose/log`)).toEqual(["404 NotFound"]);
+    expect(await errorOf("GET", "/api/v1/namespaces/default/bindings")).toEqual(["405 MethodNotAllowed"]);
   });
 
   const reviews = "/apis/authorization.k8s.io/v1";
@@ -291,7 +295,7 @@ describe("subresources that only act", () => {
       ["spec.resourceAttributes.namespace"],
     ],
   ])("review nothing for %s %j", async (path, body, fields) => {
-    expect(await refusal("POST", path, body)).toEqual(["422 Invalid", ...fields.map((field) => `FieldValueInvalid ${field}`)]);
+    expect(await errorOf("POST", path, body)).toEqual(["422 Invalid", ...fields.map((field) => `FieldValueInvalid ${field}`)]);
   });
 });
 
@@ -312,11 +316,11 @@ describe("the options of a list or a watch", () => {
     ],
     ["watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", ["200"]],
   ])("%s", async (query, answer) => {
-    expect(await refusal("GET", `${maps}?${query}`)).toEqual(answer);
+    expect(await errorOf("GET", `${maps}?${query}`)).toEqual(answer);
   });
 
   it("there are no namespaces in a namespace", async () => {
-    expect(await refusal("GET", "/api/v1/namespaces/default/namespaces")).toEqual(["404 NotFound"]);
+    expect(await errorOf("GET", "/api/v1/namespaces/default/namespaces")).toEqual(["404 NotFound"]);
   });
 });
 
@@ -349,7 +353,7 @@ describe("what can't be decoded", () => {
     [deployment({}, { finalizers: [5] }), "number", "ObjectMeta.metadata.finalizers of type string"],
     [deployment({}, { ownerReferences: [{ uid: 5 }] }), "number", "OwnerReference.metadata.ownerReferences.uid of type string"],
   ])("is reported with the message of Go's decoder: %j", async (object, value, target) => {
-    const { code, body } = await ask("POST", "/apis/apps/v1/namespaces/default/deployments", object);
+    const { code, body } = await send("POST", "/apis/apps/v1/namespaces/default/deployments", object);
     expect([code, body["message"]]).toEqual([
       400,
       'Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal ' +
@@ -367,10 +371,10 @@ describe("a DaemonSet", () => {
     const body = { ...set, spec: { selector: { matchLabels: { a: "b" } }, template } };
     const count = (answer: { body: { [key: string]: { annotations: Record<string, string> } } }): unknown =>
       answer.body["metadata"]?.annotations[name];
-    expect(count(await ask("POST", path, body))).toBe("1");
-    expect(count(await ask("PUT", `${path}/s`, body))).toBe("1");
-    expect(count(await ask("PATCH", `${path}/s`, { metadata: { annotations: { [name]: "9" } } }, "merge"))).toBe("1");
+    expect(count(await send("POST", path, body))).toBe("1");
+    expect(count(await send("PUT", `${path}/s`, body))).toBe("1");
+    expect(count(await send("PATCH", `${path}/s`, { metadata: { annotations: { [name]: "9" } } }, "merge"))).toBe("1");
     const changed = { spec: { template: { metadata: { annotations: { x: "y" } } } } };
-    expect(count(await ask("PATCH", `${path}/s`, changed, "merge"))).toBe("2");
+    expect(count(await send("PATCH", `${path}/s`, changed, "merge"))).toBe("2");
   });
 });
