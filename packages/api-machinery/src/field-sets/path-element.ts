@@ -89,7 +89,8 @@ export function parsePathElement(text: string): PathElement | undefined {
     case "k": {
       if (plainKey.test(rest)) return text;
       const keys: unknown = JSON.parse(rest);
-      if (!isJsonObject(keys)) throw new SyntaxError(`field path element ${JSON.stringify(text)} must be "k:" followed by an object`);
+      if (!isJsonObject(keys))
+        throw new SyntaxError(`field path element ${JSON.stringify(text)} must be "k:" followed by an object`);
       const names = Object.keys(keys).sort(compareText);
       return keyElement(
         names,
@@ -99,7 +100,8 @@ export function parsePathElement(text: string): PathElement | undefined {
     case "v":
       return valueElement(JSON.parse(rest));
     case "i":
-      if (!/^-?\d+$/.test(rest)) throw new SyntaxError(`field path element ${JSON.stringify(text)} must be "i:" followed by a number`);
+      if (!/^-?\d+$/.test(rest))
+        throw new SyntaxError(`field path element ${JSON.stringify(text)} must be "i:" followed by a number`);
       return `i:${Number(rest)}`;
     default:
       return undefined;

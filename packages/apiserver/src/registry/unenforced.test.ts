@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ask } from "../endpoints/testing/asker.ts";
+import { sendRequest } from "../endpoints/testing/send-request.ts";
 import { startTestEnvironment } from "../testing/test-environment.ts";
 import { unenforced } from "./unenforced.ts";
 
@@ -27,12 +27,17 @@ describe("what is stored but not enforced", () => {
 
   it("warns the sender of a NetworkPolicy", async () => {
     await using environment = await startTestEnvironment();
-    const { code, warnings } = await ask(environment, "POST", "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", {
-      apiVersion: "networking.k8s.io/v1",
-      kind: "NetworkPolicy",
-      metadata: { name: "deny-all" },
-      spec: { podSelector: {} },
-    });
+    const { code, warnings } = await sendRequest(
+      environment,
+      "POST",
+      "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+      {
+        apiVersion: "networking.k8s.io/v1",
+        kind: "NetworkPolicy",
+        metadata: { name: "deny-all" },
+        spec: { podSelector: {} },
+      },
+    );
     expect([code, warnings]).toEqual([
       201,
       ["networkpolicies.networking.k8s.io are stored but not enforced: Pods use the network of the machine"],

@@ -85,7 +85,8 @@ async function importImage(api: ContainerdApi, request: ImportRequest): Promise<
   const { image, name, snapshotter, onProgress } = request;
   const { layers, config } = image.manifest;
   const chain = chainIds(image.config.diffIds);
-  if (chain.length !== layers.length) throw new ImageError("Invalid", "the image's configuration does not list the layers of its manifest");
+  if (chain.length !== layers.length)
+    throw new ImageError("Invalid", "the image's configuration does not list the layers of its manifest");
   for (const [index, layer] of layers.entries()) {
     onProgress({ phase: "store", layer: index + 1, layers: layers.length });
     await store(api, request, layer, {});

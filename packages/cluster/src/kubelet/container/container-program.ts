@@ -92,10 +92,7 @@ export async function containerProgram(
   const cwd = container.workingDir || join(node.podsDir, uid, "work", container.name);
   if (!container.workingDir) await mkdir(cwd, { recursive: true });
   if (mounts.length === 0) return { ...shared, command, cwd, ...identity };
-  const scratch = await prepareMounting(attempted, { command, cwd, env, user, mounts });
-  const marker = `${scratch}.ready`;
-  const script = `${scratch}.mounts`;
-  await writeFile(script, mountScript({ mounts, scratch, marker, ...identity, host: hostPaths }), { mode: 0o600 });
+  const { script, marker } = await prepareMounting(attempted, { command, cwd, env, user, mounts });
   return {
     ...shared,
     cwd: "/",
@@ -179,8 +176,8 @@ async function mountsOf(
 }
 
 /**
- * Prepares a process that mounts its volumes: checks that its command can be executed, and creates the scratch folder of its mount
- * namespace, whose path it returns.
+ * Prepares a process that mounts its volumes: checks that its command can be executed, creates the scratch folder of its mount namespace
+ * and writes the script that mounts. The program creates `marker` once everything is mounted.
  */
 async function prepareMounting(
   { node, pod, container, attempt }: Attempt,
@@ -191,7 +188,7 @@ async function prepareMounting(
     readonly user: string | undefined;
     readonly mounts: Mounts;
   },
-): Promise<string> {
+): Promise<{ readonly script: string; readonly marker: string }> {
   if (!node.canMount) {
     throw new ContainerError(
       "CreateContainerConfigError",
@@ -216,7 +213,11 @@ async function prepareMounting(
   await rm(join(parent, `${container.name}.${attempt - 1}`), { recursive: true, force: true });
   await rm(`${scratch}.ready`, { force: true });
   await mkdir(scratch, { recursive: true, mode: 0o755 });
-  return scratch;
+  const marker = `${scratch}.ready`;
+  const script = `${scratch}.mounts`;
+  const identity = user === undefined ? {} : { user };
+  await writeFile(script, mountScript({ mounts, scratch, marker, ...identity, host: hostPaths }), { mode: 0o600 });
+  return { script, marker };
 }
 
 /** The user that a container runs as; `undefined` means the image's user, or this process's own. */
