@@ -87,7 +87,7 @@ describe("a damaged data folder", () => {
     const { dir } = await killedFolder(28, 200);
     const path = join(dir, "journal-0");
     truncateSync(path, recordsOf(path)[100] ?? 0);
-    expect(await openFails(dir)).toContain("revisions 102 to 229 are acknowledged but missing");
+    expect(await openFails(dir)).toContain("revisions 102 to 229 are missing, although acknowledged");
   });
 
   it("does not open without a journal file", async () => {

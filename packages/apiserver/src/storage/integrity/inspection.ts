@@ -125,7 +125,7 @@ function followChain(
 function missingTail(newest: number, highWaterMark: number, last: ScannedRecord | undefined): StorageFault {
   const range =
     newest + 1 === highWaterMark ? `revision ${highWaterMark} is` : `revisions ${newest + 1} to ${highWaterMark} are`;
-  const message = `${range} acknowledged but missing`;
+  const message = `${range} missing, although acknowledged`;
   return last === undefined ? { file: journalFileNames[0], message } : { file: last.file, offset: last.end, message };
 }
 
