@@ -2,7 +2,7 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemUser } from "../../server.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
-import { ask } from "../testing/asker.ts";
+import { sendRequest } from "../testing/send-request.ts";
 import type { EncodedObject, ListOutcome } from "../outcome.ts";
 
 const maps = "/api/v1/namespaces/default/configmaps";
@@ -11,7 +11,7 @@ const clock = createVirtualClock();
 let environment: TestEnvironment;
 beforeEach(async () => {
   environment = await startTestEnvironment({ clock });
-  await Promise.all(names.map((name) => ask(environment, "POST", maps, { metadata: { name, labels: { name } } })));
+  await Promise.all(names.map((name) => sendRequest(environment, "POST", maps, { metadata: { name, labels: { name } } })));
 });
 afterEach(() => environment.stop());
 
@@ -45,8 +45,8 @@ it("shows one state to a client that stops reading, however the objects change m
     await clock.advance(60_000);
     // The state is not held for a client that does not read.
     expect(clock.pendingTimers).toBe(timers);
-    await ask(environment, "DELETE", `${maps}/m690`);
-    await ask(environment, "POST", maps, { metadata: { name: `m600-${found.length}` } });
+    await sendRequest(environment, "DELETE", `${maps}/m690`);
+    await sendRequest(environment, "POST", maps, { metadata: { name: `m600-${found.length}` } });
   }
   expect(found).toEqual(names);
   expect(clock.pendingTimers).toBe(timers);
