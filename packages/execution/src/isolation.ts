@@ -24,8 +24,8 @@ export interface Isolation {
   /** `shared`: the machine's network, including loopback. `none`: only a loopback interface of its own. Default: `shared`. */
   readonly network?: "shared" | "none";
   /**
-   * Path of a network namespace, such as `/run/netns/name`, that the program joins instead of getting an empty one. Needs root, and
-   * `network: "none"`.
+   * `bubblewrap`: path of a network namespace, such as `/run/netns/name`, that the program joins instead of getting an empty one. Needs
+   * root, and `network: "none"`.
    */
   readonly networkNamespace?: string;
   /**

@@ -59,12 +59,17 @@ const isolationFile = (agentDir: string): string => join(agentDir, "isolation.js
  * Opens the driver of an agent's sandboxes and records its isolation for the janitor. Throws `FolderInUse` while an agent uses the folder,
  * and `Unsupported` if the machine lacks what the driver needs.
  */
-export async function openAgentDriver(isolation: AgentIsolation, agentDir: string, clock: Clock): Promise<Driver> {
+export async function openAgentDriver(
+  isolation: AgentIsolation,
+  agentDir: string,
+  clock: Clock,
+  networks?: SandboxNetworks,
+): Promise<Driver> {
   await mkdir(agentDir, { recursive: true, mode: 0o711 });
   const noted = isolationFile(agentDir);
   await writeFile(`${noted}.new`, JSON.stringify(isolation), { mode: 0o600 });
   await rename(`${noted}.new`, noted);
-  return openDriver(isolation, agentDir, clock);
+  return openDriver(isolation, agentDir, clock, networks);
 }
 
 /** Opens an agent's folder with its recorded isolation, or else `otherwise`. Throws as {@link openAgentDriver} does. */
@@ -76,11 +81,20 @@ export async function reopenAgentDriver(agentDir: string, otherwise: AgentIsolat
 /** Sandboxes are not in their agent's cgroup, which the kubelet kills as a whole, so that they survive the agent. */
 const cgroupParent = "/keelson/sandboxes";
 
-function openDriver({ driver, containerdSocket }: AgentIsolation, agentDir: string, clock: Clock): Promise<Driver> {
+function openDriver(
+  { driver, containerdSocket }: AgentIsolation,
+  agentDir: string,
+  clock: Clock,
+  networks?: SandboxNetworks,
+): Promise<Driver> {
   const options = { dir: programsOf(agentDir), clock, random: Math.random };
   if (driver === "bubblewrap") return createBubblewrapDriver({ ...options, cgroupParent });
   if (driver === "process") return createProcessDriver({ ...options, cgroupParent });
-  return createContainerdDriver({ ...options, ...(containerdSocket !== undefined && { socket: containerdSocket }) });
+  return createContainerdDriver({
+    ...options,
+    ...(containerdSocket !== undefined && { socket: containerdSocket }),
+    ...(networks !== undefined && { onCreated: (id, pid) => networks.connect(id, pid) }),
+  });
 }
 
 /**
@@ -91,8 +105,8 @@ export async function runAgent(options: AgentOptions, signal: AbortSignal): Prom
   const { dir, clock, log } = options;
   const { driver: name, containerdSocket } = options;
   const isolation = { driver: name, ...(containerdSocket !== undefined && { containerdSocket }) };
-  const driver = await openAgentDriver(isolation, dir, clock);
   const networks = new SandboxNetworks({ dir: networksOf(dir), clock, log });
+  const driver = await openAgentDriver(isolation, dir, clock, networks);
   try {
     await networks.adopt(new Set(driver.list().flatMap((program) => (program.state.kind === "exited" ? [] : [program.id]))));
     const manager = new SandboxManager({

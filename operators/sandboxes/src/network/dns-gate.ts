@@ -15,6 +15,8 @@ import { type NetworkPolicy, type NetworkRule, rulesFor } from "./network-policy
 export interface DnsGateOptions {
   /** Address to listen on. */
   readonly address: string;
+  /** Default 53. */
+  readonly port?: number;
   readonly policy: NetworkPolicy;
   /** Name servers to forward to, as `ADDRESS` or `ADDRESS:PORT`. */
   readonly servers: readonly string[];
@@ -64,7 +66,7 @@ class UdpDnsGate implements DnsGate {
 
   async listen(): Promise<void> {
     this.#socket.on("message", (message, sender) => void this.#serve(message, sender));
-    this.#socket.bind(dnsPort, this.#options.address);
+    this.#socket.bind(this.#options.port ?? dnsPort, this.#options.address);
     await once(this.#socket, "listening");
     // Errors of a single send, such as a sandbox that has exited, do not end the resolver.
     this.#socket.on("error", () => {});

@@ -79,6 +79,17 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("a sandbox of
     expect(leftovers).toBe("");
   });
 
+  it("keeps its network when its agent is replaced, and resolves names again", async () => {
+    const script = [fetchScript("good.example", 443), fetchScript("evil.example", 443), fetchScript("203.0.113.66", 80)].join(
+      "; ",
+    );
+    const networkAllow = [{ host: "good.example" }];
+    const { results, leftovers } = await run({ network: "allowList", networkAllow, script, isAdopted: true });
+    expect(results[0]?.output).toBe("203.0.113.10:443\nno evil.example:443\nno 203.0.113.66:80\n");
+    expect(results[0]?.denied?.destinations).toEqual(["203.0.113.66:80/tcp", "evil.example"]);
+    expect(leftovers).toBe("");
+  });
+
   it("cannot change its network, or answer as its resolver or as another address", async () => {
     const script =
       "ip link set eth0 down 2>/dev/null || echo denied; ip addr add 10.1.0.9/24 dev eth0 2>/dev/null || echo denied; nft list tables 2>/dev/null | grep -c keelson; echo x >/proc/sys/net/ipv4/ip_forward || true";

@@ -83,15 +83,11 @@ export async function createNetwork(id: string, folder: string, policy: NetworkP
   let network: SandboxNetwork | undefined;
   try {
     network = { ...(await createLink(id, namespace)), namespace, policy };
-    const { link, gateway, address } = network;
+    const { link, gateway } = network;
     // The firewall comes before the link is up.
     await run("nft", ["-f", "-"], firewallTable(network, policy));
     await run("ip", ["-batch", "-"], `addr add ${gateway}/30 dev ${link}\nlink set ${link} up\n`);
-    await run(
-      "ip",
-      ["-netns", namespace, "-batch", "-"],
-      `link set lo up\naddr add ${address}/30 dev eth0\nlink set eth0 up\nroute add default via ${gateway}\n`,
-    );
+    await run("ip", ["-netns", namespace, "-batch", "-"], insideCommands(network));
     enableForwarding();
     await writeFile(resolverFile(folder), `nameserver ${gateway}\n`, { mode: 0o644 });
     await writeFile(stateFile(folder), JSON.stringify(network), { mode: 0o600 });
@@ -100,6 +96,19 @@ export async function createNetwork(id: string, folder: string, policy: NetworkP
     await removeNetwork(folder, network ?? { namespace });
     throw error;
   }
+}
+
+/** ip(8) commands that configure the sandbox's end. */
+const insideCommands = ({ gateway, address }: NetworkAddresses): string =>
+  `link set lo up\naddr add ${address}/30 dev eth0\nlink set eth0 up\nroute add default via ${gateway}\n`;
+
+/**
+ * Moves the sandbox's end into the network namespace of a process. A container needs one that its user namespace owns, or the OCI runtime
+ * could not run commands beside its program.
+ */
+export async function moveNetwork(network: SandboxNetwork, pid: number): Promise<void> {
+  await run("ip", ["-netns", network.namespace, "link", "set", "eth0", "netns", String(pid)]);
+  await run("nsenter", [`--net=/proc/${pid}/ns/net`, "--", "ip", "-batch", "-"], insideCommands(network));
 }
 
 /** Creates the veth pair at the first free index. */

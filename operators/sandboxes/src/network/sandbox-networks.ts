@@ -9,6 +9,7 @@ import { allowAddresses, tableOf } from "./firewall-rules.ts";
 import type { NetworkPolicy } from "./network-policy.ts";
 import {
   createNetwork,
+  moveNetwork,
   namespacePath,
   networkSupportProblem,
   readNetwork,
@@ -96,6 +97,12 @@ export class SandboxNetworks {
     const descriptor = openSync(namespacePath(network), "r");
     this.#descriptors.set(id, descriptor);
     return { namespace: `/proc/${process.pid}/fd/${descriptor}`, resolver: resolverFile(folder) };
+  }
+
+  /** Gives the network of a sandbox, if it has one, to a container whose process `pid` has the namespaces. */
+  async connect(id: string, pid: number): Promise<void> {
+    const network = this.#open.get(id)?.network;
+    if (network !== undefined) await moveNetwork(network, pid);
   }
 
   /** Serves the networks of running sandboxes after a restart of the agent, and removes all others. */

@@ -66,7 +66,8 @@ export function toProgramSpec(
       isolation: {
         network: "none",
         ...(network !== undefined && {
-          networkNamespace: network.namespace,
+          // A container gets its end of the link once it has been created.
+          ...(options.driver.name === "bubblewrap" && { networkNamespace: network.namespace }),
           binds: [{ source: network.resolver, target: "/etc/resolv.conf" }],
         }),
         hasPrivateUser: true,

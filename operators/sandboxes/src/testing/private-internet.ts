@@ -14,6 +14,8 @@ import type { AgentSandbox } from "../protocol/protocol.ts";
 /** A sandbox for {@link runInPrivateInternet}, and the Bash script that it runs. */
 export interface NetworkAttempt extends Pick<AgentSandbox, "network" | "networkAllow" | "ports"> {
   readonly script: string;
+  /** Runs the script beside the program of the sandbox after the agent was replaced. */
+  readonly isAdopted?: boolean;
 }
 
 /** What became of a {@link NetworkAttempt}. */
@@ -74,6 +76,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { readFileSync } from "node:fs";
+import { text } from "node:stream/consumers";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import { startLocalContainerd } from "@keelson/execution/testing";
@@ -90,17 +93,37 @@ const containerd = driverName === "containerd" ? await startLocalContainerd(dir 
 const isolation = { driver: driverName, ...(containerd && { containerdSocket: containerd.socket }) };
 const clock = systemClock;
 const log = silentLogger;
-const driver = await openAgentDriver(isolation, dir + "/agent", clock);
-const networks = new SandboxNetworks({ dir: dir + "/agent/networks", clock, log, dnsServers: ["203.0.113.53"] });
-const manager = new SandboxManager({ agentId: "agent", nodeName: "node", capacity: 8, driver, images: hostImages, address: "127.0.0.1", clock, log, expiryFile: dir + "/expiries.json", networks });
+let driver, networks, manager;
+async function open() {
+networks = new SandboxNetworks({ dir: dir + "/agent/networks", clock, log, dnsServers: ["203.0.113.53"] });
+driver = await openAgentDriver(isolation, dir + "/agent", clock, networks);
+await networks.adopt(new Set(driver.list().filter(({ state }) => state.kind !== "exited").map(({ id }) => id)));
+manager = new SandboxManager({ agentId: "agent", nodeName: "node", capacity: 8, driver, images: hostImages, address: "127.0.0.1", clock, log, expiryFile: dir + "/expiries.json", networks });
+}
+await open();
+async function runAdopted(sandboxId, script) {
+  // Succeeds once the program has joined its network.
+  await text((await driver.get(sandboxId).exec({ command: ["true"] })).stdout);
+  manager.detach();
+  await networks.close();
+  await driver.close();
+  await open();
+  const session = await driver.get(sandboxId).exec({ command: ["bash", "-c", script] });
+  session.stdin.end();
+  const output = await text(session.stdout);
+  await driver.get(sandboxId).stop({ graceMs: 0 });
+  return output;
+}
 const results = [];
-for (const [index, { script, ...network }] of attempts.entries()) {
+for (const [index, { script, isAdopted, ...network }] of attempts.entries()) {
   const sandboxId = String(index).repeat(32);
-  const { success, message } = await manager.create({ sandboxId, claimUid: "", claimName: "one", namespace: "default", image: "host", command: ["bash", "-c", script], ...network });
+  const command = isAdopted ? ["sleep", "600"] : ["bash", "-c", script];
+  const { success, message } = await manager.create({ sandboxId, claimUid: "", claimName: "one", namespace: "default", image: "host", command, ...network });
+  const adopted = isAdopted ? await runAdopted(sandboxId, script) : undefined;
   const program = driver.get(sandboxId);
   const exited = await program?.exited();
   await networks.remove(sandboxId);
-  const output = program === undefined ? "" : readFileSync(program.logs.stdout, "utf8");
+  const output = adopted ?? (program === undefined ? "" : readFileSync(program.logs.stdout, "utf8"));
   results.push({ success, message: message ?? exited?.message, output, denied: networks.denied(sandboxId) });
 }
 await manager.shutDown();

@@ -94,6 +94,9 @@ export async function planContainer(
 ): Promise<ContainerPlan> {
   const { spec, folder } = request;
   const { root, network = "shared", networkNamespace, hostname } = spec.isolation ?? {};
+  // The runtime could not run commands beside the program: it enters the user namespace first, which does not own the network.
+  if (networkNamespace !== undefined)
+    throw new StartFailure("could not start the program: isolation.networkNamespace: requires bubblewrap", 126);
   const { imageRoot, binds } = options;
   const env = { PATH: defaultPath, ...imageRoot?.image.env, ...spec.env, [programVariable]: folder.tag };
   const shared = {
@@ -104,7 +107,6 @@ export async function planContainer(
     network,
     env,
     ...(hostname !== undefined && { hostname }),
-    ...(networkNamespace !== undefined && { networkNamespace }),
     ...(options.firstId !== undefined && { firstId: options.firstId }),
   };
   if (imageRoot === undefined && root === undefined) return planOnMachine(request, shared, binds);

@@ -180,6 +180,20 @@ test("starts nothing and leaves nothing if the supervisor dies between creating 
   expect(await leftovers()).toEqual([]);
 });
 
+test("leaves nothing of a container that its creation's hook rejects", async () => {
+  driver = await createContainerdDriver({
+    dir,
+    clock: systemClock,
+    random: Math.random,
+    socket: containerd.socket,
+    namespace,
+    onCreated: () => Promise.reject(new Error("no network")),
+  });
+  const program = await driver.start({ id: "a", ...waiting(0) });
+  expect(await program.exited()).toMatchObject({ reason: "StartFailed", message: expect.stringContaining("no network") });
+  expect(await leftovers()).toEqual([]);
+});
+
 test("removes containers whose folder was deleted when the driver opens, but none of other folders", async () => {
   const first = await open();
   await first.start({ id: "a", ...waiting(0) });

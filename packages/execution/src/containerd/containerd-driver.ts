@@ -25,6 +25,11 @@ export interface ContainerdOptions {
 export interface ContainerdDriverOptions extends DriverOptions, ContainerdOptions {
   /** Mounted into every program, in addition to its spec's binds. */
   readonly binds?: readonly BindMount[];
+  /**
+   * Called between the creation of a container and the start of its program, with the program's id and the pid of the process that has its
+   * namespaces. If it rejects, the program is not started.
+   */
+  readonly onCreated?: (id: string, pid: number) => Promise<void>;
 }
 
 /** Default of {@link ContainerdOptions.namespace}. */
@@ -71,7 +76,7 @@ export async function openContainerd(options: ContainerdOptions): Promise<Contai
  */
 export async function createContainerdDriver(options: ContainerdDriverOptions): Promise<Driver> {
   const api = await openContainerd(options);
-  const { clock, random, snapshotter = defaultSnapshotter, binds = [] } = options;
+  const { clock, random, snapshotter = defaultSnapshotter, binds = [], onCreated } = options;
   return createDriver("containerd", options, (dir) =>
     createContainerdLauncher({
       api,
@@ -79,6 +84,7 @@ export async function createContainerdDriver(options: ContainerdDriverOptions): 
       now: () => clock.now(),
       snapshotter,
       binds,
+      ...(onCreated !== undefined && { onCreated }),
       fifos: new FifoPool(join(dir, ".spare"), random),
     }),
   );

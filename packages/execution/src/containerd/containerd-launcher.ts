@@ -41,6 +41,8 @@ export interface ContainerdLauncherOptions {
   readonly now: () => number;
   /** Mounted into every program, in addition to its spec's binds. */
   readonly binds: readonly BindMount[];
+  /** See `ContainerdDriverOptions.onCreated`. */
+  readonly onCreated?: (id: string, pid: number) => Promise<void>;
 }
 
 const runtime = "io.containerd.runc.v2";
@@ -66,6 +68,7 @@ class ContainerdLauncher implements Launcher {
   readonly #context: ContainerContext;
   readonly #binds: readonly BindMount[];
   readonly #now: () => number;
+  readonly #onCreated: ContainerdLauncherOptions["onCreated"];
   readonly #bootId = readBootId();
 
   constructor(options: ContainerdLauncherOptions) {
@@ -73,6 +76,7 @@ class ContainerdLauncher implements Launcher {
     this.#context = new ContainerContext(options);
     this.#binds = options.binds;
     this.#now = options.now;
+    this.#onCreated = options.onCreated;
   }
 
   async prepare(request: LaunchRequest): Promise<PreparedProgram> {
@@ -85,6 +89,10 @@ class ContainerdLauncher implements Launcher {
         release: async () => {
           try {
             if (spec.terminal !== undefined) await this.#context.resize(folder, spec.terminal);
+            await this.#onCreated?.(folder.id, task.pid).catch(async (error: unknown) => {
+              await this.sweep(folder, request.deadlines);
+              throw error;
+            });
             await this.#api.tasks.start({ containerId: folder.tag });
           } catch (error) {
             await this.#context.erase(folder);

@@ -17,8 +17,6 @@ export interface OciProgram {
   /** Folders in memory with a size limit, which end with the container. */
   readonly limitedFolders?: readonly { readonly target: string; readonly sizeBytes: number }[];
   readonly network: "shared" | "none";
-  /** Path of a network namespace to join, with `none`. Default: an empty one. */
-  readonly networkNamespace?: string;
   readonly hostname?: string;
   readonly hasTerminal: boolean;
   /** Whether its root can be written. */
@@ -111,9 +109,9 @@ function ociProcess(
 }
 
 /** The namespaces of a container, and the ids of its user namespace. */
-function isolationOf({ network, networkNamespace: path, firstId }: OciProgram): Readonly<Record<string, unknown>> {
+function isolationOf({ network, firstId }: OciProgram): Readonly<Record<string, unknown>> {
   const namespaces: object[] = [{ type: "pid" }, { type: "ipc" }, { type: "uts" }, { type: "mount" }];
-  if (network === "none") namespaces.push({ type: "network", ...(path !== undefined && { path }) });
+  if (network === "none") namespaces.push({ type: "network" });
   if (firstId === undefined) return { namespaces };
   const mappings = [{ containerID: 0, hostID: firstId, size: idRangeSize }];
   return { namespaces: [...namespaces, { type: "user" }], uidMappings: mappings, gidMappings: mappings };
