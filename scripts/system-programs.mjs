@@ -12,7 +12,7 @@ const mpi = (program, packages, isInTour) => ({
   packages,
   isInTour,
   why: "MPI jobs",
-  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/e2e/{mpi,tutorials,up}.e2e.test.ts"],
+  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/e2e/{cluster-install,mpi,tutorials,up}.e2e.test.ts"],
   // The headers are packaged separately from the compiler wrappers.
   isUsable: () =>
     !program.startsWith("mpicc") || spawnSync(program, ["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).status === 0,
@@ -21,7 +21,7 @@ const mpi = (program, packages, isInTour) => ({
 const containerTests = [
   "packages/execution/src/containerd/*.e2e.test.ts",
   "operators/sandboxes/**/{attacks,containerd-sandboxes,network}.e2e.test.ts",
-  "apps/cli/src/e2e/{image,runtimes}.e2e.test.ts",
+  "apps/cli/src/e2e/{cluster-install,image,runtimes}.e2e.test.ts",
 ];
 
 /** Each program with its Debian packages, its purpose, the tests that need it, and whether the tour drives it. */
@@ -32,7 +32,7 @@ const programs = [
     why: "the API server driven by a real kubectl (1.20 or newer)",
     tests: [
       "**/kubectl*.e2e.test.ts",
-      "apps/cli/src/e2e/{access,crash,image,install,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
+      "apps/cli/src/e2e/{access,cluster-install,crash,image,install,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
       "apps/cli/src/e2e/{tutorials,without-root,write-a-controller}.e2e.test.ts",
     ],
   },
@@ -50,7 +50,7 @@ const programs = [
     tests: [
       "**/bubblewrap-driver.e2e.test.ts",
       "operators/sandboxes/**/*.e2e.test.ts",
-      "apps/cli/src/e2e/{image,operator,runtimes,sandboxes,tutorials,up}.e2e.test.ts",
+      "apps/cli/src/e2e/{cluster-install,image,operator,runtimes,sandboxes,tutorials,up}.e2e.test.ts",
     ],
   },
   {

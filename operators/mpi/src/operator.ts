@@ -48,5 +48,5 @@ export const mpi: Operator = {
       rights: "messages of the job",
     },
   ],
-  deployment: { toolImageVariable: "KEELSON_IMAGE" },
+  deployment: { toolImage: { variable: "KEELSON_IMAGE" } },
 };

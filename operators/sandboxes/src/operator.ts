@@ -82,6 +82,6 @@ export const sandboxes: Operator = {
       { name: "orphanTimeout", flag: "fastpath-orphan-timeout" },
     ],
     singleReplicaReason: "the fast path runs on the leader, which a Service cannot select",
-    toolImageVariable: "KEELSON_IMAGE",
+    toolImage: { variable: "KEELSON_IMAGE", name: "sandbox-agent" },
   },
 };

@@ -22,6 +22,8 @@ export { defaultContainerdSocket } from "./containerd/containerd-api.ts";
 export { openContainerdImages } from "./containerd/image-import.ts";
 export type { ContainerdImages, ImportProgress } from "./containerd/image-import.ts";
 export type { ContainerImage } from "./containerd/containerd-images.ts";
+export { createImage } from "./images/create-image.ts";
+export type { CreatedImage, CreateImageOptions, ImageEntry, ImageLayerContent } from "./images/create-image.ts";
 export { openImage } from "./images/image-layout.ts";
 export type { ImageLayout } from "./images/image-layout.ts";
 export type { Descriptor, ImageConfig, ImageManifest } from "./images/image-manifest.ts";

@@ -12,11 +12,13 @@ export interface OperatorDeployment {
    * number of replicas may run, and one leads.
    */
   readonly singleReplicaReason?: string;
-  /**
-   * Environment variable with the image that provides the programs of the Pods that this operator creates. Default: it creates no
-   * Pods that need one.
-   */
-  readonly toolImageVariable?: string;
+  /** The image with the programs of the Pods that this operator creates. Default: it creates no Pods that need one. */
+  readonly toolImage?: {
+    /** Environment variable of the operator with the image. */
+    readonly variable: string;
+    /** Name of the image next to Keelson's, such as `sandbox-agent`. Default: the operator's own image. */
+    readonly name?: string;
+  };
 }
 
 /** A port that clients of an operator connect to. */

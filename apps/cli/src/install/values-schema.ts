@@ -32,7 +32,7 @@ const resources = (memoryRequest: string, memoryLimit: string): TSchema =>
  * `version` is the default tag of the image.
  */
 export function valuesSchema(operators: readonly Operator[], version: string): TSchema {
-  const families = Object.fromEntries(operators.map((operator) => [operator.name, familySchema(operator)]));
+  const families = Object.fromEntries(operators.map((operator) => [operator.name, familySchema(operator, version)]));
   return group("Values of the Keelson chart.", {
     // Helm adds these to the values of a chart that is a dependency.
     global: map("values that a parent chart shares; not used"),
@@ -85,8 +85,8 @@ export function valuesSchema(operators: readonly Operator[], version: string): T
   });
 }
 
-function familySchema({ name: family, description, deployment = {}, servers }: Operator): TSchema {
-  const { singleReplicaReason, settings = [], ports = [], toolImageVariable } = deployment;
+function familySchema({ name: family, description, deployment = {}, servers }: Operator, version: string): TSchema {
+  const { singleReplicaReason, settings = [], ports = [], toolImage } = deployment;
   const flags = servers.flatMap((server) => server.flags ?? []);
   return group(`Operator ${family}: ${description}.`, {
     enabled: flag("install this operator", true),
@@ -99,9 +99,14 @@ function familySchema({ name: family, description, deployment = {}, servers }: O
     }),
     resources: resources("128Mi", "512Mi"),
     extraArgs: texts("additional flags of `keelson operator`"),
-    ...(toolImageVariable === undefined
+    ...(toolImage === undefined
       ? {}
-      : { toolImage: text("image with the programs of the Pods that this operator creates (default: `image`)", "") }),
+      : {
+          toolImage: text(
+            `image with the programs of the Pods that this operator creates${toolImage.name === undefined ? " (default: `image`)" : ""}`,
+            toolImage.name === undefined ? "" : `keelson/${toolImage.name}:${version}`,
+          ),
+        }),
     ...Object.fromEntries(settings.map((setting) => [setting.name, settingSchema(setting.flag, flags)])),
     ...(ports.length === 0
       ? {}

@@ -208,7 +208,7 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
 
 it("runs from a self-contained folder, as in Pods of other images", async () => {
   const tools = join(folder, "tools");
-  copyTools(tools, process.execPath);
+  copyTools(tools);
   const environment = { PATH: "/usr/bin:/bin", [podVariables.token]: token, TMPDIR: folder };
   const podIP = nextAddress();
   const start = (part: string, variables: Record<string, string>) =>

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { type FSWatcher, mkdtempSync, readFileSync, rmSync, statSync, watch } from "node:fs";
+import { existsSync, type FSWatcher, mkdtempSync, readFileSync, rmSync, statSync, watch } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
@@ -8,6 +8,7 @@ import { launcherLostExitCode, launchFailedExitCode, terminatedExitCode } from "
 import { type LauncherMessage, launcherMessage } from "./messages.ts";
 import type { WorkerEnvironment } from "./pod-environment.ts";
 import { parseRankFile, type RankEnd, rankEnvironment } from "./rank-wrapper.ts";
+import { workerCommand } from "./mpiexec/worker-command.ts";
 
 /** File in the worker's folder that its ranks append their exit status to. */
 const rankFileName = "ranks";
@@ -112,7 +113,7 @@ class Worker {
 
   #run(words: readonly string[]): void {
     const { environment, workingDirectory, log } = this.#options;
-    const [program = "", ...rest] = words;
+    const [program = "", ...rest] = workerCommand(words, existsSync);
     const daemon = spawn(program, rest, {
       cwd: workingDirectory,
       // Workers on one machine must not share Open MPI's session folder; see the launcher.

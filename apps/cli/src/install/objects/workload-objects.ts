@@ -174,16 +174,16 @@ function variables({ name, deployment: needs = {} }: Operator): readonly Templat
     name: variable,
     valueFrom: { fieldRef: { fieldPath } },
   });
-  const { toolImageVariable } = needs;
+  const variable = needs.toolImage?.variable;
   const toolImage = isSet(`${name}.toolImage`);
   return [
     field("POD_NAMESPACE", "metadata.namespace"),
     field("POD_IP", "status.podIP"),
-    ...(toolImageVariable === undefined
+    ...(variable === undefined
       ? []
       : [
           {
-            name: toolImageVariable,
+            name: variable,
             value: choose(toolImage, value(`${name}.toolImage`), operatorImage),
           },
         ]),

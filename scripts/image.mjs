@@ -1,0 +1,47 @@
+/*
+ * `npm run image`: writes the images of Keelson as OCI archives, without a daemon and without a registry. Each contains the running
+ * Node.js with its shared libraries, Keelson with its production dependencies, and a bill of materials (CycloneDX). Equal inputs give
+ * equal archives.
+ *
+ *   npm run image                                  # dist/images/keelson.tar and sandbox-agent.tar
+ *   npm run image -- --output DIR --repository registry.example/keelson
+ */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { imageDefinitions } from "./image-contents.mjs";
+import { build, fail, install, requireNode, root } from "./steps.mjs";
+
+const { values } = parseArgs({
+  options: {
+    only: { type: "string" },
+    output: { type: "string", default: "dist/images" },
+    repository: { type: "string", default: "docker.io/keelson" },
+    tag: { type: "string" },
+  },
+});
+requireNode();
+install();
+build();
+const { createImage } = await import("../packages/execution/dist/index.js");
+const { version } = JSON.parse(readFileSync(join(root, "apps/cli/package.json"), "utf8"));
+const definitions = imageDefinitions(version);
+const names = values.only?.split(",") ?? definitions.map(({ name }) => name);
+const unknown = names.filter((name) => !definitions.some((definition) => definition.name === name));
+if (unknown.length > 0)
+  fail(`--only: unknown image ${unknown.join(", ")}: must be one or more of ${definitions.map(({ name }) => name).join(", ")}`);
+
+const folder = resolve(root, values.output);
+mkdirSync(folder, { recursive: true });
+for (const { name, layers, config, bill, problem } of definitions.filter((definition) => names.includes(definition.name))) {
+  if (problem !== undefined) {
+    process.stdout.write(`${name}  skipped: ${problem}\n`);
+    continue;
+  }
+  const file = join(folder, `${name}.tar`);
+  const image = `${values.repository}/${name}:${values.tag ?? version}`;
+  const { digest, archiveBytes } = await createImage({ file, name: image, layers, config });
+  writeFileSync(join(folder, `${name}.cdx.json`), bill);
+  const megabytes = (archiveBytes / 1e6).toFixed(1);
+  process.stdout.write(`${relative(process.cwd(), file)}  ${image}  ${megabytes} MB  ${digest}\n`);
+}
