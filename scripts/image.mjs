@@ -1,13 +1,13 @@
 /*
  * `npm run image`: writes the images of Keelson as OCI archives, without a daemon and without a registry. Each contains the running
  * Node.js with its shared libraries, Keelson with its production dependencies, and a bill of materials (CycloneDX). Equal inputs give
- * equal archives.
+ * equal archives. `--folder DIR` writes the files of one image to a folder instead, for the Dockerfile.
  *
  *   npm run image                                  # dist/images/keelson.tar and sandbox-agent.tar
  *   npm run image -- --output DIR --repository registry.example/keelson
  */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { chmodSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { imageDefinitions } from "./image-contents.mjs";
 import { build, fail, install, requireNode, root } from "./steps.mjs";
@@ -16,6 +16,7 @@ const { values } = parseArgs({
   options: {
     only: { type: "string" },
     output: { type: "string", default: "dist/images" },
+    folder: { type: "string" },
     repository: { type: "string", default: "docker.io/keelson" },
     tag: { type: "string" },
   },
@@ -38,10 +39,24 @@ for (const { name, layers, config, bill, problem } of definitions.filter((defini
     process.stdout.write(`${name}  skipped: ${problem}\n`);
     continue;
   }
+  if (values.folder !== undefined) {
+    writeFolder(resolve(values.folder), layers);
+    continue;
+  }
   const file = join(folder, `${name}.tar`);
   const image = `${values.repository}/${name}:${values.tag ?? version}`;
   const { digest, archiveBytes } = await createImage({ file, name: image, layers, config });
   writeFileSync(join(folder, `${name}.cdx.json`), bill);
   const megabytes = (archiveBytes / 1e6).toFixed(1);
   process.stdout.write(`${relative(process.cwd(), file)}  ${image}  ${megabytes} MB  ${digest}\n`);
+}
+
+function writeFolder(target, layers) {
+  for (const { path, mode, content } of layers.flatMap(({ entries }) => entries)) {
+    const full = join(target, path);
+    mkdirSync(content.kind === "folder" ? full : dirname(full), { recursive: true });
+    if (content.kind === "text") writeFileSync(full, content.text);
+    if (content.kind === "file") copyFileSync(content.source, full);
+    chmodSync(full, mode);
+  }
 }
