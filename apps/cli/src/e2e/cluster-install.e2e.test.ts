@@ -67,7 +67,7 @@ beforeAll(async () => {
   writeFileSync(join(folder.path, "values.yaml"), stringify(values));
   const output = await onCluster("install", "--values", "values.yaml");
   expect(output).toContain("ready: robots, middleware, testplane, mpi, sandboxes in namespace keelson-system\n");
-}, 400_000);
+}, 600_000);
 
 afterAll(async () => {
   await up[Symbol.asyncDispose]();
