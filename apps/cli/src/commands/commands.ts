@@ -41,6 +41,11 @@ export const commandEntries: readonly CommandEntry[] = [
     load: async () => (await import("./uninstall.ts")).defineUninstallCommand,
   },
   {
+    name: "verify",
+    description: "check the operators in a cluster, and name the command that fixes a problem",
+    load: async () => (await import("./verify.ts")).defineVerifyCommand,
+  },
+  {
     name: "port-forward",
     description: "forward local ports to a Pod or to a Pod of a Service",
     load: async () => (await import("./port-forward.ts")).definePortForwardCommand,
