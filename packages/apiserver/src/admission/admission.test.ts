@@ -56,4 +56,20 @@ describe("admission", () => {
     expect(environment.store.revision).toBe(revision);
     expect(seen.length).toBe(3);
   });
+
+  it("answers a review of rights in a namespace that does not exist", async () => {
+    await using environment = await startTestEnvironment();
+    const outcome = await environment.handle({
+      method: "POST",
+      path: "/apis/authorization.k8s.io/v1/namespaces/missing/localsubjectaccessreviews",
+      user: systemUser,
+      body: {
+        apiVersion: "authorization.k8s.io/v1",
+        kind: "LocalSubjectAccessReview",
+        metadata: { namespace: "missing" },
+        spec: { user: "ada", resourceAttributes: { namespace: "missing", verb: "get", resource: "pods" } },
+      },
+    });
+    expect(outcome).toMatchObject({ kind: "object", status: 201, object: { object: { status: { allowed: false } } } });
+  });
 });

@@ -16,6 +16,8 @@ export function namespaceLifecycle(store: Pick<Store, "get">): AdmissionStep {
         throw forbidden(resource, name, "this namespace may not be deleted");
       }
       if (operation !== "CREATE" || resource.scope !== "Namespaced" || subresource !== "") return false;
+      // A review of a user's rights is not stored, and its namespace need not exist.
+      if (resource.group === "authorization.k8s.io") return false;
       const stored = store.get(storageKey(namespaces, "", namespace));
       if (stored === undefined) throw notFound(namespaces, namespace);
       const { metadata } = stored.object;
