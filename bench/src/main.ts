@@ -8,6 +8,7 @@ import { changeTask } from "./rows/change-task.ts";
 import { coldStart } from "./rows/cold-start.ts";
 import { idleMemory } from "./rows/idle-memory.ts";
 import { importTime } from "./rows/import-time.ts";
+import { loadMemory } from "./rows/load-memory.ts";
 import { mpiJob } from "./rows/mpi-job.ts";
 import { pods } from "./rows/pods.ts";
 import { programStart } from "./rows/program-start.ts";
@@ -32,6 +33,7 @@ const benchmarks: readonly Benchmark[] = [
   apiServerLoad,
   watchFanOut,
   storedObjects,
+  loadMemory,
   runtimeQueue,
   runtimeReconciles,
   runtimeInformers,

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
+import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { Etcd3 } from "etcd3";
@@ -27,11 +28,16 @@ export async function startKeelsonServer(dir: string): Promise<ServerProcess> {
   throw new Error("the API server exited before it was ready");
 }
 
-const etcd = "/usr/bin/etcd";
+/** The path of etcd, or undefined if it is not in PATH. */
+function findEtcd(): string | undefined {
+  const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
+  return folders.map((folder) => join(folder, "etcd")).find((path) => existsSync(path));
+}
 
-/** Starts Debian's etcd on `dir`, on a free loopback port. **Errors**: {@link MissingPeerError} if it is not installed. */
+/** Starts the etcd in PATH on `dir`, on a free loopback port. **Errors**: {@link MissingPeerError} if it is not installed. */
 export async function startEtcd(dir: string): Promise<ServerProcess & { readonly client: Etcd3 }> {
-  if (!existsSync(etcd)) throw new MissingPeerError(`${etcd} not found; install it with apt-get install etcd-server`);
+  const etcd = findEtcd();
+  if (etcd === undefined) throw new MissingPeerError("etcd not found in PATH; install it with apt-get install etcd-server");
   const [url, peer] = await Promise.all([freeUrl(), freeUrl()]);
   const started = performance.now();
   const child = spawn(
