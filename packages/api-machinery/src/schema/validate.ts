@@ -39,8 +39,41 @@ const maxCauses = 1_000;
 export function validate(schema: Schema, value: unknown, path = "", options: ValidateOptions = {}): StatusCause[] {
   const causes: StatusCause[] = [];
   check(schema, value, options.oldValue, path, 0, causes);
-  if (causes.length === 0 && options.rules) evaluateRules(schema, value, options.oldValue, path, options.rules, causes);
+  if (options.rules === undefined) return causes;
+  if (causes.length === 0) evaluateRules(schema, value, options.oldValue, path, options.rules, causes);
+  else if (causes.some(isBlocking) && hasRules(schema)) causes.push(unchecked);
   return causes;
+}
+
+const blocking: readonly StatusCause["reason"][] = [
+  "FieldValueNotSupported",
+  "FieldValueRequired",
+  "FieldValueTooLong",
+  "FieldValueTooMany",
+  "FieldValueTypeInvalid",
+];
+
+/** Whether kube-apiserver checks no rules because of a failure. */
+function isBlocking({ reason }: StatusCause): boolean {
+  return blocking.includes(reason);
+}
+
+/** kube-apiserver's note about rules that were not checked. The whole object has no path; Go prints nil. */
+const unchecked = fieldCause(
+  "FieldValueInvalid",
+  "<nil>",
+  "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+);
+
+/** Whether a schema has CEL rules at any depth. */
+function hasRules(schema: Schema): boolean {
+  const { items, properties = {}, additionalProperties } = schema;
+  return (
+    (schema["x-kubernetes-validations"]?.length ?? 0) > 0 ||
+    (items !== undefined && hasRules(items)) ||
+    Object.values(properties).some(hasRules) ||
+    (typeof additionalProperties === "object" && hasRules(additionalProperties))
+  );
 }
 
 function check(schema: Schema, value: unknown, old: unknown, path: string, depth: number, causes: StatusCause[]): void {

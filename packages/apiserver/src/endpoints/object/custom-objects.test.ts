@@ -156,7 +156,7 @@ describe("CEL rules", () => {
     expect(refused.body).toMatchObject({
       code: 422,
       details: {
-        causes: [{ field: "spec.min", reason: "FieldValueInvalid", message: 'Invalid value: "object": min is above max' }],
+        causes: [{ field: "spec.min", reason: "FieldValueInvalid", message: "Invalid value: min is above max" }],
       },
     });
     expect((await send("POST", path, widget({ min: 1, max: 3, name: "a" }))).code).toBe(201);
@@ -173,7 +173,7 @@ describe("CEL rules", () => {
       details: {
         causes: [
           {
-            field: "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule",
+            field: "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule",
             reason: "FieldValueInvalid",
           },
         ],

@@ -49,7 +49,7 @@ describe("the validation of CustomResourceDefinitions", () => {
   });
 
   it("rejects keywords that are not allowed at the root of a schema", () => {
-    const at = "spec.versions[0].schema.openAPIV3Schema";
+    const at = "spec.validation.openAPIV3Schema";
     const withWord = (word: object): KubernetesObject => {
       const crd = widgetCrd();
       Object.assign(valueAt(crd, "spec", "versions", 0, "schema", "openAPIV3Schema") as object, word);

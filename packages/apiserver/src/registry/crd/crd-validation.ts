@@ -1,4 +1,6 @@
-import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import type { Schema } from "@keelson/api-machinery/schema";
+import { ruleBudgetCauses } from "@keelson/api-machinery/server";
 import {
   dns1035LabelFaults,
   dns1123SubdomainFaults,
@@ -48,8 +50,8 @@ export function crdCauses(crd: Read): readonly StatusCause[] {
   for (const field of ["plural", "singular", "kind", "listKind"]) {
     if (textAt(spec, "names", field) === "") causes.push(requiredCause(`spec.names.${field}`));
   }
-  causes.push(...namesCauses(valueAt(spec, "names"), "spec.names"), ...versionsCauses(crd), ...conversionCauses(spec));
-  return causes;
+  causes.push(...namesCauses(valueAt(spec, "names"), "spec.names"), ...inSharedSchema(crd, versionsCauses(crd)));
+  return [...causes, ...conversionCauses(spec)];
 }
 
 /** Rejects changes to immutable fields of a CRD and the removal of stored versions. */
@@ -81,6 +83,45 @@ export function crdUpdateCauses(crd: Read, old: Read): readonly StatusCause[] {
     }
   }
   return causes;
+}
+
+/**
+ * Rejects CEL rules whose estimated cost exceeds the budget, in schemas that are new or changed. Faults of the schema itself are reported
+ * without this.
+ */
+export function ruleCostCauses(crd: Read, old?: Read): readonly StatusCause[] {
+  const before = new Map(listAt(old, "spec", "versions").map((version) => [textAt(version, "name"), schemaOf(version)]));
+  const changed = listAt(crd, "spec", "versions")
+    .map((version, index) => ({ schema: schemaOf(version), old: before.get(textAt(version, "name")), index }))
+    .filter(({ schema, old: previous }) => schema !== undefined && !jsonEquals(schema, previous));
+  const hasRules = changed.some(({ schema }) => JSON.stringify(schema).includes('"x-kubernetes-validations"'));
+  if (!hasRules || crdCauses(crd).length > 0) return [];
+  return inSharedSchema(
+    crd,
+    changed.flatMap(({ schema, index }) =>
+      schema === undefined ? [] : ruleBudgetCauses(schema, `spec.versions[${index}].schema.openAPIV3Schema`),
+    ),
+  );
+}
+
+/**
+ * Names the fields of a schema that all versions share as kube-apiserver does, where it belongs to the CRD: `spec.validation`. Each fault
+ * is reported once.
+ */
+function inSharedSchema(crd: Read, causes: readonly StatusCause[]): readonly StatusCause[] {
+  const schemas = listAt(crd, "spec", "versions").map(schemaOf);
+  if (schemas.some((schema) => schema === undefined || !jsonEquals(schema, schemas[0]))) return causes;
+  const inFirst = /^spec\.versions\[0\]\.schema\./;
+  return causes.flatMap((cause) => {
+    const { field = "" } = cause;
+    if (inFirst.test(field)) return [{ ...cause, field: field.replace(inFirst, "spec.validation.") }];
+    return /^spec\.versions\[\d+\]\.schema\./.test(field) ? [] : [cause];
+  });
+}
+
+function schemaOf(version: unknown): Schema | undefined {
+  const schema = valueAt(version, "schema", "openAPIV3Schema");
+  return isJsonObject(schema) ? schema : undefined;
 }
 
 /** Community-owned groups require an approval annotation (KEP-1111). */

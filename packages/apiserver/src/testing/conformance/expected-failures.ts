@@ -4,10 +4,6 @@
  */
 export const expectedFailures: ReadonlyMap<string, string> = new Map([
   ["aggregateddiscovery/openapi-v3-index", "descriptions of the fields of built-in kinds are not included"],
-  ...["cel-cost-bounded", "cel-cost-total", "cel-cost-unbounded"].map(
-    (name) =>
-      [`crdlimits/${name}`, "the cost of CEL rules is bounded when they run, not estimated when the CRD is created"] as const,
-  ),
   ...["cel-compile-errors", "list-type-limits", "schema-not-structural"].map(
     (name) => [`crdlimits/${name}`, "some messages about CRDs differ in their words"] as const,
   ),

@@ -1,7 +1,7 @@
 import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { asCrd, cleanupFinalizer, storedVersions, withCondition } from "../../crd/crd-spec.ts";
-import { crdCauses, crdUpdateCauses } from "../../crd/crd-validation.ts";
+import { crdCauses, crdUpdateCauses, ruleCostCauses } from "../../crd/crd-validation.ts";
 import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { defaultClientConfig } from "../../webhook-client-validation.ts";
@@ -55,7 +55,8 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
         reportsRequired: true,
         validate: crdCauses,
         status: { validate: crdCauses },
-        validateUpdate: crdUpdateCauses,
+        validateCreate: (crd) => ruleCostCauses(crd),
+        validateUpdate: (crd, old) => [...crdUpdateCauses(crd, old), ...ruleCostCauses(crd, old)],
       },
     }),
   ];
