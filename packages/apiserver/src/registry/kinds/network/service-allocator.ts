@@ -42,77 +42,104 @@ const pendingMs = 60_000;
  * Allocates addresses of a network and ports from 30000 to 32767. It watches the Services in the store; an allocation that is not
  * stored yet counts as taken for a minute.
  */
-export function createServiceAllocator({ store, clock, network = defaultNetwork }: ServiceAllocatorOptions): ServiceAllocator {
-  const taken = new Map<string, string>();
-  const pending = new Map<string, { readonly uid: string; readonly until: number }>();
-  let nextAddress = firstAddress;
-  let nextPort = firstPort;
+export function createServiceAllocator(options: ServiceAllocatorOptions): ServiceAllocator {
+  return new WatchingAllocator(options);
+}
 
-  const add = (service: ReceivedObject<ServiceObject>): void => {
-    const uid = service.metadata?.uid ?? "";
-    for (const key of keysOf(service)) {
-      taken.set(key, uid);
-      pending.delete(key);
-    }
-  };
-  const remove = (service: ReceivedObject<ServiceObject>): void => {
-    const uid = service.metadata?.uid ?? "";
-    for (const key of keysOf(service)) if (taken.get(key) === uid) taken.delete(key);
-  };
-  const { items, revision } = store.list("/services/");
-  for (const { object } of items) add(object);
-  store.watch("/services/", revision, (events) => {
-    for (const { type, object, previous } of events) {
-      // A status write shares the spec with the object it replaces.
-      if (type === "put" && specOf(object.object) === specOf(previous?.object)) continue;
-      if (previous !== undefined) remove(previous.object);
-      if (type === "put") add(object.object);
-      else remove(object.object);
-    }
-  });
+class WatchingAllocator implements ServiceAllocator {
+  readonly addressRange: string;
+  readonly portRange = `${firstPort}-${lastPort}`;
+  readonly #clock: Pick<Clock, "now">;
+  readonly #network: string;
+  /** Owners of the allocations of stored Services, by address or port. */
+  readonly #taken = new Map<string, string>();
+  /** Allocations that are not stored yet. */
+  readonly #pending = new Map<string, { readonly uid: string; readonly until: number }>();
+  #nextAddress = firstAddress;
+  #nextPort = firstPort;
 
-  const ownerOf = (key: string): string | undefined => {
-    const owner = taken.get(key);
-    if (owner !== undefined) return owner;
-    const held = pending.get(key);
-    if (held === undefined || held.until > clock.now()) return held?.uid;
-    pending.delete(key);
+  constructor({ store, clock, network = defaultNetwork }: ServiceAllocatorOptions) {
+    this.#clock = clock;
+    this.#network = network;
+    this.addressRange = `${network}.0.0/16`;
+    const { items, revision } = store.list("/services/");
+    for (const { object } of items) this.#add(object);
+    store.watch("/services/", revision, (events) => {
+      for (const { type, object, previous } of events) {
+        // A status write shares the spec with the object it replaces.
+        if (type === "put" && specOf(object.object) === specOf(previous?.object)) continue;
+        if (previous !== undefined) this.#remove(previous.object);
+        if (type === "put") this.#add(object.object);
+        else this.#remove(object.object);
+      }
+    });
+  }
+
+  isAddressInRange(address: string): boolean {
+    return address.startsWith(`${this.#network}.`);
+  }
+
+  isPortInRange(port: number): boolean {
+    return port >= firstPort && port <= lastPort;
+  }
+
+  allocateAddress(uid: string): string | undefined {
+    for (let tries = firstAddress; tries <= lastAddress; tries++) {
+      const address = `${this.#network}.${this.#nextAddress >> 8}.${this.#nextAddress & 0xff}`;
+      this.#nextAddress = this.#nextAddress === lastAddress ? firstAddress : this.#nextAddress + 1;
+      if (this.#ownerOf(address) === undefined && this.claimAddress(uid, address)) return address;
+    }
     return undefined;
-  };
-  const claim = (uid: string, key: string): boolean => {
-    const owner = ownerOf(key);
-    if (owner !== undefined && owner !== uid) return false;
-    if (owner === undefined) pending.set(key, { uid, until: clock.now() + pendingMs });
-    return true;
-  };
+  }
 
-  return {
-    addressRange: `${network}.0.0/16`,
-    portRange: `${firstPort}-${lastPort}`,
-    isAddressInRange: (address) => address.startsWith(`${network}.`),
-    isPortInRange: (port) => port >= firstPort && port <= lastPort,
-    allocateAddress(uid) {
-      for (let tries = firstAddress; tries <= lastAddress; tries++) {
-        const address = `${network}.${nextAddress >> 8}.${nextAddress & 0xff}`;
-        nextAddress = nextAddress === lastAddress ? firstAddress : nextAddress + 1;
-        if (ownerOf(address) === undefined && claim(uid, address)) return address;
-      }
-      return undefined;
-    },
-    allocatePort(uid) {
-      for (let tries = firstPort; tries <= lastPort; tries++) {
-        const port = nextPort;
-        nextPort = nextPort === lastPort ? firstPort : nextPort + 1;
-        const keys = protocols.map((protocol) => portKey(protocol, port));
-        if (keys.some((key) => ownerOf(key) !== undefined)) continue;
-        for (const key of keys) claim(uid, key);
-        return port;
-      }
-      return undefined;
-    },
-    claimAddress: claim,
-    claimPort: (uid, protocol, port) => claim(uid, portKey(protocol, port)),
-  };
+  allocatePort(uid: string): number | undefined {
+    for (let tries = firstPort; tries <= lastPort; tries++) {
+      const port = this.#nextPort;
+      this.#nextPort = port === lastPort ? firstPort : port + 1;
+      const keys = protocols.map((protocol) => portKey(protocol, port));
+      if (keys.some((key) => this.#ownerOf(key) !== undefined)) continue;
+      for (const key of keys) this.#claim(uid, key);
+      return port;
+    }
+    return undefined;
+  }
+
+  claimAddress(uid: string, address: string): boolean {
+    return this.#claim(uid, address);
+  }
+
+  claimPort(uid: string, protocol: string, port: number): boolean {
+    return this.#claim(uid, portKey(protocol, port));
+  }
+
+  #add(service: ReceivedObject<ServiceObject>): void {
+    const { uid = "" } = service.metadata;
+    for (const key of keysOf(service)) {
+      this.#taken.set(key, uid);
+      this.#pending.delete(key);
+    }
+  }
+
+  #remove(service: ReceivedObject<ServiceObject>): void {
+    const { uid = "" } = service.metadata;
+    for (const key of keysOf(service)) if (this.#taken.get(key) === uid) this.#taken.delete(key);
+  }
+
+  #ownerOf(key: string): string | undefined {
+    const owner = this.#taken.get(key);
+    if (owner !== undefined) return owner;
+    const held = this.#pending.get(key);
+    if (held === undefined || held.until > this.#clock.now()) return held?.uid;
+    this.#pending.delete(key);
+    return undefined;
+  }
+
+  #claim(uid: string, key: string): boolean {
+    const owner = this.#ownerOf(key);
+    if (owner !== undefined && owner !== uid) return false;
+    if (owner === undefined) this.#pending.set(key, { uid, until: this.#clock.now() + pendingMs });
+    return true;
+  }
 }
 
 const protocols = ["TCP", "UDP", "SCTP"];
