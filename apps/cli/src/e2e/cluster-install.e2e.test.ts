@@ -94,6 +94,11 @@ test("every operator runs from the image as a restricted user, and one replica o
   ]);
 });
 
+test("verify finds nothing wrong with any operator", async () => {
+  const output = await onCluster("verify");
+  expect(output.match(/ ok$/gm)).toHaveLength(20);
+});
+
 test("runs an integration test with the rights that the values grant", async () => {
   const output = await onCluster("testplane", "run", join(root, "examples/testplane/hello.yaml"));
   expect(output).toContain("Succeeded");
