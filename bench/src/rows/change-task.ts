@@ -5,7 +5,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { type Client, connect } from "@keelson/client";
 import { App } from "@keelson/middleware";
 import { connectResp } from "@keelson/middleware/testing";
-import { type Benchmark, percentile } from "../figure.ts";
+import { type Benchmark, type Figure, percentile } from "../figure.ts";
 import { startLocalKeelson } from "../local-keelson.ts";
 import { MissingPeerError } from "../missing-peer.ts";
 
@@ -27,69 +27,79 @@ export const changeTask: Benchmark = {
     const keelson = await startLocalKeelson();
     const client = await connect({ kubeconfig: keelson.kubeconfig });
     try {
-      await client.create(App, {
-        metadata: { name, namespace },
-        spec: {
-          plugin: { name: "redis", version: "1.0.0" },
-          runtime: { name: "redis", version: "7.0" },
-          config: { redisConfig: { maxmemory: "64mb" } },
-          components: [{ name: "redis", groups: [{ name: "nodes", replicas: 3 }] }],
-        },
-      });
-      const plans = followPlans(client);
-      await plans.done(1);
-      const servers = await connectServers(client);
-      const effects: number[] = [];
-      const tasks: number[] = [];
-      const direct: number[] = [];
-      for (let index = 0; index < changes; index++) {
-        const bytes = 67_108_864 + 1_048_576 * (index + 1);
-        const started = performance.now();
-        const change = client.patch(
-          App,
-          { namespace, name },
-          { type: "merge", body: { spec: { config: { redisConfig: { maxmemory: String(bytes) } } } } },
-        );
-        await Promise.all(
-          servers.map(async (server) => {
-            while (String(await server.command("CONFIG", "GET", "maxmemory")) !== `maxmemory,${bytes}`) await setTimeout(1);
-          }),
-        );
-        effects.push(performance.now() - started);
-        const { createdAt, doneAt } = await plans.done((await change).metadata.generation ?? 0);
-        tasks.push(doneAt - createdAt);
-        direct.push(await setByHand(servers, bytes + 1));
-      }
-      plans.stop();
-      for (const server of servers) server.close();
-      const note = `${changes} changes of maxmemory on 3 servers, sequentially`;
-      const peer = (fraction: number) => ({
-        name: "CONFIG SET on the 3 servers directly",
-        value: percentile(direct, fraction),
-      });
-      return [0.5, 0.99].flatMap((fraction) => [
-        {
-          name: `App changed -> effective on every server, p${fraction * 100}`,
-          unit: "ms" as const,
-          ours: percentile(effects, fraction),
-          peer: peer(fraction),
-          original: { what: "waits 5 s before each Pod but the first", value: 10_000 },
-          note,
-        },
-        {
-          name: `Change task created -> done, p${fraction * 100}`,
-          unit: "ms" as const,
-          ours: percentile(tasks, fraction),
-          original: { what: "polls tasks every 10 s", value: 10_000 },
-          note,
-        },
-      ]);
+      return figuresOf(await measureChanges(client));
     } finally {
       await client.close();
       await keelson.stop();
     }
   },
 };
+
+/** Durations in ms, one of each kind per change. */
+interface Samples {
+  /** From the patch until it is effective on every server. */
+  readonly effects: number[];
+  /** From the creation of the change's task until it is done. */
+  readonly tasks: number[];
+  /** Of CONFIG SET on all servers without Keelson. */
+  readonly direct: number[];
+}
+
+async function measureChanges(client: Client): Promise<Samples> {
+  await client.create(App, {
+    metadata: { name, namespace },
+    spec: {
+      plugin: { name: "redis", version: "1.0.0" },
+      runtime: { name: "redis", version: "7.0" },
+      config: { redisConfig: { maxmemory: "64mb" } },
+      components: [{ name: "redis", groups: [{ name: "nodes", replicas: 3 }] }],
+    },
+  });
+  const plans = followPlans(client);
+  await plans.done(1);
+  const servers = await connectServers(client);
+  const samples: Samples = { effects: [], tasks: [], direct: [] };
+  for (let index = 0; index < changes; index++) {
+    const bytes = 67_108_864 + 1_048_576 * (index + 1);
+    const started = performance.now();
+    const body = { spec: { config: { redisConfig: { maxmemory: String(bytes) } } } };
+    const change = client.patch(App, { namespace, name }, { type: "merge", body });
+    await Promise.all(servers.map((server) => hasMaxMemory(server, bytes)));
+    samples.effects.push(performance.now() - started);
+    const { createdAt, doneAt } = await plans.done((await change).metadata.generation ?? 0);
+    samples.tasks.push(doneAt - createdAt);
+    samples.direct.push(await setByHand(servers, bytes + 1));
+  }
+  plans.stop();
+  for (const server of servers) server.close();
+  return samples;
+}
+
+/** Resolves when a server has this `maxmemory`. */
+async function hasMaxMemory(server: Server, bytes: number): Promise<void> {
+  while (String(await server.command("CONFIG", "GET", "maxmemory")) !== `maxmemory,${bytes}`) await setTimeout(1);
+}
+
+function figuresOf({ effects, tasks, direct }: Samples): readonly Figure[] {
+  const note = `${changes} changes of maxmemory on 3 servers, sequentially`;
+  return [0.5, 0.99].flatMap((fraction) => [
+    {
+      name: `App changed -> effective on every server, p${fraction * 100}`,
+      unit: "ms" as const,
+      ours: percentile(effects, fraction),
+      peer: { name: "CONFIG SET on the 3 servers directly", value: percentile(direct, fraction) },
+      original: { what: "waits 5 s before each Pod but the first", value: 10_000 },
+      note,
+    },
+    {
+      name: `Change task created -> done, p${fraction * 100}`,
+      unit: "ms" as const,
+      ours: percentile(tasks, fraction),
+      original: { what: "polls tasks every 10 s", value: 10_000 },
+      note,
+    },
+  ]);
+}
 
 type Server = Awaited<ReturnType<typeof connectResp>>;
 

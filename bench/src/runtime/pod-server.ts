@@ -69,6 +69,26 @@ const timeOf = (second: number): string => new Date(Date.UTC(2026, 0, 1) + secon
 /** Seconds between two changes of a Pod. */
 const pace = 10_000;
 
+const podSpec = {
+  containers: [
+    {
+      name: "web",
+      image: "registry.example.com/web:1.27.3",
+      ports: [{ containerPort: 8080, protocol: "TCP" }],
+      env: [{ name: "MODE", value: "production" }],
+      resources: { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "256Mi" } },
+      terminationMessagePath: "/dev/termination-log",
+      terminationMessagePolicy: "File",
+      imagePullPolicy: "IfNotPresent",
+    },
+  ],
+  restartPolicy: "Always",
+  terminationGracePeriodSeconds: 30,
+  dnsPolicy: "ClusterFirst",
+  serviceAccountName: "default",
+  schedulerName: "default-scheduler",
+};
+
 /** A realistic Pod of a Deployment: about 2 kB, a third of it `managedFields`. Its readiness changes in every round. */
 function podOf(index: number, version: number, round = 0): object {
   const name = `web-5d9c7b6f4d-${index.toString(36).padStart(5, "0")}`;
@@ -106,26 +126,7 @@ function podOf(index: number, version: number, round = 0): object {
       ],
       managedFields: [manager("f:spec"), manager("f:status", "status")],
     },
-    spec: {
-      containers: [
-        {
-          name: "web",
-          image: "registry.example.com/web:1.27.3",
-          ports: [{ containerPort: 8080, protocol: "TCP" }],
-          env: [{ name: "MODE", value: "production" }],
-          resources: { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "256Mi" } },
-          terminationMessagePath: "/dev/termination-log",
-          terminationMessagePolicy: "File",
-          imagePullPolicy: "IfNotPresent",
-        },
-      ],
-      restartPolicy: "Always",
-      terminationGracePeriodSeconds: 30,
-      dnsPolicy: "ClusterFirst",
-      serviceAccountName: "default",
-      nodeName: `node-${index % 100}`,
-      schedulerName: "default-scheduler",
-    },
+    spec: { ...podSpec, nodeName: `node-${index % 100}` },
     status: {
       phase: "Running",
       conditions: ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map((type) => ({

@@ -21,8 +21,9 @@ import type { Command } from "commander";
 import { UsageError } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../command-line.ts";
 import type { DefineCommand } from "./commands.ts";
+import { dataDirFlag } from "./data-dir-flag.ts";
 
-/** Where an image is: unpacked, for sandboxes; in containerd, for programs that are its containers. */
+/** A store of images: unpacked ones for sandboxes, those of containerd for Pods that it runs. */
 type Place = "sandboxes" | "containerd";
 
 /** An image as the commands print it. */
@@ -32,39 +33,29 @@ interface Row {
   readonly places: readonly Place[];
 }
 
-/** What the commands work on. */
+/** The stores that the commands act on. */
 interface Stores {
   readonly unpacked: UnpackedImages;
-  /** Absent where there is none on this machine. */
+  /** Absent if this machine has no containerd. */
   readonly containerd?: ContainerdImages;
 }
 
-type Action = (stores: Stores, words: readonly string[], flags: FlagValues) => Promise<void>;
+type Action = (stores: Stores, args: readonly string[], flags: FlagValues) => Promise<void>;
 
 /** Defines `keelson image`. */
 export const defineImageCommand: DefineCommand = (image) => {
   const add = (call: string, description: string, act: Action): Command => {
     const command = image.command(call).description(description);
-    addFlag(command, {
-      name: "data-dir",
-      value: "DIR",
-      description: "data directory of `keelson up`",
-      default: ".keelson",
-      env: "KEELSON_DATA_DIR",
-    });
+    addFlag(command, dataDirFlag);
     addFlag(command, {
       name: "containerd-address",
       value: "SOCKET",
       description: `socket of a containerd to keep in sync, or none (default: ${defaultContainerdSocket} if present)`,
     });
     addFlag(command, outputFlag);
-    command.action(async (...given: readonly unknown[]) => {
+    command.action(async () => {
       const flags = flagValues(command);
-      await act(
-        await openStores(flags),
-        given.filter((each) => typeof each === "string"),
-        flags,
-      );
+      await act(await openStores(flags), command.args, flags);
     });
     return command;
   };
@@ -79,25 +70,25 @@ export const defineImageCommand: DefineCommand = (image) => {
 };
 
 async function openStores(flags: FlagValues): Promise<Stores> {
-  const { "data-dir": dataDir = ".keelson", "containerd-address": given } = flags;
-  const unpacked = await openUnpackedImages(imagesFolder(join(resolve(String(dataDir)), sandboxes.name)));
-  const socket = typeof given === "string" ? resolve(given) : defaultContainerdSocket;
-  if (given === "none" || (given === undefined && !existsSync(socket))) return { unpacked };
+  const address = flags["containerd-address"];
+  const unpacked = await openUnpackedImages(imagesFolder(join(resolve(dataDirFlag.read(flags)), sandboxes.name)));
+  const socket = typeof address === "string" ? resolve(address) : defaultContainerdSocket;
+  if (address === "none" || (address === undefined && !existsSync(socket))) return { unpacked };
   try {
     return { unpacked, containerd: await openContainerdImages({ socket, random: Math.random, now: Date.now }) };
   } catch (error) {
-    if (given !== undefined) throw error;
+    if (address !== undefined) throw error;
     const reason = error instanceof Error ? error.message : String(error);
-    process.stderr.write(`keelson: containers do not get it (${reason}); --containerd-address none to do without\n`);
+    process.stderr.write(`keelson: containerd is not kept in sync (${reason}); pass --containerd-address none to skip it\n`);
     return { unpacked };
   }
 }
 
-const say = (text: string): void => void process.stderr.write(`${text}\n`);
+const report = (text: string): void => void process.stderr.write(`${text}\n`);
 
-async function importImage(stores: Stores, [file = "", word]: readonly string[], flags: FlagValues): Promise<void> {
-  const name = typeof flags.name === "string" ? flags.name : word;
-  if (!existsSync(file)) throw new UsageError(`there is no file ${file}: make one with \`docker save\` or \`skopeo copy\``);
+async function importImage(stores: Stores, [file = "", positional]: readonly string[], flags: FlagValues): Promise<void> {
+  const name = typeof flags.name === "string" ? flags.name : positional;
+  if (!existsSync(file)) throw new UsageError(`${file}: file not found; create one with \`docker save\` or \`skopeo copy\``);
   try {
     const image = await openImage(resolve(file), { temporary: tmpdir() });
     await keep(stores, image, flags, name);
@@ -108,7 +99,7 @@ async function importImage(stores: Stores, [file = "", word]: readonly string[],
 
 async function pullToStores(stores: Stores, [name = ""]: readonly string[], flags: FlagValues): Promise<void> {
   const accounts = join(process.env.DOCKER_CONFIG ?? join(homedir(), ".docker"), "config.json");
-  let said = 0;
+  let reported = 0;
   const image = await pullImage(name, {
     temporary: tmpdir(),
     fetch,
@@ -116,20 +107,20 @@ async function pullToStores(stores: Stores, [name = ""]: readonly string[], flag
     pause: (ms) => setTimeout(ms),
     onProgress({ doneBytes, totalBytes }) {
       const tenths = Math.floor((doneBytes * 10) / totalBytes);
-      if (tenths !== said) say(`fetched ${tenths * 10} % of ${totalBytes} bytes`);
-      said = tenths;
+      if (tenths !== reported) report(`fetched ${tenths * 10} % of ${totalBytes} bytes`);
+      reported = tenths;
     },
   });
   await keep(stores, image, flags, name);
 }
 
-/** Gives an image to every store, and prints it. */
+/** Adds an image to every store, and prints it. */
 async function keep({ unpacked, containerd }: Stores, image: ImageLayout, flags: FlagValues, name = image.name): Promise<void> {
   try {
-    if (name === undefined) throw new UsageError("the archive does not say what its image is called: give it a --name");
-    const added = await unpacked.add(name, image, ({ layer, layers }) => say(`unpacking layer ${layer} of ${layers}`));
+    if (name === undefined) throw new UsageError("the archive does not name its image: pass --name");
+    const added = await unpacked.add(name, image, ({ layer, layers }) => report(`unpacking layer ${layer} of ${layers}`));
     await containerd?.add(added.name, image, ({ phase, layer, layers }) =>
-      say(`containerd: ${phase} layer ${layer} of ${layers}`),
+      report(`containerd: ${phase} layer ${layer} of ${layers}`),
     );
     const places: readonly Place[] = containerd === undefined ? ["sandboxes"] : ["sandboxes", "containerd"];
     const row: Row = { name: added.name, digest: added.digest, places };

@@ -12,9 +12,10 @@ import { type FlagValues, formatResult, outputFlag } from "@keelson/operator";
 import type { Command } from "commander";
 import { addFlag, flagValues } from "../command-line.ts";
 import type { DefineCommand } from "./commands.ts";
+import { dataDirFlag } from "./data-dir-flag.ts";
 
 /** Runs on the storage folder `dir` and returns the exit status. */
-type Action = (dir: string, words: readonly string[], flags: FlagValues) => Promise<number>;
+type Action = (dir: string, args: readonly string[], flags: FlagValues) => Promise<number>;
 
 /**
  * Defines `keelson storage`. Exit statuses: 0 for success, 1 for a failure, 3 if `verify` finds damage or `repair` could not keep
@@ -23,19 +24,12 @@ type Action = (dir: string, words: readonly string[], flags: FlagValues) => Prom
 export const defineStorageCommand: DefineCommand = (storage, setExitCode) => {
   const add = (call: string, description: string, act: Action): Command => {
     const command = storage.command(call).description(description);
-    addFlag(command, {
-      name: "data-dir",
-      value: "DIR",
-      description: "data directory of `keelson up`",
-      default: ".keelson",
-      env: "KEELSON_DATA_DIR",
-    });
+    addFlag(command, dataDirFlag);
     addFlag(command, outputFlag);
-    command.action(async (...given: readonly unknown[]) => {
+    command.action(async () => {
       const flags = flagValues(command);
-      const dir = join(resolve(String(flags["data-dir"] ?? ".keelson")), "storage");
-      const words = given.filter((each) => typeof each === "string");
-      setExitCode(await act(dir, words, flags));
+      const dir = join(resolve(dataDirFlag.read(flags)), "storage");
+      setExitCode(await act(dir, command.args, flags));
     });
     return command;
   };

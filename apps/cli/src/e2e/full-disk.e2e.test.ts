@@ -127,6 +127,11 @@ test.each([
   },
 );
 
+/** Creates up to `count` objects. Rejects with the first error. */
+async function fillUp(client: Client, count: number): Promise<void> {
+  for (let index = 0; index < count; index++) await create(client, `last-${index}`);
+}
+
 test.runIf(isRoot)(
   "starts and serves reads after a kill while the file system is full, and accepts writes once there is space",
   { timeout: 240_000 },
@@ -157,10 +162,7 @@ test.runIf(isRoot)(
     const client = await connect({ kubeconfig });
     expect(await names(client)).toEqual(["before"]);
     // The database reuses free pages.
-    const fillUp = async (): Promise<void> => {
-      for (let index = 0; index < 1_000; index++) await create(client, `last-${index}`);
-    };
-    await expect(fillUp()).rejects.toMatchObject({ status: { reason: "InsufficientStorage" } });
+    await expect(fillUp(client, 1_000)).rejects.toMatchObject({ status: { reason: "InsufficientStorage" } });
     expect(await names(client)).toContain("before");
     cramped.free(server.child.pid ?? 0);
     await create(client, "after");
@@ -182,10 +184,7 @@ test.runIf(isRoot)(
     const client = await connect({ kubeconfig: join(dir, "kubeconfig") });
     for (let index = 0; index < 200; index++) await create(client, `before-${index}`);
     cramped.fill(pid);
-    const fillUp = async (): Promise<void> => {
-      for (let index = 0; index < 10_000; index++) await create(client, `last-${index}`);
-    };
-    await expect(fillUp()).rejects.toMatchObject({ status: { reason: "InsufficientStorage" } });
+    await expect(fillUp(client, 10_000)).rejects.toMatchObject({ status: { reason: "InsufficientStorage" } });
     for (let index = 0; index < 200; index += 2) {
       const [created] = await Promise.allSettled([
         create(client, `refused-${index}`),

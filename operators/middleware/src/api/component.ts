@@ -1,15 +1,12 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
-import { anyMap, conditions, int32, int64, listMap } from "@keelson/api-machinery/fields";
+import { anyMap, conditions, listMap } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
-import { GroupPart, named, operation, operationRequest } from "./parts.ts";
+import { GroupPart, named, operation, operationRequest, podProgress, reference } from "./parts.ts";
 
 const spec = Type.Object(
   {
-    appRef: Type.Object(
-      { name: Type.String({ description: "Name." }), namespace: Type.Optional(Type.String({ description: "Namespace." })) },
-      { description: "The App that owns the Component." },
-    ),
+    appRef: reference("The App that owns the Component."),
     plugin: named("The plugin for this middleware.", "Name of the plugin."),
     runtime: named("The program to run.", "Name of the program."),
     config: Type.Optional(anyMap("Parameters of the program.")),
@@ -24,11 +21,7 @@ export type ComponentSpec = Static<typeof spec>;
 
 const status = Type.Object(
   {
-    phase: Type.Optional(Type.String({ description: "Phase: Pending, Updating, Running, Degraded or Stopped." })),
-    replicas: Type.Optional(int32("Desired number of Pods.")),
-    readyReplicas: Type.Optional(int32("Number of ready Pods.")),
-    message: Type.Optional(Type.String({ description: "What the Pods are waiting for while no operation runs." })),
-    observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
+    ...podProgress,
     version: Type.Optional(Type.String({ description: "Version that the programs report, while they agree." })),
     operation: Type.Optional(operation),
     conditions: Type.Optional(conditions("Ready.")),

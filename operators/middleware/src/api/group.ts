@@ -2,13 +2,7 @@ import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
 import { anyMap, conditions, int32, int64, listMap } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
-import { named, operation, operationRequest, podState, resources, storage } from "./parts.ts";
-
-const reference = (description: string) =>
-  Type.Object(
-    { name: Type.String({ description: "Name." }), namespace: Type.Optional(Type.String({ description: "Namespace." })) },
-    { description },
-  );
+import { named, operation, operationRequest, podProgress, podState, reference, resources, storage } from "./parts.ts";
 
 const spec = Type.Object(
   {
@@ -32,11 +26,7 @@ export type GroupSpec = Static<typeof spec>;
 
 const status = Type.Object(
   {
-    phase: Type.Optional(Type.String({ description: "Phase: Pending, Updating, Running, Degraded or Stopped." })),
-    replicas: Type.Optional(int32("Desired number of Pods.")),
-    readyReplicas: Type.Optional(int32("Number of ready Pods.")),
-    message: Type.Optional(Type.String({ description: "What the Pods are waiting for while no operation runs." })),
-    observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
+    ...podProgress,
     currentVersion: Type.Optional(Type.String({ description: "Version that all programs report." })),
     primary: Type.Optional(
       Type.Object(

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { anyMap, choice, int32, partName, quantity, time } from "@keelson/api-machinery/fields";
+import { anyMap, choice, int32, int64, partName, quantity, time } from "@keelson/api-machinery/fields";
 
 /** Schema of a plugin or runtime: a name and a version. */
 export const named = (description: string, name: string) =>
@@ -10,6 +10,22 @@ export const named = (description: string, name: string) =>
     },
     { description },
   );
+
+/** Schema of a reference to an object by name. */
+export const reference = (description: string) =>
+  Type.Object(
+    { name: Type.String({ description: "Name." }), namespace: Type.Optional(Type.String({ description: "Namespace." })) },
+    { description },
+  );
+
+/** Status fields of everything that manages Pods. */
+export const podProgress = {
+  phase: Type.Optional(Type.String({ description: "Phase: Pending, Updating, Running, Degraded or Stopped." })),
+  replicas: Type.Optional(int32("Desired number of Pods.")),
+  readyReplicas: Type.Optional(int32("Number of ready Pods.")),
+  message: Type.Optional(Type.String({ description: "What the Pods are waiting for while no operation runs." })),
+  observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
+};
 
 /** Compute resources of a Pod (core/v1 ResourceRequirements). */
 export const resources = Type.Object(

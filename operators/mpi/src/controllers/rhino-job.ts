@@ -66,74 +66,100 @@ async function reconcile(
   context: ReconcileContext,
   options: RhinoJobControllerOptions,
 ): Promise<Result | undefined> {
-  const { cache, client, clock, events, signal } = context;
-  const job = cache.get(RhinoJob, request);
+  const job = context.cache.get(RhinoJob, request);
   // Deleted. The garbage collector deletes its children.
   if (job === undefined) return undefined;
-  const { namespace } = request;
   const names = childNames(request.name, job.metadata.uid ?? "");
-  const hasStarted = job.status?.startTime !== undefined && job.status.completionTime === undefined;
+  const observation = await observe(job, names, context);
+  let decision = decideRhinoJob(observation);
+  if (decision.isExpired) {
+    await deleteExpired(request, job, context);
+    return undefined;
+  }
+  // Children first: after a crash, a status without them would hide that they are missing.
+  try {
+    await createChildren(job, names, decision, context, options);
+  } catch (error) {
+    // A retry would not help. Other rejections (a quota, a terminating namespace) are temporary, or the job is deleted too.
+    if (!isStatusError(error, "Invalid")) throw error;
+    decision = decideRefused(observation, error.message);
+  }
+  await writeStatus(job, decision, context);
+  for (const child of decision.suspend) await suspend({ namespace: request.namespace, name: names[child] }, context);
+  return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+}
+
+type Decision = ReturnType<typeof decideRhinoJob>;
+
+async function observe(
+  job: DeepReadonly<RhinoJob>,
+  names: ChildNames,
+  context: ReconcileContext,
+): Promise<RhinoJobObservation> {
+  const { namespace, uid = "" } = job.metadata;
+  const { startTime, completionTime, conditions } = job.status ?? {};
+  const hasStarted = startTime !== undefined && completionTime === undefined;
   const launcher = await find({ namespace, name: names.launcher }, hasStarted, context);
-  const wasReady = job.status?.conditions?.some(({ type, status }) => type === "LauncherReady" && status === "True") ?? false;
+  const wasReady = conditions?.some(({ type, status }) => type === "LauncherReady" && status === "True") ?? false;
   const workers = await find({ namespace, name: names.workers }, hasStarted && wasReady, context);
-  const pods = cache.list(Pod, { namespace, index: ["rhinoJob", job.metadata.uid ?? ""] });
+  const pods = context.cache.list(Pod, { namespace, index: ["rhinoJob", uid] });
   const podsOf = (owner: DeepReadonly<JobObject> | undefined) =>
-    pods.filter((pod) => owner !== undefined && pod.metadata.ownerReferences?.some(({ uid }) => uid === owner.metadata.uid));
-  const observation: RhinoJobObservation = {
+    pods.filter((pod) => owner !== undefined && pod.metadata.ownerReferences?.some((each) => each.uid === owner.metadata.uid));
+  return {
     job,
     launcher,
     workers,
     launcherPods: podsOf(launcher),
     workerPods: podsOf(workers),
     mountFailureOf: await findMountFailures([...podsOf(launcher), ...podsOf(workers)], context),
-    now: clock.now(),
+    now: context.clock.now(),
   };
-  let decision = decideRhinoJob(observation);
+}
 
-  if (decision.isExpired) {
-    const { uid } = job.metadata;
-    try {
-      await client.delete(RhinoJob, request, {
-        propagationPolicy: "Background",
-        ...(uid ? { preconditions: { uid } } : {}),
-        signal,
-      });
-    } catch (error) {
-      if (!isNotFound(error) && !isConflict(error)) throw error;
-    }
-    return undefined;
-  }
-  // Children first: after a crash, a status without them would hide that they are missing.
+/** Deletes a RhinoJob whose ttl has passed, unless it was replaced. */
+async function deleteExpired(
+  request: Request,
+  { metadata: { uid } }: DeepReadonly<RhinoJob>,
+  { client, signal }: ReconcileContext,
+): Promise<void> {
+  const preconditions = uid ? { preconditions: { uid } } : {};
   try {
-    if (decision.createLauncher) {
-      await createPolicy(job, names, context);
-      await createToken(job, names, context, options);
-      await createJob(job, names.launcher, launcherJob(job, names, options.tools()), "launcher", context);
-    }
-    if (decision.createWorkers) {
-      const { launcherIP } = decision.createWorkers;
-      await createJob(job, names.workers, workersJob(job, names, launcherIP, options.tools()), "worker", context);
-    }
+    await client.delete(RhinoJob, request, { propagationPolicy: "Background", ...preconditions, signal });
   } catch (error) {
-    // A retry would not help. Other rejections (a quota, a terminating namespace) are temporary, or the job is deleted too.
-    if (!isStatusError(error, "Invalid")) throw error;
-    decision = decideRefused(observation, error.message);
+    if (!isNotFound(error) && !isConflict(error)) throw error;
   }
-  if (decision.status !== undefined) {
-    const written = await ignoreConflict(
-      client.applyStatus(
-        RhinoJob,
-        {
-          metadata: { name: request.name, namespace, resourceVersion: job.metadata.resourceVersion },
-          status: decision.status,
-        },
-        { fieldManager, signal },
-      ),
-    );
-    if (written !== undefined) for (const { type, reason, note } of decision.events) events.event(job, { type, reason, note });
+}
+
+async function createChildren(
+  job: DeepReadonly<RhinoJob>,
+  names: ChildNames,
+  { createLauncher, createWorkers }: Decision,
+  context: ReconcileContext,
+  options: RhinoJobControllerOptions,
+): Promise<void> {
+  if (createLauncher) {
+    await createPolicy(job, names, context);
+    await createToken(job, names, context, options);
+    await createJob(job, names.launcher, launcherJob(job, names, options.tools()), "launcher", context);
   }
-  for (const child of decision.suspend) await suspend({ namespace, name: names[child] }, context);
-  return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+  if (createWorkers) {
+    const spec = workersJob(job, names, createWorkers.launcherIP, options.tools());
+    await createJob(job, names.workers, spec, "worker", context);
+  }
+}
+
+/** Writes the status if it changed, and records the decision's events if it was written. */
+async function writeStatus(
+  job: DeepReadonly<RhinoJob>,
+  decision: Decision,
+  { client, events, signal }: ReconcileContext,
+): Promise<void> {
+  if (decision.status === undefined) return;
+  const { name = "", namespace, resourceVersion } = job.metadata;
+  const configuration = { metadata: { name, namespace, resourceVersion }, status: decision.status };
+  const written = await ignoreConflict(client.applyStatus(RhinoJob, configuration, { fieldManager, signal }));
+  if (written === undefined) return;
+  for (const { type, reason, note } of decision.events) events.event(job, { type, reason, note });
 }
 
 /** Looks up the last `FailedMount` event of the first Pods that are being created. One reason is enough for the status. */

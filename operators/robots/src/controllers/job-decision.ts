@@ -47,49 +47,38 @@ const noWrites: JobDecision = { groups: [] };
  * changes, only `count` and new groups take effect, and the condition SpecApplied names the others. A TaskGroup's name follows
  * from the Job alone, so creating it is idempotent.
  */
-export function decideJob({ job, groups, groupNamed, now }: JobObservation): JobDecision {
+export function decideJob(observation: JobObservation): JobDecision {
+  const { job } = observation;
   if (job.metadata.deletionTimestamp !== undefined) return noWrites;
-  const before = job.status?.state;
-  const isSystem = job.spec.type === "system";
+  const state = job.status?.state;
   // A system Job does not end, because further robots may join.
-  if (!isSystem && (before === "completed" || before === "failed")) return noWrites;
+  if (job.spec.type !== "system" && (state === "completed" || state === "failed")) return noWrites;
+  const plan = planGroups(observation);
+  const status = statusOf(observation, plan);
+  return jsonEquals(status, job.status) ? { groups: plan.drafts } : { groups: plan.drafts, status };
+}
 
-  const jobName = job.metadata.name ?? "";
-  const owner = { kind: "Job", name: jobName, uid: job.metadata.uid ?? "" };
-  const drafts: TaskGroupDraft[] = [];
-  const ignored: string[] = [];
-  const names: string[] = [];
-  const summary: NonNullable<NonNullable<Job["status"]>["taskGroupSummary"]> = {};
-  let tally: Tally = emptyTally;
+/** The TaskGroups of a Job. */
+interface GroupPlan {
+  readonly drafts: TaskGroupDraft[];
+  /** Spec changes without effect. */
+  readonly ignored: string[];
+  /** Names of all TaskGroups. */
+  readonly names: string[];
+  readonly summary: NonNullable<NonNullable<Job["status"]>["taskGroupSummary"]>;
+  tally: Tally;
+}
 
+function planGroups(observation: JobObservation): GroupPlan {
+  const { job, groups } = observation;
+  const plan: GroupPlan = { drafts: [], ignored: [], names: [], summary: {}, tally: emptyTally };
   for (const template of job.spec.taskGroups) {
-    const wanted = specOf(job, template);
     const existing = groups.find((group) => group.spec.groupName === template.name);
-    if (existing === undefined) {
-      const plain = childName(jobName, template.name);
-      const claim = claimOf(groupNamed(plain), owner);
-      const name = claim === "foreign" ? unambiguousChildName(jobName, template.name) : plain;
-      if (claim !== "predecessor") drafts.push({ name, labels: { [labels.job]: labelValue(jobName) }, spec: wanted });
-      names.push(name);
-    } else {
-      names.push(existing.metadata.name ?? "");
-      const { count: _wantedCount, ...wantedRest } = wanted;
-      const { count: presentCount, ...presentRest } = existing.spec;
-      if (!covers(presentRest, wantedRest)) ignored.push(`taskGroups[name=${template.name}]`);
-      const isOver = existing.status?.state === "completed" || existing.status?.state === "failed";
-      if (presentCount !== template.count) {
-        if (isOver) ignored.push(`taskGroups[name=${template.name}].count`);
-        else
-          drafts.push({
-            name: existing.metadata.name ?? "",
-            labels: { [labels.job]: labelValue(jobName) },
-            spec: { ...existing.spec, count: template.count },
-          });
-      }
-    }
+    if (existing === undefined) planNewGroup(observation, template, plan);
+    else planExistingGroup(job, template, existing, plan);
     const part = tallyOf(existing, template, job.spec.type);
-    tally = addTallies(tally, part);
-    summary[template.name] = {
+    plan.tally = addTallies(plan.tally, part);
+    plan.summary[template.name] = {
       queued: part.pending,
       complete: part.succeeded,
       failed: part.failed,
@@ -98,33 +87,62 @@ export function decideJob({ job, groups, groupNamed, now }: JobObservation): Job
     };
   }
   for (const group of groups) {
-    if (!job.spec.taskGroups.some((template) => template.name === group.spec.groupName)) {
-      ignored.push(`removal of taskGroups[name=${group.spec.groupName}]`);
-      tally = addTallies(tally, tallyOf(group, undefined));
-      names.push(group.metadata.name ?? "");
-    }
+    if (job.spec.taskGroups.some((template) => template.name === group.spec.groupName)) continue;
+    plan.ignored.push(`removal of taskGroups[name=${group.spec.groupName}]`);
+    plan.tally = addTallies(plan.tally, tallyOf(group, undefined));
+    plan.names.push(group.metadata.name ?? "");
   }
+  return plan;
+}
 
+function planNewGroup(
+  { job, groupNamed }: JobObservation,
+  template: DeepReadonly<TaskGroupTemplate>,
+  { drafts, names }: GroupPlan,
+): void {
+  const { name: jobName = "", uid = "" } = job.metadata;
+  const plain = childName(jobName, template.name);
+  const claim = claimOf(groupNamed(plain), { kind: "Job", name: jobName, uid });
+  const name = claim === "foreign" ? unambiguousChildName(jobName, template.name) : plain;
+  names.push(name);
+  if (claim === "predecessor") return;
+  drafts.push({ name, labels: { [labels.job]: labelValue(jobName) }, spec: specOf(job, template) });
+}
+
+function planExistingGroup(
+  job: DeepReadonly<Job>,
+  template: DeepReadonly<TaskGroupTemplate>,
+  existing: DeepReadonly<TaskGroup>,
+  { drafts, ignored, names }: GroupPlan,
+): void {
+  const { name = "" } = existing.metadata;
+  names.push(name);
+  const { count: _wantedCount, ...wanted } = specOf(job, template);
+  const { count, ...present } = existing.spec;
+  if (!covers(present, wanted)) ignored.push(`taskGroups[name=${template.name}]`);
+  if (count === template.count) return;
+  const hasEnded = existing.status?.state === "completed" || existing.status?.state === "failed";
+  if (hasEnded) {
+    ignored.push(`taskGroups[name=${template.name}].count`);
+    return;
+  }
+  const spec = { ...existing.spec, count: template.count };
+  drafts.push({ name, labels: { [labels.job]: labelValue(job.metadata.name ?? "") }, spec });
+}
+
+function statusOf({ job, now }: JobObservation, { tally, ignored, names, summary }: GroupPlan): NonNullable<Job["status"]> {
   const outcome = workStateOf(tally);
-  const state: WorkState = isSystem && outcome === "completed" ? "running" : outcome;
-  const generation = job.metadata.generation ?? 0;
+  const state: WorkState = job.spec.type === "system" && outcome === "completed" ? "running" : outcome;
+  const observedGeneration = job.metadata.generation ?? 0;
   const claims: ConditionClaim[] = [
-    ...outcomeConditions(tally, state, generation, hasCondition(job, "Lost")),
-    ignored.length === 0
-      ? { type: "SpecApplied", status: "True", observedGeneration: generation, reason: "Applied", message: "" }
-      : {
-          type: "SpecApplied",
-          status: "False",
-          observedGeneration: generation,
-          reason: "TemplatesFrozen",
-          message: `a TaskGroup keeps the template that it was created from; without effect: ${ignored.join(", ")}`,
-        },
+    ...outcomeConditions(tally, state, observedGeneration, hasCondition(job, "Lost")),
+    { type: "SpecApplied", observedGeneration, ...specApplied(ignored) },
   ];
   const { startedAt, completedAt, ...fields } = tallyFields(tally, state);
-  const status: NonNullable<Job["status"]> = {
+  return {
     status: state,
     state,
-    observedGeneration: generation,
+    observedGeneration,
     ...fields,
     ...(startedAt === undefined ? {} : { startedAt }),
     ...(completedAt === undefined ? {} : { completedAt }),
@@ -132,7 +150,12 @@ export function decideJob({ job, groups, groupNamed, now }: JobObservation): Job
     taskGroupSummary: summary,
     conditions: conditionsOf(claims, job.status?.conditions, now),
   };
-  return jsonEquals(status, job.status) ? { groups: drafts } : { groups: drafts, status };
+}
+
+function specApplied(ignored: readonly string[]): Pick<ConditionClaim, "status" | "reason" | "message"> {
+  if (ignored.length === 0) return { status: "True", reason: "Applied", message: "" };
+  const message = `a TaskGroup keeps the template that it was created from; without effect: ${ignored.join(", ")}`;
+  return { status: "False", reason: "TemplatesFrozen", message };
 }
 
 function specOf(job: DeepReadonly<Job>, template: DeepReadonly<TaskGroupTemplate>): DeepReadonly<TaskGroup["spec"]> {
