@@ -60,7 +60,7 @@ const ownFlags: readonly FlagDefinition[] = [
       "containerd socket for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock if it responds)",
   },
   podRuntimeFlag,
-  { name: "tour", description: "then run one workload per operator and show its progress" },
+  { name: "tour", description: "after the start, run one workload per operator and show its progress" },
   { name: "exit", description: "with --tour: stop after the tour; exit with status 1 if a workload failed" },
 ];
 

@@ -1,4 +1,4 @@
-import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
+import { type CallOptions, type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Call, CallResult } from "../controllers/effect.ts";
@@ -23,25 +23,75 @@ export interface AgentClient {
 const initialReconnectMs = 50;
 const maxReconnectMs = 5_000;
 
-/** Creates an {@link AgentClient}. `timeoutMs` is the timeout of a call. */
-export function createAgentClient({
-  timeoutMs = 30_000,
-  roleTimeoutMs = 1_000,
-  programPort = 6_379,
-  clock = systemClock,
-}: {
+/** Options of {@link createAgentClient}. */
+export interface AgentClientOptions {
+  /** Timeout of a call. Default 30000. */
   readonly timeoutMs?: number;
+  /** Timeout of {@link AgentClient.role}. Default 1000. */
   readonly roleTimeoutMs?: number;
+  /** Port of the programs that the agents manage. Default 6379. */
   readonly programPort?: number;
   readonly clock?: Clock;
-} = {}): AgentClient {
-  const connections = new Map<
-    string,
-    { readonly client: Client<typeof ToolInvoker>; readonly sessions: Http2SessionManager }
-  >();
-  const clientOf = (ip: string): Client<typeof ToolInvoker> => {
-    const known = connections.get(ip);
-    if (known) return known.client;
+}
+
+/** Creates an {@link AgentClient}. */
+export function createAgentClient(options: AgentClientOptions = {}): AgentClient {
+  return new GrpcAgentClient(options);
+}
+
+type Tools = Client<typeof ToolInvoker>;
+
+/** Restarted Pods have new addresses, so the oldest connections are evicted. */
+const maxConnections = 1_000;
+
+class GrpcAgentClient implements AgentClient {
+  readonly #timeoutMs: number;
+  readonly #roleTimeoutMs: number;
+  readonly #programPort: number;
+  readonly #clock: Clock;
+  readonly #connections = new Map<string, { readonly tools: Tools; readonly sessions: Http2SessionManager }>();
+
+  constructor({ timeoutMs = 30_000, roleTimeoutMs = 1_000, programPort = 6_379, clock = systemClock }: AgentClientOptions) {
+    this.#timeoutMs = timeoutMs;
+    this.#roleTimeoutMs = roleTimeoutMs;
+    this.#programPort = programPort;
+    this.#clock = clock;
+  }
+
+  async call(ip: string, token: string, call: Call): Promise<CallResult> {
+    const options = { headers: authorization(token), timeoutMs: this.#timeoutMs };
+    try {
+      return await perform(this.#toolsOf(ip), call, this.#programPort, options);
+    } catch (error) {
+      const { code, rawMessage } = ConnectError.from(error);
+      if (code === Code.InvalidArgument || code === Code.Unauthenticated) return { kind: "refused", message: rawMessage };
+      return { kind: "unreachable", message: rawMessage };
+    }
+  }
+
+  async role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined> {
+    const options = { headers: authorization(token), timeoutMs: this.#roleTimeoutMs, ...(signal ? { signal } : {}) };
+    try {
+      const { role, extraInfo } = await this.#toolsOf(ip).getRole({}, options);
+      return role === "stopped" ? undefined : roleOf(role, extraInfo);
+    } catch (error) {
+      if (ConnectError.from(error).code !== unresponsive) return undefined;
+      return { role: "unknown", isInSync: false };
+    }
+  }
+
+  watch(ip: string, token: string, onChange: () => void, signal: AbortSignal): void {
+    void watchRole(() => this.#toolsOf(ip), token, onChange, signal, this.#clock);
+  }
+
+  close(): void {
+    for (const { sessions } of this.#connections.values()) sessions.abort();
+    this.#connections.clear();
+  }
+
+  #toolsOf(ip: string): Tools {
+    const known = this.#connections.get(ip);
+    if (known) return known.tools;
     const baseUrl = `http://${ip.includes(":") ? `[${ip}]` : ip}:${agentPort}`;
     const sessions = new Http2SessionManager(baseUrl, {
       idleConnectionTimeoutMs: 30_000,
@@ -49,130 +99,79 @@ export function createAgentClient({
       pingIntervalMs: 2_000,
       pingTimeoutMs: 2_000,
     });
-    const client = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
-    connections.set(ip, { client, sessions });
-    // Restarted Pods have new addresses: evict the oldest.
-    const [oldest] = connections;
-    if (connections.size > 1_000 && oldest) {
+    const tools = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
+    this.#connections.set(ip, { tools, sessions });
+    const [oldest] = this.#connections;
+    if (this.#connections.size > maxConnections && oldest) {
       oldest[1].sessions.abort();
-      connections.delete(oldest[0]);
+      this.#connections.delete(oldest[0]);
     }
-    return client;
-  };
-  const options = (token: string, ms = timeoutMs) => ({ headers: { authorization: `Bearer ${token}` }, timeoutMs: ms });
-  const outcome = (answer: { success: boolean; error: string; mustTerminate?: boolean }): CallResult => {
-    if (answer.success) return { kind: "done" };
-    return { kind: "refused", message: answer.error, ...(answer.mustTerminate ? { mustTerminate: true } : {}) };
-  };
+    return tools;
+  }
+}
 
-  async function perform(ip: string, token: string, call: Call): Promise<CallResult> {
-    const client = clientOf(ip);
-    switch (call.method) {
-      case "GetGroupOrder": {
-        const answer = await client.getGroupOrder(
-          { componentName: call.component, scenario: call.scenario, groups: [...call.groups] },
-          options(token),
-        );
-        return { kind: "order", order: answer.concurrent ? [] : answer.order };
-      }
-      case "GetPodOrder": {
-        const answer = await client.getPodOrder(
-          { groupName: call.group, scenario: call.scenario, pods: [...call.pods], roles: { ...call.roles } },
-          options(token),
-        );
-        return { kind: "order", order: answer.concurrent ? [] : answer.order };
-      }
-      case "ReloadConfig": {
-        const answer = await client.reloadConfig(
-          { configType: "parameters", parameters: { ...call.parameters }, configHash: call.hash, token: call.token },
-          options(token),
-        );
-        return answer.requiresRestart ? { kind: "restart", parameters: answer.restartParameters } : outcome(answer);
-      }
-      case "Failover":
-        return outcome(
-          await client.failover(
-            {
-              timeout: "5s",
-              targetHost: call.target,
-              targetPort: programPort,
-              others: call.others.map((host) => ({ host, port: programPort })),
-              epoch: BigInt(call.epoch),
-              token: call.token,
-              primaryIsDown: call.isPrimaryDown ?? false,
-            },
-            options(token),
-          ),
-        );
-      case "AssignRole":
-        return outcome(
-          await client.assignRole(
-            {
-              role: call.role,
-              primaryHost: call.primary,
-              primaryPort: programPort,
-              epoch: BigInt(call.epoch),
-              token: call.token,
-            },
-            options(token),
-          ),
-        );
-      case "Stop":
-        return outcome(
-          await client.stop(
-            { timeout: "10s", force: false, reason: "the Pod is being replaced", token: call.token },
-            options(token),
-          ),
-        );
+const authorization = (token: string): Readonly<Record<string, string>> => ({ authorization: `Bearer ${token}` });
+
+function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
+  const { configHash, version, primaryHost, isInSync, offset, epoch, keys } = info;
+  return {
+    role,
+    isInSync: isInSync === "true",
+    ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
+    ...(configHash === undefined ? {} : { configHash }),
+    ...(version === undefined ? {} : { version }),
+    offset: Number(offset ?? 0),
+    epoch: Number(epoch ?? 0),
+    keys: Number(keys ?? 0),
+  };
+}
+
+async function perform(tools: Tools, call: Call, programPort: number, options: CallOptions): Promise<CallResult> {
+  switch (call.method) {
+    case "GetGroupOrder": {
+      const { component: componentName, scenario, groups } = call;
+      return orderOf(await tools.getGroupOrder({ componentName, scenario, groups: [...groups] }, options));
+    }
+    case "GetPodOrder": {
+      const { group: groupName, scenario, pods, roles } = call;
+      return orderOf(await tools.getPodOrder({ groupName, scenario, pods: [...pods], roles: { ...roles } }, options));
+    }
+    case "ReloadConfig": {
+      const { parameters, hash: configHash, token } = call;
+      const request = { configType: "parameters", parameters: { ...parameters }, configHash, token };
+      const answer = await tools.reloadConfig(request, options);
+      return answer.requiresRestart ? { kind: "restart", parameters: answer.restartParameters } : outcomeOf(answer);
+    }
+    case "Failover": {
+      const { target: targetHost, token, isPrimaryDown = false } = call;
+      const others = call.others.map((host) => ({ host, port: programPort }));
+      const identity = { targetHost, targetPort: programPort, epoch: BigInt(call.epoch), token };
+      return outcomeOf(await tools.failover({ timeout: "5s", ...identity, others, primaryIsDown: isPrimaryDown }, options));
+    }
+    case "AssignRole": {
+      const { role, primary: primaryHost, token } = call;
+      const epoch = BigInt(call.epoch);
+      return outcomeOf(await tools.assignRole({ role, primaryHost, primaryPort: programPort, epoch, token }, options));
+    }
+    case "Stop": {
+      const request = { timeout: "10s", force: false, reason: "the Pod is being replaced", token: call.token };
+      return outcomeOf(await tools.stop(request, options));
     }
   }
+}
 
-  return {
-    async call(ip, token, call) {
-      try {
-        return await perform(ip, token, call);
-      } catch (error) {
-        const { code, rawMessage } = ConnectError.from(error);
-        if (code === Code.InvalidArgument || code === Code.Unauthenticated) return { kind: "refused", message: rawMessage };
-        return { kind: "unreachable", message: rawMessage };
-      }
-    },
-    async role(ip, token, signal) {
-      try {
-        const { role, extraInfo } = await clientOf(ip).getRole(
-          {},
-          { ...options(token, roleTimeoutMs), ...(signal ? { signal } : {}) },
-        );
-        if (role === "stopped") return undefined;
-        const { configHash, version, primaryHost, isInSync, offset, epoch, keys } = extraInfo;
-        return {
-          role,
-          isInSync: isInSync === "true",
-          ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
-          ...(configHash === undefined ? {} : { configHash }),
-          ...(version === undefined ? {} : { version }),
-          offset: Number(offset ?? 0),
-          epoch: Number(epoch ?? 0),
-          keys: Number(keys ?? 0),
-        };
-      } catch (error) {
-        if (ConnectError.from(error).code !== unresponsive) return undefined;
-        return { role: "unknown", isInSync: false };
-      }
-    },
-    watch(ip, token, onChange, signal) {
-      void watchRole(() => clientOf(ip), token, onChange, signal, clock);
-    },
-    close() {
-      for (const { sessions } of connections.values()) sessions.abort();
-      connections.clear();
-    },
-  };
+function orderOf({ concurrent, order }: { readonly concurrent: boolean; readonly order: readonly string[] }): CallResult {
+  return { kind: "order", order: concurrent ? [] : order };
+}
+
+function outcomeOf(answer: { success: boolean; error: string; mustTerminate?: boolean }): CallResult {
+  if (answer.success) return { kind: "done" };
+  return { kind: "refused", message: answer.error, ...(answer.mustTerminate ? { mustTerminate: true } : {}) };
 }
 
 /** Watches one agent until the signal fires. Reconnects after a failure. */
 async function watchRole(
-  connect: () => Client<typeof ToolInvoker>,
+  connect: () => Tools,
   token: string,
   onChange: () => void,
   signal: AbortSignal,
@@ -182,7 +181,7 @@ async function watchRole(
   while (!signal.aborted) {
     let wasConnected = false;
     try {
-      for await (const _ of connect().watchRole({}, { headers: { authorization: `Bearer ${token}` }, signal })) {
+      for await (const _ of connect().watchRole({}, { headers: authorization(token), signal })) {
         wasConnected = true;
         waitMs = initialReconnectMs;
         onChange();

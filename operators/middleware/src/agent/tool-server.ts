@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { type Clock, isDuration, parseDuration } from "@keelson/api-machinery/time";
-import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import { Code, ConnectError, type Interceptor, type ServiceImpl } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";
 import type { Engine, EngineRole } from "./engine.ts";
@@ -15,71 +15,21 @@ export interface ToolServer {
   stop(): Promise<void>;
 }
 
-/** Serves an engine over gRPC to callers that know the token. */
-export async function startToolServer(options: {
+/** Options of {@link startToolServer}. */
+export interface ToolServerOptions {
   readonly engine: Engine;
   readonly host: string;
   readonly port: number;
   readonly token: string;
   readonly clock: Clock;
-}): Promise<ToolServer> {
-  const { engine, host, token } = options;
-  const feed = new RoleFeed(engine, options.clock);
-  /** Publishes the role after a call that may have changed it. */
-  const performing = async <T>(act: () => Promise<T>): Promise<T> => {
-    try {
-      return await answering(act);
-    } finally {
-      void feed.refresh().catch(() => undefined);
-    }
-  };
+}
+
+/** Serves an engine over gRPC to callers that know the token. */
+export async function startToolServer({ engine, host, port, token, clock }: ToolServerOptions): Promise<ToolServer> {
+  const feed = new RoleFeed(engine, clock);
   const handler = connectNodeAdapter({
     interceptors: [requireToken(token)],
-    routes(router) {
-      router.service(ToolInvoker, {
-        getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
-        getPodOrder({ scenario, pods, roles }) {
-          if (scenario === "provision" || scenario === "start") return { order: pods, concurrent: false };
-          const replicas = pods.filter((pod) => roles[pod] !== "primary").reverse();
-          return { order: [...replicas, ...pods.filter((pod) => roles[pod] === "primary")], concurrent: false };
-        },
-        async getRole() {
-          return answerOf(await answering(() => feed.refresh()));
-        },
-        async *watchRole(_request, { signal }) {
-          for await (const role of feed.changes(signal)) yield answerOf(role);
-        },
-        async reloadConfig({ parameters, configHash }) {
-          const outcome = await performing(() => engine.reload(parameters, configHash));
-          if (outcome.ok === "restart")
-            return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
-          return outcome.ok ? { success: true } : { success: false, error: outcome.error };
-        },
-        async failover({ targetHost, others, epoch, timeout, primaryIsDown }) {
-          const order = {
-            target: targetHost,
-            others: others.map((other) => other.host),
-            epoch: Number(epoch),
-            timeoutMs: durationOf(timeout, 5_000),
-            isPrimaryDown: primaryIsDown,
-          };
-          const outcome = await performing(() => engine.failover(order));
-          const { role } = await answering(() => engine.role());
-          if (outcome.ok) return { success: true, previousRole: "primary", currentRole: role };
-          return { success: false, error: outcome.error, currentRole: role, mustTerminate: outcome.mustTerminate ?? false };
-        },
-        async assignRole({ role, primaryHost, epoch }) {
-          if (role !== "primary" && role !== "replica")
-            throw new ConnectError("role: must be primary or replica", Code.InvalidArgument);
-          const outcome = await performing(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
-          return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
-        },
-        async stop({ timeout, force }) {
-          const outcome = await performing(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
-          return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
-        },
-      });
-    },
+    routes: (router) => void router.service(ToolInvoker, createTools(engine, feed)),
   });
   const server = createServer(handler);
   const sessions = new Set<{ destroy(): void }>();
@@ -89,7 +39,7 @@ export async function startToolServer(options: {
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    server.listen(options.port, host, resolve);
+    server.listen(port, host, resolve);
   });
   return {
     port: (server.address() as AddressInfo).port,
@@ -99,6 +49,61 @@ export async function startToolServer(options: {
       await closed;
     },
   };
+}
+
+function createTools(engine: Engine, feed: RoleFeed): ServiceImpl<typeof ToolInvoker> {
+  /** Publishes the role after a call that may have changed it. */
+  const performing = async <T>(act: () => Promise<T>): Promise<T> => {
+    try {
+      return await answering(act);
+    } finally {
+      void feed.refresh().catch(() => undefined);
+    }
+  };
+  return {
+    getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
+    getPodOrder: ({ scenario, pods, roles }) => ({ order: podOrder(scenario, pods, roles), concurrent: false }),
+    getRole: async () => answerOf(await answering(() => feed.refresh())),
+    async *watchRole(_request, { signal }) {
+      for await (const role of feed.changes(signal)) yield answerOf(role);
+    },
+    async reloadConfig({ parameters, configHash }) {
+      const outcome = await performing(() => engine.reload(parameters, configHash));
+      if (outcome.ok === "restart")
+        return { success: false, requiresRestart: true, restartParameters: [...outcome.parameters] };
+      return outcome.ok ? { success: true } : { success: false, error: outcome.error };
+    },
+    async failover({ targetHost, others, epoch, timeout, primaryIsDown }) {
+      const order = {
+        target: targetHost,
+        others: others.map((other) => other.host),
+        epoch: Number(epoch),
+        timeoutMs: durationOf(timeout, 5_000),
+        isPrimaryDown: primaryIsDown,
+      };
+      const outcome = await performing(() => engine.failover(order));
+      const { role } = await answering(() => engine.role());
+      if (outcome.ok) return { success: true, previousRole: "primary", currentRole: role };
+      return { success: false, error: outcome.error, currentRole: role, mustTerminate: outcome.mustTerminate ?? false };
+    },
+    async assignRole({ role, primaryHost, epoch }) {
+      if (role !== "primary" && role !== "replica")
+        throw new ConnectError("role: must be primary or replica", Code.InvalidArgument);
+      const outcome = await performing(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
+      return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
+    },
+    async stop({ timeout, force }) {
+      const outcome = await performing(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
+      return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
+    },
+  };
+}
+
+/** Replicas come before the primary, except when a Group starts. */
+function podOrder(scenario: string, pods: readonly string[], roles: Readonly<Record<string, string>>): string[] {
+  if (scenario === "provision" || scenario === "start") return [...pods];
+  const replicas = pods.filter((pod) => roles[pod] !== "primary").reverse();
+  return [...replicas, ...pods.filter((pod) => roles[pod] === "primary")];
 }
 
 /** Status code for a program that does not answer its agent, unlike an agent that cannot be reached. */

@@ -61,7 +61,7 @@ const status = Type.Object(
       Type.Object(
         {
           from: Type.String({ description: "The primary that has failed." }),
-          to: Type.String({ description: "The replica that takes over." }),
+          to: Type.String({ description: "The replica that becomes the primary." }),
           epoch: int64("Epoch of the next primary."),
         },
         { description: "A failover in progress." },

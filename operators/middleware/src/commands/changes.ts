@@ -49,7 +49,7 @@ export const changeCommands: readonly CommandDefinition[] = [
   },
   {
     name: "switchover",
-    description: "hand the primary role of an App to a replica without losing data, and wait until it has happened",
+    description: "hand the primary role of an App to a replica without losing data, and wait for completion",
     args: ["NAME"],
     flags: [
       namespaceFlag,

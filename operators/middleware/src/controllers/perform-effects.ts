@@ -39,89 +39,84 @@ export async function performEffects(effects: readonly Effect[], context: Effect
   for (const effect of effects) if (!(await performEffect(effect, context))) return;
 }
 
+/** False if the rest must be dropped. */
 async function performEffect(effect: Effect, context: EffectContext): Promise<boolean> {
   const { client, fieldManager, signal } = context;
+  const write = { fieldManager, ...(signal ? { signal } : {}) };
   switch (effect.kind) {
     case "status": {
       const { name = "", namespace, resourceVersion } = effect.object.metadata;
       // This controller owns the whole status, so fields that are left out are removed.
       const configuration = { metadata: { name, namespace, resourceVersion }, status: effect.status };
-      const written = await ignoreConflict(
-        client.applyStatus(effect.type, configuration, {
-          fieldManager,
-          signal: signal as AbortSignal,
-        }),
-      );
-      return written !== undefined;
+      return (await ignoreConflict(client.applyStatus(effect.type, configuration, write))) !== undefined;
     }
     case "annotate": {
       const { name = "", namespace, resourceVersion } = effect.object.metadata;
       const body = { metadata: { resourceVersion, annotations: effect.annotations } };
-      const written = await ignoreConflict(
-        client.patch(
-          effect.type,
-          { namespace, name },
-          { type: "merge", body },
-          { fieldManager, ...(signal ? { signal } : {}) },
-        ),
-      );
-      return written !== undefined;
+      const written = client.patch(effect.type, { namespace, name }, { type: "merge", body }, write);
+      return (await ignoreConflict(written)) !== undefined;
     }
     case "apply": {
       const { name = "" } = effect.object.metadata;
       const configuration = { ...effect.object, metadata: { ...effect.object.metadata, name } };
-      await client.apply(effect.type, configuration, {
-        fieldManager: managerOf(effect, fieldManager),
-        ...(signal ? { signal } : {}),
-      });
+      await client.apply(effect.type, configuration, { ...write, fieldManager: managerOf(effect, fieldManager) });
       return true;
     }
-    case "access-secret": {
-      const { namespace = "", name: app = "" } = effect.object.metadata;
-      const secret = {
-        metadata: {
-          name: effect.name,
-          namespace,
-          labels: { [labels.app]: app },
-          ownerReferences: [controllerReference(effect.object)],
-        },
-        type: "Opaque",
-        stringData: { agentToken: context.generateSecret(), password: context.generateSecret() },
-      };
-      try {
-        await client.create(Secret, secret, { fieldManager, ...(signal ? { signal } : {}) });
-      } catch (error) {
-        if (!isAlreadyExists(error)) throw error;
-      }
+    case "access-secret":
+      await createAccessSecret(effect, context);
       return true;
-    }
-    case "delete": {
-      try {
-        await client.delete(effect.type, effect.key, {
-          preconditions: { uid: effect.uid },
-          ...(effect.gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds: effect.gracePeriodSeconds }),
-          ...(signal ? { signal } : {}),
-        });
-      } catch (error) {
-        if (!isNotFound(error) && !isConflict(error)) throw error;
-      }
+    case "delete":
+      await deleteObject(effect, context);
       return true;
-    }
-    case "call": {
-      const result = await context.agents.call(effect.ip, await context.agentToken(), effect.call);
-      const status = effect.after(result);
-      if (status !== undefined) {
-        const { answersInto } = context;
-        return answersInto !== undefined && (await performEffect({ kind: "status", ...answersInto, status }, context));
-      }
-      const { method } = effect.call;
-      if (result.kind === "unreachable")
-        throw new AgentCallError("Unreachable", `${method} on ${effect.ip}: ${result.message}`);
-      // Effects after a refused call, such as the deletion after a Stop, must not happen.
-      if (result.kind === "refused") throw new AgentCallError("Refused", `${method} on ${effect.ip}: ${result.message}`);
-      return true;
-    }
+    case "call":
+      return callAgent(effect, context);
   }
+}
+
+type EffectOf<K extends Effect["kind"]> = Extract<Effect, { readonly kind: K }>;
+
+/** Creates the Secret of an App, unless it exists. */
+async function createAccessSecret({ name, object }: EffectOf<"access-secret">, context: EffectContext): Promise<void> {
+  const { client, fieldManager, signal, generateSecret } = context;
+  const { namespace = "", name: app = "" } = object.metadata;
+  const ownerReferences = [controllerReference(object)];
+  const secret = {
+    metadata: { name, namespace, labels: { [labels.app]: app }, ownerReferences },
+    type: "Opaque",
+    stringData: { agentToken: generateSecret(), password: generateSecret() },
+  };
+  try {
+    await client.create(Secret, secret, { fieldManager, ...(signal ? { signal } : {}) });
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}
+
+/** Deletes an object, unless it was replaced. */
+async function deleteObject(effect: EffectOf<"delete">, { client, signal }: EffectContext): Promise<void> {
+  const { type, key, uid, gracePeriodSeconds } = effect;
+  try {
+    await client.delete(type, key, {
+      preconditions: { uid },
+      ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
+      ...(signal ? { signal } : {}),
+    });
+  } catch (error) {
+    if (!isNotFound(error) && !isConflict(error)) throw error;
+  }
+}
+
+async function callAgent(effect: EffectOf<"call">, context: EffectContext): Promise<boolean> {
+  const { agents, agentToken, answersInto } = context;
+  const result = await agents.call(effect.ip, await agentToken(), effect.call);
+  const status = effect.after(result);
+  if (status !== undefined)
+    return answersInto !== undefined && (await performEffect({ kind: "status", ...answersInto, status }, context));
+  const { method } = effect.call;
+  if (result.kind === "unreachable") throw new AgentCallError("Unreachable", `${method} on ${effect.ip}: ${result.message}`);
+  // Effects after a refused call, such as the deletion after a Stop, must not happen.
+  if (result.kind === "refused") throw new AgentCallError("Refused", `${method} on ${effect.ip}: ${result.message}`);
+  return true;
 }
 
 /** The role label of a Pod has its own field manager, so that applying the Pod does not remove it. */

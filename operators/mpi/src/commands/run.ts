@@ -34,7 +34,7 @@ const flags = {
   ttl: countFlag({
     name: "ttl",
     value: "SECONDS",
-    description: "time until the ended job is deleted; 0 keeps it",
+    description: "time until the finished job is deleted; 0 keeps it",
     default: "600",
   }),
   workdir: textFlag({

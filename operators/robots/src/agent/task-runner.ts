@@ -121,7 +121,7 @@ export class TaskRunner {
 
   #enqueue(uid: string, work: () => Promise<void>): Promise<void> {
     const next = (this.#queues.get(uid) ?? Promise.resolve()).then(work).catch((error: unknown) => {
-      this.#options.log.error({ task: uid, error: String(error) }, "could not carry out a decision about a task");
+      this.#options.log.error({ task: uid, error: String(error) }, "could not execute the next step of a task");
     });
     this.#queues.set(uid, next);
     void next.then(() => this.#queues.get(uid) === next && this.#queues.delete(uid));

@@ -69,7 +69,7 @@ export class Bridge implements AsyncDisposable {
     this.#queue = new KeyedQueue({
       maxConcurrent: 64,
       maxPending: 8192,
-      onError: (key, error) => log.error({ key, error: String(error) }, "could not store a message; its sender will repeat it"),
+      onError: (key, error) => log.error({ key, error: String(error) }, "could not store a message; the sender retries"),
     });
     const { bindsCredentials = false } = options;
     this.#registrations = new Registrations({ client, cache, namespace, isJoinToken, bindsCredentials, fieldManager, log });
@@ -148,7 +148,7 @@ export class Bridge implements AsyncDisposable {
         isAccepted = this.#queue.push(`robot/${message.robotId}`, () => this.#storeRegistration(kind, message));
       }
     }
-    if (!isAccepted) log.warn({ topic }, "message dropped: too many are waiting; its sender will repeat it");
+    if (!isAccepted) log.warn({ topic }, "message dropped: the queue is full; the sender retries");
   }
 
   async #storeRegistration(kind: "register" | "heartbeat", message: RegisterMessage): Promise<void> {

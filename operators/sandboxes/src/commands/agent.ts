@@ -51,7 +51,7 @@ export const agentCommand: CommandDefinition = {
     {
       name: "driver",
       value: "NAME",
-      description: `what isolates sandboxes: ${agentDrivers.join(" or ")}`,
+      description: `isolation of sandboxes: ${agentDrivers.join(", ")}`,
       default: "bubblewrap",
       env: "AGENT_DRIVER",
     },

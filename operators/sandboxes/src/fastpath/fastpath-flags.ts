@@ -18,7 +18,8 @@ export const fastPathFlags = {
   }),
   metricsPort: portFlag({
     name: "fastpath-metrics-port",
-    description: "port of its metrics, on the same address and with the same token (default: disabled; the original uses 9091)",
+    description:
+      "port of the gRPC server's metrics, on its address and with its token (default: disabled; the original uses 9091)",
     endpoint: "fastpath-metrics",
   }),
   mode: choiceFlag({
@@ -42,7 +43,7 @@ export const fastPathFlags = {
   driver: choiceFlag({
     name: "sandbox-driver",
     value: "NAME",
-    description: "what isolates sandboxes: bubblewrap, containerd, or process (no isolation)",
+    description: "isolation of sandboxes: bubblewrap, containerd, or process (none)",
     choices: agentDrivers,
     default: "bubblewrap",
   }),

@@ -193,7 +193,7 @@ export class RedisEngine implements Engine {
     await this.#save({ role: "primary", primaryHost: host, epoch });
     await this.#connection.run("REPLICAOF", "NO", "ONE");
     await this.#fence.lower();
-    log.warn({ primary, epoch }, "took over from a failed primary");
+    log.warn({ primary, epoch }, "promoted after the primary failed");
     await this.#repoint(others, host);
     return { ok: true };
   }
@@ -228,7 +228,7 @@ export class RedisEngine implements Engine {
         await peer.run("REPLICAOF", primary, String(port));
         peer.close();
       } catch (error) {
-        log.warn({ err: error, other }, "could not point a replica at the new primary");
+        log.warn({ err: error, other }, "could not make a replica follow the new primary");
       }
     }
   }

@@ -28,48 +28,73 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
   if (component.metadata.deletionTimestamp !== undefined) return { effects: [] };
   const { spec, metadata } = component;
   const status = draft(component.status ?? {}) as ComponentStatus;
-  const names = spec.groups.map((group) => group.name);
+  beginOperation(spec, status, now);
   const token = spec.operation?.token;
-  if (spec.operation !== undefined && status.operation?.token !== token) {
-    status.operation = {
-      token: spec.operation.token,
-      scenario: spec.operation.scenario,
-      phase: "Running",
-      startedAt: formatTime(now),
-      // Nothing runs yet, or there is nothing to order.
-      ...(names.length < 2 || spec.operation.scenario === "provision" ? { order: names } : {}),
-    };
-  }
-  const operation = status.operation;
   const isCancelled = token !== undefined && metadata.annotations?.[annotations.cancelRequest] === token;
-  const triggered: string[] = [];
-  if (operation?.phase === "Running" && operation.order !== undefined) {
-    for (const name of operation.order) {
-      const group = groups.get(name);
-      const answer = group && answerOf(group, operation.token);
-      const isKnown = group?.spec.operation?.token === operation.token;
-      if (isCancelled && !isKnown) {
-        finish(operation, "Cancelled", "cancelled");
-        break;
-      }
-      triggered.push(name);
-      if (answer?.phase === "Succeeded") continue;
-      if (answer?.phase === "Failed" || answer?.phase === "Cancelled") {
-        finish(operation, answer.phase, answer.message ?? "");
-        if (answer.errorClass) operation.errorClass = answer.errorClass;
-        if (answer.pointOfNoReturn) operation.pointOfNoReturn = true;
-        break;
-      }
-      operation.message = `${name}: ${answer?.message ?? "waiting for the Group"}`;
-      if (answer?.pointOfNoReturn) operation.pointOfNoReturn = true;
-      if (operation.scenario !== "provision") break;
-    }
-    const isDone = operation.order.every((name) => {
-      const group = groups.get(name);
-      return group !== undefined && answerOf(group, operation.token)?.phase === "Succeeded";
-    });
-    if (isDone && operation.phase === "Running") finish(operation, "Succeeded", "done");
+  const { operation } = status;
+  const isRunning = operation?.phase === "Running";
+  const triggered = isRunning && operation.order !== undefined ? advance(operation, groups, isCancelled) : [];
+  summarize(status, groups, spec.stopped ?? false);
+  status.observedGeneration = metadata.generation ?? 0;
+  setReady(status, now);
+  if (!jsonEquals(status, component.status ?? {}))
+    return { effects: [{ kind: "status", type: Component, object: component, status }] };
+  if (operation?.phase === "Running" && operation.order === undefined) {
+    const names = spec.groups.map((group) => group.name);
+    return requestOrder(component, groups, names, status);
   }
+  return { effects: triggered.flatMap((name) => applyIfChanged(component, name, groups.get(name), pluginRef, isCancelled)) };
+}
+
+type Groups = ComponentObservation["groups"];
+
+/** Records a new operation of the spec. */
+function beginOperation(spec: ComponentObservation["component"]["spec"], status: ComponentStatus, now: number): void {
+  if (spec.operation === undefined || status.operation?.token === spec.operation.token) return;
+  const names = spec.groups.map((group) => group.name);
+  status.operation = {
+    token: spec.operation.token,
+    scenario: spec.operation.scenario,
+    phase: "Running",
+    startedAt: formatTime(now),
+    // Nothing runs yet, or there is nothing to order.
+    ...(names.length < 2 || spec.operation.scenario === "provision" ? { order: names } : {}),
+  };
+}
+
+/** Advances an operation to its next Group, or finishes it. Returns the names of the Groups that must have its spec. */
+function advance(operation: Operation, groups: Groups, isCancelled: boolean): readonly string[] {
+  const { order = [], token } = operation;
+  const triggered: string[] = [];
+  for (const name of order) {
+    const group = groups.get(name);
+    const answer = group && answerOf(group, token);
+    if (isCancelled && group?.spec.operation?.token !== token) {
+      finish(operation, "Cancelled", "cancelled");
+      break;
+    }
+    triggered.push(name);
+    if (answer?.phase === "Succeeded") continue;
+    if (answer?.phase === "Failed" || answer?.phase === "Cancelled") {
+      finish(operation, answer.phase, answer.message ?? "");
+      if (answer.errorClass) operation.errorClass = answer.errorClass;
+      if (answer.pointOfNoReturn) operation.pointOfNoReturn = true;
+      break;
+    }
+    operation.message = `${name}: ${answer?.message ?? "waiting for the Group"}`;
+    if (answer?.pointOfNoReturn) operation.pointOfNoReturn = true;
+    if (operation.scenario !== "provision") break;
+  }
+  const isDone = order.every((name) => {
+    const group = groups.get(name);
+    return group !== undefined && answerOf(group, token)?.phase === "Succeeded";
+  });
+  if (isDone && operation.phase === "Running") finish(operation, "Succeeded", "done");
+  return triggered;
+}
+
+/** Derives the figures, version, message and phase from the Groups. */
+function summarize(status: ComponentStatus, groups: Groups, isStopped: boolean): void {
   status.replicas = sum(groups, (group) => group.status?.replicas);
   status.readyReplicas = sum(groups, (group) => group.status?.readyReplicas);
   const versions = new Set([...groups.values()].flatMap((group) => group.status?.currentVersion ?? []));
@@ -78,31 +103,23 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
   const waiting = [...groups].find(([, group]) => group.status?.message !== undefined);
   if (waiting === undefined) delete status.message;
   else status.message = `${waiting[0]}: ${waiting[1].status?.message ?? ""}`;
-  status.phase =
-    operation?.phase === "Running"
-      ? "Updating"
-      : spec.stopped
-        ? "Stopped"
-        : status.readyReplicas >= status.replicas
-          ? "Running"
-          : "Degraded";
-  status.observedGeneration = metadata.generation ?? 0;
-  setReady(status, now);
-  if (!jsonEquals(status, component.status ?? {}))
-    return { effects: [{ kind: "status", type: Component, object: component, status }] };
+  const settled = status.readyReplicas >= status.replicas ? "Running" : "Degraded";
+  status.phase = status.operation?.phase === "Running" ? "Updating" : isStopped ? "Stopped" : settled;
+}
 
-  if (operation?.phase === "Running" && operation.order === undefined) return requestOrder(component, groups, names, status);
-  return {
-    effects: triggered.flatMap((name) => {
-      const applied = applyGroup(component, name, pluginRef, isCancelled);
-      const current = groups.get(name);
-      const isUpToDate =
-        current !== undefined &&
-        jsonEquals(current.spec, applied.spec) &&
-        current.metadata.annotations?.[annotations.cancelRequest] === applied.metadata.annotations?.[annotations.cancelRequest];
-      return isUpToDate ? [] : [{ kind: "apply" as const, type: Group, object: applied }];
-    }),
-  };
+function applyIfChanged(
+  component: ComponentObservation["component"],
+  name: string,
+  current: ReturnType<Groups["get"]>,
+  pluginRef: ComponentObservation["pluginRef"],
+  isCancelled: boolean,
+): Decision["effects"] {
+  const applied = applyGroup(component, name, pluginRef, isCancelled);
+  const isUpToDate =
+    current !== undefined &&
+    jsonEquals(current.spec, applied.spec) &&
+    current.metadata.annotations?.[annotations.cancelRequest] === applied.metadata.annotations?.[annotations.cancelRequest];
+  return isUpToDate ? [] : [{ kind: "apply", type: Group, object: applied }];
 }
 
 function finish(operation: Operation, phase: Operation["phase"], message: string): void {

@@ -118,7 +118,7 @@ function recordEvents(
     events.event(group, {
       type: "Warning",
       reason: "FailoverStarted",
-      note: `${failover.from} has failed; ${failover.to} takes over`,
+      note: `${failover.from} failed; promoting ${failover.to}`,
     });
   if (primary !== undefined && before?.primary !== undefined && primary.pod !== before.primary.pod)
     events.event(group, { type: "Normal", reason: "PrimaryChanged", note: `${primary.pod} is the primary` });

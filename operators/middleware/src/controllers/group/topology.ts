@@ -19,69 +19,78 @@ export function reconcileTopology(
   views: readonly PodView[],
   status: GroupStatus,
 ): Next {
-  const { group } = observed;
-  const { restarting } = status;
+  const { restarting, switchover } = status;
   if (restarting !== undefined) return continueRestart(observed, restarting, views);
-  if (status.switchover !== undefined) return continueSwitchover(status.switchover, views, status);
-  if (group.spec.stopped) return stopAll(views, status);
+  if (switchover !== undefined) return continueSwitchover(switchover, views, status);
+  if (observed.group.spec.stopped) return stopAll(views, status);
+  const present = views.filter((view) => view.instance !== undefined);
+  const steps: readonly (() => Next)[] = [
+    () => reconcileFailover(observed, views, status),
+    () => startMissing(observed, rendered, views),
+    () => awaitAgents(observed, rendered, present, status),
+    () => reconcileRoles(present, views, status),
+    () => labelRoles(views),
+  ];
+  for (const step of steps) {
+    const next = step();
+    if (next.kind !== "settled") return next;
+  }
+  return { kind: "settled" };
+}
 
-  const failover = reconcileFailover(observed, views, status);
-  if (failover.kind !== "settled") return failover;
+/** Starts Pods and Services that do not exist. */
+function startMissing(observed: GroupObservation, rendered: RenderedGroup, views: readonly PodView[]): Next {
   const missing = rendered.instances.filter(
     (instance) => !views.some((view) => view.name === instance.name && view.pod !== undefined),
   );
   const services = rendered.services.filter(
     (service) => !observed.services.some((each) => each.metadata.name === service.metadata.name),
   );
-  if (missing.length > 0 || services.length > 0) {
-    const names = missing.map((instance) => instance.name);
-    return {
-      kind: "do",
-      message: `starting ${names.join(", ")}`,
-      effects: [
-        ...services.map((object): Effect => ({ kind: "apply", type: Service, object })),
-        ...missing.flatMap((instance) => startEffects(instance, observed)),
-      ],
-    };
-  }
-  const present = views.filter((view) => view.instance !== undefined);
-  for (const view of present) {
-    if (view.role !== undefined || view.pod === undefined) continue;
-    const { pod } = view;
-    if (pod.metadata.deletionTimestamp !== undefined) return wait(`waiting for the old Pod ${view.name} to terminate`);
-    const config = observed.configs.find((each) => each.metadata.name === view.instance?.config?.metadata.name);
-    const isOld =
-      isOutdated(view) || (config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== rendered.configHash);
-    const hasTerminated = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
-    // The Pod serves no clients, so it can be replaced by the desired one immediately.
-    if (hasTerminated || (isOld && status.operation?.phase === "Running"))
-      return restart(view, `replacing ${view.name}, which is down`);
-    const crash = status.operation?.phase === "Running" ? crashMessage(pod) : undefined;
-    if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };
-    return wait(`waiting for the agent of ${view.name}`);
-  }
-  const roles = reconcileRoles(present, views, status);
-  if (roles.kind !== "settled") return roles;
-  const unlabelled = views.find((view) => view.role && view.pod && view.pod.metadata.labels?.[labels.role] !== view.role.role);
-  if (unlabelled?.role !== undefined && unlabelled.pod !== undefined) {
-    const { name = "", namespace = "" } = unlabelled.pod.metadata;
-    return {
-      kind: "do",
-      message: `labelling ${name} as ${unlabelled.role.role}`,
-      effects: [
-        {
-          kind: "apply",
-          type: Pod,
-          object: {
-            apiVersion: "v1",
-            kind: "Pod",
-            metadata: { name, namespace, labels: { [labels.role]: unlabelled.role.role } },
-          },
-        },
-      ],
-    };
-  }
-  return { kind: "settled" };
+  if (missing.length === 0 && services.length === 0) return { kind: "settled" };
+  return {
+    kind: "do",
+    message: `starting ${missing.map((instance) => instance.name).join(", ")}`,
+    effects: [
+      ...services.map((object): Effect => ({ kind: "apply", type: Service, object })),
+      ...missing.flatMap((instance) => startEffects(instance, observed)),
+    ],
+  };
+}
+
+/** Waits until every agent reports, and replaces Pods that cannot start. */
+function awaitAgents(
+  observed: GroupObservation,
+  rendered: RenderedGroup,
+  present: readonly PodView[],
+  { operation }: GroupStatus,
+): Next {
+  const view = present.find((each) => each.role === undefined && each.pod !== undefined);
+  if (view?.pod === undefined) return { kind: "settled" };
+  const { pod } = view;
+  if (pod.metadata.deletionTimestamp !== undefined) return wait(`waiting for the old Pod ${view.name} to terminate`);
+  const config = observed.configs.find((each) => each.metadata.name === view.instance?.config?.metadata.name);
+  const isOld =
+    isOutdated(view) || (config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== rendered.configHash);
+  const isRunning = operation?.phase === "Running";
+  const hasTerminated = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
+  // The Pod serves no clients, so it can be replaced by the desired one immediately.
+  if (hasTerminated || (isOld && isRunning)) return restart(view, `replacing ${view.name}, which is down`);
+  const crash = isRunning ? crashMessage(pod) : undefined;
+  if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };
+  return wait(`waiting for the agent of ${view.name}`);
+}
+
+/** Labels the first Pod whose label differs from its role. */
+function labelRoles(views: readonly PodView[]): Next {
+  const view = views.find(({ role, pod }) => role && pod && pod.metadata.labels?.[labels.role] !== role.role);
+  if (view?.role === undefined || view.pod === undefined) return { kind: "settled" };
+  const { name = "", namespace = "" } = view.pod.metadata;
+  const metadata = { name, namespace, labels: { [labels.role]: view.role.role } };
+  return {
+    kind: "do",
+    message: `labelling ${name} as ${view.role.role}`,
+    effects: [{ kind: "apply", type: Pod, object: { apiVersion: "v1", kind: "Pod", metadata } }],
+  };
 }
 
 function startEffects(instance: Instance, { claims }: GroupObservation): Effect[] {

@@ -7,7 +7,7 @@ import type { PodView } from "../group/pod-view.ts";
 
 /**
  * Replaces a primary that has failed: its Pod was deleted, its agent or program does not answer, or its program was restarted and
- * may have lost data. The replica with the most data takes over.
+ * may have lost data. The replica with the most data is promoted.
  *
  * ```text
  *   primary failed --> failover recorded --> replica fences the primary and promotes itself --> primary recorded
@@ -42,7 +42,7 @@ function candidatesOf(views: readonly PodView[], primary: PodView | undefined): 
     .sort((a, b) => (b.role?.offset ?? 0) - (a.role?.offset ?? 0));
 }
 
-/** Records that a replica takes over from a failed primary. */
+/** Records which replica is promoted after the primary failed. */
 export function startFailover(from: string, to: PodView, epoch: number): Next {
   return {
     kind: "record",
@@ -50,7 +50,7 @@ export function startFailover(from: string, to: PodView, epoch: number): Next {
     change: (next) => {
       next.failover = { from, to: to.name, epoch };
     },
-    step: [from, `has failed; ${to.name} takes over`],
+    step: [from, `failed; promoting ${to.name}`],
   };
 }
 
@@ -107,7 +107,7 @@ function terminate(
   if (role?.role === "primary") {
     return {
       kind: "record",
-      message: `${name} answers again`,
+      message: `${name} responds again`,
       change: (next) => {
         delete next.fencing;
         delete next.failover;
@@ -127,7 +127,7 @@ function terminate(
     return wait(`waiting for the kubelet to confirm that ${name} has terminated`);
   return {
     kind: "do",
-    message: `terminating ${name}, which does not answer`,
+    message: `terminating ${name}, which does not respond`,
     effects: [{ kind: "delete", type: Pod, key: { namespace, name }, uid, gracePeriodSeconds: 1 }],
   };
 }

@@ -7,58 +7,63 @@ import { isOutdated, isSynced, type PodView } from "../group/pod-view.ts";
 export function reconcileRoles(present: readonly PodView[], views: readonly PodView[], status: GroupStatus): Next {
   const [first] = present;
   if (first === undefined) return { kind: "settled" };
-  const primary = views.find((view) => view.name === status.primary?.pod);
-  const epoch = status.primary?.epoch ?? 0;
-  if (status.primary === undefined || (primary === undefined && present.every((view) => view.role?.role === "unassigned"))) {
-    const recovered = withMostKeys(present.filter((view) => view.role?.role === "recovering"));
-    const leaders = present.filter((view) => view.role?.role === "primary");
-    const isFresh = present.every((view) => view.role?.role === "unassigned");
-    const chosen = leaders.length === 1 ? leaders[0] : isFresh ? first : leaders.length === 0 ? recovered : undefined;
-    if (chosen === undefined) return wait(`cannot determine the primary: ${leaders.length} Pods claim the role`);
-    return {
-      kind: "record",
-      message: `${chosen.name} becomes the primary`,
-      change: (next) => {
-        next.primary = { pod: chosen.name, epoch: epoch + 1 };
-      },
-      step: [chosen.name, "becomes the primary"],
-    };
-  }
-  if (primary?.role === undefined || primary.ip === undefined) return wait(`waiting for the primary ${status.primary.pod}`);
-  const token = `${status.primary.pod}/${epoch}`;
+  const recorded = status.primary;
+  const primary = views.find((view) => view.name === recorded?.pod);
+  const isFresh = present.every((view) => view.role?.role === "unassigned");
+  if (recorded === undefined || (primary === undefined && isFresh)) return choosePrimary(first, present, recorded?.epoch ?? 0);
+  if (primary?.role === undefined || primary.ip === undefined) return wait(`waiting for the primary ${recorded.pod}`);
+  const token = `${recorded.pod}/${recorded.epoch}`;
+  const order = { method: "AssignRole", primary: primary.ip, epoch: recorded.epoch, token } as const;
   if (primary.role.role !== "primary") {
-    // No replica could take over (see failover): every program was restarted, so the one with the most data wins.
-    const best = withMostKeys(present.filter((view) => view.role?.role === "recovering"));
-    if (best !== undefined && (best.role?.keys ?? 0) > (primary.role.keys ?? 0)) {
-      const action = `becomes the primary: it has more data than ${primary.name}`;
-      return {
-        kind: "record",
-        message: `${best.name} ${action}`,
-        change: (next) => {
-          next.primary = { pod: best.name, epoch: epoch + 1 };
-        },
-        step: [best.name, action],
-      };
-    }
-    if (primary.role.role === "unassigned" && views.some((view) => view.role?.role === "replica"))
-      return wait(`the primary ${primary.name} has lost its volume, and no replica has completed its initial sync`);
-    return call(
-      primary,
-      { method: "AssignRole", role: "primary", primary: primary.ip, epoch, token },
-      `making ${primary.name} the primary`,
-    );
+    const refused = replaceEmptyPrimary(primary, present, views, recorded.epoch);
+    return refused ?? call(primary, { ...order, role: "primary" }, `making ${primary.name} the primary`);
   }
   const stray = views.find(
     (view) =>
       view !== primary && view.role !== undefined && (view.role.role !== "replica" || view.role.primaryHost !== primary.ip),
   );
-  if (stray !== undefined) {
-    return call(
-      stray,
-      { method: "AssignRole", role: "replica", primary: primary.ip, epoch, token },
-      `making ${stray.name} follow ${primary.name}`,
-    );
-  }
+  if (stray !== undefined) return call(stray, { ...order, role: "replica" }, `making ${stray.name} follow ${primary.name}`);
+  return awaitSync(present, views, status);
+}
+
+/** Records the first primary: the Pod that already is one, that recovered the most data, or the first of a new Group. */
+function choosePrimary(first: PodView, present: readonly PodView[], epoch: number): Next {
+  const recovered = withMostKeys(present.filter((view) => view.role?.role === "recovering"));
+  const leaders = present.filter((view) => view.role?.role === "primary");
+  const isFresh = present.every((view) => view.role?.role === "unassigned");
+  const chosen = leaders.length === 1 ? leaders[0] : isFresh ? first : leaders.length === 0 ? recovered : undefined;
+  if (chosen === undefined) return wait(`cannot determine the primary: ${leaders.length} Pods claim the role`);
+  return recordPrimary(chosen, epoch + 1, "becomes the primary");
+}
+
+/** What precedes the assignment of the role to the recorded primary after all programs were restarted, if anything. */
+function replaceEmptyPrimary(
+  primary: PodView,
+  present: readonly PodView[],
+  views: readonly PodView[],
+  epoch: number,
+): Next | undefined {
+  // No replica could take over (see failover), so the Pod with the most data wins.
+  const best = withMostKeys(present.filter((view) => view.role?.role === "recovering"));
+  if (best !== undefined && (best.role?.keys ?? 0) > (primary.role?.keys ?? 0))
+    return recordPrimary(best, epoch + 1, `becomes the primary: it has more data than ${primary.name}`);
+  if (primary.role?.role === "unassigned" && views.some((view) => view.role?.role === "replica"))
+    return wait(`the primary ${primary.name} has lost its volume, and no replica has completed its initial sync`);
+  return undefined;
+}
+
+function recordPrimary({ name }: PodView, epoch: number, action: string): Next {
+  return {
+    kind: "record",
+    message: `${name} ${action}`,
+    change: (next) => {
+      next.primary = { pod: name, epoch };
+    },
+    step: [name, action],
+  };
+}
+
+function awaitSync(present: readonly PodView[], views: readonly PodView[], status: GroupStatus): Next {
   const late = present.filter((view) => !isSynced(view, status, views));
   const [last] = late;
   if (last === undefined) return { kind: "settled" };
