@@ -31,7 +31,7 @@ it("imports, lists and deletes images, with actionable errors", async () => {
   expect(await image(folder.path, "import", file)).toMatchObject({ code: 2, stderr: expect.stringContaining("--name") });
   expect(await image(folder.path, "import", join(folder.path, "none"))).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("there is no file"),
+    stderr: expect.stringContaining("file not found; create one with"),
   });
   expect(await image(folder.path, "import", program, "--name", "x")).toMatchObject({
     code: 1,
