@@ -1,12 +1,15 @@
 import { choice, duration, int32, listMap } from "@keelson/api-machinery/fields";
 import { Type, type Static } from "typebox";
 
-const ObjectReference = Type.Object({
-  apiVersion: Type.String({ description: "API version of the object, such as apps/v1.", minLength: 1 }),
-  kind: Type.String({ description: "Kind of the object, such as Deployment.", minLength: 1 }),
-  name: Type.String({ description: "Name of the object.", minLength: 1 }),
-  namespace: Type.Optional(Type.String({ description: "Namespace of the object. Default: that of the test." })),
-});
+const ObjectReference = Type.Object(
+  {
+    apiVersion: Type.String({ description: "API version of the object, such as apps/v1.", minLength: 1 }),
+    kind: Type.String({ description: "Kind of the object, such as Deployment.", minLength: 1 }),
+    name: Type.String({ description: "Name of the object.", minLength: 1 }),
+    namespace: Type.Optional(Type.String({ description: "Namespace of the object. Default: that of the test." })),
+  },
+  { description: "The object to act on." },
+);
 /** A reference to an object of any kind. */
 export type ObjectReference = Static<typeof ObjectReference>;
 
