@@ -349,6 +349,15 @@ describe("patch", () => {
     expect(failed).toMatchObject({ code: 422, body: { reason: "Invalid" } });
   });
 
+  it("serves concurrent applies of a new object: one creates it, the others update it", async () => {
+    const type = "application/apply-patch+yaml";
+    const apply = (manager: string) =>
+      send("PATCH", `${maps}/c`, { body: map("c", { data: { [manager]: "1" } }), type, query: { fieldManager: manager } });
+    const responses = await Promise.all(["a", "b", "c"].map(apply));
+    expect(responses.map(({ code }) => code).sort()).toEqual([200, 200, 201]);
+    expect((await send("GET", `${maps}/c`)).body["data"]).toEqual({ a: "1", b: "1", c: "1" });
+  });
+
   it("applies: creates, merges, conflicts by field, and takes over when forced", async () => {
     const type = "application/apply-patch+yaml";
     const apply = (manager: string, data: object, more: Record<string, string> = {}) =>

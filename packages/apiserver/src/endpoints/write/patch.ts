@@ -148,7 +148,12 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
       throw conflict(resource, info.name, why);
     }
     const object = await apply(undefined);
-    return createFrom(call, { object, options, isTracked: true });
+    try {
+      return await createFrom(call, { object, options, isTracked: true });
+    } catch (error) {
+      // Another request created it in the meantime, so this one updates it.
+      if (!isStatusError(error, "AlreadyExists") || store.get(keyOf(call)) === undefined) throw error;
+    }
   }
   const object = await commitUpdate(call, {
     options,
