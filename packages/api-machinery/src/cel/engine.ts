@@ -7,6 +7,7 @@ export interface CelEngine {
   readonly Environment: typeof cel.Environment;
   readonly Optional: typeof cel.Optional;
   readonly Duration: typeof evaluator.Duration;
+  readonly UnsignedInt: typeof evaluator.UnsignedInt;
 }
 
 let engine: CelEngine | undefined;
@@ -19,8 +20,8 @@ export function celEngine(): CelEngine {
   if (engine === undefined) {
     const require = createRequire(import.meta.url);
     const { Environment, Optional } = require("@marcbachmann/cel-js") as typeof cel;
-    const { Duration } = require("@marcbachmann/cel-js/evaluator") as typeof evaluator;
-    engine = { Environment, Optional, Duration };
+    const { Duration, UnsignedInt } = require("@marcbachmann/cel-js/evaluator") as typeof evaluator;
+    engine = { Environment, Optional, Duration, UnsignedInt };
   }
   return engine;
 }

@@ -39,7 +39,8 @@ export function toCel(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, child]) => [key, toCel(child)]));
 }
 
-function environmentWith(variables: readonly string[]): Environment {
+/** The environment of untyped expressions with these variables. */
+export function environmentWith(variables: readonly string[]): Environment {
   const key = variables.join();
   let environment = environments.get(key);
   if (environment === undefined) {
@@ -51,13 +52,17 @@ function environmentWith(variables: readonly string[]): Environment {
 }
 
 /** An error of the library; an undeclared variable in the words of cel-go. */
-function compileMessage(expression: string, message: string): string {
+export function compileMessage(expression: string, message: string): string {
   const name = /^Unknown variable: (\w+)/.exec(message)?.[1];
   const offset = name === undefined ? -1 : expression.search(new RegExp(`\\b${name}\\b`));
   if (name === undefined || offset < 0) return message;
+  return messageAt(expression, offset, `undeclared reference to '${name}' (in container '')`);
+}
+
+/** A compile error at an offset, as cel-go shows it. */
+export function messageAt(expression: string, offset: number, message: string): string {
   const before = expression.slice(0, offset).split("\n");
   const [line, column] = [before.length, before.at(-1)?.length ?? 0];
   const text = expression.split("\n")[line - 1] ?? "";
-  const place = `ERROR: <input>:${line}:${column + 1}`;
-  return `${place}: undeclared reference to '${name}' (in container '')\n | ${text}\n | ${".".repeat(column)}^`;
+  return `ERROR: <input>:${line}:${column + 1}: ${message}\n | ${text}\n | ${".".repeat(column)}^`;
 }
