@@ -7,6 +7,7 @@ import { certificateApproval } from "./admission/certificate-approval.ts";
 import { serviceAccounts } from "./admission/service-accounts.ts";
 import { limitRanger } from "./admission/limit-ranger.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
+import { MutatingPolicies } from "./admission/policies/mutating-policies.ts";
 import { ValidatingPolicies } from "./admission/policies/validating-policies.ts";
 import { createAdmissionWebhooks } from "./admission/webhooks/admission-webhooks.ts";
 import { noWebhookMetrics, type WebhookMetrics } from "./admission/webhooks/webhook-metrics.ts";
@@ -148,6 +149,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       metrics: options.webhookMetrics ?? noWebhookMetrics,
     });
     closers.push(() => webhooks.close());
+    const mutatingPolicies = new MutatingPolicies({ store, resources: registry, authorizer });
+    closers.push(() => mutatingPolicies.close());
     const pipeline = createPipeline({
       store,
       resources: registry,
@@ -157,6 +160,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         namespaceLifecycle(store),
         ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock)] : []),
         limitRanger(store),
+        mutatingPolicies,
         webhooks.mutating,
         // After webhooks, which must not undo what these require.
         ...(options.admission ?? []),

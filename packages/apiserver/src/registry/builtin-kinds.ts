@@ -8,6 +8,7 @@ import { configKinds } from "./kinds/core/config.ts";
 import { eventKinds } from "./kinds/core/events.ts";
 import { namespaceKinds } from "./kinds/core/namespaces.ts";
 import { admissionPolicyKinds } from "./kinds/extension/admission-policies.ts";
+import { mutatingPolicyKinds } from "./kinds/extension/mutating-policies.ts";
 import { crdKinds } from "./kinds/extension/custom-resource-definitions.ts";
 import { webhookConfigurationKinds } from "./kinds/extension/webhook-configurations.ts";
 import { flowControlKinds } from "./kinds/limits/flow-control.ts";
@@ -110,6 +111,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     podDisruptionBudgets,
     priorityClasses,
     ...admissionPolicyKinds(),
+    ...mutatingPolicyKinds(),
     ...webhookConfigurationKinds(),
     ...networkingKinds(),
     ...serviceAddressKinds(),

@@ -3,6 +3,7 @@ import { type CelExpression, compileExpression } from "@keelson/api-machinery/se
 import { variablesOf } from "../../registry/kinds/extension/admission-policies.ts";
 import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
 import { celErrorText } from "../matching/cel-error-text.ts";
+import { lazyVariables, type NamedProgram } from "./policy-variables.ts";
 
 /** A failed validation. */
 export interface PolicyFailure {
@@ -26,8 +27,8 @@ const maxMessageBytes = 5 * 1024;
 
 /** The compiled expressions of a ValidatingAdmissionPolicy. */
 export class PolicyProgram {
-  readonly #conditions: readonly { readonly name: string; readonly program: CelExpression }[];
-  readonly #variables: readonly { readonly name: string; readonly program: CelExpression }[];
+  readonly #conditions: readonly NamedProgram[];
+  readonly #variables: readonly NamedProgram[];
   readonly #validations: readonly Validation[];
   readonly #ignoresErrors: boolean;
 
@@ -63,7 +64,7 @@ export class PolicyProgram {
 
   /** Evaluates the policy on the variables of a request and returns what failed; nothing if its conditions do not match. */
   evaluate(given: Values): readonly PolicyFailure[] {
-    const values = { ...given, variables: this.#lazyVariables(given) };
+    const values = { ...given, variables: lazyVariables(this.#variables, given) };
     for (const { name, program } of this.#conditions) {
       try {
         if (program.evaluate(values) !== true) return [];
@@ -84,17 +85,6 @@ export class PolicyProgram {
       return [{ message: `expression '${expression.trim()}' resulted in error: ${celErrorText(error)}`, reason }];
     }
     return [{ message: failureMessage(validation, values), reason }];
-  }
-
-  /** Variables are evaluated when an expression uses them, each at most once. */
-  #lazyVariables(given: Values): object {
-    const variables = {};
-    for (const { name, program } of this.#variables) {
-      let cached: { readonly value: unknown } | undefined;
-      const get = (): unknown => (cached ??= { value: program.evaluate({ ...given, variables }) }).value;
-      Object.defineProperty(variables, name, { enumerable: true, get });
-    }
-    return variables;
   }
 }
 

@@ -1,17 +1,16 @@
-import { type DeepReadonly, isJsonObject, type KubernetesObject, statusError, type StatusReason } from "@keelson/api-machinery";
-import { selectorFromObject } from "@keelson/api-machinery/selectors";
+import { type DeepReadonly, type KubernetesObject, statusError, type StatusReason } from "@keelson/api-machinery";
 import { toCel } from "@keelson/api-machinery/server";
-import type { Authorizer } from "../../auth/rbac/rbac-authorizer.ts";
 import { qualifiedResource } from "../../endpoints/errors.ts";
 import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
-import type { ResourceTable, ServedResource } from "../../registry/served-resource.ts";
-import { type Store, storageKey } from "../../storage/store.ts";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import { storageKey } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
 import { celVariables } from "../matching/cel-variables.ts";
 import { nameOf, requestNamespace } from "../matching/selectors.ts";
 import { versionedObjects } from "../matching/versioned-objects.ts";
 import { isAdmissionConfiguration } from "../webhooks/invocation.ts";
 import { matchResources } from "./match-resources.ts";
+import { missingParams, paramsOf, type PolicyContext } from "./policy-params.ts";
 import { type PolicyFailure, PolicyProgram } from "./policy-program.ts";
 
 const group = "admissionregistration.k8s.io";
@@ -26,16 +25,6 @@ interface Bound {
   /** The resource by which the request matched. */
   readonly resource: ServedResource;
 }
-
-/** What policies take. */
-export interface PolicyContext {
-  readonly store: Pick<Store, "get" | "list">;
-  readonly resources: Pick<ResourceTable, "byKind" | "get" | "list">;
-  readonly authorizer: Pick<Authorizer, "authorize">;
-}
-
-/** Parameters of a binding: none, several, or missing ones that deny the request. */
-type Params = readonly (DeepReadonly<KubernetesObject> | undefined)[] | "missing";
 
 /**
  * ValidatingAdmissionPolicies (KEP-3488) with bindings and parameters. The action `Audit` has no effect, because there is no audit log.
@@ -82,11 +71,8 @@ export class ValidatingPolicies implements AdmissionStep {
     request: AdmissionRequest,
     { policy, policyRevision, binding, resource }: Bound,
   ): Promise<readonly PolicyFailure[]> {
-    const params = this.#paramsOf(request, policy, binding);
-    if (params === "missing") {
-      const why = "no params found for policy binding with `Deny` parameterNotFoundAction";
-      return [{ message: `failed to configure binding: ${why}`, reason: "" }];
-    }
+    const params = paramsOf(request, policy, binding, this.#context);
+    if (params === "missing") return [{ message: `failed to configure binding: ${missingParams}`, reason: "" }];
     const program = this.#programOf(policy, policyRevision);
     const { store, authorizer, resources } = this.#context;
     const objects = await versionedObjects(request, resource, resources);
@@ -102,38 +88,6 @@ export class ValidatingPolicies implements AdmissionStep {
     const program = new PolicyProgram(policy);
     this.#programs.set(name, { revision, program });
     return program;
-  }
-
-  #paramsOf(
-    request: AdmissionRequest,
-    policy: DeepReadonly<KubernetesObject>,
-    binding: DeepReadonly<KubernetesObject>,
-  ): Params {
-    const kind = valueAt(policy, "spec", "paramKind");
-    const ref = valueAt(binding, "spec", "paramRef");
-    if (kind === undefined || ref === undefined) return [undefined];
-    const found = this.#findParams(request, kind, ref);
-    if (found.length > 0) return found;
-    return textAt(ref, "parameterNotFoundAction") === "Allow" ? [] : "missing";
-  }
-
-  #findParams(request: AdmissionRequest, kind: unknown, ref: unknown): readonly DeepReadonly<KubernetesObject>[] {
-    const parts = textAt(kind, "apiVersion").split("/");
-    const [paramGroup, version] = parts.length === 1 ? ["", parts[0] ?? ""] : [parts[0] ?? "", parts[1] ?? ""];
-    const { store, resources } = this.#context;
-    const resource = resources.byKind(paramGroup, version, textAt(kind, "kind"));
-    if (resource === undefined) return [];
-    const namespace = resource.scope === "Namespaced" ? textAt(ref, "namespace") || request.namespace : "";
-    const name = textAt(ref, "name");
-    if (name !== "") {
-      const stored = store.get(storageKey(resource, namespace, name));
-      return stored === undefined ? [] : [stored.object];
-    }
-    const selector = valueAt(ref, "selector");
-    return store
-      .list(storageKey(resource, namespace, ""))
-      .items.map(({ object }) => object)
-      .filter(({ metadata }) => !isJsonObject(selector) || selectorFromObject(selector).matches(metadata.labels ?? {}));
   }
 }
 

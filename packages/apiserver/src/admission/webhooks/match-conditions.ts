@@ -16,15 +16,17 @@ interface Condition {
   readonly program: CelExpression | undefined;
 }
 
-/** The match conditions of a webhook. Compiled on first use. */
+/** The match conditions of a webhook or policy. Compiled on first use. */
 export class MatchConditions {
   readonly #specs: readonly unknown[];
   readonly #ignoresFailures: boolean;
+  readonly #variables: readonly string[];
   #compiled: readonly Condition[] | undefined;
 
-  constructor(specs: readonly unknown[], ignoresFailures: boolean) {
+  constructor(specs: readonly unknown[], ignoresFailures: boolean, variables: readonly string[] = matchConditionVariables) {
     this.#specs = specs;
     this.#ignoresFailures = ignoresFailures;
+    this.#variables = variables;
   }
 
   get isEmpty(): boolean {
@@ -50,7 +52,7 @@ export class MatchConditions {
   #conditions(): readonly Condition[] {
     this.#compiled ??= this.#specs.map((spec) => {
       const expression = textAt(spec, "expression");
-      const program = compileExpression(expression, matchConditionVariables, "bool");
+      const program = compileExpression(expression, this.#variables, "bool");
       return { expression, program: typeof program === "string" ? undefined : program };
     });
     return this.#compiled;

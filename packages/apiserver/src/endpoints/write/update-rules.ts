@@ -10,6 +10,8 @@ const conditional = new Set([
   "leases.coordination.k8s.io",
   "customresourcedefinitions.apiextensions.k8s.io",
   "apiservices.apiregistration.k8s.io",
+  "mutatingadmissionpolicies.admissionregistration.k8s.io",
+  "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
   "mutatingwebhookconfigurations.admissionregistration.k8s.io",
   "validatingwebhookconfigurations.admissionregistration.k8s.io",
 ]);

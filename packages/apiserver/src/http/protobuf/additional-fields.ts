@@ -3,7 +3,14 @@
  * k8s.io/apiextensions-apiserver. Additional types: `B` JSONSchemaPropsOrBool, `A` JSONSchemaPropsOrArray, `P`
  * JSONSchemaPropsOrStringArray.
  */
-export const additionalFields = `apiextensions.v1.CustomResourceColumnDefinition	1name:s 2type:s 3format:s 4description:s 5priority:i 6jsonPath:s
+export const additionalFields = `admissionregistration.v1beta1.ApplyConfiguration	1expression:s
+admissionregistration.v1beta1.JSONPatch	1expression:s
+admissionregistration.v1beta1.MutatingAdmissionPolicy	1metadata:meta.v1.ObjectMeta 2spec:admissionregistration.v1beta1.MutatingAdmissionPolicySpec
+admissionregistration.v1beta1.MutatingAdmissionPolicyBinding	1metadata:meta.v1.ObjectMeta 2spec:admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec
+admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec	1policyName:s 2paramRef:admissionregistration.v1.ParamRef 3matchResources:admissionregistration.v1.MatchResources
+admissionregistration.v1beta1.MutatingAdmissionPolicySpec	1paramKind:admissionregistration.v1.ParamKind 2matchConstraints:admissionregistration.v1.MatchResources 3variables:*admissionregistration.v1.Variable 4mutations:*admissionregistration.v1beta1.Mutation 5failurePolicy:s 6matchConditions:*admissionregistration.v1.MatchCondition 7reinvocationPolicy:s
+admissionregistration.v1beta1.Mutation	2patchType:s 3applyConfiguration:admissionregistration.v1beta1.ApplyConfiguration 4jsonPatch:admissionregistration.v1beta1.JSONPatch
+apiextensions.v1.CustomResourceColumnDefinition	1name:s 2type:s 3format:s 4description:s 5priority:i 6jsonPath:s
 apiextensions.v1.CustomResourceConversion	1strategy:s 2webhook:apiextensions.v1.WebhookConversion
 apiextensions.v1.CustomResourceDefinition	1metadata:meta.v1.ObjectMeta 2spec:apiextensions.v1.CustomResourceDefinitionSpec 3status:apiextensions.v1.CustomResourceDefinitionStatus
 apiextensions.v1.CustomResourceDefinitionCondition	1type:s 2status:s 3lastTransitionTime:t 4reason:s 5message:s 6observedGeneration:i

@@ -27,6 +27,19 @@ admissionregistration.v1.ValidatingWebhookConfiguration	gvk=admissionregistratio
 admissionregistration.v1.Validation		expression!:string	message:string	messageExpression:string	reason:string
 admissionregistration.v1.Variable	map=atomic	expression!:string	name!:string
 admissionregistration.v1.WebhookClientConfig		caBundle:byte	service:admissionregistration.v1.ServiceReference	url:string
+admissionregistration.v1beta1.ApplyConfiguration		expression:string
+admissionregistration.v1beta1.JSONPatch		expression:string
+admissionregistration.v1beta1.MatchCondition		expression!:string	name!:string
+admissionregistration.v1beta1.MatchResources	map=atomic	excludeResourceRules:[]admissionregistration.v1beta1.NamedRuleWithOperations list=atomic	matchPolicy:string	namespaceSelector:meta.v1.LabelSelector	objectSelector:meta.v1.LabelSelector	resourceRules:[]admissionregistration.v1beta1.NamedRuleWithOperations list=atomic
+admissionregistration.v1beta1.MutatingAdmissionPolicy	gvk=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:admissionregistration.v1beta1.MutatingAdmissionPolicySpec
+admissionregistration.v1beta1.MutatingAdmissionPolicyBinding	gvk=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicyBinding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec
+admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec		matchResources:admissionregistration.v1beta1.MatchResources	paramRef:admissionregistration.v1beta1.ParamRef	policyName:string
+admissionregistration.v1beta1.MutatingAdmissionPolicySpec		failurePolicy:string	matchConditions:[]admissionregistration.v1beta1.MatchCondition list=map(name) patch=merge merge=name	matchConstraints:admissionregistration.v1beta1.MatchResources	mutations:[]admissionregistration.v1beta1.Mutation list=atomic	paramKind:admissionregistration.v1beta1.ParamKind	reinvocationPolicy:string	variables:[]admissionregistration.v1beta1.Variable list=atomic
+admissionregistration.v1beta1.Mutation		applyConfiguration:admissionregistration.v1beta1.ApplyConfiguration	jsonPatch:admissionregistration.v1beta1.JSONPatch	patchType!:string
+admissionregistration.v1beta1.NamedRuleWithOperations	map=atomic	apiGroups:[]string list=atomic	apiVersions:[]string list=atomic	operations:[]string list=atomic	resourceNames:[]string list=atomic	resources:[]string list=atomic	scope:string
+admissionregistration.v1beta1.ParamKind	map=atomic	apiVersion:string	kind:string
+admissionregistration.v1beta1.ParamRef	map=atomic	name:string	namespace:string	parameterNotFoundAction:string	selector:meta.v1.LabelSelector
+admissionregistration.v1beta1.Variable	map=atomic	expression!:string	name!:string
 apps.v1.ControllerRevision	gvk=apps/v1/ControllerRevision	apiVersion:string	data:apimachinery.runtime.RawExtension	kind:string	metadata:meta.v1.ObjectMeta	revision!:int64
 apps.v1.DaemonSet	gvk=apps/v1/DaemonSet	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:apps.v1.DaemonSetSpec	status:apps.v1.DaemonSetStatus
 apps.v1.DaemonSetCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string

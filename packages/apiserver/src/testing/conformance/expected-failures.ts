@@ -7,9 +7,6 @@ export const expectedFailures: ReadonlyMap<string, string> = new Map([
   ...["cel-compile-errors", "list-type-limits", "schema-not-structural"].map(
     (name) => [`crdlimits/${name}`, "some messages about CRDs differ in their words"] as const,
   ),
-  ...["apply-configuration", "conditions-and-params", "invalid-mutating-policies", "json-patch"].map(
-    (name) => [`mutatingadmissionpolicy/${name}`, "MutatingAdmissionPolicies are not served"] as const,
-  ),
   ["podsubresources/ephemeral-containers", "the message lacks the difference of kube-apiserver's internal types"],
   ["validatingadmissionpolicy/invalid-policies", "errors of the CEL compiler differ in their words"],
   ["validatingadmissionpolicy/type-checking", "expressions are not checked against the types of the matched kinds"],

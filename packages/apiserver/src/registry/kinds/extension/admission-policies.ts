@@ -62,7 +62,8 @@ const bindings = builtinResource({
   },
 });
 
-function defaultMatchResources(match: object): void {
+/** Sets the defaults of MatchResources. */
+export function defaultMatchResources(match: object): void {
   ensureMap(match, "namespaceSelector");
   ensureMap(match, "objectSelector");
   if (valueAt(match, "matchPolicy") === undefined) setField(match, "matchPolicy", "Equivalent");
@@ -82,7 +83,7 @@ function policyCauses(object: Read): StatusCause[] {
       // Conditions are evaluated before variables.
       variablesOf(spec).filter((name) => name !== "variables"),
     ),
-    ...variableCauses(spec),
+    ...variableCauses(spec, (expression, path) => expressionCauses(spec, expression, path, "any")),
   ];
   const validations = listAt(spec, "validations");
   if (validations.length === 0 && listAt(spec, "auditAnnotations").length === 0) {
@@ -99,7 +100,8 @@ function policyCauses(object: Read): StatusCause[] {
   return causes;
 }
 
-function constraintCauses(spec: unknown): StatusCause[] {
+/** Validates a policy's constraints, which must have a rule. */
+export function constraintCauses(spec: unknown): StatusCause[] {
   const path = "spec.matchConstraints";
   const rulesOf = (field: string): StatusCause[] =>
     listAt(spec, "matchConstraints", field).flatMap((rule, index) => ruleCauses(rule, `${path}.${field}[${index}]`));
@@ -111,13 +113,17 @@ function constraintCauses(spec: unknown): StatusCause[] {
   ];
 }
 
-function variableCauses(spec: unknown): StatusCause[] {
+/** Validates a policy's variables with `expressionCausesOf`. */
+export function variableCauses(
+  spec: unknown,
+  expressionCausesOf: (expression: string, path: string) => StatusCause[],
+): StatusCause[] {
   return listAt(spec, "variables").flatMap((variable, index) => {
     const name = textAt(variable, "name");
     const at = `spec.variables[${index}]`;
     return [
       ...(/^[A-Za-z_]\w*$/.test(name) ? [] : [invalidCause(`${at}.name`, name, "must be a valid CEL identifier")]),
-      ...expressionCauses(spec, textAt(variable, "expression"), `${at}.expression`, "any"),
+      ...expressionCausesOf(textAt(variable, "expression"), `${at}.expression`),
     ];
   });
 }
@@ -167,7 +173,8 @@ function bindingCauses(object: KubernetesObject | Read): StatusCause[] {
   return [...causes, ...paramRefCauses(valueAt(spec, "paramRef"))];
 }
 
-function paramRefCauses(ref: unknown): StatusCause[] {
+/** Validates a binding's reference to parameters. */
+export function paramRefCauses(ref: unknown): StatusCause[] {
   if (ref === undefined) return [];
   const causes: StatusCause[] = [];
   const [name, selector] = [textAt(ref, "name"), valueAt(ref, "selector")];
