@@ -3,12 +3,12 @@ import { defineConfig } from "vitest/config";
 /** Patterns of tests whose programs are missing, separated by `;`. `npm test` sets and reports them. */
 const excluded = (process.env.EXCLUDED_TESTS ?? "").split(";").filter((pattern) => pattern !== "");
 
-/** Settings that differ between the two projects. `fast` runs on every supported Node.js; `e2e` starts real programs and needs a build. */
+/** Settings that differ between the projects. `fast` runs on every supported Node.js; `e2e` starts real programs and needs a build. */
 const projects = [
   {
     name: "fast",
     include: ["{packages,operators,apps,examples,bench}/**/src/**/*.test.ts"],
-    exclude: ["**/*.e2e.test.ts"],
+    exclude: ["**/*.{e2e,helm}.test.ts"],
     timeoutMs: 20_000,
     pollTimeoutMs: 15_000,
     // The code keeps no state in modules, so test files can share them.
@@ -24,6 +24,16 @@ const projects = [
     isolate: true,
     // These tests mostly wait for processes; each has its own folder, ports and address block.
     maxWorkers: 4,
+  },
+  {
+    // Compares the chart with Helm, which no package of Debian provides.
+    name: "helm",
+    include: ["apps/cli/src/**/*.helm.test.ts"],
+    exclude: [],
+    timeoutMs: 60_000,
+    pollTimeoutMs: 15_000,
+    isolate: true,
+    maxWorkers: 1,
   },
 ] as const;
 

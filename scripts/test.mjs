@@ -1,7 +1,8 @@
 /*
  * `npm test`: installs, builds, checks and runs every test on this Node.js, then the tests that depend on Node.js itself on Node.js 24.
  * The last line is `N passed, N failed`. With CI=true a skipped test counts as failed. `node scripts/test.mjs fast` or `e2e` runs one
- * of the two projects without the checks; further arguments select test files.
+ * of the two projects without the checks; further arguments select test files. `helm` compares the chart with Helm (`$HELM`), which
+ * must be installed.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -28,11 +29,13 @@ const nodeDependentTests = [
 ];
 
 const [project, ...selection] = process.argv.slice(2);
-if (project !== undefined && !["fast", "e2e"].includes(project)) fail(`unknown project ${project}: must be fast or e2e`);
+if (project !== undefined && !["fast", "e2e", "helm"].includes(project)) {
+  fail(`unknown project ${project}: must be fast, e2e or helm`);
+}
 
 requireNode();
 const isCi = process.env.CI === "true";
-const missing = project === "fast" ? [] : installSystemPrograms("tests");
+const missing = project === "fast" || project === "helm" ? [] : installSystemPrograms("tests");
 for (const entry of missing) {
   process.stdout.write(
     `skipped: ${entry.why}: no usable ${entry.program} found. Install it with: apt-get install ${entry.packages.join(" ")}\n`,
