@@ -72,7 +72,7 @@ class Controllers {
     this.#authority = await readFile(join(dataDir, "pki", "ca.crt"), "utf8");
     const admin = this.#client("admin", "keelson");
     await this.#startMetrics(admin);
-    await ensureSystemNamespace(admin, this.#context.signal);
+    if (this.#definitions.length > 0) await ensureSystemNamespace(admin, this.#context.signal);
     const allPrepared = Promise.all(this.#definitions.map((each) => prepareOperator(admin, each, this.#context.signal)));
     // If the cluster does not start, its error is reported instead.
     allPrepared.catch(() => {});
