@@ -4,6 +4,9 @@ import { root } from "./steps.mjs";
 /** Number of finished files between two progress lines. */
 const filesPerLine = 50;
 
+/** Number of slowest files that the end of a run names. */
+const slowestFiles = 10;
+
 /**
  * Vitest reporter of `npm test`: prints each failure when it happens, so that a log that was cut off still names it, and a progress line
  * now and then instead of a dot for each of thousands of tests.
@@ -12,6 +15,8 @@ const filesPerLine = 50;
 export default class TestReporter {
   #finished = 0;
   #failed = 0;
+  /** Seconds by file. */
+  #durations = new Map();
   #startedAt = performance.now();
 
   onTestCaseResult(test) {
@@ -23,6 +28,7 @@ export default class TestReporter {
 
   onTestModuleEnd(module) {
     this.#finished++;
+    this.#durations.set(relative(root, module.moduleId), module.diagnostic().duration / 1000);
     // Errors outside of a test, such as a failed import.
     if (module.errors().length > 0) this.#print(`failed: ${relative(root, module.moduleId)}`, module.errors());
     if (this.#finished % filesPerLine === 0) this.#printProgress();
@@ -31,6 +37,8 @@ export default class TestReporter {
   onTestRunEnd(_modules, unhandledErrors) {
     if (unhandledErrors.length > 0) this.#print("failed: unhandled errors", unhandledErrors);
     this.#printProgress();
+    const slowest = [...this.#durations].sort(([, a], [, b]) => b - a).slice(0, slowestFiles);
+    process.stdout.write(`slowest: ${slowest.map(([file, seconds]) => `${file} ${Math.round(seconds)} s`).join(", ")}\n`);
   }
 
   #print(title, errors = []) {
