@@ -230,7 +230,39 @@ describe("OpenAPI v3", () => {
     expect(after["apis/example.com/v1"]).toBeDefined();
     const hash = after["api/v1"]?.serverRelativeURL.split("=")[1] ?? "";
     expect((await get("/openapi/v3/api/v1", {}, { hash })).headers?.["cache-control"]).toContain("immutable");
-    expect((await get("/openapi/v3/api/v1", {}, { hash: "other" })).headers?.["cache-control"]).not.toContain("immutable");
+    expect((await get("/openapi/v3/api/v1")).headers?.["cache-control"]).not.toContain("immutable");
+    expect(await get("/openapi/v3/api/v1", {}, { hash: "other" })).toMatchObject({
+      status: 301,
+      headers: { location: after["api/v1"]?.serverRelativeURL },
+    });
+  });
+
+  it.each(["@", "."])(
+    "is protobuf for a client that requests spec.v3%sv1.0, under the hash of the JSON document",
+    async (at) => {
+      const accept = `application/com.github.proto-openapi.spec.v3${at}v1.0+protobuf`;
+      const json = await get("/openapi/v3/apis/apps/v1");
+      expect(json.headers).toMatchObject({ vary: "Accept" });
+      const etag = json.headers?.["etag"] ?? "";
+      const { headers, body } = await get("/openapi/v3/apis/apps/v1", { accept }, { hash: etag.replaceAll('"', "") });
+      expect(headers).toMatchObject({
+        "content-type": "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+        "cache-control": expect.stringContaining("immutable"),
+        vary: "Accept",
+        etag,
+      });
+      expect(Buffer.from(body as Uint8Array).includes("io.k8s.api.apps.v1.Deployment")).toBe(true);
+      const unchanged = await get("/openapi/v3/apis/apps/v1", { accept, "if-none-match": etag });
+      expect(unchanged).toMatchObject({ status: 304, headers: { vary: "Accept", etag } });
+    },
+  );
+
+  it("describes custom kinds in protobuf when they are installed", async () => {
+    const accept = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+    expect(await handle(request("/openapi/v3/apis/example.com/v1", { accept }))).toBeUndefined();
+    serve([...builtin, ...widgets()]);
+    const { body } = await get("/openapi/v3/apis/example.com/v1", { accept });
+    expect(Buffer.from(body as Uint8Array).includes("com.example.v1.Widget")).toBe(true);
   });
 
   it("holds every schema that it refers to", async () => {

@@ -5,8 +5,10 @@ import { aggregatedDiscovery, aggregatedMediaType, discoveryForm } from "./aggre
 import { apiGroup, apiGroupList, apiResourceList, apiVersions } from "./group-documents.ts";
 import { type HealthChecks, healthOutcome, healthPaths } from "./health.ts";
 import { type LazyDocument, lazyDocument, serveDocument } from "./lazy-document.ts";
-import { openApiV2, openApiV3 } from "./openapi-documents.ts";
-import { encodeOpenApiV2, openApiProtobufType, prefersOpenApiProtobuf } from "./openapi-protobuf.ts";
+import { openApiProtobufType, prefersOpenApiProtobuf } from "./openapi/media-types.ts";
+import { openApiV2, openApiV3 } from "./openapi/openapi-documents.ts";
+import { encodeOpenApiV2 } from "./openapi/openapi-v2-protobuf.ts";
+import { encodeOpenApiV3 } from "./openapi/openapi-v3-protobuf.ts";
 import { type GroupVersion, groupResources, type ResourceGroup } from "./resource-groups.ts";
 
 /** Options of {@link createDiscoveryHandler}. */
@@ -42,6 +44,14 @@ export function createDiscoveryHandler(
   return new CachingDiscoveryHandler(registry, options);
 }
 
+/** The OpenAPI v3 document of a group version. */
+interface OpenApiDocument {
+  readonly resources: readonly ServedResource[];
+  readonly json: LazyDocument;
+  /** Has the ETag of `json`: the hash in URLs names the document in either format, as in kube-apiserver. */
+  readonly protobuf: () => LazyDocument;
+}
+
 /** Documents for the currently served resources. */
 interface Snapshot {
   readonly groups: readonly ResourceGroup[];
@@ -54,7 +64,7 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   readonly #version: string;
   readonly #metrics: (() => Outcome) | undefined;
   readonly #issuer: DiscoveryOptions["issuer"];
-  readonly #openApi = new Map<string, { readonly resources: readonly ServedResource[]; readonly document: LazyDocument }>();
+  readonly #openApi = new Map<string, OpenApiDocument>();
   readonly #unsubscribe: () => void;
   #snapshot: Snapshot | undefined;
 
@@ -187,36 +197,57 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
     const path = segments.slice(2).join("/");
     const groupVersion = versions.find((candidate) => openApiPath(candidate) === path);
     if (groupVersion === undefined) return undefined;
-    const document = this.#openApiDocument(groupVersion);
+    return this.#openApiV3Outcome(request, path, this.#openApiDocument(groupVersion));
+  }
+
+  #openApiV3Outcome(request: PipelineRequest, path: string, document: OpenApiDocument): Outcome {
+    const { etag } = document.json;
+    const hash = request.query?.["hash"] ?? "";
+    if (hash !== "" && `"${hash}"` !== etag) {
+      const location = openApiUrl(path, etag);
+      return { kind: "raw", status: 301, headers: { location, etag, vary: "Accept" }, body: "" };
+    }
     // The hash in the URL identifies the content, so the response may be cached forever.
-    const isExact = `"${request.query?.["hash"] ?? ""}"` === document.etag;
-    return serveDocument(request, document, isExact ? { "cache-control": "public, immutable, max-age=31536000" } : {});
+    const headers: Record<string, string> = { vary: "Accept" };
+    if (hash !== "") headers["cache-control"] = "public, immutable, max-age=31536000";
+    if (!prefersOpenApiProtobuf(request.headers?.["accept"], "v3")) return serveDocument(request, document.json, headers);
+    return serveDocument(request, document.protobuf(), { ...headers, "content-type": openApiProtobufType("v3") });
   }
 
   #openApiV2Outcome(request: PipelineRequest, versions: readonly GroupVersion[]): Outcome {
     const document = this.#cached("openapi v2", () => openApiV2(versions, this.#version));
-    if (!prefersOpenApiProtobuf(request.headers?.["accept"])) return serveDocument(request, document, { vary: "Accept" });
+    if (!prefersOpenApiProtobuf(request.headers?.["accept"], "v2")) return serveDocument(request, document, { vary: "Accept" });
     const protobuf = this.#cached("openapi v2 protobuf", () => encodeOpenApiV2(Object(document.body)));
-    return serveDocument(request, protobuf, { "content-type": openApiProtobufType, vary: "Accept" });
+    return serveDocument(request, protobuf, { "content-type": openApiProtobufType("v2"), vary: "Accept" });
   }
 
   #openApiIndex(versions: readonly GroupVersion[]): unknown {
     const entries = versions.map((groupVersion) => {
       const path = openApiPath(groupVersion);
-      const hash = this.#openApiDocument(groupVersion).etag.replaceAll('"', "");
-      return [path, { serverRelativeURL: `/openapi/v3/${path}?hash=${hash}` }] as const;
+      return [path, { serverRelativeURL: openApiUrl(path, this.#openApiDocument(groupVersion).json.etag) }] as const;
     });
     return { paths: Object.fromEntries(entries) };
   }
 
-  #openApiDocument(groupVersion: GroupVersion): LazyDocument {
+  #openApiDocument(groupVersion: GroupVersion): OpenApiDocument {
     const path = openApiPath(groupVersion);
     const known = this.#openApi.get(path);
-    if (known !== undefined && isSameList(known.resources, groupVersion.resources)) return known.document;
-    const document = lazyDocument(openApiV3(groupVersion, this.#version));
-    this.#openApi.set(path, { resources: groupVersion.resources, document });
+    if (known !== undefined && isSameList(known.resources, groupVersion.resources)) return known;
+    const body = openApiV3(groupVersion, this.#version);
+    const json = lazyDocument(body);
+    let protobuf: LazyDocument | undefined;
+    const document: OpenApiDocument = {
+      resources: groupVersion.resources,
+      json,
+      protobuf: () => (protobuf ??= { body: encodeOpenApiV3(body), etag: json.etag }),
+    };
+    this.#openApi.set(path, document);
     return document;
   }
+}
+
+function openApiUrl(path: string, etag: string): string {
+  return `/openapi/v3/${path}?hash=${etag.replaceAll('"', "")}`;
 }
 
 function openApiPath({ group, version }: { readonly group: string; readonly version: string }): string {

@@ -5,9 +5,9 @@ import {
   definitionOf,
   isDefinitionName,
   longName,
-} from "../registry/builtin/definition.ts";
-import { commonFieldDescription, descriptionOf } from "../registry/builtin/descriptions.ts";
-import type { ServedResource } from "../registry/served-resource.ts";
+} from "../../registry/builtin/definition.ts";
+import { commonFieldDescription, descriptionOf } from "../../registry/builtin/descriptions.ts";
+import type { ServedResource } from "../../registry/served-resource.ts";
 
 /** A version of OpenAPI. They differ in references and a few types. */
 export type OpenApiVersion = "v2" | "v3";

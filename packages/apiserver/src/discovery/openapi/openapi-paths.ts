@@ -1,7 +1,7 @@
-import { definitionNames } from "../registry/builtin/definition.ts";
-import type { ServedResource } from "../registry/served-resource.ts";
+import { definitionNames } from "../../registry/builtin/definition.ts";
+import type { ServedResource } from "../../registry/served-resource.ts";
 import { addDefinition, definitionName, type DefinitionSet, reference } from "./openapi-definitions.ts";
-import { subresourcesOf } from "./resource-groups.ts";
+import { subresourcesOf } from "../resource-groups.ts";
 
 type Json = Record<string, unknown>;
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { readFields } from "../http/protobuf/wire-format.ts";
-import { encodeOpenApiV2, prefersOpenApiProtobuf } from "./openapi-protobuf.ts";
+import { readFields } from "../../http/protobuf/wire-format.ts";
+import { encodeOpenApiV2 } from "./openapi-v2-protobuf.ts";
 
 /** What is under the field numbers of `path`, in order: nested messages are descended into. */
 function fieldsAt(bytes: Uint8Array, ...path: readonly number[]): { readonly text: string; readonly integer: number }[] {
@@ -97,15 +97,5 @@ describe("an OpenAPI document in protobuf", () => {
     expect(textsAt(bytes, ...patch, 9, 1, 1)).toEqual(["200"]);
     expect(textsAt(bytes, ...patch, 9, 1, 2, 1, 2, 1, 1)).toEqual(["#/definitions/T"]);
     expect(textsAt(bytes, ...patch, 13, 2, 2)).toEqual(['{"group":"","kind":"Thing","version":"v1"}']);
-  });
-
-  it.each([
-    ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", true],
-    ["application/com.github.proto-openapi.spec.v2.v1.0+protobuf;q=1, */*", true],
-    ["application/json, application/com.github.proto-openapi.spec.v2@v1.0+protobuf", false],
-    ["*/*", false],
-    [undefined, false],
-  ])("is for a client that accepts %s: %s", (accept, expected) => {
-    expect(prefersOpenApiProtobuf(accept)).toBe(expected);
   });
 });

@@ -1,6 +1,6 @@
 import { addKind, type DefinitionSet, type OpenApiVersion } from "./openapi-definitions.ts";
 import { resourcePaths } from "./openapi-paths.ts";
-import type { GroupVersion } from "./resource-groups.ts";
+import type { GroupVersion } from "../resource-groups.ts";
 
 /** `/openapi/v3/apis/<group>/<version>`: the paths and schemas of one group version. */
 export function openApiV3(groupVersion: GroupVersion, serverVersion: string): object {
