@@ -25,8 +25,9 @@ export interface TestEnvironmentOptions
   /** CustomResourceDefinitions (`ResourceDefinition.crd`) to serve from the start. */
   readonly crds?: readonly KubernetesObject[];
   /**
-   * Controllers to run with the server, started in this order and stopped before it: `garbageCollection` or `clusterControllers` of
-   * `@keelson/cluster/testing`, or your own. Default: none, as in envtest: dependents are not garbage-collected, and namespaces stay Terminating.
+   * Controllers to run with the server, started in this order and stopped before it: `garbageCollection`, `quotaAccounting` or
+   * `clusterControllers` of `@keelson/cluster/testing`, or your own. Default: none, as in envtest: dependents are not garbage-collected,
+   * namespaces stay Terminating, and ResourceQuotas do not release usage.
    */
   readonly controllers?: readonly EnvironmentController[];
 }
