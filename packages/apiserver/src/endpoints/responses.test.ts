@@ -111,6 +111,16 @@ describe("metadata", () => {
     );
   });
 
+  it("reports a second controller in the order of the owner references", async () => {
+    const controllers = ["u", "v"].map((uid) => ({ ...owner(uid), controller: true }));
+    const ownerReferences = [...controllers, { ...owner("w"), name: "" }];
+    expect(await errorOf("POST", maps, map("a", { ownerReferences }))).toEqual([
+      "422 Invalid",
+      "FieldValueInvalid metadata.ownerReferences",
+      "FieldValueInvalid metadata.ownerReferences.name",
+    ]);
+  });
+
   it("of a CronJob can be changed through its status, that of a CustomResourceDefinition cannot", async () => {
     const template = { spec: { restartPolicy: "Never", containers: [{ name: "c", image: "i" }] } };
     const spec = { schedule: "@daily", jobTemplate: { spec: { template } } };

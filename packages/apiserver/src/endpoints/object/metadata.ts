@@ -252,6 +252,7 @@ export function withoutRepeatedOwners(metadata: ObjectMeta): { readonly metadata
 function ownerProblems({ ownerReferences: references = [] }: ObjectMeta): StatusCause[] {
   const causes: StatusCause[] = [];
   const field = "metadata.ownerReferences";
+  let firstController: string | undefined;
   for (const reference of references) {
     const { apiVersion, kind, name, uid } = { ...emptyReference, ...reference };
     const hasVersion = apiVersion !== "" && apiVersion.split("/").length <= 2;
@@ -262,13 +263,15 @@ function ownerProblems({ ownerReferences: references = [] }: ObjectMeta): Status
     if (apiVersion === "v1" && kind === "Event") {
       causes.push(invalidCause(field, reference, "/v1, Kind=Event is disallowed from being an owner"));
     }
+    if (reference.controller === true) {
+      const controller = `${kind}/${name}`;
+      if (firstController === undefined) firstController = controller;
+      else {
+        const detail = `Only one reference can have Controller set to true. Found "true" in references for ${firstController} and ${controller}`;
+        causes.push(invalidCause(field, references, detail));
+      }
+    }
     if (causes.length >= maxCauses) break;
-  }
-  const controllers = references.filter(({ controller }) => controller === true).map(({ kind, name }) => `${kind}/${name}`);
-  for (const other of controllers.slice(1, maxCauses)) {
-    const detail =
-      'Only one reference can have Controller set to true. Found "true" in references for ' + `${controllers[0]} and ${other}`;
-    causes.push(invalidCause(field, references, detail));
   }
   return causes;
 }
