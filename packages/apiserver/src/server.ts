@@ -150,6 +150,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     closers.push(() => webhooks.close());
     const mutatingPolicies = new MutatingPolicies({ store, resources: registry, authorizer });
     closers.push(() => mutatingPolicies.close());
+    const validatingPolicies = new ValidatingPolicies({ store, resources: registry, authorizer });
+    closers.push(() => validatingPolicies.close());
     const pipeline = createPipeline({
       store,
       resources: registry,
@@ -167,7 +169,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         createEscalationGuard(authorizer),
         certificateApproval(authorizer),
         podSecurity(store),
-        new ValidatingPolicies({ store, resources: registry, authorizer }),
+        validatingPolicies,
         webhooks.validating,
         // Last, so that a request that another step rejects uses no quota.
         resourceQuota(store),

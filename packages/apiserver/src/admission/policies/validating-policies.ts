@@ -3,19 +3,19 @@ import { toCel } from "@keelson/api-machinery/server";
 import { qualifiedResource } from "../../endpoints/errors.ts";
 import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import { storageKey } from "../../storage/store.ts";
+import { type Store, storageKey } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
 import { celVariables } from "../matching/cel-variables.ts";
 import { nameOf, requestNamespace } from "../matching/selectors.ts";
 import { versionedObjects } from "../matching/versioned-objects.ts";
 import { isAdmissionConfiguration } from "../webhooks/invocation.ts";
 import { matchResources } from "./match-resources.ts";
+import { PolicyBindings } from "./policy-bindings.ts";
 import { missingParams, paramsOf, type PolicyContext } from "./policy-params.ts";
 import { type PolicyFailure, PolicyProgram } from "./policy-program.ts";
 
 const group = "admissionregistration.k8s.io";
 const policyKind = { group, plural: "validatingadmissionpolicies" };
-const bindingKind = { group, plural: "validatingadmissionpolicybindings" };
 
 /** A policy with a binding that selects the request. */
 interface Bound {
@@ -32,19 +32,24 @@ interface Bound {
 export class ValidatingPolicies implements AdmissionStep {
   readonly name = "ValidatingAdmissionPolicy";
   readonly #context: PolicyContext;
+  readonly #bindings: PolicyBindings;
   /** Compiled policies by name. */
   readonly #programs = new Map<string, { readonly revision: number; readonly program: PolicyProgram }>();
 
-  constructor(context: PolicyContext) {
+  constructor(context: PolicyContext & { readonly store: Pick<Store, "watch" | "revision"> }) {
     this.#context = context;
+    this.#bindings = new PolicyBindings(context.store, "validatingadmissionpolicybindings");
+  }
+
+  close(): void {
+    this.#bindings.close();
   }
 
   async review(request: AdmissionRequest): Promise<void> {
     // As in kube-apiserver, policies do not apply to the configuration of admission itself.
     if (isAdmissionConfiguration(request)) return;
     const { store } = this.#context;
-    const { items } = store.list(storageKey(bindingKind, "", ""));
-    for (const { object: binding } of items) {
+    for (const binding of this.#bindings.list()) {
       const stored = store.get(storageKey(policyKind, "", textAt(binding, "spec", "policyName")));
       if (stored === undefined) continue;
       const policy = stored.object;

@@ -1,5 +1,5 @@
 import type { Batch, KeyValue, LogRecord, State } from "../database/engine.ts";
-import { compareKeys, isKeyWithin, keyAfter } from "../database/key-order.ts";
+import { compareKeys, endOfPrefix, isKeyWithin, keyAfter } from "../database/key-order.ts";
 
 /** The newest value of a key and the batch that wrote it. */
 interface LatestWrite {
@@ -7,10 +7,52 @@ interface LatestWrite {
   readonly batch: Batch;
 }
 
+/** The newest write of each key, with the keys by kind: every write of any kind reads the short ranges of policies and quotas. */
+class LatestWrites {
+  readonly #writes = new Map<string, LatestWrite>();
+  readonly #keys = new Map<string, Set<string>>();
+
+  get(key: string): LatestWrite | undefined {
+    return this.#writes.get(key);
+  }
+
+  set(key: string, write: LatestWrite): void {
+    this.#writes.set(key, write);
+    const kind = kindPrefix(key);
+    const keys = this.#keys.get(kind);
+    if (keys === undefined) this.#keys.set(kind, new Set([key]));
+    else keys.add(key);
+  }
+
+  delete(key: string): void {
+    this.#writes.delete(key);
+    const kind = kindPrefix(key);
+    const keys = this.#keys.get(kind);
+    keys?.delete(key);
+    if (keys?.size === 0) this.#keys.delete(kind);
+  }
+
+  /** The keys from `start` (inclusive) to `end` (exclusive), in order. */
+  within(start: string, end: string | undefined): readonly string[] {
+    const kind = kindPrefix(start);
+    const endOfKind = endOfPrefix(kind);
+    const isOneKind = endOfKind !== undefined && end !== undefined && compareKeys(end, endOfKind) <= 0;
+    const candidates = isOneKind ? (this.#keys.get(kind) ?? []) : this.#writes.keys();
+    const keys: string[] = [];
+    for (const key of candidates) if (isKeyWithin(key, start, end)) keys.push(key);
+    return keys.sort(compareKeys);
+  }
+}
+
+/** The part of a storage key that names the kind: `group/plural/`. Empty if the key has none. */
+function kindPrefix(key: string): string {
+  return key.slice(0, key.indexOf("/", key.indexOf("/") + 1) + 1);
+}
+
 /** Commits that the database does not have yet, in order, as one layer above it. Lookups are by key; a range merges the two. */
 export class RecentWrites {
   readonly #batches: Batch[] = [];
-  readonly #latest = new Map<string, LatestWrite>();
+  readonly #latest = new LatestWrites();
   #bytes = 0;
 
   /** Bytes of all keys and values. */
@@ -76,9 +118,9 @@ export class RecentWrites {
 class LayeredState implements State {
   readonly #below: State;
   readonly #batches: readonly Batch[];
-  readonly #latest: ReadonlyMap<string, LatestWrite>;
+  readonly #latest: Pick<LatestWrites, "get" | "within">;
 
-  constructor(below: State, batches: readonly Batch[], latest: ReadonlyMap<string, LatestWrite>) {
+  constructor(below: State, batches: readonly Batch[], latest: Pick<LatestWrites, "get" | "within">) {
     this.#below = below;
     this.#batches = batches;
     this.#latest = latest;
@@ -90,7 +132,7 @@ class LayeredState implements State {
   }
 
   *range(start: string, end: string | undefined): Generator<KeyValue> {
-    const keys = this.#keysWithin(start, end);
+    const keys = this.#latest.within(start, end);
     const latest = this.#latest;
     let next = 0;
     /** Recent writes before `limit`. */
@@ -116,7 +158,7 @@ class LayeredState implements State {
 
   count(start: string, end: string | undefined): number {
     let count = this.#below.count(start, end);
-    for (const key of this.#keysWithin(start, end)) {
+    for (const key of this.#latest.within(start, end)) {
       count -= this.#below.count(key, keyAfter(key));
       if (this.#latest.get(key)?.value !== undefined) count += 1;
     }
@@ -147,12 +189,6 @@ class LayeredState implements State {
       }
     }
     yield* this.#below.log(after, true, last === Number.POSITIVE_INFINITY ? undefined : last);
-  }
-
-  #keysWithin(start: string, end: string | undefined): readonly string[] {
-    const keys: string[] = [];
-    for (const key of this.#latest.keys()) if (isKeyWithin(key, start, end)) keys.push(key);
-    return keys.sort(compareKeys);
   }
 }
 
