@@ -104,10 +104,10 @@ function subjectCauses(object: KubernetesObject): StatusCause[] {
   return [invalidCause("spec.user", "", "at least one of user or group must be specified")];
 }
 
-/** Reviews are not stored, so their metadata must be empty. */
+/** Reviews are not stored, so their metadata must be empty. Go clients before 1.34 send `creationTimestamp: null`. */
 function metadataCauses({ metadata }: KubernetesObject): StatusCause[] {
   const { managedFields: _, ...rest } = metadata;
-  return Object.keys(rest).length === 0 ? [] : [invalidCause("metadata", metadata, "must be empty")];
+  return Object.values(rest).every((value) => value === null || value === undefined) ? [] : [invalidCause("metadata", metadata, "must be empty")];
 }
 
 function localCauses(object: KubernetesObject, namespace: string): StatusCause[] {

@@ -242,6 +242,15 @@ describe("a review", () => {
     });
   });
 
+  test("may carry the null timestamp that Go clients before 1.34 send, but no other metadata", async () => {
+    const review = (metadata: object) => {
+      const object = { apiVersion: "authorization.k8s.io/v1", kind: "SelfSubjectAccessReview", metadata, spec: deletePods };
+      return reviews.selfSubjectAccessReview(object as KubernetesObject, { user: admin, namespace: "", name: "" });
+    };
+    expect(await review({ creationTimestamp: null })).toMatchObject({ status: { allowed: true } });
+    await expect(review({ creationTimestamp: null, labels: { a: "b" } })).rejects.toMatchObject({ code: 422 });
+  });
+
   test("of another's access takes user and groups from the request, not from the sender", async () => {
     expect(await ask("subjectAccessReview", { user: "jane", ...deletePods })).toEqual({ allowed: false });
     expect(await ask("subjectAccessReview", { groups: ["system:masters"], ...deletePods }, bot)).toEqual({ allowed: true });
