@@ -144,14 +144,19 @@ describe.runIf(process.getuid?.() === 0).each(["process", "bubblewrap"])("with r
     });
     const attempts = async (): Promise<number> =>
       (await status())?.containerStatuses?.reduce((sum, { restartCount }) => sum + restartCount, 0) ?? 0;
+    const logs = (): string =>
+      names
+        .flatMap((name) => {
+          const handle = kubelet.container(namespace, "p", name);
+          return [handle?.program, handle?.previous];
+        })
+        .map((program) =>
+          program === undefined || !existsSync(program.logs.stdout) ? "" : readFileSync(program.logs.stdout, "utf8"),
+        )
+        .join("");
     await expect.poll(attempts, { timeout: 60_000 }).toBeGreaterThan(3);
-    const logs = names.flatMap((name) => {
-      const handle = kubelet.container(namespace, "p", name);
-      return [handle?.program, handle?.previous].map((program) =>
-        program === undefined || !existsSync(program.logs.stdout) ? "" : readFileSync(program.logs.stdout, "utf8"),
-      );
-    });
-    expect(logs.join("")).toContain("inside");
-    expect(logs.join("")).not.toContain("ESCAPED");
+    // A mount fails if the link is replaced at the wrong moment, so a busy machine needs more attempts.
+    await expect.poll(logs, { timeout: 60_000 }).toMatch(/inside|ESCAPED/);
+    expect(logs()).not.toContain("ESCAPED");
   });
 });
