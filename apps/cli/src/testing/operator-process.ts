@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Client } from "@keelson/client";
 import type { Operator } from "@keelson/operator";
-import { prepareOperator } from "../local/operator-access.ts";
+import { ensureSystemNamespace, prepareOperator } from "../local/operator-access.ts";
 import { systemNamespace } from "../local/operator-user.ts";
 import { type KeelsonProcess, startKeelson } from "./keelson-process.ts";
 import type { TestKeelson } from "./local-keelson.ts";
@@ -14,7 +14,9 @@ import type { TestKeelson } from "./local-keelson.ts";
  * `dir`. Resolves to the path of the kubeconfig.
  */
 export async function operatorKubeconfig(up: TestKeelson, admin: Client, operator: Operator, dir: string): Promise<string> {
-  await prepareOperator(admin, { ...operator, localRules: [] }, AbortSignal.timeout(30_000));
+  const signal = AbortSignal.timeout(30_000);
+  await ensureSystemNamespace(admin, signal);
+  await prepareOperator(admin, { ...operator, localRules: [] }, signal);
   const token = await up.kubectl("create", "token", operator.name, "-n", systemNamespace);
   const kubeconfig = join(dir, `${operator.name}.kubeconfig`);
   copyFileSync(up.kubeconfig, kubeconfig);
