@@ -188,19 +188,21 @@ test("taints a node and exposes a Pod", async () => {
 });
 
 test("lists, describes and explains every served kind", async () => {
-  const kinds = (await kubectl("api-resources", "--verbs=list", "-o", "name")).trim().split("\n");
-  expect(kinds.length).toBeGreaterThan(30);
+  const rows = (await kubectl("api-resources", "--verbs=list", "--no-headers")).trim().split("\n");
+  expect(rows.length).toBeGreaterThan(30);
   const versions = (await kubectl("api-versions")).trim().split("\n");
   expect(versions).toEqual(expect.arrayContaining(["v1", "apps/v1", "batch/v1", "rbac.authorization.k8s.io/v1"]));
   // kubectl 1.20 describes these through beta versions that Kubernetes 1.35 no longer serves.
   const unknownToOld = /^(cronjobs|poddisruptionbudgets|endpointslices|horizontalpodautoscalers|ingresses|ingressclasses)\./;
-  for (const kind of kinds) {
+  for (const row of rows) {
+    // NAME, maybe SHORTNAMES, APIVERSION, NAMESPACED, KIND.
+    const columns = row.split(/\s+/);
+    const [plural = "", apiVersion = ""] = [columns[0], columns.at(-3)];
+    const kind = apiVersion.includes("/") ? `${plural}.${apiVersion.split("/", 1)[0]}` : plural;
     await kubectl("get", kind, "-A", "-o", "wide");
     // kubectl before 1.33 describes ServiceCIDRs through a beta version as well.
     const isDescribed = kind.startsWith("servicecidrs.") ? minor >= 33 : minor >= 25 || !unknownToOld.test(kind);
     if (isDescribed) await kubectl("describe", kind, "-A");
-    const [plural = "", ...group] = kind.split(".");
-    const apiVersion = group.length === 0 ? "v1" : versions.find((version) => version.startsWith(`${group.join(".")}/`));
     expect(await kubectl("explain", plural, "--recursive", `--api-version=${apiVersion}`)).toMatch(/metadata\s+<\S+>/);
   }
 }, 180_000);
