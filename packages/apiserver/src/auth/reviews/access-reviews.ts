@@ -107,7 +107,9 @@ function subjectCauses(object: KubernetesObject): StatusCause[] {
 /** Reviews are not stored, so their metadata must be empty. Go clients before 1.34 send `creationTimestamp: null`. */
 function metadataCauses({ metadata }: KubernetesObject): StatusCause[] {
   const { managedFields: _, ...rest } = metadata;
-  return Object.values(rest).every((value) => value === null || value === undefined) ? [] : [invalidCause("metadata", metadata, "must be empty")];
+  return Object.values(rest).every((value) => value === null || value === undefined)
+    ? []
+    : [invalidCause("metadata", metadata, "must be empty")];
 }
 
 function localCauses(object: KubernetesObject, namespace: string): StatusCause[] {
