@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
-import { clusterControllers, garbageCollection, quotaAccounting } from "@keelson/cluster/testing";
+import { clusterControllers, garbageCollection } from "@keelson/cluster/testing";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createSeededRandom, systemRandom } from "./endpoints/random-source.ts";
 import { type ServedApi, type ServeApiOptions, serveApi } from "./serve-api.ts";
@@ -21,7 +21,7 @@ interface Environment {
   stop(): Promise<void>;
 }
 
-/** Starts a server and, beside it, garbage collection, namespaces and quotas, or all controllers of a cluster. */
+/** Starts a server and, beside it, garbage collection and namespaces, or all controllers of a cluster. */
 async function startEnvironment(
   storage: ServeApiOptions["storage"],
   controllers: "garbage-collector" | "all",
@@ -36,14 +36,14 @@ async function startEnvironment(
     staticTokens: new Map([[token, { username: "admin", groups: ["system:masters"] }]]),
     anonymous: true,
   });
-  const starts = controllers === "all" ? [clusterControllers] : [garbageCollection, quotaAccounting];
-  const running = await Promise.all(starts.map((start) => start({ ...api.server, clock: systemClock })));
+  const run = controllers === "all" ? clusterControllers : garbageCollection;
+  const running = await run({ ...api.server, clock: systemClock });
   const connection = connectApi(api.url, await readFile(join(dataDir, "pki", "ca.crt"), "utf8"));
   return {
     connection,
     async stop() {
       connection.close();
-      for (const controller of running) await controller.stop();
+      await running.stop();
       await api.close();
       await rm(dataDir, { recursive: true, force: true });
     },

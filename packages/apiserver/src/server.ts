@@ -13,6 +13,7 @@ import { createAdmissionWebhooks } from "./admission/webhooks/admission-webhooks
 import { noWebhookMetrics, type WebhookMetrics } from "./admission/webhooks/webhook-metrics.ts";
 import { podSecurity } from "./admission/pod-security/pod-security.ts";
 import { createSystemPriorityClasses } from "./admission/system-priority-classes.ts";
+import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
 import { resourceQuota } from "./admission/resource-quota/resource-quota.ts";
 import { generateSigningKey } from "@keelson/api-machinery/certificates";
 import { ensureDefaultRoles } from "./auth/rbac/default-roles.ts";
@@ -187,6 +188,8 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       },
     });
     closers.push(() => pipeline.endWatches());
+    const recount = startQuotaRecount({ store, clock, onError: onError ?? (() => undefined) });
+    closers.push(() => recount.stop());
     await createNamespaces(pipeline.handle);
     await createSystemPriorityClasses(pipeline.handle, systemUser);
     closers.push(

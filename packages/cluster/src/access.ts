@@ -124,7 +124,7 @@ export const controllersUser: ClusterUser = {
   ],
 };
 
-/** The namespace controller, the garbage collector and the resource quota controller. They can delete objects of every kind and create none. */
+/** The namespace controller and the garbage collector. They can delete objects of every kind and create none. */
 export const collectorUser: ClusterUser = {
   username: "system:serviceaccount:kube-system:generic-garbage-collector",
   groups: ["system:serviceaccounts", "system:serviceaccounts:kube-system"],

@@ -12,8 +12,4 @@ export { type NamespaceControllerOptions, startNamespaceController } from "./nam
 export { decideNamespace, type NamespaceAction } from "./namespace/namespace-decision.ts";
 export { createVolumeControllers, type VolumeControllerOptions } from "./persistent-volume/volume-controllers.ts";
 export { ensureStandardClass } from "./persistent-volume/standard-class.ts";
-export {
-  type ResourceQuotaControllerOptions,
-  startResourceQuotaController,
-} from "./resource-quota/resource-quota-controller.ts";
 export { createWorkloadControllers } from "./workload-controllers.ts";

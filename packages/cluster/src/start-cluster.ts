@@ -7,7 +7,6 @@ import type { KindSource } from "./garbage-collector/object-monitor.ts";
 import { startNamespaceController } from "./namespace/namespace-controller.ts";
 import { ensureStandardClass } from "./persistent-volume/standard-class.ts";
 import { createVolumeControllers } from "./persistent-volume/volume-controllers.ts";
-import { startResourceQuotaController } from "./resource-quota/resource-quota-controller.ts";
 import { startRootCaPublisher } from "./root-ca/root-ca-publisher.ts";
 import { serviceAccountController } from "./service-account-controller.ts";
 import { createWorkloadControllers } from "./workload-controllers.ts";
@@ -43,8 +42,8 @@ export interface Cluster {
 }
 
 /**
- * Starts kube-controller-manager's controllers and the scheduler: garbage collection, namespaces, service accounts, quotas,
- * workloads, endpoints, volumes and Pod placement.
+ * Starts kube-controller-manager's controllers and the scheduler: garbage collection, namespaces, service accounts, workloads,
+ * endpoints, volumes and Pod placement.
  */
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { client, collector: collecting = client, clock, log } = options;
@@ -62,13 +61,6 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     clock,
     random,
     log: log.child({ controller: "namespace" }),
-  });
-  const quotas = startResourceQuotaController({
-    client: collecting,
-    kinds: options.kinds,
-    clock,
-    random,
-    log: log.child({ controller: "resourcequota" }),
   });
   const rootCa =
     options.rootCa === undefined
@@ -100,7 +92,6 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     async stop() {
       await manager.stop();
       await rootCa?.stop();
-      await quotas.stop();
       await namespaces.stop();
       await collector.stop();
     },

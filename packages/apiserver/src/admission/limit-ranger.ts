@@ -4,7 +4,7 @@ import { forbidden } from "../endpoints/errors.ts";
 import { ensureMap, listAt, mapAt, objectsAt, textAt, valueAt } from "../registry/object-fields.ts";
 import { type Store, storageKey } from "../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep } from "./admission.ts";
-import { amountsOf, podResources, type ResourceAmounts } from "@keelson/api-machinery/quota";
+import { amountsOf, podResources, type ResourceAmounts } from "./pod-resources.ts";
 
 const limitRanges = { group: "", plural: "limitranges" };
 const annotation = "kubernetes.io/limit-ranger";

@@ -25,9 +25,8 @@ export interface TestEnvironmentOptions
   /** CustomResourceDefinitions (`ResourceDefinition.crd`) to serve from the start. */
   readonly crds?: readonly KubernetesObject[];
   /**
-   * Controllers to run with the server, started in this order and stopped before it: `garbageCollection`, `quotaAccounting` or
-   * `clusterControllers` of `@keelson/cluster/testing`, or your own. Default: none, as in envtest: dependents are not garbage-collected,
-   * namespaces stay Terminating, and ResourceQuotas do not release usage.
+   * Controllers to run with the server, started in this order and stopped before it: `garbageCollection` or `clusterControllers` of
+   * `@keelson/cluster/testing`, or your own. Default: none, as in envtest: dependents are not garbage-collected, and namespaces stay Terminating.
    */
   readonly controllers?: readonly EnvironmentController[];
 }

@@ -4,7 +4,6 @@ import { createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { startGarbageCollector } from "../garbage-collector/garbage-collector.ts";
 import { startNamespaceController } from "../namespace/namespace-controller.ts";
-import { startResourceQuotaController } from "../resource-quota/resource-quota-controller.ts";
 import { startCluster } from "../start-cluster.ts";
 import { type ServedKinds, storedKinds } from "../stored-kinds.ts";
 
@@ -35,13 +34,8 @@ export async function garbageCollection(host: ControllerHost): Promise<{ stop():
   };
 }
 
-/** Counts what the objects of each namespace use of its ResourceQuotas, as kube-controller-manager does. */
-export function quotaAccounting(host: ControllerHost): Promise<{ stop(): Promise<void> }> {
-  return Promise.resolve(startResourceQuotaController(optionsFor(host)));
-}
-
 /**
- * Runs everything that {@link startCluster} starts, including {@link garbageCollection} and {@link quotaAccounting}. Deployments become Pods, which stay `Pending`
+ * Runs everything that {@link startCluster} starts, including {@link garbageCollection}. Deployments become Pods, which stay `Pending`
  * until a node exists.
  */
 export function clusterControllers(host: ControllerHost): Promise<{ stop(): Promise<void> }> {

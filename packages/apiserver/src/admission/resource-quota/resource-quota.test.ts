@@ -20,17 +20,10 @@ const resourceQuotas: ResourceType<ResourceQuota> = {
 let environment: TestEnvironment;
 afterEach(() => environment.stop());
 
-const pod = (name: string) => ({
-  metadata: { namespace: "limited", name },
-  spec: { containers: [{ name: "a", image: "a" }] },
-});
-
-/** Starts a server with a quota `q`, which is created after Pods with these names. */
-async function start(hard: Record<string, string>, pods: readonly string[] = []) {
+async function start(hard: Record<string, string>) {
   environment = await startTestEnvironment();
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   await client.create(Namespace, { metadata: { name: "limited" } });
-  for (const name of pods) await client.create(Pod, pod(name));
   await client.create(resourceQuotas, { metadata: { namespace: "limited", name: "q" }, spec: { hard } });
   const used = async (): Promise<unknown> =>
     (await client.get(resourceQuotas, { namespace: "limited", name: "q" })).status?.used;
@@ -49,11 +42,20 @@ it("admits no more objects than a quota allows, however many are created at the 
   expect(await used()).toEqual({ "count/configmaps": "5" });
 });
 
-it("counts what existed before the quota, and rejects what exceeds it", async () => {
-  const { client, used } = await start({ pods: "2" }, ["a"]);
+it("releases usage when objects are deleted or were never stored", async () => {
+  const { client, used } = await start({ pods: "2" });
+  const pod = (name: string) => ({
+    metadata: { namespace: "limited", name },
+    spec: { containers: [{ name: "a", image: "a" }] },
+  });
+  await client.create(Pod, pod("a"));
+  await expect(client.create(Pod, pod("a"))).rejects.toMatchObject({ status: { reason: "AlreadyExists" } });
+  await expect.poll(used).toEqual({ pods: "1" });
   await client.create(Pod, pod("b"));
-  expect(await used()).toEqual({ pods: "2" });
   await expect(client.create(Pod, pod("c"))).rejects.toMatchObject({
     status: { message: 'pods "c" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2' },
   });
+  await client.delete(Pod, { namespace: "limited", name: "a" }, { gracePeriodSeconds: 0 });
+  await expect.poll(used).toEqual({ pods: "1" });
+  await client.create(Pod, pod("c"));
 });

@@ -1,22 +1,16 @@
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { compareQuantities, formatQuantity, subtractQuantities } from "@keelson/api-machinery/quantity";
-import {
-  addAmounts,
-  amountsOf,
-  matchesScopes,
-  measureQuota,
-  type QuotaKind,
-  quotaStatus,
-  type ResourceAmounts,
-  usageOf,
-} from "@keelson/api-machinery/quota";
 import { conflict, forbidden } from "../../endpoints/errors.ts";
 import { mapAt, objectsAt, setField, textAt, valueAt } from "../../registry/object-fields.ts";
 import { type Store, type StoredObject, storageKey } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
+import { addAmounts, amountsOf, type ResourceAmounts } from "../pod-resources.ts";
+import { matchesScopes } from "./scopes.ts";
+import { measure } from "./measure.ts";
+import { type QuotaKind, usageOf } from "./usage.ts";
 
 /** Group and plural of ResourceQuotas. */
-const quotaKind: QuotaKind = { group: "", plural: "resourcequotas" };
+export const quotaKind: QuotaKind = { group: "", plural: "resourcequotas" };
 
 /** Attempts to reserve usage while other requests write the same quotas. */
 const maxAttempts = 20;
@@ -32,8 +26,8 @@ interface Charge {
 
 /**
  * ResourceQuotas, as the admission plugin of kube-apiserver enforces them: usage is reserved in the status of each quota before the object
- * is stored, so that concurrent requests cannot exceed it together. Usage that a failed or deleted object leaves behind is released by the
- * resource quota controller of `@keelson/cluster`.
+ * is stored, so that concurrent requests cannot exceed it together. Usage that a failed or deleted object leaves behind is recounted
+ * (see `quota-recount.ts`).
  */
 export function resourceQuota(store: Pick<Store, "get" | "list" | "write">): AdmissionStep {
   return {
@@ -96,14 +90,11 @@ function chargesFor(
   return charges;
 }
 
-/** The used amounts in a quota's status. What the controller has not counted yet is counted here, so that a new quota is enforced immediately. */
+/** The used amounts in a quota's status; those that have not been counted yet are counted. */
 function usedOf(store: Pick<Store, "list">, { object: quota }: StoredObject, names: readonly string[]): ResourceAmounts {
   const used = amountsOf(mapAt(quota, "status", "used"));
   const uncounted = names.filter((name) => used[name] === undefined);
-  if (uncounted.length === 0) return used;
-  const { namespace = "" } = quota.metadata;
-  const objectsOf = (kind: QuotaKind) => store.list(storageKey(kind, namespace, "")).items.map(({ object }) => object);
-  return { ...measureQuota(quota, objectsOf), ...used };
+  return uncounted.length === 0 ? used : { ...measure(store, quota), ...used };
 }
 
 /** Writes the usage. False if another request was faster. */
@@ -117,9 +108,13 @@ async function reserve(store: Pick<Store, "write">, charges: readonly Charge[]):
 }
 
 /** A copy of a quota with this usage. */
-function withUsage(quota: DeepReadonly<KubernetesObject>, used: ResourceAmounts): KubernetesObject {
+export function withUsage(quota: DeepReadonly<KubernetesObject>, used: ResourceAmounts): KubernetesObject {
   const next = structuredClone(quota) as KubernetesObject;
-  setField(next, "status", quotaStatus(quota, used));
+  const texts = Object.entries(used).map(([name, amount]) => [name, formatQuantity(amount)] as const);
+  setField(next, "status", {
+    hard: structuredClone(mapAt(quota, "spec", "hard")),
+    used: Object.fromEntries(texts.sort(([a], [b]) => (a < b ? -1 : 1))),
+  });
   return next;
 }
 

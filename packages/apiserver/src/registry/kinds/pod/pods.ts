@@ -7,7 +7,7 @@ import type { ServedResource } from "../../served-resource.ts";
 import { podCells, podColumns, podRowConditions } from "./cells.ts";
 import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
 import { priorityOf } from "./priority.ts";
-import { qualityOfService } from "@keelson/api-machinery/quota";
+import { qualityOfService } from "./quality-of-service.ts";
 import { keepAllButResources, resizeCauses } from "./resize.ts";
 import { podSpecCauses, podTemplateCauses } from "./spec-validation.ts";
 import { agreeOnAddresses, ephemeralCauses, podStatusCauses } from "./status-validation.ts";

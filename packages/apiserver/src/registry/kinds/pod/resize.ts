@@ -1,7 +1,7 @@
 import { type DeepReadonly, type JsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { keepField, listAt, mapAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
-import { qualityOfService } from "@keelson/api-machinery/quota";
+import { qualityOfService } from "./quality-of-service.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 

@@ -1,5 +1,5 @@
-import { compareQuantities, isQuantity } from "../values/quantity.ts";
-import { mapAt, objectsAt } from "../objects/object-fields.ts";
+import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
+import { mapAt, objectsAt } from "../../object-fields.ts";
 
 /**
  * The QoS class by CPU and memory: `Guaranteed` if every container has limits for both and equal requests, `BestEffort` if no container

@@ -1,5 +1,11 @@
-import { addQuantities, compareQuantities, formatQuantity, isQuantity, type QuantityLike } from "../values/quantity.ts";
-import { mapAt, objectsAt, textAt, valueAt } from "../objects/object-fields.ts";
+import {
+  addQuantities,
+  compareQuantities,
+  formatQuantity,
+  isQuantity,
+  type QuantityLike,
+} from "@keelson/api-machinery/quantity";
+import { mapAt, objectsAt, textAt, valueAt } from "../registry/object-fields.ts";
 
 /** Quantities by resource name. */
 export type ResourceAmounts = Readonly<Record<string, QuantityLike>>;

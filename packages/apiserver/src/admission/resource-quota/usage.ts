@@ -1,8 +1,7 @@
-import type { DeepReadonly } from "../objects/json.ts";
-import type { KubernetesObject } from "../objects/object.ts";
-import { listAt, mapAt, textAt, valueAt } from "../objects/object-fields.ts";
-import { formatQuantity, isQuantity } from "../values/quantity.ts";
-import { podResources, type ResourceAmounts } from "./pod-resources.ts";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { formatQuantity, isQuantity } from "@keelson/api-machinery/quantity";
+import { listAt, mapAt, textAt, valueAt } from "../../registry/object-fields.ts";
+import { podResources, type ResourceAmounts } from "../pod-resources.ts";
 
 /** Group and plural of a kind. */
 export interface QuotaKind {

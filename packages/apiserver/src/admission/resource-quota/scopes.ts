@@ -1,8 +1,7 @@
-import type { DeepReadonly } from "../objects/json.ts";
-import type { KubernetesObject } from "../objects/object.ts";
-import { listAt, textAt, valueAt } from "../objects/object-fields.ts";
-import { qualityOfService } from "./quality-of-service.ts";
-import type { QuotaKind } from "./quota-usage.ts";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import { qualityOfService } from "../../registry/kinds/pod/quality-of-service.ts";
+import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
+import type { QuotaKind } from "./usage.ts";
 
 /** A condition for the objects to which a quota applies. */
 interface ScopeTerm {
