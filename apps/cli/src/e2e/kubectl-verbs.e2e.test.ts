@@ -197,7 +197,8 @@ test("lists, describes and explains every served kind", async () => {
   for (const row of rows) {
     // NAME, maybe SHORTNAMES, APIVERSION, NAMESPACED, KIND.
     const columns = row.split(/\s+/);
-    const [plural = "", apiVersion = ""] = [columns[0], columns.at(-3)];
+    const plural = columns[0] ?? "";
+    const apiVersion = columns.at(-3) ?? "";
     const kind = apiVersion.includes("/") ? `${plural}.${apiVersion.split("/", 1)[0]}` : plural;
     await kubectl("get", kind, "-A", "-o", "wide");
     // kubectl before 1.33 describes ServiceCIDRs through a beta version as well.
