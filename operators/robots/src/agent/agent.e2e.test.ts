@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { sleep, systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
+import { createProcessDriver } from "@keelson/execution";
 import mqtt from "mqtt";
 import type { MqttClient } from "mqtt";
 import { startBroker } from "../broker/broker.ts";
@@ -187,6 +188,23 @@ test("an agent registers, runs a task, and reports its start and its exit with t
   });
   expect(readFileSync(join(workDir, uid, "logs", "stdout.log"), "utf8")).toBe(end.logsStdout);
   expect(server.online.at(-1)).toBe(true);
+});
+
+test("the start of a program is reported even if it exits before the agent looks", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  const driver = await createProcessDriver({ dir: join(base, "programs"), clock: systemClock, random: Math.random });
+  const start = driver.start.bind(driver);
+  driver.start = async (spec) => {
+    const program = await start(spec);
+    await program.exited();
+    return program;
+  };
+  await agent(at.url, { driver });
+  await server.registered(1);
+  await server.send("create", randomUUID(), 1, shell("exit 3"));
+  await server.status((status) => status.state === "failed");
+  expect(server.statuses.map((status) => status.event)).toEqual(["Started", "Failed"]);
 });
 
 test("a task does not see the agent's environment", async () => {
@@ -416,6 +434,7 @@ const killable = `
   import { startAgent } from ${JSON.stringify(new URL("../../dist/agent/agent.js", import.meta.url).href)};
   import { sleep, systemClock } from "@keelson/api-machinery/time";
   import { silentLogger } from "@keelson/controller";
+import { createProcessDriver } from "@keelson/execution";
   const [brokerUrl, robotId, token, workDir] = process.argv.slice(1);
   await startAgent({ brokerUrl, robotId, token, workDir, heartbeatIntervalMs: 30000, labels: {}, clock: systemClock, log: silentLogger, stopTasksOnExit: false });
 `;

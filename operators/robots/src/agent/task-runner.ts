@@ -237,9 +237,9 @@ export class TaskRunner {
   /** Reports the start of a program and, later, its exit. */
   #follow(uid: string, attempt: number, program: Program): void {
     const { onEvent } = this.#options;
-    if (program.state.kind === "running") {
-      void onEvent({ kind: "started", uid, attempt, startedAt: program.state.startedAt });
-    }
+    // A short program may have exited already; its start is reported all the same.
+    const startedAt = program.state.kind === "starting" ? undefined : program.state.startedAt;
+    if (startedAt !== undefined) void onEvent({ kind: "started", uid, attempt, startedAt });
     const end = program.exited().then(async (exited) => {
       const [stdout, stderr] = await Promise.all([
         readLogTail(program.logs.stdout, logTailBytes),
