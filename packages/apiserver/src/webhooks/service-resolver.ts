@@ -1,20 +1,14 @@
 import type { RandomSource } from "../endpoints/random-source.ts";
 import { listAt, textAt, valueAt } from "../registry/object-fields.ts";
+import { type Endpoint, readyEndpoints } from "../registry/ready-endpoints.ts";
 import { type Store, storageKey } from "../storage/store.ts";
 import { WebhookError } from "./webhook-error.ts";
 import type { WebhookService } from "./webhook-target.ts";
-
-/** Host and port to connect to. */
-export interface Endpoint {
-  readonly host: string;
-  readonly port: number;
-}
 
 /** Returns an address of a Service. Throws a `WebhookError` if it has none. */
 export type ResolveService = (service: WebhookService) => Endpoint;
 
 const services = { group: "", plural: "services" };
-const slices = { group: "discovery.k8s.io", plural: "endpointslices" };
 
 /**
  * Resolves Services to one of their ready endpoints, as kube-apiserver does with `--enable-aggregator-routing`. This needs no service
@@ -29,24 +23,11 @@ export function createServiceResolver(store: Pick<Store, "get" | "list">, random
       throw new WebhookError("Unreachable", `no service port ${port} found for service ${JSON.stringify(name)}`);
     }
     if (textAt(service, "spec", "type") === "ExternalName") return { host: textAt(service, "spec", "externalName"), port };
-    const ready = store
-      .list(storageKey(slices, namespace, ""))
-      .items.filter(({ object }) => object.metadata.labels?.["kubernetes.io/service-name"] === name)
-      .flatMap(({ object }) => readyEndpoints(object, textAt(own, "name")));
+    const ready = readyEndpoints(store, { namespace, name }, textAt(own, "name"));
     const chosen = ready[ready.length > 1 ? random.below(ready.length) : 0];
     if (chosen === undefined) {
       throw new WebhookError("Unreachable", `no endpoints available for service ${JSON.stringify(name)}`);
     }
     return chosen;
   };
-}
-
-function readyEndpoints(slice: unknown, portName: string): readonly Endpoint[] {
-  const port = listAt(slice, "ports").find((each) => textAt(each, "name") === portName);
-  const number = valueAt(port, "port");
-  if (typeof number !== "number") return [];
-  return listAt(slice, "endpoints")
-    .filter((endpoint) => valueAt(endpoint, "conditions", "ready") !== false)
-    .flatMap((endpoint) => listAt(endpoint, "addresses"))
-    .map((host) => ({ host: String(host), port: number }));
 }

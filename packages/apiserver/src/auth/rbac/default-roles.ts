@@ -9,13 +9,12 @@ const all = ["*"];
 const read = ["get", "list", "watch"];
 const write = ["create", "delete", "deletecollection", "patch", "update"];
 
-/** Namespaced resources of the user-facing roles, by API group. `view` excludes those that allow acting as another identity. */
+/** Resources that `edit` may write, by API group. `view` excludes those that allow acting as another identity. */
 const workloads: readonly (readonly [group: string, resources: readonly string[]])[] = [
   [
     "",
     [
       "configmaps",
-      "endpoints",
       "events",
       "persistentvolumeclaims",
       "pods",
@@ -39,13 +38,15 @@ const workloads: readonly (readonly [group: string, resources: readonly string[]
   ],
   ["autoscaling", ["horizontalpodautoscalers"]],
   ["batch", ["cronjobs", "jobs"]],
-  ["discovery.k8s.io", ["endpointslices"]],
   ["networking.k8s.io", ["ingresses", "networkpolicies"]],
   ["policy", ["poddisruptionbudgets"]],
 ];
 
 const viewed: readonly PolicyRule[] = [
   ...workloads.map(([group, resources]) => rule(read, [group], withStatus(resources))),
+  // Read only: an endpoint may name any address, also one of another namespace (CVE-2021-25740).
+  rule(read, [""], ["endpoints"]),
+  rule(read, ["discovery.k8s.io"], ["endpointslices"]),
   rule(
     read,
     [""],
@@ -58,7 +59,7 @@ const edited: readonly PolicyRule[] = [
   rule([...read, ...write], [""], ["secrets"]),
   rule([...read, ...write], ["coordination.k8s.io"], ["leases"]),
   rule(["create"], [""], ["pods/eviction", "serviceaccounts/token"]),
-  rule([...read, "create"], [""], ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "services/proxy"]),
+  rule([...read, ...write], [""], ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "services/proxy"]),
   rule(["impersonate"], [""], ["serviceaccounts"]),
 ];
 

@@ -362,6 +362,22 @@ describe("the default roles", () => {
     ]);
   });
 
+  test("let no namespace role choose the addresses behind a Service", async () => {
+    await ensureDefaultRoles(store, options);
+    await put(binding("admin", "a", { kind: "ClusterRole", name: "admin" }, [{ kind: "User", name: "admin" }]));
+    const admin = user("admin");
+    for (const [group, resource] of [
+      ["", "endpoints"],
+      ["discovery.k8s.io", "endpointslices"],
+    ] as const) {
+      const verbs = ["get", "list", "watch", "create", "update", "patch", "delete"];
+      const allowed = verbs.filter((verb) => may(admin, verb, { group, resource, namespace: "a" }));
+      expect(allowed, resource).toEqual(["get", "list", "watch"]);
+    }
+    const proxied = { group: "", resource: "services", subresource: "proxy", namespace: "a" };
+    expect(["get", "create", "update", "patch", "delete"].filter((verb) => !may(admin, verb, proxied))).toEqual([]);
+  });
+
   test("are created once, regain lost rules, and stay unchanged if auto-update is off", async () => {
     await ensureDefaultRoles(store, options);
     const { revision } = store;

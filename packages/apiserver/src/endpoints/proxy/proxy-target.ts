@@ -1,8 +1,10 @@
 import { statusError } from "@keelson/api-machinery";
 import { listAt, objectsAt, textAt, valueAt } from "../../registry/object-fields.ts";
+import { readyEndpoints } from "../../registry/ready-endpoints.ts";
 import { storageKey } from "../../storage/store.ts";
 import type { Call } from "../call.ts";
 import { badRequest, notFound } from "../errors.ts";
+import { isProxyableAddress } from "./proxyable-address.ts";
 
 /** Where a proxied request goes. */
 export interface ProxyTarget {
@@ -36,7 +38,7 @@ export function podTarget(call: Call): ProxyTarget {
   if (stored === undefined) throw notFound({ group: "", plural: "pods" }, name);
   const pod = stored.object;
   const host = textAt(pod, "status", "podIP");
-  if (host === "") throw badRequest("address not allowed");
+  if (!isProxyableAddress(host)) throw badRequest("address not allowed");
   const [first] = listAt(pod, "spec", "containers").flatMap((container) => listAt(container, "ports"));
   const number = port === "" ? valueAt(first, "containerPort") : Number(port);
   return { ...schemeOf(scheme), host, port: portOf(number, scheme) };
@@ -56,11 +58,12 @@ export function serviceTarget(call: Call): ProxyTarget {
   const stored = call.store.get(storageKey({ group: "", plural: "services" }, call.namespace, name));
   if (stored === undefined) throw notFound({ group: "", plural: "services" }, name);
   const portName = portNameOf(stored.object, name, port);
-  const backends = backendsOf(call, name, portName);
+  const backends = readyEndpoints(call.store, { namespace: call.namespace, name }, portName);
   const chosen = backends[call.random.below(Math.max(1, backends.length))];
   if (chosen === undefined) {
     throw statusError("ServiceUnavailable", `no endpoints available for service ${JSON.stringify(call.info.name)}`);
   }
+  if (!isProxyableAddress(chosen.host)) throw badRequest("address not allowed");
   return { ...schemeOf(scheme), ...chosen };
 }
 
@@ -78,24 +81,6 @@ function portNameOf(service: unknown, name: string, port: string): string {
     throw statusError("ServiceUnavailable", `no service port ${Number(port)} found for service ${JSON.stringify(name)}`);
   }
   return textAt(found, "name");
-}
-
-const slices = { group: "discovery.k8s.io", plural: "endpointslices" };
-
-function backendsOf(call: Call, service: string, portName: string): readonly { host: string; port: number }[] {
-  return call.store
-    .list(storageKey(slices, call.namespace, ""))
-    .items.filter(({ object }) => object.metadata.labels?.["kubernetes.io/service-name"] === service)
-    .flatMap(({ object }) => {
-      const ports = listAt(object, "ports");
-      const found = ports.find((port) => textAt(port, "name") === portName);
-      const port = valueAt(found, "port");
-      if (typeof port !== "number") return [];
-      return listAt(object, "endpoints")
-        .filter((endpoint) => valueAt(endpoint, "conditions", "ready") !== false)
-        .flatMap((endpoint) => listAt(endpoint, "addresses"))
-        .map((host) => ({ host: String(host), port }));
-    });
 }
 
 function schemeOf(scheme: string): Pick<ProxyTarget, "scheme"> {

@@ -15,6 +15,8 @@ import { parseProxyName } from "./proxy-target.ts";
 
 const token = "token-of-the-administrator";
 const core = "/api/v1/namespaces/default";
+/** An address of the embedded node's Pod network. */
+const podIP = "127.90.0.1";
 let dataDir: string;
 let authority: string;
 let api: ServedApi;
@@ -35,7 +37,7 @@ beforeAll(async () => {
     socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n");
     socket.pipe(socket);
   });
-  await new Promise<void>((resolve) => void backend.listen(0, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => void backend.listen(0, podIP, resolve));
   port = (backend.address() as AddressInfo).port;
   dataDir = await mkdtemp(join(tmpdir(), "keelson-proxy-"));
   api = await serveApi({
@@ -66,23 +68,32 @@ async function echo(request: IncomingMessage): Promise<{ method?: string; path?:
   return { method, path: url, body: await text(request), headers };
 }
 
-/** A Pod and a Service whose endpoint is the backend, and a Service without endpoints. */
+/** A Pod and a Service whose endpoint is the backend, the same with an address of the host, and a Service without endpoints. */
 async function createBackends(): Promise<void> {
-  const metadata = (name: string): object => ({ name, namespace: "default" });
+  await createBackend("p", "s", podIP);
+  await createBackend("forged", "forged", "127.0.0.1");
+  await createService("empty");
+}
+
+const metadata = (name: string): object => ({ name, namespace: "default" });
+
+async function createService(name: string): Promise<void> {
+  const spec = { ports: [{ name: "web", port: 80 }] };
+  await write("POST", `${core}/services`, { apiVersion: "v1", kind: "Service", metadata: metadata(name), spec });
+}
+
+async function createBackend(pod: string, service: string, address: string): Promise<void> {
   const containers = [{ name: "c", image: "i", ports: [{ containerPort: port }] }];
-  await write("POST", `${core}/pods`, { apiVersion: "v1", kind: "Pod", metadata: metadata("p"), spec: { containers } });
-  const status = { phase: "Running", podIP: "127.0.0.1", podIPs: [{ ip: "127.0.0.1" }] };
-  await write("PATCH", `${core}/pods/p/status`, { status }, "application/merge-patch+json");
-  const ports = [{ name: "web", port: 80 }];
-  for (const name of ["s", "empty"]) {
-    await write("POST", `${core}/services`, { apiVersion: "v1", kind: "Service", metadata: metadata(name), spec: { ports } });
-  }
+  await write("POST", `${core}/pods`, { apiVersion: "v1", kind: "Pod", metadata: metadata(pod), spec: { containers } });
+  const status = { phase: "Running", podIP: address, podIPs: [{ ip: address }] };
+  await write("PATCH", `${core}/pods/${pod}/status`, { status }, "application/merge-patch+json");
+  await createService(service);
   await write("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", {
     apiVersion: "discovery.k8s.io/v1",
     kind: "EndpointSlice",
-    metadata: { ...metadata("s-1"), labels: { "kubernetes.io/service-name": "s" } },
+    metadata: { ...metadata(`${service}-1`), labels: { "kubernetes.io/service-name": service } },
     addressType: "IPv4",
-    endpoints: [{ addresses: ["127.0.0.1"], conditions: { ready: true } }],
+    endpoints: [{ addresses: [address], conditions: { ready: true } }],
     ports: [{ name: "web", port, protocol: "TCP" }],
   });
 }
@@ -125,7 +136,7 @@ describe("the proxy", () => {
     expect(headers["authorization"]).toBeUndefined();
     expect(headers["x-keelson-process-access"]).toBeUndefined();
     expect(headers["x-forwarded-uri"]).toBe(`${core}/pods/p/proxy/x`);
-    expect(headers["host"]).toBe(`127.0.0.1:${port}`);
+    expect(headers["host"]).toBe(`${podIP}:${port}`);
   });
 
   it("redirects a GET without a path, and leads redirects back through itself", async () => {
@@ -167,6 +178,13 @@ describe("the proxy", () => {
     const { status, body } = await send("GET", `${core}/${name}/proxy/x`);
     expect(status).toBe(code);
     expect((body as { message: string }).message).toContain(message);
+  });
+
+  it("does not connect to listeners of the host", async () => {
+    for (const target of ["pods/forged", "services/forged:web"]) {
+      const { status, body } = await send("GET", `${core}/${target}/proxy/x`);
+      expect([status, (body as { message: string }).message]).toEqual([400, "address not allowed"]);
+    }
   });
 
   it("needs the right to use it", async () => {
