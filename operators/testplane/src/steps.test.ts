@@ -1,5 +1,5 @@
 import { type KubernetesObject, type ResourceType, isNotFound } from "@keelson/api-machinery";
-import { ConfigMap, Deployment, Namespace } from "@keelson/api-machinery/kinds";
+import { ConfigMap, Deployment, Namespace, Secret } from "@keelson/api-machinery/kinds";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { startTestplaneEnvironment, type TestplaneEnvironment } from "./testing/testplane-environment.ts";
@@ -302,6 +302,30 @@ describe("objects outside of the test's namespace", () => {
       reason: "Forbidden",
       message: "ServiceAccount default/poor cannot patch configmaps in the namespace kube-public",
     });
+  });
+
+  it("are read with the rights of the ServiceAccount; Secrets only with one", async () => {
+    const type = { apiVersion: "v1", kind: "Secret" };
+    await environment.client.create(Secret, {
+      metadata: { name: "far", namespace: "kube-public" },
+      stringData: { key: "far away" },
+    });
+    const selector = { ...type, namespace: "kube-public", name: "far" };
+    const steal = { name: "a", resource: { selector }, outputs: [{ name: "stolen", cel: "object.data.key" }] };
+    const alone = await run("reads-alone", { steps: [steal] });
+    expect(alone?.steps?.[0]).toMatchObject({
+      reason: "Forbidden",
+      message: expect.stringContaining("set spec.serviceAccountName"),
+    });
+    const poor = await run("reads-poor", { serviceAccountName: "poor", steps: [steal] });
+    expect(poor?.steps?.[0]).toMatchObject({
+      reason: "Forbidden",
+      message: "cannot read Secret far: ServiceAccount default/poor cannot get secrets in the namespace kube-public",
+    });
+    expect(JSON.stringify([alone, poor])).not.toContain(Buffer.from("far away").toString("base64"));
+    await grant("reader", [{ apiGroups: [""], resources: ["secrets"], verbs: ["get"] }]);
+    const allowed = await run("reads-reader", { serviceAccountName: "reader", steps: [steal] });
+    expect(allowed?.phase).toBe("Succeeded");
   });
 
   it("are deleted with the test that created them", async () => {

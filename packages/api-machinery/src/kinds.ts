@@ -1,5 +1,6 @@
 /* The built-in kinds: their types, and the resources that name them to a client. */
 export type { BuiltInCondition } from "./objects/object.ts";
+export * from "./kinds/access-reviews.ts";
 export type * from "./kinds/core-objects.ts";
 export type * from "./kinds/network-objects.ts";
 export { type PodReferences, podReferences } from "./kinds/pod-references.ts";

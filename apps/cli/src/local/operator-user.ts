@@ -1,3 +1,5 @@
+import { serviceAccountSubject } from "@keelson/api-machinery/kinds";
+
 /** Namespace of the operators' service accounts. */
 export const systemNamespace = "keelson-system";
 
@@ -6,8 +8,6 @@ export function operatorUser(operator: { readonly name: string }): {
   readonly username: string;
   readonly groups: readonly string[];
 } {
-  return {
-    username: `system:serviceaccount:${systemNamespace}:${operator.name}`,
-    groups: ["system:serviceaccounts", `system:serviceaccounts:${systemNamespace}`, "system:authenticated"],
-  };
+  const { user, groups } = serviceAccountSubject({ namespace: systemNamespace, name: operator.name });
+  return { username: user, groups };
 }

@@ -19,6 +19,7 @@ import {
 } from "@keelson/controller";
 import type { ApplyConfiguration } from "@keelson/client";
 import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
+import type { Reader } from "../watching/read-rights.ts";
 import type { WebhookCall, WebhookState } from "../webhooks/webhook-runner.ts";
 import type { ActionContext } from "./resource-actions.ts";
 import { createRunningTests, followTargets, type RunningTests } from "./running-tests.ts";
@@ -68,6 +69,8 @@ export interface TestKind<T extends TestObject, D extends TestDecision> {
   readonly finalizer: string;
   /** Targets that a running test watches. */
   readonly targets: (test: DeepReadonly<T>, namespace: string) => readonly Target[];
+  /** Whose rights a running test has when it reads outside of its namespace. Default: those of a test without a ServiceAccount. */
+  readonly reader?: (test: DeepReadonly<T>) => Omit<Reader, "namespace">;
   readonly decide: (test: DeepReadonly<T>, world: Observations) => D;
   /** Performs the decided actions and writes their outcome. Resolves to a retry delay if the API was unavailable. */
   readonly act: (decision: D, scope: ActionScope<T>) => Promise<number | undefined>;
@@ -125,9 +128,13 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
   if (isBeingDeleted(test)) return release(kind, test, actionContext);
 
   const isRunning = current?.phase !== undefined && !isFinished(current);
+  const observe = (): Promise<(target: Target) => Observation> => {
+    const reader = { namespace, ...kind.reader?.(test) };
+    return followTargets(tests, cache, { request, reader, targets: kind.targets(test, namespace) }, signal);
+  };
   const decision = kind.decide(test, {
     namespace,
-    observe: isRunning ? followTargets(tests, cache, request, kind.targets(test, namespace)) : () => ({ kind: "loading" }),
+    observe: isRunning ? await observe() : () => ({ kind: "loading" }),
     webhookState: (key) => tests.webhooks.state(request, key),
     now: clock.now(),
   });

@@ -1,27 +1,15 @@
-import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
+import type { ResourceType } from "@keelson/api-machinery";
+import { serviceAccountSubject, SubjectAccessReview } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
-
-/** A review of what a user may do. The API server answers a create and stores nothing. */
-interface AccessReview extends KubernetesObject {
-  readonly spec: object;
-  readonly status?: { readonly allowed?: boolean; readonly reason?: string };
-}
-
-const accessReviews: ResourceType<AccessReview> = {
-  group: "authorization.k8s.io",
-  version: "v1",
-  kind: "SubjectAccessReview",
-  plural: "subjectaccessreviews",
-  scope: "Cluster",
-};
 
 /** A request that a test wants to make. */
 export interface Access {
-  readonly verb: "get" | "create" | "patch" | "delete";
+  readonly verb: "get" | "list" | "create" | "patch" | "delete";
   readonly type: ResourceType;
   readonly subresource?: string;
   readonly namespace: string | undefined;
-  readonly name: string;
+  /** Absent: all objects of the namespace. */
+  readonly name?: string | undefined;
 }
 
 /** The ServiceAccount whose rights a test has. */
@@ -30,32 +18,23 @@ export interface ServiceAccountRef {
   readonly name: string;
 }
 
-/** Why a ServiceAccount may not make a request; undefined if it may. **Errors**: rejects if the API server cannot be asked. */
+/** Why a ServiceAccount may not make a request; undefined if it may. **Errors**: rejects if the API server cannot be reached. */
 export async function deniedAccess(
   client: Client,
   { namespace: home, name: account }: ServiceAccountRef,
   { verb, type, subresource, namespace, name }: Access,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const user = `system:serviceaccount:${home}:${account}`;
+  const resourceAttributes = {
+    ...{ verb, group: type.group, version: type.version, resource: type.plural },
+    ...(subresource === undefined ? {} : { subresource }),
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(name === undefined ? {} : { name }),
+  };
+  const subject = serviceAccountSubject({ namespace: home, name: account });
   const review = await client.create(
-    accessReviews,
-    {
-      metadata: {},
-      spec: {
-        user,
-        groups: ["system:serviceaccounts", `system:serviceaccounts:${home}`, "system:authenticated"],
-        resourceAttributes: {
-          verb,
-          group: type.group,
-          version: type.version,
-          resource: type.plural,
-          ...(subresource === undefined ? {} : { subresource }),
-          ...(namespace === undefined ? {} : { namespace }),
-          name,
-        },
-      },
-    },
+    SubjectAccessReview,
+    { metadata: {}, spec: { ...subject, resourceAttributes } },
     { signal },
   );
   if (review.status?.allowed === true) return undefined;

@@ -1,5 +1,4 @@
-import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
-import type { PolicyRule } from "@keelson/api-machinery/kinds";
+import { type PolicyRule, SubjectAccessReview, TokenReview } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createHash, timingSafeEqual } from "node:crypto";
@@ -49,13 +48,13 @@ export function reviewedAccess(options: { readonly client: Client; readonly cloc
   const { client, clock } = options;
   const known = new Map<string, { readonly access: Access; readonly until: number }>();
   const review = async ({ token, path, verb }: AccessRequest): Promise<Access> => {
-    const answer = await client.create(tokenReviewType, { metadata: {}, spec: { token: token ?? "" } });
+    const answer = await client.create(TokenReview, { metadata: {}, spec: { token: token ?? "" } });
     const { authenticated, user } = answer.status ?? {};
     if (authenticated !== true || user?.username === undefined) return "unauthenticated";
     const { username, uid, groups, extra } = user;
     const subject = { user: username, ...(uid ? { uid } : {}), ...(groups ? { groups } : {}), ...(extra ? { extra } : {}) };
     const spec = { ...subject, nonResourceAttributes: { path, verb } };
-    const decision = await client.create(accessReviewType, { metadata: {}, spec });
+    const decision = await client.create(SubjectAccessReview, { metadata: {}, spec });
     return decision.status?.allowed === true ? "allowed" : "forbidden";
   };
   return async (request) => {
@@ -90,38 +89,3 @@ export async function isTrustedHost(header: string | undefined, names: readonly 
 function digestOf(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
-
-interface TokenReview extends KubernetesObject {
-  spec?: { token?: string };
-  status?: {
-    authenticated?: boolean;
-    user?: { username?: string; uid?: string; groups?: string[]; extra?: Record<string, string[]> };
-  };
-}
-
-const tokenReviewType: ResourceType<TokenReview> = {
-  group: "authentication.k8s.io",
-  version: "v1",
-  kind: "TokenReview",
-  plural: "tokenreviews",
-  scope: "Cluster",
-};
-
-interface SubjectAccessReview extends KubernetesObject {
-  spec?: {
-    user?: string;
-    uid?: string;
-    groups?: string[];
-    extra?: Record<string, string[]>;
-    nonResourceAttributes?: { path?: string; verb?: string };
-  };
-  status?: { allowed?: boolean };
-}
-
-const accessReviewType: ResourceType<SubjectAccessReview> = {
-  group: "authorization.k8s.io",
-  version: "v1",
-  kind: "SubjectAccessReview",
-  plural: "subjectaccessreviews",
-  scope: "Cluster",
-};

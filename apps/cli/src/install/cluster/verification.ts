@@ -13,6 +13,8 @@ import {
   Lease,
   Pod,
   type PolicyRule,
+  serviceAccountSubject,
+  SubjectAccessReview,
 } from "@keelson/api-machinery/kinds";
 import { type Clock, parseTime } from "@keelson/api-machinery/time";
 import type { ApplyConfiguration, Client } from "@keelson/client";
@@ -95,29 +97,13 @@ async function matches(client: Client, crd: ResourceDefinition["crd"], spec: unk
   return "spec" in after && jsonEquals(spec, after.spec);
 }
 
-interface SubjectAccessReview extends KubernetesObject {
-  spec?: { user: string; groups: string[]; resourceAttributes: Record<string, string> };
-  status?: { allowed?: boolean };
-}
-
-const accessReviewType: ResourceType<SubjectAccessReview> = {
-  ...{
-    group: "authorization.k8s.io",
-    version: "v1",
-    kind: "SubjectAccessReview",
-    plural: "subjectaccessreviews",
-    scope: "Cluster",
-  },
-};
-
 async function checkRights({ client, operator, namespace, signal }: VerifyOptions): Promise<string | undefined> {
-  const user = `system:serviceaccount:${namespace}:${operator.name}`;
-  const groups = ["system:serviceaccounts", `system:serviceaccounts:${namespace}`, "system:authenticated"];
+  const subject = serviceAccountSubject({ namespace, name: operator.name });
   const missing: string[] = [];
   for (const resourceAttributes of clusterRulesOf(operator).flatMap(attributesOf)) {
     const review = await client.create(
-      accessReviewType,
-      { metadata: {}, spec: { user, groups, resourceAttributes } },
+      SubjectAccessReview,
+      { metadata: {}, spec: { ...subject, resourceAttributes } },
       { signal },
     );
     const { verb = "", resource = "", subresource } = resourceAttributes;

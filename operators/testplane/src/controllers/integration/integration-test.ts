@@ -33,6 +33,10 @@ export const createIntegrationTestController = (): ControllerDefinition =>
         ...{ spec: frozenSpec(status, spec), status, namespace },
         ...{ name: metadata.name ?? "", uid: metadata.uid ?? "" },
       }),
+    reader: ({ spec, status = {} }) => ({
+      roundNamespace: status.namespace,
+      serviceAccountName: frozenSpec(status, spec).serviceAccountName,
+    }),
     decide: ({ spec, metadata, status = {} }, observations) =>
       decideIntegrationTest({
         ...{ spec, generation: metadata.generation ?? 0, status, ...observations },

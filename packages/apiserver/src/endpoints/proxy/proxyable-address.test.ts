@@ -1,9 +1,12 @@
 import { expect, test } from "vitest";
 import { isProxyableAddress } from "./proxyable-address.ts";
 
-test.each(["10.0.0.1", "192.168.1.5", "127.64.0.1", "127.127.255.253", "2001:db8::1", "::ffff:127.64.0.1"])("%s is allowed", (address) => {
-  expect(isProxyableAddress(address)).toBe(true);
-});
+test.each(["10.0.0.1", "192.168.1.5", "127.64.0.1", "127.127.255.253", "2001:db8::1", "::ffff:127.64.0.1"])(
+  "%s is allowed",
+  (address) => {
+    expect(isProxyableAddress(address)).toBe(true);
+  },
+);
 
 test.each([
   "127.0.0.1",
