@@ -1,5 +1,4 @@
-import { listenForShutdown } from "@keelson/controller";
-import { type Client, connect } from "@keelson/client";
+import type { Client } from "@keelson/client";
 import type { FlagValues, Operator } from "@keelson/operator";
 import { choiceFlag } from "@keelson/operator/flags";
 import type { Command } from "commander";
@@ -9,6 +8,7 @@ import { InstallError } from "../install/cluster/install-error.ts";
 import { findStale, prune } from "../install/cluster/prune.ts";
 import { displayName } from "../install/cluster/removal.ts";
 import { waitForRollouts } from "../install/cluster/rollout.ts";
+import { withCluster } from "../install/cluster/with-cluster.ts";
 import {
   dryRunFlag,
   namespaceFlag,
@@ -70,22 +70,14 @@ async function install(given: FlagValues, isUpgrade: boolean): Promise<number> {
     return 0;
   }
   const timeoutMs = timeoutFlag.read(given);
-  const shutdown = listenForShutdown();
-  const client = await connect({
-    kubeconfig: textOf(given.kubeconfig),
-    context: textOf(given.context),
-    fieldManager: "keelson-install",
-  });
-  try {
-    if (isUpgrade) await requireInstallation(client, plan, shutdown.signal);
-    return await apply(client, plan, { dryRun: dryRunFlag.read(given), timeoutMs, signal: shutdown.signal });
-  } catch (error) {
-    if (shutdown.signal.aborted && error === shutdown.signal.reason) return 130;
-    throw error;
-  } finally {
-    await client.close();
-    shutdown.dispose();
-  }
+  return withCluster(
+    given,
+    async (client, signal) => {
+      if (isUpgrade) await requireInstallation(client, plan, signal);
+      return apply(client, plan, { dryRun: dryRunFlag.read(given), timeoutMs, signal });
+    },
+    { fieldManager: "keelson-install" },
+  );
 }
 
 async function createPlan(given: FlagValues): Promise<Plan> {
@@ -157,5 +149,3 @@ async function requireInstallation(client: Client, { namespace }: Plan, signal: 
 }
 
 const listOf = (items: readonly InstalledObject[]): object => ({ apiVersion: "v1", kind: "List", items });
-
-const textOf = (flag: FlagValues[string]): string | undefined => (typeof flag === "string" ? flag : undefined);

@@ -1,15 +1,15 @@
 import { createInterface } from "node:readline/promises";
-import { type Client, connect } from "@keelson/client";
-import { listenForShutdown } from "@keelson/controller";
+import type { Client } from "@keelson/client";
 import type { FlagValues } from "@keelson/operator";
 import { switchFlag, UsageError } from "@keelson/operator/flags";
 import { addConnectionFlags, addFlag, flagValues } from "../command-line.ts";
 import { displayName, planRemoval, remove, type Removal, type RemovedObject } from "../install/cluster/removal.ts";
+import { withCluster } from "../install/cluster/with-cluster.ts";
 import { dryRunFlag, namespaceFlag, onlyFlag, selectOperators, timeoutFlag } from "../install/install-flags.ts";
 import { loadOperators } from "../operators.ts";
 import type { DefineCommand } from "./commands.ts";
 
-const yesFlag = switchFlag({ name: "yes", short: "y", description: "do not ask before deleting the objects of users" });
+const yesFlag = switchFlag({ name: "yes", short: "y", description: "delete without asking for confirmation" });
 
 /** How many names of a kind are listed. */
 const maxListed = 10;
@@ -25,20 +25,11 @@ async function uninstall(flags: FlagValues): Promise<number> {
   const all = await loadOperators();
   const operators = selectOperators(flags, all);
   const namespace = namespaceFlag.read(flags);
-  const shutdown = listenForShutdown();
-  const client = await connect({ kubeconfig: textOf(flags.kubeconfig), context: textOf(flags.context) });
-  const { signal } = shutdown;
-  try {
-    const isComplete = operators.length === all.length;
+  const isComplete = operators.length === all.length;
+  return withCluster(flags, async (client, signal) => {
     const removal = await planRemoval({ client, namespace, operators, isComplete, signal });
-    return await act(client, removal, flags, signal);
-  } catch (error) {
-    if (signal.aborted && error === signal.reason) return 130;
-    throw error;
-  } finally {
-    await client.close();
-    shutdown.dispose();
-  }
+    return act(client, removal, flags, signal);
+  });
 }
 
 async function act(client: Client, removal: Removal, flags: FlagValues, signal: AbortSignal): Promise<number> {
@@ -48,7 +39,7 @@ async function act(client: Client, removal: Removal, flags: FlagValues, signal: 
     print(`Keelson is not installed in namespace ${namespaceFlag.read(flags)}`);
     return 0;
   }
-  if (userObjects.length > 0) print(["These objects of users will be deleted:", ...summarize(userObjects)].join("\n"));
+  if (userObjects.length > 0) print(["The following user objects will be deleted:", ...summarize(userObjects)].join("\n"));
   if (dryRunFlag.read(flags)) {
     for (const object of installed) print(`deleted     ${displayName(object)} (dry run)`);
     return 0;
@@ -77,11 +68,11 @@ function summarize(objects: readonly RemovedObject[]): readonly string[] {
 }
 
 async function confirm({ userObjects, installed }: Removal, signal: AbortSignal): Promise<boolean> {
-  if (!process.stdin.isTTY) throw new UsageError("uninstall asks before it deletes: pass --yes if there is no terminal");
+  if (!process.stdin.isTTY) throw new UsageError("uninstall needs confirmation: pass --yes if stdin is not a terminal");
   const prompt = createInterface({ input: process.stdin, output: process.stdout });
   try {
     const answer = await prompt.question(
-      `Delete ${userObjects.length} objects of users and ${installed.length} objects of Keelson? Type yes: `,
+      `Delete ${userObjects.length} user objects and ${installed.length} objects of Keelson? Type yes: `,
       { signal },
     );
     return answer.trim() === "yes";
@@ -89,5 +80,3 @@ async function confirm({ userObjects, installed }: Removal, signal: AbortSignal)
     prompt.close();
   }
 }
-
-const textOf = (flag: FlagValues[string]): string | undefined => (typeof flag === "string" ? flag : undefined);

@@ -1,9 +1,8 @@
 import { systemClock } from "@keelson/api-machinery/time";
-import { connect } from "@keelson/client";
-import { listenForShutdown } from "@keelson/controller";
 import { type FlagValues, formatResult, outputFlag } from "@keelson/operator";
 import { addConnectionFlags, addFlag, flagValues } from "../command-line.ts";
 import { type CheckResult, verifyOperator } from "../install/cluster/verification.ts";
+import { withCluster } from "../install/cluster/with-cluster.ts";
 import { namespaceFlag, onlyFlag, selectOperators } from "../install/install-flags.ts";
 import { loadOperators } from "../operators.ts";
 import { keelsonVersion } from "../version.ts";
@@ -18,27 +17,16 @@ export const defineVerifyCommand: DefineCommand = (command, setExitCode) => {
 
 async function verify(flags: FlagValues): Promise<number> {
   const operators = selectOperators(flags, await loadOperators());
-  const shutdown = listenForShutdown();
-  const { signal } = shutdown;
-  const client = await connect({ kubeconfig: textOf(flags.kubeconfig), context: textOf(flags.context) });
-  try {
+  return withCluster(flags, async (client, signal) => {
     const results: CheckResult[] = [];
     const common = { client, clock: systemClock, namespace: namespaceFlag.read(flags), version: keelsonVersion(), signal };
     for (const operator of operators) results.push(...(await verifyOperator({ ...common, operator })));
     process.stdout.write(formatResult({ flags }, results, () => results.map(describe).join("")));
     return results.some(({ problem }) => problem !== undefined) ? 1 : 0;
-  } catch (error) {
-    if (signal.aborted && error === signal.reason) return 130;
-    throw error;
-  } finally {
-    await client.close();
-    shutdown.dispose();
-  }
+  });
 }
 
 function describe({ operator, check, problem, fix }: CheckResult): string {
   const start = `${operator.padEnd(10)}  ${check.padEnd(7)}  `;
   return problem === undefined ? `${start}ok\n` : `${start}${problem}\n${" ".repeat(start.length)}fix: ${fix ?? ""}\n`;
 }
-
-const textOf = (flag: FlagValues[string]): string | undefined => (typeof flag === "string" ? flag : undefined);

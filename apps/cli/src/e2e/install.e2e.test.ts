@@ -50,8 +50,8 @@ spec: { image: x, parallelism: 1, ttl: 60, appExec: /bin/true, memoryAllocationM
   );
   await up.kubectl("apply", "-f", job);
   const asked = await keelson("uninstall");
-  expect(asked.output).toContain("These objects of users will be deleted:\n  RhinoJob: default/pi\n");
-  expect(asked.output).toContain("keelson: uninstall asks before it deletes: pass --yes if there is no terminal\n");
+  expect(asked.output).toContain("The following user objects will be deleted:\n  RhinoJob: default/pi\n");
+  expect(asked.output).toContain("keelson: uninstall needs confirmation: pass --yes if stdin is not a terminal\n");
   expect(asked.status).toBe(2);
   const removed = await keelson("uninstall", "--yes");
   expect(removed.output).toMatch(/^uninstalled$/m);

@@ -47,7 +47,7 @@ export function valuesSchema(operators: readonly Operator[], version: string): T
     }),
     crds: group("The CustomResourceDefinitions.", {
       install: flag("install and upgrade the CustomResourceDefinitions of the enabled operators", true),
-      keep: flag("keep them, and so all objects of users, when the chart is uninstalled with Helm", true),
+      keep: flag("keep them, and so all user objects, when the chart is uninstalled with Helm", true),
     }),
     rbac: group("Roles for users.", {
       aggregate: flag("add the rights on the custom kinds to the ClusterRoles view, edit and admin", true),

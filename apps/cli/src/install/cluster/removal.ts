@@ -36,7 +36,7 @@ export interface RemovalOptions {
 }
 
 /**
- * Finds everything that belongs to operators: their objects in the cluster, the objects of users, and what the operators created for
+ * Finds everything that belongs to operators: their objects in the cluster, user objects, and what the operators created for
  * themselves.
  *
  * **Errors**: {@link InstallError} `ManagedByHelm`.
@@ -111,7 +111,7 @@ export interface RemoveOptions {
 }
 
 /**
- * Deletes the objects of users and waits until they have been finalized, while the operators still run. Then deletes the installation.
+ * Deletes user objects and waits until they have been finalized, while the operators still run. Then deletes the installation.
  *
  * **Errors**: {@link InstallError} `Timeout` with the objects that remain.
  */
