@@ -67,6 +67,16 @@ test("writes equal bytes for equal contents, whatever the order and the times of
   expect(digest("b.tar")).toBe(digest("a.tar"));
 });
 
+test("trades the size of an archive for the time to write it", async () => {
+  const dir = folder();
+  const small = await createImage(options(dir, "small.tar"));
+  const fast = await createImage({ ...options(dir, "fast.tar"), compressionLevel: 0 });
+  expect(fast.archiveBytes).toBeGreaterThan(small.archiveBytes);
+  const image = await openImage(join(dir, "fast.tar"), { temporary: dir });
+  expect(image.target.digest).toBe(fast.digest);
+  await image.close();
+});
+
 test("leaves no temporary files if a source is missing", async () => {
   const dir = folder();
   symlinkSync("nowhere", join(dir, "broken"));

@@ -39,6 +39,8 @@ export interface CreateImageOptions {
   readonly config: Readonly<Record<string, unknown>>;
   /** Time of creation. Default: the epoch, so that equal contents give equal archives. */
   readonly createdMs?: number;
+  /** Level of the layers' gzip compression, 0 to 9. Default 9: the smallest archive. */
+  readonly compressionLevel?: number;
 }
 
 /** An image that was written. */
@@ -62,12 +64,12 @@ const mediaTypes = {
  * with the same version of Node.js.
  */
 export async function createImage(options: CreateImageOptions): Promise<CreatedImage> {
-  const { file, name, createdMs = 0 } = options;
+  const { file, name, createdMs = 0, compressionLevel = 9 } = options;
   await mkdir(dirname(file), { recursive: true });
   const dir = await mkdtemp(`${file}.parts-`);
   try {
     const layers: Layer[] = [];
-    for (const layer of options.layers) layers.push(await writeLayer(dir, layer));
+    for (const layer of options.layers) layers.push(await writeLayer(dir, layer, compressionLevel));
     const created = new Date(createdMs).toISOString().replace(/\.\d+Z$/, "Z");
     const config = await writeJson(dir, mediaTypes.config, {
       created,
@@ -110,12 +112,12 @@ interface Layer {
   readonly diffId: string;
 }
 
-async function writeLayer(dir: string, { entries }: ImageLayerContent): Promise<Layer> {
+async function writeLayer(dir: string, { entries }: ImageLayerContent, level: number): Promise<Layer> {
   const tar = join(dir, "layer.tar");
   await writeTar(tar, entries);
   const diffId = await digestOf(tar);
   const draft = join(dir, "layer.tar.gz");
-  await pipeline(createReadStream(tar), createGzip({ level: 9 }), createWriteStream(draft));
+  await pipeline(createReadStream(tar), createGzip({ level }), createWriteStream(draft));
   return { descriptor: await keepBlob(dir, draft, mediaTypes.layer), diffId };
 }
 
