@@ -1,11 +1,11 @@
 import { execFile } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type KeelsonProcess, startKeelson } from "../testing/keelson-process.ts";
+import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 /*
  * Runs the shell commands of each tutorial in the order of the page, against one `keelson up`. Blocks marked `interactive` are for
@@ -14,12 +14,12 @@ import { type KeelsonProcess, startKeelson } from "../testing/keelson-process.ts
 const root = fileURLToPath(new URL("../../../..", import.meta.url));
 const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 
-let dir: string;
+const folder = temporaryFolder();
+const dir = folder.path;
 let keelson: KeelsonProcess;
 let env: NodeJS.ProcessEnv;
 
 beforeAll(async () => {
-  dir = mkdtempSync(join(tmpdir(), "tutorials-"));
   symlinkSync(join(root, "examples"), join(dir, "examples"));
   keelson = startKeelson(["up", "--data-dir", ".keelson", "--api-port", "0", "--mqtt-port", "0", "--fastpath-port", "0"], {
     cwd: dir,
@@ -37,7 +37,8 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await keelson.stop();
-  rmSync(dir, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+  // The tutorials delete their objects without waiting for the programs, which outlive `keelson up`.
+  folder[Symbol.dispose]();
 });
 
 /** Writes an `npx` that runs the built `keelson`, whose agents connect to this test's broker. Returns its folder. */

@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { setMaxListeners } from "node:events";
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -14,7 +15,9 @@ import type { TestKeelson } from "./local-keelson.ts";
  * `dir`. Resolves to the path of the kubeconfig.
  */
 export async function operatorKubeconfig(up: TestKeelson, admin: Client, operator: Operator, dir: string): Promise<string> {
-  const signal = AbortSignal.timeout(30_000);
+  const signal = AbortSignal.timeout(90_000);
+  // Every request of the preparation listens to it.
+  setMaxListeners(0, signal);
   await ensureSystemNamespace(admin, signal);
   await prepareOperator(admin, { ...operator, localRules: [] }, signal);
   const token = await up.kubectl("create", "token", operator.name, "-n", systemNamespace);
