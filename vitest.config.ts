@@ -21,7 +21,8 @@ const projects = [
     exclude: excluded,
     timeoutMs: 120_000,
     pollTimeoutMs: 45_000,
-    isolate: true,
+    // Loading the packages takes a worker as long as many of these files take to run.
+    isolate: false,
     // These tests mostly wait for processes; each has its own folder, ports and address block.
     maxWorkers: 4,
   },
