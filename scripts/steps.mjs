@@ -80,7 +80,8 @@ export function install(folder = root, title = "install packages") {
   writeFileSync(stamp, lock);
 }
 
-/** Builds all packages incrementally. */
+/** Builds all packages incrementally, and the bundle of the command. */
 export function build() {
   step("build", process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-b"]);
+  step("bundle", process.execPath, [join(root, "scripts/bundle.mjs")]);
 }

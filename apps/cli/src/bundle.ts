@@ -1,0 +1,27 @@
+import { readFileSync, statSync } from "node:fs";
+
+/**
+ * The file `current.json` in a folder of bundles. A bundle holds the modules of `keelson` and their dependencies in few files, which load
+ * three times as fast.
+ */
+export interface BundleRecord {
+  /** Name of the bundle's folder. */
+  readonly folder: string;
+  /** Files that every build or installation rewrites, relative to the folder of bundles, with their modification times. */
+  readonly inputs: readonly (readonly [path: string, mtimeMs: number])[];
+}
+
+/**
+ * URL of the main module of the bundle in this folder. `undefined` if there is none, or if anything was built or installed after it: a
+ * bundle is never older than the code.
+ */
+export function currentBundle(bundles: URL): string | undefined {
+  try {
+    const { folder, inputs } = JSON.parse(readFileSync(new URL("current.json", bundles), "utf8")) as BundleRecord;
+    const isCurrent = inputs.every(([path, mtimeMs]) => statSync(new URL(path, bundles)).mtimeMs === mtimeMs);
+    return isCurrent ? new URL(`${folder}/main.js`, bundles).href : undefined;
+  } catch {
+    // There is no bundle, or the files that it was made from were deleted.
+    return undefined;
+  }
+}
