@@ -78,6 +78,11 @@ async function endJob(name: string, type: "Complete" | "Failed", reason: string)
 
 const ready = { phase: "Running" as const, podIP: "127.5.0.1", conditions: [{ type: "Ready", status: "True" as const }] };
 
+/** Ends the workers' Pods. Their Job stays active, because no Job controller runs. */
+async function endWorkers(): Promise<void> {
+  for (const index of [0, 1]) await setPod(`pi-w-${index}`, { phase: "Succeeded" });
+}
+
 /** Takes a job so far that all its Pods run. */
 async function running(job: DeepReadonly<RhinoJob>): Promise<ReturnType<typeof jobsOf>> {
   const names = jobsOf(job);
@@ -97,7 +102,7 @@ describe("the mpi operator", () => {
     await expect(client.get(Job, { namespace, name: names.workers })).rejects.toThrow(/not found/);
     await running(job);
     const workers = await client.get(Job, { namespace, name: names.workers });
-    expect(workers.spec).toMatchObject({ completionMode: "Indexed", completions: 2, backoffLimit: 0 });
+    expect(workers.spec).toMatchObject({ completionMode: "Indexed", completions: 2, backoffLimitPerIndex: 0 });
     expect(workers.metadata.ownerReferences).toMatchObject([{ kind: "RhinoJob", uid: job.metadata.uid, controller: true }]);
     const secret = await client.get(Secret, { namespace, name: names.secret });
     expect(Buffer.from(secret.data?.token ?? "", "base64").length).toBeGreaterThanOrEqual(32);
@@ -108,7 +113,8 @@ describe("the mpi operator", () => {
     await endJob(names.launcher, "Complete", "CompletionsReached");
     const done = await reached((each) => each?.status?.jobStatus === "Completed");
     expect(done?.status).toMatchObject({ exitCode: 0, launcherPodNames: ["pi-l"], workerPodNames: ["pi-w-0", "pi-w-1"] });
-    // The remaining Pods are stopped.
+    // What is left of the workers is stopped.
+    await endWorkers();
     await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
   });
 
@@ -202,6 +208,7 @@ describe("the mpi operator", () => {
     operator = await startOperator({ operator: mpi, client: limited, dataDir: "/nonexistent", flags: {}, logger: log });
     const names = await running(await make({ ttl: 1 }));
     await endJob(names.launcher, "Complete", "CompletionsReached");
+    await endWorkers();
     await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
     await reached((each) => each === undefined);
     expect(refused).toEqual([]);

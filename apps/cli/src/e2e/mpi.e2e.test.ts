@@ -113,9 +113,25 @@ test("run streams the ranks' output and exits with their status; logs -f follows
   expect(run.output()).toMatch(/pi: Failed: rank [01] on worker [01] failed: exit code 7/);
   expect(await follow.exited).toBe(0);
   expect(follow.output()).toMatch(/launcher-\w+: pi is 3.14159274/);
+  const client = await keelson.client();
+  onTestFinished(() => client.close());
+  const { workerPodNames = [] } = (await client.get(RhinoJob, { namespace, name: "pi" })).status ?? {};
+  expect(workerPodNames).toHaveLength(2);
+  for (const name of workerPodNames)
+    expect((await client.get(Pod, { namespace, name })).metadata.deletionTimestamp).toBeUndefined();
   const late = startKeelson(["mpi", "logs", "-f", "pi"], { env });
   expect(await late.exited).toBe(0);
   expect(late.output()).toContain("pi is 3.14159274");
+
+  const tool = join(dir, "only-on-the-callers-path");
+  writeFileSync(tool, "#!/bin/sh\nexec cat\n", { mode: 0o755 });
+  const reads = startKeelson(["mpi", "run", "-n", "2", "--mpi", "OpenMPI", "--", "only-on-the-callers-path"], {
+    env: { ...env, PATH: `${dir}:${process.env.PATH}` },
+    cwd: dir,
+    input: "from the caller\n",
+  });
+  expect(await reads.exited).toBe(0);
+  expect(reads.output().match(/^from the caller$/gm)).toHaveLength(1);
 });
 
 test("run stops its ranks when interrupted", { timeout }, async () => {

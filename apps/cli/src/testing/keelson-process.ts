@@ -24,6 +24,8 @@ interface StartOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Default: this process's working directory. */
   readonly cwd?: string;
+  /** Standard input. Default: none. */
+  readonly input?: string;
   /** User and group id to run as; requires root. Default: this process's own. */
   readonly user?: number;
 }
@@ -36,11 +38,12 @@ export function startKeelson(args: readonly string[], options: StartOptions = {}
 /** Starts Node.js with `args`, otherwise like {@link startKeelson}. */
 export function startNodeProgram(args: readonly string[], options: StartOptions = {}): KeelsonProcess {
   const child = spawn(process.execPath, args, {
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: [options.input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
     env: { ...process.env, ...options.env },
     ...(options.cwd ? { cwd: options.cwd } : {}),
     ...(options.user === undefined ? {} : { uid: options.user, gid: options.user }),
   });
+  child.stdin?.end(options.input);
   let text = "";
   const watchers = new Set<() => void>();
   let ended: number | NodeJS.Signals | undefined;
@@ -48,8 +51,8 @@ export function startNodeProgram(args: readonly string[], options: StartOptions 
     for (const watcher of [...watchers]) watcher();
   };
   for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding("utf8");
-    stream.on("data", (chunk: string) => {
+    stream?.setEncoding("utf8");
+    stream?.on("data", (chunk: string) => {
       text += chunk;
       notify();
     });

@@ -20,6 +20,7 @@ const optionalFields = [
   "workingDir",
   "startDeadlineSeconds",
   "activeDeadlineSeconds",
+  "stdin",
 ] as const;
 
 const immutable = (field: string, rule: string) => ({
@@ -76,6 +77,9 @@ const spec = Type.Object(
       { default: "Auto" },
     ),
     workingDir: Type.Optional(Type.String({ description: "Working directory of the program. Default: the image's." })),
+    stdin: Type.Optional(
+      Type.Boolean({ description: "Whether rank 0 reads the standard input that a client attaches to the launcher's Pod." }),
+    ),
     startDeadlineSeconds: Type.Optional(
       int32("Seconds from the launcher's start until all workers must have joined. Unset: no limit.", { minimum: 1 }),
     ),

@@ -17,6 +17,8 @@ export interface FollowOptions {
   readonly out: NodeJS.WritableStream;
   /** Called with every state of the job. */
   readonly onChange?: (job: DeepReadonly<RhinoJob>) => void;
+  /** Called once for every Pod whose log is read. */
+  readonly onStarted?: (pod: DeepReadonly<PodObject>) => void;
 }
 
 /**
@@ -25,7 +27,7 @@ export interface FollowOptions {
  */
 export async function followLogs(
   client: Client,
-  { job, workers, signal, out, onChange = () => {} }: FollowOptions,
+  { job, workers, signal, out, onChange = () => {}, onStarted = () => {} }: FollowOptions,
 ): Promise<{ readonly job: DeepReadonly<RhinoJob> | undefined; readonly logs: number }> {
   const { namespace = "", name = "", uid = "" } = job.metadata;
   const selection = { namespace, labelSelector: `${labels.uid}=${uid}${workers ? "" : `,${labels.type}=launcher`}` };
@@ -39,6 +41,7 @@ export async function followLogs(
     // Stops the wait for the job immediately.
     read.catch((error: unknown) => failed.abort(error));
     reading.set(podName, read);
+    onStarted(pod);
   };
   const watching = new AbortController();
   const watched = considerPods(client, selection, AbortSignal.any([stop, watching.signal]), consider);

@@ -1,8 +1,10 @@
 import { UsageError } from "@keelson/operator/flags";
 import { describe, expect, it } from "vitest";
-import { jobOfFlags } from "./run.ts";
+import { jobOfFlags } from "./job-flags.ts";
 
-const job = (args: string[], flags: Record<string, string | true> = {}) => jobOfFlags({ args, flags }, "/home/me", "0a1b2c");
+const caller = { folder: "/home/me", path: "/opt/bin:/bin", hasInput: false, suffix: "0a1b2c" };
+const job = (args: string[], flags: Record<string, string | string[] | true> = {}, rest: Partial<typeof caller> = {}) =>
+  jobOfFlags({ args, flags }, { ...caller, ...rest });
 
 describe("keelson mpi run", () => {
   it("creates a job for a program in the current folder, named after it", () => {
@@ -15,6 +17,21 @@ describe("keelson mpi run", () => {
   it("uses the image's working directory if there is an image", () => {
     expect(job(["/app/pi"], { image: "me/pi" }).spec.workingDir).toBeUndefined();
     expect(job(["/app/pi"], { image: "me/pi", workdir: "/app" }).spec.workingDir).toBe("/app");
+  });
+
+  it("gives the program the caller's PATH if there is no image, and the variables of --env", () => {
+    const template = (variables: object) => ({ spec: { containers: [{ env: variables }] } });
+    const path = { name: "PATH", value: "/opt/bin:/bin" };
+    const { spec } = job(["pi"], { env: ["OMP_NUM_THREADS=4", "PRICE=$(5)"] });
+    const expected = template([path, { name: "OMP_NUM_THREADS", value: "4" }, { name: "PRICE", value: "$$(5)" }]);
+    expect(spec).toMatchObject({ launcherTemplate: expected, workerTemplate: expected });
+    expect(job(["pi"], { env: ["PATH=/mine"] }).spec.workerTemplate).toEqual(template([{ name: "PATH", value: "/mine" }]));
+    expect(job(["pi"], { image: "me/pi" }).spec.workerTemplate).toBeUndefined();
+  });
+
+  it("lets rank 0 read the caller's standard input", () => {
+    expect(job(["./sum"], {}, { hasInput: true }).spec.stdin).toBe(true);
+    expect(job(["./sum"]).spec.stdin).toBeUndefined();
   });
 
   it.each([

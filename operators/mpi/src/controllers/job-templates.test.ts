@@ -88,7 +88,7 @@ describe("the launcher's Job", () => {
 describe("the workers' Job", () => {
   it("is indexed with one Pod per rank and no retries (regression 5)", () => {
     const job = workersJob(rhinoJobOf({ parallelism: 4 }), names, "10.0.0.7", local);
-    expect(job).toMatchObject({ completionMode: "Indexed", parallelism: 4, completions: 4, backoffLimit: 0 });
+    expect(job).toMatchObject({ completionMode: "Indexed", parallelism: 4, completions: 4, backoffLimitPerIndex: 0 });
     expect(job.template.spec.containers[0]?.env?.[0]).toEqual({ name: "KEELSON_MPI_LAUNCHER", value: "10.0.0.7:21000" });
   });
 

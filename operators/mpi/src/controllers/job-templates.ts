@@ -24,6 +24,7 @@ export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tool
     ranks: spec.parallelism,
     command: [spec.appExec, ...(spec.appArgs ?? [])],
     ...(spec.startDeadlineSeconds === undefined ? {} : { startDeadlineMs: spec.startDeadlineSeconds * 1000 }),
+    ...(spec.stdin === true ? { stdin: true } : {}),
   });
   const container: Container = {
     ...containerOf(job, "launcher", tools),
@@ -34,6 +35,7 @@ export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tool
       { name: podVariables.podIP, valueFrom: { fieldRef: { fieldPath: "status.podIP" } } },
     ],
     ports: [{ name: "rendezvous", containerPort: rendezvousPort }],
+    ...(spec.stdin === true ? { stdin: true, stdinOnce: true } : {}),
     // The probe blocks until every launch line has been read from mpiexec, so readiness is visible immediately. It is repeated every
     // ten seconds, and failures do not matter.
     startupProbe: {
@@ -81,7 +83,8 @@ export function workersJob(
     completionMode: "Indexed",
     parallelism: spec.parallelism,
     completions: spec.parallelism,
-    backoffLimit: 0,
+    // No worker is replaced. With a limit for the whole Job, the first failure would delete the other workers with their logs.
+    backoffLimitPerIndex: 0,
     template: overlayTemplate(spec.workerTemplate, {
       metadata: {
         labels: { ...podLabels(job, "worker"), "alibabacloud.com/eci": "true" },

@@ -270,6 +270,26 @@ describe("decideRhinoJob at the end", () => {
     expect(frozen.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 111" });
   });
 
+  it("fails for one worker while the others still run, and leaves those time to end with their logs", () => {
+    const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 7, finishedAt: at(10) } } });
+    const workerPods = [podOf("w-0", "Running"), worker];
+    const seen = { job: running, launcher: jobOf("launcher"), workers: jobOf("workers"), workerPods };
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 3000 });
+    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 14_000 }));
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 7" });
+    expect(decision).toMatchObject({ suspend: ["launcher"], requeueAfterMs: 6000 });
+    const job = rhinoJobOf({}, { status: decision.status as Status });
+    const rest = { ...seen, job, launcher: jobOf("launcher", { suspended: true }) };
+    expect(decideRhinoJob(observed({ ...rest, now: t0 + 15_000 }))).toMatchObject({ suspend: [], requeueAfterMs: 5000 });
+    expect(decideRhinoJob(observed({ ...rest, now: t0 + 20_000 })).suspend).toEqual(["workers"]);
+  });
+
+  it("fails immediately for a worker whose Pod was deleted", () => {
+    const workers = { ...jobOf("workers"), status: { failedIndexes: "1" } };
+    const decision = decideRhinoJob(observed({ job: running, launcher: jobOf("launcher"), workers }));
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "a worker was deleted" });
+  });
+
   it.each([
     ["the launcher that was deleted", { job: rhinoJobOf({}, { status: started }) }, "LauncherDeleted"],
     [

@@ -5,6 +5,7 @@ import { launcherLostExitCode } from "../launch/exit-codes.ts";
 import { childNames } from "./child-names.ts";
 import { jobOutcome } from "./job-outcome.ts";
 import { exitCodeOf, isCreating, isReady, type PodTrouble, podTrouble, terminationMessage } from "./pod-trouble.ts";
+import { hasFailedWorker, workerFailureTime } from "./worker-failure.ts";
 
 /** Input of {@link decideRhinoJob}. The Jobs are those with the RhinoJob's child names, regardless of their owner. */
 export interface RhinoJobObservation {
@@ -44,6 +45,9 @@ type Status = NonNullable<RhinoJob["status"]>;
 
 /** Time that the launcher has to report the failure of a worker, which it can explain better than the worker's Pod. */
 const workersFailedGraceMs = 4000;
+
+/** Time that workers have to end after the job has. They notice a lost launcher after 3 s and give their ranks 2 s. */
+const workersEndGraceMs = 6000;
 
 /** Interval for looking up mount failures of a Pod that is being created. */
 export const mountCheckIntervalMs = 3000;
@@ -102,11 +106,10 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
     };
   }
 
-  const workersOutcome = jobOutcome(workers);
-  if (workersOutcome?.kind === "failed") {
+  if (hasFailedWorker(workers, observation.workerPods)) {
     // Workers that lost the launcher have waited for it already.
     const graceMs = observation.workerPods.some((pod) => exitCodeOf(pod) === launcherLostExitCode) ? 0 : workersFailedGraceMs;
-    const left = Date.parse(workersOutcome.at ?? "") + graceMs - now;
+    const left = workerFailureTime(workers, observation.workerPods) + graceMs - now;
     if (!(left > 0)) return workersFailed(observation);
     return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true), requeueAfterMs: left };
   }
@@ -124,23 +127,29 @@ export function decideRefused(observation: RhinoJobObservation, message: string)
 }
 
 /** Stops the remaining Pods of a job that has ended, and deletes the job when its ttl has passed. */
-function afterTheEnd({ job, launcher, workers, now }: RhinoJobObservation): RhinoJobDecision {
-  const suspend = stillActive(job, launcher, workers);
+function afterTheEnd(observation: RhinoJobObservation): RhinoJobDecision {
+  const { job, now } = observation;
   const { ttl } = job.spec;
   const end = Date.parse(job.status?.completionTime ?? "");
-  if (ttl === 0 || Number.isNaN(end)) return { ...noWrites, suspend };
-  const left = end + ttl * 1000 - now;
-  return left > 0 ? { ...noWrites, suspend, requeueAfterMs: left } : { ...noWrites, isExpired: true };
+  const { suspend, requeueAfterMs: graceLeft } = stopRemaining(observation, end);
+  const left = ttl === 0 || Number.isNaN(end) ? undefined : end + ttl * 1000 - now;
+  if (left !== undefined && left <= 0) return { ...noWrites, isExpired: true };
+  const waits = [left, graceLeft].filter((each) => each !== undefined);
+  return { ...noWrites, suspend, ...(waits.length === 0 ? {} : { requeueAfterMs: Math.min(...waits) }) };
 }
 
-function stillActive(
-  job: DeepReadonly<RhinoJob>,
-  launcher: DeepReadonly<JobObject> | undefined,
-  workers: DeepReadonly<JobObject> | undefined,
-): ("launcher" | "workers")[] {
+/** What to stop of a job that ended at `end`. Workers end with their launcher; a Pod that is stopped loses its log. */
+function stopRemaining(observation: RhinoJobObservation, end: number): Pick<RhinoJobDecision, "suspend" | "requeueAfterMs"> {
+  const { job, launcher, workers, workerPods, now } = observation;
   const isActive = (child: DeepReadonly<JobObject> | undefined): boolean =>
     child !== undefined && isControlledBy(child, job) && jobOutcome(child) === undefined && child.spec.suspend !== true;
-  return [...(isActive(launcher) ? ["launcher" as const] : []), ...(isActive(workers) ? ["workers" as const] : [])];
+  const first = isActive(launcher) ? ["launcher" as const] : [];
+  if (!isActive(workers)) return { suspend: first };
+  const left = end + workersEndGraceMs - now;
+  const areEnding = workerPods.some(
+    ({ metadata, status }) => status?.phase === "Running" && metadata.deletionTimestamp === undefined,
+  );
+  return areEnding && left > 0 ? { suspend: first, requeueAfterMs: left } : { suspend: [...first, "workers"] };
 }
 
 interface Progress {
@@ -240,7 +249,7 @@ function ended(
   message: string,
   exitCode?: number,
 ): RhinoJobDecision {
-  const { job, launcher, workers, now } = observation;
+  const { job, now } = observation;
   const text = message.slice(0, 1024);
   let conditions: readonly Condition[] | undefined = job.status?.conditions as readonly Condition[] | undefined;
   const set = (type: string, status: boolean): void => {
@@ -255,7 +264,7 @@ function ended(
   set("Failed", jobStatus === "Failed");
   return {
     ...noWrites,
-    suspend: stillActive(job, launcher, workers),
+    ...stopRemaining(observation, now),
     ...changed(job, {
       ...base(observation),
       jobStatus,

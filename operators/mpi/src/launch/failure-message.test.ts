@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { describeRankFailure, mpiexecMessage } from "./failure-message.ts";
+import { describeRankFailure, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
 
 const describeExit = (exitCode: number, stderr = "") =>
   describeRankFailure({ rank: 1, worker: 1, exitCode, at: 0 }, "./pi", stderr);
@@ -60,5 +60,15 @@ describe("mpiexecMessage", () => {
     const abort = "Abort(9) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 9) - process 1\n";
     expect(mpiexecMessage(abort)).toBe("rank 1 called MPI_Abort: application called MPI_Abort(MPI_COMM_WORLD, 9) - process 1");
     expect(mpiexecMessage("nothing")).toBeUndefined();
+  });
+});
+
+describe("withoutAgentRaces", () => {
+  it("omits Open MPI's warning about the process group of an agent, and nothing else", () => {
+    const warning = "[vm:12] plm:rsh: Warning: setpgid(34,34) failed in parent with errno=Permission denied(13)\n";
+    expect(withoutAgentRaces(`one\n${warning}${warning}two\n`)).toBe("one\ntwo\n");
+    expect(withoutAgentRaces(warning)).toBe("");
+    const other = "setpgid(1,1) failed\n[vm:12] plm:rsh: Error: setpgid(0,0) failed in child\n";
+    expect(withoutAgentRaces(other)).toBe(other);
   });
 });

@@ -52,3 +52,11 @@ export function mpiexecMessage(stderr: string): string | undefined {
   const text = block ?? stack;
   return text?.replaceAll(/\s+/g, " ").trim().slice(0, maxDetailLength) || undefined;
 }
+
+/**
+ * mpiexec's standard error without the warnings of Open MPI about agents that it could not move to a process group of their own, because
+ * they had already moved themselves. The warning is harmless and occurs in successful runs.
+ */
+export function withoutAgentRaces(stderr: string): string {
+  return stderr.replaceAll(/^\[[^\]\n]*\] plm:rsh: Warning: setpgid\([^\n]*\n/gm, "");
+}

@@ -4,7 +4,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import { type AgentFolder, createAgentFolder } from "./mpiexec/agent-folder.ts";
 import { type Channel, type ChannelServer, listenForChannels } from "./channel.ts";
 import { launchFailedExitCode } from "./exit-codes.ts";
-import { abortMessage, describeRankFailure, mpiexecMessage } from "./failure-message.ts";
+import { abortMessage, describeRankFailure, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
 import { findMpiexec } from "./mpiexec/find-mpiexec.ts";
 import {
   type LaunchEffect,
@@ -62,7 +62,7 @@ export async function runLauncher(options: LauncherOptions): Promise<number> {
       // Open MPI runs of one user on one machine delete each other's files if they share a folder.
       env: { ...environment, TMPDIR: folder.temporary },
       // Standard error is read for the failure message and passed on.
-      stdio: ["ignore", "inherit", "pipe"],
+      stdio: [order.stdin === true ? "inherit" : "ignore", "inherit", "pipe"],
     });
     launch.start(mpiexec, folder);
   });
@@ -98,8 +98,9 @@ class Launch {
       this.on({ type: "mpiexecEnded", exitCode: launchFailedExitCode });
     });
     mpiexec.stderr?.setEncoding("utf8").on("data", (text: string) => {
-      this.#options.writeError(text);
-      this.#stderr = (this.#stderr + text).slice(-maxStderrLength);
+      const relevant = withoutAgentRaces(text);
+      if (relevant !== "") this.#options.writeError(relevant);
+      this.#stderr = (this.#stderr + relevant).slice(-maxStderrLength);
     });
     mpiexec.once("exit", (code, killedBy) => {
       const exitCode = code ?? 128 + (constants.signals[killedBy ?? "SIGKILL"] ?? 0);

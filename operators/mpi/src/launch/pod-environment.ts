@@ -13,6 +13,8 @@ export interface LaunchOrder {
   readonly command: readonly string[];
   /** Time until all workers must have joined. Unset: no limit. */
   readonly startDeadlineMs?: number;
+  /** Whether rank 0 reads the launcher's standard input. Default false. */
+  readonly stdin?: boolean;
 }
 
 /** Environment variables of a Pod's program. */
@@ -118,7 +120,7 @@ function parseOrder(text: string): LaunchOrder {
     throw bad("is not JSON");
   }
   if (typeof parsed !== "object" || parsed === null) throw bad("is not an object");
-  const { implementation, ranks, command, startDeadlineMs } = parsed as Record<string, unknown>;
+  const { implementation, ranks, command, startDeadlineMs, stdin } = parsed as Record<string, unknown>;
   if (implementation !== "OpenMPI" && implementation !== "MPICH" && implementation !== "Auto")
     throw bad(`implementation: ${JSON.stringify(implementation)} must be OpenMPI, MPICH or Auto`);
   if (typeof ranks !== "number" || !Number.isInteger(ranks) || ranks < 1) throw bad("ranks must be a number from 1");
@@ -126,5 +128,11 @@ function parseOrder(text: string): LaunchOrder {
     throw bad("command must be a list of strings");
   if (startDeadlineMs !== undefined && (typeof startDeadlineMs !== "number" || !(startDeadlineMs > 0)))
     throw bad("startDeadlineMs must be a number greater than 0");
-  return { implementation, ranks, command: command as string[], ...(startDeadlineMs === undefined ? {} : { startDeadlineMs }) };
+  return {
+    implementation,
+    ranks,
+    command: command as string[],
+    ...(startDeadlineMs === undefined ? {} : { startDeadlineMs }),
+    ...(stdin === true ? { stdin } : {}),
+  };
 }

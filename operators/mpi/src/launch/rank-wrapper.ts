@@ -6,6 +6,8 @@
  * The script stays in the rank's process group, which both MPIs signal as a whole. It survives SIGTERM, which MPICH sends as soon as a rank
  * disappears, but a rank that ends by it records nothing: mpiexec stopped it. The script ends in the same way as the rank: with its exit
  * code, or by its signal.
+ *
+ * Only rank 0 reads the standard input. MPICH leaves that of the other ranks open, so that programs that read it never end.
  */
 
 /** Variable with the path of the file that ranks append to. */
@@ -15,6 +17,7 @@ const scriptVariable = "KEELSON_MPI_RANK";
 
 const script = `keelson_file=$${fileVariable}
 unset ${fileVariable} ${scriptVariable}
+[ "\${PMI_RANK:-0}" = 0 ] || exec </dev/null
 keelson_stopped=
 trap 'keelson_stopped=1' TERM
 "$@"

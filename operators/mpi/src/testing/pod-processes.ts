@@ -16,13 +16,19 @@ export interface PodProcess {
 }
 
 /** Starts a Pod program with additional environment variables. */
-function startPodProcess(part: "launcher" | "worker", variables: Readonly<Record<string, string>>, cwd: string): PodProcess {
+function startPodProcess(
+  part: "launcher" | "worker",
+  variables: Readonly<Record<string, string>>,
+  cwd: string,
+  input?: string,
+): PodProcess {
   const child = spawn(process.execPath, [podProgram, part], {
     cwd,
     // A killed program leaves its temporary files, which the test deletes with its folder.
     env: { ...process.env, TMPDIR: cwd, ...variables },
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
   });
+  child.stdin?.end(input);
   let [stdout, stderr] = ["", ""];
   child.stdout?.setEncoding("utf8").on("data", (text: string) => (stdout += text));
   child.stderr?.setEncoding("utf8").on("data", (text: string) => (stderr += text));
@@ -31,11 +37,18 @@ function startPodProcess(part: "launcher" | "worker", variables: Readonly<Record
 }
 
 /** Starts a launcher on an address. */
-export function startLauncherProcess(podIP: string, token: string, order: LaunchOrder, cwd: string): PodProcess {
+export function startLauncherProcess(
+  podIP: string,
+  token: string,
+  order: LaunchOrder,
+  cwd: string,
+  input?: string,
+): PodProcess {
   return startPodProcess(
     "launcher",
     { [podVariables.order]: formatOrder(order), [podVariables.token]: token, [podVariables.podIP]: podIP },
     cwd,
+    input,
   );
 }
 

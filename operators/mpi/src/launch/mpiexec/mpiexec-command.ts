@@ -65,6 +65,8 @@ function openMpiOptions({ agent, order, podIP, workingDirectory }: MpiexecCall):
     ...mca("plm_rsh_no_tree_spawn", "1"),
     ...mca("plm_rsh_num_concurrent", String(Math.max(128, order.ranks))),
     ...mca("btl", "tcp,self"),
+    // MPI_Comm_spawn starts ranks in addition to those that fill the slots.
+    ...mca("rmaps_base_oversubscribe", "1"),
     ...onOneMachine,
     ...["-wdir", workingDirectory],
     ...["-n", String(order.ranks), "--host", hosts],

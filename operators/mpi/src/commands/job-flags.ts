@@ -1,0 +1,139 @@
+import { basename, resolve } from "node:path";
+import type { CommandContext } from "@keelson/operator";
+import { choiceFlag, countFlag, pairsFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
+import type { PodTemplateOverlay, RhinoJobSpec } from "../api/rhino-job.ts";
+import { namespaceFlag } from "./flags.ts";
+
+/** Flags of `keelson mpi run`. */
+export const runFlags = {
+  np: countFlag({ name: "np", short: "n", value: "RANKS", description: "number of ranks", min: 1, default: "1" }),
+  name: textFlag({
+    name: "name",
+    value: "NAME",
+    description: "name of the job (default: the program's name with a random suffix)",
+  }),
+  namespace: namespaceFlag,
+  image: textFlag({
+    name: "image",
+    value: "IMAGE",
+    description: "image with the program and its MPI (in a cluster)",
+    default: "local",
+  }),
+  mpi: choiceFlag({
+    name: "mpi",
+    value: "MPI",
+    description: "MPI implementation; Auto selects the one that the program is linked with",
+    choices: ["Auto", "OpenMPI", "MPICH"],
+    default: "Auto",
+  }),
+  ttl: countFlag({
+    name: "ttl",
+    value: "SECONDS",
+    description: "time until the finished job is deleted; 0 keeps it",
+    default: "600",
+  }),
+  workdir: textFlag({
+    name: "workdir",
+    value: "DIR",
+    description: "working directory of the program (default: the current one; with --image, the image's)",
+  }),
+  server: textFlag({ name: "server", value: "HOST", description: "NFS server; the workers mount its --dir at /data" }),
+  dir: textFlag({ name: "dir", value: "PATH", description: "path on --server" }),
+  startDeadline: countFlag({
+    name: "start-deadline",
+    value: "SECONDS",
+    description: "fail if not all workers have joined after this time",
+    min: 1,
+  }),
+  deadline: countFlag({ name: "deadline", value: "SECONDS", description: "fail if the job takes longer than this", min: 1 }),
+  env: pairsFlag({
+    name: "env",
+    value: "NAME=VALUE",
+    description: "environment variable of the program; without --image, the program also has the caller's PATH",
+  }),
+  stdin: choiceFlag({
+    name: "stdin",
+    value: "MODE",
+    description: "forward standard input to rank 0: always, never, or auto: if it is a pipe or a file",
+    choices: ["auto", "always", "never"],
+    default: "auto",
+  }),
+  detach: switchFlag({ name: "detach", description: "print the name of the job and do not wait for its end" }),
+};
+
+/** What a job takes from the process that creates it. */
+export interface Caller {
+  /** Its working directory. */
+  readonly folder: string;
+  /** Its PATH, which the program gets if there is no image. */
+  readonly path: string | undefined;
+  /** Whether its standard input is forwarded to rank 0. */
+  readonly hasInput: boolean;
+  /** Makes the job's name unique. */
+  readonly suffix: string;
+}
+
+/**
+ * The job that the flags of `keelson mpi run` describe.
+ *
+ * **Errors**: {@link UsageError}, which names the flag.
+ */
+export function jobOfFlags(
+  { args, flags: values }: Pick<CommandContext, "args" | "flags">,
+  { folder, path, hasInput, suffix }: Caller,
+): { readonly name: string; readonly spec: RhinoJobSpec } {
+  const [appExec, ...appArgs] = args;
+  if (appExec === undefined) throw new UsageError("missing program; example: keelson mpi run --np 2 -- ./pi");
+  const image = runFlags.image.read(values);
+  const mpiImplementation = runFlags.mpi.read(values);
+  const dataServer = runFlags.server.read(values);
+  const dataPath = runFlags.dir.read(values);
+  if ((dataServer === undefined) !== (dataPath === undefined)) throw new UsageError("--server and --dir must be set together");
+  const workdir = runFlags.workdir.read(values);
+  const workingDir = image === "local" ? resolve(folder, workdir ?? ".") : workdir;
+  const startDeadlineSeconds = runFlags.startDeadline.read(values);
+  const template = templateOf(runFlags.env.read(values), image === "local" ? path : undefined);
+  const activeDeadlineSeconds = runFlags.deadline.read(values);
+  return {
+    name: runFlags.name.read(values) ?? `${nameOf(appExec)}-${suffix}`,
+    spec: {
+      image,
+      parallelism: runFlags.np.read(values),
+      ttl: runFlags.ttl.read(values),
+      appExec,
+      ...(appArgs.length > 0 ? { appArgs } : {}),
+      memoryAllocationMode: "FixedPerCoreMemory",
+      memoryAllocationSize: 2,
+      mpiImplementation,
+      ...(workingDir === undefined ? {} : { workingDir }),
+      ...(dataServer === undefined || dataPath === undefined ? {} : { dataServer, dataPath }),
+      ...(startDeadlineSeconds === undefined ? {} : { startDeadlineSeconds }),
+      ...(hasInput ? { stdin: true } : {}),
+      ...(template === undefined ? {} : { launcherTemplate: template, workerTemplate: template }),
+      ...(activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds }),
+    },
+  };
+}
+
+/** A program's name as a valid object name. */
+function nameOf(program: string): string {
+  const name = basename(program)
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, "-")
+    .replaceAll(/^-+|-+$/g, "");
+  return name.slice(0, 30).replace(/-+$/, "") || "mpi";
+}
+
+/**
+ * The template of the launcher and the workers: the launcher looks for mpiexec on the PATH, and the workers for the program. Without a
+ * PATH of the caller, that of the image applies.
+ */
+function templateOf(
+  variables: readonly (readonly [name: string, value: string])[],
+  path: string | undefined,
+): PodTemplateOverlay | undefined {
+  const all = new Map([...(path === undefined ? [] : [["PATH", path] as const]), ...variables]);
+  // Kubernetes expands $(NAME) in values; $$ stands for one $.
+  const env = [...all].map(([name, value]) => ({ name, value: value.replaceAll("$(", "$$$$(") }));
+  return env.length === 0 ? undefined : { spec: { containers: [{ env }] } };
+}
