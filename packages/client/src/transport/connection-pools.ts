@@ -1,3 +1,4 @@
+import type { SecureContext } from "node:tls";
 import type { Dispatcher } from "undici";
 import type { Credentials } from "./credentials.ts";
 
@@ -63,23 +64,24 @@ export class ConnectionPools {
 
   async #create(credentials: Credentials): Promise<Pools> {
     // Loaded lazily: undici takes longest to load, and in-process clients do not need it.
-    const { Agent, ProxyAgent } = await import("undici");
+    const { Agent, buildConnector, ProxyAgent } = await import("undici");
     const options = this.#options;
+    const secureContext = await secureContextOf(options, credentials);
     const tls = {
       timeout: connectTimeoutMs,
       keepAlive: true,
       keepAliveInitialDelay: tcpKeepAliveMs,
-      ...(options.ca === undefined ? {} : { ca: options.ca }),
+      ...(secureContext === undefined ? {} : { secureContext }),
       ...(options.insecureSkipTlsVerify ? { rejectUnauthorized: false } : {}),
       ...(options.tlsServerName === undefined ? {} : { servername: options.tlsServerName }),
-      ...(credentials.clientCertificate === undefined ? {} : { cert: credentials.clientCertificate }),
-      ...(credentials.clientKey === undefined ? {} : { key: credentials.clientKey }),
     };
+    // Both pools resume each other's TLS sessions.
+    const connect = buildConnector(tls);
     const createPool = (timeoutMs: number, connections: number | null): Dispatcher => {
       const pool = { headersTimeout: timeoutMs, bodyTimeout: timeoutMs, connections, pipelining: 1 };
       const dispatcher =
         options.proxyUrl === undefined
-          ? new Agent({ ...pool, connect: tls })
+          ? new Agent({ ...pool, connect })
           : new ProxyAgent({ ...pool, uri: options.proxyUrl, requestTls: tls, proxyTunnel: true });
       this.#alive.add(dispatcher);
       return dispatcher;
@@ -89,4 +91,13 @@ export class ConnectionPools {
       watches: createPool(0, null),
     };
   }
+}
+
+/** The parsed certificates, which all connections share. `undefined` if there are none. */
+async function secureContextOf(options: ConnectionOptions, credentials: Credentials): Promise<SecureContext | undefined> {
+  const { ca } = options;
+  const { clientCertificate: cert, clientKey: key } = credentials;
+  if (ca === undefined && cert === undefined && key === undefined) return undefined;
+  const { createSecureContext } = await import("node:tls");
+  return createSecureContext({ ca, cert, key });
 }
