@@ -1,13 +1,14 @@
 /*
  * `npm test`: installs, builds, checks and runs every test on this Node.js, then the tests that depend on Node.js itself on Node.js 24.
- * The last line is `N passed, N failed`. With CI=true a skipped test counts as failed. `node scripts/test.mjs fast` or `e2e` runs one
- * of the two projects without the checks; further arguments select test files. `helm` compares the chart with Helm (`$HELM`), which
- * must be installed.
+ * The last line is `N passed, N failed`. A process that outlives the tests counts as a failure. With CI=true, so does a skipped test.
+ * `node scripts/test.mjs fast` or `e2e` runs one of the two projects without the checks; further arguments select test files. `helm`
+ * compares the chart with Helm (`$HELM`), which must be installed.
  */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { check } from "./check.mjs";
+import { remainingProcesses } from "./remaining-processes.mjs";
 import { build, fail, install, requireNode, root, run } from "./steps.mjs";
 import { installSystemPrograms } from "./system-programs.mjs";
 
@@ -43,7 +44,10 @@ for (const entry of missing) {
 }
 if (missing.length > 0 && isCi) fail("0 passed, 1 failed");
 
-const reports = mkdtempSync(join(tmpdir(), "keelson-test-"));
+/** Holds the temporary files of all tests, which identify the processes that tests start. A short name, as paths of sockets are limited. */
+const temporary = mkdtempSync(join(tmpdir(), "kt-"));
+// Some tests run programs as other users.
+chmodSync(temporary, 0o1777);
 const total = { passed: 0, failed: 0, skipped: 0 };
 /** One line per failed test, printed at the end of the output. */
 const failures = [];
@@ -63,7 +67,8 @@ if (project === undefined) {
   build();
   runTests(`Tests on Node.js ${process.versions.node}`, process.execPath, project, selection);
 }
-rmSync(reports, { recursive: true, force: true });
+await endRemainingProcesses();
+removeTemporaryFiles();
 
 if (total.skipped > 0) {
   process.stdout.write(`${total.skipped} skipped\n`);
@@ -76,8 +81,8 @@ process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
 /** Runs a Vitest project on one Node.js and adds up its report. A crash without a report is a failure. */
 function runTests(title, node, name, files = []) {
   process.stdout.write(`\n${title}\n`);
-  const report = join(reports, `${name}-${total.passed}.json`);
-  const status = run(node, [
+  const report = join(temporary, `${name}-${total.passed}.json`);
+  const args = [
     join(root, "node_modules/vitest/vitest.mjs"),
     "run",
     "--project",
@@ -86,7 +91,8 @@ function runTests(title, node, name, files = []) {
     `--reporter=${join(root, "scripts/test-reporter.mjs")}`,
     "--reporter=json",
     `--outputFile.json=${report}`,
-  ]);
+  ];
+  const status = run(node, args, { env: { ...process.env, TMPDIR: temporary } });
   let counts;
   try {
     counts = JSON.parse(readFileSync(report, "utf8"));
@@ -118,5 +124,28 @@ function noteFailures(title, report) {
       total.failed++;
       failures.push(`failed: ${title}: ${path}: ${file.message?.split("\n", 1)[0] ?? "no message"}`);
     }
+  }
+}
+
+/** Kills the processes that tests left running, and records each as a failure. */
+async function endRemainingProcesses() {
+  for (const { pid, command } of await remainingProcesses(temporary)) {
+    total.failed++;
+    failures.push(`failed: process ${pid} outlived the tests: ${command}`);
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch {
+      // The process has exited.
+    }
+  }
+}
+
+/** Removes the tests' files. A mount that a test left behind prevents that and is a failure. */
+function removeTemporaryFiles() {
+  try {
+    rmSync(temporary, { recursive: true, force: true, maxRetries: 3 });
+  } catch (error) {
+    total.failed++;
+    failures.push(`failed: the files of the tests could not be removed: ${error.message}`);
   }
 }

@@ -22,6 +22,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await keelson.kubectl("-n", "team", "delete", "deployment,pod", "--all", "--grace-period=1");
   await keelson[Symbol.asyncDispose]();
+  folder[Symbol.dispose]();
 });
 
 const asDev = (...args: string[]): Promise<string> => keelson.kubectl("--as=dev", "-n", "team", ...args);
