@@ -31,8 +31,9 @@ export function createInProcessTransport(handle: Handle, options: InProcessOptio
   const send = async (request: ApiRequest): Promise<Outcome> => {
     if (isClosed) throw statusError("ServiceUnavailable", "the transport is closed");
     request.signal?.throwIfAborted();
-    const { "user-agent": requested, ...headers } = request.headers ?? {};
-    const outcome = await handle({ ...request, headers, user, userAgent: requested ?? userAgent });
+    const requested = request.headers?.["user-agent"];
+    const sent = requested === undefined ? request : { ...request, headers: withoutUserAgent(request.headers) };
+    const outcome = await handle({ ...sent, user, userAgent: requested ?? userAgent });
     request.signal?.throwIfAborted();
     return outcome;
   };
@@ -73,6 +74,11 @@ export function createInProcessTransport(handle: Handle, options: InProcessOptio
       for (const watch of watches) watch.close();
     },
   };
+}
+
+function withoutUserAgent(headers: ApiRequest["headers"] = {}): Readonly<Record<string, string>> {
+  const { "user-agent": _, ...others } = headers;
+  return others;
 }
 
 async function respond(outcome: Exclude<Outcome, WatchOutcome>): Promise<ApiResponse> {

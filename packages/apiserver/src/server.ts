@@ -5,7 +5,8 @@ import type { Transport } from "@keelson/api-machinery/transport";
 import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
 import { certificateApproval } from "./admission/certificate-approval.ts";
 import { serviceAccounts } from "./admission/service-accounts.ts";
-import { limitRanger } from "./admission/limit-ranger.ts";
+import { limitRanger, limitRangeKind } from "./admission/limit-ranger.ts";
+import { NamespacedObjects } from "./admission/namespaced-objects.ts";
 import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
 import { MutatingPolicies } from "./admission/policies/mutating-policies.ts";
 import { ValidatingPolicies } from "./admission/policies/validating-policies.ts";
@@ -14,7 +15,7 @@ import { noWebhookMetrics, type WebhookMetrics } from "./admission/webhooks/webh
 import { podSecurity } from "./admission/pod-security/pod-security.ts";
 import { createSystemPriorityClasses } from "./admission/system-priority-classes.ts";
 import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
-import { resourceQuota } from "./admission/resource-quota/resource-quota.ts";
+import { quotaKind, resourceQuota } from "./admission/resource-quota/resource-quota.ts";
 import { generateSigningKey } from "@keelson/api-machinery/certificates";
 import { ensureDefaultRoles } from "./auth/rbac/default-roles.ts";
 import { createEscalationGuard } from "./auth/rbac/escalation-guard.ts";
@@ -153,6 +154,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
     closers.push(() => mutatingPolicies.close());
     const validatingPolicies = new ValidatingPolicies({ store, resources: registry, authorizer });
     closers.push(() => validatingPolicies.close());
+    const limitRanges = new NamespacedObjects(store, limitRangeKind);
+    closers.push(() => limitRanges.close());
+    const quotas = new NamespacedObjects(store, quotaKind);
+    closers.push(() => quotas.close());
     const pipeline = createPipeline({
       store,
       resources: registry,
@@ -161,7 +166,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       admission: createAdmissionChain([
         namespaceLifecycle(store),
         ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock)] : []),
-        limitRanger(store),
+        limitRanger(limitRanges),
         mutatingPolicies,
         webhooks.mutating,
         // After webhooks, which must not undo what these require.
@@ -173,7 +178,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         validatingPolicies,
         webhooks.validating,
         // Last, so that a request that another step rejects uses no quota.
-        resourceQuota(store),
+        resourceQuota({ store, quotas }),
       ]),
       authorize: options.authorize ?? authorizeBy(authorizer),
       ...(nonResource === undefined ? {} : { nonResource: nonResource.handle }),
@@ -227,7 +232,7 @@ async function storeOf({ storage, clock }: ApiServerOptions): Promise<Store> {
 
 /** Adapts the authorizer to the pipeline. */
 function authorizeBy(authorizer: Authorizer): Authorize {
-  return async (user, info) => authorizer.authorize(user, info.verb, targetOf(info));
+  return (user, info) => authorizer.authorize(user, info.verb, targetOf(info));
 }
 
 function targetOf(info: RequestInfo): AccessTarget {

@@ -33,6 +33,67 @@ describe("admission", () => {
     expect(outcome.object.object).not.toHaveProperty("unknown");
   });
 
+  it("runs steps in order, those that wait and those that do not, and the second round only if one is due", async () => {
+    const calls: string[] = [];
+    const ofConfigMaps: AdmissionStep["appliesTo"] = ({ resource }) => resource.plural === "configmaps";
+    const plain = (name: string): AdmissionStep => ({
+      name,
+      appliesTo: ofConfigMaps,
+      mutate() {
+        calls.push(`mutate ${name}`);
+        return false;
+      },
+      validate: () => void calls.push(`validate ${name}`),
+      review: () => void calls.push(`review ${name}`),
+    });
+    const waiting: AdmissionStep = {
+      name: "waiting",
+      appliesTo: ofConfigMaps,
+      beginMutation: () => ({
+        async run(isReinvocation) {
+          await Promise.resolve();
+          calls.push(`mutate waiting ${isReinvocation}`);
+          return { isChanged: !isReinvocation, needsReinvocation: !isReinvocation };
+        },
+      }),
+      async validate() {
+        await Promise.resolve();
+        calls.push("validate waiting");
+      },
+      async review() {
+        await Promise.resolve();
+        calls.push("review waiting");
+      },
+    };
+    await using environment = await startTestEnvironment({ admission: [plain("first"), waiting, plain("last")] });
+    expect((await environment.handle(create)).kind).toBe("object");
+    expect(calls).toEqual([
+      ...["mutate first", "mutate waiting false", "mutate last", "mutate first", "mutate waiting true", "mutate last"],
+      ...["validate first", "validate waiting", "validate last", "review first", "review waiting", "review last"],
+    ]);
+  });
+
+  it("asks a step once for each kind of write whether it concerns it", async () => {
+    const asked: string[] = [];
+    const validated: string[] = [];
+    const step: AdmissionStep = {
+      name: "creates",
+      appliesTo({ operation, resource, subresource }) {
+        if (resource.plural === "configmaps") asked.push(`${operation} ${subresource}`);
+        return resource.plural === "configmaps" && operation === "CREATE";
+      },
+      validate: ({ operation, name }) => void validated.push(`${operation} ${name}`),
+    };
+    await using environment = await startTestEnvironment({ admission: [step] });
+    for (const name of ["a", "b"]) {
+      const body = { metadata: { name } };
+      await environment.handle({ ...create, body });
+      await environment.handle({ ...create, method: "PUT", path: `${path}/${name}`, body: { ...body, data: { a: "1" } } });
+    }
+    expect(asked).toEqual(["CREATE ", "UPDATE "]);
+    expect(validated).toEqual(["CREATE a", "CREATE b"]);
+  });
+
   it("rejects with the step's error and stores nothing", async () => {
     const seen: (KubernetesObject | undefined)[] = [];
     const guard: AdmissionStep = {

@@ -16,9 +16,9 @@ const group = "certificates.k8s.io";
 export function certificateApproval(authorizer: Authorizer): AdmissionStep {
   return {
     name: "CertificateApproval",
+    appliesTo: ({ resource }) => resource.group === group && resource.plural === "certificatesigningrequests",
     async validate(request) {
-      const { operation, resource, subresource, object, oldObject } = request;
-      if (resource.group !== group || resource.plural !== "certificatesigningrequests") return;
+      const { operation, subresource, object, oldObject } = request;
       if (operation === "CREATE") return requireSubject(request);
       if (operation !== "UPDATE" || oldObject === undefined) return;
       const signer = textAt(oldObject, "spec", "signerName");

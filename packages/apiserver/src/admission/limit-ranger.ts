@@ -2,11 +2,13 @@ import type { JsonObject, KubernetesObject } from "@keelson/api-machinery";
 import { compareQuantities, formatQuantity, quantityToMillis, type QuantityLike } from "@keelson/api-machinery/quantity";
 import { forbidden } from "../endpoints/errors.ts";
 import { ensureMap, listAt, mapAt, objectsAt, textAt, valueAt } from "../registry/object-fields.ts";
-import { type Store, storageKey } from "../storage/store.ts";
-import type { AdmissionRequest, AdmissionStep } from "./admission.ts";
+import type { AdmissionStep, AdmissionTarget } from "./admission.ts";
+import type { NamespacedObjects } from "./namespaced-objects.ts";
 import { amountsOf, podResources, type ResourceAmounts } from "./pod-resources.ts";
 
-const limitRanges = { group: "", plural: "limitranges" };
+/** Group and plural of LimitRanges. */
+export const limitRangeKind = { group: "", plural: "limitranges" };
+
 const annotation = "kubernetes.io/limit-ranger";
 
 /** What is requested and limited. */
@@ -19,11 +21,12 @@ interface Resources {
  * LimitRanges, as the admission plugin LimitRanger of kube-apiserver enforces them: new Pods get default requests and limits, and new Pods
  * and claims have to stay within bounds. Of the updates of Pods, only resizes are checked.
  */
-export function limitRanger(store: Pick<Store, "list">): AdmissionStep {
+export function limitRanger(limitRanges: Pick<NamespacedObjects, "in">): AdmissionStep {
   const limitsOf = (namespace: string): readonly unknown[] =>
-    store.list(storageKey(limitRanges, namespace, "")).items.flatMap(({ object }) => listAt(object, "spec", "limits"));
+    limitRanges.in(namespace).flatMap(({ object }) => listAt(object, "spec", "limits"));
   return {
     name: "LimitRanger",
+    appliesTo: (target) => isNewPod(target) || isPodResize(target) || isClaim(target),
     mutate(request) {
       const { object, namespace } = request;
       if (object === undefined || !isNewPod(request)) return false;
@@ -31,13 +34,10 @@ export function limitRanger(store: Pick<Store, "list">): AdmissionStep {
       return limits.map((limit) => setDefaults(object, limit)).some((isChanged) => isChanged);
     },
     review(request) {
-      const { object, resource, name, namespace, operation, subresource } = request;
-      if (object === undefined || resource.group !== "") return;
-      const isResize = resource.plural === "pods" && subresource === "resize";
-      if (subresource !== "" && !isResize) return;
-      const isClaim = resource.plural === "persistentvolumeclaims" && (operation === "CREATE" || operation === "UPDATE");
-      if (!isClaim && !isResize && !isNewPod(request)) return;
-      const faults = limitsOf(namespace).flatMap((limit) => (isClaim ? claimFaults(limit, object) : podFaults(limit, object)));
+      const { object, resource, name, namespace } = request;
+      if (object === undefined) return;
+      const faultsOf = isClaim(request) ? claimFaults : podFaults;
+      const faults = limitsOf(namespace).flatMap((limit) => faultsOf(limit, object));
       if (faults.length === 0) return;
       const why = faults.length === 1 ? (faults[0] ?? "") : `[${faults.join(", ")}]`;
       throw forbidden(resource, object.metadata.name ?? name, why);
@@ -45,8 +45,17 @@ export function limitRanger(store: Pick<Store, "list">): AdmissionStep {
   };
 }
 
-function isNewPod({ resource, operation, subresource }: AdmissionRequest): boolean {
+function isNewPod({ resource, operation, subresource }: AdmissionTarget): boolean {
   return resource.group === "" && resource.plural === "pods" && operation === "CREATE" && subresource === "";
+}
+
+function isPodResize({ resource, subresource }: AdmissionTarget): boolean {
+  return resource.group === "" && resource.plural === "pods" && subresource === "resize";
+}
+
+function isClaim({ resource, operation, subresource }: AdmissionTarget): boolean {
+  const isWritten = operation === "CREATE" || operation === "UPDATE";
+  return resource.group === "" && resource.plural === "persistentvolumeclaims" && isWritten && subresource === "";
 }
 
 /** Fills in missing requests and limits of all containers. Returns whether anything was missing. */

@@ -10,14 +10,19 @@ const undeletable = new Set(["default", "kube-system", "kube-public"]);
 export function namespaceLifecycle(store: Pick<Store, "get">): AdmissionStep {
   return {
     name: "NamespaceLifecycle",
-    // Before other mutating steps, so that webhooks are not called for a namespace that does not exist.
-    mutate({ operation, resource, namespace, name, subresource }) {
-      if (operation === "DELETE" && resource.group === "" && resource.plural === "namespaces" && undeletable.has(name)) {
-        throw forbidden(resource, name, "this namespace may not be deleted");
-      }
-      if (operation !== "CREATE" || resource.scope !== "Namespaced" || subresource !== "") return false;
+    appliesTo: ({ operation, resource, subresource }) =>
+      (operation === "DELETE" && resource.group === "" && resource.plural === "namespaces") ||
       // A review of a user's rights is not stored, and its namespace need not exist.
-      if (resource.group === "authorization.k8s.io") return false;
+      (operation === "CREATE" &&
+        resource.scope === "Namespaced" &&
+        subresource === "" &&
+        resource.group !== "authorization.k8s.io"),
+    // Before other mutating steps, so that webhooks are not called for a namespace that does not exist.
+    mutate({ operation, resource, namespace, name }) {
+      if (operation === "DELETE") {
+        if (undeletable.has(name)) throw forbidden(resource, name, "this namespace may not be deleted");
+        return false;
+      }
       const stored = store.get(storageKey(namespaces, "", namespace));
       if (stored === undefined) throw notFound(namespaces, namespace);
       const { metadata } = stored.object;

@@ -20,9 +20,10 @@ const defaultAccountTimeoutMs = 1_500;
 export function serviceAccounts(store: Pick<Store, "get" | "watch" | "revision">, clock: Clock): AdmissionStep {
   return {
     name: "ServiceAccount",
-    async mutate({ operation, resource, subresource, namespace, name, object }) {
+    appliesTo: ({ operation, resource, subresource }) =>
+      operation === "CREATE" && resource.group === "" && resource.plural === "pods" && subresource === "",
+    async mutate({ resource, namespace, name, object }) {
       const spec = objectAt(object, "spec");
-      if (operation !== "CREATE" || resource.group !== "" || resource.plural !== "pods" || subresource !== "") return false;
       if (spec === undefined || !isAlive(store, namespace)) return false;
       const accountName = textAt(spec, "serviceAccountName") || defaultAccount;
       const key = storageKey(accounts, namespace, accountName);

@@ -1,5 +1,6 @@
-import type { JsonObject, KubernetesObject } from "@keelson/api-machinery";
-import type { AdmissionRequest } from "../admission/admission.ts";
+import type { DeepReadonly, JsonObject, KubernetesObject } from "@keelson/api-machinery";
+import type { AdmissionRequest, GroupVersionKind } from "../admission/admission.ts";
+import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 import type { Call } from "./call.ts";
 import { normalizeObject } from "./object/normalize.ts";
 
@@ -9,27 +10,50 @@ type AdmissionPart = Pick<
   "operation" | "subresource" | "kind" | "name" | "object" | "oldObject" | "isDryRun" | "options"
 >;
 
-/** Creates the admission request of a call. */
-export function admissionRequest(call: Call, part: AdmissionPart): AdmissionRequest {
-  const { request, resource, namespace, warnings } = call;
-  // A view such as Scale has a kind of its own, whose objects are not normalized by the resource's schema.
-  const isView = part.kind !== undefined;
-  return {
-    ...part,
-    resource,
-    namespace,
-    user: request.user,
-    // Creating the signal is expensive, so only steps that wait read it.
-    get signal() {
-      return request.signal;
-    },
-    warn: (text) => {
-      if (!warnings.includes(text)) warnings.push(text);
-    },
-    ...(isView
-      ? {}
-      : { normalize: (object: KubernetesObject) => normalizeObject(call, object, { fieldValidation: "Ignore" }) }),
-  };
+/** The admission request of a call. */
+export class CallAdmission implements AdmissionRequest {
+  readonly operation: AdmissionRequest["operation"];
+  readonly resource: ServedResource;
+  readonly subresource: string;
+  readonly kind: GroupVersionKind | undefined;
+  readonly namespace: string;
+  name: string;
+  object: KubernetesObject | undefined;
+  readonly oldObject: DeepReadonly<KubernetesObject> | undefined;
+  readonly user: UserInfo;
+  readonly isDryRun: boolean;
+  readonly options: JsonObject | undefined;
+  readonly #call: Call;
+
+  constructor(call: Call, part: AdmissionPart) {
+    this.#call = call;
+    this.operation = part.operation;
+    this.resource = call.resource;
+    this.subresource = part.subresource;
+    this.kind = part.kind;
+    this.namespace = call.namespace;
+    this.name = part.name;
+    this.object = part.object;
+    this.oldObject = part.oldObject;
+    this.user = call.request.user;
+    this.isDryRun = part.isDryRun;
+    this.options = part.options;
+  }
+
+  /** Creating the signal is expensive, so only steps that wait read it. */
+  get signal(): AbortSignal | undefined {
+    return this.#call.request.signal;
+  }
+
+  warn(text: string): void {
+    const { warnings } = this.#call;
+    if (!warnings.includes(text)) warnings.push(text);
+  }
+
+  /** A view such as Scale has a kind of its own, whose objects are not normalized by the resource's schema. */
+  async normalize(object: KubernetesObject): Promise<KubernetesObject> {
+    return this.kind === undefined ? normalizeObject(this.#call, object, { fieldValidation: "Ignore" }) : object;
+  }
 }
 
 /** Options of a create or update as admission sees them (meta/v1 CreateOptions and UpdateOptions). */
@@ -49,7 +73,7 @@ export async function admitUnstored(
   call: Call,
   part: Pick<AdmissionRequest, "operation" | "kind" | "name" | "isDryRun" | "options"> & { readonly object: KubernetesObject },
 ): Promise<KubernetesObject> {
-  const request = admissionRequest(call, { ...part, subresource: call.info.subresource, oldObject: undefined });
+  const request = new CallAdmission(call, { ...part, subresource: call.info.subresource, oldObject: undefined });
   await call.admission.mutate(request);
   await call.admission.validate(request);
   await call.admission.review(request);

@@ -27,6 +27,7 @@ export interface Call extends EndpointContext {
   readonly namespace: string;
   /** Size of the larger of the request's body and the stored object. Large ones are handled in several turns of the event loop. */
   readonly load: { bytes: number };
+  readonly timestamps: Timestamps;
   /** Warnings sent with the response, including failures. */
   readonly warnings: string[];
   /** Schema violations found by the last `normalizeObject`. */
@@ -50,8 +51,22 @@ function storageOf({ storageApiVersion, plural }: ServedResource): { readonly gr
   return { group: parseApiVersion(storageApiVersion).group, plural };
 }
 
-/** The current time plus `offsetSeconds` as metadata writes it: RFC 3339 in whole seconds. */
-export function timestamp(clock: Clock, offsetSeconds = 0): string {
-  const second = Math.floor(clock.now() / 1000) + offsetSeconds;
-  return `${new Date(second * 1000).toISOString().slice(0, 19)}Z`;
+/** The time as metadata writes it: RFC 3339 in whole seconds. */
+export class Timestamps {
+  readonly #clock: Pick<Clock, "now">;
+  /** The last text: all writes of a second share it. */
+  #written = { second: Number.NaN, text: "" };
+
+  constructor(clock: Pick<Clock, "now">) {
+    this.#clock = clock;
+  }
+
+  /** The current time plus `offsetSeconds`. */
+  now(offsetSeconds = 0): string {
+    const second = Math.floor(this.#clock.now() / 1000) + offsetSeconds;
+    if (this.#written.second !== second) {
+      this.#written = { second, text: `${new Date(second * 1000).toISOString().slice(0, 19)}Z` };
+    }
+    return this.#written.text;
+  }
 }

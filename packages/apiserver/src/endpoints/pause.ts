@@ -12,13 +12,16 @@ export const isLarge = (bytes: number): boolean => bytes > minBytes;
  * Lets other requests run, if the object of this one is large. Called between the stages of a write, each of which takes time
  * proportional to the size of the object.
  */
-export async function pauseIfLarge({ load }: Pick<Call, "load">): Promise<void> {
-  if (isLarge(load.bytes)) await nextTurn();
+export function pauseIfLarge({ load }: Pick<Call, "load">): Promise<void> | undefined {
+  return isLarge(load.bytes) ? nextTurn() : undefined;
 }
 
-/** Takes the steps of a computation, each in a turn of its own if `bytes` are large. */
-export async function takeSteps<T>(steps: Steps<T>, bytes: number): Promise<T> {
-  if (!isLarge(bytes)) return runSteps(steps);
+/** Takes the steps of a computation, each in a turn of its own if `bytes` are large. Only then, it returns a promise. */
+export function takeSteps<T>(steps: Steps<T>, bytes: number): T | Promise<T> {
+  return isLarge(bytes) ? takeTurns(steps) : runSteps(steps);
+}
+
+async function takeTurns<T>(steps: Steps<T>): Promise<T> {
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;

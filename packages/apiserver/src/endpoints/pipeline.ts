@@ -1,7 +1,7 @@
 import { type StatusError, statusError } from "@keelson/api-machinery";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 import { admitUnstored, operationOptions } from "./admission-request.ts";
-import { type Call, type EndpointContext, keyOf } from "./call.ts";
+import { type Call, type EndpointContext, keyOf, Timestamps } from "./call.ts";
 import { admitConnection } from "./subresources/connect.ts";
 import { writeOptions } from "./write/write-options.ts";
 import { createObject } from "./write/create.ts";
@@ -21,10 +21,14 @@ import { updateObject } from "./write/update.ts";
 import { type OpenWatch, watchObjects } from "./read/watch.ts";
 
 /** Decides whether a user may make a request (RBAC). */
-export type Authorize = (
-  user: UserInfo,
-  info: RequestInfo,
-) => Promise<{ readonly allowed: boolean; readonly reason?: string | undefined }>;
+export type Authorize = (user: UserInfo, info: RequestInfo) => AccessDecision | Promise<AccessDecision>;
+
+/** An answer of {@link Authorize}. */
+export interface AccessDecision {
+  readonly allowed: boolean;
+  /** Shown in the error. */
+  readonly reason?: string | undefined;
+}
 
 /** What {@link createPipeline} takes. */
 export interface PipelineOptions extends EndpointContext {
@@ -59,10 +63,12 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
 
 class Pipeline implements RequestPipeline {
   readonly #options: PipelineOptions;
+  readonly #timestamps: Timestamps;
   readonly #watches = new Set<OpenWatch>();
 
   constructor(options: PipelineOptions) {
     this.#options = options;
+    this.#timestamps = new Timestamps(options.clock);
   }
 
   readonly handle: Handle = async (request) => {
@@ -72,6 +78,8 @@ class Pipeline implements RequestPipeline {
       const isForwarded = request.forwarded !== undefined;
       if (!methods.has(request.method) && !isForwarded) throw methodNotAllowed();
       if (info.isResource && info.resource !== "") {
+        const authorizing = this.#requireAllowed(request.user, info);
+        if (authorizing instanceof Promise) await authorizing;
         return withWarnings(await this.#handleResource(request, info, warnings), warnings);
       }
       await this.#requireAllowed(request.user, info);
@@ -89,13 +97,15 @@ class Pipeline implements RequestPipeline {
     return this.#watches.size;
   }
 
-  async #requireAllowed(user: UserInfo, info: RequestInfo): Promise<void> {
-    const { allowed, reason } = await this.#options.authorize(user, info);
-    if (!allowed) throw denied(user, info, reason ?? "");
+  #requireAllowed(user: UserInfo, info: RequestInfo): void | Promise<void> {
+    const require = ({ allowed, reason }: AccessDecision): void => {
+      if (!allowed) throw denied(user, info, reason ?? "");
+    };
+    const decision = this.#options.authorize(user, info);
+    return decision instanceof Promise ? decision.then(require) : require(decision);
   }
 
-  async #handleResource(request: PipelineRequest, info: ResourceRequestInfo, warnings: string[]): Promise<Outcome> {
-    await this.#requireAllowed(request.user, info);
+  #handleResource(request: PipelineRequest, info: ResourceRequestInfo, warnings: string[]): Outcome | Promise<Outcome> {
     const { store, resources, admission, clock, random } = this.#options;
     const resource = resources.get(info.group, info.version, info.resource);
     if (resource === undefined) throw unknownResource();
@@ -105,6 +115,7 @@ class Pipeline implements RequestPipeline {
       resources,
       admission,
       clock,
+      timestamps: this.#timestamps,
       random,
       request,
       query: request.query ?? {},
@@ -119,14 +130,18 @@ class Pipeline implements RequestPipeline {
     return info.subresource === "" ? this.#handleObject(call) : this.#handleSubresource(call);
   }
 
-  async #handleObject(call: Call): Promise<Outcome> {
+  #handleObject(call: Call): Outcome | Promise<Outcome> {
     const { resource, info } = call;
     const { verb, isNamed } = info;
     if (!(resource.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
     if (verb === "create" ? isNamed : (verb === "update" || verb === "patch") && !isNamed) throw methodNotAllowed(resource);
-    if (verb === "patch") await this.#requireCreateForApply(call);
-    await receiveBody(call);
-    switch (verb) {
+    const receiving = verb === "patch" ? this.#requireCreateForApply(call).then(() => receiveBody(call)) : receiveBody(call);
+    return receiving instanceof Promise ? receiving.then(() => this.#serveVerb(call)) : this.#serveVerb(call);
+  }
+
+  #serveVerb(call: Call): Outcome | Promise<Outcome> {
+    const { resource, info } = call;
+    switch (info.verb) {
       case "get":
         return getObject(call);
       case "list":
@@ -207,15 +222,21 @@ function requireScope(resource: ServedResource, info: ResourceRequestInfo): void
 }
 
 /** Reads the body, which happens only here: after authorization and for a resource and verb that exist. */
-async function receiveBody(call: Call): Promise<void> {
-  const { request, resource, load } = call;
-  await request.receive?.(resource.origin === "builtin");
+function receiveBody(call: Call): void | Promise<void> {
+  const { request, resource } = call;
+  const receiving = request.receive?.(resource.origin === "builtin");
+  return receiving === undefined ? admitBody(call) : receiving.then(() => admitBody(call));
+}
+
+/** Checks the size of the body. A large one is left to the next turn. */
+function admitBody(call: Call): void | Promise<void> {
+  const { request, load } = call;
   const { bodyBytes = 0 } = request;
   if (bodyBytes > maxBodyBytes) {
     throw statusError("RequestEntityTooLarge", `limit is ${maxBodyBytes} bytes; the request's body is ${bodyBytes} bytes`);
   }
   load.bytes = bodyBytes;
-  await pauseIfLarge(call);
+  return pauseIfLarge(call);
 }
 
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]);

@@ -44,13 +44,17 @@ export function podSecurity(store: Pick<Store, "get" | "list">, exemptions: PodS
   const { usernames = [], namespaces: exemptNamespaces = [], runtimeClasses = [] } = exemptions;
   return {
     name: "PodSecurity",
+    appliesTo({ operation, resource }) {
+      if (operation !== "CREATE" && operation !== "UPDATE") return false;
+      const kind = `${resource.group}/${resource.plural}`;
+      return kind === "/namespaces" || kind === "/pods" || Object.hasOwn(templatePaths, kind);
+    },
     review(request) {
-      const { resource, object, operation, namespace, user } = request;
-      if (object === undefined || (operation !== "CREATE" && operation !== "UPDATE")) return;
+      const { resource, object, namespace, user } = request;
+      if (object === undefined) return;
       const kind = `${resource.group}/${resource.plural}`;
       if (kind === "/namespaces") return reviewNamespace(store, request, object, exemptNamespaces);
       const template = Object.hasOwn(templatePaths, kind) ? templatePaths[kind] : undefined;
-      if (kind !== "/pods" && template === undefined) return;
       if (usernames.includes(user.username) || exemptNamespaces.includes(namespace)) return;
       const policy = policyOf(store.get(storageKey(namespaces, "", namespace))?.object.metadata.labels);
       const spec = template === undefined ? valueAt(object, "spec") : valueAt(object, ...template, "spec");
@@ -97,7 +101,7 @@ function reviewNamespace(
   object: KubernetesObject,
   exemptNamespaces: readonly string[],
 ): void {
-  const { oldObject, subresource, warn } = request;
+  const { oldObject, subresource } = request;
   if (subresource !== "") return;
   const { name = "", labels } = object.metadata;
   const causes = labelCauses(labels);
@@ -109,8 +113,8 @@ function reviewNamespace(
   const warnings = podWarnings(store, name, enforce);
   if (warnings.length === 0) return;
   const subject = `existing pods in namespace ${JSON.stringify(name)}`;
-  warn(`${subject} violate the new PodSecurity enforce level ${JSON.stringify(describeLevel(enforce))}`);
-  for (const text of warnings) warn(text);
+  request.warn(`${subject} violate the new PodSecurity enforce level ${JSON.stringify(describeLevel(enforce))}`);
+  for (const text of warnings) request.warn(text);
 }
 
 /** One warning for each combination of violations: `a (and 2 other pods): privileged`. */

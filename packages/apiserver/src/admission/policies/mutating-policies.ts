@@ -14,7 +14,7 @@ import { builtinKindSchema } from "../../registry/builtin/builtin-schemas.ts";
 import { textAt, valueAt } from "../../registry/object-fields.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
-import type { AdmissionRequest, AdmissionStep, Mutation, MutationResult } from "../admission.ts";
+import type { AdmissionRequest, AdmissionStep, AdmissionTarget, Mutation, MutationResult } from "../admission.ts";
 import { celVariables } from "../matching/cel-variables.ts";
 import { nameOf, requestNamespace } from "../matching/selectors.ts";
 import { versionedObjects } from "../matching/versioned-objects.ts";
@@ -58,11 +58,14 @@ export class MutatingPolicies implements AdmissionStep {
     this.#bindings = new PolicyBindings(context.store, "mutatingadmissionpolicybindings");
   }
 
-  beginMutation(request: AdmissionRequest): Mutation {
-    // As in kube-apiserver, policies do not apply to the configuration of admission itself.
-    if (request.operation === "DELETE" || isAdmissionConfiguration(request)) return unchanged;
+  /** As in kube-apiserver, policies do not apply to the configuration of admission itself. */
+  appliesTo(target: AdmissionTarget): boolean {
+    return target.operation !== "DELETE" && !isAdmissionConfiguration(target);
+  }
+
+  beginMutation(request: AdmissionRequest): Mutation | undefined {
     const bindings = this.#bindings.list();
-    if (bindings.length === 0) return unchanged;
+    if (bindings.length === 0) return undefined;
     return new PolicyMutation(this.#context, request, bindings, (policy, revision) => this.#programOf(policy, revision));
   }
 
@@ -79,10 +82,6 @@ export class MutatingPolicies implements AdmissionStep {
     return program;
   }
 }
-
-const unchanged: Mutation = {
-  run: async () => ({ isChanged: false, needsReinvocation: false }),
-};
 
 class PolicyMutation implements Mutation {
   readonly #context: PolicyContext;

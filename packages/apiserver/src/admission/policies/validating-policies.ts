@@ -4,7 +4,7 @@ import { qualifiedResource } from "../../endpoints/errors.ts";
 import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
-import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
+import type { AdmissionRequest, AdmissionStep, AdmissionTarget } from "../admission.ts";
 import { celVariables } from "../matching/cel-variables.ts";
 import { nameOf, requestNamespace } from "../matching/selectors.ts";
 import { versionedObjects } from "../matching/versioned-objects.ts";
@@ -45,11 +45,19 @@ export class ValidatingPolicies implements AdmissionStep {
     this.#bindings.close();
   }
 
-  async review(request: AdmissionRequest): Promise<void> {
-    // As in kube-apiserver, policies do not apply to the configuration of admission itself.
-    if (isAdmissionConfiguration(request)) return;
+  /** As in kube-apiserver, policies do not apply to the configuration of admission itself. */
+  appliesTo(target: AdmissionTarget): boolean {
+    return !isAdmissionConfiguration(target);
+  }
+
+  review(request: AdmissionRequest): void | Promise<void> {
+    const bindings = this.#bindings.list();
+    if (bindings.length > 0) return this.#review(request, bindings);
+  }
+
+  async #review(request: AdmissionRequest, bindings: readonly DeepReadonly<KubernetesObject>[]): Promise<void> {
     const { store } = this.#context;
-    for (const binding of this.#bindings.list()) {
+    for (const binding of bindings) {
       const stored = store.get(storageKey(policyKind, "", textAt(binding, "spec", "policyName")));
       if (stored === undefined) continue;
       const policy = stored.object;

@@ -61,8 +61,10 @@ class QuotaRecount {
 
   #onEvent({ type, object, previous }: StoreEvent): void {
     const { key } = object;
+    const isQuota = key.startsWith(prefix);
+    if (!isQuota && this.#quotas.size === 0) return;
     const namespace = namespaceOf(key);
-    if (!key.startsWith(prefix)) {
+    if (!isQuota) {
       if (this.#quotas.has(namespace)) this.#schedule(namespace);
       return;
     }

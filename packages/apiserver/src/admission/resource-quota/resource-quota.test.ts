@@ -59,3 +59,17 @@ it("releases usage when objects are deleted or were never stored", async () => {
   await expect.poll(used).toEqual({ pods: "1" });
   await client.create(Pod, pod("c"));
 });
+
+it("enforces a quota from the request after its creation to its deletion, in its namespace only", async () => {
+  const { client } = await start({ "count/configmaps": "0" });
+  const configMap = (namespace: string) => ({ metadata: { namespace, name: "a" } });
+  await expect(client.create(ConfigMap, configMap("limited"))).rejects.toMatchObject({ status: { reason: "Forbidden" } });
+  await client.create(ConfigMap, configMap("default"));
+  await client.create(resourceQuotas, {
+    metadata: { namespace: "limited", name: "p" },
+    spec: { hard: { "count/secrets": "0" } },
+  });
+  await client.delete(resourceQuotas, { namespace: "limited", name: "q" });
+  await client.create(ConfigMap, configMap("limited"));
+  await client.delete(resourceQuotas, { namespace: "limited", name: "p" });
+});

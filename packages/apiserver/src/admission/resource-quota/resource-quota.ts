@@ -2,8 +2,9 @@ import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { compareQuantities, formatQuantity, subtractQuantities } from "@keelson/api-machinery/quantity";
 import { conflict, forbidden } from "../../endpoints/errors.ts";
 import { mapAt, objectsAt, setField, textAt, valueAt } from "../../registry/object-fields.ts";
-import { type Store, type StoredObject, storageKey } from "../../storage/store.ts";
+import type { Store, StoredObject } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
+import type { NamespacedObjects } from "../namespaced-objects.ts";
 import { addAmounts, amountsOf, type ResourceAmounts } from "../pod-resources.ts";
 import { matchesScopes } from "./scopes.ts";
 import { measure } from "./measure.ts";
@@ -18,6 +19,13 @@ const maxAttempts = 20;
 /** Kinds whose updates can change their usage. */
 const updatable: ReadonlySet<string> = new Set(["persistentvolumeclaims", "services"]);
 
+/** What {@link resourceQuota} takes. */
+export interface QuotaContext {
+  readonly store: Pick<Store, "list" | "write">;
+  /** The current ResourceQuotas. */
+  readonly quotas: Pick<NamespacedObjects, "in">;
+}
+
 /** What a request would add to a quota. */
 interface Charge {
   readonly stored: StoredObject;
@@ -29,29 +37,37 @@ interface Charge {
  * is stored, so that concurrent requests cannot exceed it together. Usage that a failed or deleted object leaves behind is recounted
  * (see `quota-recount.ts`).
  */
-export function resourceQuota(store: Pick<Store, "get" | "list" | "write">): AdmissionStep {
+export function resourceQuota(context: QuotaContext): AdmissionStep {
   return {
     name: "ResourceQuota",
-    async review(request) {
-      const { resource, object, oldObject, operation, subresource, namespace, isDryRun } = request;
-      if (namespace === "" || object === undefined) return;
-      const isResize = resource.group === "" && resource.plural === "pods" && subresource === "resize";
-      if (subresource !== "" && !isResize) return;
-      if (operation === "UPDATE" && !isResize && !(resource.group === "" && updatable.has(resource.plural))) return;
-      const usage = usageOf(resource, object);
-      const added = oldObject === undefined ? usage : difference(usage, usageOf(resource, oldObject));
-      for (let attempt = 0; attempt < maxAttempts; attempt++) {
-        const charges = chargesFor(store, request, object, added);
-        if (charges.length === 0 || isDryRun || (await reserve(store, charges))) return;
-      }
-      throw conflict(resource, object.metadata.name ?? "", "the usage of its resource quotas changes too fast; try again");
+    appliesTo({ operation, resource, subresource }) {
+      if (resource.scope !== "Namespaced" || operation === "DELETE") return false;
+      const isCore = resource.group === "";
+      if (subresource !== "") return isCore && resource.plural === "pods" && subresource === "resize";
+      return operation !== "UPDATE" || (isCore && updatable.has(resource.plural));
+    },
+    review(request) {
+      const { object, namespace } = request;
+      if (object !== undefined && context.quotas.in(namespace).length > 0) return charge(context, request, object);
     },
   };
 }
 
+/** Reserves what a write adds. Rejects if a quota would be exceeded. */
+async function charge(context: QuotaContext, request: AdmissionRequest, object: KubernetesObject): Promise<void> {
+  const { resource, oldObject, isDryRun } = request;
+  const usage = usageOf(resource, object);
+  const added = oldObject === undefined ? usage : difference(usage, usageOf(resource, oldObject));
+  for (let attempt = 0; attempt < maxAttempts; attempt++) {
+    const charges = chargesFor(context, request, object, added);
+    if (charges.length === 0 || isDryRun || (await reserve(context.store, charges))) return;
+  }
+  throw conflict(resource, object.metadata.name ?? "", "the usage of its resource quotas changes too fast; try again");
+}
+
 /** The quotas to charge. Throws if one of them would be exceeded. */
 function chargesFor(
-  store: Pick<Store, "list">,
+  { store, quotas: all }: QuotaContext,
   request: AdmissionRequest,
   object: KubernetesObject,
   added: ResourceAmounts,
@@ -61,9 +77,7 @@ function chargesFor(
   const reject = (why: string): never => {
     throw forbidden(resource, object.metadata.name ?? name, why);
   };
-  const quotas = store
-    .list(storageKey(quotaKind, namespace, ""))
-    .items.filter((stored) => matchesScopes(stored.object, resource, object));
+  const quotas = all.in(namespace).filter((stored) => matchesScopes(stored.object, resource, object));
   if (operation === "CREATE" && resource.group === "" && resource.plural === "pods") {
     for (const { object: quota } of quotas) {
       const missing = missingResources(quota, object);

@@ -1,7 +1,7 @@
 import { draft, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { jsonPatch } from "@keelson/api-machinery/patch";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import type { AdmissionRequest, AdmissionStep, Mutation, MutationResult } from "../admission.ts";
+import type { AdmissionRequest, AdmissionStep, AdmissionTarget, Mutation, MutationResult } from "../admission.ts";
 import { Reinvocations } from "../reinvocations.ts";
 import { isAdmissionConfiguration, type Invocation, invocationOf } from "./invocation.ts";
 import type { VersionedObjects } from "../matching/versioned-objects.ts";
@@ -28,15 +28,15 @@ export class MutatingWebhooks implements AdmissionStep {
     this.#services = services;
   }
 
-  beginMutation(request: AdmissionRequest): Mutation {
-    const webhooks = isAdmissionConfiguration(request) ? [] : this.#services.source.webhooks();
-    return webhooks.length === 0 ? unchanged : new WebhookMutation(this.#services, request, webhooks);
+  appliesTo(target: AdmissionTarget): boolean {
+    return !isAdmissionConfiguration(target);
+  }
+
+  beginMutation(request: AdmissionRequest): Mutation | undefined {
+    const webhooks = this.#services.source.webhooks();
+    return webhooks.length === 0 ? undefined : new WebhookMutation(this.#services, request, webhooks);
   }
 }
-
-const unchanged: Mutation = {
-  run: async () => ({ isChanged: false, needsReinvocation: false }),
-};
 
 class WebhookMutation implements Mutation {
   readonly #services: MutatingWebhookServices;

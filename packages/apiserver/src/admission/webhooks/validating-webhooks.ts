@@ -1,7 +1,8 @@
 import type { ServedResource } from "../../registry/served-resource.ts";
-import type { AdmissionRequest, AdmissionStep } from "../admission.ts";
+import type { AdmissionRequest, AdmissionStep, AdmissionTarget } from "../admission.ts";
 import { isAdmissionConfiguration, type Invocation, invocationOf } from "./invocation.ts";
 import type { VersionedObjects } from "../matching/versioned-objects.ts";
+import type { Webhook } from "./webhook.ts";
 import { internalError } from "./webhook-caller.ts";
 import type { WebhookServices } from "./webhook-services.ts";
 
@@ -14,9 +15,16 @@ export class ValidatingWebhooks implements AdmissionStep {
     this.#services = services;
   }
 
-  async review(request: AdmissionRequest): Promise<void> {
+  appliesTo(target: AdmissionTarget): boolean {
+    return !isAdmissionConfiguration(target);
+  }
+
+  review(request: AdmissionRequest): void | Promise<void> {
     const webhooks = this.#services.source.webhooks();
-    if (webhooks.length === 0 || isAdmissionConfiguration(request)) return;
+    if (webhooks.length > 0) return this.#review(request, webhooks);
+  }
+
+  async #review(request: AdmissionRequest, webhooks: readonly Webhook[]): Promise<void> {
     const converted = new Map<ServedResource, Promise<VersionedObjects>>();
     const versioned = (resource: ServedResource): Promise<VersionedObjects> => {
       let objects = converted.get(resource);

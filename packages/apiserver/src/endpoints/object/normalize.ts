@@ -1,6 +1,13 @@
-import type { DeepReadonly, JsonObject, KubernetesObject } from "@keelson/api-machinery";
+import { type DeepReadonly, type JsonObject, type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
 import type { StatusCause } from "@keelson/api-machinery/validation";
-import { applyDefaults, createRuleEvaluator, prune, unknownFieldMessages, validate } from "@keelson/api-machinery/server";
+import {
+  applyDefaults,
+  createRuleEvaluator,
+  prune,
+  type Steps,
+  unknownFieldMessages,
+  validate,
+} from "@keelson/api-machinery/server";
 import { canonicalValues } from "../../registry/builtin/canonical-values.ts";
 import { scaleCauses } from "../../registry/crd/scale-validation.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
@@ -9,7 +16,7 @@ import { decodeError } from "./decode-error.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
 import { dropEmptyValues } from "./empty-values.ts";
 import { badRequest } from "../errors.ts";
-import { pauseIfLarge } from "../pause.ts";
+import { takeSteps } from "../pause.ts";
 import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
 import { changesStatusOnly, isFrozenValue, statusSchemaOf } from "../write/mutable-copy.ts";
 import type { WriteOptions } from "../write/write-options.ts";
@@ -19,36 +26,46 @@ import type { WriteOptions } from "../write/write-options.ts";
  * to `fieldValidation`), sets defaults. Clients decode built-in kinds into Go structs, so null and empty lists and maps are
  * treated as absent, and a value of the wrong type is a `BadRequest`. Other schema violations are kept for {@link validationCauses}.
  *
- * Changes `object` in place except for frozen parts, which come from storage and are normalized already: managedFields and, in a
+ * Returns a promise only for a large object. Changes `object` in place except for frozen parts, which come from storage and are normalized already: managedFields and, in a
  * write to `status` that changes nothing else, all fields except metadata and status.
  */
-export async function normalizeObject(
+export function normalizeObject(
   call: Call,
   object: KubernetesObject,
   options: Pick<WriteOptions, "fieldValidation">,
-): Promise<KubernetesObject> {
+): KubernetesObject | Promise<KubernetesObject> {
+  return takeSteps(normalizeInSteps(call, object, options), call.load.bytes);
+}
+
+function* normalizeInSteps(
+  call: Call,
+  object: KubernetesObject,
+  options: Pick<WriteOptions, "fieldValidation">,
+): Steps<KubernetesObject> {
   const { resource } = call;
   const isStatusAlone = call.info.subresource === "status" && changesStatusOnly(object);
   const schema = isStatusAlone ? statusSchemaOf(resource.schema) : resource.schema;
   const unknown: string[] = [];
-  const { managedFields, ...untracked } = object.metadata ?? {};
+  const managedFields = object.metadata?.managedFields;
   const isTracked = isFrozenValue(managedFields);
-  const sent = isTracked ? untracked : object.metadata;
+  const sent = isTracked ? withoutManagedFields(object.metadata) : object.metadata;
   const { metadata, warning } = withoutRepeatedOwners(readMetadata(sent, resource.kind, resource.version, unknown));
   if (warning !== undefined && !call.warnings.includes(warning)) call.warnings.push(warning);
-  await pauseIfLarge(call);
+  yield;
   const pruned = prune(schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
   if (resource.origin === "custom") readEmbedded(schema, pruned.value, "", unknown);
   // kube-apiserver reports the fields of a custom object sorted, after those of its metadata.
   if (resource.origin === "custom") sortUnknown(unknown);
   reportUnknown(call, unknown, options);
-  const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = pruned.value;
-  const result = { apiVersion: object.apiVersion, kind: object.kind, metadata, ...rest };
+  const result: KubernetesObject = { apiVersion: object.apiVersion, kind: object.kind, metadata };
+  for (const [field, value] of Object.entries(pruned.value)) {
+    if (!Object.hasOwn(result, field)) setOwn(result as unknown as JsonObject, field, value);
+  }
   if (resource.origin === "builtin") {
-    await pauseIfLarge(call);
+    yield;
     dropEmptyValues(schema, result as unknown as JsonObject);
-    await pauseIfLarge(call);
+    yield;
     try {
       canonicalValues(schema, result);
     } catch (error) {
@@ -57,11 +74,11 @@ export async function normalizeObject(
       );
     }
   }
-  await pauseIfLarge(call);
+  yield;
   applyDefaults(schema, result);
   call.schemaErrors.causes = [];
   if (resource.origin === "builtin") {
-    await pauseIfLarge(call);
+    yield;
     // Each kind's own rules report duplicate list items: they know the keys.
     const causes = validate(schema, result).filter(({ reason }) => reason !== "FieldValueDuplicate");
     const wrongType = causes.find(({ reason }) => reason === "FieldValueTypeInvalid");
@@ -73,6 +90,11 @@ export async function normalizeObject(
   }
   if (isTracked && managedFields !== undefined) metadata.managedFields = managedFields;
   return result;
+}
+
+function withoutManagedFields(metadata: ObjectMeta): ObjectMeta {
+  const { managedFields: _, ...others } = metadata;
+  return others;
 }
 
 /** Validates a normalized object against its schema and its kind's own rules. `live` is the object it replaces. */

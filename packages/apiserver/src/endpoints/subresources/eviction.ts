@@ -4,7 +4,7 @@ import { selectorFromObject } from "@keelson/api-machinery/selectors";
 import { type StoredObject, storageKey } from "../../storage/store.ts";
 import type { AdmissionChain } from "../../admission/admission.ts";
 import { admitUnstored, operationOptions } from "../admission-request.ts";
-import { type Call, keyOf, timestamp } from "../call.ts";
+import { type Call, keyOf } from "../call.ts";
 import { deleteNamed } from "../write/delete.ts";
 import { notFound } from "../errors.ts";
 import { decideEviction } from "./eviction-decision.ts";
@@ -35,7 +35,7 @@ export async function evictPod(call: Call): Promise<Outcome> {
     const pod = stored.object as DeepReadonly<PodObject>;
     const selecting = store.list(storageKey(budgets, call.namespace, "")).items.filter((item) => selects(budgetOf(item), pod));
     const [first] = selecting;
-    const decision = decideEviction(pod, selecting.map(budgetOf), timestamp(call.clock));
+    const decision = decideEviction(pod, selecting.map(budgetOf), call.timestamps.now());
     if (decision.kind === "rejected") throw decision.error;
     if (decision.kind === "evict-counted" && first !== undefined && !isDryRun) {
       // Concurrent evictions must not both use the last allowed disruption.
@@ -48,9 +48,9 @@ export async function evictPod(call: Call): Promise<Outcome> {
 }
 
 const noAdmission: AdmissionChain = {
-  mutate: async () => false,
-  validate: async () => undefined,
-  review: async () => undefined,
+  mutate: () => false,
+  validate: () => undefined,
+  review: () => undefined,
 };
 
 function budgetOf({ object }: StoredObject): DeepReadonly<PodDisruptionBudgetObject> {

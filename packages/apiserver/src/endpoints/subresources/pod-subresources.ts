@@ -1,7 +1,7 @@
 import { draft, isJsonObject, type KubernetesObject, type ObjectMeta, type Status } from "@keelson/api-machinery";
 import type { BuiltInCondition, PodObject } from "@keelson/api-machinery/kinds";
 import { unclassifiedError } from "@keelson/api-machinery/validation";
-import { type Call, keyOf, timestamp } from "../call.ts";
+import { type Call, keyOf } from "../call.ts";
 import { badRequest, conflict, notFound } from "../errors.ts";
 import { readMetadata } from "../object/metadata.ts";
 import type { Outcome } from "../outcome.ts";
@@ -47,7 +47,7 @@ export async function bindByName(call: Call): Promise<Outcome> {
 
 /** Serves `pods/binding`: assigns a Pod to its node, once. */
 export async function bindPod(call: Call): Promise<Outcome> {
-  const { request, info, resource, clock } = call;
+  const { request, info, resource } = call;
   const options = writeOptions(request, "CreateOptions");
   const { uid, annotations } = namedMetadata(call, "Binding");
   const target = isJsonObject(request.body) ? request.body["target"] : undefined;
@@ -85,7 +85,7 @@ export async function bindPod(call: Call): Promise<Outcome> {
       next.spec = { ...next.spec, nodeName: node };
       // The nomination of a preemption ends with the binding.
       const { nominatedNodeName: _, ...status } = next.status ?? {};
-      next.status = { ...status, conditions: withScheduled(status.conditions, timestamp(clock)) };
+      next.status = { ...status, conditions: withScheduled(status.conditions, call.timestamps.now()) };
       return next;
     },
   });

@@ -1,17 +1,17 @@
 import { type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-machinery";
-import { trackUpdateInSteps } from "@keelson/api-machinery/server";
+import { runSteps, trackUpdateInSteps } from "@keelson/api-machinery/server";
 import { unclassifiedError } from "@keelson/api-machinery/validation";
-import type { AdmissionRequest } from "../../admission/admission.ts";
 import { readBody } from "../object/body.ts";
-import { admissionRequest, admitUnstored, operationOptions } from "../admission-request.ts";
-import { type Call, keyOf, timestamp } from "../call.ts";
+import { CallAdmission, admitUnstored, operationOptions } from "../admission-request.ts";
+import { type Call, keyOf } from "../call.ts";
 import { addWarnings, normalizeObject, validationCauses } from "../object/normalize.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed } from "../errors.ts";
 import { fieldContext } from "./field-context.ts";
 import { metadataProblems, nameCauses } from "../object/metadata.ts";
 import type { ObjectOutcome } from "../outcome.ts";
-import { pauseIfLarge, takeSteps } from "../pause.ts";
+import type { ServedResource } from "../../registry/served-resource.ts";
+import { isLarge, pauseIfLarge, takeSteps } from "../pause.ts";
 import { generateName } from "../random-source.ts";
 import { storeObject } from "./store-object.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
@@ -47,14 +47,16 @@ export async function createObject(call: Call): Promise<ObjectOutcome> {
     });
     return { kind: "object", status: 201, object: encodeUnstored(evaluated), resource, subresource: "" };
   }
-  await pauseIfLarge(call);
-  object = await normalizeObject(call, object, options);
+  const { load } = call;
+  if (isLarge(load.bytes)) await pauseIfLarge(call);
+  const normalizing = normalizeObject(call, object, options);
+  object = normalizing instanceof Promise ? await normalizing : normalizing;
   const { metadata } = object;
   // A namespace on a cluster-scoped object is dropped.
   if (resource.scope === "Namespaced" && metadata.namespace !== undefined && metadata.namespace !== call.namespace) {
     throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
   }
-  return createFrom(call, { object, options, isTracked: false });
+  return await createFrom(call, { object, options, isTracked: false });
 }
 
 /** A normalized object to create. */
@@ -72,49 +74,50 @@ export async function createFrom(call: Call, creation: Creation): Promise<Object
   for (let attempt = 1; ; attempt++) {
     const isLast = attempt === attempts;
     // Admission and strategies may change the object, so each attempt except the last works on a copy.
-    const object = isLast ? creation.object : structuredClone(creation.object);
-    const outcome = await attemptCreate(call, { ...creation, object });
+    const own = isLast ? creation : { ...creation, object: structuredClone(creation.object) };
+    const outcome = await attemptCreate(call, own);
     if (outcome !== undefined) return outcome;
     if (!isLast) continue;
-    const taken = object.metadata.name ?? "";
+    const taken = own.object.metadata.name ?? "";
     const existing = call.store.get(keyOf(call, taken));
     throw alreadyExists(call.resource, taken, existing?.object.metadata.deletionTimestamp !== undefined);
   }
 }
 
 async function attemptCreate(call: Call, { object, options, isTracked }: Creation): Promise<ObjectOutcome | undefined> {
-  const { resource, store } = call;
+  const { resource, store, load } = call;
   const sent = object.metadata;
   if (sent.resourceVersion !== undefined && !isTracked) {
     throw unclassifiedError("resourceVersion should not be set on objects to be created");
   }
   object.metadata = clientMetadata(call, sent);
   if (resetsStatus(call)) Reflect.deleteProperty(object, "status");
-  await pauseIfLarge(call);
-  let next = isTracked ? object : await tracked(call, object, options);
-  const request = admissionRequest(call, {
-    operation: "CREATE",
-    subresource: "",
-    name: next.metadata.name ?? "",
-    object: next,
-    oldObject: undefined,
-    isDryRun: options.isDryRun,
-    options: operationOptions(call, "CreateOptions"),
-  });
-  const isMutated = await call.admission.mutate(request);
-  next = request.object ?? next;
+  if (isLarge(load.bytes)) await pauseIfLarge(call);
+  const time = call.timestamps.now();
+  let next = object;
+  if (!isTracked) {
+    const tracking = trackUpdateInSteps(undefined, object, fieldContext(call, options, "", time));
+    next = isLarge(load.bytes) ? await takeSteps(tracking, load.bytes) : runSteps(tracking);
+    if (isLarge(load.bytes)) await pauseIfLarge(call);
+  }
+  const admission = admissionOf(call, next, options);
+  const mutating = call.admission.mutate(admission);
+  const isMutated = mutating instanceof Promise ? await mutating : mutating;
+  next = admission.object ?? next;
   if (isMutated) {
     next = await normalizeObject(call, next, { fieldValidation: "Ignore" });
     if (resetsStatus(call)) Reflect.deleteProperty(next, "status");
   }
   // As in kube-apiserver, mutating steps do not see what the server sets.
-  next.metadata = systemMetadata(call, next.metadata);
-  const admission: AdmissionRequest = { ...request, name: next.metadata.name ?? "", object: next };
+  next.metadata = systemMetadata(call, next.metadata, mutating instanceof Promise ? call.timestamps.now() : time);
+  admission.name = next.metadata.name ?? "";
+  admission.object = next;
   resource.strategy.prepareForCreate?.(next, call.request.user);
   if (resource.strategy.hasGeneration !== false) next.metadata.generation = 1;
   // Admission precedes validation: a missing or terminating namespace is the first error a client needs to see.
-  await call.admission.validate(admission);
-  await pauseIfLarge(call);
+  const validating = call.admission.validate(admission);
+  if (validating instanceof Promise) await validating;
+  if (isLarge(load.bytes)) await pauseIfLarge(call);
   const causes = [
     ...nameCauses(resource, next),
     ...metadataProblems(resource, next.metadata),
@@ -122,7 +125,8 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
     ...(resource.strategy.validateCreate?.(next) ?? []),
   ];
   if (causes.length > 0) throw invalid(resource, next.metadata.name ?? "", causes);
-  await call.admission.review(admission);
+  const reviewing = call.admission.review(admission);
+  if (reviewing instanceof Promise) await reviewing;
   addWarnings(call, next);
   requireStorable(call, next);
   const key = keyOf(call, next.metadata.name);
@@ -132,39 +136,49 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   }
   const result = await storeObject(call, key, 0, next);
   if (!result.ok) return undefined;
-  return { kind: "object", status: 201, object: await serve(call, result.stored), resource, subresource: "" };
+  const serving = serve(call, result.stored);
+  const served = serving instanceof Promise ? await serving : serving;
+  return { kind: "object", status: 201, object: served, resource, subresource: "" };
+}
+
+function admissionOf(call: Call, object: KubernetesObject, { isDryRun }: WriteOptions): CallAdmission {
+  return new CallAdmission(call, {
+    operation: "CREATE",
+    subresource: "",
+    name: object.metadata.name ?? "",
+    object,
+    oldObject: undefined,
+    isDryRun,
+    options: operationOptions(call, "CreateOptions"),
+  });
 }
 
 /** The client's metadata without what the server sets. */
 function clientMetadata({ resource, namespace }: Call, sent: ObjectMeta): ObjectMeta {
   const metadata: ObjectMeta & Record<string, unknown> = {};
-  for (const field of Object.keys(sent) as (keyof ObjectMeta)[]) {
-    if (!serverFields.has(field)) setOwn(metadata, field, sent[field]);
-  }
+  copyClientFields(resource, sent, metadata);
   if (resource.scope === "Namespaced") metadata.namespace = namespace;
-  else delete metadata.namespace;
   return metadata;
 }
 
-/** Adds name, uid and time. */
-function systemMetadata(call: Call, sent: ObjectMeta): ObjectMeta {
-  const { random, clock } = call;
-  const name = sent.name || (sent.generateName ? generateName(sent.generateName, random) : undefined);
-  const metadata = clientMetadata(call, sent);
-  return {
-    ...(name === undefined ? {} : { name }),
-    ...metadata,
-    ...(name === undefined ? {} : { name }),
-    uid: random.uuid(),
-    creationTimestamp: timestamp(clock),
-  };
+/** Copies the fields that `to` does not have, except those that the server sets. */
+function copyClientFields({ scope }: ServedResource, from: ObjectMeta, to: ObjectMeta & Record<string, unknown>): void {
+  for (const field of Object.keys(from) as (keyof ObjectMeta)[]) {
+    if (serverFields.has(field) || Object.hasOwn(to, field) || (field === "namespace" && scope === "Cluster")) continue;
+    setOwn(to, field, from[field]);
+  }
 }
 
-/** The object with its managedFields. */
-async function tracked(call: Call, object: KubernetesObject, options: WriteOptions): Promise<KubernetesObject> {
-  const next = await takeSteps(trackUpdateInSteps(undefined, object, fieldContext(call, options, "")), call.load.bytes);
-  await pauseIfLarge(call);
-  return next;
+/** Adds name, uid and time. */
+function systemMetadata({ resource, namespace, random }: Call, sent: ObjectMeta, time: string): ObjectMeta {
+  const name = sent.name || (sent.generateName ? generateName(sent.generateName, random) : undefined);
+  const metadata: ObjectMeta & Record<string, unknown> = {};
+  if (name !== undefined) metadata.name = name;
+  copyClientFields(resource, sent, metadata);
+  if (resource.scope === "Namespaced") metadata.namespace = namespace;
+  metadata.uid = random.uuid();
+  metadata.creationTimestamp = time;
+  return metadata;
 }
 
 /** Status is written through its subresource, except that a kubelet registers its Node with a status. */

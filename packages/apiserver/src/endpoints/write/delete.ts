@@ -2,8 +2,8 @@ import { type DeepReadonly, draft, type KubernetesObject } from "@keelson/api-ma
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { WriteResult } from "../../storage/store.ts";
-import { admissionRequest } from "../admission-request.ts";
-import { type Call, keyOf, timestamp } from "../call.ts";
+import { CallAdmission } from "../admission-request.ts";
+import { type Call, keyOf } from "../call.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { conflict, deletedStatus, notFound, preconditionFailed } from "../errors.ts";
 import { toStorageVersion } from "./field-context.ts";
@@ -26,7 +26,7 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
     if (stored === undefined) throw notFound(resource, name);
     const { object: live } = await serve(call, stored);
     requirePreconditions(resource, name, live, options);
-    const admission = admissionRequest(call, {
+    const admission = new CallAdmission(call, {
       operation: "DELETE",
       subresource: "",
       name,
@@ -38,13 +38,7 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
     await call.admission.mutate(admission);
     await call.admission.validate(admission);
     await call.admission.review(admission);
-    const plan = planDeletion(
-      resource,
-      live,
-      options,
-      (offsetSeconds) => timestamp(call.clock, offsetSeconds),
-      call.clock.now(),
-    );
+    const plan = planDeletion(resource, live, options, (offsetSeconds) => call.timestamps.now(offsetSeconds), call.clock.now());
     if (plan.kind === "unchanged") return terminating(call, await serve(call, stored), options);
     if (plan.kind === "mark") {
       if (options.isDryRun) return terminating(call, encodeUnstored(plan.next), options);

@@ -12,16 +12,19 @@ import { toStorageVersion } from "./field-context.ts";
  * **Errors**: `RequestEntityTooLarge`.
  */
 export async function storeObject(call: Call, key: string, expected: number, object: KubernetesObject): Promise<WriteResult> {
-  const stored = await toStorageVersion(call, object);
-  if (isLarge(call.load.bytes)) {
+  const storing = toStorageVersion(call, object);
+  const stored = storing instanceof Promise ? await storing : storing;
+  if (isLarge(call.load.bytes)) await freezeInTurns(call, stored);
+  return await call.store.write(key, expected, stored);
+}
+
+async function freezeInTurns(call: Call, stored: KubernetesObject): Promise<void> {
+  await pauseIfLarge(call);
+  requireWithinLimits(stored);
+  for (const part of [...Object.values(stored), ...Object.values(stored.metadata)]) {
+    if (typeof part !== "object" || part === stored.metadata) continue;
     await pauseIfLarge(call);
-    requireWithinLimits(stored);
-    for (const part of [...Object.values(stored), ...Object.values(stored.metadata)]) {
-      if (typeof part !== "object" || part === stored.metadata) continue;
-      await pauseIfLarge(call);
-      deepFreeze(part);
-    }
-    await pauseIfLarge(call);
+    deepFreeze(part);
   }
-  return call.store.write(key, expected, stored);
+  await pauseIfLarge(call);
 }

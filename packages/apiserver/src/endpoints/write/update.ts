@@ -5,7 +5,7 @@ import type { AdmissionRequest, GroupVersionKind } from "../../admission/admissi
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import { readBody, requireNames } from "../object/body.ts";
-import { admissionRequest, operationOptions } from "../admission-request.ts";
+import { CallAdmission, operationOptions } from "../admission-request.ts";
 import { type Call, keyOf } from "../call.ts";
 import { addWarnings, normalizeObject, validationCauses } from "../object/normalize.ts";
 import { createFrom } from "./create.ts";
@@ -156,7 +156,7 @@ function admissionOf(
 ): AdmissionRequest {
   const operation = view?.operation ?? "UPDATE";
   const oldObject = view === undefined ? live : view.show(live);
-  return admissionRequest(call, {
+  return new CallAdmission(call, {
     operation,
     subresource,
     ...(view === undefined ? {} : { kind: view.kind }),

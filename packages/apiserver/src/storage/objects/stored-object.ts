@@ -10,9 +10,11 @@ const quote = 0x22;
  * the envelope can be changed in the bytes without parsing them. Takes ownership of the object and freezes it.
  */
 export function encodeObject(key: string, revision: number, object: KubernetesObject): StoredObject {
-  const { apiVersion, kind, metadata, ...rest } = object;
-  const { resourceVersion: _, ...others } = metadata;
-  const canonical = deepFreeze({ apiVersion, kind, metadata: { resourceVersion: String(revision), ...others }, ...rest });
+  // Spreading twice puts the fields in order: taking the others apart with a rest pattern is several times slower.
+  const metadata = { resourceVersion: "", ...object.metadata };
+  metadata.resourceVersion = String(revision);
+  const head: KubernetesObject = { apiVersion: object.apiVersion, kind: object.kind, metadata };
+  const canonical = deepFreeze({ ...head, ...object, metadata });
   return { key, revision, bytes: Buffer.from(JSON.stringify(canonical)), object: canonical };
 }
 
