@@ -21,6 +21,26 @@ export const commandEntries: readonly CommandEntry[] = [
     load: async () => (await import("./up.ts")).defineUpCommand,
   },
   {
+    name: "down",
+    description: "stop `keelson up`",
+    load: async () => (await import("./down.ts")).defineDownCommand,
+  },
+  {
+    name: "status",
+    description: "show the components, the objects of each operator, and what needs attention",
+    load: async () => (await import("./status.ts")).defineStatusCommand,
+  },
+  {
+    name: "logs",
+    description: "print the log of `keelson up`",
+    load: async () => (await import("./logs.ts")).defineLogsCommand,
+  },
+  {
+    name: "doctor",
+    description: "check which programs and kernel features this machine has, and what needs them",
+    load: async () => (await import("./doctor.ts")).defineDoctorCommand,
+  },
+  {
     name: "operator",
     description: "run operators against a cluster, with leader election",
     load: async () => (await import("./operator.ts")).defineOperatorCommand,
@@ -59,6 +79,27 @@ export const commandEntries: readonly CommandEntry[] = [
     name: "storage",
     description: "verify, repair, back up, restore and compact the data of `keelson up`",
     load: async () => (await import("./storage.ts")).defineStorageCommand,
+  },
+  {
+    name: "kubeconfig",
+    description: "print the kubeconfig of `keelson up`, or its path",
+    load: async () => (await import("./kubeconfig.ts")).defineKubeconfigCommand,
+  },
+  {
+    name: "version",
+    description: "print the version of keelson and of the server",
+    load: async () => (await import("./version.ts")).defineVersionCommand,
+  },
+  {
+    name: "completion",
+    description: "print the completion script of a shell",
+    load: async () => (await import("./completion.ts")).defineCompletionCommand,
+  },
+  {
+    name: "complete",
+    description: "print completions of a command line",
+    isInternal: true,
+    load: async () => (await import("./completion.ts")).defineCompleteCommand,
   },
   {
     name: "component",

@@ -1,12 +1,14 @@
 import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown, type Shutdown } from "@keelson/controller/shutdown";
-import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, UsageError } from "@keelson/operator/flags";
+import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, switchFlag, UsageError } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../command-line.ts";
 import { ownComponents, withDependencies } from "../local/components.ts";
 import { createDataFolder } from "../local/data-folder.ts";
+import { readyLine, readyReporter, startDetached } from "../local/detach.ts";
 import { podRuntimeFlag } from "../local/pod-runtime-flag.ts";
 import { type Local, type LocalOptions, startLocal } from "../local/start-local.ts";
+import { writeUpState } from "../local/up-state.ts";
 import { createLogger } from "../logger.ts";
 import { loadServerFlags, operatorEntries } from "../operators.ts";
 import type { DefineCommand } from "./commands.ts";
@@ -17,6 +19,12 @@ const metricsPortFlag = portFlag({
   name: "metrics-port",
   description: "port of /metrics, /healthz, /readyz and /debug/reconciles on 127.0.0.1, 0 for any free port, or off",
   default: "0",
+});
+
+const detachFlag = switchFlag({
+  name: "detach",
+  short: "d",
+  description: "return once everything is ready; keelson down stops it",
 });
 
 /** The components that `--only` accepts, in starting order. */
@@ -32,7 +40,9 @@ export const defineUpCommand: DefineCommand = async (command, setExitCode) => {
         .filter((option) => command.getOptionValueSource(option.attributeName()) === "default")
         .map((option) => option.name()),
     );
-    setExitCode(await up(readOptions(flagValues(command), defaulted, operatorFlags)));
+    const flags = flagValues(command);
+    const options = readOptions(flags, defaulted, operatorFlags);
+    setExitCode(detachFlag.read(flags) ? await upDetached(options.local.dataDir) : await up(options));
   });
 };
 
@@ -61,6 +71,7 @@ const ownFlags: readonly FlagDefinition[] = [
   },
   podRuntimeFlag,
   { name: "tour", description: "after the start, run one workload per operator and show its progress" },
+  detachFlag,
   { name: "exit", description: "with --tour: stop after the tour; exit with status 1 if a workload failed" },
 ];
 
@@ -77,6 +88,7 @@ interface UpOptions {
 /** `defaulted` names the flags that were not passed. */
 function readOptions(flags: FlagValues, defaulted: ReadonlySet<string>, operatorFlags: readonly FlagDefinition[]): UpOptions {
   if (flags["exit"] && !flags["tour"]) throw new UsageError("--exit: requires --tour");
+  if (flags["tour"] && detachFlag.read(flags)) throw new UsageError("--detach: must not be combined with --tour");
   const components = withDependencies(
     flags["only"] === undefined ? new Set(componentNames) : parseNames("--only", String(flags["only"]), componentNames),
   );
@@ -103,26 +115,57 @@ function readOptions(flags: FlagValues, defaulted: ReadonlySet<string>, operator
   };
 }
 
+/** Starts `keelson up` with the same arguments in the background. */
+async function upDetached(dataDir: string): Promise<number> {
+  await createDataFolder(dataDir);
+  const shutdown = listenForShutdown();
+  try {
+    const started = await startDetached({ dataDir, args: process.argv.slice(2), signal: shutdown.signal, print });
+    if (started.kind === "failed") {
+      process.stderr.write(started.output);
+      return started.exitCode;
+    }
+    print(`running as process ${started.pid}; keelson down stops it\n\nexport KUBECONFIG=${resolve(dataDir, "kubeconfig")}`);
+    return 0;
+  } finally {
+    shutdown.dispose();
+  }
+}
+
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
 async function up(options: UpOptions): Promise<number> {
   const { dataDir } = options.local;
   // Files that other users could change would give them the rights of this one.
   process.umask(process.umask() | 0o022);
+  const reportReady = readyReporter();
   await createDataFolder(dataDir);
   const log = createLogger({ level: options.logLevel, file: resolve(dataDir, "keelson.log") });
   const shutdown = listenForShutdown({ faults: { log } });
+  const components: { readonly name: string; readonly description: string }[] = [];
   try {
     const local = await startLocal({
       ...options.local,
       clock: systemClock,
       log,
       signal: shutdown.signal,
-      onComponent: (name, description) => print(`${name.padEnd(10)}  ${description}`),
+      onComponent: (name, description) => {
+        components.push({ name, description });
+        print(`${name.padEnd(10)}  ${description}`);
+      },
       onRestart: (line) => void process.stderr.write(`${line}\n`),
     });
     try {
-      print("ready");
+      writeUpState(
+        dataDir,
+        {
+          ...{ pid: process.pid, startedAt: systemClock.now(), components },
+          ...{ operators: options.local.operators, endpoints: local.endpoints },
+        },
+        (error) => log.warn({ err: error }, "could not write up.json; keelson status shows less"),
+      );
+      print(readyLine);
+      reportReady();
       return options.tour === "none" ? await keepRunning(local, shutdown) : await tour(local, options, shutdown);
     } finally {
       if (shutdown.signal.aborted) print("\nstopping ...");

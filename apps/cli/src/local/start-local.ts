@@ -48,7 +48,7 @@ export interface LocalOptions {
 export interface Local {
   readonly dataDir: string;
   readonly kubeconfig: string;
-  /** Addresses of the operators' servers, by name. */
+  /** Addresses by name: `apiserver`, `metrics` and those of the operators' servers. */
   readonly endpoints: Endpoints;
   /** Opens a client with all rights. It is closed by {@link stop}. */
   openClient(): Promise<Client>;
@@ -100,7 +100,7 @@ class RunningLocal implements Local {
     const { apiserver: server = "", kubeconfig = "" } = await api.start(this.#apiServerConfig(addresses));
     this.kubeconfig = kubeconfig;
     this.#server = server;
-    this.endpoints = await controllers.start(this.#controllersConfig(addresses));
+    this.endpoints = { apiserver: server, ...(await controllers.start(this.#controllersConfig(addresses))) };
   }
 
   async openClient(): Promise<Client> {

@@ -1,8 +1,9 @@
-import { accessSync, constants, mkdirSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { aborted } from "@keelson/controller/shutdown";
+import { findProgram } from "../local/find-program.ts";
 import type { Local } from "../local/start-local.ts";
 import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
 import { createLiveView, type Row } from "./live-view.ts";
@@ -35,7 +36,10 @@ export async function runTour(options: TourOptions): Promise<boolean> {
   const parts = tours.filter((tour) => options.families.includes(tour.family));
   if (parts.length === 0)
     throw new Error("the tour needs at least one operator: start `keelson up` without --only, or name an operator in it");
-  const missing = parts.map((tour) => ({ tour, programs: tour.needs.filter(({ program }) => !isInstalled(program)) }));
+  const missing = parts.map((tour) => ({
+    tour,
+    programs: tour.needs.filter(({ program }) => findProgram(program) === undefined),
+  }));
   const ready = missing.filter(({ programs }) => programs.length === 0).map(({ tour }) => tour);
 
   out.write("\ntour:\n");
@@ -112,15 +116,4 @@ async function runOne(tour: FamilyTour, context: TourContext): Promise<TourResul
     if (context.signal.aborted) return { succeeded: false, summary: `${tour.family}: stopped` };
     return { succeeded: false, summary: `${tour.family}: failed: ${error instanceof Error ? error.message : String(error)}` };
   }
-}
-
-function isInstalled(program: string): boolean {
-  return (process.env.PATH ?? "").split(delimiter).some((folder) => {
-    try {
-      accessSync(join(folder, program), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
 }

@@ -41,6 +41,22 @@ function readHolder(path: string): Holder | undefined {
   }
 }
 
+/** The process that wrote the lock of a generation, if it still runs. */
+function liveHolder(dir: string, generation: number): Holder | undefined {
+  const holder = generation === 0 ? undefined : readHolder(join(dir, `.lock-${generation}`));
+  return holder?.bootId === readBootId() && isAlive(holder.pid, holder.startTime) ? holder : undefined;
+}
+
+/** The process that holds a folder's lock; undefined if none does, or if the folder does not exist. */
+export function folderHolder(dir: string): number | undefined {
+  try {
+    return liveHolder(dir, generations(dir)[0] ?? 0)?.pid;
+  } catch (error) {
+    if (errorCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
 /**
  * Locks a folder for this process. Throws `FolderInUse`, naming the process that holds it.
  *
@@ -54,8 +70,8 @@ export async function lockFolder(dir: string, random: () => number): Promise<Fol
   const me: Holder = { pid: process.pid, startTime: readStat(process.pid)?.startTime ?? 0, bootId };
   for (;;) {
     const last = generations(dir)[0] ?? 0;
-    const holder = last === 0 ? undefined : readHolder(join(dir, `.lock-${last}`));
-    if (holder !== undefined && holder.bootId === bootId && isAlive(holder.pid, holder.startTime)) {
+    const holder = liveHolder(dir, last);
+    if (holder !== undefined) {
       throw new ExecutionError("FolderInUse", `${dir} is in use by process ${holder.pid}; stop it or use another folder`);
     }
     const mine = last + 1;

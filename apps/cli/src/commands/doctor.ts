@@ -1,0 +1,50 @@
+import { readFileSync } from "node:fs";
+import { connect } from "node:net";
+import { type FlagValues, formatResult, outputFlag, renderTable } from "@keelson/operator";
+import { addFlag, flagValues } from "../command-line.ts";
+import { examine, type Machine } from "../doctor/requirements.ts";
+import { findProgram } from "../local/find-program.ts";
+import type { DefineCommand } from "./commands.ts";
+
+/** Defines `keelson doctor`. */
+export const defineDoctorCommand: DefineCommand = (command, setExitCode) => {
+  addFlag(command, outputFlag);
+  command.action(async () => setExitCode(await doctor(flagValues(command))));
+};
+
+async function doctor(flags: FlagValues): Promise<number> {
+  const findings = await examine(thisMachine);
+  process.stdout.write(
+    formatResult({ flags }, findings, () => {
+      const rows = findings.map(({ name, found, fix = "", neededBy }) => [
+        name,
+        found === undefined ? "missing" : "ok",
+        found ?? `${fix} (for ${neededBy})`,
+      ]);
+      return renderTable([["REQUIREMENT", "STATE", "DETAIL"], ...rows]);
+    }),
+  );
+  return findings.some(({ name, found }) => name === "Node.js" && found === undefined) ? 1 : 0;
+}
+
+const thisMachine: Machine = {
+  nodeVersion: process.versions.node,
+  isRoot: process.getuid?.() === 0,
+  findProgram,
+  read(path) {
+    try {
+      return readFileSync(path, "utf8");
+    } catch {
+      return undefined;
+    }
+  },
+  accepts: (path) =>
+    new Promise((resolve) => {
+      const socket = connect(path);
+      socket.once("connect", () => {
+        socket.destroy();
+        resolve(true);
+      });
+      socket.once("error", () => resolve(false));
+    }),
+};
