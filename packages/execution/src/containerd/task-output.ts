@@ -1,4 +1,5 @@
 import { closeSync, constants, openSync } from "node:fs";
+import { basename, dirname } from "node:path";
 import { StartFailure } from "../process/launcher.ts";
 import { watchAlive } from "../io/fifo-pool.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
@@ -18,6 +19,14 @@ function logger({ alive, stdout }: ProgramFolder): string {
   return `binary:///bin/sh?-c=${encodeURIComponent(script)}`;
 }
 
+/**
+ * Another path of the same file. The shim opens equal paths once, and when one of the outputs ends it closes the file, although it may
+ * not have copied all of the other output.
+ */
+function anotherPathOf(file: string): string {
+  return `${dirname(file)}/./${basename(file)}`;
+}
+
 /** Opens a task's input and outputs, in the format of containerd's `CreateTask`. Throws {@link StartFailure}. */
 export async function openTaskStreams(
   request: LaunchRequest,
@@ -26,7 +35,7 @@ export async function openTaskStreams(
   const { spec, folder } = request;
   const input = await createInput(request, fifos, undefined);
   const stdin = input === undefined ? {} : { stdin: input.path };
-  if (spec.terminal === undefined) return { ...stdin, stdout: folder.stdout, stderr: errorLog(folder, spec) };
+  if (spec.terminal === undefined) return { ...stdin, stdout: folder.stdout, stderr: anotherPathOf(errorLog(folder, spec)) };
   if (!(await fifos.take(folder.alive))) {
     throw new StartFailure("could not create the named pipe for its terminal", 126);
   }

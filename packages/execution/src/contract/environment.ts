@@ -46,6 +46,11 @@ export const environmentRules: readonly DriverContractCase[] = [
     const lines = out.split("\n").filter((line) => line.includes("=value of "));
     assert.deepEqual(lines.sort(), names.map((name) => `${name}=value of ${name}`).sort());
   }),
+  rule("writes all of both outputs of a program that exits immediately to one file", async (driver) => {
+    const spec = { command: shell("echo error >&2; echo output"), mergeOutput: true };
+    const ended = await Promise.all(Array.from({ length: 10 }, (_, index) => end(driver, spec, `p${index}`)));
+    for (const { out } of ended) assert.deepEqual(out.trim().split("\n").sort(), ["error", "output"]);
+  }),
   rule("runs in its own work folder without a cwd", async (driver) => {
     const { program, out } = await end(driver, { command: ["pwd"] });
     assert.equal(out.trim(), join(program.logs.stdout, "..", "work"));
