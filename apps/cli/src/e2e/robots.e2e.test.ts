@@ -1,27 +1,45 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { ResourceType } from "@keelson/api-machinery";
 import { sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { Job, Task, TaskGroup } from "@keelson/robots";
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { startKeelson } from "../testing/keelson-process.ts";
-import { startTestKeelson } from "../testing/local-keelson.ts";
+import { killAndRestart } from "../testing/kill.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { freePort, startTcpProxy } from "../testing/tcp-proxy.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
+/* The tests share a `keelson up`. Each has robots of its own, which its Job selects by the label `env`. */
+
 const namespace = "default";
+const folder = temporaryFolder();
+let flags: readonly string[];
+let keelson: TestKeelson;
+
+beforeAll(async () => {
+  // Agents find the broker again after a restart.
+  const ports = ["--mqtt-port", String(await freePort()), "--api-port", String(await freePort())];
+  flags = ["--only", "cluster,robots", ...ports];
+  keelson = await startTestKeelson(folder.path, ...flags);
+});
+afterAll(async () => {
+  await keelson[Symbol.asyncDispose]();
+  folder[Symbol.dispose]();
+});
 
 /** A group whose tasks are not retried. */
 const once = { name: "g", restartPolicy: { attempts: 0, mode: "fail" as const } };
 
-/** A Job of `count` tasks that run a shell line on robots with the label `env: test`. */
+/** A Job of `count` tasks that run a shell line on robots whose label `env` is the Job's name. */
 function jobOf(name: string, line: string, count = 1): Parameters<typeof createJob>[1] {
   return {
     metadata: { name, namespace },
     spec: {
       name,
       type: "batch",
-      robotSelector: { env: "test" },
+      robotSelector: { env: name },
       taskGroups: [
         {
           ...once,
@@ -47,6 +65,11 @@ async function taskOf(client: Client, job: string, isDone: (task: Task) => boole
   throw new Error(`the watch on tasks of ${job} ended`);
 }
 
+/** The uids of all objects of a kind. */
+async function uids(client: Client, type: ResourceType): Promise<ReadonlySet<string | undefined>> {
+  return new Set((await client.list(type, { namespace })).items.map(({ metadata }) => metadata.uid));
+}
+
 async function jobEnded(client: Client, name: string): Promise<string> {
   const watch = await client.watch(Job, { namespace, fieldSelector: `metadata.name=${name}`, resourceVersion: "0" });
   try {
@@ -61,11 +84,9 @@ async function jobEnded(client: Client, name: string): Promise<string> {
 }
 
 test("spreads tasks over the matching robots and keeps their output as files", async () => {
-  using folder = temporaryFolder();
-  await using keelson = await startTestKeelson(folder.path);
-  await keelson.startRobot("one", "--label", "env=test");
-  await keelson.startRobot("two", "--label", "env=test");
-  await keelson.startRobot("other", "--label", "env=elsewhere");
+  await using _one = await keelson.startRobot("one", "--label", "env=spread");
+  await using _two = await keelson.startRobot("two", "--label", "env=spread");
+  await using _other = await keelson.startRobot("other", "--label", "env=elsewhere");
   const client = await keelson.client();
   await createJob(client, jobOf("spread", "echo here; echo there >&2; exit 0", 4));
   expect(await jobEnded(client, "spread")).toBe("completed");
@@ -85,9 +106,7 @@ test("spreads tasks over the matching robots and keeps their output as files", a
 });
 
 test("fails a task whose program does not exist with the reason, and its Job", async () => {
-  using folder = temporaryFolder();
-  await using keelson = await startTestKeelson(folder.path);
-  await keelson.startRobot("one", "--label", "env=test");
+  await using _agent = await keelson.startRobot("fails", "--label", "env=nowhere");
   const client = await keelson.client();
   const job = jobOf("nowhere", "");
   await createJob(client, {
@@ -111,9 +130,7 @@ test("fails a task whose program does not exist with the reason, and its Job", a
 });
 
 test("a timeout fails the task with exit code 143 and ends its process tree", async () => {
-  using folder = temporaryFolder();
-  await using keelson = await startTestKeelson(folder.path);
-  await keelson.startRobot("one", "--label", "env=test");
+  await using _agent = await keelson.startRobot("times-out", "--label", "env=late");
   const client = await keelson.client();
   const job = jobOf("late", "");
   const config = { execConfig: { command: "/bin/sleep", args: ["60"] } };
@@ -126,39 +143,26 @@ test("a timeout fails the task with exit code 143 and ends its process tree", as
 });
 
 test("after kill -9 of up, keeps every object, completes running tasks, and runs none twice", async () => {
-  using folder = temporaryFolder();
-  const ports = ["--mqtt-port", String(await freePort()), "--api-port", String(await freePort())];
   const runs = join(folder.path, "runs");
-  const first = await startTestKeelson(folder.path, ...ports);
-  const agent = startKeelson([
-    ...[
-      "robots",
-      "agent",
-      "--robot-id",
-      "one",
-      "--broker-url",
-      first.brokerUrl,
-      "--token-file",
-      join(first.dataDir, "robots", "join-token"),
-    ],
-    ...["--work-dir", join(folder.path, "agents", "one"), "--stop-tasks-on-exit", "--label", "env=test"],
-  ]);
-  await using _agent = agent;
-  const before = await first.client();
+  await using _agent = await keelson.startRobot("survivor", "--label", "env=survivor", "--label", "also=short");
+  const before = await keelson.client();
   await createJob(
     before,
     jobOf("survivor", `echo $$ >> ${runs}; while [ ! -e ${folder.path}/go ]; do sleep 0.1; done; echo done`, 2),
   );
-  await createJob(before, jobOf("short", `echo $$ >> ${runs}-short`));
+  const short = jobOf("short", `echo $$ >> ${runs}-short`);
+  await createJob(before, { ...short, spec: { ...short.spec, robotSelector: { also: "short" } } });
   await taskOf(before, "survivor", ({ status }) => status?.state === "running");
   expect(await jobEnded(before, "short")).toBe("completed");
+  const jobs = await uids(before, Job);
+  expect(jobs.size).toBeGreaterThanOrEqual(2);
+  const tasks = await uids(before, Task);
   await before.close();
-  first.process.child.kill("SIGKILL");
-  await first.process.exited;
 
-  await using second = await startTestKeelson(folder.path, ...ports);
-  const after = await second.client();
-  expect((await after.list(Job, { namespace })).items.map((job) => job.metadata.name)).toEqual(["short", "survivor"]);
+  keelson = await killAndRestart(keelson, folder.path, ...flags);
+  const after = await keelson.client();
+  expect(await uids(after, Job)).toEqual(jobs);
+  expect([...(await uids(after, Task))]).toEqual(expect.arrayContaining([...tasks]));
   // Release the tasks after the restart, whatever the state of the agent's connection.
   writeFileSync(join(folder.path, "go"), "");
   expect(await jobEnded(after, "survivor")).toBe("completed");
@@ -168,8 +172,6 @@ test("after kill -9 of up, keeps every object, completes running tasks, and runs
 });
 
 test("loses no status while the broker connection is down for 10 s", async () => {
-  using folder = temporaryFolder();
-  await using keelson = await startTestKeelson(folder.path);
   await using proxy = await startTcpProxy(Number(new URL(keelson.brokerUrl).port));
   await using agent = startKeelson([
     ...[
@@ -182,7 +184,7 @@ test("loses no status while the broker connection is down for 10 s", async () =>
       "--token-file",
       join(keelson.dataDir, "robots", "join-token"),
     ],
-    ...["--work-dir", join(folder.path, "agents", "far"), "--stop-tasks-on-exit", "--label", "env=test"],
+    ...["--work-dir", join(folder.path, "agents", "far"), "--stop-tasks-on-exit", "--label", "env=cutoff"],
   ]);
   const client = await keelson.client();
   await createJob(client, jobOf("cutoff", "sleep 2; exit 3", 3));

@@ -1,22 +1,48 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ConfigMap, Job, Pod } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { IntegrationTest, LoadTest } from "@keelson/testplane";
-import { expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { commandsWith, killAndRestart } from "../testing/kill.ts";
-import { startTestKeelson } from "../testing/local-keelson.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 /*
  * `keelson up` is killed while tests run programs. Each program records its runs in a file, so that running twice is detected, and
- * waits for the file `go`, so that none ends before the kill.
+ * waits for the file `go`, so that none ends before the kill. Each test continues with the `keelson up` that the one before restarted.
  */
 
 const namespace = "default";
 const timeout = 180_000;
 const flags = ["--only", "cluster,testplane"];
+const folder = temporaryFolder();
+let keelson: TestKeelson;
+
+beforeAll(async () => {
+  keelson = await startTestKeelson(folder.path, ...flags);
+});
+afterAll(async () => {
+  await keelson[Symbol.asyncDispose]();
+  folder[Symbol.dispose]();
+});
+
+/** Kills `keelson up` and starts it again. Resolves to a client that is closed at the end of the test. */
+async function killAndReconnect(): Promise<Client> {
+  keelson = await killAndRestart(keelson, folder.path, ...flags);
+  const client = await keelson.client();
+  onTestFinished(() => client.close());
+  return client;
+}
+
+/** A folder for the programs of one test. Releases them even if the test fails. */
+function programFolder(): { readonly dir: string; readonly go: () => void } {
+  const dir = mkdtempSync(join(folder.path, "programs-"));
+  const go = (): void => writeFileSync(join(dir, "go"), "");
+  onTestFinished(() => void (existsSync(dir) && go()));
+  return { dir, go };
+}
 
 /** A batch Job whose program records its start below `dir` and exits once the file `go` exists. */
 const program = (name: string, dir: string): Record<string, unknown> => ({
@@ -78,20 +104,13 @@ test.for((["Sequential", "Parallel"] as const).flatMap((mode) => Object.keys(mom
   "kill -9 of up, %s mode: a test killed %s completes, runs nothing twice and leaves nothing behind",
   { timeout },
   async ([mode, when]) => {
-    using folder = temporaryFolder();
-    const dir = folder.path;
-    const go = (): void => writeFileSync(join(dir, "go"), "");
-    // Release the programs even if the test fails.
-    onTestFinished(() => void (existsSync(dir) && go()));
-    const first = await startTestKeelson(dir, ...flags);
-    const before = await first.client();
+    const { dir, go } = programFolder();
+    const before = await keelson.client();
     await before.create(IntegrationTest, { metadata: { name: "crash", namespace }, spec: specOf(mode, dir) });
     await moments[when as keyof typeof moments](before);
     await before.close();
 
-    await using second = await killAndRestart(first, dir, ...flags);
-    const client = await second.client();
-    onTestFinished(() => client.close());
+    const client = await killAndReconnect();
     go();
     const done = await watched(client, IntegrationTest, "crash", (each) => each?.status?.completionTime !== undefined);
     expect(done?.status).toMatchObject({ phase: "Succeeded", completedRounds: 1, failedRounds: 0 });
@@ -121,11 +140,8 @@ test.for(Object.keys(loadMoments))(
   "kill -9 of up %s: a load test continues, starts its load once and stops it",
   { timeout },
   async (when) => {
-    using folder = temporaryFolder();
-    const dir = folder.path;
-    onTestFinished(() => void (existsSync(dir) && writeFileSync(join(dir, "go"), "")));
-    const first = await startTestKeelson(dir, ...flags);
-    const before = await first.client();
+    const { dir } = programFolder();
+    const before = await keelson.client();
     const isUp = { allOf: [{ function: "FieldEquals", params: { path: "data.up", value: "yes" } }] };
     await before.create(LoadTest, {
       metadata: { name: "crash", namespace },
@@ -145,9 +161,7 @@ test.for(Object.keys(loadMoments))(
     await loadMoments[when as keyof typeof loadMoments](before, dir);
     await before.close();
 
-    await using second = await killAndRestart(first, dir, ...flags);
-    const client = await second.client();
-    onTestFinished(() => client.close());
+    const client = await killAndReconnect();
     await client.patch(ConfigMap, { namespace, name: "target" }, { type: "merge", body: { data: { up: "yes" } } });
     const done = await watched(client, LoadTest, "crash", (each) => each?.status?.workloadCleaned === true);
     expect(done?.status).toMatchObject({
@@ -161,5 +175,6 @@ test.for(Object.keys(loadMoments))(
     await expect.poll(() => commandsWith(dir)).toEqual([]);
     await client.delete(LoadTest, { namespace, name: "crash" }, { propagationPolicy: "Foreground" });
     await watched(client, ConfigMap, "target", (each) => each === undefined);
+    await watched(client, LoadTest, "crash", (each) => each === undefined);
   },
 );
