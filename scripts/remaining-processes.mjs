@@ -8,9 +8,10 @@ const graceMs = 15_000;
 const pollMs = 250;
 
 /**
- * Processes that belong to a folder with a unique name: their command line, environment, working directory or mounts name it. Programs of
- * Pods have an environment and a root of their own, but their mounts show where these come from. Waits until there are none, for up to
- * 15 s. Finds none where there is no `/proc`.
+ * Processes that belong to a folder with a unique name: their command line, environment or working directory names it, or they descend
+ * from one of these, as programs of Pods do. Waits until there are none, for up to 15 s. Finds none where there is no `/proc`.
+ *
+ * Mounts prove nothing: every process of the machine sees those of a container runtime.
  */
 export async function remainingProcesses(folder) {
   const deadline = performance.now() + graceMs;
@@ -22,17 +23,27 @@ export async function remainingProcesses(folder) {
 }
 
 function processesOf(name) {
-  return pids().flatMap((pid) => {
-    try {
-      const read = (file) => readFileSync(`/proc/${pid}/${file}`, "latin1");
-      const command = read("cmdline").replaceAll("\0", " ").trim();
-      const places = [command, read("environ"), readlinkSync(`/proc/${pid}/cwd`), read("mountinfo")];
-      return places.some((place) => place.includes(name)) ? [{ pid, command }] : [];
-    } catch {
-      // The process has exited, or belongs to another user.
-      return [];
-    }
-  });
+  const all = pids().flatMap((pid) => readProcess(pid, name));
+  const found = new Set(all.filter(({ isOurs }) => isOurs).map(({ pid }) => pid));
+  for (let size = -1; size !== found.size; ) {
+    size = found.size;
+    for (const { pid, parent } of all) if (found.has(parent)) found.add(pid);
+  }
+  return all.filter(({ pid }) => found.has(pid));
+}
+
+function readProcess(pid, name) {
+  try {
+    const read = (file) => readFileSync(`/proc/${pid}/${file}`, "latin1");
+    const command = read("cmdline").replaceAll("\0", " ").trim();
+    const stat = read("stat");
+    const parent = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+    const isOurs = [command, read("environ"), readlinkSync(`/proc/${pid}/cwd`)].some((text) => text.includes(name));
+    return [{ pid, parent, command, isOurs }];
+  } catch {
+    // The process has exited, or belongs to another user.
+    return [];
+  }
 }
 
 function pids() {

@@ -311,7 +311,10 @@ test.each(["process", "bubblewrap", "containerd"])("enforces the fields of a Pod
 });
 
 test("mounts a read-only root file system with containerd, and reports the field as ignored for processes", async () => {
-  const container = { command: sh("echo x 2>/dev/null >/bin/x || echo kept"), securityContext: { readOnlyRootFilesystem: true } };
+  const container = {
+    command: sh("echo x 2>/dev/null >/bin/x || echo kept"),
+    securityContext: { readOnlyRootFilesystem: true },
+  };
   await apply(pod("kept", "containerd", container), pod("open", "process", { ...container, command: ["true"] }));
   await ended("kept");
   expect(await kubectl("logs", "kept")).toMatch(/^kept$/m);
