@@ -30,7 +30,7 @@ const program = (name: string, neededBy: string, packages: string): Requirement 
 const containerdSocket = "/run/containerd/containerd.sock";
 
 /** Everything that `keelson doctor` checks. Without an entry's program, only its part is unavailable. */
-export const requirements: readonly Requirement[] = [
+const requirements: readonly Requirement[] = [
   {
     name: "Node.js",
     neededBy: "everything",
