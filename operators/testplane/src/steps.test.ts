@@ -1,5 +1,5 @@
 import { type KubernetesObject, type ResourceType, isNotFound } from "@keelson/api-machinery";
-import { ConfigMap, Deployment, Namespace, Secret } from "@keelson/api-machinery/kinds";
+import { ConfigMap, Deployment, Event, type EventObject, Namespace, Secret } from "@keelson/api-machinery/kinds";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { startTestplaneEnvironment, type TestplaneEnvironment } from "./testing/testplane-environment.ts";
@@ -283,6 +283,56 @@ describe("a running test", () => {
       spec: { ttlSecondsAfterFinished: 0, steps: [{ name: "first", sleep: "1ms" }] },
     });
     await environment.until(IntegrationTest, "lives", (each) => each === undefined);
+  });
+});
+
+describe("the failure bundle", () => {
+  const labels = { app: "broken" };
+  const deployment = {
+    ...{ apiVersion: "apps/v1", kind: "Deployment", metadata: { name: "broken" } },
+    spec: {
+      replicas: 1,
+      selector: { matchLabels: labels },
+      template: { metadata: { labels }, spec: { containers: [{ name: "main", image: "none" }] } },
+    },
+  };
+  const secret = { ...{ apiVersion: "v1", kind: "Secret", metadata: { name: "key" } }, stringData: { key: "hush" } };
+
+  it("has the objects and events of the failed round as they were before the cleanup", async () => {
+    const involvedObject = { apiVersion: "apps/v1", kind: "Deployment", name: "broken", namespace };
+    await environment.client.create(Event, {
+      metadata: { name: "broken.1", namespace },
+      ...{ involvedObject, type: "Warning", reason: "FailedCreate", message: "no image", count: 3 },
+      lastTimestamp: "2100-01-01T00:00:00Z",
+    } as unknown as EventObject);
+    const status = await run("bundled", {
+      steps: [
+        { name: "secret", apply: { manifests: [secret] } },
+        {
+          name: "deploy",
+          apply: { manifests: [deployment] },
+          expectations: { timeoutSeconds: 1, allOf: [{ cel: "object.status.readyReplicas == 1" }] },
+          cleanup: [{ name: "delete", delete: { object: { apiVersion: "apps/v1", kind: "Deployment", name: "broken" } } }],
+        },
+      ],
+    });
+    expect(status?.phase).toBe("Failed");
+    expect(status?.failureBundle).toMatchObject({ configMap: "bundled-failure", round: 1 });
+    const bundle = await environment.client.get(ConfigMap, { namespace, name: "bundled-failure" });
+    expect(bundle.metadata.ownerReferences).toMatchObject([{ kind: "IntegrationTest", name: "bundled" }]);
+    const { "summary.txt": summary, "objects.yaml": objects, "events.txt": events } = bundle.data ?? {};
+    expect(summary).toMatch(/^round 1\nstep deploy: Timeout: /);
+    expect(objects).toContain("kind: Deployment");
+    expect(objects).toContain("manager: integrationtest-controller");
+    expect(objects).toContain("[removed]");
+    expect(objects).not.toContain(Buffer.from("hush").toString("base64"));
+    expect(events).toContain("Warning  FailedCreate  Deployment/broken  no image (x3)");
+  });
+
+  it("is not collected for a test that passed", async () => {
+    const status = await run("whole", { steps: [{ name: "a", apply: { manifests: [configMap("whole")] } }] });
+    expect(status).toMatchObject({ phase: "Succeeded" });
+    expect(status?.failureBundle).toBeUndefined();
   });
 });
 

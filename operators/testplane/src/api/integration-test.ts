@@ -205,6 +205,20 @@ const status = Type.Object(
         { description: "Objects that the test changed but did not create.", "x-kubernetes-list-type": "atomic" },
       ),
     ),
+    failureBundle: Type.Optional(
+      Type.Object(
+        {
+          configMap: Type.Optional(Type.String({ description: "ConfigMap with the files of the bundle." })),
+          round: int32("Number of the failed round."),
+          collectedAt: time("When it was collected."),
+          error: Type.Optional(Type.String({ description: "Why the bundle could not be stored." })),
+        },
+        {
+          description:
+            "Objects, events and logs of the first failed round, as they were before its catch and cleanup steps. Values of Secrets are removed.",
+        },
+      ),
+    ),
     foreignObjects: Type.Optional(
       Type.Array(
         Type.Object({

@@ -1,4 +1,7 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { DeepReadonly } from "@keelson/api-machinery";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { type CommandDefinition, renderTable } from "@keelson/operator";
 import { UsageError } from "@keelson/operator/flags";
@@ -14,24 +17,55 @@ const selectionFlags = [
   { name: "selector", short: "l", value: "LABELS", description: "only tests with these labels, such as app=web" },
 ] as const;
 
+const bundlesFlag = {
+  name: "bundles",
+  value: "DIR",
+  description: "write the objects, events and logs of failed rounds below this directory",
+} as const;
+
 /** `keelson testplane report [NAMES...]`. */
 export const reportCommand: CommandDefinition = {
   name: "report",
   description: "report tests of the cluster: as Markdown, or to the files of the flags",
   args: ["[NAMES...]"],
-  flags: [...selectionFlags, ...reportFlags],
+  flags: [...selectionFlags, ...reportFlags, bundlesFlag],
   async run({ args, flags, stdout, signal, client: connect }) {
     const client = await connect();
     try {
       const tests = await selectTests(client, flags, args, signal);
       const reports = tests.map(({ test }) => reportTest(test));
-      if ((await writeReports(flags, reports)) === 0) stdout.write(markdownReport(reports));
+      const { [bundlesFlag.name]: folder } = flags;
+      if (typeof folder === "string") await writeBundles(client, tests, folder, stdout, signal);
+      else if ((await writeReports(flags, reports)) === 0) stdout.write(markdownReport(reports));
       return 0;
     } finally {
       await client.close();
     }
   },
 };
+
+/** Writes the failure bundles of tests to folders `NAMESPACE.TEST`. */
+async function writeBundles(
+  client: Client,
+  tests: readonly SelectedTest[],
+  folder: string,
+  stdout: NodeJS.WritableStream,
+  signal: AbortSignal,
+): Promise<void> {
+  let written = 0;
+  for (const { namespace, test } of tests) {
+    const name = test.kind === "IntegrationTest" ? test.object?.status?.failureBundle?.configMap : undefined;
+    if (name === undefined) continue;
+    const { data = {} } = await client.get(ConfigMap, { namespace, name }, { signal });
+    const path = join(folder, `${namespace}.${test.name}`);
+    await mkdir(path, { recursive: true });
+    // Keys of a ConfigMap contain no slash, and names of tests neither.
+    for (const [file, text] of Object.entries(data)) await writeFile(join(path, file), text);
+    stdout.write(`${path}: ${Object.keys(data).sort().join(", ")}\n`);
+    written += 1;
+  }
+  if (written === 0) stdout.write("No failure bundles\n");
+}
 
 /** `keelson testplane list`. */
 export const listCommand: CommandDefinition = {

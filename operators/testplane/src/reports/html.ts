@@ -42,12 +42,17 @@ function verdictBadge({ verdict, isSuccess }: TestReport): string {
 }
 
 function section(test: TestReport, index: number): string {
-  const { kind, name, cases, rounds, output = [], message } = test;
+  const { kind, name, cases, rounds, output = [], message, failureBundle } = test;
   return [
     `<section id="test-${index}"><h2>${escape(name)} ${verdictBadge(test)}</h2><p>${escape(kind)}. ${escape(message)}</p>`,
     ...(rounds === undefined || rounds.completed < 2 ? [] : [roundsFigure(rounds)]),
     timeline(cases),
     ...cases.flatMap(caseDetails),
+    ...(failureBundle === undefined
+      ? []
+      : [
+          `<p>Objects, events and logs of the failed round: <code>keelson test report ${escape(name)} --bundles DIR</code>, or ConfigMap <code>${escape(failureBundle)}</code></p>`,
+        ]),
     ...output.map(
       (each) =>
         `<h3>Output of ${escape(each.pod)}/${escape(each.container)}</h3><pre>${escape(each.tail ?? each.error ?? "")}</pre>`,

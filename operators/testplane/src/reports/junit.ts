@@ -9,8 +9,12 @@ export function junitReport(tests: readonly TestReport[]): string {
     '<?xml version="1.0" encoding="UTF-8"?>',
     `<testsuites name="keelson testplane" ${counts(all)} time="${formatSeconds(total)}">`,
   ];
-  for (const { name, cases, seconds } of tests) {
+  for (const { name, cases, seconds, failureBundle } of tests) {
     lines.push(`  <testsuite name="${escape(name)}" ${counts(cases)} time="${formatSeconds(seconds)}">`);
+    if (failureBundle !== undefined) {
+      const property = `<property name="failureBundle" value="${escape(failureBundle)}"/>`;
+      lines.push(`    <properties>${property}</properties>`);
+    }
     for (const each of cases) lines.push(...caseLines(name, each));
     lines.push("  </testsuite>");
   }

@@ -17,11 +17,12 @@ export function markdownReport(tests: readonly TestReport[]): string {
     ),
     "",
   ];
-  for (const { name, cases } of tests) {
+  for (const { name, cases, failureBundle } of tests) {
     const bad = cases.filter(({ outcome }) => outcome === "failed" || outcome === "error");
     if (bad.length === 0) continue;
     lines.push(`### ${cell(name)}`, "", ...bad.slice(0, maxCases).flatMap(caseLines));
     if (bad.length > maxCases) lines.push(`- ${bad.length - maxCases} more`);
+    if (failureBundle !== undefined) lines.push(`- Objects, events and logs: \`keelson test report ${name} --bundles DIR\``);
     lines.push("");
   }
   return lines.join("\n");

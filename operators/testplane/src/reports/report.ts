@@ -41,6 +41,8 @@ export interface TestReport {
   readonly cases: readonly CaseReport[];
   readonly output?: DeepReadonly<NonNullable<LoadTestStatus["workloadOutput"]>>;
   readonly outputConfigMap?: string;
+  /** ConfigMap with the objects, events and logs of the first failed round. */
+  readonly failureBundle?: string;
 }
 
 /** Statistics of all rounds. */
@@ -71,7 +73,7 @@ export function reportTest(test: ReportedTest): TestReport {
     ...result,
     ...(rounds === undefined ? {} : { rounds }),
     cases: consistentCases(result, cases, seconds),
-    ...(test.kind === "LoadTest" ? outputOf(test.object?.status) : {}),
+    ...(test.kind === "LoadTest" ? outputOf(test.object?.status) : bundleOf(test.object?.status)),
   };
 }
 
@@ -116,6 +118,11 @@ function roundsOf(status: DeepReadonly<IntegrationTest["status"]>): RoundsReport
 function outputOf(status: DeepReadonly<LoadTestStatus> | undefined): Pick<TestReport, "output" | "outputConfigMap"> {
   const { workloadOutput: output, outputConfigMap } = status ?? {};
   return { ...(output === undefined ? {} : { output }), ...(outputConfigMap === undefined ? {} : { outputConfigMap }) };
+}
+
+function bundleOf(status: DeepReadonly<IntegrationTest["status"]>): Pick<TestReport, "failureBundle"> {
+  const failureBundle = status?.failureBundle?.configMap;
+  return failureBundle === undefined ? {} : { failureBundle };
 }
 
 function resultOf(status: ReportedStatus): Result {

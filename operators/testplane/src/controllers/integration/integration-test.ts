@@ -3,10 +3,12 @@ import type { Client } from "@keelson/client";
 import { type ControllerDefinition, ignoreConflict } from "@keelson/controller";
 import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
+import { collectFailure, needsFailureBundle } from "../../failures/collect-failure.ts";
 import { performAction } from "../../operations/perform-action.ts";
 import { collectResult, deleteProgramPod } from "../../programs/collect-result.ts";
 import { type ActionContext, type ActionResult, outcomeOf, releaseResource } from "../resource-actions.ts";
 import { type ActionScope, createTestController } from "../test-controller.ts";
+import { iso } from "../test-status.ts";
 import { resolveStep, stepFailed } from "./advance-steps.ts";
 import { deleteForeignObjects, type PendingAction, withForeignObjects } from "./foreign-objects.ts";
 import { decideIntegrationTest, frozenSpec, targetsOf } from "./integration-test-decision.ts";
@@ -50,15 +52,16 @@ export const createIntegrationTestController = (): ControllerDefinition =>
   });
 
 /** Performs the actions of steps. */
-async function act(
-  decision: Decision,
-  { test, context, actionContext, write }: ActionScope<IntegrationTest>,
-): Promise<number | undefined> {
+async function act(decided: Decision, scope: ActionScope<IntegrationTest>): Promise<number | undefined> {
+  const { context, actionContext, write } = scope;
   const { client, clock, signal } = context;
-  if (decision.deletesTest === true) {
-    await deleteTest(client, test, signal);
+  if (decided.deletesTest === true) {
+    await deleteTest(client, scope.test, signal);
     return undefined;
   }
+  const recorded = await recordFailure(decided, scope);
+  if (recorded === undefined) return undefined;
+  const { decision, test } = recorded;
   const pending = pendingActions(decision, test);
   if (pending.length === 0) return undefined;
   const { status } = decision;
@@ -102,6 +105,24 @@ async function act(
   const written = await write(owner, { ...current, steps, ...(adopted.length === 0 ? {} : { adopted }) }, rejected);
   if (written !== undefined) await deleteProgramPods(client, pending, steps, { test, status, signal });
   return retryAfterMs;
+}
+
+/** Stores the evidence of a failed round before the actions of its other steps change it. Resolves to undefined on a conflict. */
+async function recordFailure(
+  decision: Decision,
+  { test, context, actionContext, write }: ActionScope<IntegrationTest>,
+): Promise<{ readonly decision: Decision; readonly test: Test } | undefined> {
+  const { status } = decision;
+  if (!needsFailureBundle(status)) return { decision, test };
+  const { name = "", uid = "", namespace = "" } = test.metadata;
+  const failureBundle = await collectFailure({
+    status,
+    targets: targetsOf({ spec: frozenSpec(status, test.spec), status, namespace, name, uid }),
+    context: actionContext,
+    now: iso(context.clock.now()),
+  });
+  const written = await write(test, { ...status, failureBundle });
+  return written === undefined ? undefined : { decision: { ...decision, status: { ...status, failureBundle } }, test: written };
 }
 
 /** Reads the output of the program of a step. */
