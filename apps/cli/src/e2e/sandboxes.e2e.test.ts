@@ -1,5 +1,4 @@
 import { execFile, spawn } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -7,6 +6,7 @@ import { watched } from "@keelson/client/testing";
 import { Sandbox, SandboxPool } from "@keelson/sandboxes";
 import { expect, it } from "vitest";
 import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { programsOf } from "../testing/processes-of.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const program = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
@@ -32,18 +32,6 @@ async function sandboxCommand(
   }
 }
 
-/** Number of running processes whose command line contains these arguments. */
-const processes = (words: string): number =>
-  readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .filter((name) => {
-      try {
-        return readFileSync(`/proc/${name}/cmdline`, "utf8").replaceAll("\0", " ").startsWith(words);
-      } catch {
-        return false;
-      }
-    }).length;
-
 const only = ["--only", "apiserver,cluster,sandboxes"];
 
 it("sandboxes and their agents survive kill -9 of keelson up without duplicates, and nothing is left behind", async () => {
@@ -66,7 +54,7 @@ it("sandboxes and their agents survive kill -9 of keelson up without duplicates,
     await watched(client, SandboxPool, "default-pool", (each) => each?.status?.agents?.every(({ ready }) => ready) === true);
     const after = await watched(client, Sandbox, "mine", (each) => each?.status?.phase === "Running");
     expect(after?.status?.sandboxID).toBe(before?.status?.sandboxID);
-    expect(processes("sleep 7777")).toBe(1);
+    expect(programsOf(folder.path, "sleep 7777").filter((command) => command.startsWith("sleep")).length).toBe(1);
     const done = await sandboxCommand(keelson, ["exec", "mine", "--", "sh", "-c", "echo in $((20 + 3)); exit 9"]);
     expect(done).toMatchObject({ code: 9, stdout: "in 23\n" });
     expect(JSON.parse((await sandboxCommand(keelson, ["get", "mine", "-o", "json"])).stdout)).toMatchObject({
@@ -77,21 +65,13 @@ it("sandboxes and their agents survive kill -9 of keelson up without duplicates,
     await keelson.kubectl("delete", "sandboxes", "--all");
     await keelson.kubectl("delete", "sandboxpools", "--all");
     await keelson.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=40s");
-    expect(processes("sleep 7777")).toBe(0);
-    expect(readdirSync("/proc").filter((name) => isAgent(name))).toEqual([]);
+    expect(programsOf(folder.path, "sleep 7777").filter((command) => command.startsWith("sleep")).length).toBe(0);
+    await expect.poll(() => programsOf(folder.path, "agent-program.js")).toEqual([]);
     await client.close();
   } finally {
     await keelson[Symbol.asyncDispose]();
   }
 }, 120_000);
-
-const isAgent = (name: string): boolean => {
-  try {
-    return /^\d+$/.test(name) && readFileSync(`/proc/${name}/cmdline`, "utf8").includes("agent-program.js");
-  } catch {
-    return false;
-  }
-};
 
 it("exec -it connects a shell to the caller's terminal and returns its exit code", async () => {
   using folder = temporaryFolder();

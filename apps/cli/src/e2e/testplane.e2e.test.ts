@@ -5,8 +5,9 @@ import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { IntegrationTest, LoadTest } from "@keelson/testplane";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import { commandsWith, killAndRestart } from "../testing/kill.ts";
+import { killAndRestart } from "../testing/kill.ts";
 import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
+import { programsOf } from "../testing/processes-of.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 /*
@@ -121,7 +122,7 @@ test.for((["Sequential", "Parallel"] as const).flatMap((mode) => Object.keys(mom
     await watched(client, IntegrationTest, "crash", (each) => each === undefined);
     for (const type of [Job, Pod]) expect((await client.list<never>(type as never, { namespace })).items).toEqual([]);
     await watched(client, ConfigMap, "note", (each) => each === undefined);
-    await expect.poll(() => commandsWith(dir)).toEqual([]);
+    await expect.poll(() => programsOf(dir)).toEqual([]);
   },
 );
 
@@ -172,7 +173,7 @@ test.for(Object.keys(loadMoments))(
     expect(timesRan(dir)).toEqual({ load: 1 });
     // The load never ends by itself, so the operator must have stopped it.
     await watched(client, Job, "load", (each) => each === undefined);
-    await expect.poll(() => commandsWith(dir)).toEqual([]);
+    await expect.poll(() => programsOf(dir)).toEqual([]);
     await client.delete(LoadTest, { namespace, name: "crash" }, { propagationPolicy: "Foreground" });
     await watched(client, ConfigMap, "target", (each) => each === undefined);
     await watched(client, LoadTest, "crash", (each) => each === undefined);

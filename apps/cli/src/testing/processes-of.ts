@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 interface ProcessEntry {
   readonly pid: number;
@@ -26,6 +26,35 @@ export function processesOf(text: string): readonly { readonly pid: number; read
   return allProcesses().filter(({ command }) => command.includes(text));
 }
 
+/**
+ * Whether a process names a folder in its command line, working directory or environment. Mounts prove nothing: every process of the
+ * machine sees those of a container runtime.
+ */
+function namesFolder({ pid, command }: ProcessEntry, folder: string): boolean {
+  if (command.includes(folder)) return true;
+  try {
+    return [readlinkSync(`/proc/${pid}/cwd`), readFileSync(`/proc/${pid}/environ`, "latin1")].some((text) =>
+      text.includes(folder),
+    );
+  } catch {
+    // The process has exited, or belongs to another user.
+    return false;
+  }
+}
+
+/**
+ * Command lines of the programs that use `folder`, or descend from one that does, and contain `text`; except those of `keelson up`
+ * itself. Other tests run the same programs at the same time.
+ */
+export function programsOf(folder: string, text = ""): readonly string[] {
+  const all = allProcesses().filter(({ pid }) => pid !== process.pid);
+  const found = withDescendants(all, (each) => namesFolder(each, folder));
+  return all
+    .filter(({ pid, command }) => found.has(pid) && command.includes(text))
+    .map(({ command }) => command)
+    .filter((command) => !/keelson(\.js)? (up|apiserver|controllers|component) /.test(command));
+}
+
 /** The pids of a process, or of all processes whose command line contains a text, and of their descendants. */
 export function descendantsOf(root: number | string): ReadonlySet<number> {
   return withDescendants(allProcesses(), ({ pid, command }) =>
@@ -42,10 +71,10 @@ function withDescendants(all: readonly ProcessEntry[], isRoot: (process: Process
   return found;
 }
 
-/** Kills all processes that refer to a folder, and their descendants, because Pods outlive `keelson up`. */
+/** Kills all processes that use a folder, and their descendants, because Pods outlive `keelson up`. */
 export function killProcessesOf(folder: string): void {
   const all = allProcesses().filter(({ pid }) => pid !== process.pid);
-  for (const pid of withDescendants(all, ({ command }) => command.includes(folder))) {
+  for (const pid of withDescendants(all, (each) => namesFolder(each, folder))) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
