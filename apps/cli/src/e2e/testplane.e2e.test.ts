@@ -114,7 +114,8 @@ test.for((["Sequential", "Parallel"] as const).flatMap((mode) => Object.keys(mom
     const client = await killAndReconnect();
     go();
     const done = await watched(client, IntegrationTest, "crash", (each) => each?.status?.completionTime !== undefined);
-    expect(done?.status).toMatchObject({ phase: "Succeeded", completedRounds: 1, failedRounds: 0 });
+    const steps = JSON.stringify(done?.status?.steps);
+    expect(done?.status, steps).toMatchObject({ phase: "Succeeded", completedRounds: 1, failedRounds: 0 });
     expect(done?.status?.steps?.map(({ state }) => state)).toEqual(["Succeeded", "Succeeded", "Succeeded"]);
     expect(timesRan(dir)).toEqual({ one: 1, two: 1 });
 
