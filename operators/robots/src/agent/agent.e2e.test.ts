@@ -298,7 +298,7 @@ test("an agent reconnects to a restarted broker, lists its tasks and loses no st
   writeFileSync(file("gate"), "");
   // The program ends while there is no broker.
   const record = join(workDir, ".agent", "tasks", `${uid}.json`);
-  while (!readFileSync(record, "utf8").includes('"ended"')) await new Promise((resolve) => setImmediate(resolve));
+  while (!readFileSync(record, "utf8").includes('"ended"')) await new Promise((resolve) => setTimeout(resolve, 10));
 
   const second = await broker(Number(new URL(first.url).port));
   const after = await startServer(second, { acknowledges: true });
@@ -324,6 +324,16 @@ test("a stopped agent leaves its tasks running, and the next one reports their r
   expect(await server.status((status) => status.state === "failed")).toMatchObject({ exitCode: 7, attempt: 1, seq: 2 });
 });
 
+const commandLines = (): readonly string[] =>
+  readdirSync("/proc").flatMap((pid) => {
+    try {
+      return [readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ")];
+    } catch {
+      // Not a process, or one that has exited.
+      return [];
+    }
+  });
+
 test("a task that ended while there was no agent is reported with the time of its end", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
@@ -338,7 +348,8 @@ test("a task that ended while there was no agent is reported with the time of it
   await server.status((status) => status.state === "running");
   await first.stop();
   writeFileSync(file("gate"), "");
-  while (!statSync(file("end"), { throwIfNoEntry: false })) await new Promise((resolve) => setImmediate(resolve));
+  // The end is recorded when neither the program nor its shim runs any more.
+  await expect.poll(() => commandLines().filter((command) => command.includes(file("gate")))).toEqual([]);
   await sleep(systemClock, 1500);
   const returnedAt = systemClock.now();
   await agent(at.url);
@@ -389,7 +400,7 @@ test("an agent connects with its own credential once the server has bound the ro
   expect(credentialSha256).toMatch(/^[0-9a-f]{64}$/);
   await server.bind();
   const credentialFile = join(workDir, ".agent", "credential.json");
-  while (!readFileSync(credentialFile, "utf8").includes("true")) await new Promise((resolve) => setImmediate(resolve));
+  while (!readFileSync(credentialFile, "utf8").includes("true")) await new Promise((resolve) => setTimeout(resolve, 10));
   expect(statSync(credentialFile).mode & 0o777).toBe(0o600);
   await first.stop();
   bound.set(robotId, credentialSha256);

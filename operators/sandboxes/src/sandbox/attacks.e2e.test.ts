@@ -74,7 +74,7 @@ async function exec(program: Program, ...command: [string, ...string[]]): Promis
 
 /** Waits until a file contains `part`. */
 async function output(path: string, part: string): Promise<void> {
-  while (!readFileSync(path, "utf8").includes(part)) await new Promise((resolve) => setImmediate(resolve));
+  while (!readFileSync(path, "utf8").includes(part)) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
 const hostIdsOf = (pid: number): readonly number[] =>
@@ -99,7 +99,7 @@ async function processOf(start: string): Promise<number> {
   for (;;) {
     const [pid] = findProcesses(start);
     if (pid !== undefined) return pid;
-    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
@@ -182,7 +182,7 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("code in a sa
     const program = await create(one, { command: ["bash", "-c", `${bomb} & while :; do sleep 600; done`] });
     const limit = program.limits.applied.pids;
     expect(limit).toBe(maxProcesses);
-    while ((await program.stats()).pids < maxProcesses - 2) await new Promise((resolve) => setImmediate(resolve));
+    while ((await program.stats()).pids < maxProcesses - 2) await new Promise((resolve) => setTimeout(resolve, 10));
     expect(await exec(neighbour, "echo", "alive")).toBe("alive\n");
     expect((await program.stats()).pids).toBeLessThanOrEqual(maxProcesses);
     await manager.delete(one);

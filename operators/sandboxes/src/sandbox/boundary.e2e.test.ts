@@ -100,7 +100,7 @@ describe.runIf(isRoot)("a sandbox", () => {
       ports: [exposed],
     });
     while (readFileSync(program.logs.stdout, "utf8").split("up").length < 3)
-      await new Promise((resolve) => setImmediate(resolve));
+      await new Promise((resolve) => setTimeout(resolve, 10));
     expect(await fetchFrom(exposed)).toBe("exposed");
     expect(await fetchFrom(exposed)).toBe("exposed");
     expect(await fetchFrom(hidden)).toBe("");
@@ -114,7 +114,7 @@ describe.runIf(isRoot)("a sandbox", () => {
     const port = await freePort();
     const squat = `perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(LocalAddr => "0.0.0.0", LocalPort => ${port}, Listen => 5) or die; $| = 1; print "up\\n"; $s->accept'`;
     const program = await create(one, { command: ["sh", "-c", squat] });
-    while (!readFileSync(program.logs.stdout, "utf8").includes("up")) await new Promise((resolve) => setImmediate(resolve));
+    while (!readFileSync(program.logs.stdout, "utf8").includes("up")) await new Promise((resolve) => setTimeout(resolve, 10));
     expect(await fetchFrom(port)).toBe("");
     const agent = createServer().listen(port, "127.0.0.1");
     await once(agent, "listening");
@@ -125,7 +125,7 @@ describe.runIf(isRoot)("a sandbox", () => {
     const port = await freePort();
     const serve = `perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => ${port}, Listen => 5) or die; $| = 1; print "up\\n"; while (my $c = $s->accept) { print $c "served"; close $c }'`;
     const program = await create(one, { command: ["sh", "-c", serve], ports: [port] });
-    while (!readFileSync(program.logs.stdout, "utf8").includes("up")) await new Promise((resolve) => setImmediate(resolve));
+    while (!readFileSync(program.logs.stdout, "utf8").includes("up")) await new Promise((resolve) => setTimeout(resolve, 10));
     expect(await fetchFrom(port)).toBe("served");
     manager.detach();
     await driver.close();

@@ -74,7 +74,7 @@ async function createPod(name: string, spec: Partial<PodSpec> & Pick<PodSpec, "c
 async function podThat(name: string, isWanted: (pod: PodView) => boolean): Promise<PodView> {
   const watch = await client.watch(Pod, { namespace: "default", fieldSelector: `metadata.name=${name}` });
   let last: unknown;
-  const timer = setTimeout(() => watch.close(), 20_000);
+  const timer = setTimeout(() => watch.close(), 90_000);
   try {
     for await (const event of watch) {
       if (event.type !== "ADDED" && event.type !== "MODIFIED") continue;
@@ -89,7 +89,7 @@ async function podThat(name: string, isWanted: (pod: PodView) => boolean): Promi
 }
 
 async function until(isTrue: () => Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 400; tries++) {
+  for (let tries = 0; tries < 1_800; tries++) {
     if (await isTrue()) return;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }

@@ -11,6 +11,8 @@ export function watchMainThread(): void {
   const { beats, thresholdMs, name } = workerData as { beats: Int32Array; thresholdMs: number; name: string };
   const repeatMs = 10_000;
   const maxFrames = 12;
+  /** JavaScript is interrupted in less, even on a busy machine; native code never. */
+  const inspectTimeoutMs = 10_000;
   let last = -1;
   let lastAt = performance.now();
   let reportAfterMs = thresholdMs;
@@ -22,13 +24,20 @@ export function watchMainThread(): void {
   };
   const inspect = (blockedMs: number): void => {
     const session = new Session();
+    const startedAt = performance.now();
+    const stalledAt = last;
     let isDone = false;
     const finish = (stack: readonly string[]): void => {
       if (isDone) return;
       isDone = true;
+      clearInterval(timer);
       session.post("Debugger.resume", () => session.disconnect());
       report(blockedMs, stack);
     };
+    const timer = setInterval(() => {
+      const isTurning = Atomics.load(beats, 0) !== stalledAt;
+      if (isTurning || performance.now() - startedAt >= inspectTimeoutMs) finish([]);
+    }, thresholdMs / 4);
     try {
       session.connectToMainThread();
       session.on("Debugger.paused", ({ params }) => {
@@ -41,8 +50,8 @@ export function watchMainThread(): void {
         );
       });
       session.post("Debugger.enable", () => session.post("Debugger.pause"));
-      setTimeout(() => finish([]), thresholdMs);
     } catch {
+      clearInterval(timer);
       report(blockedMs, []);
     }
   };

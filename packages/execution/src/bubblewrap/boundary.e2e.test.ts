@@ -201,7 +201,7 @@ describe.runIf(isRoot)("a program with a private user", () => {
   test("leaves its files but no mount behind when it exits, and nothing when it is removed", async () => {
     const script = "echo x >file; ln -s /etc/shadow link; while ! [ -e gate ]; do sleep 0.02; done";
     const program = await start(script, { limits: { diskBytes: 1 << 20 } });
-    while (!existsSync(join(dir, "a", "work", "file"))) await new Promise((resolve) => setImmediate(resolve));
+    while (!existsSync(join(dir, "a", "work", "file"))) await new Promise((resolve) => setTimeout(resolve, 10));
     expect(readFileSync("/proc/self/mountinfo", "utf8")).toContain(join(dir, "a", "work"));
     writeFileSync(join(dir, "a", "work", "gate"), "");
     await program.exited();

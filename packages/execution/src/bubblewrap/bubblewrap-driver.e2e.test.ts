@@ -106,7 +106,8 @@ describe("a program in bubblewrap", () => {
     const [out, error] = await Promise.all([text(session.stdout), text(session.stderr ?? Readable.from([]))]);
     expect(out).toMatch(/^Seccomp:\s+2\nend\n$/);
     expect(error.match(/not permitted|permission denied|must be superuser/gi)).toHaveLength(3);
-    while (!readFileSync(program.logs.stdout, "utf8").endsWith("end\n")) await new Promise((resolve) => setImmediate(resolve));
+    while (!readFileSync(program.logs.stdout, "utf8").endsWith("end\n"))
+      await new Promise((resolve) => setTimeout(resolve, 10));
     expect(readFileSync(program.logs.stdout, "utf8")).toBe(out);
     expect(readFileSync(program.logs.stderr, "utf8").match(/not permitted|permission denied|must be superuser/gi)).toHaveLength(
       3,
