@@ -1,11 +1,11 @@
 import { isMissingKind } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
-import { connect } from "@keelson/client";
 import { listenForShutdown } from "@keelson/controller";
 import type { CommandDefinition, Operator } from "@keelson/operator";
 import { logLevelFlag } from "@keelson/operator/flags";
 import type { Command } from "commander";
 import { addConnectionFlags, createCommand, flagValues } from "../command-line.ts";
+import { connectCluster } from "../connect-cluster.ts";
 import { createLogger } from "../logger.ts";
 
 /** Adds an operator's own commands to its group: `keelson robots agent`, `keelson mpi run` and so on. */
@@ -37,11 +37,7 @@ async function runCommand(operator: Operator, definition: CommandDefinition, com
       clock: systemClock,
       log: createLogger({ level }),
       signal: shutdown.signal,
-      client: () =>
-        connect({
-          ...(typeof flags.kubeconfig === "string" ? { kubeconfig: flags.kubeconfig } : {}),
-          ...(typeof flags.context === "string" ? { context: flags.context } : {}),
-        }),
+      client: () => connectCluster(flags),
     });
   } catch (error) {
     if (!isMissingKind(error)) throw error;

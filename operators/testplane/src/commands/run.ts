@@ -35,7 +35,13 @@ export function createRunCommand(stdin: NodeJS.ReadableStream): CommandDefinitio
       "run the tests of files, folders or standard input (-) and print their progress; exits with 0 if all succeeded",
     args: ["PATHS..."],
     flags: [
-      { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", default: "default" },
+      {
+        name: "namespace",
+        short: "n",
+        value: "NAME",
+        description: "namespace of tests without metadata.namespace",
+        default: "default",
+      },
       timeoutFlag,
       ...reportFlags,
       { name: "delete", description: "delete the tests and the objects that they created after they finish" },

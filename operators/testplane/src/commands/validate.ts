@@ -10,7 +10,13 @@ export function createValidateCommand(stdin: NodeJS.ReadableStream): CommandDefi
     args: ["PATHS..."],
     usesCluster: false,
     flags: [
-      { name: "namespace", value: "NAME", description: "namespace of tests without metadata.namespace", default: "default" },
+      {
+        name: "namespace",
+        short: "n",
+        value: "NAME",
+        description: "namespace of tests without metadata.namespace",
+        default: "default",
+      },
     ],
     async run({ args, flags, stdout, stderr }) {
       try {

@@ -1,6 +1,7 @@
-import { type Client, connect } from "@keelson/client";
+import type { Client } from "@keelson/client";
 import { listenForShutdown } from "@keelson/controller";
 import type { FlagValues } from "@keelson/operator";
+import { connectCluster } from "../../connect-cluster.ts";
 
 /** Exit status after Ctrl-C. */
 const interrupted = 130;
@@ -17,7 +18,7 @@ export async function withCluster(
   const shutdown = listenForShutdown();
   const { signal } = shutdown;
   try {
-    const client = await connect({ kubeconfig: textOf(flags.kubeconfig), context: textOf(flags.context), ...options });
+    const client = await connectCluster(flags, options);
     try {
       return await run(client, signal);
     } finally {
@@ -30,5 +31,3 @@ export async function withCluster(
     shutdown.dispose();
   }
 }
-
-const textOf = (flag: FlagValues[string]): string | undefined => (typeof flag === "string" ? flag : undefined);
