@@ -16,6 +16,7 @@ import {
 import { acceptsDocument, failureFormat, notAcceptable, type Representation } from "./negotiation.ts";
 import { includeObject, type Target, wantsPretty } from "./request-target.ts";
 import { type ResponseHeaders, sendBody, warningHeaders } from "./send.ts";
+import { FanOut } from "./fan-out.ts";
 import { ChunkCache, type WatchLimits, WatchStream } from "./watch-stream.ts";
 
 /** A request and the response to send. */
@@ -40,12 +41,14 @@ export class Responder {
   readonly #options: ResponderOptions;
   readonly #watches = new Set<WatchStream>();
   readonly #chunks = new ChunkCache();
+  readonly #fanOut: FanOut;
   /** Memoizes the JSON of documents that stay the same object: discovery and OpenAPI are large and requested often. */
   readonly #documents = new WeakMap<object, EncodedBody>();
   #isEnded = false;
 
   constructor(options: ResponderOptions) {
     this.#options = options;
+    this.#fanOut = new FanOut(options.clock);
   }
 
   /** Resolves when the response is handed to the socket, or the watch is open. Throws a StatusError before anything is sent. */
@@ -107,7 +110,8 @@ export class Responder {
     setWarnings(headers, outcome.warnings);
     response.writeHead(200, Object.assign(headers, contentType.json));
     const context = (): EncodeContext => this.#context(exchange);
-    const watch = new WatchStream({ response, outcome, representation, context, clock, limits, chunks: this.#chunks });
+    const shared = { clock, limits, chunks: this.#chunks, fanOut: this.#fanOut };
+    const watch = new WatchStream({ response, outcome, representation, context, ...shared });
     watch.start();
     if (response.destroyed) return;
     this.#watches.add(watch);

@@ -40,6 +40,7 @@ test("sends a hundred watchers of an event the same bytes, encoded once", () => 
       clock,
       limits: { pendingBytes: 1024, stallMs: 1_000 },
       chunks,
+      fanOut: { add: (send) => send(), delete: () => undefined },
     });
     stream.start();
   }

@@ -3,6 +3,7 @@ import type { Writable } from "node:stream";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { EncodedObject, WatchedEvent, WatchOutcome } from "../endpoints/outcome.ts";
 import { type EncodeContext, objectValue } from "./encode.ts";
+import type { FanOut } from "./fan-out.ts";
 import type { Representation } from "./negotiation.ts";
 
 /** How far a watcher may fall behind. */
@@ -24,6 +25,8 @@ export interface WatchStreamOptions {
   readonly limits: WatchLimits;
   /** Shared by all watches of a server. */
   readonly chunks: ChunkCache;
+  /** Shared by all watches of a server. */
+  readonly fanOut: Pick<FanOut, "add" | "delete">;
 }
 
 /** Bytes per write: about what a socket takes at a time. */
@@ -64,7 +67,7 @@ export class WatchStream {
 
   /** Opens the watch and starts sending. */
   start(): void {
-    const { response, outcome, limits } = this.#options;
+    const { response, outcome, limits, fanOut } = this.#options;
     this.#connection.on("drain", this.#resume);
     response.on("close", () => this.#stop());
     this.#source = outcome.open({
@@ -75,7 +78,9 @@ export class WatchStream {
           if (isInitial) this.#initial++;
           else this.#pendingBytes += sizeOf(event);
         }
-        if (!this.#isBlocked) this.#pump();
+        // The initial state is read in slices already.
+        if (!this.#isBlocked && isInitial) this.#pump();
+        else if (!this.#isBlocked) fanOut.add(this.#pump);
         else if (this.#pendingBytes > limits.pendingBytes) {
           this.#stop();
           response.destroy();
@@ -96,6 +101,7 @@ export class WatchStream {
   }
 
   #stop(): void {
+    this.#options.fanOut.delete(this.#pump);
     this.#stall?.cancel();
     this.#stall = undefined;
     this.#queue = [];
@@ -113,7 +119,7 @@ export class WatchStream {
     this.#pump();
   };
 
-  #pump(): void {
+  readonly #pump = (): void => {
     while (!this.#isBlocked && this.#head < this.#queue.length) {
       this.#isBlocked = !this.#connection.write(this.#nextWrite());
     }
@@ -126,7 +132,7 @@ export class WatchStream {
     if (this.#isBlocked) {
       this.#stall ??= clock.setTimer(limits.stallMs, () => response.destroy(), { background: true });
     }
-  }
+  };
 
   #nextWrite(): Uint8Array {
     const chunks: Chunk[] = [];
@@ -143,7 +149,7 @@ export class WatchStream {
     const [first] = chunks;
     const lines = chunks.map(({ line }) => line);
     if (!this.#isDirect) return Buffer.concat(lines);
-    return (chunks.length === 1 && first !== undefined ? first : chunkOf(lines)).bytes;
+    return (chunks.length === 1 && first !== undefined ? first : this.#options.chunks.join(lines)).bytes;
   }
 
   #encode(event: WatchedEvent): Chunk {
@@ -181,6 +187,13 @@ const maxSharedBytes = 4 * 1024 * 1024;
 export class ChunkCache {
   #chunks = new WeakMap<EncodedObject, Chunk & { readonly type: WatchedEvent["type"] }>();
   #bytes = 0;
+  #joined: { readonly lines: readonly Uint8Array[]; readonly chunk: Chunk } | undefined;
+
+  /** One chunk of several lines. Watchers of the same events that send one after the other share it. */
+  join(lines: readonly Uint8Array[]): Chunk {
+    if (this.#joined === undefined || !isSame(this.#joined.lines, lines)) this.#joined = { lines, chunk: chunkOf(lines) };
+    return this.#joined.chunk;
+  }
 
   /** The chunk of an event. */
   get(type: keyof typeof openings, object: EncodedObject): Chunk {
@@ -197,6 +210,9 @@ export class ChunkCache {
     return chunk;
   }
 }
+
+const isSame = (a: readonly Uint8Array[], b: readonly Uint8Array[]): boolean =>
+  a.length === b.length && a.every((line, index) => line === b[index]);
 
 const chunkEnd = Buffer.from("\r\n");
 
