@@ -79,7 +79,7 @@ function lacks(schema: Schema, value: unknown, depth: number): boolean {
 const withDefaults = new WeakMap<Schema, boolean>();
 
 /** Reports whether a schema has a default at any level. For schemas of custom kinds only, which are finite. */
-function hasDefaults(schema: Schema): boolean {
+export function hasDefaults(schema: Schema): boolean {
   const known = withDefaults.get(schema);
   if (known !== undefined) return known;
   const { items, properties = {}, additionalProperties } = schema;

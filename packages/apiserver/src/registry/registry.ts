@@ -6,6 +6,8 @@ import { deleteAll } from "./crd/crd-cleanup.ts";
 import { decideStatus } from "./crd/crd-conditions.ts";
 import { crdResources } from "./crd/crd-resources.ts";
 import { asCrd, cleanupFinalizer, crdResource } from "./crd/crd-spec.ts";
+import { keepsFields } from "./crd/kept-fields.ts";
+import { PruningMark } from "./crd/pruning-mark.ts";
 import { type ConversionServices, webhookConverter } from "./crd/webhook-converter.ts";
 import { WebhookError } from "../webhooks/webhook-error.ts";
 import type { ResourceTable, ServedResource } from "./served-resource.ts";
@@ -198,6 +200,7 @@ interface FollowedCrd {
   readonly resources: readonly ServedResource[];
   /** The input of `resources`. */
   readonly fingerprint: string;
+  readonly pruning: PruningMark;
 }
 
 const noConversion: ConversionServices = {
@@ -216,8 +219,10 @@ function followCrd(stored: StoredObject, known: FollowedCrd | undefined, convers
     crd.status?.acceptedNames,
   ]);
   if (known?.fingerprint === fingerprint) return { ...known, stored };
-  const resources = crdResources(crd, webhookConverter(crd, conversion));
-  return { stored, fingerprint, resources: resources.length === 0 ? nothing : resources };
+  const isKept = known !== undefined && keepsFields(asCrd(known.stored.object), crd);
+  const pruning = isKept ? known.pruning : new PruningMark(stored.revision);
+  const resources = crdResources(crd, pruning, webhookConverter(crd, conversion));
+  return { stored, fingerprint, pruning, resources: resources.length === 0 ? nothing : resources };
 }
 
 interface Table {

@@ -1,6 +1,7 @@
 import type { DeepReadonly, KubernetesObject, Scope } from "@keelson/api-machinery";
 import type { PrinterColumn, ScaleSubresource, Schema } from "@keelson/api-machinery/schema";
 import type { StatusCause } from "@keelson/api-machinery/validation";
+import type { PruningMark } from "./crd/pruning-mark.ts";
 import type { DraftObject, ReceivedObject } from "./received.ts";
 
 /** One served version of a kind: what endpoints, discovery, OpenAPI, tables and patches need to know. */
@@ -39,6 +40,8 @@ export interface ServedResource {
   readonly provide?: (namespace: string) => Promise<readonly KubernetesObject[]>;
   /** Converts custom objects to another version of their kind by the webhook of their CRD. Absent: conversion strategy `None`. */
   readonly convertByWebhook?: ConvertByWebhook;
+  /** Custom kinds: which objects to prune when they are read, because a field may have been removed from the schema. Default: none. */
+  readonly pruning?: PruningMark;
   /** Sent as a warning with every response of a deprecated version. */
   readonly deprecationWarning?: string;
   /** Subresources other than `status` and `scale`: `finalize`, `token`, `log`. */

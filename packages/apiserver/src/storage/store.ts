@@ -9,6 +9,8 @@ export interface StoredObject {
   readonly key: string;
   /** The revision of the last write: `metadata.resourceVersion`. */
   readonly revision: number;
+  /** The revision at which its content was written, if that is an earlier one: that of a deleted object. */
+  readonly contentRevision?: number;
   /** UTF-8 JSON in the storage version, with `apiVersion`, `kind` and `metadata.resourceVersion`. */
   readonly bytes: Uint8Array;
   readonly object: DeepReadonly<KubernetesObject>;

@@ -7,7 +7,7 @@ import {
   parseApiVersion,
 } from "@keelson/api-machinery";
 import type { Schema } from "@keelson/api-machinery/schema";
-import { applyDefaults, lacksDefaults, prune } from "@keelson/api-machinery/server";
+import { applyDefaults, hasDefaults, lacksDefaults, prune } from "@keelson/api-machinery/server";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
 import type { Call } from "../call.ts";
@@ -62,7 +62,7 @@ function serveWithoutWebhook(call: Serving, stored: StoredObject): EncodedObject
   const to = apiVersionOf(resource);
   // The storage version may have changed since the object was written: its bytes name the version.
   const from = storedApiVersion(resource, stored);
-  const complete = resource.origin === "custom" ? withDefaults(schemaOf(call, from), stored) : stored;
+  const complete = resource.origin === "custom" ? currentForm(versionOf(call, from), stored) : stored;
   return from === to ? complete : convert(resource, complete, to);
 }
 
@@ -78,7 +78,7 @@ async function serveConverted(call: Serving, items: readonly StoredObject[]): Pr
   const { resource, resources } = call;
   const missing = items.filter((stored) => needsWebhook(call, stored) && converted.get(stored)?.has(resource) !== true);
   if (missing.length > 0) {
-    const complete = missing.map((stored) => withDefaults(schemaOf(call, storedApiVersion(resource, stored)), stored).object);
+    const complete = missing.map((stored) => currentForm(versionOf(call, storedApiVersion(resource, stored)), stored).object);
     const objects = await convertCustomObjects(resource, resources, complete, apiVersionOf(resource));
     for (const [index, stored] of missing.entries()) {
       const object = objects[index];
@@ -89,34 +89,52 @@ async function serveConverted(call: Serving, items: readonly StoredObject[]): Pr
   return items.map((stored) => converted.get(stored)?.get(resource) ?? serveWithoutWebhook(call, stored));
 }
 
-function schemaOf({ resource, resources }: Serving, apiVersion: string): Schema | undefined {
-  if (apiVersion === apiVersionOf(resource)) return resource.schema;
+function versionOf({ resource, resources }: Serving, apiVersion: string): ServedResource | undefined {
+  if (apiVersion === apiVersionOf(resource)) return resource;
   const { group, version } = parseApiVersion(apiVersion);
-  return resources.get(group, version, resource.plural)?.schema;
+  return resources.get(group, version, resource.plural);
 }
 
-/** Whether an object is stored in the storage version with all defaults. If not, even an update that changes nothing writes it. */
+/** Whether an object is stored in the storage version, with all defaults and without fields to prune. If not, even an update that changes nothing writes it. */
 export function isStoredCurrently(call: Serving, stored: StoredObject): boolean {
   if (call.resource.origin !== "custom") return true;
   const apiVersion = storedApiVersion(call.resource, stored);
   if (apiVersion !== call.resource.storageApiVersion) return false;
-  const schema = schemaOf(call, apiVersion);
-  return schema === undefined || !lacksDefaults(schema, stored.object);
+  return currentForm(versionOf(call, apiVersion), stored) === stored;
 }
 
-/** Memoizes the defaulted form of stored objects, which are immutable, for all readers. */
-const defaulted = new WeakMap<StoredObject, { readonly schema: Schema; readonly encoded: EncodedObject }>();
+/** Memoizes the current form of stored objects, which are immutable, for all readers. */
+const currentForms = new WeakMap<StoredObject, { readonly schema: Schema; readonly encoded: EncodedObject }>();
 
-/** Adds the defaults of the version the object is stored in. Storage is unchanged until the next write. */
-function withDefaults(schema: Schema | undefined, stored: StoredObject): EncodedObject {
-  if (schema === undefined || !lacksDefaults(schema, stored.object)) return stored;
-  const known = defaulted.get(stored);
+/**
+ * An object with the defaults of the version it is stored in, and without fields that were removed from the schema since it was written.
+ * The stored object itself if nothing differs. Storage is unchanged until the next write.
+ */
+function currentForm(version: ServedResource | undefined, stored: StoredObject): EncodedObject {
+  if (version === undefined) return stored;
+  const { schema } = version;
+  const mayHaveRemovedFields = (stored.contentRevision ?? stored.revision) <= (version.pruning?.revision ?? 0);
+  // Asked first, because the object may not have been parsed.
+  if (!mayHaveRemovedFields && (!hasDefaults(schema) || !lacksDefaults(schema, stored.object))) return stored;
+  const known = currentForms.get(stored);
   if (known?.schema === schema) return known.encoded;
-  const object = draft(stored.object);
-  applyDefaults(schema, object);
-  const encoded = encodeUnstored(object);
-  defaulted.set(stored, { schema, encoded });
+  const pruned = mayHaveRemovedFields ? prune(schema, stored.object).value : stored.object;
+  let encoded: EncodedObject = stored;
+  if (lacksDefaults(schema, pruned)) {
+    const object = draft(pruned);
+    applyDefaults(schema, object);
+    encoded = encodeUnstored(object);
+  } else if (pruned !== stored.object) encoded = encodeUnstored(draft(pruned));
+  currentForms.set(stored, { schema, encoded });
   return encoded;
+}
+
+/** Notes that an object was written, which may have been pruned by a schema that has lost fields meanwhile. */
+export function noteWritten({ resource, resources }: Serving, stored: StoredObject): void {
+  const { pruning, group, version, plural } = resource;
+  if (pruning === undefined) return;
+  const current = resources.get(group, version, plural)?.pruning;
+  if (current !== pruning) current?.raise(stored.revision);
 }
 
 const head = '{"apiVersion":"';

@@ -4,7 +4,7 @@ import type { ServedResource } from "../../registry/served-resource.ts";
 import type { WriteResult } from "../../storage/store.ts";
 import { CallAdmission } from "../admission-request.ts";
 import { type Call, keyOf } from "../call.ts";
-import { encodeUnstored, serve } from "../object/serve-object.ts";
+import { encodeUnstored, noteWritten, serve } from "../object/serve-object.ts";
 import { conflict, deletedStatus, notFound, preconditionFailed } from "../errors.ts";
 import { toStorageVersion } from "./field-context.ts";
 import type { EncodedObject, ObjectOutcome, StatusOutcome } from "../outcome.ts";
@@ -43,7 +43,10 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
     if (plan.kind === "mark") {
       if (options.isDryRun) return terminating(call, encodeUnstored(plan.next), options);
       const result = await store.write(key, stored.revision, await toStorageVersion(call, plan.next));
-      if (result.ok) return terminating(call, await serve(call, result.stored), options);
+      if (result.ok) {
+        noteWritten(call, result.stored);
+        return terminating(call, await serve(call, result.stored), options);
+      }
     } else {
       if (options.isDryRun) return deleted(call, name, encodeUnstored(withoutRevision(live)));
       const result = await remove(call, key, stored.revision, plan.marked);

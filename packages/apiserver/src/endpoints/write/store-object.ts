@@ -1,6 +1,7 @@
 import { deepFreeze, type KubernetesObject } from "@keelson/api-machinery";
 import type { WriteResult } from "../../storage/store.ts";
 import type { Call } from "../call.ts";
+import { noteWritten } from "../object/serve-object.ts";
 import { requireWithinLimits } from "../object/object-limits.ts";
 import { isLarge, pauseIfLarge } from "../pause.ts";
 import { toStorageVersion } from "./field-context.ts";
@@ -15,7 +16,9 @@ export async function storeObject(call: Call, key: string, expected: number, obj
   const storing = toStorageVersion(call, object);
   const stored = storing instanceof Promise ? await storing : storing;
   if (isLarge(call.load.bytes)) await freezeInTurns(call, stored);
-  return await call.store.write(key, expected, stored);
+  const result = await call.store.write(key, expected, stored);
+  if (result.ok) noteWritten(call, result.stored);
+  return result;
 }
 
 async function freezeInTurns(call: Call, stored: KubernetesObject): Promise<void> {

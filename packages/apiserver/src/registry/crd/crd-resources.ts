@@ -2,6 +2,7 @@ import { type DeepReadonly, type KubernetesObject, statusError } from "@keelson/
 import { completeObjectSchema, type PrinterColumn } from "@keelson/api-machinery/schema";
 import { storedVerbs } from "../builtin/builtin-resource.ts";
 import { type CustomResourceDefinition, isConditionTrue } from "./crd-spec.ts";
+import type { PruningMark } from "./pruning-mark.ts";
 import { valueAt } from "../object-fields.ts";
 import type { ConvertByWebhook, ServedResource, Strategy } from "../served-resource.ts";
 
@@ -15,8 +16,11 @@ const ageColumn: PrinterColumn = {
   description: "How long ago the object was created.",
 };
 
-/** The resources of a CRD: one per served version, none before it is established. `conversion` is that of a CRD with a webhook. */
-export function crdResources(crd: Crd, conversion?: ConvertByWebhook): readonly ServedResource[] {
+/**
+ * The resources of a CRD: one per served version, none before it is established. `pruning` is shared by all of them; `conversion` is that
+ * of a CRD with a webhook.
+ */
+export function crdResources(crd: Crd, pruning?: PruningMark, conversion?: ConvertByWebhook): readonly ServedResource[] {
   if (!isConditionTrue(crd, "Established")) return [];
   const { group, scope, versions } = crd.spec;
   const names = { ...crd.spec.names, ...crd.status?.acceptedNames };
@@ -44,6 +48,7 @@ export function crdResources(crd: Crd, conversion?: ConvertByWebhook): readonly 
       strategy,
       selectableFields: selectableFields(version.selectableFields ?? []),
       ...(conversion === undefined ? {} : { convertByWebhook: conversion }),
+      ...(pruning === undefined ? {} : { pruning }),
       ...(version.deprecated ? { deprecationWarning: deprecationWarning(crd, version) } : {}),
     }));
 }

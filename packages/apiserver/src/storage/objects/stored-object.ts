@@ -43,6 +43,7 @@ export class LazyStoredObject implements StoredObject {
 export class DeletedObject implements StoredObject {
   readonly key: string;
   readonly revision: number;
+  readonly contentRevision: number;
   readonly #last: StoredObject;
   #bytes: Uint8Array | undefined;
   #object: DeepReadonly<KubernetesObject> | undefined;
@@ -50,6 +51,7 @@ export class DeletedObject implements StoredObject {
   constructor(last: StoredObject, revision: number) {
     this.key = last.key;
     this.revision = revision;
+    this.contentRevision = last.contentRevision ?? last.revision;
     this.#last = last;
   }
 
