@@ -1,6 +1,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
+import { writeFileAtomic } from "@keelson/execution/files";
 
 /** Reads a token from a file that only its owner can read; creates the file if it is missing. */
 export async function ensureToken(path: string): Promise<string> {
@@ -8,8 +9,7 @@ export async function ensureToken(path: string): Promise<string> {
   if (present.trim() !== "") return present.trim();
   const token = randomBytes(32).toString("hex");
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  await writeFile(`${path}.new`, `${token}\n`, { mode: 0o600 });
-  await rename(`${path}.new`, path);
+  await writeFileAtomic(path, `${token}\n`, { durable: true });
   return token;
 }
 

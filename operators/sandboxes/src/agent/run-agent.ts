@@ -1,5 +1,6 @@
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import {
@@ -9,7 +10,8 @@ import {
   type Driver,
   openUnpackedImages,
 } from "@keelson/execution";
-import type { AgentDriver } from "./agent-drivers.ts";
+import { writeFileAtomic } from "@keelson/execution/files";
+import { type AgentDriver, agentDrivers } from "./agent-drivers.ts";
 import { startAgentServer } from "./agent-server.ts";
 import { SandboxNetworks } from "../network/sandbox-networks.ts";
 import { localImages } from "../sandbox/image-store.ts";
@@ -66,16 +68,37 @@ export async function openAgentDriver(
   networks?: SandboxNetworks,
 ): Promise<Driver> {
   await mkdir(agentDir, { recursive: true, mode: 0o711 });
-  const noted = isolationFile(agentDir);
-  await writeFile(`${noted}.new`, JSON.stringify(isolation), { mode: 0o600 });
-  await rename(`${noted}.new`, noted);
+  await writeFileAtomic(isolationFile(agentDir), JSON.stringify(isolation), { durable: true });
   return openDriver(isolation, agentDir, clock, networks);
 }
 
 /** Opens an agent's folder with its recorded isolation, or else `otherwise`. Throws as {@link openAgentDriver} does. */
-export async function reopenAgentDriver(agentDir: string, otherwise: AgentIsolation, clock: Clock): Promise<Driver> {
-  const text = await readFile(isolationFile(agentDir), "utf8").catch(() => "");
-  return openDriver(text === "" ? otherwise : (JSON.parse(text) as AgentIsolation), agentDir, clock);
+export async function reopenAgentDriver(
+  agentDir: string,
+  otherwise: AgentIsolation,
+  clock: Clock,
+  log: Logger,
+): Promise<Driver> {
+  const file = isolationFile(agentDir);
+  const text = await readFile(file, "utf8").catch(() => undefined);
+  const recorded = text === undefined ? otherwise : parseIsolation(text);
+  if (recorded === undefined)
+    log.warn({ file, ...otherwise }, "the record of an agent's isolation is damaged; using the default");
+  return openDriver(recorded ?? otherwise, agentDir, clock);
+}
+
+function parseIsolation(text: string): AgentIsolation | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isJsonObject(value)) return undefined;
+  const { driver, containerdSocket } = value;
+  const known = agentDrivers.find((each) => each === driver);
+  if (known === undefined) return undefined;
+  return { driver: known, ...(typeof containerdSocket === "string" && { containerdSocket }) };
 }
 
 /** Sandboxes are not in their agent's cgroup, which the kubelet kills as a whole, so that they survive the agent. */

@@ -92,7 +92,7 @@ export class AgentFolderJanitor {
   async #remove(folder: string): Promise<void> {
     const { isolation, clock, log } = this.#options;
     log.info({ folder }, "cleaning up after an agent whose Pod was deleted");
-    const driver = await reopenAgentDriver(folder, isolation, clock);
+    const driver = await reopenAgentDriver(folder, isolation, clock, log);
     try {
       await Promise.all(
         driver.list().map(async (program) => {
@@ -103,7 +103,7 @@ export class AgentFolderJanitor {
     } finally {
       await driver.close();
     }
-    await removeNetworks(networksOf(folder));
+    await removeNetworks(networksOf(folder), log);
     await rm(folder, { recursive: true, force: true });
   }
 }

@@ -1,8 +1,11 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { accessSync, constants, readFileSync, writeFileSync } from "node:fs";
+import { accessSync, constants, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
+import { isJsonObject } from "@keelson/api-machinery";
+import type { Logger } from "@keelson/controller";
+import { writeFileAtomic } from "@keelson/execution/files";
 import { firewallTable, type NetworkAddresses, tableOf } from "./firewall-rules.ts";
 import type { NetworkPolicy } from "./network-policy.ts";
 
@@ -69,10 +72,27 @@ const stateFile = (folder: string): string => join(folder, "network.json");
 /** File that a sandbox has as `/etc/resolv.conf`. */
 export const resolverFile = (folder: string): string => join(folder, "resolv.conf");
 
-/** Reads the network of a folder; undefined if it was never completed. */
-export async function readNetwork(folder: string): Promise<SandboxNetwork | undefined> {
-  const text = await readFile(stateFile(folder), "utf8").catch(() => undefined);
-  return text === undefined || text === "" ? undefined : (JSON.parse(text) as SandboxNetwork);
+/** Reads the network of a folder; undefined if it was never completed. A damaged file counts as missing and is logged. */
+export async function readNetwork(folder: string, log: Logger): Promise<SandboxNetwork | undefined> {
+  const file = stateFile(folder);
+  const text = await readFile(file, "utf8").catch(() => undefined);
+  if (text === undefined) return undefined;
+  const network = parseNetwork(text);
+  if (network === undefined) log.warn({ file }, "the record of a sandbox's network is damaged; removing the network");
+  return network;
+}
+
+function parseNetwork(text: string): SandboxNetwork | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isJsonObject(value) || !isJsonObject(value.policy) || !Array.isArray(value.policy.allow)) return undefined;
+  const names = [value.namespace, value.link, value.gateway, value.address, value.policy.mode];
+  // Written by this program, so names of these types are complete.
+  return names.every((name) => typeof name === "string") ? (value as unknown as SandboxNetwork) : undefined;
 }
 
 /** Creates the network of a sandbox; its files are in `folder`. A failure leaves nothing behind. */
@@ -86,11 +106,15 @@ export async function createNetwork(id: string, folder: string, policy: NetworkP
     const { link, gateway } = network;
     // The firewall comes before the link is up.
     await run("nft", ["-f", "-"], firewallTable(network, policy));
-    await run("ip", ["-batch", "-"], `addr add ${gateway}/30 dev ${link}\nlink set ${link} up\n`);
+    await run(
+      "ip",
+      ["-batch", "-"],
+      `link set ${link} alias ${namespace}\naddr add ${gateway}/30 dev ${link}\nlink set ${link} up\n`,
+    );
     await run("ip", ["-netns", namespace, "-batch", "-"], insideCommands(network));
     enableForwarding();
     await writeFile(resolverFile(folder), `nameserver ${gateway}\n`, { mode: 0o644 });
-    await writeFile(stateFile(folder), JSON.stringify(network), { mode: 0o600 });
+    await writeFileAtomic(stateFile(folder), JSON.stringify(network), { durable: false });
     return network;
   } catch (error) {
     await removeNetwork(folder, network ?? { namespace });
@@ -135,12 +159,21 @@ function enableForwarding(): void {
   if (readFileSync(path, "latin1").trim() !== "1") writeFileSync(path, "1");
 }
 
+/** The host's end of the link of a network whose record is lost. Its alias is the namespace's name. */
+async function findLink(namespace: string): Promise<string | undefined> {
+  const text = await run("ip", ["-json", "link", "show"]).catch(() => "[]");
+  const links: unknown = JSON.parse(text);
+  const found = Array.isArray(links) ? links.filter(isJsonObject).find(({ ifalias }) => ifalias === namespace) : undefined;
+  return typeof found?.ifname === "string" ? found.ifname : undefined;
+}
+
 /** Removes the network of a sandbox and its files. Missing parts are ignored. */
 export async function removeNetwork(
   folder: string,
   network: Pick<SandboxNetwork, "namespace"> & Partial<NetworkAddresses>,
 ): Promise<void> {
-  const { namespace, link } = network;
+  const { namespace } = network;
+  const link = network.link ?? (existsSync(folder) ? await findLink(namespace) : undefined);
   if (link !== undefined) {
     // Deletes both ends, even while the namespace is in use.
     await run("ip", ["link", "delete", link]).catch(() => {});

@@ -85,7 +85,7 @@ export class SandboxNetworks {
   async create(id: string, policy: NetworkPolicy): Promise<ReadyNetwork> {
     const folder = this.#folder(id);
     // Left by an agent that was killed while it created it.
-    await removeNetwork(folder, (await readNetwork(folder)) ?? { namespace: `keelson-${id}` });
+    await removeNetwork(folder, (await readNetwork(folder, this.#options.log)) ?? { namespace: `keelson-${id}` });
     const network = await createNetwork(id, folder, policy);
     try {
       await this.#serve(id, network);
@@ -109,7 +109,7 @@ export class SandboxNetworks {
   async adopt(ids: ReadonlySet<string>): Promise<void> {
     for (const id of listFolders(this.#options.dir)) {
       const folder = this.#folder(id);
-      const network = await readNetwork(folder);
+      const network = await readNetwork(folder, this.#options.log);
       if (network !== undefined && ids.has(id)) await this.#serve(id, network);
       else await removeNetwork(folder, network ?? { namespace: `keelson-${id}` });
     }
@@ -225,10 +225,10 @@ export class SandboxNetworks {
 }
 
 /** Removes all networks of an agent that no longer exists. */
-export async function removeNetworks(dir: string): Promise<void> {
+export async function removeNetworks(dir: string, log: Logger): Promise<void> {
   for (const id of listFolders(dir)) {
     const folder = join(dir, id);
-    await removeNetwork(folder, (await readNetwork(folder)) ?? { namespace: `keelson-${id}` });
+    await removeNetwork(folder, (await readNetwork(folder, log)) ?? { namespace: `keelson-${id}` });
   }
 }
 

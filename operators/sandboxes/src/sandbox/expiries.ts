@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
-import { rename, writeFile } from "node:fs/promises";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
+import { writeFileAtomic } from "@keelson/execution/files";
 
 /** Options of {@link openExpiries}. */
 export interface ExpiriesOptions {
@@ -40,7 +40,7 @@ const maxWaitMs = 3_600_000;
 
 /** Opens the expiry times in a file. */
 export function openExpiries({ file, clock, log, end }: ExpiriesOptions): Expiries {
-  const changed = readTimes(file);
+  const changed = readTimes(file, log);
   const times = new Map<string, number>();
   let timer: Timer | undefined;
   let writing = Promise.resolve();
@@ -71,10 +71,7 @@ export function openExpiries({ file, clock, log, end }: ExpiriesOptions): Expiri
   }
 
   const save = (): Promise<void> => {
-    const attempt = writing.then(async () => {
-      await writeFile(`${file}.new`, JSON.stringify(Object.fromEntries(changed)), { mode: 0o600, flush: true });
-      await rename(`${file}.new`, file);
-    });
+    const attempt = writing.then(() => writeFileAtomic(file, JSON.stringify(Object.fromEntries(changed)), { durable: true }));
     writing = attempt.catch(() => {});
     return attempt;
   };
@@ -100,12 +97,13 @@ export function openExpiries({ file, clock, log, end }: ExpiriesOptions): Expiri
 }
 
 /** Reads the file; a damaged or missing one counts as empty. */
-function readTimes(file: string): Map<string, number | null> {
+function readTimes(file: string, log: Logger): Map<string, number | null> {
   if (!existsSync(file)) return new Map();
   let value: unknown;
   try {
     value = JSON.parse(readFileSync(file, "utf8"));
-  } catch {
+  } catch (error) {
+    log.warn({ err: error, file }, "the record of changed expiry times is damaged; using those of the sandboxes' creation");
     return new Map();
   }
   if (!isJsonObject(value)) return new Map();
