@@ -6,7 +6,7 @@ import { clusterRulesOf } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
-import { ConsistencyMode, FastPathService } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import { ConsistencyMode, FastPathService, WhenFull } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { sandboxes } from "./operator.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 
@@ -131,6 +131,16 @@ describe("the sandboxes operator", () => {
     expect(waiting?.status?.message ?? "").toMatch(/no free slot in pool pool: 1 full/);
     await local.client.delete(Sandbox, { namespace, name: "first" });
     await local.phase("second", "Running");
+  });
+
+  it("grows beyond poolMax for a create that bursts", async () => {
+    await local.pool({ poolMin: 1, poolMax: 1, burstMax: 1 }, 1);
+    const create = (name: string, whenFull: WhenFull) =>
+      local.fastPath.createSandbox({ name, image: "host", poolRef: "pool", command: ["sleep", "600"], whenFull });
+    expect(await create("first", WhenFull.BURST)).toMatchObject({ agentPod: "pool-agent-0" });
+    expect(await create("second", WhenFull.BURST)).toMatchObject({ agentPod: "pool-agent-1" });
+    await local.client.delete(Sandbox, { namespace, name: "second" });
+    await watched(local.client, SandboxPool, "pool", (each) => each?.status?.currentPods === 1);
   });
 
   it("reuses the slot of a terminated sandbox and keeps its log", async () => {

@@ -1,5 +1,4 @@
 export { type FolderLock, folderHolder, lockFolder } from "./files/folder-lock.ts";
-export { type FolderLock, lockFolder } from "./files/folder-lock.ts";
 export { writeFileAtomic } from "./files/atomic-file.ts";
 export { openBeneath } from "./files/open-beneath.ts";
 export type { OpenBeneathOptions, OpenedBeneath } from "./files/open-beneath.ts";

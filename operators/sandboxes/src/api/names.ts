@@ -16,6 +16,9 @@ export const createTimestampAnnotation = "sandbox.fast.io/createTimestamp";
 /** Set by the fast path: the `request_id` of the create, which identifies a repeated request. */
 export const requestIdAnnotation = "sandbox.fast.io/request-id";
 
+/** Set by the fast path: the time (RFC 3339) by which the Sandbox must start; its caller's deadline. */
+export const startDeadlineAnnotation = "sandbox.fast.io/start-deadline";
+
 /** Label of Sandboxes: how they were created. */
 export const createdByLabel = "sandbox.fast.io/created-by";
 

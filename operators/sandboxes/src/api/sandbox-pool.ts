@@ -14,6 +14,7 @@ const spec = Type.Object(
         {
           poolMin: count("Minimum number of agents."),
           poolMax: count("Maximum number of agents. Default: poolMin, at least 1."),
+          burstMax: count("Maximum number of agents above poolMax for sandboxes with whenFull Burst. Default: 0."),
           bufferMin: count("Number of sandbox slots kept free."),
           bufferMax: count(
             "Number of free slots above which idle agents are removed. Default: bufferMin plus the slots of one agent.",

@@ -97,6 +97,12 @@ const spec = Type.Object(
     consistencyMode: Type.Optional(
       choice(["fast", "strong", "FAST", "STRONG"], "How the fast path creates it; no effect on an existing object."),
     ),
+    whenFull: Type.Optional(
+      choice(
+        ["Wait", "Reject", "Burst"],
+        "What to do if no agent has a free slot. Wait (default): wait for one. Reject: fail. Burst: wait, and let the pool grow by up to burstMax agents.",
+      ),
+    ),
     failurePolicy: Type.Optional(
       choice(["Manual", "AutoRecreate", "manual", "autoRecreate"], "What to do when its agent is lost.", {
         default: "Manual",
@@ -130,6 +136,7 @@ const status = Type.Object(
     acceptedResetRevision: Type.Optional(time("The last resetRevision that was executed.")),
     instance: Type.Optional(int64("Number of restarts; each instance has its own sandboxID.")),
     exitCode: Type.Optional(int32("Exit code of its program.")),
+    firstStartTime: Type.Optional(time("Time at which its first instance was started, or could not be started.")),
     startTime: Type.Optional(time("Start time of this instance.")),
     finishTime: Type.Optional(time("Finish time of this instance.")),
     runtime: Type.Optional(

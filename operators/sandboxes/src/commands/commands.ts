@@ -7,6 +7,7 @@ import {
   FailurePolicy,
   type SandboxInfo,
   SandboxInfoSchema,
+  WhenFull,
 } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { agentCommand } from "./agent.ts";
 import { execCommand } from "./exec.ts";
@@ -44,8 +45,17 @@ const runFlags = {
     description: "CPU limit, such as 500m (default: the pool's)",
   }),
   memory: textFlag({ name: "memory", value: "AMOUNT", description: "memory limit, such as 256Mi (default: the pool's)" }),
+  whenFull: choiceFlag({
+    name: "when-full",
+    value: "POLICY",
+    description: "if no slot is free: wait for one, reject the create, or burst (let the pool grow beyond poolMax)",
+    choices: ["wait", "reject", "burst"],
+    default: "wait",
+  }),
   expireIn: countFlag({ name: "expire-in", value: "SECONDS", description: "stop it after this many seconds", max: maxCount }),
 };
+
+const whenFullPolicies = { wait: WhenFull.WAIT, reject: WhenFull.REJECT, burst: WhenFull.BURST } as const;
 
 const policyFlag = textFlag({
   name: "failure-policy",
@@ -81,6 +91,7 @@ const run: CommandDefinition = {
           poolRef: runFlags.pool.read(context.flags),
           consistencyMode: runFlags.mode.read(context.flags) === "strong" ? ConsistencyMode.STRONG : ConsistencyMode.FAST,
           exposedPorts: ports.map(Number),
+          whenFull: whenFullPolicies[runFlags.whenFull.read(context.flags)],
           ...readNetwork(context.flags),
           command: [...context.args.slice(1)],
           envs: Object.fromEntries(runFlags.env.read(context.flags)),

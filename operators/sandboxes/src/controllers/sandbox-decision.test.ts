@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { AgentStatus, SandboxStatus } from "../protocol/protocol.ts";
-import { allocationAnnotation, cleanupFinalizer } from "../api/names.ts";
+import { allocationAnnotation, cleanupFinalizer, startDeadlineAnnotation } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
 import { type AgentView, decideSandbox } from "./sandbox-decision.ts";
 
@@ -70,6 +70,31 @@ describe("a Sandbox", () => {
     expect(step(sandbox(running), keeping(expiresAtMs))).toEqual({ kind: "set-expiry", sandboxId: id, expiresAtMs: null });
     // An older agent leaves the expiry to the operator.
     expect(step(sandbox(running, spec), keeping(undefined)).kind).toBe("wait");
+  });
+
+  it("does not start after its caller's deadline, and is deleted on its agent if it might have", () => {
+    const until = (ms: number) => ({ annotations: { [startDeadlineAnnotation]: new Date(now + ms).toISOString() } });
+    expect(decideSandbox({ sandbox: sandbox({}, {}, until(700)), agent: { kind: "none" }, now })).toMatchObject({
+      step: { kind: "place" },
+      requeueAfterMs: 700,
+    });
+    const failed = step(sandbox({ phase: "Pending" }, {}, until(0)));
+    expect(failed).toMatchObject({
+      kind: "write",
+      status: { phase: "Failed", message: expect.stringMatching(/deadline/) },
+      releases: true,
+    });
+    const creating = { phase: "Creating", assignedPod: "a", sandboxID: id } as const;
+    expect(step(sandbox(creating, {}, until(-1)), ready("running"))).toEqual({ kind: "delete", sandboxId: id });
+    expect(step(sandbox(creating, {}, until(-1)), ready())).toMatchObject({ kind: "write", status: { phase: "Failed" } });
+  });
+
+  it("that was started in time may be restarted after its caller's deadline", () => {
+    const metadata = { annotations: { [startDeadlineAnnotation]: "2025-12-31T00:00:00Z" } };
+    const lost = step(sandbox(running, {}, { generation: 2 }), unreachable);
+    const status = lost.kind === "write" ? lost.status : {};
+    expect(status.firstStartTime).toBe("2026-01-01T00:00:00Z");
+    expect(step(sandbox({ ...status, phase: "Pending", instance: 1 }, {}, metadata)).kind).toBe("place");
   });
 
   it("is assigned even if its expireTime is near (C7)", () => {

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
 import type { AgentStatus } from "../protocol/protocol.ts";
-import { allocationAnnotation, cleanupFinalizer, sandboxIdPattern } from "../api/names.ts";
+import { allocationAnnotation, cleanupFinalizer, sandboxIdPattern, startDeadlineAnnotation } from "../api/names.ts";
 import type { Phase, Sandbox } from "../api/sandbox.ts";
 import { draftOf, type SandboxStatusDraft, unbound, withoutLoss } from "./status-draft.ts";
 
@@ -84,6 +84,14 @@ export function fastPathAllocation(
   return { pod: assignedPod, node: typeof assignedNode === "string" ? assignedNode : "", sandboxId: sandboxID };
 }
 
+/** When a Sandbox must have started (ms since the epoch); undefined once it has, or if it may start at any time. */
+export function startDeadlineOf({ metadata, status }: DeepReadonly<Sandbox>): number | undefined {
+  const text = metadata.annotations?.[startDeadlineAnnotation];
+  if (text === undefined || status?.firstStartTime !== undefined) return undefined;
+  const deadline = Date.parse(text);
+  return Number.isFinite(deadline) ? deadline : undefined;
+}
+
 const isAuto = (sandbox: DeepReadonly<Sandbox>): boolean => /^autorecreate$/i.test(sandbox.spec.failurePolicy ?? "Manual");
 
 /** Whether its program has terminated, which frees its slot. */
@@ -103,6 +111,12 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
   if (steps.isExpired) {
     if (status.phase === "Expired") return { step: { kind: "wait" } };
     return steps.leave(unbound(steps.draft("Expired", "reached its expireTime")));
+  }
+  if (steps.isTooLate) {
+    const failed = steps.draft("Failed", "did not start before its caller's deadline", {
+      finishTime: formatTime(observation.now),
+    });
+    return steps.leave(unbound(failed));
   }
   if (isReset) return steps.leave({ ...steps.restart(`reset (${reset})`), acceptedResetRevision: reset });
   switch (status.phase) {
@@ -159,6 +173,8 @@ function decideCreating(observation: SandboxObservation, steps: Steps): SandboxD
 /** The steps of one decision. */
 class Steps {
   readonly isExpired: boolean;
+  /** Its caller no longer waits for its start. */
+  readonly isTooLate: boolean;
   readonly #observation: SandboxObservation;
   readonly #requeueAfterMs: number | undefined;
 
@@ -166,8 +182,11 @@ class Steps {
     const { sandbox, now } = observation;
     const expiry = expiryOf(sandbox.spec);
     this.#observation = observation;
+    const startDeadline = startDeadlineOf(sandbox);
     this.isExpired = expiry !== undefined && expiry <= now;
-    this.#requeueAfterMs = expiry !== undefined && !this.isExpired ? expiry - now : undefined;
+    this.isTooLate = startDeadline !== undefined && startDeadline <= now;
+    const future = [expiry, startDeadline].filter((time) => time !== undefined).filter((time) => time > now);
+    this.#requeueAfterMs = future.length === 0 ? undefined : Math.min(...future) - now;
   }
 
   /** A decision that is reconsidered at the expiry, or after `otherMs` if that is sooner. */

@@ -36,6 +36,22 @@ it("never removes an agent with a sandbox, nor exceeds its bounds", () => {
   );
 });
 
+it("adds up to burstMax agents for sandboxes that burst, and removes them afterwards", () => {
+  const burst = { ...sandbox("Pending"), spec: { whenFull: "Burst" } } as unknown as Sandbox;
+  const full = [sandbox("Running"), sandbox("Running")];
+  const capacity = { poolMin: 1, poolMax: 1, burstMax: 2 };
+  const agents = [{ name: "p-agent-0", busy: 2 }];
+  expect(decidePool(pool(capacity), [...full, sandbox("Pending")], agents).create).toEqual([]);
+  expect(decidePool(pool(capacity), [...full, burst], agents).create).toEqual(["p-agent-1"]);
+  expect(decidePool(pool({ ...capacity, burstMax: 0 }), [...full, burst], agents).create).toEqual([]);
+  const many = Array.from({ length: 9 }, () => burst);
+  expect(decidePool(pool(capacity), [...full, ...many], agents)).toMatchObject({ desired: 3 });
+  const grown = [...agents, { name: "p-agent-1", busy: 0 }];
+  expect(decidePool(pool(capacity), full, grown).remove).toEqual(["p-agent-1"]);
+  const fitting = { ...burst, status: { phase: "Running" } } as Sandbox;
+  expect(decidePool(pool(capacity), [fitting, sandbox("Running")], grown).remove).toEqual(["p-agent-1"]);
+});
+
 it("replaces a terminating or dead agent without reusing its name", () => {
   const agents = [
     { name: "p-agent-0", busy: 0, isEnding: true },

@@ -28,21 +28,36 @@ const isActive = (sandbox: DeepReadonly<Sandbox>): boolean =>
   !["Succeeded", "Failed", "Expired", "Pending"].includes(sandbox.status?.phase ?? "Pending");
 const isWaiting = (sandbox: DeepReadonly<Sandbox>): boolean => (sandbox.status?.phase ?? "Pending") === "Pending";
 
+/** Maximum number of agents: `poolMax`, and those for the bursting sandboxes that do not fit otherwise. */
+function maxAgents(
+  { poolMin = 0, poolMax, burstMax = 0 }: NonNullable<SandboxPool["spec"]["capacity"]>,
+  demand: readonly DeepReadonly<Sandbox>[],
+  slotsPerAgent: number,
+): number {
+  const regular = Math.max(poolMax ?? Math.max(poolMin, 1), poolMin);
+  const excess = Math.max(demand.length - regular * slotsPerAgent, 0);
+  const bursting = demand.filter(({ spec }) => spec.whenFull === "Burst").length;
+  return regular + Math.min(burstMax, Math.ceil(Math.min(bursting, excess) / slotsPerAgent));
+}
+
 /**
  * Decides the size of a pool: slots for its active and waiting sandboxes and `bufferMin`, between `poolMin` and `poolMax`. Surplus agents
- * are removed only while idle, and only if more than `bufferMax` slots stay free without them.
+ * are removed only while idle, and only if more than `bufferMax` slots stay free without them. Sandboxes with `whenFull: Burst` raise
+ * `poolMax` by up to `burstMax` agents while they do not fit otherwise.
  */
 export function decidePool(
   pool: DeepReadonly<SandboxPool>,
   sandboxes: readonly DeepReadonly<Sandbox>[],
   agents: readonly PoolAgent[],
 ): PoolDecision {
-  const { poolMin = 0, bufferMin = 0, ...capacity } = pool.spec.capacity ?? {};
-  const poolMax = Math.max(capacity.poolMax ?? Math.max(poolMin, 1), poolMin);
+  const { capacity = {} } = pool.spec;
+  const { poolMin = 0, bufferMin = 0 } = capacity;
   const each = pool.spec.maxSandboxesPerPod ?? defaultSandboxesPerAgent;
+  const demand = sandboxes.filter((sandbox) => isActive(sandbox) || isWaiting(sandbox));
+  const poolMax = maxAgents(capacity, demand, each);
   const bufferMax = Math.max(capacity.bufferMax ?? bufferMin + each, bufferMin);
   const isDeleted = pool.metadata.deletionTimestamp !== undefined;
-  const need = sandboxes.filter((sandbox) => isActive(sandbox) || isWaiting(sandbox)).length;
+  const need = demand.length;
   const desired = isDeleted ? 0 : Math.min(Math.max(Math.ceil((need + bufferMin) / each), poolMin), poolMax);
 
   const names = new Set(agents.map((agent) => agent.name));

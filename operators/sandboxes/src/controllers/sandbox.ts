@@ -145,6 +145,11 @@ async function place(
   const found = registry.allocate({ key, namespace, pool: spec.poolRef, image: spec.image, ports: spec.exposedPorts ?? [] });
   const now = context.clock.now();
   if ("problem" in found) {
+    if (spec.whenFull === "Reject") {
+      const finishTime = formatTime(now);
+      await write(sandbox, draftOf(sandbox, "Failed", found.problem, now, { finishTime }), context);
+      return undefined;
+    }
     if (sandbox.status?.phase !== "Pending" || sandbox.status.message !== found.problem) {
       await write(sandbox, draftOf(sandbox, "Pending", found.problem, now), context);
     }

@@ -1,8 +1,12 @@
 import { type Condition, type DeepReadonly, setCondition } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import type { Phase, Sandbox } from "../api/sandbox.ts";
 
 /** The status to write; omitted fields are removed. */
 export type SandboxStatusDraft = Omit<NonNullable<Sandbox["status"]>, "runtime">;
+
+/** Phases before the first start. */
+const unstarted: readonly Phase[] = ["Pending", "Creating", "Bound", "Terminating"];
 
 /** The next status, derived from the current one. */
 export function draftOf(
@@ -24,6 +28,7 @@ export function draftOf(
     message,
     ...(sandbox.metadata.generation !== undefined && { observedGeneration: sandbox.metadata.generation }),
     conditions: [...conditions],
+    ...(before.firstStartTime === undefined && !unstarted.includes(phase) && { firstStartTime: formatTime(now) }),
     ...change,
   };
 }

@@ -5,7 +5,7 @@ import { isPositiveQuantity, isPort } from "../protocol/protocol.ts";
 import { reservedPorts } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
 import { networkModes, networkProblem } from "../network/network-policy.ts";
-import { type CreateRequest, FailurePolicy, type UpdateRequest } from "./generated/fastpath/v1/fastpath_pb.ts";
+import { type CreateRequest, FailurePolicy, type UpdateRequest, WhenFull } from "./generated/fastpath/v1/fastpath_pb.ts";
 
 const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 
@@ -58,9 +58,23 @@ export function specOf(request: CreateRequest, key: { namespace: string; name: s
     ...(ports.size > 0 && { exposedPorts: [...ports] }),
     ...(seconds > 0 && { expireTime: timeOf(seconds) }),
     ...network,
+    ...whenFullOf(request),
     failurePolicy: request.failurePolicy === FailurePolicy.AUTO_RECREATE ? "AutoRecreate" : "Manual",
     recoveryTimeoutSeconds: 60,
   };
+}
+
+function whenFullOf({ whenFull }: CreateRequest): Pick<Sandbox["spec"], "whenFull"> {
+  switch (whenFull) {
+    case WhenFull.WAIT:
+      return {};
+    case WhenFull.REJECT:
+      return { whenFull: "Reject" };
+    case WhenFull.BURST:
+      return { whenFull: "Burst" };
+    default:
+      throw invalid(`when_full: ${String(whenFull)} must be WAIT, REJECT or BURST`);
+  }
 }
 
 /** The network access of the requested Sandbox; empty for none. */

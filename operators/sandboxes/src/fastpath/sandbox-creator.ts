@@ -1,16 +1,17 @@
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
+import { type Clock, formatMicroTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, OnChange } from "@keelson/controller";
-import { cleanupFinalizer, requestIdAnnotation } from "../api/names.ts";
+import { cleanupFinalizer, requestIdAnnotation, startDeadlineAnnotation } from "../api/names.ts";
 import { type Phase, Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { connectError } from "./connect-error.ts";
 import type { FastCreator } from "./fast-creator.ts";
 import { type CreateRequest, type CreateResponse, CreateResponseSchema } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { parseRequestId, specOf } from "./read-request.ts";
+import { retryHintMs, retryPushbackHeader } from "./retry-hint.ts";
 import { sandboxInfo } from "./sandbox-info.ts";
 import { type SandboxKey, waitForSandbox } from "./wait-for-sandbox.ts";
 
@@ -37,8 +38,18 @@ interface PreparedCreate {
   readonly labels: Readonly<Record<string, string>>;
   readonly requestId: string | undefined;
   readonly signal: AbortSignal;
+  /** Time until the caller's deadline when the request arrived. */
+  readonly timeoutMs: number | undefined;
   /** The clock's monotonic time of the request. */
   readonly began: number;
+}
+
+/** The call of a create. */
+export interface CreateCall {
+  /** Aborts at the caller's deadline, and if the caller disconnects. */
+  readonly signal: AbortSignal;
+  /** Time until the caller's deadline. Default: none. */
+  readonly timeoutMs?: number | undefined;
 }
 
 /** Creates sandboxes: FAST on an agent first, STRONG by their object. */
@@ -50,23 +61,30 @@ export class SandboxCreator {
   }
 
   /** Creates a sandbox, or answers like the first request if this one repeats it. **Errors**: `ConnectError`. */
-  async create(request: CreateRequest, isFast: boolean, signal: AbortSignal): Promise<CreateResponse> {
+  async create(request: CreateRequest, isFast: boolean, call: CreateCall): Promise<CreateResponse> {
     const { newId, cache, clock } = this.#options;
     const began = clock.monotonic();
     const key = { namespace: request.namespace || "default", name: request.name || `sb-${newId().slice(0, 16)}` };
     const spec = specOf(request, key);
-    const prepared = { key, spec, labels: { ...request.labels }, requestId: parseRequestId(request), signal, began };
+    const { signal, timeoutMs } = call;
+    const labels = { ...request.labels };
+    const prepared = { key, spec, labels, requestId: parseRequestId(request), signal, timeoutMs, began };
     if (cache.get(Sandbox, key) !== undefined) return this.#repeated(prepared);
-    await this.#requirePool(key.namespace, spec.poolRef);
+    const pool = await this.#requirePool(key.namespace, spec.poolRef);
     // If every agent is full, the object waits for a slot, and the pool sees the demand.
-    return (isFast ? await this.#createFast(prepared) : undefined) ?? (await this.#createStrong(prepared));
+    return (isFast ? await this.#createFast(prepared, pool) : undefined) ?? (await this.#createStrong(prepared));
   }
 
   /** `undefined` if every agent is full. */
-  async #createFast(prepared: PreparedCreate): Promise<CreateResponse | undefined> {
+  async #createFast(prepared: PreparedCreate, pool: DeepReadonly<SandboxPool>): Promise<CreateResponse | undefined> {
     const { key, spec, labels, requestId, signal } = prepared;
     const outcome = await this.#options.fast.create({ ...key, spec, labels, ...(requestId !== undefined && { requestId }) });
-    if (outcome.kind === "full") return undefined;
+    if (outcome.kind === "full") {
+      const cannotBurst = spec.whenFull === "Burst" && (pool.spec.capacity?.burstMax ?? 0) === 0;
+      if (cannotBurst) throw this.#exhausted(key, spec, `${outcome.message}; capacity.burstMax of pool ${spec.poolRef} is 0`);
+      if (spec.whenFull === "Reject") throw this.#exhausted(key, spec, outcome.message);
+      return undefined;
+    }
     if (outcome.kind === "exists") return this.#repeated(prepared);
     if (outcome.kind === "failed") throw new ConnectError(outcome.message, Code.FailedPrecondition);
     const { agent, sandboxId, timings } = outcome;
@@ -85,9 +103,13 @@ export class SandboxCreator {
     const { key, spec, labels, requestId, signal, began } = prepared;
     let uid: string | undefined;
     try {
-      const annotations = requestId === undefined ? {} : { annotations: { [requestIdAnnotation]: requestId } };
+      const annotations = {
+        ...(requestId !== undefined && { [requestIdAnnotation]: requestId }),
+        // Holds if this process dies while it waits.
+        [startDeadlineAnnotation]: this.#startDeadline(prepared),
+      };
       // Created with its finalizer, which saves the controller a write.
-      const metadata = { ...key, labels, ...annotations, finalizers: [cleanupFinalizer] };
+      const metadata = { ...key, labels, annotations, finalizers: [cleanupFinalizer] };
       uid = (await client.create(Sandbox, { metadata, spec })).metadata.uid;
     } catch (error) {
       if (isAlreadyExists(error)) return this.#repeated(prepared);
@@ -95,12 +117,30 @@ export class SandboxCreator {
     }
     const written = clock.monotonic();
     const created = await this.#whenStarted(key, signal).catch(async (error: unknown) => {
-      const hasExpired = error instanceof ConnectError && error.code === Code.DeadlineExceeded;
-      throw hasExpired ? await this.#withdraw(key, uid, error.rawMessage) : error;
+      if (!(error instanceof ConnectError)) throw error;
+      if (error.code === Code.DeadlineExceeded) throw await this.#withdraw(key, uid, error.rawMessage);
+      if (error.code !== Code.ResourceExhausted) throw error;
+      const { rawMessage } = await this.#withdraw(key, uid, error.rawMessage);
+      throw this.#exhausted(key, spec, rawMessage);
     });
     const now = clock.monotonic();
     created.timings = { api: written - began, controller: now - written, total: now - began };
     return created;
+  }
+
+  /** The caller's deadline as a time, at most {@link SandboxCreatorOptions.strongTimeoutMs} from now. */
+  #startDeadline({ timeoutMs, began }: PreparedCreate): string {
+    const { clock, strongTimeoutMs } = this.#options;
+    const leftMs = Math.min(strongTimeoutMs, timeoutMs ?? strongTimeoutMs) - (clock.monotonic() - began);
+    return formatMicroTime(clock.now() + Math.max(leftMs, 0));
+  }
+
+  /** The error of a create for which no slot is free, with gRPC's retry hint. */
+  #exhausted({ namespace }: SandboxKey, { poolRef }: Sandbox["spec"], reason: string): ConnectError {
+    const { cache, clock } = this.#options;
+    const retryMs = retryHintMs(cache.list(Sandbox, { namespace, index: ["pool", poolRef] }), clock.now());
+    const message = `${reason}; retry in ${Math.ceil(retryMs / 1000)} s`;
+    return new ConnectError(message, Code.ResourceExhausted, { [retryPushbackHeader]: String(retryMs) });
   }
 
   /** The answer if the name is taken: that of the first request if this one repeats it. */
@@ -129,7 +169,9 @@ export class SandboxCreator {
       { cache, onChange, clock, timeoutMs: strongTimeoutMs, signal },
     );
     if (sandbox === undefined || !started.some((phase) => phase === sandbox.status?.phase)) {
-      throw new ConnectError(sandbox?.status?.message || "the sandbox did not start", Code.FailedPrecondition);
+      const message = sandbox?.status?.message || "the sandbox did not start";
+      const isRejected = sandbox?.spec.whenFull === "Reject" && sandbox.status?.sandboxID === undefined;
+      throw new ConnectError(message, isRejected ? Code.ResourceExhausted : Code.FailedPrecondition);
     }
     const { sandboxId, agentPod, endpoints } = sandboxInfo(sandbox);
     return create(CreateResponseSchema, { sandboxId, agentPod, endpoints, sandboxName: key.name });
@@ -152,12 +194,11 @@ export class SandboxCreator {
   }
 
   /** **Errors**: FailedPrecondition if the pool does not exist; the sandbox would wait forever. */
-  async #requirePool(namespace: string, name: string): Promise<void> {
+  async #requirePool(namespace: string, name: string): Promise<DeepReadonly<SandboxPool>> {
     const { cache, client } = this.#options;
-    if (cache.get(SandboxPool, { namespace, name }) !== undefined) return;
     try {
       // The cache may not have it yet.
-      await client.get(SandboxPool, { namespace, name });
+      return cache.get(SandboxPool, { namespace, name }) ?? (await client.get(SandboxPool, { namespace, name }));
     } catch (error) {
       if (!isNotFound(error)) throw connectError(error);
       throw new ConnectError(

@@ -28,12 +28,12 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
   const { client, cache, fast, clock, metrics } = options;
   const creator = new SandboxCreator(options);
   return {
-    async createSandbox(request, { signal }) {
+    async createSandbox(request, { signal, timeoutMs }) {
       const began = clock.monotonic();
       const isFast = request.consistencyMode === ConsistencyMode.FAST && options.defaultMode === "fast";
       let succeeded = false;
       try {
-        const created = await creator.create(request, isFast, signal);
+        const created = await creator.create(request, isFast, { signal, timeoutMs: timeoutMs() });
         succeeded = true;
         return created;
       } finally {

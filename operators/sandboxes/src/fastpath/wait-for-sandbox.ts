@@ -22,7 +22,8 @@ export interface WaitOptions {
 /**
  * Watches the cache until a Sandbox satisfies a condition; `undefined` stands for a deleted or missing one.
  *
- * **Errors**: `ConnectError` with `DeadlineExceeded` and the current phase after `timeoutMs` or when the signal aborts.
+ * **Errors**: `ConnectError` with the current phase: `ResourceExhausted` if the Sandbox still waits for a slot after `timeoutMs`,
+ * `DeadlineExceeded` otherwise, and when the signal aborts.
  */
 export function waitForSandbox(
   key: SandboxKey,
@@ -40,28 +41,33 @@ export function waitForSandbox(
       settle();
       resolve(sandbox);
     };
-    const fail = (reason: string): void => {
+    const fail = (code: Code, reason: string): void => {
       settle();
-      reject(deadlineExceeded(reason, key, cache.get(Sandbox, key)));
+      reject(waitError(code, reason, key, cache.get(Sandbox, key)));
     };
-    const abort = (): void => fail("deadline exceeded or call cancelled");
+    const abort = (): void => fail(Code.DeadlineExceeded, "deadline exceeded or call cancelled");
+    const giveUp = (): void => {
+      const isWaiting = (cache.get(Sandbox, key)?.status?.phase ?? "Pending") === "Pending";
+      fail(isWaiting ? Code.ResourceExhausted : Code.DeadlineExceeded, `not running after ${timeoutMs} ms`);
+    };
     const unsubscribe = onChange(Sandbox, ({ type, object }) => {
       if (object.metadata.name === key.name && object.metadata.namespace === key.namespace)
         check(type === "delete" ? undefined : object);
     });
-    const timer = clock.setTimer(timeoutMs, () => fail(`not running after ${timeoutMs} ms`), { background: true });
+    const timer = clock.setTimer(timeoutMs, giveUp, { background: true });
     signal.addEventListener("abort", abort, { once: true });
     if (signal.aborted) abort();
     else check(cache.get(Sandbox, key));
   });
 }
 
-function deadlineExceeded(
+function waitError(
+  code: Code,
   reason: string,
   { namespace, name }: SandboxKey,
   sandbox: DeepReadonly<Sandbox> | undefined,
 ): ConnectError {
   const { phase = "Pending", message } = sandbox?.status ?? {};
   const detail = message ? `: ${message}` : "";
-  return new ConnectError(`${reason}; sandbox ${namespace}/${name} is ${phase}${detail}`, Code.DeadlineExceeded);
+  return new ConnectError(`${reason}; sandbox ${namespace}/${name} is ${phase}${detail}`, code);
 }

@@ -9,9 +9,11 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { watched } from "@keelson/client/testing";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { Sandbox } from "../api/sandbox.ts";
+import { ConsistencyMode, WhenFull } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "../testing/local-sandboxes.ts";
 
 /*
@@ -190,6 +192,22 @@ describe("a client of the original", () => {
     await local.phase("one", undefined);
     await expect(call("GetSandbox", { sandbox_name: "four" })).rejects.toMatchObject({ code: status.NOT_FOUND });
     await expect(call("DeleteSandbox", { sandbox_name: "no-such" })).rejects.toMatchObject({ code: status.NOT_FOUND });
+  });
+
+  it.each([
+    ["FAST", "REJECT", ConsistencyMode.FAST, WhenFull.REJECT],
+    ["STRONG", "REJECT", ConsistencyMode.STRONG, WhenFull.REJECT],
+    ["FAST", "BURST without burst capacity", ConsistencyMode.FAST, WhenFull.BURST],
+  ])("with a full pool rejects a %s create with %s, with a retry hint, and leaves nothing", async (_, __, mode, whenFull) => {
+    await Promise.all(["one", "two", "three"].map((name) => create({ name })));
+    const request = { name: "four", image: "host", poolRef: "pool", consistencyMode: mode, whenFull };
+    const rejected = await local.fastPath.createSandbox(request).catch((error: unknown) => ConnectError.from(error));
+    expect(rejected).toMatchObject({
+      code: Code.ResourceExhausted,
+      rawMessage: expect.stringMatching(/no free slot.*retry in 5 s$/),
+    });
+    expect((rejected as ConnectError).metadata.get("grpc-retry-pushback-ms")).toBe("5000");
+    await local.phase("four", undefined);
   });
 
   it("requires the token as call metadata", async () => {
