@@ -125,6 +125,8 @@ export interface Program {
   readonly id: string;
   readonly spec: ProgramSpec;
   readonly state: ProgramState;
+  /** Whether its processes are frozen, see {@link Program.pause}. It is still `running`. */
+  readonly isPaused: boolean;
   /** Files that the program itself writes. */
   readonly logs: { readonly stdout: string; readonly stderr: string };
   /** Which of `spec.limits` are enforced, and a message about those that are not. */
@@ -132,9 +134,17 @@ export interface Program {
   /** Resolves when the program has terminated. */
   exited(): Promise<Exited>;
   signal(signal: NodeJS.Signals): void;
-  /** Sends `killSignal` to the whole tree, then SIGKILL after the grace period. Resolves when no process is left. Idempotent. */
+  /** Resumes a paused program, sends `killSignal` to the whole tree, then SIGKILL after the grace period. Resolves when no process is left. Idempotent. */
   stop(options?: { readonly graceMs?: number; readonly reason?: "Stopped" | "Timeout" }): Promise<Exited>;
   stats(): Promise<ProgramStats>;
+  /**
+   * Freezes every process of the program, commands beside it included; resolves when none runs. The program stays paused if the
+   * supervisor dies. Its time limit keeps running. Throws `NotRunning`, and `Unsupported` without a freezer: a cgroup of version 2 below
+   * the driver's own `cgroupParent`, or containerd.
+   */
+  pause(): Promise<void>;
+  /** Lets a paused program continue. Throws `NotRunning`. */
+  resume(): Promise<void>;
   /**
    * Writes to the program's input, see `ProgramSpec.input`; several writers may follow one another. Data is buffered until the program
    * reads it. Throws `NotRunning`, and `Unsupported` for a program without an input.
@@ -143,7 +153,7 @@ export interface Program {
   /** Sets the size of the program's terminal; does nothing if it has none or has terminated. */
   resize(size: TerminalSize): Promise<void>;
   /**
-   * Runs a command where the program runs: with its root, mounts, processes, user, folder and limits. Throws `NotRunning`, and
+   * Runs a command where the program runs: with its root, mounts, processes, user, folder and limits. Throws `NotRunning`, `Paused`, and
    * `InvalidSpec` for an invalid command.
    */
   exec(spec: ExecSpec): Promise<ExecSession>;
@@ -173,7 +183,15 @@ export interface Driver {
 export class ExecutionError extends Error {
   override readonly name = "ExecutionError";
   /** `FolderUnusable`: the driver's folder cannot be written (read-only, full, missing permission); nothing was started. */
-  readonly code: "AlreadyExists" | "InvalidSpec" | "NotEnded" | "NotRunning" | "FolderInUse" | "FolderUnusable" | "Unsupported";
+  readonly code:
+    | "AlreadyExists"
+    | "InvalidSpec"
+    | "NotEnded"
+    | "NotRunning"
+    | "Paused"
+    | "FolderInUse"
+    | "FolderUnusable"
+    | "Unsupported";
 
   constructor(code: ExecutionError["code"], message: string, options?: ErrorOptions) {
     super(message, options);

@@ -5,12 +5,23 @@ import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import { type ExecSpec, ExecutionError } from "@keelson/execution";
 import { serverTlsOptions } from "../protocol/tls-psk.ts";
-import { execProtocol, isTerminalSize } from "../protocol/exec-frames.ts";
+import { execProtocol } from "../protocol/exec-frames.ts";
+import {
+  asRequestError,
+  body,
+  execSpec,
+  execStatus,
+  failureOf,
+  RequestError,
+  requireGet,
+  sandboxNotFound,
+  send,
+  urlOf,
+} from "./agent-http.ts";
 import { limitHandshakes } from "./handshake-limit.ts";
 import { readLog } from "./log-follow.ts";
-import { agentPaths, parseAgentSandbox, parseExpiryChange } from "../protocol/protocol.ts";
+import { agentPaths, parseAgentSandbox, parseExpiryChange, parseSandboxId } from "../protocol/protocol.ts";
 import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
 import { serveExec } from "./serve-exec.ts";
 
@@ -31,24 +42,12 @@ export interface AgentServer {
   close(): Promise<void>;
 }
 
-const maxBodyBytes = 1 << 20;
 const maxStreams = 256;
 const maxHeaderBytes = 16_384;
 /** Longer than the operator's pauses between requests, so that connections are reused. */
 const keepAliveMs = 60_000;
 /** Interval of statuses on an idle stream, so that a lost connection is noticed. */
 export const statusHeartbeatMs = 5_000;
-
-/** A request that is answered with an HTTP status of its own. */
-class RequestError extends Error {
-  override readonly name = "RequestError";
-  readonly code: number;
-
-  constructor(code: number, message: string) {
-    super(message);
-    this.code = code;
-  }
-}
 
 /**
  * Serves an agent's API: create, delete, status and logs under fast-sandbox's paths. TLS with the pre-shared `token` authenticates the
@@ -73,6 +72,8 @@ class HttpsAgentServer implements AgentServer {
     [agentPaths.create, (request, response) => this.#create(request, response)],
     [agentPaths.delete, (request, response) => this.#delete(request, response)],
     [agentPaths.expire, (request, response) => this.#expire(request, response)],
+    [agentPaths.pause, (request, response) => this.#pause(request, response)],
+    [agentPaths.resume, (request, response) => this.#resume(request, response)],
     [agentPaths.status, (request, response, query) => this.#status(request, response, query)],
     [agentPaths.logs, (request, response, query) => this.#logs(request, response, query)],
   ]);
@@ -149,6 +150,21 @@ class HttpsAgentServer implements AgentServer {
     send(response, 200, { success: true });
   }
 
+  async #pause(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const parsed = parseSandboxId(await body(request));
+    if ("problem" in parsed) throw new RequestError(400, parsed.problem);
+    if (!(await this.#options.manager.pause(parsed.sandboxId).catch(asRequestError))) throw sandboxNotFound();
+    send(response, 200, { success: true });
+  }
+
+  async #resume(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const change = parseExpiryChange(await body(request));
+    if ("problem" in change) throw new RequestError(400, change.problem);
+    const { sandboxId, expiresAtMs } = change;
+    if (!(await this.#options.manager.resume(sandboxId, expiresAtMs).catch(asRequestError))) throw sandboxNotFound();
+    send(response, 200, { success: true });
+  }
+
   async #status(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
     requireGet(request);
     if (query.get("watch") !== "true") return send(response, 200, this.#options.manager.status());
@@ -221,7 +237,11 @@ class HttpsAgentServer implements AgentServer {
     const requested = execSpec(searchParams);
     // Registered before the first await, so that a caller that disconnects is noticed.
     this.#commands.add(socket);
-    socket.once("close", () => this.#commands.delete(socket));
+    const endUse = this.#options.manager.use(program.id);
+    socket.once("close", () => {
+      this.#commands.delete(socket);
+      endUse();
+    });
     const session = await program.exec(requested);
     if (socket.destroyed) return session.kill();
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${execProtocol}\r\n\r\n`);
@@ -236,54 +256,5 @@ class HttpsAgentServer implements AgentServer {
       `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json\r\n` +
         `Content-Length: ${Buffer.byteLength(text)}\r\nConnection: close\r\n\r\n${text}`,
     );
-  }
-}
-
-const urlOf = (request: IncomingMessage): URL => new URL(request.url ?? "/", "http://agent");
-
-const sandboxNotFound = (): RequestError => new RequestError(404, "sandbox not found on this agent");
-
-function requireGet(request: IncomingMessage): void {
-  if (request.method !== "GET") throw new RequestError(405, "method not allowed; use GET");
-}
-
-const failureOf = (error: unknown): object => ({
-  success: false,
-  message: error instanceof Error ? error.message : String(error),
-});
-
-/** The command of an exec request: `command` once per argument, `columns` and `rows` for a terminal. */
-function execSpec(query: URLSearchParams): ExecSpec {
-  const [first, ...rest] = query.getAll("command");
-  if (first === undefined || first === "") throw new RequestError(400, "command: must name a program");
-  if (!query.has("columns")) return { command: [first, ...rest] };
-  const terminal = { columns: Number(query.get("columns")), rows: Number(query.get("rows")) };
-  if (!isTerminalSize(terminal)) throw new RequestError(400, "columns, rows: must be 1 to 10000");
-  return { command: [first, ...rest], terminal };
-}
-
-/** The HTTP status of a driver's error. */
-const execStatus = (error: unknown): number => {
-  if (!(error instanceof ExecutionError)) return 500;
-  return error.code === "InvalidSpec" ? 400 : error.code === "NotRunning" ? 409 : 500;
-};
-
-function send(response: ServerResponse, status: number, value: unknown): void {
-  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
-}
-
-async function body(request: IncomingMessage): Promise<unknown> {
-  if (request.method !== "POST") throw new RequestError(405, "method not allowed; use POST");
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > maxBodyBytes) throw new RequestError(413, "the body exceeds 1 MiB");
-    chunks.push(chunk);
-  }
-  try {
-    return JSON.parse(Buffer.concat(chunks).toString("utf8")) as unknown;
-  } catch {
-    throw new RequestError(400, "the body is not valid JSON");
   }
 }

@@ -11,6 +11,7 @@ export const phases = [
   "Creating",
   "Bound",
   "Running",
+  "Paused",
   "Succeeded",
   "Failed",
   "Lost",
@@ -94,6 +95,19 @@ const spec = Type.Object(
     resources: resourceLimits("Resource limits. Default: those of the pool."),
     expireTime: Type.Optional(time("Time at which it is stopped; the object is kept.")),
     expireTimeSeconds: Type.Optional(int64("Expiry in Unix seconds; 0: never. expireTime takes precedence.", { minimum: 0 })),
+    state: Type.Optional(
+      choice(
+        ["Running", "Paused"],
+        "Paused: its processes are frozen, and its expiry and other times do not pass. Default: Running.",
+      ),
+    ),
+    idleTimeoutSeconds: Type.Optional(
+      int32("Stops it after this time without an exec or a connection to an exposed port.", { minimum: 1 }),
+    ),
+    maxAgeSeconds: Type.Optional(int32("Stops it this long after its first start.", { minimum: 1 })),
+    ttlSecondsAfterFinished: Type.Optional(
+      int32("Deletes the object this long after it has finished, failed or expired. Default: never.", { minimum: 0 }),
+    ),
     consistencyMode: Type.Optional(
       choice(["fast", "strong", "FAST", "STRONG"], "How the fast path creates it; no effect on an existing object."),
     ),
@@ -137,6 +151,21 @@ const status = Type.Object(
     instance: Type.Optional(int64("Number of restarts; each instance has its own sandboxID.")),
     exitCode: Type.Optional(int32("Exit code of its program.")),
     firstStartTime: Type.Optional(time("Time at which its first instance was started, or could not be started.")),
+    expireTime: Type.Optional(
+      time("When it expires, if it is not paused or renewed before; idleTimeoutSeconds is not considered."),
+    ),
+    expiredTime: Type.Optional(time("Since when it is being stopped because it expired. It cannot be renewed any more.")),
+    pausedTime: Type.Optional(time("Since when it is paused.")),
+    pausedSeconds: Type.Optional(int64("How long it was paused before.")),
+    expiryBase: Type.Optional(
+      Type.Object(
+        {
+          expireTime: time("The expiry in the spec."),
+          pausedSeconds: int64("pausedSeconds when the spec got that expiry."),
+        },
+        { description: "What the expiry counts from: time for which it was paused since then is added." },
+      ),
+    ),
     startTime: Type.Optional(time("Start time of this instance.")),
     finishTime: Type.Optional(time("Finish time of this instance.")),
     runtime: Type.Optional(
@@ -146,6 +175,8 @@ const status = Type.Object(
           phase: Type.String({ description: "creating, running, stopped, failed, terminating or terminated." }),
           message: Type.Optional(Type.String({ description: "Human-readable details." })),
           exitCode: Type.Optional(int32("Exit code of its program.")),
+          paused: Type.Optional(Type.Boolean({ description: "Whether its processes are frozen." })),
+          idleSince: Type.Optional(time("Since when nothing uses it. Reported with idleTimeoutSeconds only.")),
           deniedFlows: Type.Optional(int64("Number of connections and name lookups that its network access denied.")),
           deniedDestinations: Type.Optional(
             Type.Array(Type.String(), { description: "Some of the denied destinations: address:port/protocol, or names." }),
@@ -175,6 +206,8 @@ export const Sandbox = defineResource({
     { name: "Phase", type: "string", jsonPath: ".status.phase" },
     { name: "Pod", type: "string", jsonPath: ".status.assignedPod" },
     { name: "Node", type: "string", jsonPath: ".status.nodeName", priority: 1 },
+    { name: "Expires", type: "string", jsonPath: ".status.expireTime", priority: 1 },
+    { name: "Message", type: "string", jsonPath: ".status.message", priority: 1 },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
   ],
 });

@@ -12,6 +12,7 @@ import {
 import { agentCommand } from "./agent.ts";
 import { execCommand } from "./exec.ts";
 import { connectionFlags, runWith } from "./connection.ts";
+import { lifecycleCommands } from "./lifecycle.ts";
 import { networkFlags, readNetwork } from "./network-flags.ts";
 
 /** The fast path takes whole numbers of up to 12 digits. */
@@ -176,6 +177,9 @@ const get: CommandDefinition = {
             ["Pool:", info.poolRef],
             ["Agent:", info.agentPod || "-"],
             ...(info.deniedFlows > 0n ? [["Denied:", `${info.deniedFlows}: ${info.deniedDestinations.join(", ")}`]] : []),
+            ...(info.expireTimeSeconds > 0n
+              ? [["Expires:", new Date(Number(info.expireTimeSeconds) * 1000).toISOString()]]
+              : []),
             ["Endpoints:", info.endpoints.join(", ") || "-"],
             ["Age:", age(info, context.clock.now())],
           ]),
@@ -265,7 +269,7 @@ const update: CommandDefinition = {
 const reset: CommandDefinition = {
   name: "reset",
   usesCluster: false,
-  description: "restart a sandbox",
+  description: "request a restart of a sandbox, and return immediately",
   args: ["NAME"],
   flags: connectionFlags,
   run: (context) =>
@@ -290,5 +294,6 @@ export const sandboxCommands: readonly CommandDefinition[] = [
   remove,
   update,
   reset,
+  ...lifecycleCommands,
   agentCommand,
 ];

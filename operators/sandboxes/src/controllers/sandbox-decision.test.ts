@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { AgentStatus, SandboxStatus } from "../protocol/protocol.ts";
 import { allocationAnnotation, cleanupFinalizer, startDeadlineAnnotation } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
-import { type AgentView, decideSandbox } from "./sandbox-decision.ts";
+import { decideSandbox } from "./sandbox-decision.ts";
+import { type AgentView } from "./sandbox-steps.ts";
 
 const now = Date.UTC(2026, 0, 1);
 const id = "0".repeat(32);
@@ -130,7 +131,18 @@ describe("a Sandbox", () => {
 
   it("is deleted on its agent before it is Expired, and stays Expired", () => {
     const expired = { expireTime: new Date(now - 1).toISOString() };
-    expect(step(sandbox(running, expired), ready("running"))).toMatchObject({ kind: "delete", sandboxId: id });
+    // Committed under the object's resourceVersion, then stopped.
+    const committed = step(sandbox(running, expired), ready("running"));
+    expect(committed).toMatchObject({ kind: "write", releases: false, status: { phase: "Terminating", sandboxID: id } });
+    const status = committed.kind === "write" ? committed.status : {};
+    expect(status.expiredTime).toBe("2026-01-01T00:00:00Z");
+    expect(step(sandbox(status, expired), ready("running"))).toMatchObject({ kind: "delete", sandboxId: id });
+    // A later expiry in the spec comes too late.
+    const late = { expireTime: new Date(now + 60_000).toISOString() };
+    expect(step(sandbox(status, late), ready("running"))).toMatchObject({ kind: "delete", sandboxId: id });
+    expect(step(sandbox(status, late), ready())).toMatchObject({
+      status: { phase: "Expired", message: "reached its expireTime" },
+    });
     const written = step(sandbox(running, expired), ready());
     expect(written).toMatchObject({ kind: "write", releases: true, status: { phase: "Expired" } });
     expect(written.kind === "write" && "assignedPod" in written.status).toBe(false);
@@ -141,6 +153,65 @@ describe("a Sandbox", () => {
   it("counts expireTimeSeconds as Unix seconds and 0 as never", () => {
     expect(step(sandbox({ phase: "Pending" }, { expireTimeSeconds: now / 1000 - 1 })).kind).toBe("write");
     expect(step(sandbox({ phase: "Pending" }, { expireTimeSeconds: 0 })).kind).toBe("place");
+  });
+
+  it("is paused and resumed on its agent, and reports what the agent reports", () => {
+    const paused = { state: "Paused" } as const;
+    const frozen = ready("running");
+    if (frozen.kind === "ready") Object.assign(frozen.status.sandboxStatuses[0] ?? {}, { paused: true, expiresAtMs: null });
+    expect(step(sandbox(running, paused), ready("running"))).toEqual({ kind: "pause", sandboxId: id });
+    const written = step(sandbox(running, paused), frozen);
+    expect(written).toMatchObject({ kind: "write", status: { phase: "Paused", pausedTime: "2026-01-01T00:00:00Z" } });
+    const status = written.kind === "write" ? written.status : {};
+    expect(status.conditions).toMatchObject([{ type: "Ready", status: "False", reason: "Paused" }]);
+    expect(step(sandbox(status, paused), frozen).kind).toBe("wait");
+    const spec = { expireTime: new Date(now + 5000).toISOString(), maxAgeSeconds: 1 };
+    const later = now + 3_600_000;
+    const at = (one: Sandbox, agent: AgentView) => decideSandbox({ sandbox: one, agent, now: later }).step;
+    // Its times do not pass, and continue when it is resumed.
+    const stored = {
+      ...status,
+      expiryBase: { expireTime: spec.expireTime, pausedSeconds: 0 },
+      firstStartTime: status.pausedTime ?? "",
+    };
+    expect(at(sandbox(stored, { ...paused, ...spec }), frozen).kind).toBe("wait");
+    expect(at(sandbox(stored, spec), frozen)).toEqual({ kind: "resume", sandboxId: id, expiresAtMs: later + 1000 });
+    const resumed = at(sandbox(stored, spec), ready("running"));
+    expect(resumed).toMatchObject({ kind: "write", status: { phase: "Running", pausedSeconds: 3600 } });
+    expect(resumed.kind === "write" && "pausedTime" in resumed.status).toBe(false);
+  });
+
+  it("expires when nothing has used it for its idle timeout, and not while something does", () => {
+    const idle = (idleSinceMs?: number): AgentView => {
+      const agent = ready("running");
+      if (agent.kind === "ready" && idleSinceMs !== undefined)
+        Object.assign(agent.status.sandboxStatuses[0] ?? {}, { idleSinceMs });
+      return agent;
+    };
+    const spec = { idleTimeoutSeconds: 60 };
+    const decide = (agent: AgentView) => decideSandbox({ sandbox: sandbox(running, spec), agent, now });
+    expect(decide(idle())).toEqual({ step: { kind: "wait" } });
+    expect(decide(idle(now - 20_000))).toEqual({ step: { kind: "wait" }, requeueAfterMs: 40_000 });
+    expect(decide(idle(now - 60_000)).step).toMatchObject({
+      kind: "write",
+      status: { phase: "Terminating", message: "stopping: was idle for 60 s" },
+    });
+  });
+
+  it("expires at its maximum age, counted from its first start", () => {
+    const spec = { maxAgeSeconds: 60 };
+    const at = (ms: number) =>
+      step(sandbox({ ...running, firstStartTime: new Date(now - ms).toISOString() }, spec), ready("running"));
+    expect(at(59_000).kind).toBe("wait");
+    expect(at(60_000)).toMatchObject({ kind: "write", status: { message: "stopping: reached its maximum age of 60 s" } });
+  });
+
+  it.each(["Succeeded", "Failed", "Expired"] as const)("is deleted its ttlSecondsAfterFinished after it is %s", (phase) => {
+    const finished = { phase, [phase === "Expired" ? "expiredTime" : "finishTime"]: "2025-12-31T23:59:00Z" };
+    const decide = (ttlSecondsAfterFinished: number) =>
+      decideSandbox({ sandbox: sandbox(finished, { ttlSecondsAfterFinished }), agent: { kind: "none" }, now });
+    expect(decide(61)).toEqual({ step: { kind: "wait" }, requeueAfterMs: 1000 });
+    expect(decide(60).step).toEqual({ kind: "delete-object" });
   });
 
   it("restarts at a reset with a new instance, once per revision, even if Lost or terminated", () => {

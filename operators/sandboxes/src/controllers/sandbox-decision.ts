@@ -1,10 +1,12 @@
-import { createHash } from "node:crypto";
-import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
-import type { AgentStatus } from "../protocol/protocol.ts";
-import { allocationAnnotation, cleanupFinalizer, sandboxIdPattern, startDeadlineAnnotation } from "../api/names.ts";
-import type { Phase, Sandbox } from "../api/sandbox.ts";
-import { draftOf, type SandboxStatusDraft, unbound, withoutLoss } from "./status-draft.ts";
+import type { SandboxStatus } from "../protocol/protocol.ts";
+import { cleanupFinalizer } from "../api/names.ts";
+import type { Sandbox } from "../api/sandbox.ts";
+import { fastPathAllocation } from "./instance.ts";
+import { lifetimeEnd } from "./lifetime.ts";
+import { isAbsent, reportOf, type SandboxDecision, type SandboxObservation, Steps } from "./sandbox-steps.ts";
+import { draftOf, resumed, type SandboxStatusDraft, unbound, withoutLoss } from "./status-draft.ts";
 
 /*
  * The life cycle of a Sandbox:
@@ -12,85 +14,12 @@ import { draftOf, type SandboxStatusDraft, unbound, withoutLoss } from "./status
  *     Pending --> Creating --> Running --> Succeeded | Failed        (its program ended)
  *        ^           |            |------> Lost                      (its agent was lost)
  *        |-----------+------------+--reset, or AutoRecreate from Lost
- *     any of these --expireTime--> Expired     any --deletion--> Terminating --> deleted
+ *     Running <--state--> Paused     any of these --expiry--> Terminating --> Expired     any --deletion--> Terminating --> deleted
  *
  * One reconcile takes one step. A step that acts on an agent uses a sandboxID that the API already has, so that it can be repeated
- * after a crash.
+ * after a crash. An expiry is committed by writing `expiredTime` under the object's resourceVersion, so a renewal comes either before it or
+ * too late, never in between.
  */
-
-/** The observed agent of a Sandbox. */
-export type AgentView =
-  | { readonly kind: "none" }
-  /** It was deleted, with all its sandboxes. */
-  | { readonly kind: "deleted" }
-  /** It does not report. */
-  | { readonly kind: "unreachable" }
-  | { readonly kind: "ready"; readonly status: AgentStatus };
-
-/** The input of a decision. */
-export interface SandboxObservation {
-  readonly sandbox: DeepReadonly<Sandbox>;
-  readonly agent: AgentView;
-  readonly now: number;
-}
-
-/** The next step. */
-export type SandboxStep =
-  | { readonly kind: "add-finalizer" }
-  | { readonly kind: "remove-finalizer" }
-  /** Allocate a slot, then write `Creating` with it. */
-  | { readonly kind: "place"; readonly status: SandboxStatusDraft }
-  /** Start it on the assigned agent, then write the result. */
-  | { readonly kind: "create"; readonly sandboxId: string }
-  /** Delete it on the assigned agent. */
-  | { readonly kind: "delete"; readonly sandboxId: string; readonly status?: SandboxStatusDraft }
-  /** Set the expiry on the assigned agent, which enforces it while the operator is down. */
-  | { readonly kind: "set-expiry"; readonly sandboxId: string; readonly expiresAtMs: number | null }
-  | { readonly kind: "write"; readonly status: SandboxStatusDraft; readonly releases: boolean }
-  | { readonly kind: "wait" };
-
-/** A step, and when to reconcile again at the latest. */
-export interface SandboxDecision {
-  readonly step: SandboxStep;
-  readonly requeueAfterMs?: number;
-}
-
-/** When a Sandbox expires (ms since the epoch), or never. */
-export function expiryOf(spec: DeepReadonly<Sandbox["spec"]>): number | undefined {
-  if (spec.expireTime !== undefined) return Date.parse(spec.expireTime);
-  return spec.expireTimeSeconds === undefined || spec.expireTimeSeconds === 0 ? undefined : spec.expireTimeSeconds * 1000;
-}
-
-/** The id of an instance: the object's uid for the first, a hash of it for later ones, so that a repeated step uses the same id. */
-export function instanceId(uid: string, instance: number): string {
-  return instance === 0 ? uid : createHash("sha256").update(`${uid}/${instance}`).digest("hex").slice(0, 32);
-}
-
-/** The fast path's allocation of a Sandbox. Valid for the first instance only, although the annotation stays. */
-export function fastPathAllocation(
-  sandbox: DeepReadonly<Sandbox>,
-): { readonly pod: string; readonly node: string; readonly sandboxId: string } | undefined {
-  const text = sandbox.metadata.annotations?.[allocationAnnotation];
-  if (text === undefined || (sandbox.status?.instance ?? 0) > 0) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (!isJsonObject(value)) return undefined;
-  const { assignedPod, assignedNode, sandboxID } = value;
-  if (typeof assignedPod !== "string" || typeof sandboxID !== "string" || !sandboxIdPattern.test(sandboxID)) return undefined;
-  return { pod: assignedPod, node: typeof assignedNode === "string" ? assignedNode : "", sandboxId: sandboxID };
-}
-
-/** When a Sandbox must have started (ms since the epoch); undefined once it has, or if it may start at any time. */
-export function startDeadlineOf({ metadata, status }: DeepReadonly<Sandbox>): number | undefined {
-  const text = metadata.annotations?.[startDeadlineAnnotation];
-  if (text === undefined || status?.firstStartTime !== undefined) return undefined;
-  const deadline = Date.parse(text);
-  return Number.isFinite(deadline) ? deadline : undefined;
-}
 
 const isAuto = (sandbox: DeepReadonly<Sandbox>): boolean => /^autorecreate$/i.test(sandbox.spec.failurePolicy ?? "Manual");
 
@@ -108,10 +37,9 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
   const steps = new Steps(observation);
   const reset = spec.resetRevision;
   const isReset = reset !== undefined && Date.parse(reset) > Date.parse(status.acceptedResetRevision ?? "1970-01-01T00:00:00Z");
-  if (steps.isExpired) {
-    if (status.phase === "Expired") return { step: { kind: "wait" } };
-    return steps.leave(unbound(steps.draft("Expired", "reached its expireTime")));
-  }
+  if (status.phase === "Expired") {
+    if (steps.isExpired || !isReset) return steps.finish();
+  } else if (steps.expiryReason !== undefined) return steps.expire(steps.expiryReason);
   if (steps.isTooLate) {
     const failed = steps.draft("Failed", "did not start before its caller's deadline", {
       finishTime: formatTime(observation.now),
@@ -127,11 +55,12 @@ export function decideSandbox(observation: SandboxObservation): SandboxDecision 
     case "Bound":
       return decideCreating(observation, steps);
     case "Running":
+    case "Paused":
     case "Lost":
       return decideRunning(observation, steps);
     default:
       // Changing the expireTime of an expired Sandbox does not restart it; a reset does.
-      return steps.next({ kind: "wait" });
+      return steps.finish();
   }
 }
 
@@ -170,73 +99,40 @@ function decideCreating(observation: SandboxObservation, steps: Steps): SandboxD
   return steps.next({ kind: "create", sandboxId });
 }
 
-/** The steps of one decision. */
-class Steps {
-  readonly isExpired: boolean;
-  /** Its caller no longer waits for its start. */
-  readonly isTooLate: boolean;
-  readonly #observation: SandboxObservation;
-  readonly #requeueAfterMs: number | undefined;
-
-  constructor(observation: SandboxObservation) {
-    const { sandbox, now } = observation;
-    const expiry = expiryOf(sandbox.spec);
-    this.#observation = observation;
-    const startDeadline = startDeadlineOf(sandbox);
-    this.isExpired = expiry !== undefined && expiry <= now;
-    this.isTooLate = startDeadline !== undefined && startDeadline <= now;
-    const future = [expiry, startDeadline].filter((time) => time !== undefined).filter((time) => time > now);
-    this.#requeueAfterMs = future.length === 0 ? undefined : Math.min(...future) - now;
-  }
-
-  /** A decision that is reconsidered at the expiry, or after `otherMs` if that is sooner. */
-  next(step: SandboxStep, otherMs?: number): SandboxDecision {
-    const times = [this.#requeueAfterMs, otherMs].filter((ms) => ms !== undefined);
-    return times.length === 0 ? { step } : { step, requeueAfterMs: Math.min(...times) };
-  }
-
-  /** Deletes the current instance, then writes `status`. */
-  leave(status: SandboxStatusDraft): SandboxDecision {
-    const { sandbox, agent } = this.#observation;
-    const id = sandbox.status?.sandboxID ?? fastPathAllocation(sandbox)?.sandboxId;
-    if (id === undefined || isAbsent(agent, id)) return this.next({ kind: "write", status, releases: true });
-    if (agent.kind === "ready") return this.next({ kind: "delete", sandboxId: id });
-    // Unreachable: it may still run. Wait until the agent reports again or is deleted.
-    return this.next({ kind: "wait" });
-  }
-
-  draft(phase: Phase, message: string, change: Partial<SandboxStatusDraft> = {}): SandboxStatusDraft {
-    return draftOf(this.#observation.sandbox, phase, message, this.#observation.now, change);
-  }
-
-  /** The status of the next instance. */
-  restart(message: string): SandboxStatusDraft {
-    const instance = (this.#observation.sandbox.status?.instance ?? 0) + 1;
-    return unbound(this.draft("Pending", message, { instance }));
-  }
-}
-
 function decideRunning(observation: SandboxObservation, steps: Steps): SandboxDecision {
   const { sandbox, agent, now } = observation;
-  const { status = {} } = sandbox;
-  const id = status.sandboxID ?? "";
   if (agent.kind !== "ready") return decideLost(observation, steps);
-  const found = agent.status.sandboxStatuses.find((each) => each.sandboxId === id);
+  const found = reportOf(sandbox, agent);
   if (found === undefined || found.phase === "terminated") return decideAbsent(sandbox, found !== undefined, steps);
   // Being deleted by another party: wait until the agent no longer has it.
   if (found.phase === "terminating") return steps.next({ kind: "wait" });
-  if (found.phase === "running" || found.phase === "creating") {
-    if (status.phase === "Running" && status.observedGeneration === sandbox.metadata.generation) {
-      const expiresAtMs = expiryOf(sandbox.spec) ?? null;
-      const isKept = found.expiresAtMs === undefined || found.expiresAtMs === expiresAtMs;
-      return steps.next(isKept ? { kind: "wait" } : { kind: "set-expiry", sandboxId: id, expiresAtMs });
-    }
-    return steps.next({ kind: "write", status: withoutLoss(steps.draft("Running", "")), releases: false });
-  }
+  if (found.phase === "running" || found.phase === "creating") return decideAlive(observation, found, steps);
   const ended = found.phase === "stopped" ? "Succeeded" : "Failed";
   const message = found.message === "" ? `exit code ${found.exitCode ?? -1}` : found.message;
   const finished = withoutLoss(steps.draft(ended, message, { exitCode: found.exitCode ?? -1, finishTime: formatTime(now) }));
   return steps.next({ kind: "write", status: finished, releases: true });
+}
+
+/** Its program has not terminated. */
+function decideAlive({ sandbox, now }: SandboxObservation, found: SandboxStatus, steps: Steps): SandboxDecision {
+  const { status = {}, spec, metadata } = sandbox;
+  const { sandboxId } = found;
+  const isPaused = found.paused === true;
+  const phase = isPaused ? "Paused" : "Running";
+  if (status.phase !== phase || status.observedGeneration !== metadata.generation) {
+    const pausedTime = status.pausedTime ?? formatTime(now);
+    const draft = withoutLoss(steps.draft(phase, "", isPaused ? { pausedTime } : {}));
+    return steps.next({ kind: "write", status: isPaused ? draft : resumed(spec, draft, now), releases: false });
+  }
+  if (isPaused) {
+    if (spec.state === "Paused") return steps.next({ kind: "wait" });
+    const continued = { spec, status: resumed(spec, status as SandboxStatusDraft, now) };
+    return steps.next({ kind: "resume", sandboxId, expiresAtMs: lifetimeEnd(continued) ?? null });
+  }
+  if (spec.state === "Paused") return steps.next({ kind: "pause", sandboxId });
+  const expiresAtMs = lifetimeEnd(sandbox) ?? null;
+  const isKept = found.expiresAtMs === undefined || found.expiresAtMs === expiresAtMs;
+  return steps.next(isKept ? { kind: "wait" } : { kind: "set-expiry", sandboxId, expiresAtMs });
 }
 
 /** Its agent reports, but without it. `hasLog`: the agent still keeps its log. */
@@ -265,10 +161,4 @@ function decideLost({ sandbox, agent, now }: SandboxObservation, steps: Steps): 
   if (status.phase === "Lost" && status.message === message) return steps.next({ kind: "wait" }, retryMs);
   const lost = steps.draft("Lost", message, { agentLostTime: formatTime(since) });
   return steps.next({ kind: "write", status: lost, releases: isDeleted }, retryMs);
-}
-
-/** Whether the agent certainly has no sandbox of this id. */
-function isAbsent(agent: AgentView, sandboxId: string): boolean {
-  if (agent.kind === "none" || agent.kind === "deleted") return true;
-  return agent.kind === "ready" && !agent.status.sandboxStatuses.some((each) => each.sandboxId === sandboxId);
 }

@@ -14,11 +14,14 @@ import {
 import type { OperatorServices } from "@keelson/operator";
 import { parseAgentPod } from "../fleet/agent-pod.ts";
 import { agentSandbox } from "../fleet/agent-sandbox.ts";
+import { AgentError } from "../protocol/agent-error.ts";
 import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
-import { type AgentView, decideSandbox, fastPathAllocation, hasEnded, instanceId } from "./sandbox-decision.ts";
+import { fastPathAllocation, instanceId } from "./instance.ts";
+import { decideSandbox, hasEnded } from "./sandbox-decision.ts";
+import { type AgentView } from "./sandbox-steps.ts";
 import { draftOf, type SandboxStatusDraft, unbound } from "./status-draft.ts";
 
 const fieldManager = "sandboxes-sandbox-controller";
@@ -111,11 +114,47 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     case "set-expiry":
       await runtime.agentClient(request.namespace ?? "", boundAgent(sandbox) ?? "")?.expire(step.sandboxId, step.expiresAtMs);
       return result;
+    case "pause":
+      return pause(sandbox, step.sandboxId, context, result);
+    case "resume":
+      await runtime.agentClient(request.namespace ?? "", boundAgent(sandbox) ?? "")?.resume(step.sandboxId, step.expiresAtMs);
+      return result;
+    case "delete-object":
+      await deleteFinished(sandbox, context);
+      return undefined;
     case "delete": {
       const agent = boundAgent(sandbox);
       await runtime.agentClient(request.namespace ?? "", agent ?? "")?.delete(step.sandboxId);
       return { requeueAfterMs: Math.min(requeueAfterMs ?? retryMs, retryMs) };
     }
+  }
+}
+
+/** Pauses a sandbox on its agent. An agent that cannot is asked again later, and the reason is an event. */
+async function pause(
+  sandbox: DeepReadonly<Sandbox>,
+  sandboxId: string,
+  { runtime, events }: SandboxesContext,
+  result: Result | undefined,
+): Promise<Result | undefined> {
+  const agent = runtime.agentClient(sandbox.metadata.namespace ?? "", boundAgent(sandbox) ?? "");
+  try {
+    await agent?.pause(sandboxId);
+    return result;
+  } catch (error) {
+    if (!(error instanceof AgentError) || error.code !== "Rejected") throw error;
+    events.event(sandbox, { type: "Warning", reason: "PauseFailed", note: error.message });
+    return { requeueAfterMs: Math.min(result?.requeueAfterMs ?? retryMs, retryMs) };
+  }
+}
+
+/** Deletes a finished object unless it changed, for instance because it was reset. */
+async function deleteFinished({ metadata }: DeepReadonly<Sandbox>, { client }: SandboxesContext): Promise<void> {
+  const { name = "", namespace, uid, resourceVersion } = metadata;
+  try {
+    await client.delete(Sandbox, { namespace, name }, { preconditions: { uid, resourceVersion } });
+  } catch (error) {
+    if (!isConflict(error) && !isNotFound(error)) throw error;
   }
 }
 

@@ -1,12 +1,14 @@
 import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
+import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 
 /** Clients of the fast path's services. */
 export interface FastPathClient {
   readonly fastPath: Client<typeof FastPathService>;
   readonly streams: Client<typeof SandboxStreams>;
+  readonly lifecycle: Client<typeof SandboxLifecycle>;
 }
 
 /** Creates clients of the fast path at `baseUrl` (`http://127.0.0.1:9090`). Connects on the first call. */
@@ -16,5 +18,9 @@ export function createFastPathClient({ baseUrl, token }: { readonly baseUrl: str
     return next(request);
   };
   const transport = createGrpcTransport({ baseUrl, interceptors: [authorize] });
-  return { fastPath: createClient(FastPathService, transport), streams: createClient(SandboxStreams, transport) };
+  return {
+    fastPath: createClient(FastPathService, transport),
+    streams: createClient(SandboxStreams, transport),
+    lifecycle: createClient(SandboxLifecycle, transport),
+  };
 }

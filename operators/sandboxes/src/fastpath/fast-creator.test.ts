@@ -37,6 +37,8 @@ const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
     running.delete(id);
   },
   expire: () => Promise.resolve(),
+  pause: () => Promise.resolve(),
+  resume: () => Promise.resolve(),
   status: () => never,
   watch: () => ({ [Symbol.asyncIterator]: () => ({ next: () => never }) }),
   logs: () => never,

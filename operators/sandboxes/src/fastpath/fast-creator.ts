@@ -95,6 +95,17 @@ export class FastCreator {
     return true;
   }
 
+  /** A running sandbox whose object may not be written yet. */
+  pendingOf(namespace: string, name: string): Intent | undefined {
+    const entry = this.#pending.get(`${namespace}/${name}`);
+    return entry === undefined || entry.isLost === true || entry.intent.isDeleted === true ? undefined : entry.intent;
+  }
+
+  /** Resolves when the object of a sandbox is written, or the sandbox undone; immediately if none is pending. */
+  async whenWritten(namespace: string, name: string): Promise<void> {
+    await this.#pending.get(`${namespace}/${name}`)?.finished;
+  }
+
   /** Whether the object of a sandbox may not be written yet. */
   isPending(sandboxId: string): boolean {
     return this.#unconfirmed.has(sandboxId) || [...this.#pending.values()].some(({ intent }) => intent.sandboxId === sandboxId);

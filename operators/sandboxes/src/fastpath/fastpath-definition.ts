@@ -14,7 +14,8 @@ import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { ensureToken } from "../bearer-token.ts";
 import { sandboxReads } from "../controllers/sandbox.ts";
-import { fastPathAllocation, hasEnded } from "../controllers/sandbox-decision.ts";
+import { fastPathAllocation } from "../controllers/instance.ts";
+import { hasEnded } from "../controllers/sandbox-decision.ts";
 import { FastCreator } from "./fast-creator.ts";
 import { serverFlags } from "../flags.ts";
 import { fastPathFlags, readIsolation } from "./fastpath-flags.ts";
@@ -24,6 +25,8 @@ import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { IntentLog } from "./intent-log.ts";
 import { createFastPathService } from "./service.ts";
 import { createStreamsService } from "./streams-service.ts";
+import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
+import { createLifecycleService } from "./lifecycle-service.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { AgentFolderJanitor } from "../janitor/agent-folders.ts";
 import { Janitor } from "../janitor/janitor.ts";
@@ -192,7 +195,11 @@ class FastPath {
       token,
       routes(router) {
         router.service(FastPathService, service);
-        router.service(SandboxStreams, createStreamsService({ cache, agentClient }));
+        router.service(
+          SandboxStreams,
+          createStreamsService({ cache, agentClient, pendingOf: (...key) => fast.pendingOf(...key) }),
+        );
+        router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },
     });
     this.#stops.push(

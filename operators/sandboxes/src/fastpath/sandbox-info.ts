@@ -1,7 +1,8 @@
 import { create } from "@bufbuild/protobuf";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Sandbox } from "../api/sandbox.ts";
-import { fastPathAllocation } from "../controllers/sandbox-decision.ts";
+import { lifetimeEnd } from "../controllers/lifetime.ts";
+import { fastPathAllocation } from "../controllers/instance.ts";
 import { type SandboxInfo, SandboxInfoSchema } from "./generated/fastpath/v1/fastpath_pb.ts";
 
 /** A Sandbox in the fast path's format. */
@@ -19,5 +20,6 @@ export function sandboxInfo(sandbox: DeepReadonly<Sandbox>): SandboxInfo {
     sandboxName: metadata.name ?? "",
     deniedFlows: BigInt(status?.runtime?.deniedFlows ?? 0),
     deniedDestinations: [...(status?.runtime?.deniedDestinations ?? [])],
+    expireTimeSeconds: BigInt(Math.floor((lifetimeEnd(sandbox) ?? 0) / 1000)),
   });
 }

@@ -20,6 +20,8 @@ import { sandboxInfo } from "./sandbox-info.ts";
 export interface StreamsOptions {
   readonly cache: Cache;
   readonly agentClient: (namespace: string, name: string) => AgentClient | undefined;
+  /** The sandbox of a FAST create whose object may not be written yet. */
+  readonly pendingOf: (namespace: string, name: string) => { readonly agent: string; readonly sandboxId: string } | undefined;
 }
 
 /** The service `keelson.sandboxes.v1.SandboxStreams`: connects callers with the agent of a sandbox. */
@@ -55,13 +57,18 @@ export function createStreamsService(options: StreamsOptions): ServiceImpl<typeo
 /** The agent that runs a sandbox, and the sandbox's id there. */
 function findAgent(
   { sandboxName, namespace }: { readonly sandboxName: string; readonly namespace: string },
-  { cache, agentClient }: StreamsOptions,
+  { cache, agentClient, pendingOf }: StreamsOptions,
 ): { readonly agent: AgentClient; readonly sandboxId: string } {
   const key = { namespace: namespace || "default", name: sandboxName };
   const sandbox: DeepReadonly<Sandbox> | undefined =
     cache.get(Sandbox, key) ?? cache.list(Sandbox, { namespace: key.namespace, index: ["sandboxID", sandboxName] })[0];
-  if (sandbox === undefined) throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
-  const { sandboxId, agentPod, phase } = sandboxInfo(sandbox);
+  const pending = sandbox === undefined ? pendingOf(key.namespace, key.name) : undefined;
+  if (sandbox === undefined && pending === undefined)
+    throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
+  const { sandboxId, agentPod, phase } =
+    sandbox === undefined
+      ? { sandboxId: pending?.sandboxId ?? "", agentPod: pending?.agent ?? "", phase: "Creating" }
+      : sandboxInfo(sandbox);
   if (sandboxId === "")
     throw new ConnectError(`sandbox ${key.name} is ${phase} and not assigned to an agent`, Code.FailedPrecondition);
   const agent = agentClient(key.namespace, agentPod);

@@ -24,6 +24,10 @@ export interface AgentClient {
   delete(sandboxId: string): Promise<void>;
   /** Sets the expiry of a sandbox: milliseconds since the epoch; null: never. */
   expire(sandboxId: string, expiresAtMs: number | null): Promise<void>;
+  /** Freezes a sandbox. */
+  pause(sandboxId: string): Promise<void>;
+  /** Lets a paused sandbox continue with this expiry. */
+  resume(sandboxId: string, expiresAtMs: number | null): Promise<void>;
   status(): Promise<AgentStatus>;
   /** Streams statuses as they change, until the connection ends. */
   watch(signal: AbortSignal): AsyncIterable<AgentStatus>;
@@ -90,6 +94,14 @@ class HttpsAgentClient implements AgentClient {
 
   async expire(sandboxId: string, expiresAtMs: number | null): Promise<void> {
     await this.#postOk(agentPaths.expire, { sandboxId, expiresAtMs } satisfies ExpiryChange);
+  }
+
+  async pause(sandboxId: string): Promise<void> {
+    await this.#postOk(agentPaths.pause, { sandboxId });
+  }
+
+  async resume(sandboxId: string, expiresAtMs: number | null): Promise<void> {
+    await this.#postOk(agentPaths.resume, { sandboxId, expiresAtMs } satisfies ExpiryChange);
   }
 
   async status(): Promise<AgentStatus> {

@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Sandbox } from "../api/sandbox.ts";
-import { expiryOf } from "../controllers/sandbox-decision.ts";
+import { expiryOf } from "../controllers/lifetime.ts";
 import type { NetworkRule } from "../network/network-policy.ts";
 import type { AgentSandbox } from "../protocol/protocol.ts";
 

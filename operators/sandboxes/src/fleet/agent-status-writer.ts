@@ -51,7 +51,7 @@ export class AgentStatusWriter {
     const agent = pod === undefined ? undefined : this.#options.statusOf(namespace, pod);
     if (id === undefined || agent === undefined) return;
     const found = agent.sandboxStatuses.find((each) => each.sandboxId === id);
-    const runtime = runtimeOf(id, found);
+    const runtime = runtimeOf(id, found, sandbox.spec.idleTimeoutSeconds !== undefined);
     const before = sandbox.status?.runtime;
     if (jsonEquals(runtime, before)) return;
     // Not reported yet, unless it was before: then the agent no longer has it.
@@ -101,6 +101,7 @@ export class AgentStatusWriter {
 function runtimeOf(
   sandboxID: string,
   found: SandboxStatus | undefined,
+  hasIdleTimeout: boolean,
 ): NonNullable<NonNullable<Sandbox["status"]>["runtime"]> {
   if (found === undefined) return { sandboxID, phase: "terminated" };
   return {
@@ -108,6 +109,9 @@ function runtimeOf(
     phase: found.phase,
     ...(found.message !== "" && { message: found.message }),
     ...(found.exitCode !== undefined && { exitCode: found.exitCode }),
+    ...(found.paused === true && { paused: true }),
+    // Each command and connection changes it.
+    ...(hasIdleTimeout && found.idleSinceMs !== undefined && { idleSince: formatTime(found.idleSinceMs) }),
     ...(found.denied !== undefined &&
       found.denied.count > 0 && {
         deniedFlows: found.denied.count,

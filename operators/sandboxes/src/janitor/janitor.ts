@@ -6,7 +6,7 @@ import type { AgentClient } from "../fleet/agent-client.ts";
 import type { AgentPod } from "../fleet/agent-pod.ts";
 import type { AgentStatus, SandboxStatus } from "../protocol/protocol.ts";
 import { Sandbox } from "../api/sandbox.ts";
-import { fastPathAllocation, instanceId } from "../controllers/sandbox-decision.ts";
+import { fastPathAllocation, instanceId } from "../controllers/instance.ts";
 import { type Claim, findOrphanReason } from "./janitor-decision.ts";
 
 /** Options of a {@link Janitor}. */

@@ -17,6 +17,10 @@ export const agentPaths = {
   exec: "/api/v1/agent/exec",
   /** Keelson's: changes the expiry of a sandbox, {@link ExpiryChange}. */
   expire: "/api/v1/agent/expire",
+  /** Keelson's: freezes a sandbox. Its expiry does not apply until it is resumed. */
+  pause: "/api/v1/agent/pause",
+  /** Keelson's: lets a sandbox continue, with a new expiry, {@link ExpiryChange}. */
+  resume: "/api/v1/agent/resume",
 } as const;
 
 /** A sandbox for an agent to run. */
@@ -81,6 +85,10 @@ export interface SandboxStatus {
   readonly ports: readonly number[];
   /** When the agent stops it; null: never. Absent if the agent leaves that to the operator. */
   readonly expiresAtMs?: number | null;
+  /** Whether it is frozen; its phase is `running`. */
+  readonly paused?: boolean;
+  /** Since when nothing uses it: no command and no connection to an exposed port. Milliseconds since the epoch; absent while it is used. */
+  readonly idleSinceMs?: number;
   /** What its network access denied; absent without a network. */
   readonly denied?: DeniedFlows;
 }
@@ -106,12 +114,20 @@ const isMoment = (value: unknown): value is number => Number.isSafeInteger(value
 
 /** Parses the body of an expiry change, or returns what is wrong with it. */
 export function parseExpiryChange(body: unknown): ExpiryChange | { readonly problem: string } {
-  const { sandboxId, expiresAtMs } = isJsonObject(body) ? body : {};
-  if (!isText(sandboxId) || !sandboxIdPattern.test(sandboxId))
-    return { problem: "sandboxId: must be 32 hexadecimal digits or a UUID" };
+  const parsed = parseSandboxId(body);
+  if ("problem" in parsed) return parsed;
+  const { expiresAtMs } = isJsonObject(body) ? body : {};
   if (expiresAtMs !== null && !isMoment(expiresAtMs))
     return { problem: "expiresAtMs: must be milliseconds since the epoch, or null for never" };
-  return { sandboxId, expiresAtMs };
+  return { ...parsed, expiresAtMs };
+}
+
+/** Parses a body with the id of a sandbox, or returns what is wrong with it. */
+export function parseSandboxId(body: unknown): { readonly sandboxId: string } | { readonly problem: string } {
+  const { sandboxId } = isJsonObject(body) ? body : {};
+  if (!isText(sandboxId) || !sandboxIdPattern.test(sandboxId))
+    return { problem: "sandboxId: must be 32 hexadecimal digits or a UUID" };
+  return { sandboxId };
 }
 
 /** Whether a value is a port. */

@@ -64,7 +64,6 @@ export function openExpiries({ file, clock, log, end }: ExpiriesOptions): Expiri
     for (const [sandboxId, atMs] of times) {
       if (atMs + expiryGraceMs > now) continue;
       times.delete(sandboxId);
-      log.info({ sandboxId }, "stopping an expired sandbox that the operator did not stop");
       end(sandboxId).catch((error: unknown) => log.error({ err: error, sandboxId }, "could not stop an expired sandbox"));
     }
     arm();

@@ -7,9 +7,20 @@ process.title = "keelson-port-relay";
 /** Loopback addresses, in the order of attempts. */
 const addresses = ["127.0.0.1", "::1"];
 
+let connections = 0;
+
+/** Reports the number of connections to the agent. */
+function count(change: number): void {
+  connections += change;
+  process.send?.({ connections });
+}
+
 process.on("message", (message: unknown, socket: unknown) => {
   const port = typeof message === "object" && message !== null && "port" in message ? Number(message.port) : 0;
-  if (socket instanceof Socket) forward(socket, port, addresses);
+  if (!(socket instanceof Socket)) return;
+  count(1);
+  socket.once("close", () => count(-1));
+  forward(socket, port, addresses);
 });
 
 function forward(client: Socket, port: number, [host, ...rest]: readonly string[]): void {

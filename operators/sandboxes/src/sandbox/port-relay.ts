@@ -17,6 +17,8 @@ export interface PortRelaysOptions {
   readonly address: string;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Called when a sandbox gets its first connection. The returned function is called when it has none left. */
+  readonly begin?: (sandboxId: string) => () => void;
 }
 
 /** The built relay program, even if this module runs from its source. */
@@ -62,6 +64,8 @@ class Relay {
   readonly #options: PortRelaysOptions;
   readonly #servers: Server[];
   #process: ChildProcess | undefined;
+  /** Ends the use of the sandbox by its connections. */
+  #endUse: (() => void) | undefined;
   #isClosed = false;
 
   constructor(program: Program, ports: readonly number[], options: PortRelaysOptions) {
@@ -73,6 +77,7 @@ class Relay {
   close(): void {
     this.#isClosed = true;
     for (const server of this.#servers) server.close();
+    this.#count(0);
     this.#process?.disconnect();
   }
 
@@ -89,9 +94,20 @@ class Relay {
 
   #forward(port: number, socket: Socket): void {
     socket.on("error", () => socket.destroy());
+    // Until the relay reports.
+    this.#count(1);
     const relay = (this.#process ??= this.#start());
     if (relay === undefined) socket.destroy();
     else relay.send({ port }, socket, { keepOpen: false }, (error) => error !== null && socket.destroy());
+  }
+
+  /** Notes the number of open connections. */
+  #count(connections: number): void {
+    if (connections > 0) this.#endUse ??= this.#options.begin?.(this.#program.id);
+    else {
+      this.#endUse?.();
+      this.#endUse = undefined;
+    }
   }
 
   #start(): ChildProcess | undefined {
@@ -106,7 +122,11 @@ class Relay {
     });
     const forget = (): void => {
       if (this.#process === child) this.#process = undefined;
+      this.#count(0);
     };
+    child.on("message", (message) => {
+      if (typeof message === "object" && "connections" in message) this.#count(Number(message.connections));
+    });
     child.once("error", forget).once("exit", forget);
     return child;
   }

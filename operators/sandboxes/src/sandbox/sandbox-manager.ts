@@ -2,8 +2,8 @@ import { jsonEquals } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
 import type { Program } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
-import { type Expiries, openExpiries } from "./expiries.ts";
 import type { SandboxNetworks } from "../network/sandbox-networks.ts";
+import { Lifetimes } from "./lifetimes.ts";
 import { PortRelays } from "./port-relay.ts";
 import type { ImageStore, ReadyImage } from "./image-store.ts";
 import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
@@ -11,7 +11,6 @@ import {
   createdAnswer,
   hashOf,
   isAlive,
-  requestedExpiry,
   portsOf,
   toProgramSpec,
   type SandboxProgramOptions,
@@ -48,7 +47,7 @@ export class SandboxManager {
   readonly #creating = new Map<string, { readonly sandbox: AgentSandbox; readonly answer: Promise<CreateAnswer> }>();
   readonly #deleting = new Map<string, Promise<void>>();
   readonly #tombstones = new Set<string>();
-  readonly #expiries: Expiries;
+  readonly #lifetimes: Lifetimes;
   readonly #relays: PortRelays;
   #isShuttingDown = false;
 
@@ -56,15 +55,12 @@ export class SandboxManager {
   constructor(options: SandboxManagerOptions) {
     const { driver, clock, log } = options;
     this.#options = options;
-    this.#expiries = openExpiries({
-      file: options.expiryFile,
-      clock,
-      log,
-      end: async (sandboxId) => void (await driver.get(sandboxId)?.stop()),
-    });
-    this.#relays = new PortRelays({ address: options.address, clock, log });
+    const { expiryFile } = options;
+    this.#lifetimes = new Lifetimes({ driver, clock, log, expiryFile, onChange: () => this.#notify() });
+    const begin = (sandboxId: string): (() => void) => this.#lifetimes.use(sandboxId);
+    this.#relays = new PortRelays({ address: options.address, clock, log, begin });
     for (const program of driver.list()) {
-      if (isAlive(program)) this.#expiries.adopt(program.id, requestedExpiry(program));
+      this.#lifetimes.follow(program);
       this.#expose(program);
       void program.exited().then(() => options.networks?.remove(program.id));
     }
@@ -111,12 +107,24 @@ export class SandboxManager {
     return deletion;
   }
 
-  /** Sets the expiry of a sandbox; null: never. False if it is not on this agent. */
+  /** Sets the expiry of a sandbox; null: never. False if it does not run on this agent. */
   async expire(sandboxId: string, expiresAtMs: number | null): Promise<boolean> {
-    if (this.#options.driver.get(sandboxId) === undefined || this.#deleting.has(sandboxId)) return false;
-    await this.#expiries.set(sandboxId, expiresAtMs ?? undefined);
-    this.#notify();
-    return true;
+    return !this.#deleting.has(sandboxId) && this.#lifetimes.expire(sandboxId, expiresAtMs);
+  }
+
+  /** Freezes a sandbox. False if it does not run on this agent. **Errors**: `ExecutionError` `Unsupported` without a freezer. */
+  async pause(sandboxId: string): Promise<boolean> {
+    return !this.#deleting.has(sandboxId) && this.#lifetimes.pause(sandboxId);
+  }
+
+  /** Lets a paused sandbox continue, with this expiry. False if it does not run on this agent. */
+  async resume(sandboxId: string, expiresAtMs: number | null): Promise<boolean> {
+    return !this.#deleting.has(sandboxId) && this.#lifetimes.resume(sandboxId, expiresAtMs);
+  }
+
+  /** Registers a use of a sandbox, which is not idle until the returned function is called. */
+  use(sandboxId: string): () => void {
+    return this.#lifetimes.use(sandboxId);
   }
 
   status(): AgentStatus {
@@ -128,7 +136,7 @@ export class SandboxManager {
         const denied = networks?.denied(program.id);
         return {
           ...statusOf(program, this.#deleting.has(program.id), clock),
-          expiresAtMs: this.#expiries.of(program.id) ?? null,
+          ...this.#lifetimes.statusOf(program),
           ...(denied !== undefined && { denied }),
         };
       });
@@ -149,7 +157,7 @@ export class SandboxManager {
 
   /** Stops enforcing expiries and relaying ports; sandboxes keep running. */
   detach(): void {
-    this.#expiries.stop();
+    this.#lifetimes.stop();
     this.#relays.close();
   }
 
@@ -235,7 +243,7 @@ export class SandboxManager {
     const startMs = clock.monotonic() - began;
     this.#follow(program);
     this.#expose(program);
-    this.#expiries.adopt(sandboxId, sandbox.expiresAtMs);
+    this.#lifetimes.follow(program);
     if (program.state.kind === "exited" && program.state.reason === "StartFailed") {
       return { success: false, message: program.state.message, sandboxId };
     }
@@ -272,7 +280,7 @@ export class SandboxManager {
     this.#notify();
     await program.stop();
     await program.remove();
-    await this.#expiries.forget(sandboxId);
+    await this.#lifetimes.forget(sandboxId);
     await this.#options.networks?.forget(sandboxId);
   }
 }

@@ -62,6 +62,9 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
     get streams() {
       return connection.streams;
     },
+    get lifecycle() {
+      return connection.lifecycle;
+    },
     async restart(as = client) {
       await operator.stop();
       operator = await start(as);

@@ -176,6 +176,7 @@ export class CrashingMachine {
       get state() {
         return running.state;
       },
+      isPaused: false,
       logs: { stdout: this.#log(id), stderr: this.#log(id) },
       limits: { applied: {} },
       exited: alone,
@@ -187,6 +188,8 @@ export class CrashingMachine {
         return alone();
       },
       stats: () => Promise.resolve({ cpuMillis: 0, memoryBytes: 0, pids: 0 }),
+      pause: none,
+      resume: none,
       openInput: none,
       resize: () => Promise.resolve(),
       exec: none,

@@ -51,8 +51,8 @@ export class ContainerContext {
   }
 }
 
-/** Task states of containerd's API: created but not started, and stopped. */
-export const taskStates = { created: 1, stopped: 3 } as const;
+/** Task states of containerd's API: created but not started, stopped, and frozen or being frozen. */
+export const taskStates = { created: 1, stopped: 3, paused: 4, pausing: 5 } as const;
 
 /** The message of an error without the gRPC code in front. */
 export function messageOf(error: unknown): string {

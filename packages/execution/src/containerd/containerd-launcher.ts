@@ -122,6 +122,7 @@ class ContainerdLauncher implements Launcher {
     const { tasks } = this.#api;
     const found = await ignoreNotFound(tasks.get({ containerId: folder.tag }));
     if (found !== undefined) {
+      if (found.process?.status === taskStates.paused) await tasks.resume({ containerId: folder.tag }).catch(() => {});
       // Fails if the task has exited.
       await tasks.kill({ containerId: folder.tag, signal: constants.signals.SIGKILL, all: true }).catch(() => {});
       await ignoreNotFound(tasks.wait({ containerId: folder.tag }));

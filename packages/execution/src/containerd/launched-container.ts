@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { constants } from "node:os";
 import { wasOomKilled } from "../cgroup/cgroup.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
-import type { ExecSession, ExecSpec, ProgramStats, TerminalSize } from "../driver.ts";
+import { type ExecSession, type ExecSpec, ExecutionError, type ProgramStats, type TerminalSize } from "../driver.ts";
 import { writeFileAtomic } from "../files/atomic-file.ts";
 import type { LaunchedProgram, LaunchRequest, Termination } from "../process/launcher.ts";
 import { elapsedMs, isAlive } from "../process/proc.ts";
@@ -67,12 +67,39 @@ export class LaunchedContainer implements LaunchedProgram {
     signalProcess({ pid: this.pid, startTime: this.#startTime }, "SIGKILL");
   }
 
-  kill(): Promise<void> {
-    return killTree(this.#context.treeOf(this.#request.folder), this.#request.deadlines);
+  async kill(): Promise<void> {
+    // Only a running process dies.
+    await this.resume().catch(() => {});
+    await killTree(this.#context.treeOf(this.#request.folder), this.#request.deadlines);
   }
 
   async stats(): Promise<ProgramStats> {
     return this.#sample(await listTree(this.#context.treeOf(this.#request.folder)));
+  }
+
+  async pause(): Promise<void> {
+    if (await this.isPaused()) return;
+    try {
+      await this.#context.api.tasks.pause({ containerId: this.#request.folder.tag });
+    } catch (error) {
+      throw new ExecutionError("Unsupported", `cannot pause the program: ${messageOf(error)}`, { cause: error });
+    }
+  }
+
+  async resume(): Promise<void> {
+    if (!(await this.isPaused())) return;
+    try {
+      await this.#context.api.tasks.resume({ containerId: this.#request.folder.tag });
+    } catch (error) {
+      // Another call may have resumed it.
+      if (await this.isPaused()) throw error;
+    }
+  }
+
+  async isPaused(): Promise<boolean> {
+    const found = await this.#context.api.tasks.get({ containerId: this.#request.folder.tag }).catch(() => undefined);
+    const status = found?.process?.status;
+    return status === taskStates.paused || status === taskStates.pausing;
   }
 
   resize(size: TerminalSize): Promise<void> {

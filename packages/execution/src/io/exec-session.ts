@@ -25,11 +25,19 @@ export interface ExecRequest {
 
 const firstFile = 3;
 
-/** Enters the program's cgroups, then executes the command in "$@". Passed in a variable, so that `ps` shows only the command. */
+/**
+ * Enters the program's cgroups, then executes the command in "$@". Passed in a variable, so that `ps` shows only the command. A shell's
+ * redirection accepts single-digit descriptors only; others are opened once more.
+ */
 const enterScript = `unset KEELSON_SHIM
 keelson_groups=$1
 shift
-for keelson_fd in $keelson_groups; do { echo 0 >&"$keelson_fd"; } 2>/dev/null; done
+for keelson_fd in $keelson_groups; do
+  case $keelson_fd in
+  ?) { echo 0 >&"$keelson_fd"; } 2>/dev/null ;;
+  *) { echo 0 >"/proc/self/fd/$keelson_fd"; } 2>/dev/null ;;
+  esac
+done
 exec "$@"`;
 
 /** The session of a command that could not be started, with a shell's exit code for that. */
@@ -56,9 +64,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
     return fd;
   };
   const firstGroup = firstFile + files.length;
-  // A shell accepts single-digit descriptors only.
-  const entered = groups.slice(0, 10 - firstGroup);
-  const words = ["-c", 'eval "$KEELSON_SHIM"', "keelson-exec", entered.map((_, index) => firstGroup + index).join(" ")];
+  const words = ["-c", 'eval "$KEELSON_SHIM"', "keelson-exec", groups.map((_, index) => firstGroup + index).join(" ")];
   const hasTerminal = terminal !== undefined;
   // Variables that a shell drops or interprets are set by env(1) after it.
   const { inherited, assignments } = splitEnvironment(request.env);
@@ -70,7 +76,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
       cwd: request.cwd,
       env: { ...inner.env, KEELSON_SHIM: enterScript },
       detached: true,
-      stdio: ["pipe", "pipe", "pipe", ...files.map((path) => open(path, "r")), ...entered.map((path) => open(path, "w"))],
+      stdio: ["pipe", "pipe", "pipe", ...files.map((path) => open(path, "r")), ...groups.map((path) => open(path, "w"))],
       ...(request.user !== undefined && { uid: request.user.uid, gid: request.user.gid }),
     });
   } catch (error) {

@@ -1,4 +1,5 @@
 import { entryFilesOf } from "../cgroup/cgroup.ts";
+import { freeze, isFrozen, thaw } from "../cgroup/freezer.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
 import type { ExecSession, ExecSpec, ProgramStats, TerminalSize } from "../driver.ts";
 import { failedExec, spawnExec } from "../io/exec-session.ts";
@@ -74,6 +75,8 @@ export class LaunchedProcess implements LaunchedProgram {
   }
 
   async kill(): Promise<void> {
+    // Only a running process takes the signals of a stop.
+    await this.resume().catch(() => {});
     await killTree(this.#tree, this.#request.deadlines);
     // A stopped shim cannot report the exit status.
     if (isAlive(this.#shim.pid, this.#shim.startTime)) process.kill(this.#shim.pid, "SIGCONT");
@@ -81,6 +84,18 @@ export class LaunchedProcess implements LaunchedProgram {
 
   async stats(): Promise<ProgramStats> {
     return this.#sample(withoutWrapper(this.#tree, await listTree(this.#tree)));
+  }
+
+  pause(): Promise<void> {
+    return freeze(this.#context.hierarchies, this.#request.folder.tag, this.#request.deadlines);
+  }
+
+  async resume(): Promise<void> {
+    thaw(this.#context.hierarchies, this.#request.folder.tag);
+  }
+
+  isPaused(): Promise<boolean> {
+    return Promise.resolve(isFrozen(this.#context.hierarchies, this.#request.folder.tag));
   }
 
   resize(size: TerminalSize): Promise<void> {

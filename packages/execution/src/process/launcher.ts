@@ -47,6 +47,12 @@ export interface LaunchedProgram {
   /** Kills every process of the program and resolves when none is left. */
   kill(): Promise<void>;
   stats(): Promise<ProgramStats>;
+  /** Freezes every process of the program. Throws `Unsupported`. */
+  pause(): Promise<void>;
+  /** Lets a frozen program continue; does nothing if it is not frozen. */
+  resume(): Promise<void>;
+  /** Whether the program is frozen. */
+  isPaused(): Promise<boolean>;
   /** Sets the size of the program's terminal. Only called for a program that has one. */
   resize(size: TerminalSize): Promise<void>;
   /** Ends an input of kind `once` when its writer closes. Absent if the program notices by itself. */

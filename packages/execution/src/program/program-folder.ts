@@ -40,8 +40,9 @@ export function programFolder(dir: string, id: string): ProgramFolder {
   };
 }
 
-/** Deletes a program's folder through `trashed`. A crash leaves the folder either intact or removed, because it moves first. */
-export async function discardFolder(path: string, trashed: string): Promise<void> {
+/** Deletes a program's folder through the folder `trash`. A crash leaves it either intact or removed, because it moves first. */
+export async function discardFolder({ path, tag }: ProgramFolder, trash: string, now: number): Promise<void> {
+  const trashed = join(trash, `${tag}-${now.toString(36)}`);
   await unmountBelow(path);
   try {
     await rename(path, trashed);

@@ -1,5 +1,5 @@
-import { join } from "node:path";
 import type { Writable } from "node:stream";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import {
   type ExecSession,
   type ExecSpec,
@@ -26,8 +26,10 @@ import {
 import type { Deadline } from "./deadlines.ts";
 import { decideExit, type ExitContext, exitContext, type StopReason } from "./program-exit.ts";
 import { discardFolder, type ProgramFolder } from "./program-folder.ts";
+import { PauseSwitch } from "./pause-switch.ts";
 import type { ProgramRecord } from "./program-record.ts";
 import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
+import { ProgramSessions } from "./program-sessions.ts";
 import { ProgramStateFile } from "./program-state-file.ts";
 import type { Supervision } from "./supervision.ts";
 
@@ -47,8 +49,7 @@ export class SupervisedProgram implements Program {
   readonly #folder: ProgramFolder;
   readonly #file: ProgramStateFile;
   readonly #with: Supervision;
-  readonly #exited: Promise<Exited>;
-  #resolveExited: (exited: Exited) => void = () => {};
+  readonly #exited = createDeferred<Exited>();
   #state: ProgramState = { kind: "starting" };
   #limits: { readonly applied: Limits; readonly message?: string } = { applied: {} };
   #launched: LaunchedProgram | undefined;
@@ -59,9 +60,8 @@ export class SupervisedProgram implements Program {
   #logWatch: LogWatch | undefined;
   #detached = false;
   #isAdopted = false;
-  /** The program's own process has terminated. */
-  #isOver = false;
-  readonly #sessions = new Set<ExecSession>();
+  readonly #pausing: PauseSwitch;
+  readonly #sessions = new ProgramSessions();
 
   constructor(spec: ProgramSpec, folder: ProgramFolder, supervision: Supervision) {
     this.id = folder.id;
@@ -70,13 +70,15 @@ export class SupervisedProgram implements Program {
     this.#folder = folder;
     this.#file = new ProgramStateFile(folder.state);
     this.#with = supervision;
-    this.#exited = new Promise((resolve) => {
-      this.#resolveExited = resolve;
-    });
+    this.#pausing = new PauseSwitch(folder.id, () => (this.#stop === undefined ? this.#running : undefined));
   }
 
   get state(): ProgramState {
     return this.#state;
+  }
+
+  get isPaused(): boolean {
+    return this.#pausing.isPaused && this.#state.kind === "running";
   }
 
   get limits(): { readonly applied: Limits; readonly message?: string } {
@@ -123,7 +125,7 @@ export class SupervisedProgram implements Program {
     this.#file.adopt(record);
     if (record.kind === "exited") {
       this.#state = record.exited;
-      this.#resolveExited(record.exited);
+      this.#exited.resolve(record.exited);
       return;
     }
     if (record.kind === "starting") {
@@ -134,6 +136,7 @@ export class SupervisedProgram implements Program {
     }
     this.#isAdopted = true;
     const launched = await this.#with.launcher.adopt(this.#request(), record.identity);
+    await this.#pausing.adopt(launched);
     this.#supervise(launched, record.startedAt);
     if (record.stop !== undefined) void this.stop({ reason: record.stop.reason, graceMs: record.stop.graceMs });
   }
@@ -145,7 +148,7 @@ export class SupervisedProgram implements Program {
   }
 
   exited(): Promise<Exited> {
-    return this.#exited;
+    return this.#exited.promise;
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -153,59 +156,53 @@ export class SupervisedProgram implements Program {
   }
 
   async stop(options: { readonly graceMs?: number; readonly reason?: StopReason } = {}): Promise<Exited> {
-    if (this.#state.kind === "exited" || this.#stop !== undefined) return this.#exited;
+    if (this.#state.kind === "exited" || this.#stop !== undefined) return this.#exited.promise;
     const reason = options.reason ?? "Stopped";
     const graceMs = options.graceMs ?? this.spec.killGraceMs ?? defaultKillGraceMs;
     this.#stop = { reason };
     const launched = this.#launched;
-    if (launched === undefined) return this.#exited;
+    if (launched === undefined) return this.#exited.promise;
     await this.#terminate(launched, reason, graceMs);
-    return this.#exited;
+    return this.#exited.promise;
   }
 
   async stats(): Promise<ProgramStats> {
-    if (this.#launched === undefined || this.#state.kind !== "running") return { cpuMillis: 0, memoryBytes: 0, pids: 0 };
-    return this.#launched.stats();
+    return this.#running?.stats() ?? { cpuMillis: 0, memoryBytes: 0, pids: 0 };
+  }
+
+  pause(): Promise<void> {
+    return this.#pausing.set(true);
+  }
+
+  resume(): Promise<void> {
+    return this.#pausing.set(false);
   }
 
   openInput(): Writable {
-    if (this.spec.input === undefined) {
-      throw new ExecutionError("Unsupported", `program ${this.id} has no input`);
-    }
+    if (this.spec.input === undefined) throw new ExecutionError("Unsupported", `program ${this.id} has no input`);
     if (this.#state.kind !== "running") throw new ExecutionError("NotRunning", `program ${this.id} is not running`);
     const launched = this.spec.input === "once" ? this.#launched : undefined;
-    return writeInput(this.#folder.input, this.#exited, () => void launched?.endInput?.());
+    return writeInput(this.#folder.input, this.#exited.promise, () => void launched?.endInput?.());
   }
 
   async resize(size: TerminalSize): Promise<void> {
-    if (this.spec.terminal !== undefined && this.#state.kind === "running") await this.#launched?.resize(size);
+    if (this.spec.terminal !== undefined) await this.#running?.resize(size);
   }
 
   async exec(spec: ExecSpec): Promise<ExecSession> {
     checkExec(spec);
-    if (this.#launched === undefined || this.#state.kind !== "running") {
-      throw new ExecutionError("NotRunning", `program ${this.id} is not running`);
-    }
-    const session = await this.#launched.exec(spec);
-    // `#conclude` did not see a session that was still starting.
-    if (this.#isOver) await session.kill();
-    else {
-      this.#sessions.add(session);
-      void session.exited().then(() => this.#sessions.delete(session));
-    }
-    return session;
+    const launched = this.#running;
+    if (launched === undefined) throw new ExecutionError("NotRunning", `program ${this.id} is not running`);
+    this.#pausing.requireRunning();
+    return this.#sessions.start(launched, spec);
   }
 
   async remove(): Promise<void> {
-    if (this.#state.kind !== "exited") {
+    if (this.#state.kind !== "exited")
       throw new ExecutionError("NotEnded", `program ${this.id} is still running; stop it first`);
-    }
     await this.#file.settled();
     this.#with.forget(this.id);
-    await discardFolder(
-      this.#folder.path,
-      join(this.#with.trash, `${this.#folder.tag}-${this.#with.clock.now().toString(36)}`),
-    );
+    await discardFolder(this.#folder, this.#with.trash, this.#with.clock.now());
   }
 
   /** Stops supervising; the program keeps running. */
@@ -214,6 +211,10 @@ export class SupervisedProgram implements Program {
     this.#cancelTimers();
     this.#launched?.detach();
     await this.#file.settled();
+  }
+
+  get #running(): LaunchedProgram | undefined {
+    return this.#state.kind === "running" ? this.#launched : undefined;
   }
 
   #request(): LaunchRequest {
@@ -254,6 +255,7 @@ export class SupervisedProgram implements Program {
       this.#killed = true;
       void launched.kill();
     });
+    await this.#pausing.release(launched);
     if (graceMs > 0) await launched.signal(this.spec.killSignal ?? "SIGTERM");
   }
 
@@ -277,10 +279,10 @@ export class SupervisedProgram implements Program {
   /** Terminates the program: kills what is left, writes the exit status to disk, then resolves `exited`. */
   async #conclude(termination: Termination): Promise<void> {
     this.#cancelTimers();
-    this.#isOver = true;
+    this.#sessions.close();
     // As in a container, remaining processes are killed when the main process exits.
     await this.#launched?.kill();
-    await Promise.all([...this.#sessions].map((session) => session.kill()));
+    await this.#sessions.kill();
     const exited = decideExit(termination, this.#exitContext(termination));
     await this.#launched?.cleanUp();
     let reported = exited;
@@ -292,6 +294,6 @@ export class SupervisedProgram implements Program {
     }
     this.#launched?.detach();
     this.#state = reported;
-    this.#resolveExited(reported);
+    this.#exited.resolve(reported);
   }
 }

@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
 export const file_containerd_services_tasks_v1_tasks: GenFile =
   /*@__PURE__*/
   fileDesc(
-    "Cihjb250YWluZXJkL3NlcnZpY2VzL3Rhc2tzL3YxL3Rhc2tzLnByb3RvEhxjb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxIpMBChFDcmVhdGVUYXNrUmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSJwoGcm9vdGZzGAMgAygLMhcuY29udGFpbmVyZC50eXBlcy5Nb3VudBINCgVzdGRpbhgEIAEoCRIOCgZzdGRvdXQYBSABKAkSDgoGc3RkZXJyGAYgASgJEhAKCHRlcm1pbmFsGAcgASgIIjcKEkNyZWF0ZVRhc2tSZXNwb25zZRIUCgxjb250YWluZXJfaWQYASABKAkSCwoDcGlkGAIgASgNIjUKDFN0YXJ0UmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCSIcCg1TdGFydFJlc3BvbnNlEgsKA3BpZBgBIAEoDSIpChFEZWxldGVUYXNrUmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkiMgoORGVsZXRlUmVzcG9uc2USCwoDcGlkGAIgASgNEhMKC2V4aXRfc3RhdHVzGAMgASgNIj0KFERlbGV0ZVByb2Nlc3NSZXF1ZXN0EhQKDGNvbnRhaW5lcl9pZBgBIAEoCRIPCgdleGVjX2lkGAIgASgJIjMKCkdldFJlcXVlc3QSFAoMY29udGFpbmVyX2lkGAEgASgJEg8KB2V4ZWNfaWQYAiABKAkiPAoLR2V0UmVzcG9uc2USLQoHcHJvY2VzcxgBIAEoCzIcLmNvbnRhaW5lcmQudjEudHlwZXMuUHJvY2VzcyJRCgtLaWxsUmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCRIOCgZzaWduYWwYAyABKA0SCwoDYWxsGAQgASgIIqABChJFeGVjUHJvY2Vzc1JlcXVlc3QSFAoMY29udGFpbmVyX2lkGAEgASgJEg0KBXN0ZGluGAIgASgJEg4KBnN0ZG91dBgDIAEoCRIOCgZzdGRlcnIYBCABKAkSEAoIdGVybWluYWwYBSABKAgSIgoEc3BlYxgGIAEoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkSDwoHZXhlY19pZBgHIAEoCSJYChBSZXNpemVQdHlSZXF1ZXN0EhQKDGNvbnRhaW5lcl9pZBgBIAEoCRIPCgdleGVjX2lkGAIgASgJEg0KBXdpZHRoGAMgASgNEg4KBmhlaWdodBgEIAEoDSJGCg5DbG9zZUlPUmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCRINCgVzdGRpbhgDIAEoCCInCg9MaXN0UGlkc1JlcXVlc3QSFAoMY29udGFpbmVyX2lkGAEgASgJIkcKEExpc3RQaWRzUmVzcG9uc2USMwoJcHJvY2Vzc2VzGAEgAygLMiAuY29udGFpbmVyZC52MS50eXBlcy5Qcm9jZXNzSW5mbyI0CgtXYWl0UmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCSIjCgxXYWl0UmVzcG9uc2USEwoLZXhpdF9zdGF0dXMYASABKA0ymwgKBVRhc2tzEmsKBkNyZWF0ZRIvLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuQ3JlYXRlVGFza1JlcXVlc3QaMC5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkNyZWF0ZVRhc2tSZXNwb25zZRJgCgVTdGFydBIqLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuU3RhcnRSZXF1ZXN0GisuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5TdGFydFJlc3BvbnNlEmcKBkRlbGV0ZRIvLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuRGVsZXRlVGFza1JlcXVlc3QaLC5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkRlbGV0ZVJlc3BvbnNlEnEKDURlbGV0ZVByb2Nlc3MSMi5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkRlbGV0ZVByb2Nlc3NSZXF1ZXN0GiwuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5EZWxldGVSZXNwb25zZRJaCgNHZXQSKC5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkdldFJlcXVlc3QaKS5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkdldFJlc3BvbnNlEkkKBEtpbGwSKS5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLktpbGxSZXF1ZXN0GhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5ElAKBEV4ZWMSMC5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkV4ZWNQcm9jZXNzUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJTCglSZXNpemVQdHkSLi5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLlJlc2l6ZVB0eVJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSTwoHQ2xvc2VJTxIsLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuQ2xvc2VJT1JlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSaQoITGlzdFBpZHMSLS5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkxpc3RQaWRzUmVxdWVzdBouLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuTGlzdFBpZHNSZXNwb25zZRJdCgRXYWl0EikuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5XYWl0UmVxdWVzdBoqLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuV2FpdFJlc3BvbnNlYgZwcm90bzM",
+    "Cihjb250YWluZXJkL3NlcnZpY2VzL3Rhc2tzL3YxL3Rhc2tzLnByb3RvEhxjb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxIpMBChFDcmVhdGVUYXNrUmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSJwoGcm9vdGZzGAMgAygLMhcuY29udGFpbmVyZC50eXBlcy5Nb3VudBINCgVzdGRpbhgEIAEoCRIOCgZzdGRvdXQYBSABKAkSDgoGc3RkZXJyGAYgASgJEhAKCHRlcm1pbmFsGAcgASgIIjcKEkNyZWF0ZVRhc2tSZXNwb25zZRIUCgxjb250YWluZXJfaWQYASABKAkSCwoDcGlkGAIgASgNIjUKDFN0YXJ0UmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCSIcCg1TdGFydFJlc3BvbnNlEgsKA3BpZBgBIAEoDSIpChFEZWxldGVUYXNrUmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkiMgoORGVsZXRlUmVzcG9uc2USCwoDcGlkGAIgASgNEhMKC2V4aXRfc3RhdHVzGAMgASgNIj0KFERlbGV0ZVByb2Nlc3NSZXF1ZXN0EhQKDGNvbnRhaW5lcl9pZBgBIAEoCRIPCgdleGVjX2lkGAIgASgJIjMKCkdldFJlcXVlc3QSFAoMY29udGFpbmVyX2lkGAEgASgJEg8KB2V4ZWNfaWQYAiABKAkiPAoLR2V0UmVzcG9uc2USLQoHcHJvY2VzcxgBIAEoCzIcLmNvbnRhaW5lcmQudjEudHlwZXMuUHJvY2VzcyJRCgtLaWxsUmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCRIOCgZzaWduYWwYAyABKA0SCwoDYWxsGAQgASgIIigKEFBhdXNlVGFza1JlcXVlc3QSFAoMY29udGFpbmVyX2lkGAEgASgJIikKEVJlc3VtZVRhc2tSZXF1ZXN0EhQKDGNvbnRhaW5lcl9pZBgBIAEoCSKgAQoSRXhlY1Byb2Nlc3NSZXF1ZXN0EhQKDGNvbnRhaW5lcl9pZBgBIAEoCRINCgVzdGRpbhgCIAEoCRIOCgZzdGRvdXQYAyABKAkSDgoGc3RkZXJyGAQgASgJEhAKCHRlcm1pbmFsGAUgASgIEiIKBHNwZWMYBiABKAsyFC5nb29nbGUucHJvdG9idWYuQW55Eg8KB2V4ZWNfaWQYByABKAkiWAoQUmVzaXplUHR5UmVxdWVzdBIUCgxjb250YWluZXJfaWQYASABKAkSDwoHZXhlY19pZBgCIAEoCRINCgV3aWR0aBgDIAEoDRIOCgZoZWlnaHQYBCABKA0iRgoOQ2xvc2VJT1JlcXVlc3QSFAoMY29udGFpbmVyX2lkGAEgASgJEg8KB2V4ZWNfaWQYAiABKAkSDQoFc3RkaW4YAyABKAgiJwoPTGlzdFBpZHNSZXF1ZXN0EhQKDGNvbnRhaW5lcl9pZBgBIAEoCSJHChBMaXN0UGlkc1Jlc3BvbnNlEjMKCXByb2Nlc3NlcxgBIAMoCzIgLmNvbnRhaW5lcmQudjEudHlwZXMuUHJvY2Vzc0luZm8iNAoLV2FpdFJlcXVlc3QSFAoMY29udGFpbmVyX2lkGAEgASgJEg8KB2V4ZWNfaWQYAiABKAkiIwoMV2FpdFJlc3BvbnNlEhMKC2V4aXRfc3RhdHVzGAEgASgNMr8JCgVUYXNrcxJrCgZDcmVhdGUSLy5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkNyZWF0ZVRhc2tSZXF1ZXN0GjAuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5DcmVhdGVUYXNrUmVzcG9uc2USYAoFU3RhcnQSKi5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLlN0YXJ0UmVxdWVzdBorLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuU3RhcnRSZXNwb25zZRJnCgZEZWxldGUSLy5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkRlbGV0ZVRhc2tSZXF1ZXN0GiwuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5EZWxldGVSZXNwb25zZRJxCg1EZWxldGVQcm9jZXNzEjIuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5EZWxldGVQcm9jZXNzUmVxdWVzdBosLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuRGVsZXRlUmVzcG9uc2USWgoDR2V0EiguY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5HZXRSZXF1ZXN0GikuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5HZXRSZXNwb25zZRJJCgRLaWxsEikuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5LaWxsUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJPCgVQYXVzZRIuLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuUGF1c2VUYXNrUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJRCgZSZXN1bWUSLy5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLlJlc3VtZVRhc2tSZXF1ZXN0GhYuZ29vZ2xlLnByb3RvYnVmLkVtcHR5ElAKBEV4ZWMSMC5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkV4ZWNQcm9jZXNzUmVxdWVzdBoWLmdvb2dsZS5wcm90b2J1Zi5FbXB0eRJTCglSZXNpemVQdHkSLi5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLlJlc2l6ZVB0eVJlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSTwoHQ2xvc2VJTxIsLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuQ2xvc2VJT1JlcXVlc3QaFi5nb29nbGUucHJvdG9idWYuRW1wdHkSaQoITGlzdFBpZHMSLS5jb250YWluZXJkLnNlcnZpY2VzLnRhc2tzLnYxLkxpc3RQaWRzUmVxdWVzdBouLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuTGlzdFBpZHNSZXNwb25zZRJdCgRXYWl0EikuY29udGFpbmVyZC5zZXJ2aWNlcy50YXNrcy52MS5XYWl0UmVxdWVzdBoqLmNvbnRhaW5lcmQuc2VydmljZXMudGFza3MudjEuV2FpdFJlc3BvbnNlYgZwcm90bzM",
     [file_containerd_types_types, file_containerd_v1_types_task, file_google_protobuf_any, file_google_protobuf_empty],
   );
 
@@ -264,6 +264,42 @@ export type KillRequest = Message<"containerd.services.tasks.v1.KillRequest"> & 
 export const KillRequestSchema: GenMessage<KillRequest> = /*@__PURE__*/ messageDesc(file_containerd_services_tasks_v1_tasks, 9);
 
 /**
+ * @generated from message containerd.services.tasks.v1.PauseTaskRequest
+ */
+export type PauseTaskRequest = Message<"containerd.services.tasks.v1.PauseTaskRequest"> & {
+  /**
+   * @generated from field: string container_id = 1;
+   */
+  containerId: string;
+};
+
+/**
+ * Describes the message containerd.services.tasks.v1.PauseTaskRequest.
+ * Use `create(PauseTaskRequestSchema)` to create a new message.
+ */
+export const PauseTaskRequestSchema: GenMessage<PauseTaskRequest> =
+  /*@__PURE__*/
+  messageDesc(file_containerd_services_tasks_v1_tasks, 10);
+
+/**
+ * @generated from message containerd.services.tasks.v1.ResumeTaskRequest
+ */
+export type ResumeTaskRequest = Message<"containerd.services.tasks.v1.ResumeTaskRequest"> & {
+  /**
+   * @generated from field: string container_id = 1;
+   */
+  containerId: string;
+};
+
+/**
+ * Describes the message containerd.services.tasks.v1.ResumeTaskRequest.
+ * Use `create(ResumeTaskRequestSchema)` to create a new message.
+ */
+export const ResumeTaskRequestSchema: GenMessage<ResumeTaskRequest> =
+  /*@__PURE__*/
+  messageDesc(file_containerd_services_tasks_v1_tasks, 11);
+
+/**
  * @generated from message containerd.services.tasks.v1.ExecProcessRequest
  */
 export type ExecProcessRequest = Message<"containerd.services.tasks.v1.ExecProcessRequest"> & {
@@ -309,7 +345,7 @@ export type ExecProcessRequest = Message<"containerd.services.tasks.v1.ExecProce
  */
 export const ExecProcessRequestSchema: GenMessage<ExecProcessRequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_tasks_v1_tasks, 10);
+  messageDesc(file_containerd_services_tasks_v1_tasks, 12);
 
 /**
  * @generated from message containerd.services.tasks.v1.ResizePtyRequest
@@ -342,7 +378,7 @@ export type ResizePtyRequest = Message<"containerd.services.tasks.v1.ResizePtyRe
  */
 export const ResizePtyRequestSchema: GenMessage<ResizePtyRequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_tasks_v1_tasks, 11);
+  messageDesc(file_containerd_services_tasks_v1_tasks, 13);
 
 /**
  * @generated from message containerd.services.tasks.v1.CloseIORequest
@@ -370,7 +406,7 @@ export type CloseIORequest = Message<"containerd.services.tasks.v1.CloseIOReques
  */
 export const CloseIORequestSchema: GenMessage<CloseIORequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_tasks_v1_tasks, 12);
+  messageDesc(file_containerd_services_tasks_v1_tasks, 14);
 
 /**
  * @generated from message containerd.services.tasks.v1.ListPidsRequest
@@ -388,7 +424,7 @@ export type ListPidsRequest = Message<"containerd.services.tasks.v1.ListPidsRequ
  */
 export const ListPidsRequestSchema: GenMessage<ListPidsRequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_tasks_v1_tasks, 13);
+  messageDesc(file_containerd_services_tasks_v1_tasks, 15);
 
 /**
  * @generated from message containerd.services.tasks.v1.ListPidsResponse
@@ -406,7 +442,7 @@ export type ListPidsResponse = Message<"containerd.services.tasks.v1.ListPidsRes
  */
 export const ListPidsResponseSchema: GenMessage<ListPidsResponse> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_tasks_v1_tasks, 14);
+  messageDesc(file_containerd_services_tasks_v1_tasks, 16);
 
 /**
  * @generated from message containerd.services.tasks.v1.WaitRequest
@@ -429,7 +465,7 @@ export type WaitRequest = Message<"containerd.services.tasks.v1.WaitRequest"> & 
  */
 export const WaitRequestSchema: GenMessage<WaitRequest> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_tasks_v1_tasks, 15);
+  messageDesc(file_containerd_services_tasks_v1_tasks, 17);
 
 /**
  * @generated from message containerd.services.tasks.v1.WaitResponse
@@ -447,7 +483,7 @@ export type WaitResponse = Message<"containerd.services.tasks.v1.WaitResponse"> 
  */
 export const WaitResponseSchema: GenMessage<WaitResponse> =
   /*@__PURE__*/
-  messageDesc(file_containerd_services_tasks_v1_tasks, 16);
+  messageDesc(file_containerd_services_tasks_v1_tasks, 18);
 
 /**
  * @generated from service containerd.services.tasks.v1.Tasks
@@ -499,6 +535,22 @@ export const Tasks: GenService<{
   kill: {
     methodKind: "unary";
     input: typeof KillRequestSchema;
+    output: typeof EmptySchema;
+  };
+  /**
+   * @generated from rpc containerd.services.tasks.v1.Tasks.Pause
+   */
+  pause: {
+    methodKind: "unary";
+    input: typeof PauseTaskRequestSchema;
+    output: typeof EmptySchema;
+  };
+  /**
+   * @generated from rpc containerd.services.tasks.v1.Tasks.Resume
+   */
+  resume: {
+    methodKind: "unary";
+    input: typeof ResumeTaskRequestSchema;
     output: typeof EmptySchema;
   };
   /**

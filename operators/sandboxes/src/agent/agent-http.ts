@@ -1,0 +1,77 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type ExecSpec, ExecutionError } from "@keelson/execution";
+import { isTerminalSize } from "../protocol/exec-frames.ts";
+
+/* Requests and answers of an agent's API. */
+
+const maxBodyBytes = 1 << 20;
+
+/** A request that is answered with an HTTP status of its own. */
+export class RequestError extends Error {
+  override readonly name = "RequestError";
+  readonly code: number;
+
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export const urlOf = (request: IncomingMessage): URL => new URL(request.url ?? "/", "http://agent");
+
+export const sandboxNotFound = (): RequestError => new RequestError(404, "sandbox not found on this agent");
+
+export function requireGet(request: IncomingMessage): void {
+  if (request.method !== "GET") throw new RequestError(405, "method not allowed; use GET");
+}
+
+export const failureOf = (error: unknown): object => ({
+  success: false,
+  message: error instanceof Error ? error.message : String(error),
+});
+
+/** The command of an exec request: `command` once per argument, `columns` and `rows` for a terminal. */
+export function execSpec(query: URLSearchParams): ExecSpec {
+  const [first, ...rest] = query.getAll("command");
+  if (first === undefined || first === "") throw new RequestError(400, "command: must name a program");
+  if (!query.has("columns")) return { command: [first, ...rest] };
+  const terminal = { columns: Number(query.get("columns")), rows: Number(query.get("rows")) };
+  if (!isTerminalSize(terminal)) throw new RequestError(400, "columns, rows: must be 1 to 10000");
+  return { command: [first, ...rest], terminal };
+}
+
+const statusByCode: Partial<Record<ExecutionError["code"], number>> = {
+  InvalidSpec: 400,
+  NotRunning: 409,
+  Paused: 409,
+  Unsupported: 501,
+};
+
+/** The HTTP status of a driver's error. */
+export const execStatus = (error: unknown): number =>
+  error instanceof ExecutionError ? (statusByCode[error.code] ?? 500) : 500;
+
+/** Rejects with a driver's error as that of a request. */
+export function asRequestError(error: unknown): never {
+  throw error instanceof ExecutionError ? new RequestError(execStatus(error), error.message) : error;
+}
+
+export function send(response: ServerResponse, status: number, value: unknown): void {
+  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
+}
+
+export async function body(request: IncomingMessage): Promise<unknown> {
+  if (request.method !== "POST") throw new RequestError(405, "method not allowed; use POST");
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > maxBodyBytes) throw new RequestError(413, "the body exceeds 1 MiB");
+    chunks.push(chunk);
+  }
+  try {
+    return JSON.parse(Buffer.concat(chunks).toString("utf8")) as unknown;
+  } catch {
+    throw new RequestError(400, "the body is not valid JSON");
+  }
+}
