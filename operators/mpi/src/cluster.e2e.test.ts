@@ -95,7 +95,8 @@ describe("a running RhinoJob", () => {
     await client.delete(Pod, { namespace, name: items[1]?.metadata.name ?? "" });
     const job = await end("lose");
     expect(job?.status?.jobStatus).toBe("Failed");
-    expect(job?.status?.message).toMatch(/worker [01] exited with 143: received SIGTERM/);
+    // On a busy machine the Pod is deleted before the launcher reports the end of its worker.
+    expect(job?.status?.message).toMatch(/worker [01] (?:exited with 143: received SIGTERM|was deleted)/);
   });
 
   it("leaves nothing behind when it is deleted", async () => {

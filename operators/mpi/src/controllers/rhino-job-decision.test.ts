@@ -261,8 +261,8 @@ describe("decideRhinoJob at the end", () => {
     const workers = jobOf("workers", { end: { ...exhausted, at: 10 } });
     const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 127 } } });
     const seen = { job: running, launcher: jobOf("launcher"), workers, workerPods: [worker] };
-    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 3000 });
-    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 14_000 }));
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 14_000 });
+    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 25_000 }));
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 127" });
     expect(decision.suspend).toEqual(["launcher"]);
     const lost = podOf("w-1", "Failed", { state: { terminated: { exitCode: 111 } } });
@@ -274,20 +274,20 @@ describe("decideRhinoJob at the end", () => {
     const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 7, finishedAt: at(10) } } });
     const workerPods = [podOf("w-0", "Running"), worker];
     const seen = { job: running, launcher: jobOf("launcher"), workers: jobOf("workers"), workerPods };
-    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 3000 });
-    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 14_000 }));
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 14_000 });
+    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 25_000 }));
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 7" });
     expect(decision).toMatchObject({ suspend: ["launcher"], requeueAfterMs: 6000 });
     const job = rhinoJobOf({}, { status: decision.status as Status });
     const rest = { ...seen, job, launcher: jobOf("launcher", { suspended: true }) };
-    expect(decideRhinoJob(observed({ ...rest, now: t0 + 15_000 }))).toMatchObject({ suspend: [], requeueAfterMs: 5000 });
-    expect(decideRhinoJob(observed({ ...rest, now: t0 + 20_000 })).suspend).toEqual(["workers"]);
+    expect(decideRhinoJob(observed({ ...rest, now: t0 + 26_000 }))).toMatchObject({ suspend: [], requeueAfterMs: 5000 });
+    expect(decideRhinoJob(observed({ ...rest, now: t0 + 31_000 })).suspend).toEqual(["workers"]);
   });
 
   it("fails immediately for a worker whose Pod was deleted", () => {
     const workers = { ...jobOf("workers"), status: { failedIndexes: "1" } };
     const decision = decideRhinoJob(observed({ job: running, launcher: jobOf("launcher"), workers }));
-    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "a worker was deleted" });
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker 1 was deleted" });
   });
 
   it.each([

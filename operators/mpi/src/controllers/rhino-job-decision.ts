@@ -44,7 +44,7 @@ export interface RhinoJobDecision {
 type Status = NonNullable<RhinoJob["status"]>;
 
 /** Time that the launcher has to report the failure of a worker, which it can explain better than the worker's Pod. */
-const workersFailedGraceMs = 4000;
+const workersFailedGraceMs = 15_000;
 
 /** Time that workers have to end after the job has. They notice a lost launcher after 3 s and give their ranks 2 s. */
 const workersEndGraceMs = 6000;
@@ -219,7 +219,9 @@ function workersFailed(observation: RhinoJobObservation): RhinoJobDecision {
   const detail = failed === undefined ? undefined : terminationMessage(failed);
   const code = failed === undefined ? undefined : exitCodeOf(failed);
   const summary =
-    failed === undefined ? "a worker was deleted" : `worker ${failed.metadata.name} exited with ${code ?? "an unknown status"}`;
+    failed === undefined
+      ? `${observation.workers?.status?.failedIndexes ? `worker ${observation.workers.status.failedIndexes}` : "a worker"} was deleted`
+      : `worker ${failed.metadata.name} exited with ${code ?? "an unknown status"}`;
   return ended(observation, "Failed", "WorkerFailed", detail === undefined ? summary : `${summary}: ${detail}`);
 }
 
