@@ -3,6 +3,7 @@ import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";
 import { listCommand, reportCommand } from "./commands/report.ts";
+import { rerunCommand } from "./commands/rerun.ts";
 import { createRunCommand } from "./commands/run.ts";
 import { createValidateCommand } from "./commands/validate.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
@@ -27,5 +28,5 @@ export const testplane: Operator = {
   localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
   controllers: () => [createIntegrationTestController(), createLoadTestController()],
   servers: [],
-  commands: [createRunCommand(process.stdin), createValidateCommand(process.stdin), listCommand, reportCommand],
+  commands: [createRunCommand(process.stdin), rerunCommand, createValidateCommand(process.stdin), listCommand, reportCommand],
 };

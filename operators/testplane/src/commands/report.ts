@@ -11,7 +11,8 @@ import { markdownReport, roundsText } from "../reports/markdown.ts";
 import { type ReportedTest, reportTest, type TestReport } from "../reports/report.ts";
 import { reportFlags, writeReports } from "../reports/write-reports.ts";
 
-const selectionFlags = [
+/** Flags that select tests of the cluster. */
+export const selectionFlags = [
   { name: "namespace", short: "n", value: "NAME", description: "namespace of the tests", default: "default" },
   { name: "all-namespaces", short: "A", description: "tests of all namespaces" },
   { name: "selector", short: "l", value: "LABELS", description: "only tests with these labels, such as app=web" },
@@ -88,7 +89,8 @@ export const listCommand: CommandDefinition = {
 
 const head = ["NAMESPACE", "NAME", "KIND", "PHASE", "VERDICT", "ROUNDS", "TIME"];
 
-interface SelectedTest {
+/** A test of the cluster. */
+export interface SelectedTest {
   readonly namespace: string;
   readonly test: ReportedTest;
 }
@@ -103,7 +105,8 @@ function rowOf({ namespace, test }: SelectedTest): readonly string[] {
   ];
 }
 
-async function selectTests(
+/** Reads the selected tests, or those with these names. **Errors**: `UsageError` if a name is not found. */
+export async function selectTests(
   client: Client,
   flags: Parameters<CommandDefinition["run"]>[0]["flags"],
   names: readonly string[],

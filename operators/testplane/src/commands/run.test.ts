@@ -4,17 +4,20 @@ import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
 import { isNotFound } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
+import { createClient } from "@keelson/client";
+import { garbageCollection } from "@keelson/cluster/testing";
 import { silentLogger } from "@keelson/controller";
-import { type CommandContext, type FlagValues } from "@keelson/operator";
+import type { CommandContext, CommandDefinition, FlagValues } from "@keelson/operator";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { startTestplaneEnvironment, type TestplaneEnvironment } from "../testing/testplane-environment.ts";
+import { rerunCommand } from "./rerun.ts";
 import { createRunCommand } from "./run.ts";
 
 let environment: TestplaneEnvironment;
 let folder: string;
 beforeEach(async () => {
-  environment = await startTestplaneEnvironment();
+  environment = await startTestplaneEnvironment(undefined, [garbageCollection]);
   folder = mkdtempSync(join(tmpdir(), "testplane-run-"));
 });
 afterEach(async () => {
@@ -39,6 +42,7 @@ async function run(
   flags: FlagValues = {},
   signal = new AbortController().signal,
   args: readonly string[] = [join(folder, "test.yaml")],
+  command?: CommandDefinition,
 ) {
   writeFileSync(join(folder, "test.yaml"), text);
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
@@ -50,9 +54,9 @@ async function run(
     clock: systemClock,
     log: silentLogger,
     signal,
-    client: () => Promise.resolve(environment.client),
+    client: () => Promise.resolve(createClient({ transport: environment.environment.transport(), fieldManager: "test" })),
   };
-  const status = await createRunCommand(Readable.from([text])).run(context);
+  const status = await (command ?? createRunCommand(Readable.from([text]))).run(context);
   return { status, stdout: String(stdout.read() ?? ""), stderr: String(stderr.read() ?? "") };
 }
 
@@ -69,6 +73,30 @@ it("exits with 1 when a test failed, and reports it", async () => {
   const report = readFileSync(junit, "utf8");
   expect(report).toContain('<testsuite name="shown" tests="1" failures="1" errors="0" skipped="0"');
   expect(report).toContain("FieldEquals: data.state is &#60;on&#62;, not off");
+});
+
+it("starts no test after a failed one with --fail-fast, one at a time with --parallel 1", async () => {
+  const named = (name: string, value: string): string => manifest(value).replaceAll("shown", name).replaceAll("made", name);
+  const text = [named("good", "<on>"), named("bad", "off"), named("late", "<on>")].join("---");
+  const { status, stdout } = await run(text, { "fail-fast": true, parallel: "1" });
+  expect(status).toBe(1);
+  expect(stdout.match(/^\w+\tstarted$/gm)).toEqual(["good\tstarted", "bad\tstarted"]);
+  expect(stdout.indexOf("bad\tstarted")).toBeGreaterThan(stdout.indexOf("good\tSucceeded"));
+  expect(stdout).toContain("late\tnot started: another test failed\n");
+  await expect(environment.client.get(IntegrationTest, { namespace: "default", name: "late" })).rejects.toSatisfy(isNotFound);
+});
+
+it("runs the failed tests of the cluster again", async () => {
+  const good = manifest("<on>").replaceAll("shown", "good").replaceAll("made", "good");
+  const { status } = await run(`${manifest("off")}---${good}`);
+  expect(status).toBe(1);
+  const again = await run("", { failed: true }, undefined, [], rerunCommand);
+  expect(again.status).toBe(1);
+  expect(again.stdout).toContain("shown\tstarted\n");
+  expect(again.stdout).not.toContain("good");
+  const all = await run("", {}, undefined, ["good"], rerunCommand);
+  expect([all.status, all.stdout]).toEqual([0, expect.stringContaining("good\tSucceeded")]);
+  await expect(run("", {}, undefined, [], rerunCommand)).rejects.toThrow("rerun: name tests, or pass --failed");
 });
 
 it("exits with 124 after the timeout and deletes running tests", async () => {

@@ -1,31 +1,9 @@
-import { setMaxListeners } from "node:events";
-import { type DeepReadonly, isMissingKind, isNotFound, type ResourceType } from "@keelson/api-machinery";
-import type { Client } from "@keelson/client";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
-import { durationFlag } from "@keelson/operator/flags";
-import { IntegrationTest } from "../api/integration-test.ts";
-import { LoadTest } from "../api/load-test.ts";
-import { isFinished } from "../controllers/test-status.ts";
 import { validateIntegrationTest } from "../manifests/validate-integration-test.ts";
 import { validateLoadTest } from "../manifests/validate-load-test.ts";
-import { reportFlags, writeReports } from "../reports/write-reports.ts";
-import { progressLines } from "./progress.ts";
-import { type ReportedTest, reportTest, type TestReport } from "../reports/report.ts";
+import { chooseTests, selectorFlag, shardFlag } from "./choose-tests.ts";
 import { readTests, TestFileError, type TestManifest } from "./test-files.ts";
-
-type Test = IntegrationTest | LoadTest;
-
-const fieldManager = "keelson-test-run";
-
-/** Exit codes of `run`. */
-const exit = { succeeded: 0, failed: 1, bad: 2, timedOut: 124, interrupted: 130 } as const;
-
-const timeoutFlag = durationFlag({
-  name: "timeout",
-  value: "TIME",
-  description: "maximum duration of the run, such as 90s or 10m (exits with 124)",
-  minMs: 1,
-});
+import { exit, TestRun, testRunFlags } from "./test-run.ts";
 
 /** Creates `keelson testplane run PATH...`. `stdin` is read for the path `-`. */
 export function createRunCommand(stdin: NodeJS.ReadableStream): CommandDefinition {
@@ -42,9 +20,9 @@ export function createRunCommand(stdin: NodeJS.ReadableStream): CommandDefinitio
         description: "namespace of tests without metadata.namespace",
         default: "default",
       },
-      timeoutFlag,
-      ...reportFlags,
-      { name: "delete", description: "delete the tests and the objects that they created after they finish" },
+      selectorFlag,
+      shardFlag,
+      ...testRunFlags,
     ],
     run: (context) => run(context, stdin),
   };
@@ -52,7 +30,6 @@ export function createRunCommand(stdin: NodeJS.ReadableStream): CommandDefinitio
 
 async function run(context: CommandContext, stdin: NodeJS.ReadableStream): Promise<number> {
   const { args, flags, stderr } = context;
-  timeoutFlag.read(flags);
   let manifests: readonly TestManifest[];
   try {
     const { tests, ignored } = await readTests(args, stdin);
@@ -67,7 +44,12 @@ async function run(context: CommandContext, stdin: NodeJS.ReadableStream): Promi
   const errors = [...duplicates(manifests, namespace), ...manifests.flatMap((manifest) => validate(manifest, namespace))];
   for (const error of errors) stderr.write(`${error}\n`);
   if (errors.length > 0) return exit.bad;
-  return new TestRun(context, await context.client(), manifests).run();
+  const chosen = chooseTests(manifests, flags);
+  if (chosen.length === 0) {
+    stderr.write(`none of ${manifests.length} tests is selected\n`);
+    return exit.succeeded;
+  }
+  return new TestRun(context, await context.client(), chosen).run();
 }
 
 /** Errors of a test that the API server would not report, or not with a suggestion. */
@@ -95,184 +77,3 @@ function duplicates(manifests: readonly TestManifest[], defaultNamespace: string
     return first === undefined ? [] : [`${source}: ${name}: metadata.name: must be unique; also used in ${first}`];
   });
 }
-
-/** One invocation of the command. */
-class TestRun {
-  readonly #context: CommandContext;
-  readonly #client: Client;
-  readonly #manifests: readonly TestManifest[];
-  readonly #latest = new Map<TestManifest, DeepReadonly<Test>>();
-  readonly #created = new Set<TestManifest>();
-  readonly #abort = new AbortController();
-  #isTimedOut = false;
-
-  constructor(context: CommandContext, client: Client, manifests: readonly TestManifest[]) {
-    this.#context = context;
-    this.#client = client;
-    this.#manifests = manifests;
-    // Every request of every test listens to this signal.
-    setMaxListeners(0, this.#abort.signal);
-  }
-
-  async run(): Promise<number> {
-    const { signal, clock, flags, stderr } = this.#context;
-    const stop = (): void => this.#abort.abort();
-    signal.addEventListener("abort", stop, { once: true });
-    if (signal.aborted) stop();
-    const timeoutMs = timeoutFlag.read(flags);
-    const timer =
-      timeoutMs === undefined
-        ? undefined
-        : clock.setTimer(timeoutMs, () => {
-            this.#isTimedOut = true;
-            stop();
-          });
-    try {
-      const settled = await Promise.allSettled(this.#manifests.map((manifest) => this.#follow(manifest)));
-      const isStopped = this.#abort.signal.aborted;
-      const errors = settled.flatMap((each) => (each.status === "rejected" ? [each.reason as unknown] : []));
-      if (!isStopped) for (const line of new Set(errors.map(errorLine))) stderr.write(`${line}\n`);
-      const reports = this.#reports();
-      await this.#writeReports(reports);
-      await this.#cleanUp(isStopped);
-      if (this.#isTimedOut) {
-        stderr.write(`not finished within ${String(flags["timeout"])}\n`);
-        return exit.timedOut;
-      }
-      if (signal.aborted) return exit.interrupted;
-      if (errors.length > 0) return exit.bad;
-      return reports.every(({ isSuccess }) => isSuccess) ? exit.succeeded : exit.failed;
-    } finally {
-      timer?.cancel();
-      signal.removeEventListener("abort", stop);
-    }
-  }
-
-  /** Creates a test, or attaches to a running one, and prints its progress until it finishes. */
-  async #follow(manifest: TestManifest): Promise<void> {
-    const { signal } = this.#abort;
-    const type = typeOf(manifest);
-    const key = this.#keyOf(manifest);
-    const present = await this.#present(manifest);
-    if (present !== undefined && isFinished(present.status)) await this.#deleteAndWait(manifest, present);
-    if (present === undefined || isFinished(present.status)) {
-      const { name, spec, labels } = manifest;
-      const metadata = { name, namespace: key.namespace, ...(Object.keys(labels).length === 0 ? {} : { labels }) };
-      const options = { fieldManager, fieldValidation: "Strict", signal } as const;
-      await this.#client.create<Test>(type, { metadata, spec } as never, options);
-      this.#created.add(manifest);
-      this.#say(manifest, "started");
-    } else this.#say(manifest, "is already running; following it");
-    while (!signal.aborted) {
-      const list = await this.#client.list(type, { ...only(key), signal });
-      const [now] = list.items;
-      if (now === undefined) throw new Error(`${manifest.kind} ${key.name} was deleted while it ran`);
-      if (this.#update(manifest, { ...now, apiVersion: "", kind: manifest.kind } as DeepReadonly<Test>)) return;
-      const watch = await this.#client.watch(type, {
-        ...only(key),
-        resourceVersion: list.metadata.resourceVersion ?? "",
-        signal,
-      });
-      for await (const event of watch) {
-        if (event.type === "DELETED") throw new Error(`${manifest.kind} ${key.name} was deleted while it ran`);
-        if (event.type === "ERROR") break;
-        if (event.type !== "BOOKMARK" && this.#update(manifest, event.object)) {
-          watch.close();
-          return;
-        }
-      }
-    }
-  }
-
-  /** Prints what changed. Returns whether the test has finished. */
-  #update(manifest: TestManifest, test: DeepReadonly<Test>): boolean {
-    for (const line of progressLines(this.#latest.get(manifest), test)) this.#say(manifest, line);
-    this.#latest.set(manifest, test);
-    return isFinished(test.status) && !collectsOutput(test);
-  }
-
-  #say(manifest: TestManifest, text: string): void {
-    this.#context.stdout.write(`${manifest.name}\t${text}\n`);
-  }
-
-  #keyOf({ name, namespace }: TestManifest): { readonly name: string; readonly namespace: string } {
-    return { name, namespace: namespace ?? String(this.#context.flags["namespace"] ?? "default") };
-  }
-
-  async #present(manifest: TestManifest): Promise<DeepReadonly<Test> | undefined> {
-    try {
-      return await this.#client.get(typeOf(manifest), this.#keyOf(manifest), { signal: this.#abort.signal });
-    } catch (error) {
-      if (isNotFound(error) && !isMissingKind(error)) return undefined;
-      throw error;
-    }
-  }
-
-  async #deleteAndWait(manifest: TestManifest, test: DeepReadonly<Test>): Promise<void> {
-    const { signal } = this.#abort;
-    const type = typeOf(manifest);
-    const key = this.#keyOf(manifest);
-    const list = await this.#client.list(type, { ...only(key), signal });
-    const watch = await this.#client.watch(type, {
-      ...only(key),
-      resourceVersion: list.metadata.resourceVersion ?? "",
-      signal,
-    });
-    const { uid } = test.metadata;
-    // Foreground: the objects of the last run must be gone before the new run creates them.
-    await this.#client.delete(type, key, {
-      propagationPolicy: "Foreground",
-      ...(uid === undefined ? {} : { preconditions: { uid } }),
-      signal,
-    });
-    for await (const event of watch) if (event.type === "DELETED") break;
-    watch.close();
-  }
-
-  #reports(): readonly TestReport[] {
-    return this.#manifests.map((manifest) =>
-      reportTest({ kind: manifest.kind, name: manifest.name, object: this.#latest.get(manifest) } as ReportedTest),
-    );
-  }
-
-  async #writeReports(reports: readonly TestReport[]): Promise<void> {
-    await writeReports(this.#context.flags, reports);
-  }
-
-  /** Deletes the tests that this invocation created: running ones if it was stopped, all with `--delete`. */
-  async #cleanUp(isStopped: boolean): Promise<void> {
-    const deletesAll = this.#context.flags["delete"] === true;
-    for (const manifest of this.#created) {
-      const isRunning = !isFinished(this.#latest.get(manifest)?.status);
-      if (!deletesAll && !(isStopped && isRunning)) continue;
-      try {
-        await this.#client.delete(typeOf(manifest), this.#keyOf(manifest), { propagationPolicy: "Background" });
-        if (isRunning) this.#say(manifest, "stopped and deleted");
-      } catch (error) {
-        if (!isNotFound(error))
-          this.#context.stderr.write(
-            `${manifest.name}: could not delete the test: ${error instanceof Error ? error.message : String(error)}\n`,
-          );
-      }
-    }
-  }
-}
-
-const errorLine = (error: unknown): string =>
-  isMissingKind(error)
-    ? "the API server does not serve infra.testplane.io/v1alpha1; start `keelson up` with testplane, or run `keelson install --only testplane`"
-    : error instanceof Error
-      ? error.message
-      : String(error);
-
-const typeOf = ({ kind }: TestManifest): ResourceType<Test> =>
-  (kind === "IntegrationTest" ? IntegrationTest : LoadTest) as unknown as ResourceType<Test>;
-
-const only = ({ name, namespace }: { readonly name: string; readonly namespace: string }) => ({
-  namespace,
-  fieldSelector: `metadata.name=${name}`,
-});
-
-/** Whether the output of a finished load test is still being stored. */
-const collectsOutput = ({ status }: DeepReadonly<Test>): boolean =>
-  status !== undefined && "workloadApplied" in status && status.workloadApplied === true && status.outputCollected !== true;

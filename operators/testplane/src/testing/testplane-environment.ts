@@ -6,7 +6,7 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import type { Transport } from "@keelson/api-machinery/transport";
-import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type EnvironmentController, startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { type RunningOperator, startOperator } from "@keelson/operator";
 import { Type } from "typebox";
@@ -43,11 +43,15 @@ export interface TestplaneEnvironment extends AsyncDisposable {
   ): Promise<DeepReadonly<T> | undefined>;
 }
 
-/** Starts the operator with the kinds that tests use. `wrapTransport` wraps the operator's transport. */
+/**
+ * Starts the operator with the kinds that tests use. `wrapTransport` wraps the operator's transport. `controllers` run with the server.
+ */
 export async function startTestplaneEnvironment(
   wrapTransport: (transport: Transport) => Transport = (transport) => transport,
+  controllers: readonly EnvironmentController[] = [],
 ): Promise<TestplaneEnvironment> {
-  const environment = await startTestEnvironment({ crds: [...testplane.resources, Lamp].map(({ crd }) => crd) });
+  const crds = [...testplane.resources, Lamp].map(({ crd }) => crd);
+  const environment = await startTestEnvironment({ crds, controllers });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const own = createClient({ transport: wrapTransport(environment.transport()), fieldManager: "test" });
   const start = (): Promise<RunningOperator> => startOperator({ operator: testplane, client: own, dataDir: "/nonexistent" });
