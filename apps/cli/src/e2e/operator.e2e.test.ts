@@ -7,13 +7,27 @@ import { mpi, RhinoJob } from "@keelson/mpi";
 import { Robot, robots } from "@keelson/robots";
 import { Sandbox, SandboxPool, sandboxes } from "@keelson/sandboxes";
 import { IntegrationTest, testplane } from "@keelson/testplane";
-import { expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { systemNamespace } from "../local/operator-user.ts";
-import { startTestKeelson } from "../testing/local-keelson.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { operatorKubeconfig, startOperatorProcess } from "../testing/operator-process.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 const namespace = "default";
+const folder = temporaryFolder();
+let up: TestKeelson;
+let admin: Client;
+
+beforeAll(async () => {
+  up = await startTestKeelson(folder.path, "--only", "cluster");
+  admin = await up.client();
+});
+afterAll(async () => {
+  await admin.close();
+  await up[Symbol.asyncDispose]();
+  folder[Symbol.dispose]();
+});
+
 const exists = { allOf: [{ function: "ResourceExists" as const }] };
 
 async function appears(client: Client, type: ResourceType, name: RegExp): Promise<KubernetesObject> {
@@ -75,30 +89,10 @@ const works: readonly (readonly [Operator, (client: Client) => Promise<void>])[]
   ],
 ];
 
-test.each(works.map(([operator, work]) => ({ name: operator.name, operator, work })))(
-  "$name runs from outside with the rights of its rules and no others: it leads, works, and nothing is forbidden to it",
-  { timeout: 300_000 },
-  async ({ operator, work }) => {
-    using folder = temporaryFolder();
-    await using up = await startTestKeelson(folder.path, "--only", "cluster");
-    const admin = await up.client();
-    onTestFinished(() => admin.close());
-    const kubeconfig = await operatorKubeconfig(up, admin, operator, folder.path);
-    await using keelson = startOperatorProcess(operator, kubeconfig, folder.path);
-    await keelson.printed(/^ready$/m);
-    await work(admin);
-    expect(keelson.output()).not.toMatch(/forbidden/i);
-    await admin.deleteCollection(operator.resources[0] as ResourceType, { namespace });
-  },
-);
-
+// Before the tests that leave objects to reconcile.
 test("a second replica reports standby and the lease holder, and becomes ready once the first has stopped", {
   timeout: 300_000,
 }, async () => {
-  using folder = temporaryFolder();
-  await using up = await startTestKeelson(folder.path, "--only", "cluster");
-  const admin = await up.client();
-  onTestFinished(() => admin.close());
   const kubeconfig = await operatorKubeconfig(up, admin, mpi, folder.path);
   await using first = startOperatorProcess(mpi, kubeconfig, folder.path, "first");
   await first.printed(/^ready$/m);
@@ -129,3 +123,16 @@ test("a second replica reports standby and the lease holder, and becomes ready o
   expect(await ask("metrics", "/debug/reconciles")).toBe("[]\n");
   expect(await second.stop()).toBe(0);
 });
+
+test.each(works.map(([operator, work]) => ({ name: operator.name, operator, work })))(
+  "$name runs from outside with the rights of its rules and no others: it leads, works, and nothing is forbidden to it",
+  { timeout: 300_000 },
+  async ({ operator, work }) => {
+    const kubeconfig = await operatorKubeconfig(up, admin, operator, folder.path);
+    await using keelson = startOperatorProcess(operator, kubeconfig, folder.path, operator.name);
+    await keelson.printed(/^ready$/m);
+    await work(admin);
+    expect(keelson.output()).not.toMatch(/forbidden/i);
+    await admin.deleteCollection(operator.resources[0] as ResourceType, { namespace });
+  },
+);
