@@ -3,36 +3,52 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { once } from "node:events";
 import { ConfigMap, Namespace } from "@keelson/api-machinery/kinds";
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { watched } from "@keelson/client/testing";
 import { Robot } from "@keelson/robots";
 import { startKeelson, upArguments } from "../testing/keelson-process.ts";
-import { startTestKeelson } from "../testing/local-keelson.ts";
+import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { processesOf } from "../testing/processes-of.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
-test("prints one line per component and ready at the end, and exits with status 0 on SIGTERM", async () => {
-  using folder = temporaryFolder();
-  await using keelson = await startTestKeelson(folder.path);
-  const lines = keelson.process.output().trim().split("\n");
-  const ready = lines.indexOf("ready");
-  const components = new Set(lines.slice(0, ready).map((line) => line.split(/\s/)[0]));
-  expect([...components]).toEqual(["apiserver", "metrics", "cluster", "node", "robots", "middleware", "sandboxes"]);
-  expect(await keelson.process.stop()).toBe(0);
-});
+describe("a keelson up with every component", () => {
+  const folder = temporaryFolder();
+  let keelson: TestKeelson;
 
-test("keeps objects across a restart", async () => {
-  using folder = temporaryFolder();
-  {
-    await using first = await startTestKeelson(folder.path);
-    const client = await first.client();
-    await client.create(ConfigMap, { metadata: { name: "kept", namespace: "default" }, data: { a: "1" } });
+  beforeAll(async () => {
+    keelson = await startTestKeelson(folder.path);
+  });
+  afterAll(async () => {
+    await keelson[Symbol.asyncDispose]();
+    folder[Symbol.dispose]();
+  });
+
+  test("prints one line per component and ready at the end", () => {
+    const lines = keelson.process.output().trim().split("\n");
+    const ready = lines.indexOf("ready");
+    const components = new Set(lines.slice(0, ready).map((line) => line.split(/\s/)[0]));
+    expect([...components]).toEqual(["apiserver", "metrics", "cluster", "node", "robots", "middleware", "sandboxes"]);
+  });
+
+  test("rejects a second up on the same folder and continues to run", async () => {
+    await using second = startKeelson(upArguments(folder.path));
+    expect(await second.exited).toBe(1);
+    expect(second.output()).toContain(String(keelson.process.child.pid));
+    const client = await keelson.client();
+    expect((await client.get(Namespace, { name: "default" })).metadata.name).toBe("default");
     await client.close();
-  }
-  await using second = await startTestKeelson(folder.path);
-  const client = await second.client();
-  expect((await client.get(ConfigMap, { namespace: "default", name: "kept" })).data).toEqual({ a: "1" });
-  await client.close();
+  });
+
+  test("exits with status 0 on SIGTERM and keeps objects across a restart", async () => {
+    const before = await keelson.client();
+    await before.create(ConfigMap, { metadata: { name: "kept", namespace: "default" }, data: { a: "1" } });
+    await before.close();
+    expect(await keelson.process.stop()).toBe(0);
+    keelson = await startTestKeelson(folder.path);
+    const after = await keelson.client();
+    expect((await after.get(ConfigMap, { namespace: "default", name: "kept" })).data).toEqual({ a: "1" });
+    await after.close();
+  });
 });
 
 test.each([["--api-port"], ["--mqtt-port"], ["--metrics-port"]])(
@@ -84,17 +100,6 @@ test("serves metrics, probes and recent reconciles on loopback unless --metrics-
   }
   await using without = await startTestKeelson(folder.path, "--only", "apiserver", "--metrics-port", "off");
   expect(without.process.output()).not.toContain("metrics");
-});
-
-test("rejects a second up on the same folder and leaves the first running", async () => {
-  using folder = temporaryFolder();
-  await using first = await startTestKeelson(folder.path);
-  await using second = startKeelson(upArguments(folder.path));
-  expect(await second.exited).toBe(1);
-  expect(second.output()).toContain(String(first.process.child.pid));
-  const client = await first.client();
-  expect((await client.get(Namespace, { name: "default" })).metadata.name).toBe("default");
-  await client.close();
 });
 
 test("names an invalid flag and exits with status 2", async () => {
