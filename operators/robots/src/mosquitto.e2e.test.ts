@@ -78,6 +78,7 @@ beforeEach(async () => {
       "pattern write k8s4r/heartbeat",
       "pattern write k8s4r/robots/%u/online",
       "pattern write k8s4r/robots/%u/tasks/+/status",
+      "pattern write k8s4r/robots/%u/lease",
       "pattern read k8s4r/robots/%u/#",
     ].join("\n"),
   );

@@ -140,7 +140,7 @@ export class AgentConnection {
     // Node enables Nagle's algorithm by default, which delays every second packet by 44 ms.
     const stream = this.#client.stream as { setNoDelay?: (noDelay: boolean) => void };
     stream.setNoDelay?.(true);
-    const filters = [topics.response(robotId), topics.dispatch(robotId), topics.ownAcks(robotId)];
+    const filters = [topics.response(robotId), topics.dispatch(robotId), topics.ownAcks(robotId), topics.leaseAnswer(robotId)];
     this.#client.subscribe(filters, { qos: 1 }, (error, granted) => this.#onSubscribed(error, granted ?? []));
   }
 

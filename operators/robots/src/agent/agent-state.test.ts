@@ -1,13 +1,14 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Exited } from "@keelson/execution";
-import { maxFinishedTasks, maxRecords, step } from "./agent-state.ts";
-import type { AgentEffect, AgentEvent, AgentState } from "./agent-state.ts";
+import { step } from "./agent-state.ts";
+import { maxFinishedTasks, maxRecords } from "./held-task.ts";
+import type { AgentEffect, AgentEvent, AgentState } from "./held-task.ts";
 
 const uid = "00000000-0000-4000-8000-000000000001";
 const uidOf = (n: number): string => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;
 const order = { command: ["true"] as const, env: {} };
-const empty: AgentState = { robotId: "r1", tasks: new Map() };
+const empty: AgentState = { robotId: "r1", bootId: "boot-1", tasks: new Map() };
 const logs = { stdout: "out", stderr: "" };
 const exit = (reason: Exited["reason"], exitCode: number): Exited => ({
   kind: "exited",

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -15,9 +15,10 @@ import { startBroker } from "../broker/broker.ts";
 import type { Broker } from "../broker/broker.ts";
 import type { RunningAgent } from "../commands/start-agent.ts";
 import { topics } from "../protocol/messages.ts";
-import type { RegisterMessage, StatusMessage } from "../protocol/messages.ts";
+import type { LeaseRequest, RegisterMessage, StatusMessage } from "../protocol/messages.ts";
 import { startAgent } from "./agent.ts";
 import type { AgentDependencies } from "./agent.ts";
+import { readBootMs } from "./read-device-info.ts";
 
 const robotId = "robot-1";
 const token = "join-me";
@@ -45,6 +46,9 @@ interface Server {
   registered(count: number): Promise<void>;
   send(action: "create" | "delete", uid: string, attempt: number, spec?: object): Promise<void>;
   ack(status: StatusMessage): Promise<void>;
+  /** The first lease request, past or future. */
+  leaseRequest(): Promise<LeaseRequest>;
+  grant(request: LeaseRequest): Promise<void>;
   /** Tells the agent that the robot is bound to its credential. */
   bind(): Promise<void>;
   leave(): Promise<void>;
@@ -61,6 +65,7 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
   const registrations: RegisterMessage[] = [];
   const statuses: StatusMessage[] = [];
   const online: boolean[] = [];
+  const requests: LeaseRequest[] = [];
   let changed: () => void = () => {};
   // A publish that the end of the test or the broker cuts off does not matter.
   const send = (topic: string, body: object): Promise<unknown> =>
@@ -75,6 +80,8 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
       void send(topics.response(robotId), { success: true, message: "ok" });
     } else if (topic === topics.online(robotId)) {
       online.push(body.online);
+    } else if (topic === topics.lease(robotId)) {
+      requests.push(body);
     } else {
       statuses.push(body);
       if (options.acknowledges) void ack(body);
@@ -85,7 +92,7 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
   const connected = new Promise<unknown>((resolve) => client.once("connect", resolve));
   client.connect();
   await connected;
-  await client.subscribeAsync([topics.register, topics.allStatus, topics.allOnline], { qos: 1 });
+  await client.subscribeAsync([topics.register, topics.allStatus, topics.allOnline, topics.allLeases], { qos: 1 });
   const until = async (holds: () => boolean): Promise<void> => {
     while (!holds()) {
       await new Promise<void>((resolve) => {
@@ -107,10 +114,18 @@ async function startServer(broker: Broker, options: { readonly acknowledges: boo
     },
     registered: (count) => until(() => registrations.length >= count),
     async send(action, uid, attempt, spec) {
-      const task = { metadata: { uid }, spec, status: { attempt } };
+      const isLeased = spec !== undefined && "disconnect" in spec;
+      const task = { metadata: { uid }, spec, status: { attempt, ...(isLeased ? { lease: { attempt } } : {}) } };
       await send(topics.dispatch(robotId), { action, task });
     },
     ack,
+    async leaseRequest() {
+      await until(() => requests.length > 0);
+      return requests[0] as LeaseRequest;
+    },
+    async grant({ nonce, tasks }) {
+      await send(topics.leaseAnswer(robotId), { nonce, granted: tasks, refused: [] });
+    },
     async bind() {
       await send(topics.response(robotId), { success: true, message: "ok", isCredentialBound: true });
     },
@@ -479,4 +494,24 @@ test("after kill -9 of the agent its tasks keep running, none runs twice, and th
   writeFileSync(file("gate-1"), "");
   expect(await server.status((status) => status.taskUid === runs && status.state === "failed")).toMatchObject({ exitCode: 7 });
   expect(readFileSync(file("ran"), "utf8")).toBe("ran\nran\n");
+});
+
+test("a leased program starts when its lease is granted, and is stopped without contact when it expires", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  let suspendedMs = 0;
+  await agent(at.url, { bootMs: () => readBootMs() + suspendedMs });
+  await server.registered(1);
+  const uid = randomUUID();
+  await server.send("create", uid, 1, shell(`echo $$ > ${file("pid")}; sleep 600`, { disconnect: { lostAfter: "1h" } }));
+  const request = await server.leaseRequest();
+  expect(request.tasks).toEqual([{ taskUid: uid, attempt: 1 }]);
+  expect(server.statuses).toEqual([]);
+  await server.grant(request);
+  await server.status((status) => status.state === "running");
+  await expect.poll(() => existsSync(file("pid")) && readFileSync(file("pid"), "utf8")).toMatch(/\d+\n/);
+  suspendedMs = 3_600_000;
+  const end = await server.status((status) => status.state === "failed");
+  expect(end).toMatchObject({ leaseExpired: true, attempt: 1 });
+  expect(isRunning(Number(readFileSync(file("pid"), "utf8")))).toBe(false);
 });

@@ -3,15 +3,18 @@ import { isAbsolute, join, resolve } from "node:path";
 import { sleep, type Timer } from "@keelson/api-machinery/time";
 import { createProcessDriver, type Driver } from "@keelson/execution";
 import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
-import { robotIdPattern, topics } from "../protocol/messages.ts";
+import { leasesFeature, robotIdPattern, topics } from "../protocol/messages.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
 import { RobotsError } from "../robots-error.ts";
 import { AgentCredential } from "./agent-credential.ts";
 import { AgentConnection } from "./agent-connection.ts";
 import type { ConnectMqtt } from "./agent-connection.ts";
 import { step } from "./agent-state.ts";
-import type { AgentEvent, AgentState } from "./agent-state.ts";
-import { readBootId, readDeviceInfo } from "./read-device-info.ts";
+import type { AgentEvent, AgentState } from "./held-task.ts";
+import { LeaseGuard } from "./lease-guard.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
+import { leaseDemand } from "./task-lease.ts";
+import { readBootId, readBootMs, readDeviceInfo } from "./read-device-info.ts";
 import { readMessage } from "./read-message.ts";
 import type { AgentPolicy } from "./task-order.ts";
 import { openTaskRecords, type TaskRecords } from "./task-records.ts";
@@ -29,6 +32,8 @@ export interface AgentDependencies {
   readonly randomSecret?: () => string;
   /** Identifies this start of the agent. Default: a random UUID. */
   readonly instanceId?: string;
+  /** The boot clock in milliseconds. Default: `/proc/uptime`. */
+  readonly bootMs?: () => number;
   /** Returns a number in [0, 1). Default: `Math.random`. */
   readonly random?: () => number;
 }
@@ -44,6 +49,7 @@ class RobotAgent implements RunningAgent {
   readonly #options: AgentOptions;
   readonly #policy: AgentPolicy;
   readonly #bootId = readBootId();
+  readonly #leases: LeaseKeeper;
   readonly #instanceId: string;
   readonly #credential: AgentCredential;
   readonly #runner: TaskRunner;
@@ -57,7 +63,7 @@ class RobotAgent implements RunningAgent {
 
   constructor(
     options: AgentOptions & AgentDependencies,
-    parts: { driver: Driver; records: TaskRecords; workDir: string; credential: AgentCredential },
+    parts: { driver: Driver; records: TaskRecords; guard: LeaseGuard; workDir: string; credential: AgentCredential },
   ) {
     const { robotId, clock, log } = options;
     this.#options = options;
@@ -67,7 +73,7 @@ class RobotAgent implements RunningAgent {
     });
     this.#instanceId = options.instanceId ?? randomUUID();
     this.#policy = { robotId, drivers: options.allowedDrivers ?? ["exec", "raw_exec"] };
-    this.#state = { robotId, tasks: new Map() };
+    this.#state = { robotId, bootId: this.#bootId, tasks: new Map() };
     this.#runner = new TaskRunner({
       ...parts,
       clock,
@@ -76,16 +82,25 @@ class RobotAgent implements RunningAgent {
       onEvent: (event) => this.#handle(event),
       isWaiting: (uid, attempt) => {
         const task = this.#state.tasks.get(uid);
-        return task?.attempt === attempt && task.phase === "accepted";
+        return task?.programAttempt === attempt && task.phase === "accepted" && task.lease?.isFenced !== true;
       },
+    });
+    this.#leases = new LeaseKeeper({
+      clock,
+      bootMs: options.bootMs ?? readBootMs,
+      instanceId: this.#instanceId,
+      demand: () => leaseDemand(this.#state),
+      publish: (request) => this.#connection?.publish(topics.lease(robotId), request),
+      onEvent: (event) => void this.#handle(event),
     });
   }
 
   /** Resumes the tasks of the last agent, then connects: a dispatch must find the tasks that this robot already has. */
   async start(options: Pick<AgentDependencies, "connect"> & { readonly random: () => number }): Promise<void> {
     const { robotId, token, brokerUrl, clock, log } = this.#options;
-    this.#state = { robotId, tasks: await this.#runner.load() };
+    this.#state = { ...this.#state, tasks: await this.#runner.load() };
     await this.#runner.resume(this.#state.tasks);
+    this.#leases.check();
     this.#connection = new AgentConnection({
       brokerUrl,
       robotId,
@@ -104,6 +119,7 @@ class RobotAgent implements RunningAgent {
     if (this.#isStopping) return this.done;
     this.#isStopping = true;
     this.#timer?.cancel();
+    this.#leases.stop();
     await this.#runner.stop({ stopPrograms: this.#options.stopTasksOnExit });
     await this.#settleWithinTimeout();
     await this.#connection?.stop();
@@ -123,13 +139,16 @@ class RobotAgent implements RunningAgent {
   async #handle(event: AgentEvent): Promise<void> {
     const { state, effects } = step(this.#state, event, this.#options.clock.now());
     this.#state = state;
-    await this.#runner.run(effects);
+    const done = this.#runner.run(effects);
+    if (effects.some(({ kind }) => kind === "request-lease")) void done.then(() => this.#leases.request());
+    await done;
   }
 
   #onReady(): void {
     this.#isRegistered = false;
     this.#register();
     void this.#handle({ kind: "connected" });
+    this.#leases.request();
     this.#armTimer();
   }
 
@@ -155,6 +174,9 @@ class RobotAgent implements RunningAgent {
       case "ack":
         await this.#handle(message);
         return;
+      case "lease-answer":
+        this.#leases.answered(message.leases);
+        return;
       case "invalid":
         log.warn({ topic }, `invalid message dropped: ${message.reason}`);
     }
@@ -176,6 +198,7 @@ class RobotAgent implements RunningAgent {
       instanceId: this.#instanceId,
       credentialSha256: this.#credential.digest,
       drivers,
+      features: [leasesFeature],
       tasks,
     };
     this.#connection?.publish(topics.register, message);
@@ -225,7 +248,8 @@ export async function startAgent(options: AgentOptions & AgentDependencies): Pro
   const records = await openTaskRecords(join(agentDir, "tasks"));
   const randomSecret = options.randomSecret ?? (() => randomBytes(32).toString("base64url"));
   const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
-  const agent = new RobotAgent(options, { driver, records, workDir, credential });
+  const guard = new LeaseGuard(join(agentDir, "leases"));
+  const agent = new RobotAgent(options, { driver, records, guard, workDir, credential });
   await agent.start({ ...(options.connect !== undefined && { connect: options.connect }), random });
   return agent;
 }

@@ -33,6 +33,12 @@ export function readBootId(): string {
   return readText("/proc/sys/kernel/random/boot_id").trim();
 }
 
+/** Milliseconds since the kernel booted, including time in suspension. Wall clock changes do not affect it. */
+export function readBootMs(): number {
+  const seconds = Number.parseFloat(readText("/proc/uptime"));
+  return Number.isNaN(seconds) ? performance.now() : seconds * 1000;
+}
+
 /** The maximum clock rate in MHz. The current one, which os.cpus() reports, varies with the load. */
 function readMhz(current: number): number {
   const maxKhz = Number(readText("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"));

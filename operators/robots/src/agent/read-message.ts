@@ -1,5 +1,5 @@
 import { isJsonObject } from "@keelson/api-machinery";
-import { topics } from "../protocol/messages.ts";
+import { type LeaseAnswer, type LeasedTask, taskUidPattern, topics } from "../protocol/messages.ts";
 import { type AgentPolicy, type Dispatch, readDispatch } from "./task-order.ts";
 
 /** A message from the server. */
@@ -13,6 +13,7 @@ export type ServerMessage =
       /** Empty if there is none. */
       readonly warning: string;
     }
+  | { readonly kind: "lease-answer"; readonly leases: LeaseAnswer }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
   /** Not a valid message. */
   | { readonly kind: "invalid"; readonly reason: string };
@@ -45,9 +46,29 @@ export function readMessage(topic: string, payload: Uint8Array, policy: AgentPol
       warning: text(message.warning),
     };
   }
+  if (topic === topics.leaseAnswer(robotId)) {
+    const { nonce } = message;
+    const [granted, refused] = [leasedTasks(message.granted), leasedTasks(message.refused)];
+    if (typeof nonce !== "string" || granted === undefined || refused === undefined) {
+      return { kind: "invalid", reason: "not a valid answer about leases" };
+    }
+    return { kind: "lease-answer", leases: { nonce, granted, refused } };
+  }
   const { taskUid: uid, attempt, seq } = message;
   if (typeof uid !== "string" || typeof attempt !== "number" || typeof seq !== "number" || topic !== topics.ack(robotId, uid)) {
     return { kind: "invalid", reason: "not a valid acknowledgement" };
   }
   return { kind: "ack", uid, attempt, seq };
+}
+
+function leasedTasks(value: unknown): readonly LeasedTask[] | undefined {
+  if (!Array.isArray(value)) return undefined;
+  const tasks: LeasedTask[] = [];
+  for (const each of value) {
+    if (!isJsonObject(each)) return undefined;
+    const { taskUid, attempt } = each;
+    if (typeof taskUid !== "string" || !taskUidPattern.test(taskUid) || typeof attempt !== "number") return undefined;
+    tasks.push({ taskUid, attempt });
+  }
+  return tasks;
 }

@@ -3,6 +3,7 @@ import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quanti
 import { parseDuration } from "@keelson/api-machinery/time";
 import type { Limits } from "@keelson/execution";
 import { bareNumber, parseResourceRequest } from "../placement/resource-request.ts";
+import { defaultLostAfterMs, minLostAfterMs } from "../work/disconnect-policy.ts";
 import { taskUidPattern } from "../protocol/messages.ts";
 
 /** The program of a task, validated. It is JSON, so that it can be recorded before it runs. */
@@ -14,13 +15,25 @@ export interface TaskOrder {
   readonly timeoutMs?: number;
   readonly killGraceMs?: number;
   readonly limits?: Limits;
+  /** Set if the program may run only while the robot holds a lease of this duration. */
+  readonly lease?: { readonly durationMs: number; readonly graceMs: number };
 }
 
 /** A parsed dispatch message. It has `problem`, which names the field, instead of `order` if the task cannot run here. */
 export type Dispatch =
-  | { readonly action: "create"; readonly uid: string; readonly attempt: number; readonly order: TaskOrder }
+  | {
+      readonly action: "create";
+      readonly uid: string;
+      readonly attempt: number;
+      readonly order: TaskOrder;
+      /** Earlier attempt whose program continues as this one. */
+      readonly adopts?: number;
+    }
   | { readonly action: "create"; readonly uid: string; readonly attempt: number; readonly problem: string }
   | { readonly action: "delete"; readonly uid: string; readonly attempt: number };
+
+/** `killTimeout` of a task that has none. */
+const defaultGraceMs = 5_000;
 
 /** What the robot's owner allows. */
 export interface AgentPolicy {
@@ -150,10 +163,26 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     ...(user !== undefined && { user }),
     ...(timeoutMs !== undefined && timeoutMs > 0 && { timeoutMs }),
     ...(killGraceMs !== undefined && { killGraceMs }),
+    ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(spec), graceMs: killGraceMs ?? defaultGraceMs } }),
     ...((cpuMillis !== undefined || memoryBytes !== undefined) && {
       limits: { ...(cpuMillis !== undefined && { cpuMillis }), ...(memoryBytes !== undefined && { memoryBytes }) },
     }),
   };
+}
+
+/** Whether the server dispatched an attempt with a lease. */
+function isLeased(task: JsonObject, attempt: number): boolean {
+  return own(child(child(task, "status"), "lease"), "attempt") === attempt;
+}
+
+function leaseMs(spec: JsonObject): number {
+  return Math.max(durationMs(child(spec, "disconnect"), "lostAfter") ?? defaultLostAfterMs, minLostAfterMs);
+}
+
+/** The attempt that this one adopts, if it ran on this robot. */
+function adoptsOf(task: JsonObject, robotId: string): { readonly adopts?: number } {
+  const { robot, attempt } = child(child(task, "status"), "adopted");
+  return robot === robotId && typeof attempt === "number" ? { adopts: attempt } : {};
 }
 
 /**
@@ -179,7 +208,7 @@ export function readDispatch(payload: Uint8Array, policy: AgentPolicy): Dispatch
   }
   if (action === "delete") return { action, uid, attempt };
   try {
-    return { action, uid, attempt, order: orderOf(task, uid, attempt, policy) };
+    return { action, uid, attempt, order: orderOf(task, uid, attempt, policy), ...adoptsOf(task, policy.robotId) };
   } catch (error) {
     if (error instanceof InvalidField) return { action, uid, attempt, problem: error.message };
     throw error;

@@ -3,13 +3,21 @@ import type { StatusMessage } from "../protocol/messages.ts";
 
 /** The fields of a status message that describe what happened. Robot, attempt and time are added later. */
 export type ReportBody = Pick<StatusMessage, "state" | "message" | "event"> &
-  Partial<Pick<StatusMessage, "permanent" | "exitCode" | "signal" | "startedAt" | "finishedAt" | "logsStdout" | "logsStderr">>;
+  Partial<
+    Pick<
+      StatusMessage,
+      "permanent" | "leaseExpired" | "exitCode" | "signal" | "startedAt" | "finishedAt" | "logsStdout" | "logsStderr"
+    >
+  >;
 
 /** The end of a program's output. */
 export interface LogTails {
   readonly stdout: string;
   readonly stderr: string;
 }
+
+/** The logs of a program that never ran. */
+export const noLogs: LogTails = { stdout: "", stderr: "" };
 
 /** Maximum size of each log in a status message. */
 export const logTailBytes = 4096;

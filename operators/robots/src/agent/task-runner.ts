@@ -3,7 +3,6 @@ import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import {
-  defaultPath,
   type Driver,
   ExecutionError,
   type Exited,
@@ -14,16 +13,21 @@ import {
 } from "@keelson/execution";
 import { taskUidPattern } from "../protocol/messages.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
-import type { AgentEffect, AgentEvent, HeldTask } from "./agent-state.ts";
+import type { AgentEffect, AgentEvent, HeldTask } from "./held-task.ts";
+import { programId, programSpecOf } from "./task-program.ts";
+import { withoutGrant } from "./task-lease.ts";
 import type { TaskOrder } from "./task-order.ts";
+import type { LeaseGuard } from "./lease-guard.ts";
 import type { TaskRecords } from "./task-records.ts";
-import { logTailBytes } from "./task-reports.ts";
+import { logTailBytes, noLogs } from "./task-reports.ts";
 
 /** Options of a {@link TaskRunner}. */
 export interface TaskRunnerOptions {
   /** Runs the programs. The runner closes it. */
   readonly driver: Driver;
   readonly records: TaskRecords;
+  /** Enforces leases while no agent is alive. */
+  readonly guard: LeaseGuard;
   /** Folder of the tasks' folders. */
   readonly workDir: string;
   readonly clock: Clock;
@@ -39,8 +43,6 @@ export interface TaskRunnerOptions {
 /** First sequence number after a damaged record: above any number that its task can have reached. */
 const seqAfterDamage = 1000;
 
-const programId = (uid: string, attempt: number): string => `${uid}-${attempt}`;
-
 /** Carries out the agent's decisions: runs programs, keeps records, removes files. Effects on one task run in order. */
 export class TaskRunner {
   readonly #options: TaskRunnerOptions;
@@ -48,6 +50,8 @@ export class TaskRunner {
   readonly #followed = new Map<string, Promise<void>>();
   /** Tasks whose last record could not be written. */
   readonly #unsaved = new Set<string>();
+  /** Ends of leases by program, by the boot clock. */
+  readonly #leaseEnds = new Map<string, number>();
   #isStopping = false;
 
   constructor(options: TaskRunnerOptions) {
@@ -68,7 +72,14 @@ export class TaskRunner {
   async load(): Promise<Map<string, HeldTask>> {
     const { driver, records, clock, log } = this.#options;
     const { tasks, damaged } = await records.load();
-    const known = new Map(tasks.map((task) => [task.uid, task]));
+    const known = new Map(
+      tasks.map((task) => {
+        const { uid, programAttempt = 0 } = task;
+        // Without a program, the next grant starts it.
+        const hasProgram = task.phase !== "accepted" || driver.get(programId(uid, programAttempt)) !== undefined;
+        return [uid, hasProgram ? task : withoutGrant(task)];
+      }),
+    );
     for (const uid of damaged) log.error({ task: uid }, "damaged task record moved aside");
     for (const program of driver.list()) {
       const { uid, attempt } = program.spec.metadata ?? {};
@@ -84,7 +95,11 @@ export class TaskRunner {
   /** Continues every task where the last agent stopped, and removes programs that belong to no task. */
   async resume(tasks: ReadonlyMap<string, HeldTask>): Promise<void> {
     const { driver, log } = this.#options;
-    for (const task of tasks.values()) await this.#resumeTask(task);
+    await this.#options.guard.retain(new Set(driver.list().map(({ id }) => id)));
+    for (const task of tasks.values()) {
+      await this.#guardLease(task);
+      await this.#resumeTask(task);
+    }
     for (const program of driver.list()) {
       const { uid = "", attempt } = program.spec.metadata ?? {};
       if (tasks.get(uid)?.programAttempt === Number(attempt)) continue;
@@ -141,6 +156,12 @@ export class TaskRunner {
         return;
       case "start":
         return this.#start(uid, effect.attempt, effect.order);
+      case "request-lease":
+        // The agent does it.
+        return;
+      case "stop":
+        await driver.get(programId(uid, effect.attempt))?.stop({ graceMs: effect.graceMs });
+        return;
       case "discard": {
         const program = driver.get(programId(uid, effect.attempt));
         await program?.stop();
@@ -159,6 +180,7 @@ export class TaskRunner {
     try {
       await records.save(task);
       this.#unsaved.delete(task.uid);
+      await this.#guardLease(task);
     } catch (error) {
       this.#unsaved.add(task.uid);
       log.error(
@@ -166,6 +188,19 @@ export class TaskRunner {
         "could not write a task record; check whether the disk is full or read-only",
       );
     }
+  }
+
+  async #guardLease({ uid, attempt, programAttempt = attempt, lease }: HeldTask): Promise<void> {
+    if (lease?.held === undefined) return;
+    const id = programId(uid, programAttempt);
+    this.#leaseEnds.set(id, lease.held.untilMs);
+    const program = this.#options.driver.get(id);
+    if (program !== undefined) await this.#recordLease(program);
+  }
+
+  async #recordLease({ id, state }: Program): Promise<void> {
+    const untilMs = this.#leaseEnds.get(id);
+    if (untilMs !== undefined && state.kind === "running") await this.#options.guard.record({ id, pid: state.pid, untilMs });
   }
 
   async #start(uid: string, attempt: number, order: TaskOrder): Promise<void> {
@@ -185,8 +220,9 @@ export class TaskRunner {
     let program: Program;
     try {
       await this.#prepareFolder(uid, user);
-      program = await driver.start(this.#programSpec(uid, attempt, order));
+      program = await driver.start(programSpecOf(uid, attempt, order, this.#taskDir(uid)));
       await this.#linkLogs(uid, program);
+      await this.#recordLease(program);
     } catch (error) {
       const isPermanent = error instanceof ExecutionError && error.code === "InvalidSpec";
       this.#fail(uid, attempt, error instanceof Error ? error.message : String(error), { isPermanent });
@@ -200,21 +236,6 @@ export class TaskRunner {
     const dir = this.#taskDir(uid);
     await mkdir(join(dir, "logs"), { recursive: true });
     if (user !== undefined && process.getuid?.() === 0) await chown(dir, user.uid, user.gid);
-  }
-
-  #programSpec(uid: string, attempt: number, order: TaskOrder): Parameters<Driver["start"]>[0] {
-    const dir = this.#taskDir(uid);
-    return {
-      id: programId(uid, attempt),
-      command: order.command,
-      env: { PATH: defaultPath, HOME: dir, ...order.env },
-      cwd: dir,
-      ...(order.user !== undefined && { user: order.user }),
-      ...(order.limits !== undefined && { limits: order.limits }),
-      ...(order.timeoutMs !== undefined && { timeoutMs: order.timeoutMs }),
-      ...(order.killGraceMs !== undefined && { killGraceMs: order.killGraceMs }),
-      metadata: { uid, attempt: String(attempt) },
-    };
   }
 
   async #linkLogs(uid: string, program: Program): Promise<void> {
@@ -246,6 +267,7 @@ export class TaskRunner {
         readLogTail(program.logs.stderr, logTailBytes),
       ]);
       this.#followed.delete(program.id);
+      if (this.#leaseEnds.delete(program.id)) await this.#options.guard.forget(program.id);
       await onEvent({ kind: "exited", uid, attempt, exited, logs: { stdout, stderr } });
     });
     this.#followed.set(program.id, end);
@@ -253,7 +275,7 @@ export class TaskRunner {
 
   async #resumeTask(task: HeldTask): Promise<void> {
     const { driver, onEvent } = this.#options;
-    const { uid, attempt } = task;
+    const { uid, attempt: current, programAttempt: attempt = current } = task;
     if (task.phase === "deleting") {
       const discard: readonly AgentEffect[] =
         task.programAttempt === undefined ? [] : [{ kind: "discard", uid, attempt: task.programAttempt }];
@@ -264,6 +286,8 @@ export class TaskRunner {
     const program = driver.get(programId(uid, attempt));
     if (program !== undefined) {
       this.#follow(uid, attempt, program);
+    } else if (task.phase === "accepted" && task.lease !== undefined) {
+      // It starts once the lease is granted.
     } else if (task.phase === "accepted" && task.order !== undefined) {
       // The intent is on disk and the program is not: it never started.
       await this.run([{ kind: "start", uid, attempt, order: task.order }]);
@@ -273,5 +297,3 @@ export class TaskRunner {
     }
   }
 }
-
-const noLogs = { stdout: "", stderr: "" };

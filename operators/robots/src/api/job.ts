@@ -3,7 +3,7 @@ import { type Static, Type } from "typebox";
 import { Constraint } from "./constraint.ts";
 import { choice, conditions, int32, int64, listMap, partName, stringMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
-import { EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
+import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { taskDefinitions } from "./task-definition.ts";
 
 /** How the tasks of a Job run. */
@@ -48,6 +48,7 @@ const TaskGroupTemplate = Type.Object(
     ),
     restartPolicy: Type.Optional(RestartPolicy),
     reschedulePolicy: Type.Optional(ReschedulePolicy),
+    disconnect: Type.Optional(DisconnectPolicy),
     ephemeralDisk: Type.Optional(EphemeralDisk),
     meta: Type.Optional(stringMap("Free-form notes about the group.")),
   },

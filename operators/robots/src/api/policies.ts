@@ -21,17 +21,67 @@ export type RestartPolicy = Static<typeof RestartPolicy>;
 /** When work moves to another robot. */
 export const ReschedulePolicy = Type.Object(
   {
-    attempts: Type.Optional(int32("Maximum number of moves within interval.", { minimum: 0 })),
-    interval: Type.Optional(duration("Window in which moves are counted.")),
+    attempts: Type.Optional(
+      int32("Maximum number of moves within interval. Default: 1 for batch; service moves without limit.", { minimum: 0 }),
+    ),
+    interval: Type.Optional(duration("Window in which moves are counted. It starts with the first move. Default: 24h.")),
     delay: Type.Optional(duration("Delay before the first move.", { default: "30s" })),
     delayFunction: Type.Optional(
-      choice(["constant", "exponential", "fibonacci"], "How delay grows with each move.", { default: "exponential" }),
+      choice(
+        ["constant", "exponential", "fibonacci"],
+        "How delay grows with each move. It starts anew after an attempt that ran longer than maxDelay.",
+        { default: "exponential" },
+      ),
     ),
     maxDelay: Type.Optional(duration("Maximum delay.", { default: "1h" })),
     unlimited: Type.Optional(Type.Boolean({ description: "Move without limit; attempts and interval are ignored." })),
   },
-  { description: "When work moves to another robot. Accepted for compatibility with K8s4r; it has no effect yet." },
+  {
+    description:
+      "When a task moves to another robot: after its restart policy is used up, and after its robot has stopped reporting (see disconnect). Without a policy, a failed task does not move.",
+  },
 );
+export type ReschedulePolicy = Static<typeof ReschedulePolicy>;
+
+/** What happens to work whose robot stops reporting. */
+export const DisconnectPolicy = Type.Object(
+  {
+    lostAfter: Type.Optional(
+      duration(
+        "Time without contact after which the task is lost. With onRobot stop, also the duration of the robot's lease.",
+        {
+          default: "5m",
+        },
+      ),
+    ),
+    onRobot: Type.Optional(
+      choice(
+        ["stop", "keep"],
+        "What the robot does without contact. stop: it stops the program before its lease expires, so that the task never runs twice. keep: the program continues, possibly beside its replacement.",
+        { default: "stop" },
+      ),
+    ),
+    replace: Type.Optional(
+      Type.Boolean({
+        description:
+          "Whether a lost task moves to another robot, within reschedulePolicy. Without one, it moves immediately and without limit.",
+        default: true,
+      }),
+    ),
+    reconcile: Type.Optional(
+      choice(
+        ["keepOriginal", "keepReplacement"],
+        "With onRobot keep: which attempt remains when the robot returns. The other one is stopped.",
+        { default: "keepOriginal" },
+      ),
+    ),
+  },
+  {
+    description:
+      "What happens to a task whose robot stops reporting. Without a policy, the task waits for its robot; with a reschedulePolicy, all fields have their defaults.",
+  },
+);
+export type DisconnectPolicy = Static<typeof DisconnectPolicy>;
 
 /** Disk that the tasks of a group share. */
 export const EphemeralDisk = Type.Object(

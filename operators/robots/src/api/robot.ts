@@ -39,6 +39,11 @@ const status = Type.Object(
     bootId: Type.Optional(Type.String({ description: "Boot ID of the robot's computer. It changes with every reboot." })),
     verifiedTokenSha256: Type.Optional(Type.String({ description: "SHA-256 of the join token of the approved registration." })),
     drivers: Type.Optional(Type.Array(Type.String(), { description: "Drivers of the robot's agent. Unset: unknown." })),
+    agentFeatures: Type.Optional(
+      Type.Array(Type.String(), {
+        description: "Optional features of the robot's agent. leases: it runs a task only while it holds the task's lease.",
+      }),
+    ),
     deviceInfo: Type.Optional(DeviceInfo),
     conditions: Type.Optional(conditions("Approved: the robot may run tasks. Online: its agent is reporting.")),
   },

@@ -3,6 +3,7 @@ import { Type } from "typebox";
 import { choice, conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { jobType, priority, robotSelector } from "./job.ts";
 import { group, version } from "./names.ts";
+import { DisconnectPolicy, ReschedulePolicy } from "./policies.ts";
 import { program } from "./task-definition.ts";
 import { AllocatedResources } from "./task-resources.ts";
 
@@ -15,6 +16,8 @@ const spec = Type.Object(
     type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
+    reschedulePolicy: Type.Optional(ReschedulePolicy),
+    disconnect: Type.Optional(DisconnectPolicy),
     targetRobot: Type.Optional(
       Type.String({
         description: "Robot that runs the task. The scheduler sets it; set it yourself to pin the task to a robot.",
@@ -48,6 +51,42 @@ const status = Type.Object(
     restartAt: Type.Optional(time("Time of the next restart.")),
     restartWindowStart: Type.Optional(time("Start of the restart policy's current interval.")),
     restartsInWindow: Type.Optional(int32("Number of restarts in the current interval.")),
+    moves: Type.Optional(int32("Number of moves to another robot.")),
+    consecutiveMoves: Type.Optional(int32("Number of moves that determine the delay of the next one.")),
+    movesInWindow: Type.Optional(int32("Number of moves in the current interval of the reschedule policy.")),
+    moveWindowStart: Type.Optional(time("Start of the reschedule policy's current interval.")),
+    moveAt: Type.Optional(time("Time of the next move.")),
+    movedFrom: Type.Optional(Type.String({ description: "Robot that the task was last moved from." })),
+    lease: Type.Optional(
+      Type.Object(
+        {
+          attempt: int32("Attempt that the lease is for. Attempts increase across robots, so they are the lease's epoch."),
+          grantsUntil: time("Time until which the lease may be renewed without recording a later time here first."),
+        },
+        {
+          description:
+            "Lease of the robot. It runs the program only while it holds the lease. Unset if its agent does not enforce leases.",
+        },
+      ),
+    ),
+    displaced: Type.Optional(
+      Type.Object(
+        {
+          robot: Type.String({ description: "Robot of the attempt." }),
+          attempt: int32("Number of the attempt."),
+          stop: Type.Optional(Type.Boolean({ description: "Whether the robot is asked to stop it." })),
+        },
+        { description: "Attempt on another robot whose program may still be running." },
+      ),
+    ),
+    removedAttempt: Type.Optional(int32("Displaced attempt that its robot has removed.")),
+    adopted: Type.Optional(
+      Type.Object(
+        { robot: Type.String({ description: "Robot of the attempt." }), attempt: int32("Number of the attempt.") },
+        { description: "Earlier attempt whose program continues as the current attempt instead of starting again." },
+      ),
+    ),
+    permanent: Type.Optional(Type.Boolean({ description: "Whether the failure would repeat itself on this robot." })),
     logs: Type.Optional(Type.String({ description: "Kept for compatibility with K8s4r. See logsStdout and logsStderr." })),
     logsStdout: Type.Optional(Type.String({ description: "Last 4 KiB of standard output." })),
     logsStderr: Type.Optional(Type.String({ description: "Last 4 KiB of standard error." })),

@@ -4,7 +4,7 @@ import { Constraint } from "./constraint.ts";
 import { conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { count, jobType, priority, robotSelector, workState } from "./job.ts";
 import { group, version } from "./names.ts";
-import { EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
+import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { taskDefinitions } from "./task-definition.ts";
 
 const spec = Type.Object(
@@ -21,6 +21,7 @@ const spec = Type.Object(
     ),
     restartPolicy: Type.Optional(RestartPolicy),
     reschedulePolicy: Type.Optional(ReschedulePolicy),
+    disconnect: Type.Optional(DisconnectPolicy),
     ephemeralDisk: Type.Optional(EphemeralDisk),
     meta: Type.Optional(stringMap("Free-form notes about the group.")),
   },

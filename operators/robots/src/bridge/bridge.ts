@@ -20,7 +20,9 @@ import { readIncoming } from "./incoming.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 import { MqttConnection } from "./mqtt-connection.ts";
 import { Registrations } from "./registrations.ts";
-import { Reports } from "./reports.ts";
+import { Leases } from "./leases.ts";
+import { storeReport } from "./reports.ts";
+import { TaskWrites } from "./task-writes.ts";
 
 const fieldManager = "robots-bridge";
 
@@ -56,7 +58,8 @@ export class Bridge implements AsyncDisposable {
   readonly #options: BridgeOptions;
   readonly #queue: KeyedQueue;
   readonly #registrations: Registrations;
-  readonly #reports: Reports;
+  readonly #writes: TaskWrites;
+  readonly #leases: Leases;
   readonly #dispatcher: Dispatcher;
   readonly #heartbeats: Heartbeats;
   readonly #conflicts = new AgentConflicts();
@@ -73,7 +76,13 @@ export class Bridge implements AsyncDisposable {
     });
     const { bindsCredentials = false } = options;
     this.#registrations = new Registrations({ client, cache, namespace, isJoinToken, bindsCredentials, fieldManager, log });
-    this.#reports = new Reports({ client, cache, clock, namespace, fieldManager, log });
+    this.#writes = new TaskWrites({ client, cache, namespace, fieldManager });
+    this.#leases = new Leases({
+      writes: this.#writes,
+      clock,
+      log,
+      isApproved: (robot) => (this.#robotNamed(robot)?.status?.phase ?? "Pending") !== "Pending",
+    });
     this.#dispatcher = new Dispatcher({
       clock,
       taskOf: (uid) => this.#taskOf(uid),
@@ -90,7 +99,7 @@ export class Bridge implements AsyncDisposable {
       ...(username === undefined ? {} : { username }),
       ...(password === undefined ? {} : { password }),
       clientId,
-      subscriptions: [topics.register, topics.heartbeat, topics.allStatus, topics.allOnline],
+      subscriptions: [topics.register, topics.heartbeat, topics.allStatus, topics.allOnline, topics.allLeases],
       onMessage: (topic, payload) => this.#onMessage(topic, payload),
       onReady: () => this.#dispatcher.resendAll(),
       log,
@@ -143,6 +152,13 @@ export class Bridge implements AsyncDisposable {
         isAccepted = this.#queue.push(`task/${message.taskUid}`, () => this.#storeReport(robotId, message));
         break;
       }
+      case "lease": {
+        const { robotId, message } = incoming;
+        isAccepted = this.#queue.push(`leases/${robotId}`, async () => {
+          this.#connection.publish(topics.leaseAnswer(robotId), await this.#leases.answer(robotId, message));
+        });
+        break;
+      }
       default: {
         const { kind, message } = incoming;
         isAccepted = this.#queue.push(`robot/${message.robotId}`, () => this.#storeRegistration(kind, message));
@@ -152,7 +168,7 @@ export class Bridge implements AsyncDisposable {
   }
 
   async #storeRegistration(kind: "register" | "heartbeat", message: RegisterMessage): Promise<void> {
-    const { robotId, deviceInfo, bootId, drivers, tasks = [] } = message;
+    const { robotId, deviceInfo, bootId, drivers, features, tasks = [] } = message;
     const registration = await this.#registrations.store(message);
     if (registration.kind === "rejected") {
       this.#options.log.warn({ robot: robotId }, `${kind} rejected: ${registration.reason}`);
@@ -165,6 +181,7 @@ export class Bridge implements AsyncDisposable {
       ...(deviceInfo === undefined ? {} : { deviceInfo }),
       ...(bootId === undefined ? {} : { bootId }),
       ...(drivers === undefined ? {} : { drivers }),
+      ...(kind === "register" ? { agentFeatures: features ?? [] } : {}),
     });
     if (kind === "heartbeat") return;
     const warning = this.#checkConflict(registration.robot, message);
@@ -172,7 +189,9 @@ export class Bridge implements AsyncDisposable {
     if (response !== undefined) this.#respond(robotId, { ...response, ...(warning === undefined ? {} : { warning }) });
     for (const { taskUid, attempt } of tasks) {
       const task = this.#taskOf(taskUid);
-      if (task === undefined || task.spec.targetRobot !== robotId) this.#sendDelete(robotId, taskUid, attempt);
+      const isDisplaced = task?.status?.displaced?.robot === robotId;
+      if (task === undefined || (task.spec.targetRobot !== robotId && !isDisplaced))
+        this.#sendDelete(robotId, taskUid, attempt);
     }
     this.#dispatcher.resend(robotId);
   }
@@ -191,7 +210,9 @@ export class Bridge implements AsyncDisposable {
   }
 
   async #storeReport(robotId: string, report: StatusMessage): Promise<void> {
-    const outcome = await this.#reports.store(robotId, report);
+    const { clock, log } = this.#options;
+    const outcome = await storeReport({ writes: this.#writes, clock, log }, robotId, report);
+    if (outcome === "postponed") return;
     const { taskUid, attempt, seq } = report;
     if (outcome === "unwanted") this.#sendDelete(robotId, taskUid, attempt ?? 0);
     // An original agent sends neither and does not subscribe to acknowledgements.
@@ -221,7 +242,7 @@ export class Bridge implements AsyncDisposable {
 
   #onTask({ type, object }: Change<Task>): void {
     if (object.metadata.namespace !== this.#options.namespace) return;
-    this.#reports.taskChanged(object);
+    this.#writes.taskChanged(object);
     if (type === "delete") this.#dispatcher.taskDeleted(object.metadata.uid ?? "");
     else this.#dispatcher.taskChanged(object);
   }
@@ -238,6 +259,9 @@ export class Bridge implements AsyncDisposable {
     const before = old === undefined ? undefined : responseFor(old);
     if (response !== undefined && !jsonEquals(response, before)) this.#respond(name, response);
     if (object.status?.phase === "Online" && old?.status?.phase !== "Online") this.#dispatcher.resend(name);
+    if (object.status?.phase !== "Online" && old?.status?.phase === "Online") {
+      this.#queue.push(`leases/${name}`, () => this.#leases.robotLost(name));
+    }
   }
 }
 

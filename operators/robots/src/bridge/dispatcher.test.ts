@@ -60,6 +60,20 @@ describe("Dispatcher", () => {
     expect(sent).toHaveLength(3);
   });
 
+  it("has the robot of a displaced attempt stop it, beside the dispatch of the current one", async () => {
+    const { clock, sent, observe } = setUp();
+    const displaced = { robot: "robot-002", attempt: 1 };
+    observe(bound({ state: "dispatching", attempt: 2, displaced }));
+    expect(sent).toEqual(["robot-001 create 2"]);
+    observe(bound({ state: "running", attempt: 2, displaced: { ...displaced, stop: true } }));
+    await clock.advance(resendAfterMs);
+    expect(sent.slice(1)).toEqual(["robot-002 delete 1", "robot-002 delete 1"]);
+    observe(bound({ state: "running", attempt: 2, displaced: { ...displaced, stop: true }, removedAttempt: 1 }));
+    await clock.advance(resendAfterMs * 5);
+    expect(sent).toHaveLength(3);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
   it("sends a deletion until the robot has removed the task (B7)", async () => {
     const { clock, sent, observe } = setUp();
     observe(bound({ state: "running", attempt: 1 }, true));

@@ -32,6 +32,13 @@ function dispatchFor(task: DeepReadonly<Task>): PendingDispatch | undefined {
   return task.status?.state === "dispatching" ? { action: "create", robot, attempt } : undefined;
 }
 
+/** The `delete` that the robot of a displaced attempt needs. Undefined unless it is asked to stop the attempt. */
+function stopFor({ status }: DeepReadonly<Task>): PendingDispatch | undefined {
+  const { displaced } = status ?? {};
+  if (displaced?.stop !== true || status?.removedAttempt === displaced.attempt) return undefined;
+  return { action: "delete", robot: displaced.robot, attempt: displaced.attempt };
+}
+
 /** Options of a {@link Dispatcher}. */
 export interface DispatcherOptions {
   readonly clock: Clock;
@@ -43,6 +50,7 @@ export interface DispatcherOptions {
 }
 
 interface Entry {
+  readonly uid: string;
   readonly dispatch: PendingDispatch;
   timer: Timer | undefined;
 }
@@ -50,8 +58,9 @@ interface Entry {
 /** Sends dispatches until robots confirm them. Its state follows from the Tasks and need not survive a restart. */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
+  /** By uid, and by `<uid>/displaced`. */
   readonly #entries = new Map<string, Entry>();
-  readonly #uidsByRobot = new Map<string, Set<string>>();
+  readonly #keysByRobot = new Map<string, Set<string>>();
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -60,60 +69,77 @@ export class Dispatcher {
   /** Handles a Task that appeared or changed. */
   taskChanged(task: DeepReadonly<Task>): void {
     const uid = task.metadata.uid ?? "";
-    const dispatch = dispatchFor(task);
-    const before = this.#entries.get(uid)?.dispatch;
-    if (dispatch === undefined) {
-      this.taskDeleted(uid);
-      return;
-    }
-    if (before?.action === dispatch.action && before.attempt === dispatch.attempt && before.robot === dispatch.robot) return;
-    this.taskDeleted(uid);
-    this.#entries.set(uid, { dispatch, timer: undefined });
-    const uids = this.#uidsByRobot.get(dispatch.robot) ?? new Set();
-    this.#uidsByRobot.set(dispatch.robot, uids.add(uid));
-    this.#send(uid);
+    this.#update(uid, { uid, dispatch: dispatchFor(task) });
+    this.#update(displacedKey(uid), { uid, dispatch: stopFor(task) });
   }
 
   /** Forgets a Task. */
   taskDeleted(uid: string): void {
-    const entry = this.#entries.get(uid);
-    if (entry === undefined) return;
-    entry.timer?.cancel();
-    this.#entries.delete(uid);
-    const uids = this.#uidsByRobot.get(entry.dispatch.robot);
-    uids?.delete(uid);
-    if (uids?.size === 0) this.#uidsByRobot.delete(entry.dispatch.robot);
+    this.#forget(uid);
+    this.#forget(displacedKey(uid));
   }
 
   /** Sends all pending dispatches of a robot again, because it may have missed them. */
   resend(robot: string): void {
-    for (const uid of this.#uidsByRobot.get(robot) ?? []) this.#send(uid);
+    for (const key of this.#keysByRobot.get(robot) ?? []) this.#send(key);
   }
 
   /** Sends all pending dispatches again, because the broker may have lost them. */
   resendAll(): void {
-    for (const uid of this.#entries.keys()) this.#send(uid);
+    for (const key of this.#entries.keys()) this.#send(key);
   }
 
   stop(): void {
-    for (const uid of this.#entries.keys()) this.taskDeleted(uid);
+    for (const key of this.#entries.keys()) this.#forget(key);
   }
 
-  #send(uid: string): void {
-    const { clock, taskOf, isOnline, send } = this.#options;
-    const entry = this.#entries.get(uid);
-    const task = taskOf(uid);
-    if (entry === undefined || task === undefined) return;
+  #update(key: string, { uid, dispatch }: { readonly uid: string; readonly dispatch: PendingDispatch | undefined }): void {
+    const before = this.#entries.get(key)?.dispatch;
+    if (dispatch === undefined) {
+      this.#forget(key);
+      return;
+    }
+    if (before?.action === dispatch.action && before.attempt === dispatch.attempt && before.robot === dispatch.robot) return;
+    this.#forget(key);
+    this.#entries.set(key, { uid, dispatch, timer: undefined });
+    const keys = this.#keysByRobot.get(dispatch.robot) ?? new Set();
+    this.#keysByRobot.set(dispatch.robot, keys.add(key));
+    this.#send(key);
+  }
+
+  #forget(key: string): void {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
     entry.timer?.cancel();
-    const { action, robot } = entry.dispatch;
-    send(robot, { action, task: withoutManagedFields(task) });
+    this.#entries.delete(key);
+    const keys = this.#keysByRobot.get(entry.dispatch.robot);
+    keys?.delete(key);
+    if (keys?.size === 0) this.#keysByRobot.delete(entry.dispatch.robot);
+  }
+
+  #send(key: string): void {
+    const { clock, taskOf, isOnline, send } = this.#options;
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    const task = taskOf(entry.uid);
+    if (task === undefined) return;
+    entry.timer?.cancel();
+    const { action, robot, attempt } = entry.dispatch;
+    send(robot, { action, task: action === "delete" ? withAttempt(task, attempt) : withoutManagedFields(task) });
     const onTimeout = (): void => {
       entry.timer = undefined;
       // An offline robot receives the dispatch when it registers.
-      if (isOnline(robot)) this.#send(uid);
+      if (isOnline(robot)) this.#send(key);
     };
     entry.timer = clock.setTimer(resendAfterMs, onTimeout, { background: true });
   }
+}
+
+const displacedKey = (uid: string): string => `${uid}/displaced`;
+
+function withAttempt(task: DeepReadonly<Task>, attempt: number): DeepReadonly<Task> {
+  const { status, ...rest } = withoutManagedFields(task);
+  return { ...rest, status: { ...status, attempt } };
 }
 
 /** The Task without `managedFields`, which are half of its bytes and of no use to a robot. */

@@ -10,7 +10,7 @@ export const writeIntervalMs = 30_000;
 /** The part of a Robot's status that the bridge owns. */
 export type HeartbeatStatus = Pick<
   NonNullable<Robot["status"]>,
-  "lastHeartbeatTime" | "connected" | "bootId" | "drivers" | "deviceInfo"
+  "lastHeartbeatTime" | "connected" | "bootId" | "drivers" | "agentFeatures" | "deviceInfo"
 >;
 
 /** News about a robot. */
@@ -20,6 +20,7 @@ export interface HeartbeatUpdate {
   readonly connected?: boolean;
   readonly bootId?: string;
   readonly drivers?: readonly string[];
+  readonly agentFeatures?: readonly string[];
   readonly deviceInfo?: DeviceInfo;
 }
 
@@ -62,13 +63,15 @@ export class Heartbeats {
       connected !== status.connected ||
       isOther ||
       (update.bootId !== undefined && update.bootId !== status.bootId) ||
-      (update.drivers !== undefined && !jsonEquals(update.drivers, status.drivers));
+      (update.drivers !== undefined && !jsonEquals(update.drivers, status.drivers)) ||
+      (update.agentFeatures !== undefined && !jsonEquals(update.agentFeatures, status.agentFeatures));
     entry.status = {
       ...status,
       ...(update.isAlive ? { lastHeartbeatTime: new Date(clock.now()).toISOString() } : {}),
       ...(connected === undefined ? {} : { connected }),
       ...(update.bootId === undefined ? {} : { bootId: update.bootId }),
       ...(update.drivers === undefined ? {} : { drivers: [...update.drivers] }),
+      ...(update.agentFeatures === undefined ? {} : { agentFeatures: [...update.agentFeatures] }),
       ...(update.deviceInfo === undefined ? {} : { deviceInfo: update.deviceInfo }),
     };
     const dueInMs = entry.writtenAt + writeIntervalMs - clock.monotonic();
@@ -112,6 +115,7 @@ function ownedStatus(stored: DeepReadonly<Robot["status"]>): HeartbeatStatus {
     ...(stored?.connected === undefined ? {} : { connected: stored.connected }),
     ...(stored?.bootId === undefined ? {} : { bootId: stored.bootId }),
     ...(stored?.drivers === undefined ? {} : { drivers: [...stored.drivers] }),
+    ...(stored?.agentFeatures === undefined ? {} : { agentFeatures: [...stored.agentFeatures] }),
     ...(stored?.deviceInfo === undefined ? {} : { deviceInfo: stored.deviceInfo as DeviceInfo }),
   };
 }

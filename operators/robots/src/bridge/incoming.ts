@@ -1,7 +1,14 @@
 import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
 import { Check, Clean } from "typebox/value";
 import { DeviceInfo } from "../api/device-info.ts";
-import { type RegisterMessage, robotIdPattern, type StatusMessage, taskUidPattern, topics } from "../protocol/messages.ts";
+import {
+  type LeaseRequest,
+  type RegisterMessage,
+  robotIdPattern,
+  type StatusMessage,
+  taskUidPattern,
+  topics,
+} from "../protocol/messages.ts";
 
 /** Maximum size of a payload. */
 export const maxPayloadBytes = 256 * 1024;
@@ -11,7 +18,7 @@ const maxHeldTasks = 4096;
 const maxMessageLength = 4096;
 const maxLogLength = 4096;
 const maxTokenLength = 1024;
-const maxDrivers = 16;
+const maxNames = 16;
 const maxNameLength = 64;
 
 const states = ["running", "completed", "failed", "deleted"] as const;
@@ -20,7 +27,8 @@ const states = ["running", "completed", "failed", "deleted"] as const;
 export type Incoming =
   | { readonly kind: "register" | "heartbeat"; readonly message: RegisterMessage }
   | { readonly kind: "status"; readonly robotId: string; readonly message: StatusMessage }
-  | { readonly kind: "online"; readonly robotId: string; readonly online: boolean };
+  | { readonly kind: "online"; readonly robotId: string; readonly online: boolean }
+  | { readonly kind: "lease"; readonly robotId: string; readonly message: LeaseRequest };
 
 /** Why a message is not valid. */
 export interface Rejection {
@@ -52,6 +60,8 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
       const online = get("online");
       return typeof online === "boolean" ? { ...parsed, online } : { rejected: "online must be true or false" };
     }
+    case "lease":
+      return readLeaseRequest(parsed.robotId, get);
     case "status":
       return readStatus(parsed.robotId, parsed.uid, get);
     default:
@@ -62,6 +72,7 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
 type ParsedTopic =
   | { readonly kind: "register" | "heartbeat" }
   | { readonly kind: "online"; readonly robotId: string }
+  | { readonly kind: "lease"; readonly robotId: string }
   | { readonly kind: "status"; readonly robotId: string; readonly uid: string };
 
 function parseTopic(topic: string): ParsedTopic | undefined {
@@ -70,11 +81,22 @@ function parseTopic(topic: string): ParsedTopic | undefined {
   const [root, robots, robotId, ...rest] = topic.split("/");
   if (root !== "k8s4r" || robots !== "robots" || robotId === undefined || !robotIdPattern.test(robotId)) return undefined;
   if (rest.length === 1 && rest[0] === "online") return { kind: "online", robotId };
+  if (rest.length === 1 && rest[0] === "lease") return { kind: "lease", robotId };
   const [tasks, uid, leaf] = rest;
   if (rest.length === 3 && tasks === "tasks" && uid !== undefined && taskUidPattern.test(uid) && leaf === "status") {
     return { kind: "status", robotId, uid };
   }
   return undefined;
+}
+
+function readLeaseRequest(robotId: string, get: (field: string) => unknown): Incoming | Rejection {
+  const nonce = get("nonce");
+  if (typeof nonce !== "string" || nonce.length > maxNameLength) {
+    return { rejected: `nonce must be a string of at most ${maxNameLength} characters` };
+  }
+  const tasks = readHeldTasks(get("tasks"));
+  if (tasks === undefined || tasks === null) return { rejected: "tasks must be a list of {taskUid, attempt}" };
+  return { kind: "lease", robotId, message: { nonce: clean(nonce, maxNameLength), tasks } };
 }
 
 function readRegister(kind: "register" | "heartbeat", get: (field: string) => unknown): Incoming | Rejection {
@@ -92,7 +114,8 @@ function readRegister(kind: "register" | "heartbeat", get: (field: string) => un
   const bootId = get("bootId");
   const instanceId = get("instanceId");
   const credential = get("credentialSha256");
-  const drivers = readDrivers(get("drivers"));
+  const drivers = readNames(get("drivers"));
+  const features = readNames(get("features"));
   const tasks = readHeldTasks(get("tasks"));
   if (tasks === null) return { rejected: "tasks must be a list of {taskUid, attempt}" };
   return {
@@ -106,6 +129,7 @@ function readRegister(kind: "register" | "heartbeat", get: (field: string) => un
       ...(typeof instanceId === "string" && instanceId.length <= maxNameLength ? { instanceId: clean(instanceId, 64) } : {}),
       ...(typeof credential === "string" && /^[0-9a-f]{64}$/.test(credential) ? { credentialSha256: credential } : {}),
       ...(drivers === undefined ? {} : { drivers }),
+      ...(features === undefined ? {} : { features }),
       ...(tasks === undefined ? {} : { tasks }),
     },
   };
@@ -118,8 +142,8 @@ function readDeviceInfo(value: unknown): DeviceInfo | undefined {
 }
 
 /** Undefined if it is not a short list of names. */
-function readDrivers(value: unknown): readonly string[] | undefined {
-  if (!Array.isArray(value) || value.length > maxDrivers) return undefined;
+function readNames(value: unknown): readonly string[] | undefined {
+  if (!Array.isArray(value) || value.length > maxNames) return undefined;
   return value.every((each) => typeof each === "string" && /^[a-z0-9_-]{1,64}$/.test(each)) ? (value as string[]) : undefined;
 }
 
@@ -189,6 +213,7 @@ function readStatus(robotId: string, uid: string, get: (field: string) => unknow
     if (value !== undefined) message[field] = value;
   }
   if (get("permanent") === true) message.permanent = true;
+  if (get("leaseExpired") === true) message.leaseExpired = true;
   for (const field of ["logsStdout", "logsStderr"]) {
     const value = get(field);
     // The end of a log says most about the failure.

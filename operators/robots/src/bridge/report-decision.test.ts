@@ -117,6 +117,25 @@ describe("decideReport", () => {
     ]);
   });
 
+  it("postpones reports of a displaced attempt until one of the two is chosen, and records its removal", () => {
+    const status = { ...dispatching, displaced: { robot: "robot-002", attempt: 1 } };
+    const about = (state: StatusMessage["state"]) => report(state, { attempt: 1, robotName: "robot-002" });
+    expect(decide(status, about("completed"), "robot-002")).toEqual({ kind: "postpone" });
+    const stopped = { ...status, displaced: { ...status.displaced, stop: true } };
+    expect(decide(stopped, about("completed"), "robot-002").kind).toBe("ignore");
+    expect(decide(stopped, about("deleted"), "robot-002")).toMatchObject({ kind: "write", status: { removedAttempt: 1 } });
+  });
+
+  it("stores a failure as exited if the task may move, or if its lease expired", () => {
+    const failed = (extra: Partial<StatusMessage>, spec: Partial<Task["spec"]>) =>
+      decide(dispatching, report("failed", extra), "robot-001", spec);
+    expect(failed({}, { reschedulePolicy: {} })).toMatchObject({ status: { state: "exited" } });
+    expect(failed({ permanent: true }, { reschedulePolicy: {} })).toMatchObject({
+      status: { state: "exited", permanent: true },
+    });
+    expect(failed({ leaseExpired: true }, {})).toMatchObject({ status: { state: "exited", reason: "LeaseExpired" } });
+  });
+
   it("accepts `deleted` only for a task that is being deleted", () => {
     expect(decide(dispatching, report("deleted")).kind).toBe("ignore");
     const decision = decideReport(
@@ -140,7 +159,7 @@ describe("decideReport", () => {
         const take = (message: StatusMessage): void => {
           const before = task.status;
           const decision = decideReport(task, "robot-001", message, t0);
-          if (decision.kind === "ignore") return;
+          if (decision.kind !== "write") return;
           expect(decision.status.seq ?? 0).toBeGreaterThan(before?.seq ?? 0);
           expect(before?.state).not.toBe("completed");
           task = { ...task, status: { ...decision.status, attempt: 2 } };

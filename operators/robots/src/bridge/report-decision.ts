@@ -12,7 +12,9 @@ type TaskStatus = NonNullable<Task["status"]>;
 export type ReportDecision =
   | { readonly kind: "write"; readonly status: TaskStatus }
   /** Change nothing. The robot need not send the report again. */
-  | { readonly kind: "ignore"; readonly reason: string };
+  | { readonly kind: "ignore"; readonly reason: string }
+  /** Change nothing yet. The robot sends the report again. */
+  | { readonly kind: "postpone" };
 
 /**
  * Decides about a report on a Task.
@@ -21,11 +23,18 @@ export type ReportDecision =
  * than the last stored report, and the attempt has not ended. Duplicate, late, reordered and foreign reports change nothing. An
  * original agent sends neither attempt nor sequence number; its reports count if they advance the state.
  *
- * A Task with a restart policy that ends is stored as `exited` if it failed, or if its Job is a service. The Task controller decides
- * whether it is restarted or has `failed`.
+ * A Task with a restart or reschedule policy that ends is stored as `exited` if it failed, or if its Job is a service. The Task
+ * controller decides whether it is restarted, moves, or has `failed`.
  */
 export function decideReport(task: DeepReadonly<Task>, robotId: string, report: StatusMessage, now: number): ReportDecision {
   const status = task.status;
+  const displaced = status?.displaced;
+  if (displaced?.robot === robotId && displaced.attempt === report.attempt) {
+    if (report.state === "deleted") {
+      return { kind: "write", status: { ...ownedStatus(task), removedAttempt: displaced.attempt } };
+    }
+    return displaced.stop === true ? { kind: "ignore", reason: "the attempt is displaced" } : { kind: "postpone" };
+  }
   const reason = reasonToIgnore(task, robotId, report);
   if (reason !== undefined) return { kind: "ignore", reason };
   if (report.state === "deleted") {
@@ -42,6 +51,7 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     signal: _signal,
     logsStdout: _out,
     logsStderr: _err,
+    permanent: _permanent,
     ...kept
   } = before;
   // Before the first report of this attempt, the stored start is the last attempt's.
@@ -52,9 +62,10 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     kind: "write",
     status: {
       ...kept,
-      state: hasEnded && mayRestart(task, report) ? "exited" : report.state,
+      state: hasEnded && mayContinue(task, report) ? "exited" : report.state,
       message: report.message,
-      reason: report.event,
+      reason: report.leaseExpired === true ? "LeaseExpired" : report.event,
+      ...(report.permanent === true ? { permanent: true } : {}),
       seq: report.seq ?? lastSeq + 1,
       ...(startedAt === undefined ? {} : { startedAt }),
       ...(hasEnded ? { finishedAt: report.finishedAt ?? nowText } : {}),
@@ -93,14 +104,16 @@ function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: Statu
   return undefined;
 }
 
-/** A service is restarted when it succeeds, too. A permanent failure would repeat itself. */
-function mayRestart({ spec }: DeepReadonly<Task>, report: StatusMessage): boolean {
+/** Whether another attempt may follow. A service is restarted when it succeeds, too. A permanent failure would repeat itself here. */
+function mayContinue({ spec }: DeepReadonly<Task>, report: StatusMessage): boolean {
+  if (report.leaseExpired === true) return true;
+  if (report.state === "failed" && spec.reschedulePolicy !== undefined) return true;
   if (spec.restartPolicy === undefined || spec.restartPolicy.attempts === 0 || report.permanent === true) return false;
   return report.state === "failed" || isLongRunning(spec.type);
 }
 
 /** The part of a Task's status that the bridge owns. Server-side apply must repeat all of it. */
-function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
+export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
   const own: Record<string, unknown> = {};
   for (const field of [
     "state",
@@ -114,6 +127,9 @@ function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
     "logsStdout",
     "logsStderr",
     "events",
+    "permanent",
+    "removedAttempt",
+    "lease",
   ] as const) {
     if (task.status?.[field] !== undefined) own[field] = task.status[field];
   }

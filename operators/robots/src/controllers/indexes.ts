@@ -14,6 +14,8 @@ export const taskReads = readOf(Task, {
   uid: (task) => (task.metadata.uid === undefined ? [] : [task.metadata.uid]),
   /** Name of the robot that the Task is bound to. */
   robot: (task) => (task.spec.targetRobot === undefined || task.spec.targetRobot === "" ? [] : [task.spec.targetRobot]),
+  /** Name of the robot of a displaced attempt. */
+  displaced: (task) => (task.status?.displaced === undefined ? [] : [task.status.displaced.robot]),
   /** State; `pending` if it is not set yet. */
   state: (task) => [task.status?.state || "pending"],
   /** Name of the Job. */

@@ -11,7 +11,11 @@ const running: Task["status"] = { state: "running", attempt: 1, seq: 1 };
 
 describe("a Task without a robot", () => {
   it.each([undefined, "", "pending"] as const)("is bound if a robot fits, in state %j (B2)", (state) => {
-    expect(decide(taskOf(state === undefined ? undefined : { state }))).toEqual({ kind: "bind", robot: "robot-001" });
+    expect(decide(taskOf(state === undefined ? undefined : { state }))).toEqual({
+      kind: "bind",
+      robot: "robot-001",
+      isPinned: false,
+    });
   });
 
   it("waits and says why if no robot fits", () => {
@@ -39,7 +43,7 @@ describe("a Task without a robot", () => {
 
   it("does not need a Job if it names none (B1)", () => {
     const task = taskOf(undefined, { spec: { robotSelector: undefined, jobName: "" } });
-    expect(decide(task, { job: undefined })).toEqual({ kind: "bind", robot: "robot-001" });
+    expect(decide(task, { job: undefined })).toEqual({ kind: "bind", robot: "robot-001", isPinned: false });
   });
 
   it("goes only to the robot that spec.targetRobot names", () => {
@@ -47,6 +51,7 @@ describe("a Task without a robot", () => {
     expect(decide(task, { robots: [robotOf("robot-001"), robotOf("robot-002")] })).toEqual({
       kind: "bind",
       robot: "robot-002",
+      isPinned: true,
     });
     expect(decide(task)).toEqual({ kind: "wait", message: "0/1 robots fit: 1 not the chosen robot robot-002" });
   });

@@ -5,12 +5,24 @@ import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { wholeSeconds } from "../work/conditions.ts";
 import { constraintProblem } from "../placement/constraint.ts";
+import {
+  type DisplacedDecision,
+  decideDisplaced,
+  decideFailureMove,
+  decideLoss,
+  type LossDecision,
+  type MoveCount,
+  type RobotAttempt,
+} from "./move-decision.ts";
 import { decidePlacement, type Load } from "../placement/placement.ts";
 import { parseResourceRequest } from "../placement/resource-request.ts";
 import { decideRestart } from "../work/restart-policy.ts";
 
 /** Time after which a deleted Task no longer waits for its offline robot. */
 export const lostAfterMs = 5 * 60_000;
+
+/** Reason of a Task that its robot stopped because its lease expired. */
+export const leaseExpiredReason = "LeaseExpired";
 
 /** Maximum size of a Task that is sent to a robot: the broker's 256 KiB less the envelope. */
 const maxTaskBytes = 240 * 1024;
@@ -34,13 +46,25 @@ export type TaskDecision =
   /** No robot fits. */
   | { readonly kind: "wait"; readonly message: string }
   /** Bind the Task to this robot, then dispatch it. */
-  | { readonly kind: "bind"; readonly robot: string }
+  | { readonly kind: "bind"; readonly robot: string; readonly isPinned: boolean }
   /** The Task is bound. Have the bridge send this attempt. */
   | { readonly kind: "dispatch"; readonly robot: string; readonly attempt: number; readonly isRestart: boolean }
   /** The attempt failed. The next one starts at this time. */
   | { readonly kind: "plan-restart"; readonly atMs: number; readonly windowStartMs: number; readonly restartsInWindow: number }
   /** The robot has stopped reporting, so the state of the Task's program is unknown. */
   | { readonly kind: "lose"; readonly since: string; readonly reason: string; readonly message: string }
+  /** The restart policy is used up. The Task moves to another robot at this time. */
+  | { readonly kind: "plan-move"; readonly atMs: number; readonly message: string; readonly count: MoveCount }
+  /** Take the Task off its robot and look for another one. `count` is absent if a move was planned before. */
+  | {
+      readonly kind: "move";
+      readonly from: string;
+      readonly why: string;
+      readonly count?: MoveCount;
+      readonly displaced?: RobotAttempt;
+    }
+  /** Two attempts exist since the robot of the first one has returned. */
+  | { readonly kind: "reconcile"; readonly displaced: Exclude<DisplacedDecision, { readonly kind: "wait" }> }
   /** The robot of a lost Task is reporting again. */
   | { readonly kind: "recover"; readonly robot: string }
   /** The Task has failed permanently. */
@@ -51,13 +75,15 @@ export type TaskDecision =
 /**
  * Decides about a Task.
  *
- * **Guarantees**: `completed` and `failed` are final. A Task is bound once and keeps its robot. Every attempt has its own number,
- * which is recorded before it is dispatched. A deleted Task that is bound waits until its robot has confirmed the removal, the
- * robot is deleted, or the robot was offline for {@link lostAfterMs}.
+ * **Guarantees**: `completed` and `failed` are final. A Task leaves its robot only if its last attempt failed there, or under its
+ * disconnect policy ({@link decideLoss}). Every attempt has its own number, which is recorded before it is dispatched. A deleted Task
+ * that is bound waits until its robot has confirmed the removal, the robot is deleted, or the robot was offline for {@link lostAfterMs}.
  */
 export function decideTask(observed: TaskObservation): TaskDecision {
   const { task, robots, now } = observed;
   if (task.metadata.deletionTimestamp !== undefined) return decideDeletion(task, robots, now);
+  const displaced = decideDisplaced(task, robots);
+  if (displaced !== undefined && displaced.kind !== "wait") return { kind: "reconcile", displaced };
   switch (task.status?.state ?? "") {
     case "completed":
     case "failed":
@@ -78,7 +104,8 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
     return { kind: "fail", reason: "TooLarge", message: `spec is ${bytes} bytes; must be at most ${maxTaskBytes} bytes` };
   }
   const target = task.spec.targetRobot;
-  const isBound = target !== undefined && task.metadata.finalizers?.includes(agentFinalizer) === true;
+  const { movedFrom, adopted } = task.status ?? {};
+  const isBound = target !== undefined && isBoundTo(task, target);
   // Bound but not dispatched: the controller crashed between the two writes.
   if (isBound) return { kind: "dispatch", robot: target, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false };
 
@@ -92,25 +119,34 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
       message: `spec.jobName: Job ${jobName} not found, so the robotSelector is unknown`,
     };
   }
+  const hasMoved = movedFrom !== undefined;
+  if (hasMoved && adopted !== undefined) return { kind: "bind", robot: adopted.robot, isPinned: false };
+  const isPinned = !hasMoved && target !== undefined && target !== "";
   const placement = decidePlacement(
     {
       selector: task.spec.robotSelector ?? job?.spec.robotSelector ?? {},
       constraints: task.spec.constraints ?? [],
       driver: task.spec.driver,
       ...parseResourceRequest(task.spec.resources),
-      ...(target === undefined || target === "" ? {} : { pinned: target }),
+      ...(isPinned ? { pinned: target } : {}),
+      ...(hasMoved ? { avoided: movedFrom } : {}),
     },
     robots,
     loadOf,
   );
   return placement.kind === "placed"
-    ? { kind: "bind", robot: placement.robot.metadata.name ?? "" }
+    ? { kind: "bind", robot: placement.robot.metadata.name ?? "", isPinned }
     : { kind: "wait", message: placement.message };
 }
 
+/** Whether a Task is bound to `robot`. A Task that was moved keeps the name of its last robot until it has another one. */
+export function isBoundTo(task: DeepReadonly<Task>, robot: string): boolean {
+  return task.metadata.finalizers?.includes(agentFinalizer) === true && task.status?.movedFrom !== robot;
+}
+
 /**
- * Decides whether a Task that its robot may be running is lost. It is not moved: its program may still be running, and two robots must
- * not run the same task.
+ * Decides whether a Task that its robot may be running is lost. Without a policy it is not moved: its program may still be running, and two
+ * robots must not run the same task.
  */
 function decidePresence(task: DeepReadonly<Task>, robots: readonly DeepReadonly<Robot>[], now: number): TaskDecision {
   const name = task.spec.targetRobot ?? "";
@@ -122,10 +158,25 @@ function decidePresence(task: DeepReadonly<Task>, robots: readonly DeepReadonly<
       ? ["RobotDeleted", `Robot ${name} was deleted`]
       : ["RobotNotReporting", `${name}: ${robot.status?.message ?? "the robot is not online"}`];
   const since = offlineSince(robot) ?? (lost?.status === "True" ? lost.lastTransitionTime : wholeSeconds(now));
-  const doubt = task.status?.state === "running" ? "its program may still be running" : "it may have started the task";
-  const message = `unknown since ${since}: ${problem}; not moved to another robot because ${doubt}`;
-  if (lost?.status === "True" && lost.message === message) return { kind: "leave" };
-  return { kind: "lose", since, reason, message };
+  const loss = decideLoss(task, Date.parse(since), now);
+  if (loss.kind === "move" && loss.atMs <= now) {
+    const { count, displaced } = loss;
+    return { kind: "move", from: name, why: problem, count, ...(displaced === undefined ? {} : { displaced }) };
+  }
+  const message = `unknown since ${since}: ${problem}; ${describeLoss(loss, task)}`;
+  if (lost?.status !== "True" || lost.message !== message) return { kind: "lose", since, reason, message };
+  return loss.kind === "move" ? { kind: "leave", requeueAfterMs: loss.atMs - now } : { kind: "leave" };
+}
+
+function describeLoss(loss: LossDecision, { status }: DeepReadonly<Task>): string {
+  if (loss.kind === "stay") {
+    const doubt = status?.state === "running" ? "its program may still be running" : "it may have started the task";
+    return `not moved to another robot because ${loss.why ?? doubt}`;
+  }
+  const at = new Date(loss.atMs).toISOString();
+  return loss.displaced === undefined
+    ? `moves to another robot at ${at}, when the robot's lease has expired`
+    : `moves to another robot at ${at}, while its program may still be running`;
 }
 
 /** Since when a robot is not online; undefined if that is unknown. */
@@ -137,30 +188,41 @@ function offlineSince(robot: DeepReadonly<Robot> | undefined): string | undefine
 function decideAfterFailure(task: DeepReadonly<Task>, now: number): TaskDecision {
   const status = task.status;
   const robot = task.spec.targetRobot ?? "";
+  const nextAttempt = { kind: "dispatch", robot, attempt: (status?.attempt ?? 0) + 1, isRestart: true } as const;
+  if (status?.moveAt !== undefined) {
+    const leftMs = Date.parse(status.moveAt) - now;
+    if (leftMs > 0) return { kind: "leave", requeueAfterMs: leftMs };
+    return { kind: "move", from: robot, why: status.message ?? "the program failed" };
+  }
   if (status?.restartAt !== undefined) {
     const leftMs = Date.parse(status.restartAt) - now;
-    return leftMs > 0
-      ? { kind: "leave", requeueAfterMs: leftMs }
-      : { kind: "dispatch", robot, attempt: (status.attempt ?? 0) + 1, isRestart: true };
+    return leftMs > 0 ? { kind: "leave", requeueAfterMs: leftMs } : nextAttempt;
   }
-  const decision = decideRestart(
-    task.spec.restartPolicy,
-    {
-      windowStartMs: status?.restartWindowStart === undefined ? undefined : Date.parse(status.restartWindowStart),
-      restartsInWindow: status?.restartsInWindow ?? 0,
-    },
-    now,
-  );
-  if (decision.kind === "restart") {
-    const { atMs, windowStartMs, restartsInWindow } = decision;
+  // The program did not fail: the robot stopped it because it was out of contact.
+  if (status?.reason === leaseExpiredReason) return nextAttempt;
+  const restart =
+    status?.permanent === true
+      ? ({ kind: "fail", why: "" } as const)
+      : decideRestart(
+          task.spec.restartPolicy,
+          {
+            windowStartMs: status?.restartWindowStart === undefined ? undefined : Date.parse(status.restartWindowStart),
+            restartsInWindow: status?.restartsInWindow ?? 0,
+          },
+          now,
+        );
+  if (restart.kind === "restart") {
+    const { atMs, windowStartMs, restartsInWindow } = restart;
     return { kind: "plan-restart", atMs, windowStartMs, restartsInWindow };
   }
   const failure = status?.message ?? "the program failed";
-  return {
-    kind: "fail",
-    reason: "Failed",
-    message: (status?.restartCount ?? 0) > 0 ? `${failure} (${decision.why})` : failure,
-  };
+  const move = decideFailureMove(task, now);
+  if (move.kind === "move") return { kind: "plan-move", atMs: now + move.delayMs, message: failure, count: move };
+  const reasons = [
+    ...((status?.restartCount ?? 0) > 0 && restart.why !== "" ? [restart.why] : []),
+    ...(task.spec.reschedulePolicy === undefined ? [] : [move.why]),
+  ];
+  return { kind: "fail", reason: "Failed", message: reasons.length === 0 ? failure : `${failure} (${reasons.join("; ")})` };
 }
 
 function decideDeletion(task: DeepReadonly<Task>, robots: readonly DeepReadonly<Robot>[], now: number): TaskDecision {

@@ -1,55 +1,42 @@
-import { type Condition, type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Task } from "../api/task.ts";
-import { conditionsOf } from "../work/conditions.ts";
+import { pinnedReason } from "./move-decision.ts";
+import { movedStatus, moveFields, reconciledStatus } from "./move-status.ts";
+import { ownedStatus, type TaskStatus, withCondition } from "./owned-task-status.ts";
 import type { TaskDecision } from "./task-decision.ts";
 
-/** Status of a Task. */
-export type TaskStatus = NonNullable<Task["status"]>;
-
 /** Decisions that are written as a status. */
-export type StatusDecision = Exclude<TaskDecision, { readonly kind: "leave" | "bind" | "release" }>;
+export type StatusDecision = Exclude<TaskDecision, { readonly kind: "leave" | "bind" | "dispatch" | "release" }>;
 
-const ownedFields = [
-  "state",
-  "message",
-  "reason",
-  "attempt",
-  "dispatchedAt",
-  "restartCount",
-  "lastRestartTime",
-  "restartAt",
-  "restartWindowStart",
-  "restartsInWindow",
-  "observedGeneration",
-] as const;
-
-/** The part of a Task's status that the task controller owns. Server-side apply must repeat all of it. */
-function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
-  const { status } = task;
-  const own: Record<string, unknown> = {};
-  for (const field of ownedFields) {
-    if (status?.[field] !== undefined) own[field] = status[field];
-  }
-  const conditions = status?.conditions?.filter(({ type }) => type === "Scheduled" || type === "Lost");
-  if (conditions && conditions.length > 0) own.conditions = conditions;
-  return own as TaskStatus;
+/** An attempt to dispatch. */
+export interface DispatchedAttempt {
+  readonly robot: string;
+  readonly attempt: number;
+  readonly isRestart: boolean;
+  /** Whether spec.targetRobot was set before the Task was bound. Default: as recorded. */
+  readonly isPinned?: boolean;
+  /** Whether the robot's agent runs the attempt only while it holds a lease. */
+  readonly isLeased: boolean;
 }
 
-/** Whether a Task already has the status that the controller would write. */
-export function hasStatus(task: DeepReadonly<Task>, status: TaskStatus): boolean {
-  return jsonEquals(status, ownedStatus(task));
+function wasPinned({ status }: DeepReadonly<Task>): boolean {
+  return status?.conditions?.find(({ type }) => type === "Scheduled")?.reason === pinnedReason;
 }
 
 /** The status of a Task whose attempt is being dispatched. */
 export function dispatchedStatus(
   task: DeepReadonly<Task>,
-  { robot, attempt, isRestart }: { readonly robot: string; readonly attempt: number; readonly isRestart: boolean },
+  { robot, attempt, isRestart, isPinned, isLeased }: DispatchedAttempt,
   now: number,
 ): TaskStatus {
-  const { restartAt: _done, reason: _reason, ...before } = ownedStatus(task);
+  const { restartAt: _done, reason: _reason, lease: _lease, adopted, ...before } = ownedStatus(task);
   const at = new Date(now).toISOString();
+  const isAdoption = !isRestart && adopted?.robot === robot;
   return {
     ...before,
+    // The bridge grants nothing before it has recorded a later time.
+    ...(isLeased ? { lease: { attempt, grantsUntil: at } } : {}),
+    ...(isAdoption ? { adopted } : {}),
     state: "dispatching",
     message: isRestart ? `attempt ${attempt}: dispatching to ${robot}` : `Dispatching to ${robot}`,
     attempt,
@@ -62,7 +49,11 @@ export function dispatchedStatus(
     conditions: withCondition(
       task,
       "Scheduled",
-      { status: "True", reason: "RobotChosen", message: `bound to the robot ${robot}` },
+      {
+        status: "True",
+        reason: (isPinned ?? wasPinned(task)) ? pinnedReason : "RobotChosen",
+        message: `bound to the robot ${robot}`,
+      },
       now,
     ),
   };
@@ -70,70 +61,87 @@ export function dispatchedStatus(
 
 /** The status that follows from a decision. */
 export function statusAfter(task: DeepReadonly<Task>, decision: StatusDecision, now: number): TaskStatus {
-  const before = ownedStatus(task);
-  const observedGeneration = task.metadata.generation ?? 0;
   switch (decision.kind) {
     case "wait":
-      return {
-        ...before,
-        state: "pending",
-        message: decision.message,
-        reason: "Unschedulable",
-        observedGeneration,
-        conditions: withCondition(
-          task,
-          "Scheduled",
-          { status: "False", reason: "Unschedulable", message: decision.message },
-          now,
-        ),
-      };
+      return waitingStatus(task, decision.message, now);
     case "lose":
+      return lostStatus(task, decision);
+    case "recover":
+      return recoveredStatus(task, decision.robot, now);
+    case "plan-move":
+      return movePlannedStatus(task, decision);
+    case "move":
+      return movedStatus(task, decision, now);
+    case "reconcile":
+      return reconciledStatus(task, decision.displaced, now);
+    case "plan-restart":
+      return restartPlannedStatus(task, decision);
+    case "fail":
       return {
-        ...before,
+        ...ownedStatus(task),
+        state: "failed",
         message: decision.message,
         reason: decision.reason,
-        conditions: withCondition(
-          task,
-          "Lost",
-          { status: "True", reason: decision.reason, message: decision.message },
-          Date.parse(decision.since),
-        ),
+        observedGeneration: task.metadata.generation ?? 0,
       };
-    case "recover": {
-      const message = `${decision.robot} is reporting again`;
-      return {
-        ...before,
-        message,
-        reason: "RobotReporting",
-        conditions: withCondition(task, "Lost", { status: "False", reason: "RobotReporting", message }, now),
-      };
-    }
-    case "dispatch":
-      return dispatchedStatus(task, decision, now);
-    case "plan-restart": {
-      const at = new Date(decision.atMs).toISOString();
-      return {
-        ...before,
-        message: `${task.status?.message ?? "failed"}; restarting at ${at}`,
-        reason: "RestartPlanned",
-        restartAt: at,
-        restartWindowStart: new Date(decision.windowStartMs).toISOString(),
-        restartsInWindow: decision.restartsInWindow,
-      };
-    }
-    case "fail":
-      return { ...before, state: "failed", message: decision.message, reason: decision.reason, observedGeneration };
   }
 }
 
-/** The owned conditions with one of them replaced. */
-function withCondition(
+type DecisionOf<Kind extends StatusDecision["kind"]> = StatusDecision & { readonly kind: Kind };
+
+function waitingStatus(task: DeepReadonly<Task>, message: string, now: number): TaskStatus {
+  return {
+    ...ownedStatus(task),
+    state: "pending",
+    message,
+    reason: "Unschedulable",
+    observedGeneration: task.metadata.generation ?? 0,
+    conditions: withCondition(task, "Scheduled", { status: "False", reason: "Unschedulable", message }, now),
+  };
+}
+
+function lostStatus(task: DeepReadonly<Task>, { reason, message, since }: DecisionOf<"lose">): TaskStatus {
+  return {
+    ...ownedStatus(task),
+    message,
+    reason,
+    conditions: withCondition(task, "Lost", { status: "True", reason, message }, Date.parse(since)),
+  };
+}
+
+function recoveredStatus(task: DeepReadonly<Task>, robot: string, now: number): TaskStatus {
+  const message = `${robot} is reporting again`;
+  const reason = "RobotReporting";
+  return {
+    ...ownedStatus(task),
+    message,
+    reason,
+    conditions: withCondition(task, "Lost", { status: "False", reason, message }, now),
+  };
+}
+
+function restartPlannedStatus(
   task: DeepReadonly<Task>,
-  type: "Scheduled" | "Lost",
-  claim: { readonly status: "True" | "False"; readonly reason: string; readonly message: string },
-  now: number,
-): Condition[] {
-  const observedGeneration = task.metadata.generation ?? 0;
-  const others = (ownedStatus(task).conditions ?? []).filter((condition) => condition.type !== type);
-  return [...others, ...conditionsOf([{ type, observedGeneration, ...claim }], task.status?.conditions, now)];
+  { atMs, windowStartMs, restartsInWindow }: DecisionOf<"plan-restart">,
+): TaskStatus {
+  const at = new Date(atMs).toISOString();
+  return {
+    ...ownedStatus(task),
+    message: `${task.status?.message ?? "failed"}; restarting at ${at}`,
+    reason: "RestartPlanned",
+    restartAt: at,
+    restartWindowStart: new Date(windowStartMs).toISOString(),
+    restartsInWindow,
+  };
+}
+
+function movePlannedStatus(task: DeepReadonly<Task>, { atMs, message, count }: DecisionOf<"plan-move">): TaskStatus {
+  const at = new Date(atMs).toISOString();
+  return {
+    ...ownedStatus(task),
+    ...moveFields(count),
+    message: `${message}; moves to another robot at ${at}`,
+    reason: "MovePlanned",
+    moveAt: at,
+  };
 }

@@ -17,6 +17,9 @@ export const taskWatches = [
           .list(Task, { namespace: robot.metadata.namespace, index: ["robot", robot.metadata.name ?? ""] })
           .filter((task) => task.metadata.deletionTimestamp !== undefined || !hasEnded(task)),
       ),
+      ...requestsFor(
+        cache.list(Task, { namespace: robot.metadata.namespace, index: ["displaced", robot.metadata.name ?? ""] }),
+      ),
     ],
     [affectsPlacement],
   ),

@@ -13,8 +13,11 @@ import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { RobotLoads } from "../placement/robot-loads.ts";
 import { taskReads } from "./indexes.ts";
-import { decideTask } from "./task-decision.ts";
-import { dispatchedStatus, hasStatus, type StatusDecision, statusAfter, type TaskStatus } from "./task-status.ts";
+import { disconnectPolicyOf } from "../work/disconnect-policy.ts";
+import { leasesFeature } from "../protocol/messages.ts";
+import { decideTask, type TaskDecision } from "./task-decision.ts";
+import { hasStatus, type TaskStatus } from "./owned-task-status.ts";
+import { type DispatchedAttempt, dispatchedStatus, type StatusDecision, statusAfter } from "./task-status.ts";
 import { taskWatches } from "./task-watches.ts";
 
 const fieldManager = "robots-task-controller";
@@ -51,7 +54,10 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
     case "leave":
       return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
     case "bind":
-      await bindAndDispatch(task, decision.robot, loads, context);
+      await bindAndDispatch(task, decision, loads, context);
+      return undefined;
+    case "dispatch":
+      await dispatch(task, decision, context);
       return undefined;
     case "release":
       await release(task, context);
@@ -68,7 +74,7 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
 
 async function bindAndDispatch(
   task: DeepReadonly<Task>,
-  robot: string,
+  { robot, isPinned }: TaskDecision & { readonly kind: "bind" },
   loads: RobotLoads,
   context: ReconcileContext,
 ): Promise<void> {
@@ -80,12 +86,34 @@ async function bindAndDispatch(
       return;
     }
     // The binding is stored. If this write fails, the next reconcile dispatches.
-    await applyStatus(bound, dispatchedStatus(bound, { robot, attempt: 1, isRestart: false }, context.clock.now()), context);
-    context.events.event(task, { type: "Normal", reason: "Scheduled", note: `bound to the robot ${robot}` });
+    await dispatch(bound, { robot, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false, isPinned }, context);
+    const from = task.status?.movedFrom;
+    context.events.event(
+      task,
+      from === undefined
+        ? { type: "Normal", reason: "Scheduled", note: `bound to the robot ${robot}` }
+        : { type: "Normal", reason: "Moved", note: `moved from the robot ${from} to ${robot}` },
+    );
   } catch (error) {
     undo();
     throw error;
   }
+}
+
+/** Records an attempt, which the bridge then sends. */
+async function dispatch(
+  task: DeepReadonly<Task>,
+  attempt: Omit<DispatchedAttempt, "isLeased">,
+  context: ReconcileContext,
+): Promise<void> {
+  const { cache, clock, events } = context;
+  const robot = cache.get(Robot, { namespace: task.metadata.namespace, name: attempt.robot });
+  const isLeased =
+    disconnectPolicyOf(task.spec)?.onRobot === "stop" && robot?.status?.agentFeatures?.includes(leasesFeature) === true;
+  const status = dispatchedStatus(task, { ...attempt, isLeased }, clock.now());
+  const written = await applyStatus(task, status, context);
+  if (written === undefined || !attempt.isRestart) return;
+  events.event(task, { type: "Normal", reason: "Restarting", note: `attempt ${attempt.attempt} on ${attempt.robot}` });
 }
 
 /** Records the robot in the Task. Undefined if the Task has changed since it was read. */
@@ -136,11 +164,6 @@ function recordEvent(task: DeepReadonly<Task>, decision: StatusDecision, events:
     case "wait":
       events.event(task, { type: "Warning", reason: "FailedScheduling", note: decision.message });
       break;
-    case "dispatch":
-      if (decision.isRestart) {
-        events.event(task, { type: "Normal", reason: "Restarting", note: `attempt ${decision.attempt} on ${decision.robot}` });
-      }
-      break;
     case "fail":
     case "lose":
       events.event(task, { type: "Warning", reason: decision.reason, note: decision.message });
@@ -148,7 +171,21 @@ function recordEvent(task: DeepReadonly<Task>, decision: StatusDecision, events:
     case "recover":
       events.event(task, { type: "Normal", reason: "RobotReporting", note: `${decision.robot} is reporting again` });
       break;
+    case "move":
+      events.event(task, { type: "Warning", reason: "Moving", note: `moving from ${decision.from}: ${decision.why}` });
+      break;
+    case "reconcile":
+      if (decision.displaced.kind !== "forget") {
+        const kept = decision.displaced.kind === "adopt" ? "its attempt is kept" : "its attempt is stopped";
+        events.event(task, {
+          type: "Normal",
+          reason: "Reconciled",
+          note: `${task.status?.displaced?.robot ?? "a robot"} is reporting again; ${kept}`,
+        });
+      }
+      break;
     case "plan-restart":
+    case "plan-move":
       break;
   }
 }

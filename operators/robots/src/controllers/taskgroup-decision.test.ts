@@ -109,6 +109,11 @@ describe("decideTaskGroup", () => {
     });
   });
 
+  it("copies the policies of the group to its tasks", () => {
+    const policies = { reschedulePolicy: { attempts: 1 }, disconnect: { lostAfter: "1m" } };
+    for (const { spec } of decide(groupOf(policies), []).create) expect(spec).toMatchObject(policies);
+  });
+
   it("reports the start of the first task and, once all have ended, the end of the last", () => {
     const tasks = pair(
       { state: "completed", startedAt: after(2000), finishedAt: after(3000) },
@@ -130,7 +135,7 @@ describe("decideTaskGroup", () => {
       lostTasks: 1,
       lostSince: "2026-01-01T00:00:00Z",
       statusDescription:
-        "2 tasks: 2 running; 1 unknown since 2026-01-01T00:00:00Z because its robot has stopped reporting, and not moved because the program may still be running",
+        "2 tasks: 2 running; 1 unknown since 2026-01-01T00:00:00Z because its robot has stopped reporting; the message of each task says whether it moves",
     });
     expect(status?.conditions).toContainEqual(expect.objectContaining({ type: "Lost", status: "True" }));
     const found = decide(groupOf({}, { status }), pair({ state: "running" }, { state: "running" })).status;

@@ -146,7 +146,7 @@ function specOf(
   definition: DeepReadonly<TaskDefinition>,
   robot: string | undefined,
 ): DeepReadonly<Task["spec"]> {
-  const { robotSelector, priority, type } = group.spec;
+  const { robotSelector, priority, type, reschedulePolicy, disconnect } = group.spec;
   const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
   const constraints = constraintsOf(group, definition);
   return {
@@ -154,6 +154,8 @@ function specOf(
     jobName: group.spec.jobName,
     taskGroupName: group.metadata.name ?? "",
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
+    ...(reschedulePolicy === undefined ? {} : { reschedulePolicy }),
+    ...(disconnect === undefined ? {} : { disconnect }),
     ...(constraints.length === 0 ? {} : { constraints }),
     ...(type === undefined ? {} : { type }),
     ...(robot === undefined ? {} : { targetRobot: robot }),

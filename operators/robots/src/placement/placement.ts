@@ -20,6 +20,8 @@ export interface Requirements {
 export interface Demand extends Requirements, ResourceRequest {
   /** Name of the only robot that may run the task. */
   readonly pinned?: string;
+  /** Name of the robot that the task was moved from. It is chosen only if no other robot fits. */
+  readonly avoided?: string;
 }
 
 /** The chosen robot, or why no robot fits. */
@@ -45,7 +47,8 @@ interface Rejection {
 
 /**
  * Chooses the robot for a task. Candidates are Online, match the selector, meet every constraint and have the resources left.
- * The one with the fewest tasks wins, then the first by name, so that copies of a group spread over the robots.
+ * The one with the fewest tasks wins, then the first by name, so that copies of a group spread over the robots. A robot that the
+ * task was moved from comes last.
  *
  * A robot that does not report its cores, memory or drivers counts as having them.
  */
@@ -55,22 +58,31 @@ export function decidePlacement(
   loadOf: (robot: string) => Load,
 ): Placement {
   const rejections: Rejection[] = [];
-  let best: { readonly robot: DeepReadonly<Robot>; readonly tasks: number } | undefined;
+  let best: Candidate | undefined;
   for (const robot of robots) {
     const load = loadOf(robot.metadata.name ?? "");
     const rejection = rejectionOf(demand, robot, load);
     if (rejection !== undefined) {
       rejections.push(rejection);
-    } else if (
-      best === undefined ||
-      load.tasks < best.tasks ||
-      (load.tasks === best.tasks && (robot.metadata.name ?? "") < (best.robot.metadata.name ?? ""))
-    ) {
-      best = { robot, tasks: load.tasks };
+    } else {
+      const candidate = { robot, tasks: load.tasks, isAvoided: robot.metadata.name === demand.avoided };
+      if (best === undefined || isBetter(candidate, best)) best = candidate;
     }
   }
   if (best) return { kind: "placed", robot: best.robot };
   return { kind: "none", message: explain(robots.length, rejections) };
+}
+
+interface Candidate {
+  readonly robot: DeepReadonly<Robot>;
+  readonly tasks: number;
+  readonly isAvoided: boolean;
+}
+
+function isBetter(a: Candidate, b: Candidate): boolean {
+  if (a.isAvoided !== b.isAvoided) return b.isAvoided;
+  if (a.tasks !== b.tasks) return a.tasks < b.tasks;
+  return (a.robot.metadata.name ?? "") < (b.robot.metadata.name ?? "");
 }
 
 /** Whether a robot is approved and meets the requirements, whether or not it is online and has resources left. */

@@ -47,6 +47,8 @@ const robotOf = (task: DeepReadonly<Task>): string => task.spec.targetRobot ?? "
 function add(load: Load, task: DeepReadonly<Task>): Load {
   const state = task.status?.state;
   if (state === "completed" || state === "failed") return load;
+  // A task that was moved names its last robot until it has another one.
+  if (state === "pending" && task.status?.movedFrom === task.spec.targetRobot) return load;
   const { cpu, cpuMhz, memoryBytes } = parseResourceRequest(task.spec.resources);
   return {
     tasks: load.tasks + 1,

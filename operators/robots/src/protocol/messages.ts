@@ -22,6 +22,8 @@ export interface RegisterMessage {
   readonly drivers?: readonly string[];
   /** Added: changes with every start of the agent. It tells two agents with the same id apart. */
   readonly instanceId?: string;
+  /** Added: optional features of the agent, such as {@link leasesFeature}. */
+  readonly features?: readonly string[];
   /** Added: tasks that the agent has, so that the bridge can send missing ones and remove unwanted ones. */
   readonly tasks?: readonly { readonly taskUid: string; readonly attempt: number }[];
 }
@@ -73,6 +75,8 @@ export interface StatusMessage {
   /** Added: RFC 3339, when the program started and ended. */
   readonly startedAt?: string;
   readonly finishedAt?: string;
+  /** Added, with `failed`: the robot stopped the program because its lease expired. */
+  readonly leaseExpired?: boolean;
   /** Added, with `failed`: another attempt would fail in the same way, so the restart policy does not apply. */
   readonly permanent?: boolean;
   /** Added: the signal number that ended the program. */
@@ -87,6 +91,33 @@ export interface AckMessage {
   readonly taskUid: string;
   readonly attempt: number;
   readonly seq: number;
+}
+
+/** Feature of an agent that runs a task with `disconnect.onRobot: stop` only while it holds the task's lease. */
+export const leasesFeature = "leases";
+
+/** An attempt of a task. */
+export interface LeasedTask {
+  readonly taskUid: string;
+  readonly attempt: number;
+}
+
+/**
+ * Added. Agent to server, on `k8s4r/robots/{id}/lease` (QoS 1): asks for the leases of these attempts. A lease counts from when the
+ * agent sent the request, so that it ends on the robot before it ends for the server.
+ */
+export interface LeaseRequest {
+  /** Identifies the request. */
+  readonly nonce: string;
+  readonly tasks: readonly LeasedTask[];
+}
+
+/** Added. Server to agent, on `k8s4r/robots/{id}/lease/answer` (QoS 1). */
+export interface LeaseAnswer {
+  readonly nonce: string;
+  readonly granted: readonly LeasedTask[];
+  /** Attempts that the robot must stop and remove. */
+  readonly refused: readonly LeasedTask[];
 }
 
 /** The agent's MQTT client id, the same as the original's. */
@@ -107,9 +138,12 @@ export const topics = {
   status: (id: string, uid: string) => `k8s4r/robots/${id}/tasks/${uid}/status`,
   ack: (id: string, uid: string) => `k8s4r/robots/${id}/tasks/${uid}/ack`,
   online: (id: string) => `k8s4r/robots/${id}/online`,
+  lease: (id: string) => `k8s4r/robots/${id}/lease`,
+  leaseAnswer: (id: string) => `k8s4r/robots/${id}/lease/answer`,
   /** Topic filters of the bridge. */
   allStatus: "k8s4r/robots/+/tasks/+/status",
   allOnline: "k8s4r/robots/+/online",
+  allLeases: "k8s4r/robots/+/lease",
   /** Topic filter of an agent. */
   ownAcks: (id: string) => `k8s4r/robots/${id}/tasks/+/ack`,
 } as const;

@@ -4,6 +4,8 @@ import {
   type AckMessage,
   agentClientId,
   type DispatchMessage,
+  type LeaseAnswer,
+  type LeasedTask,
   type ResponseMessage,
   type StatusMessage,
   topics,
@@ -24,6 +26,8 @@ export interface ScriptedAgent {
     state: StatusMessage["state"],
     extra?: Partial<StatusMessage>,
   ): Promise<void>;
+  /** Asks for leases and returns the answer. */
+  requestLeases(nonce: string, tasks: readonly LeasedTask[]): Promise<LeaseAnswer>;
   /** The first past or future dispatch that matches. */
   dispatched(matches?: (message: DispatchMessage) => boolean): Promise<DispatchMessage>;
   responded(matches?: (message: ResponseMessage) => boolean): Promise<ResponseMessage>;
@@ -59,10 +63,12 @@ export async function connectScriptedAgent(options: {
   const dispatches = createInbox<DispatchMessage>();
   const responses = createInbox<ResponseMessage>();
   const acks = createInbox<AckMessage>();
+  const leases = createInbox<LeaseAnswer>();
   client.on("message", (topic, payload) => {
     const body: unknown = JSON.parse(payload.toString("utf8"));
     if (topic === topics.dispatch(robotId)) dispatches.add(body as DispatchMessage);
     else if (topic === topics.response(robotId)) responses.add(body as ResponseMessage);
+    else if (topic === topics.leaseAnswer(robotId)) leases.add(body as LeaseAnswer);
     else acks.add(body as AckMessage);
   });
   await new Promise<void>((resolve, reject) => {
@@ -74,7 +80,8 @@ export async function connectScriptedAgent(options: {
   // An unhandled error event would crash the test's process.
   client.on("error", () => {});
   (client.stream as { setNoDelay?: (noDelay: boolean) => void }).setNoDelay?.(true);
-  await client.subscribeAsync([topics.response(robotId), topics.dispatch(robotId), topics.ownAcks(robotId)], { qos: 1 });
+  const own = [topics.response(robotId), topics.dispatch(robotId), topics.ownAcks(robotId), topics.leaseAnswer(robotId)];
+  await client.subscribeAsync(own, { qos: 1 });
   const send = async (topic: string, body: unknown, retain = false): Promise<void> => {
     await client.publishAsync(topic, JSON.stringify(body), { qos: 1, retain });
   };
@@ -101,6 +108,10 @@ export async function connectScriptedAgent(options: {
         ...(seq === undefined ? {} : { seq }),
         ...extra,
       }),
+    async requestLeases(nonce, tasks) {
+      await send(topics.lease(robotId), { nonce, tasks });
+      return await leases.first((answer) => answer.nonce === nonce);
+    },
     dispatched: (matches) => dispatches.first(matches),
     responded: (matches) => responses.first(matches),
     acknowledged: (matches) => acks.first(matches),

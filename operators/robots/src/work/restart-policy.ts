@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import type { JobType } from "../api/job.ts";
 import type { RestartPolicy } from "../api/policies.ts";
+import { durationMsOf } from "./durations.ts";
 
 /** Default restart policy of a Job type (Nomad's defaults). */
 function defaultRestartPolicy(type: JobType | undefined): Required<RestartPolicy> {
@@ -49,9 +49,4 @@ export function decideRestart(
   const nextWindowMs = windowStartMs + intervalMs;
   const atMs = Math.max(nextWindowMs, now + delayMs);
   return { kind: "restart", atMs, windowStartMs: atMs, restartsInWindow: 1 };
-}
-
-/** Durations are validated at admission; a malformed one counts as 0. */
-function durationMsOf(text: string): number {
-  return isDuration(text) ? parseDuration(text) : 0;
 }

@@ -87,7 +87,7 @@ function describe(tally: Tally): string {
 
 function describeLost({ lost, lostSince }: Tally): string {
   const since = lostSince === undefined ? "" : ` since ${lostSince}`;
-  return `${lost} unknown${since} because ${lost === 1 ? "its robot has" : "their robots have"} stopped reporting, and not moved because the program may still be running`;
+  return `${lost} unknown${since} because ${lost === 1 ? "its robot has" : "their robots have"} stopped reporting; the message of each task says whether it moves`;
 }
 
 /** Conditions `Completed` and `Failed`, so that `kubectl wait --for=condition=Completed` works. */

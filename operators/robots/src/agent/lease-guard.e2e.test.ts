@@ -1,0 +1,42 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { LeaseGuard } from "./lease-guard.ts";
+import { readBootMs } from "./read-device-info.ts";
+
+let dir: string;
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "keelson-guard-"));
+});
+
+afterEach(() => {
+  rmSync(dir, { recursive: true, force: true });
+});
+
+test("a program is killed with its children when its lease ends, and another program is not", async () => {
+  const guard = new LeaseGuard(dir);
+  const program = spawn("/bin/sh", ["-c", "sleep 600 & wait"], { detached: true, stdio: "ignore" });
+  const other = spawn("sleep", ["600"], { detached: true, stdio: "ignore" });
+  await guard.record({ id: "other", pid: other.pid ?? 0, untilMs: readBootMs() + 3_600_000 });
+  await guard.record({ id: "program", pid: program.pid ?? 0, untilMs: readBootMs() });
+  const [, signal] = await once(program, "exit");
+  expect(signal).toBe("SIGKILL");
+  expect(() => process.kill(-(program.pid ?? 0), 0)).toThrow("ESRCH");
+  expect(other.exitCode).toBeNull();
+  other.kill();
+  await once(other, "exit");
+  await guard.forget("other");
+  await expect.poll(() => existsSync(join(dir, "program.lease"))).toBe(false);
+});
+
+test("a process that only has the number of the program is not killed", async () => {
+  const started: string[] = [];
+  const guard = new LeaseGuard(dir, (folder) => started.push(folder));
+  await guard.record({ id: "gone", pid: 2 ** 22 + 1, untilMs: readBootMs() });
+  expect(started).toEqual([]);
+  expect(existsSync(join(dir, "gone.lease"))).toBe(false);
+});

@@ -1,0 +1,130 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Robot } from "../api/robot.ts";
+import type { Task } from "../api/task.ts";
+import { disconnectPolicyOf, leaseExpiryMs } from "../work/disconnect-policy.ts";
+import {
+  completeReschedulePolicy,
+  decideReschedule,
+  type PastMoves,
+  type RescheduleDecision,
+} from "../work/reschedule-policy.ts";
+
+/** An attempt on a robot. */
+export interface RobotAttempt {
+  readonly robot: string;
+  readonly attempt: number;
+}
+
+/** The moves of a Task including the next one, to be stored with it. */
+export interface MoveCount {
+  readonly windowStartMs: number;
+  readonly movesInWindow: number;
+  readonly consecutive: number;
+}
+
+/** What happens to a Task whose robot has stopped reporting. */
+export type LossDecision =
+  /** Move it at this time. `displaced`: the program of this attempt may still be running then. */
+  | { readonly kind: "move"; readonly atMs: number; readonly count: MoveCount; readonly displaced?: RobotAttempt }
+  /** Wait for the robot. `why` is undefined if there is no policy. */
+  | { readonly kind: "stay"; readonly why?: string };
+
+/** What happens to an attempt that a replacement has displaced. */
+export type DisplacedDecision =
+  /** Have its robot stop it. */
+  | { readonly kind: "stop" }
+  /** Its robot has removed it or no longer exists. */
+  | { readonly kind: "forget" }
+  /** It becomes the current attempt again. `stop` is the replacement, if there is one by now. */
+  | { readonly kind: "adopt"; readonly original: RobotAttempt; readonly stop?: RobotAttempt }
+  | { readonly kind: "wait" };
+
+/** Reason of the condition Scheduled if spec.targetRobot was set before the Task was bound. */
+export const pinnedReason = "RobotPinned";
+
+/** Whether a Task must stay on its robot: the user chose it, or its Job runs one task per robot. */
+function isPinned({ spec, status }: DeepReadonly<Task>): boolean {
+  const scheduled = status?.conditions?.find(({ type }) => type === "Scheduled");
+  return spec.type === "system" || scheduled?.reason === pinnedReason;
+}
+
+/**
+ * Decides whether a Task that may be running on a robot out of contact moves.
+ *
+ * **Guarantees**: with `onRobot: stop`, it moves only after the robot's lease has expired. `status.lease.grantsUntil` bounds the lease:
+ * no lease is granted after that time without raising it, which conflicts with the move.
+ */
+export function decideLoss(task: DeepReadonly<Task>, sinceMs: number, now: number): LossDecision {
+  const { spec, status } = task;
+  const policy = disconnectPolicyOf(spec);
+  if (policy === undefined) return { kind: "stay" };
+  const robot = spec.targetRobot ?? "";
+  if (!policy.replace) return { kind: "stay", why: "spec.disconnect.replace is false" };
+  if (isPinned(task)) return { kind: "stay", why: `the task is pinned to ${robot}` };
+  const attempt = status?.attempt ?? 0;
+  const dispatchedMs = Date.parse(status?.dispatchedAt ?? "");
+  const reschedule = decideReschedule(lossPolicy(spec), pastMoves(task), {
+    now,
+    ranMs: Number.isNaN(dispatchedMs) ? 0 : sinceMs - dispatchedMs,
+  });
+  if (reschedule.kind === "stay") return reschedule;
+  const earliestMs = sinceMs + Math.max(policy.lostAfterMs, reschedule.delayMs);
+  if (policy.onRobot === "keep") {
+    if (status?.displaced !== undefined) {
+      return { kind: "stay", why: `attempt ${status.displaced.attempt} on ${status.displaced.robot} is not reconciled yet` };
+    }
+    return { kind: "move", atMs: earliestMs, count: reschedule, displaced: { robot, attempt } };
+  }
+  if (status?.lease?.attempt !== attempt) {
+    return { kind: "stay", why: `the agent of ${robot} does not enforce leases, so its program may still be running` };
+  }
+  const expiryMs = leaseExpiryMs(Date.parse(status.lease.grantsUntil), policy.lostAfterMs);
+  return { kind: "move", atMs: Math.max(earliestMs, expiryMs), count: reschedule };
+}
+
+/** Without a reschedule policy, the disconnect policy alone decides: a lost task moves as soon as it may, without limit. */
+function lossPolicy({ reschedulePolicy, type }: DeepReadonly<Task["spec"]>): ReturnType<typeof completeReschedulePolicy> {
+  return completeReschedulePolicy(reschedulePolicy ?? { delay: "0s", unlimited: true }, type);
+}
+
+/** Decides whether a Task whose last attempt failed on its robot moves to another one. */
+export function decideFailureMove(task: DeepReadonly<Task>, now: number): RescheduleDecision {
+  const { spec, status } = task;
+  if (spec.reschedulePolicy === undefined) return { kind: "stay", why: "no reschedule policy" };
+  if (isPinned(task)) return { kind: "stay", why: `the task is pinned to ${spec.targetRobot ?? "its robot"}` };
+  const ranMs = Date.parse(status?.finishedAt ?? "") - Date.parse(status?.startedAt ?? "");
+  return decideReschedule(completeReschedulePolicy(spec.reschedulePolicy, spec.type), pastMoves(task), {
+    now,
+    ranMs: Number.isNaN(ranMs) ? 0 : ranMs,
+  });
+}
+
+function pastMoves({ status }: DeepReadonly<Task>): PastMoves {
+  return {
+    windowStartMs: status?.moveWindowStart === undefined ? undefined : Date.parse(status.moveWindowStart),
+    movesInWindow: status?.movesInWindow ?? 0,
+    consecutive: status?.consecutiveMoves ?? 0,
+  };
+}
+
+/** Decides which of two attempts remains when the robot of a displaced one returns. Undefined if no attempt is displaced. */
+export function decideDisplaced(
+  task: DeepReadonly<Task>,
+  robots: readonly DeepReadonly<Robot>[],
+): DisplacedDecision | undefined {
+  const { spec, status } = task;
+  const displaced = status?.displaced;
+  if (displaced === undefined) return undefined;
+  const robot = robots.find((each) => each.metadata.name === displaced.robot);
+  if (robot === undefined || status?.removedAttempt === displaced.attempt) return { kind: "forget" };
+  if (displaced.stop === true || robot.status?.phase !== "Online") return { kind: "wait" };
+  const state = status?.state ?? "";
+  const hasEnded = state === "completed" || state === "failed";
+  if (hasEnded || disconnectPolicyOf(spec)?.reconcile === "keepReplacement") return { kind: "stop" };
+  const { attempt, robot: name } = displaced;
+  const original = { robot: name, attempt };
+  const hasReplacement = status?.attempt !== attempt;
+  return hasReplacement
+    ? { kind: "adopt", original, stop: { robot: spec.targetRobot ?? "", attempt: status?.attempt ?? 0 } }
+    : { kind: "adopt", original };
+}

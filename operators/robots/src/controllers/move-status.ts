@@ -1,0 +1,76 @@
+import type { Condition, DeepReadonly } from "@keelson/api-machinery";
+import type { Task } from "../api/task.ts";
+import { hasCondition } from "../work/conditions.ts";
+import type { MoveCount } from "./move-decision.ts";
+import { ownedStatus, type TaskStatus, withCondition } from "./owned-task-status.ts";
+import type { TaskDecision } from "./task-decision.ts";
+
+/** Status fields that count moves. */
+export const moveFields = ({ windowStartMs, movesInWindow, consecutive }: MoveCount): TaskStatus => ({
+  moveWindowStart: new Date(windowStartMs).toISOString(),
+  movesInWindow,
+  consecutiveMoves: consecutive,
+});
+
+/** The status of a Task that was taken off its robot. From this write on, the attempt's reports and lease requests are rejected. */
+export function movedStatus(
+  task: DeepReadonly<Task>,
+  { from, why, count, displaced }: TaskDecision & { readonly kind: "move" },
+  now: number,
+): TaskStatus {
+  const { restartAt: _restart, moveAt: _move, adopted: _adopted, restartsInWindow: _count, ...before } = ownedStatus(task);
+  const { restartWindowStart: _window, ...kept } = before;
+  const message = `moved from ${from}: ${why}`;
+  return {
+    ...kept,
+    state: "pending",
+    message,
+    reason: "Moved",
+    movedFrom: from,
+    moves: (task.status?.moves ?? 0) + 1,
+    ...(count === undefined ? {} : moveFields(count)),
+    ...(displaced === undefined ? {} : { displaced }),
+    conditions: [
+      ...withCondition(task, "Scheduled", { status: "False", reason: "Moved", message }, now).filter(
+        ({ type }) => type !== "Lost",
+      ),
+      ...(hasCondition(task, "Lost") ? lostCondition(task, { status: "False", reason: "Moved", message }, now) : []),
+    ],
+  };
+}
+
+/** The status after a decision about a displaced attempt. */
+export function reconciledStatus(
+  task: DeepReadonly<Task>,
+  displaced: (TaskDecision & { readonly kind: "reconcile" })["displaced"],
+  now: number,
+): TaskStatus {
+  const { displaced: before, ...rest } = ownedStatus(task);
+  switch (displaced.kind) {
+    case "forget":
+      return rest;
+    case "stop":
+      return { ...rest, ...(before === undefined ? {} : { displaced: { ...before, stop: true } }) };
+    case "adopt": {
+      const { robot } = displaced.original;
+      const { displaced: _, ...moved } = movedStatus(
+        task,
+        { kind: "move", from: task.spec.targetRobot ?? "", why: `${robot} has returned, and its attempt is kept` },
+        now,
+      );
+      return {
+        ...moved,
+        adopted: displaced.original,
+        ...(displaced.stop === undefined ? {} : { displaced: { ...displaced.stop, stop: true } }),
+      };
+    }
+  }
+}
+
+function lostCondition(
+  task: DeepReadonly<Task>,
+  claim: { readonly status: "True" | "False"; readonly reason: string; readonly message: string },
+  now: number,
+): Condition[] {
+  return withCondition(task, "Lost", claim, now).filter(({ type }) => type === "Lost");
+}

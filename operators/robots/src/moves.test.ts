@@ -1,0 +1,109 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
+import { type RunningOperator, startOperator } from "@keelson/operator";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { Robot } from "./api/robot.ts";
+import { Secret } from "./api/secret.ts";
+import { Task } from "./api/task.ts";
+import { robots } from "./operator.ts";
+import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
+
+const namespace = "default";
+let environment: TestEnvironment;
+let client: Client;
+let operator: RunningOperator;
+let dataDir: string;
+let clock: VirtualClock;
+let token: string;
+const agents: ScriptedAgent[] = [];
+
+beforeEach(async () => {
+  environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
+  client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  dataDir = mkdtempSync(join(tmpdir(), "robots-moves-"));
+  clock = createVirtualClock();
+  operator = await startOperator({ operator: robots, client, dataDir, clock, flags: { "mqtt-port": "0" } });
+  const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
+  token = Buffer.from(secret.data?.token ?? "", "base64").toString();
+});
+
+afterEach(async () => {
+  for (const agent of agents.splice(0)) await agent.leave();
+  await operator.stop();
+  await environment.stop();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+async function robot(robotId: string, extra: Record<string, unknown> = {}): Promise<ScriptedAgent> {
+  const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId, token });
+  agents.push(agent);
+  await agent.register({ features: ["leases"], ...extra });
+  await watched(client, Robot, robotId, (each) => each?.status?.phase === "Online");
+  return agent;
+}
+
+const disconnect = { lostAfter: "10s", onRobot: "stop" as const };
+const exclusive = {
+  metadata: { name: "arm", namespace },
+  spec: { name: "arm", driver: "exec" as const, config: { execConfig: { command: "/bin/true" } }, disconnect },
+};
+
+it("moves an exclusive task once its robot's lease has expired, and the returning robot removes it", async () => {
+  const one = await robot("robot-001");
+  const task = await client.create(Task, exclusive);
+  const uid = task.metadata.uid ?? "";
+  const { task: dispatched } = await one.dispatched();
+  expect(dispatched.status?.lease?.attempt).toBe(1);
+  const held = { taskUid: uid, attempt: 1 };
+  expect(await one.requestLeases("first", [held])).toEqual({ nonce: "first", granted: [held], refused: [] });
+  await one.report({ uid, attempt: 1, seq: 1 }, "running");
+  await watched(client, Task, "arm", (each) => each?.status?.state === "running");
+  const two = await robot("robot-002");
+
+  await one.leave(false);
+  const lost = await watched(
+    client,
+    Task,
+    "arm",
+    (each) => each?.status?.message?.includes("moves to another robot at 2026-01-01T00:00:20") === true,
+  );
+  expect(lost?.status?.message).toMatch(
+    /^unknown since 2026-01-01T00:00:00Z: robot-001: .*when the robot's lease has expired$/,
+  );
+  await clock.advance(20_099);
+  expect(two.dispatches).toEqual([]);
+  await clock.advance(1);
+  const { task: moved } = await two.dispatched();
+  expect(moved.status).toMatchObject({ attempt: 2, moves: 1, movedFrom: "robot-001", lease: { attempt: 2 } });
+
+  agents.splice(agents.indexOf(one), 1);
+  const back = await robot("robot-001", { tasks: [held] });
+  expect((await back.dispatched()).action).toBe("delete");
+  expect(await back.requestLeases("late", [held])).toEqual({ nonce: "late", granted: [], refused: [held] });
+  const second = { taskUid: uid, attempt: 2 };
+  expect(await two.requestLeases("second", [second])).toMatchObject({ granted: [second] });
+});
+
+it("does not move the task of an agent that does not enforce leases", async () => {
+  const original = await robot("robot-001", { features: undefined });
+  await robot("robot-002");
+  await client.create(Task, {
+    ...exclusive,
+    spec: {
+      ...exclusive.spec,
+      targetRobot: undefined,
+      constraints: [{ lTarget: "${robot.id}", operand: "=" as const, rTarget: "robot-001" }],
+    },
+  });
+  const { task } = await original.dispatched();
+  expect(task.status?.lease).toBeUndefined();
+  await original.leave(false);
+  agents.splice(agents.indexOf(original), 1);
+  const lost = await watched(client, Task, "arm", (each) => each?.status?.reason === "RobotNotReporting");
+  expect(lost?.status?.message).toContain("not moved to another robot because the agent of robot-001 does not enforce leases");
+});

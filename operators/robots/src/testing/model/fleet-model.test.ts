@@ -1,0 +1,43 @@
+import { expect, it } from "vitest";
+import type { Task } from "../../api/task.ts";
+import { FleetModel, type FleetModelResult } from "./fleet-model.ts";
+
+/** Set MODEL_SEEDS for a longer check. */
+const seeds = Number(process.env.MODEL_SEEDS ?? 8);
+
+async function check(isExclusive: boolean, spec: Partial<Task["spec"]>): Promise<Omit<FleetModelResult, "violations">> {
+  const sum = { moves: 0, leaseExpiries: 0, starts: 0 };
+  for (let seed = 1; seed <= seeds; seed++) {
+    const { violations, ...result } = await new FleetModel({ seed, spec, isExclusive }).run();
+    expect(violations, `seed ${seed}`).toEqual([]);
+    sum.moves += result.moves;
+    sum.leaseExpiries += result.leaseExpiries;
+    sum.starts += result.starts;
+  }
+  return sum;
+}
+
+it("an exclusive task never runs twice, and every task ends", async () => {
+  const done = await check(true, {
+    disconnect: { lostAfter: "2m", onRobot: "stop" },
+    reschedulePolicy: { unlimited: true, delay: "10s", maxDelay: "1m" },
+  });
+  expect(done.moves).toBeGreaterThan(seeds);
+  expect(done.leaseExpiries).toBeGreaterThan(0);
+});
+
+it.each(["keepOriginal", "keepReplacement"] as const)(
+  "one attempt remains when a robot returns, with %s",
+  async (reconcile) => {
+    const done = await check(false, {
+      disconnect: { lostAfter: "1m", onRobot: "keep", reconcile },
+      reschedulePolicy: { unlimited: true, delay: "10s", maxDelay: "1m" },
+    });
+    expect(done.moves).toBeGreaterThan(seeds);
+  },
+);
+
+it("a task without a policy stays on its robot and never runs twice", async () => {
+  const done = await check(true, {});
+  expect(done.moves).toBe(0);
+});
