@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { expect, it } from "vitest";
-import { parse } from "yaml";
+import { parse, parseAllDocuments } from "yaml";
 import { Job } from "./api/job.ts";
 import { robots } from "./operator.ts";
 
@@ -27,7 +27,9 @@ spec:
       killTimeout: 10s
       artifacts: [{getterSource: "https://h/x.tgz", relativeDest: local/x, getterMode: any}]
 `;
-const example = readFileSync(new URL("../../../examples/robots/hello.yaml", import.meta.url), "utf8");
+const exampleNamed = (name: string): string =>
+  readFileSync(new URL(`../../../examples/robots/${name}`, import.meta.url), "utf8");
+const example = exampleNamed("hello.yaml");
 
 it.each([
   ["K8s4r", original],
@@ -43,6 +45,20 @@ it.each([
   );
   expect(job.spec).toMatchObject(manifest.spec);
   expect(job.spec.taskGroups[0]?.tasks[0]?.killTimeout).toBe(text === original ? "10s" : "5s");
+});
+
+it.each(["exclusive.yaml", "inspect.yaml"])("accepts the example %s without unknown fields", async (name) => {
+  await using environment = await startTestEnvironment({ crds: [Job.crd] });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  for (const document of parseAllDocuments(exampleNamed(name))) {
+    const manifest = document.toJS() as Job;
+    const job = await client.create(
+      Job,
+      { ...manifest, metadata: { namespace: "default", ...manifest.metadata } },
+      { fieldValidation: "Strict" },
+    );
+    expect(job.spec).toMatchObject(manifest.spec);
+  }
 });
 
 it.each([

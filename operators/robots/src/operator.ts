@@ -6,6 +6,7 @@ import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { createAgentCommand } from "./commands/agent.ts";
+import { dispatchCommand } from "./commands/dispatch.ts";
 import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";
 import { createTaskController } from "./controllers/task.ts";
@@ -18,7 +19,7 @@ export const robots: Operator = {
   description: "run jobs on fleets of robots over MQTT",
   resources: [Job, TaskGroup, Task, Robot],
   rules: [
-    { apiGroups: [group], resources: ["jobs"], verbs: ["get", "list", "watch"] },
+    { apiGroups: [group], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["taskgroups"], verbs: ["get", "list", "watch", "create", "patch"] },
     { apiGroups: [group], resources: ["tasks"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["robots"], verbs: ["get", "list", "watch", "create", "patch"] },
@@ -31,7 +32,7 @@ export const robots: Operator = {
   ],
   controllers: () => [jobController, taskGroupController, createTaskController(), createRobotController()],
   servers: [mqttServer],
-  commands: [createAgentCommand(startAgent)],
+  commands: [createAgentCommand(startAgent), dispatchCommand],
   listeners: [
     {
       name: "MQTT broker",

@@ -4,6 +4,8 @@ export type RobotsErrorCode =
   | "InvalidRobotId"
   /** The join token file is empty. */
   | "InvalidJoinTokenFile"
+  /** The payload of a dispatched Job cannot be written to the file of its task. */
+  | "InvalidPayload"
   /** The embedded broker cannot listen on its address. */
   | "CannotListen"
   /** The MQTT broker rejected the credentials or a subscription. */

@@ -49,6 +49,35 @@ test("a task becomes a program with its limits and variables that identify it", 
   });
 });
 
+test("metadata become variables, which env overrides, and the payload becomes a file", () => {
+  const spec = {
+    meta: { site: "a", "max-speed": "2" },
+    env: { K8S4R_META_SITE: "b" },
+    payload: "aGk=",
+    dispatchPayload: { file: "in/x" },
+  };
+  expect(read(task(spec))).toMatchObject({
+    order: { env: { K8S4R_META_SITE: "b", K8S4R_META_MAX_SPEED: "2" }, payload: { path: "in/x", base64: "aGk=" } },
+  });
+});
+
+test.each(["../x", "/etc/x", "a/../x", ".ssh", ""])("a payload is not written to %j", (path) => {
+  const dispatch = read(task({ payload: "aGk=", dispatchPayload: { file: path } }));
+  expect(dispatch).not.toHaveProperty("order.payload");
+});
+
+test("a lease and an adopted attempt count only for this attempt and this robot", () => {
+  const disconnect = { lostAfter: "2m" };
+  const status = { attempt: 3, lease: { attempt: 3 }, adopted: { robot: "r1", attempt: 1 } };
+  expect(read(task({ disconnect }, status))).toMatchObject({
+    order: { lease: { durationMs: 120_000, graceMs: 5_000 } },
+    adopts: 1,
+  });
+  const other = read(task({ disconnect }, { attempt: 3, lease: { attempt: 2 }, adopted: { robot: "r2", attempt: 1 } }));
+  expect(other).not.toHaveProperty("order.lease");
+  expect(other).not.toHaveProperty("adopts");
+});
+
 test("bare resource numbers are Nomad's: MHz as a share without a limit, and MiB", () => {
   const limitsOf = (resources: object) => {
     const dispatch = read(task({ resources }));

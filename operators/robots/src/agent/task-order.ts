@@ -15,6 +15,8 @@ export interface TaskOrder {
   readonly timeoutMs?: number;
   readonly killGraceMs?: number;
   readonly limits?: Limits;
+  /** A file to write before the program starts. `path` is relative to the task's folder. */
+  readonly payload?: { readonly path: string; readonly base64: string };
   /** Set if the program may run only while the robot holds a lease of this duration. */
   readonly lease?: { readonly durationMs: number; readonly graceMs: number };
 }
@@ -144,6 +146,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     K8S4R_ROBOT: policy.robotId,
     K8S4R_ATTEMPT: String(attempt),
   };
+  const payload = payloadOf(spec);
   const user = text(spec, "user", "spec");
   const timeoutMs = durationMs(spec, "timeout");
   const killGraceMs = durationMs(spec, "killTimeout");
@@ -157,18 +160,45 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   return {
     command,
     env: {
+      ...metaVariables(own(spec, "meta")),
       ...variables(own(spec, "env")),
       ...Object.fromEntries(Object.entries(identity).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))),
     },
     ...(user !== undefined && { user }),
     ...(timeoutMs !== undefined && timeoutMs > 0 && { timeoutMs }),
     ...(killGraceMs !== undefined && { killGraceMs }),
+    ...(payload !== undefined && { payload }),
     ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(spec), graceMs: killGraceMs ?? defaultGraceMs } }),
     ...((cpuMillis !== undefined || memoryBytes !== undefined) && {
       limits: { ...(cpuMillis !== undefined && { cpuMillis }), ...(memoryBytes !== undefined && { memoryBytes }) },
     }),
   };
 }
+
+/** `K8S4R_META_<KEY>` for every entry of the metadata, in upper case, with `_` for what a variable name cannot contain. */
+function metaVariables(meta: unknown): Readonly<Record<string, string>> {
+  if (!isJsonObject(meta)) return {};
+  return Object.fromEntries(
+    Object.entries(meta).flatMap(([key, value]) =>
+      typeof value === "string" && !value.includes("\0")
+        ? [[`K8S4R_META_${key.toUpperCase().replace(/[^A-Z0-9]/g, "_")}`, value]]
+        : [],
+    ),
+  );
+}
+
+function payloadOf(spec: JsonObject): TaskOrder["payload"] {
+  const path = text(child(spec, "dispatchPayload"), "file", "spec.dispatchPayload");
+  const base64 = text(spec, "payload", "spec");
+  if (path === undefined || base64 === undefined) return undefined;
+  if (!payloadPathPattern.test(path)) {
+    throw new InvalidField(`spec.dispatchPayload.file: ${JSON.stringify(path)} must be a path below the task's folder`);
+  }
+  return { path, base64 };
+}
+
+/** A relative path whose parts do not begin with a dot. */
+const payloadPathPattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]*(?:\/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$/;
 
 /** Whether the server dispatched an attempt with a lease. */
 function isLeased(task: JsonObject, attempt: number): boolean {

@@ -14,6 +14,7 @@ import {
 import { taskUidPattern } from "../protocol/messages.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
 import type { AgentEffect, AgentEvent, HeldTask } from "./held-task.ts";
+import { writePayload } from "./task-payload.ts";
 import { programId, programSpecOf } from "./task-program.ts";
 import { withoutGrant } from "./task-lease.ts";
 import type { TaskOrder } from "./task-order.ts";
@@ -156,8 +157,7 @@ export class TaskRunner {
         return;
       case "start":
         return this.#start(uid, effect.attempt, effect.order);
-      case "request-lease":
-        // The agent does it.
+      case "request-lease": // The agent does it.
         return;
       case "stop":
         await driver.get(programId(uid, effect.attempt))?.stop({ graceMs: effect.graceMs });
@@ -220,6 +220,7 @@ export class TaskRunner {
     let program: Program;
     try {
       await this.#prepareFolder(uid, user);
+      if (order.payload !== undefined) await writePayload(this.#taskDir(uid), order.payload, user);
       program = await driver.start(programSpecOf(uid, attempt, order, this.#taskDir(uid)));
       await this.#linkLogs(uid, program);
       await this.#recordLease(program);

@@ -4,12 +4,13 @@ import { Constraint } from "./constraint.ts";
 import { choice, conditions, int32, int64, listMap, partName, stringMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
+import { maxPayloadLength, Parameterized, Periodic } from "./parent-job.ts";
 import { taskDefinitions } from "./task-definition.ts";
 
 /** How the tasks of a Job run. */
 export const jobType = choice(
-  ["service", "batch", "system"],
-  "How the tasks run. batch: to completion. service: until they are deleted; a program that exits is restarted, even with 0. system: like service, once on every robot that matches, including robots that join later; count is ignored. The type also selects the default restart policy.",
+  ["service", "batch", "system", "sysbatch"],
+  "How the tasks run. batch: to completion. service: until they are deleted; a program that exits is restarted, even with 0. system and sysbatch: like service and batch, once on every robot that matches, including robots that join later; count is ignored. The type also selects the default restart policy.",
   {
     default: "batch",
   },
@@ -21,6 +22,11 @@ export type JobType = Static<typeof jobType>;
 /** Whether the tasks of a Job of this type run until they are deleted. */
 export function isLongRunning(type: JobType | undefined): boolean {
   return type === "service" || type === "system";
+}
+
+/** Whether a Job of this type runs each task once on every robot that matches. */
+export function isPerRobot(type: JobType | undefined): boolean {
+  return type === "system" || type === "sysbatch";
 }
 
 /** Scheduling priority. */
@@ -50,7 +56,7 @@ const TaskGroupTemplate = Type.Object(
     reschedulePolicy: Type.Optional(ReschedulePolicy),
     disconnect: Type.Optional(DisconnectPolicy),
     ephemeralDisk: Type.Optional(EphemeralDisk),
-    meta: Type.Optional(stringMap("Free-form notes about the group.")),
+    meta: Type.Optional(stringMap("Metadata of the group, in addition to that of the Job.")),
   },
   { description: "A group of tasks and its number of copies." },
 );
@@ -68,7 +74,15 @@ const spec = Type.Object(
       ...listMap("name", "The groups of tasks. Once a group's TaskGroup exists, only its count can change."),
       minItems: 1,
     }),
-    meta: Type.Optional(stringMap("Free-form notes about the work.")),
+    meta: Type.Optional(stringMap("Metadata of the work. Programs get each entry as a variable K8S4R_META_<KEY>.")),
+    periodic: Type.Optional(Periodic),
+    parameterized: Type.Optional(Parameterized),
+    payload: Type.Optional(
+      Type.String({
+        description: "Payload of a dispatched Job, in base64. Tasks with dispatchPayload get it as a file.",
+        maxLength: maxPayloadLength,
+      }),
+    ),
   },
   { description: "Desired work." },
 );
@@ -121,6 +135,11 @@ const status = Type.Object(
           lost: Type.Optional(int32("Number of tasks whose robot has stopped reporting.")),
         }),
       }),
+    ),
+    lastScheduleTime: Type.Optional(time("Last scheduled time for which a periodic Job created a Job or skipped it.")),
+    nextScheduleTime: Type.Optional(time("Next scheduled time of a periodic Job.")),
+    activeJobs: Type.Optional(
+      Type.Array(Type.String(), { description: "Jobs that a periodic or parameterized Job created and that have not ended." }),
     ),
     conditions: Type.Optional(
       conditions("Completed, Failed, Lost, and SpecApplied (False: part of a spec change cannot take effect)."),

@@ -13,10 +13,12 @@ export const joinTokenAnnotation = "robot.k8s4r.io/join-token-sha256";
 /** Name of the Secret whose `data.token` approves a robot automatically. */
 export const joinTokenSecret = "robot-join-token";
 
-/** Labels of TaskGroups and Tasks. */
+/** Labels of Jobs, TaskGroups and Tasks. */
 export const labels = {
   /** Name of the Job. */
   job: "job",
+  /** Of a Job: name of the periodic or parameterized Job that it was created from. */
+  parent: "robot.k8s4r.io/parent",
   /** Name of the TaskGroup. */
   taskGroup: "taskgroup",
   /** Index of the copy within the group, from 0. */

@@ -26,6 +26,19 @@ export const program = {
   restartPolicy: Type.Optional(RestartPolicy),
   artifacts: Type.Optional(Type.Array(Artifact, { description: "Files to fetch before the program starts." })),
   templates: Type.Optional(Type.Array(Template, { description: "Files to render before the program starts." })),
+  dispatchPayload: Type.Optional(
+    Type.Object(
+      {
+        file: Type.String({
+          description: "Path of the file, below the task's folder.",
+          minLength: 1,
+          maxLength: 255,
+          pattern: "^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$",
+        }),
+      },
+      { description: "Writes the payload of a dispatched Job to a file before the program starts." },
+    ),
+  ),
   services: Type.Optional(Type.Array(Service, { description: "Services that the program offers." })),
 };
 

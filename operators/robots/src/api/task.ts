@@ -3,6 +3,7 @@ import { Type } from "typebox";
 import { choice, conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { jobType, priority, robotSelector } from "./job.ts";
 import { group, version } from "./names.ts";
+import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, ReschedulePolicy } from "./policies.ts";
 import { program } from "./task-definition.ts";
 import { AllocatedResources } from "./task-resources.ts";
@@ -16,6 +17,10 @@ const spec = Type.Object(
     type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
+    meta: Type.Optional(stringMap("Metadata. The program gets each entry as a variable K8S4R_META_<KEY>.")),
+    payload: Type.Optional(
+      Type.String({ description: "Payload of a dispatched Job, in base64.", maxLength: maxPayloadLength }),
+    ),
     reschedulePolicy: Type.Optional(ReschedulePolicy),
     disconnect: Type.Optional(DisconnectPolicy),
     targetRobot: Type.Optional(

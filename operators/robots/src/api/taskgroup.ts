@@ -4,6 +4,7 @@ import { Constraint } from "./constraint.ts";
 import { conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { count, jobType, priority, robotSelector, workState } from "./job.ts";
 import { group, version } from "./names.ts";
+import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { taskDefinitions } from "./task-definition.ts";
 
@@ -23,7 +24,12 @@ const spec = Type.Object(
     reschedulePolicy: Type.Optional(ReschedulePolicy),
     disconnect: Type.Optional(DisconnectPolicy),
     ephemeralDisk: Type.Optional(EphemeralDisk),
-    meta: Type.Optional(stringMap("Free-form notes about the group.")),
+    meta: Type.Optional(
+      stringMap("Metadata of the Job and the group. Programs get each entry as a variable K8S4R_META_<KEY>."),
+    ),
+    payload: Type.Optional(
+      Type.String({ description: "Payload of a dispatched Job, in base64.", maxLength: maxPayloadLength }),
+    ),
   },
   { description: "The tasks and their number of copies." },
 );

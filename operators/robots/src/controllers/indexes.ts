@@ -1,7 +1,11 @@
 import { readOf } from "@keelson/controller";
+import { Job } from "../api/job.ts";
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { byController } from "../work/owner.ts";
+
+/** Reads Jobs with the index `controller`: uid of the periodic or parameterized Job. */
+export const jobReads = readOf(Job, { controller: byController });
 
 /** Reads TaskGroups with the index `controller`: uid of the Job. */
 export const taskGroupReads = readOf(TaskGroup, { controller: byController });

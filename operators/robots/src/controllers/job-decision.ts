@@ -1,5 +1,5 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import { isLongRunning, type Job, type JobType, type TaskGroupTemplate } from "../api/job.ts";
+import { isLongRunning, isPerRobot, type Job, type JobType, type TaskGroupTemplate } from "../api/job.ts";
 import { labels } from "../api/names.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
 import { childName, claimOf, unambiguousChildName } from "../work/child-name.ts";
@@ -51,8 +51,8 @@ export function decideJob(observation: JobObservation): JobDecision {
   const { job } = observation;
   if (job.metadata.deletionTimestamp !== undefined) return noWrites;
   const state = job.status?.state;
-  // A system Job does not end, because further robots may join.
-  if (job.spec.type !== "system" && (state === "completed" || state === "failed")) return noWrites;
+  // Further robots may join.
+  if (!isPerRobot(job.spec.type) && (state === "completed" || state === "failed")) return noWrites;
   const plan = planGroups(observation);
   const status = statusOf(observation, plan);
   return jsonEquals(status, job.status) ? { groups: plan.drafts } : { groups: plan.drafts, status };
@@ -159,16 +159,18 @@ function specApplied(ignored: readonly string[]): Pick<ConditionClaim, "status" 
 }
 
 function specOf(job: DeepReadonly<Job>, template: DeepReadonly<TaskGroupTemplate>): DeepReadonly<TaskGroup["spec"]> {
-  const { name, count, tasks, restartPolicy, ...rest } = template;
+  const { name, count, tasks, restartPolicy, meta, ...rest } = template;
   return {
     jobName: job.metadata.name ?? "",
     groupName: name,
     count,
     tasks,
     robotSelector: job.spec.robotSelector ?? {},
-    ...(isLongRunning(job.spec.type) ? { type: job.spec.type } : {}),
+    ...(isLongRunning(job.spec.type) || isPerRobot(job.spec.type) ? { type: job.spec.type } : {}),
+    ...(job.spec.payload === undefined ? {} : { payload: job.spec.payload }),
     ...(job.spec.priority === undefined ? {} : { priority: job.spec.priority }),
     restartPolicy: completeRestartPolicy(restartPolicy, job.spec.type),
+    ...(job.spec.meta === undefined && meta === undefined ? {} : { meta: { ...job.spec.meta, ...meta } }),
     ...rest,
   };
 }
@@ -181,7 +183,7 @@ function tallyOf(
 ): Tally {
   const status = group?.status;
   if (status?.totalTasks === undefined || (status.totalTasks === 0 && template)) {
-    const total = template === undefined || type === "system" ? 0 : template.count * template.tasks.length;
+    const total = template === undefined || isPerRobot(type) ? 0 : template.count * template.tasks.length;
     return { ...emptyTally, total, pending: total };
   }
   return {

@@ -1,4 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
+import { isPerRobot } from "../api/job.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { disconnectPolicyOf, leaseExpiryMs } from "../work/disconnect-policy.ts";
@@ -45,7 +46,7 @@ export const pinnedReason = "RobotPinned";
 /** Whether a Task must stay on its robot: the user chose it, or its Job runs one task per robot. */
 function isPinned({ spec, status }: DeepReadonly<Task>): boolean {
   const scheduled = status?.conditions?.find(({ type }) => type === "Scheduled");
-  return spec.type === "system" || scheduled?.reason === pinnedReason;
+  return isPerRobot(spec.type) || scheduled?.reason === pinnedReason;
 }
 
 /**

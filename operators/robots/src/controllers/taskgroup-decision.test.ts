@@ -181,6 +181,22 @@ describe("decideTaskGroup", () => {
       expect(create.map(({ name }) => name)).toEqual(["hello-workers-run-robot-002"]);
     });
 
+    it("completes as sysbatch, and runs again when a robot joins", () => {
+      const sysbatch = { ...system, spec: { ...system.spec, type: "sysbatch" as const } };
+      const done = on("robot-001", "completed");
+      const first = decide(sysbatch, [done], [], robots.slice(0, 1)).status;
+      expect(first).toMatchObject({ state: "completed", succeededTasks: 1 });
+      const joined = decide({ ...sysbatch, status: first }, [done], [], robots.slice(0, 2));
+      expect(joined.create.map(({ name }) => name)).toEqual(["hello-workers-run-robot-002"]);
+      expect(joined.status).toMatchObject({ state: "running", totalTasks: 2 });
+    });
+
+    it("keeps the results of robots that no longer match as sysbatch", () => {
+      const sysbatch = { ...system, spec: { ...system.spec, type: "sysbatch" as const } };
+      const tasks = [on("robot-005", "completed"), on("robot-006", "running")];
+      expect(decide(sysbatch, tasks, [], robots).remove).toEqual(["hello-workers-run-robot-006"]);
+    });
+
     it("deletes the task of a robot that no longer matches", () => {
       const tasks = [on("robot-001", "running"), on("robot-005", "running")];
       expect(decide(system, tasks, [], robots).remove).toEqual(["hello-workers-run-robot-005"]);

@@ -1,4 +1,5 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
+import { isPerRobot } from "../api/job.ts";
 import { labels } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
@@ -17,7 +18,7 @@ export interface TaskGroupObservation {
   readonly tasks: readonly DeepReadonly<Task>[];
   /** Looks up any Task of the namespace by name. */
   readonly taskNamed: (name: string) => DeepReadonly<Task> | undefined;
-  /** The robots of the namespace. Used only for a group of type `system`. */
+  /** The robots of the namespace. Used only for a group of type `system` or `sysbatch`. */
   readonly robots: readonly DeepReadonly<Robot>[];
   readonly now: number;
 }
@@ -43,14 +44,13 @@ const noWrites: TaskGroupDecision = { create: [], remove: [] };
  * Decides about a TaskGroup: which Tasks are missing, which are beyond `count`, and the status.
  *
  * **Guarantees**: a group that has ended does not change. A Task's name follows from the group, the task and the index of the
- * copy, so creating it is idempotent. A deleted Task is recreated while the group has not ended. A group of type `system` has one copy
- * for every eligible robot instead of `count` copies, and never ends, because further robots may join.
+ * copy, so creating it is idempotent. A deleted Task is recreated while the group has not ended. A group of type `system` or `sysbatch` has
+ * one copy for every eligible robot instead of `count` copies. `system` never completes; `sysbatch` is running again when a robot joins.
  */
 export function decideTaskGroup({ group, tasks, taskNamed, robots, now }: TaskGroupObservation): TaskGroupDecision {
   if (group.metadata.deletionTimestamp !== undefined) return noWrites;
   const before = group.status?.state;
-  const isSystem = group.spec.type === "system";
-  if (!isSystem && (before === "completed" || before === "failed")) return noWrites;
+  if (!isPerRobot(group.spec.type) && (before === "completed" || before === "failed")) return noWrites;
 
   const groupName = group.metadata.name ?? "";
   const owner = { kind: "TaskGroup", name: groupName, uid: group.metadata.uid ?? "" };
@@ -73,12 +73,12 @@ export function decideTaskGroup({ group, tasks, taskNamed, robots, now }: TaskGr
     tally = addTallies(tally, tallyOfTask(task));
   }
   const remove = tasks
-    .filter((task) => !wanted.has(keyOf(task)) && task.metadata.deletionTimestamp === undefined)
+    .filter((task) => !wanted.has(keyOf(task)) && task.metadata.deletionTimestamp === undefined && !isResult(group, task))
     .map((task) => task.metadata.name ?? "");
 
   const outcome = workStateOf(tally);
   // More robots may join, so a system group does not complete. It has failed while every one of its tasks has.
-  const state = isSystem && outcome === "completed" ? "running" : outcome;
+  const state = group.spec.type === "system" && outcome === "completed" ? "running" : outcome;
   const generation = group.metadata.generation ?? 0;
   const { startedAt, completedAt, ...fields } = tallyFields(tally, state);
   const status: NonNullable<TaskGroup["status"]> = {
@@ -96,9 +96,14 @@ export function decideTaskGroup({ group, tasks, taskNamed, robots, now }: TaskGr
   return { create, remove, ...(jsonEquals(status, group.status) ? {} : { status }) };
 }
 
+/** Whether a Task is the result of a robot that no longer matches, which is kept. */
+function isResult({ spec }: DeepReadonly<TaskGroup>, { status }: DeepReadonly<Task>): boolean {
+  return spec.type === "sysbatch" && (status?.state === "completed" || status?.state === "failed");
+}
+
 interface Copy {
   readonly definition: DeepReadonly<TaskDefinition>;
-  /** Index of the copy, or the name of its robot in a group of type `system`. */
+  /** Index of the copy, or the name of its robot in a group with one copy per robot. */
   readonly index: string;
   /** The robot that the Task is pinned to. */
   readonly robot?: string;
@@ -107,7 +112,7 @@ interface Copy {
 /** The Tasks that a group should have. */
 function copiesOf(group: DeepReadonly<TaskGroup>, robots: readonly DeepReadonly<Robot>[]): readonly Copy[] {
   const { spec } = group;
-  if (spec.type !== "system") {
+  if (!isPerRobot(spec.type)) {
     return Array.from({ length: spec.count }, (_, index) => String(index)).flatMap((index) =>
       spec.tasks.map((definition) => ({ definition, index })),
     );
@@ -146,7 +151,7 @@ function specOf(
   definition: DeepReadonly<TaskDefinition>,
   robot: string | undefined,
 ): DeepReadonly<Task["spec"]> {
-  const { robotSelector, priority, type, reschedulePolicy, disconnect } = group.spec;
+  const { robotSelector, priority, type, reschedulePolicy, disconnect, meta, payload } = group.spec;
   const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
   const constraints = constraintsOf(group, definition);
   return {
@@ -156,6 +161,8 @@ function specOf(
     ...(restartPolicy === undefined ? {} : { restartPolicy }),
     ...(reschedulePolicy === undefined ? {} : { reschedulePolicy }),
     ...(disconnect === undefined ? {} : { disconnect }),
+    ...(meta === undefined ? {} : { meta }),
+    ...(payload === undefined || definition.dispatchPayload === undefined ? {} : { payload }),
     ...(constraints.length === 0 ? {} : { constraints }),
     ...(type === undefined ? {} : { type }),
     ...(robot === undefined ? {} : { targetRobot: robot }),

@@ -1,5 +1,6 @@
 import { type DeepReadonly, draft, isNotFound } from "@keelson/api-machinery";
 import { defineController, ignoreConflict, type ReconcileContext, type Request, watchOf } from "@keelson/controller";
+import { isPerRobot } from "../api/job.ts";
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { Robot } from "../api/robot.ts";
@@ -17,17 +18,17 @@ export const taskGroupController = defineController({
   for: TaskGroup,
   owns: [Task],
   reads: [taskReads],
-  // A group of type system has a Task for every eligible robot.
-  watches: [watchOf(Robot, systemGroups, [affectsPlacement])],
+  // A group of type system or sysbatch has a Task for every eligible robot.
+  watches: [watchOf(Robot, perRobotGroups, [affectsPlacement])],
   maxConcurrentReconciles: 4,
   reconcile,
 });
 
-function systemGroups(robot: DeepReadonly<Robot>, { cache }: Pick<ReconcileContext, "cache">): Request[] {
+function perRobotGroups(robot: DeepReadonly<Robot>, { cache }: Pick<ReconcileContext, "cache">): Request[] {
   const { namespace } = robot.metadata;
   return cache
     .list(TaskGroup, { namespace })
-    .filter((group) => group.spec.type === "system")
+    .filter((group) => isPerRobot(group.spec.type))
     .map((group) => ({ namespace, name: group.metadata.name ?? "" }));
 }
 
@@ -40,7 +41,7 @@ async function reconcile(request: Request, context: ReconcileContext): Promise<v
     group,
     tasks: cache.list(Task, { namespace, index: ["controller", group.metadata.uid ?? ""] }),
     taskNamed: (task) => cache.get(Task, { namespace, name: task }),
-    robots: group.spec.type === "system" ? cache.list(Robot, { namespace }) : [],
+    robots: isPerRobot(group.spec.type) ? cache.list(Robot, { namespace }) : [],
     now: clock.now(),
   });
   // Children first: after a crash, a status without them would hide that they are missing.
