@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,27 +8,39 @@ import { LeaseGuard } from "./lease-guard.ts";
 import { readBootMs } from "./read-device-info.ts";
 
 let dir: string;
+const processes: ChildProcess[] = [];
 
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), "keelson-guard-"));
 });
 
 afterEach(() => {
+  for (const { pid } of processes.splice(0)) {
+    try {
+      if (pid !== undefined) process.kill(-pid, "SIGKILL");
+    } catch {
+      // It has ended.
+    }
+  }
   rmSync(dir, { recursive: true, force: true });
 });
 
+function start(command: string, args: readonly string[]): ChildProcess {
+  const started = spawn(command, args, { detached: true, stdio: "ignore" });
+  processes.push(started);
+  return started;
+}
+
 test("a program is killed with its children when its lease ends, and another program is not", async () => {
   const guard = new LeaseGuard(dir);
-  const program = spawn("/bin/sh", ["-c", "sleep 600 & wait"], { detached: true, stdio: "ignore" });
-  const other = spawn("sleep", ["600"], { detached: true, stdio: "ignore" });
+  const program = start("/bin/sh", ["-c", "sleep 600 & wait"]);
+  const other = start("sleep", ["600"]);
   await guard.record({ id: "other", pid: other.pid ?? 0, untilMs: readBootMs() + 3_600_000 });
   await guard.record({ id: "program", pid: program.pid ?? 0, untilMs: readBootMs() });
   const [, signal] = await once(program, "exit");
   expect(signal).toBe("SIGKILL");
   expect(() => process.kill(-(program.pid ?? 0), 0)).toThrow("ESRCH");
   expect(other.exitCode).toBeNull();
-  other.kill();
-  await once(other, "exit");
   await guard.forget("other");
   await expect.poll(() => existsSync(join(dir, "program.lease"))).toBe(false);
 });

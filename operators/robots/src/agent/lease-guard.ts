@@ -21,7 +21,7 @@ while sleep 1; do
     stat=
     { read -r stat <"/proc/$pid/stat"; } 2>/dev/null
     set -- \${stat##*) }
-    [ "\${20:-}" = "$start" ] && kill -KILL -- "-$3"
+    [ "\${20:-}" = "$start" ] && kill -9 "-$3"
     rm -f "$file"
   done
   [ -n "$found" ] || exit 0

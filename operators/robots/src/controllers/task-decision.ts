@@ -22,7 +22,7 @@ import { decideRestart } from "../work/restart-policy.ts";
 export const lostAfterMs = 5 * 60_000;
 
 /** Reason of a Task that its robot stopped because its lease expired. */
-export const leaseExpiredReason = "LeaseExpired";
+const leaseExpiredReason = "LeaseExpired";
 
 /** Maximum size of a Task that is sent to a robot: the broker's 256 KiB less the envelope. */
 const maxTaskBytes = 240 * 1024;
@@ -140,7 +140,7 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
 }
 
 /** Whether a Task is bound to `robot`. A Task that was moved keeps the name of its last robot until it has another one. */
-export function isBoundTo(task: DeepReadonly<Task>, robot: string): boolean {
+function isBoundTo(task: DeepReadonly<Task>, robot: string): boolean {
   return task.metadata.finalizers?.includes(agentFinalizer) === true && task.status?.movedFrom !== robot;
 }
 

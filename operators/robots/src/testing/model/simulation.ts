@@ -8,7 +8,7 @@ interface Scheduled {
 }
 
 /** A small, fast generator of pseudo-random numbers (mulberry32). */
-export function randomFrom(seed: number): () => number {
+function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
