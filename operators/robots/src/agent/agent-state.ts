@@ -4,11 +4,13 @@ import {
   type AgentEvent,
   type AgentState,
   change,
+  discard,
   type HeldTask,
   publish,
   type Step,
   withReport,
 } from "./held-task.ts";
+import { planRestart, restartDue, restartsHere } from "./local-restart.ts";
 import { checkLeases, leaseAnswered } from "./task-lease.ts";
 import { reportOfExit } from "./task-reports.ts";
 import type { ReportBody } from "./task-reports.ts";
@@ -18,7 +20,7 @@ const isPowerOfTwo = (n: number): boolean => n > 0 && (n & (n - 1)) === 0;
 /**
  * The agent's decisions, as a pure function.
  *
- * **Guarantees**: an attempt starts at most once. A terminal report is an attempt's last, except for `deleted`. Sequence numbers of
+ * **Guarantees**: an attempt starts at most once, except for restarts by its policy. A terminal report is an attempt's last, except for `deleted`. Sequence numbers of
  * an attempt increase. A late create does not run a task whose deletion was confirmed.
  */
 export function step(state: AgentState, event: AgentEvent, now: number): Step {
@@ -40,6 +42,8 @@ export function step(state: AgentState, event: AgentEvent, now: number): Step {
       return leaseAnswered(state, event, (next, { taskUid, attempt }) =>
         remove(next, { kind: "delete", uid: taskUid, attempt }, now),
       );
+    case "restart-check":
+      return restartDue(state, now);
     case "lease-check":
       return checkLeases(state, event.bootMs);
     case "ack": {
@@ -80,8 +84,7 @@ function create(state: AgentState, event: AgentEvent & { readonly kind: "create"
     const adopted = adopt(state, held, attempt, now);
     if (adopted !== undefined) return adopted;
   }
-  const leftover = held?.programAttempt;
-  const discard: readonly AgentEffect[] = leftover === undefined ? [] : [{ kind: "discard", uid, attempt: leftover }];
+  const leftover = held === undefined ? [] : discard(held);
   const base = { uid, attempt, seq: 0, isAcknowledged: true, ticks: 0, changedAt: now };
   if ("problem" in event) {
     const body: ReportBody = {
@@ -90,7 +93,7 @@ function create(state: AgentState, event: AgentEvent & { readonly kind: "create"
       message: `Task cannot run on this robot: ${event.problem}`,
       permanent: true,
     };
-    return change(state, withReport(state, { ...base, phase: "ended" }, body, now), (task) => [...discard, ...publish(task)]);
+    return change(state, withReport(state, { ...base, phase: "ended" }, body, now), (task) => [...leftover, ...publish(task)]);
   }
   const { order } = event;
   const accepted: HeldTask = {
@@ -101,7 +104,7 @@ function create(state: AgentState, event: AgentEvent & { readonly kind: "create"
     ...(order.lease === undefined ? {} : { lease: order.lease }),
   };
   return change(state, accepted, () => [
-    ...discard,
+    ...leftover,
     order.lease === undefined ? { kind: "start", uid, attempt, order } : { kind: "request-lease", uid },
   ]);
 }
@@ -110,7 +113,7 @@ function create(state: AgentState, event: AgentEvent & { readonly kind: "create"
 function adopt(state: AgentState, held: HeldTask, attempt: number, now: number): Step | undefined {
   const renamed: HeldTask = { ...held, attempt, seq: 0 };
   const { report } = held;
-  if (held.phase === "accepted") return change(state, renamed, () => []);
+  if (held.phase === "accepted" || held.phase === "waiting") return change(state, renamed, () => []);
   if (held.phase === "ended" && report !== undefined) {
     return change(state, withReport(state, renamed, bodyOf(report), now), publish);
   }
@@ -157,10 +160,7 @@ function remove(state: AgentState, event: AgentEvent & { readonly kind: "delete"
   }
   const { order: _, report: _report, ...rest } = held;
   const deleting: HeldTask = { ...rest, attempt, seq, phase: "deleting", isAcknowledged: true, changedAt: now };
-  return change(state, deleting, (task) => [
-    ...(task.programAttempt === undefined ? [] : [{ kind: "discard" as const, uid, attempt: task.programAttempt }]),
-    { kind: "clear", uid, answer: true },
-  ]);
+  return change(state, deleting, (task) => [...discard(task), { kind: "clear", uid, answer: true }]);
 }
 
 const deletedBody: ReportBody = { state: "deleted", event: "Deleted", message: "The robot has removed the task" };
@@ -174,15 +174,20 @@ function removed(state: AgentState, uid: string, now: number): Step {
 
 function progress(state: AgentState, event: AgentEvent & { readonly kind: "started" | "exited" }, now: number): Step {
   const held = state.tasks.get(event.uid);
-  const isCurrent = held?.programAttempt === event.attempt;
+  const isCurrent = held?.programAttempt === event.attempt && (held.run ?? 0) === (event.run ?? 0);
   if (held === undefined || !isCurrent || (held.phase !== "accepted" && held.phase !== "running"))
     return { state, effects: [] };
   const { order: _, ...rest } = held;
   if (event.kind === "exited") {
+    const restart = planRestart(held, event, now);
+    if (restart?.kind === "restart") return change(state, withReport(state, restart.task, restart.body, now), publish);
     const isLeaseExpired = held.lease?.isFenced === true && event.exited.reason === "Stopped";
     const body = {
       ...reportOfExit(event.exited, event.logs),
       ...(event.isPermanent ? { permanent: true } : {}),
+      ...(restart === undefined
+        ? {}
+        : { state: "failed" as const, event: "Failed" as const, message: restart.message, permanent: true }),
       ...(isLeaseExpired
         ? { message: "Task terminated: the robot lost contact and its lease expired", leaseExpired: true }
         : {}),
@@ -196,5 +201,6 @@ function progress(state: AgentState, event: AgentEvent & { readonly kind: "start
     message: "Task started",
     startedAt: new Date(event.startedAt).toISOString(),
   };
-  return change(state, withReport(state, { ...rest, phase: "running" }, body, now), publish);
+  const running: HeldTask = { ...(restartsHere(held) ? held : rest), phase: "running" };
+  return change(state, withReport(state, running, body, now), publish);
 }

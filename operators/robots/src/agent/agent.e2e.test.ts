@@ -175,6 +175,17 @@ function isRunning(pid: number): boolean {
 
 const file = (name: string): string => join(base, name);
 
+const commandOf = (pid: string): string => {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+  } catch {
+    return "";
+  }
+};
+
+/** Process group of a process. */
+const groupOf = (pid: string): number => Number(readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ")[2]);
+
 test("an agent registers, runs a task, and reports its start and its exit with the output", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
@@ -381,10 +392,10 @@ test("a timeout counts from the start of the program and is never early", async 
   for (let run = 0; run < 3; run++) {
     const uid = randomUUID();
     await server.send("create", uid, 1, shell(script, { timeout: "500ms" }));
-    const { logsStdout = "" } = await server.status((status) => status.taskUid === uid && status.event === "Timeout");
-    const [start = 0, end = 0] = logsStdout.trim().split("\n").map(Number);
-    // The program needs some time until it prints its start.
-    expect(end - start).toBeGreaterThan(470);
+    const timedOut = await server.status((status) => status.taskUid === uid && status.event === "Timeout");
+    const [, end = 0] = (timedOut.logsStdout ?? "").trim().split("\n").map(Number);
+    // Both times are rounded to milliseconds.
+    expect(end - Date.parse(timedOut.startedAt ?? "")).toBeGreaterThan(497);
   }
 });
 
@@ -494,6 +505,31 @@ test("after kill -9 of the agent its tasks keep running, none runs twice, and th
   writeFileSync(file("gate-1"), "");
   expect(await server.status((status) => status.taskUid === runs && status.state === "failed")).toMatchObject({ exitCode: 7 });
   expect(readFileSync(file("ran"), "utf8")).toBe("ran\nran\n");
+});
+
+test("a service restarts without a broker, and the next agent continues its restarts", async () => {
+  const at = await broker();
+  const server = await startServer(at, { acknowledges: true });
+  const first = await agent(at.url);
+  await server.registered(1);
+  const uid = randomUUID();
+  const script = `echo run >> ${file("runs")}; [ -e ${file("fails")} ] || sleep 600`;
+  const spec = { type: "service", restartPolicy: { attempts: 50, interval: "1h", delay: "10ms" } };
+  await server.send("create", uid, 1, shell(script, spec));
+  await server.status((status) => status.state === "running");
+  await at.stop();
+  const runs = (): number => readFileSync(file("runs"), "utf8").split("\n").length - 1;
+  await expect.poll(() => existsSync(file("runs")) && runs()).toBe(1);
+  writeFileSync(file("fails"), "");
+  for (const program of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    if (commandOf(program).includes(file("fails")) && isRunning(Number(program))) process.kill(-groupOf(program), "SIGTERM");
+  }
+  await expect.poll(runs).toBeGreaterThanOrEqual(3);
+  await first.stop();
+  rmSync(file("fails"));
+  const before = runs();
+  await agent(at.url);
+  await expect.poll(runs).toBeGreaterThan(before);
 });
 
 test("a leased program starts when its lease is granted, and is stopped without contact when it expires", async () => {

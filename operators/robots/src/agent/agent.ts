@@ -11,6 +11,7 @@ import { AgentConnection } from "./agent-connection.ts";
 import type { ConnectMqtt } from "./agent-connection.ts";
 import { step } from "./agent-state.ts";
 import type { AgentEvent, AgentState } from "./held-task.ts";
+import { nextRestartMs } from "./local-restart.ts";
 import { LeaseGuard } from "./lease-guard.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { leaseDemand } from "./task-lease.ts";
@@ -57,6 +58,7 @@ class RobotAgent implements RunningAgent {
   #isStopping = false;
   #isRegistered = false;
   #timer: Timer | undefined;
+  #restartTimer: Timer | undefined;
   #connection: AgentConnection | undefined;
   readonly done: Promise<void>;
   #resolveDone: () => void = () => {};
@@ -80,9 +82,14 @@ class RobotAgent implements RunningAgent {
       log,
       publish: (report) => this.#connection?.publish(topics.status(robotId, report.taskUid), report),
       onEvent: (event) => this.#handle(event),
-      isWaiting: (uid, attempt) => {
+      isWaiting: (uid, attempt, run) => {
         const task = this.#state.tasks.get(uid);
-        return task?.programAttempt === attempt && task.phase === "accepted" && task.lease?.isFenced !== true;
+        return (
+          task?.programAttempt === attempt &&
+          (task.run ?? 0) === run &&
+          task.phase === "accepted" &&
+          task.lease?.isFenced !== true
+        );
       },
     });
     this.#leases = new LeaseKeeper({
@@ -101,6 +108,7 @@ class RobotAgent implements RunningAgent {
     this.#state = { ...this.#state, tasks: await this.#runner.load() };
     await this.#runner.resume(this.#state.tasks);
     this.#leases.check();
+    this.#armRestart();
     this.#connection = new AgentConnection({
       brokerUrl,
       robotId,
@@ -119,6 +127,7 @@ class RobotAgent implements RunningAgent {
     if (this.#isStopping) return this.done;
     this.#isStopping = true;
     this.#timer?.cancel();
+    this.#restartTimer?.cancel();
     this.#leases.stop();
     await this.#runner.stop({ stopPrograms: this.#options.stopTasksOnExit });
     await this.#settleWithinTimeout();
@@ -140,8 +149,19 @@ class RobotAgent implements RunningAgent {
     const { state, effects } = step(this.#state, event, this.#options.clock.now());
     this.#state = state;
     const done = this.#runner.run(effects);
+    this.#armRestart();
     if (effects.some(({ kind }) => kind === "request-lease")) void done.then(() => this.#leases.request());
     await done;
+  }
+
+  /** Arms the timer of the next restart on this robot. */
+  #armRestart(): void {
+    this.#restartTimer?.cancel();
+    this.#restartTimer = undefined;
+    const { clock } = this.#options;
+    const delayMs = nextRestartMs(this.#state, clock.now());
+    if (delayMs === undefined || this.#isStopping) return;
+    this.#restartTimer = clock.setTimer(delayMs, () => void this.#handle({ kind: "restart-check" }));
   }
 
   #onReady(): void {
@@ -210,7 +230,7 @@ class RobotAgent implements RunningAgent {
     this.#connection?.publish(topics.heartbeat, message);
   }
 
-  /** Arms the only timer: the next heartbeat, or the next registration while none was accepted. */
+  /** Arms the timer of the next heartbeat, or the next registration while none was accepted. */
   #armTimer(): void {
     this.#timer?.cancel();
     if (this.#isStopping) return;

@@ -7,18 +7,21 @@ import type { LogTails, ReportBody } from "./task-reports.ts";
  * A task on this robot:
  *
  *     accepted --> running --> ended --\
- *         \-----------\----------\------> deleting --> gone
+ *      ^  \          | \----------\-----> deleting --> gone
+ *      |   \---------|------------------/    ^
+ *      \-- waiting <-/ ---------------------/
  *
+ * A service that ended is `waiting` until this robot restarts it.
  * A task that is `gone` is kept for a while, so that a late or duplicate create does not run it again. Records on disk contain these
  * phases.
  */
 export interface HeldTask {
   readonly uid: string;
   readonly attempt: number;
-  readonly phase: "accepted" | "running" | "ended" | "deleting" | "gone";
+  readonly phase: "accepted" | "running" | "waiting" | "ended" | "deleting" | "gone";
   /** Sequence number of the last report of this attempt. */
   readonly seq: number;
-  /** The program to run, until it runs. */
+  /** The program to run, until it runs, or until it ends if this robot restarts it. */
   readonly order?: TaskOrder;
   /** The last report, and whether the server has acknowledged it. */
   readonly report?: StatusMessage;
@@ -27,10 +30,23 @@ export interface HeldTask {
   readonly ticks: number;
   /** Attempt whose program and files are on this robot. It is an earlier one if the current attempt adopted it. */
   readonly programAttempt?: number;
+  /** Number of the program within its attempt, from 0. Default 0. */
+  readonly run?: number;
+  /** Restarts of this attempt so far. */
+  readonly restarts?: LocalRestarts;
   /** Set if the program may run only while this robot holds a lease. */
   readonly lease?: TaskLease;
   /** Time of the last change by the wall clock. The oldest records are dropped first; clock jumps only affect that order. */
   readonly changedAt: number;
+}
+
+/** Restarts of an attempt by this robot. Times are those of the wall clock. */
+export interface LocalRestarts {
+  readonly windowStartMs: number;
+  readonly restartsInWindow: number;
+  /** Time of the next restart, and when it was planned, while the task is `waiting`. */
+  readonly dueMs: number;
+  readonly plannedMs: number;
 }
 
 /** Lease of an attempt. Times are those of the robot's boot clock, in milliseconds. */
@@ -64,11 +80,20 @@ export type AgentEvent =
     }
   | { readonly kind: "create"; readonly uid: string; readonly attempt: number; readonly problem: string }
   | { readonly kind: "delete"; readonly uid: string; readonly attempt: number }
-  | { readonly kind: "started"; readonly uid: string; readonly attempt: number; readonly startedAt: number }
+  | {
+      readonly kind: "started";
+      readonly uid: string;
+      readonly attempt: number;
+      /** Default 0. */
+      readonly run?: number;
+      readonly startedAt: number;
+    }
   | {
       readonly kind: "exited";
       readonly uid: string;
       readonly attempt: number;
+      /** Default 0. */
+      readonly run?: number;
       readonly exited: Exited;
       readonly logs: LogTails;
       /** Another attempt would fail in the same way. */
@@ -86,6 +111,8 @@ export type AgentEvent =
     }
   /** Time has passed. */
   | { readonly kind: "lease-check"; readonly bootMs: number }
+  /** A restart may be due. */
+  | { readonly kind: "restart-check" }
   | { readonly kind: "connected" }
   | { readonly kind: "tick" };
 
@@ -96,13 +123,13 @@ export type AgentEffect =
   /** Drop the record. */
   | { readonly kind: "forget"; readonly uid: string }
   /** Start the program; continue with `started` or `exited`. */
-  | { readonly kind: "start"; readonly uid: string; readonly attempt: number; readonly order: TaskOrder }
+  | { readonly kind: "start"; readonly uid: string; readonly attempt: number; readonly run?: number; readonly order: TaskOrder }
   /** Ask the server for leases now. */
   | { readonly kind: "request-lease"; readonly uid: string }
   /** Stop an attempt's program; continue with `exited`. */
-  | { readonly kind: "stop"; readonly uid: string; readonly attempt: number; readonly graceMs: number }
+  | { readonly kind: "stop"; readonly uid: string; readonly attempt: number; readonly run?: number; readonly graceMs: number }
   /** Stop an attempt's program and remove it with its logs. */
-  | { readonly kind: "discard"; readonly uid: string; readonly attempt: number }
+  | { readonly kind: "discard"; readonly uid: string; readonly attempt: number; readonly run?: number }
   /** Remove the task's folder; continue with `removed` if `answer` is set. */
   | { readonly kind: "clear"; readonly uid: string; readonly answer: boolean }
   | { readonly kind: "publish"; readonly uid: string; readonly report: StatusMessage };
@@ -143,6 +170,12 @@ export function withReport(state: AgentState, task: HeldTask, body: ReportBody, 
   return { ...task, seq, report, isAcknowledged: false, ticks: 0, changedAt: now };
 }
 
+/** The effects that stop and remove a task's program, if there is one. */
+export function discard({ uid, programAttempt, run }: HeldTask): readonly AgentEffect[] {
+  if (programAttempt === undefined) return [];
+  return [{ kind: "discard", uid, attempt: programAttempt, ...(run === undefined ? {} : { run }) }];
+}
+
 /** Bounds disk and memory use: drops the files of the oldest ended tasks, then the oldest records. */
 function prune(state: AgentState, effects: readonly AgentEffect[]): Step {
   const byAge = (a: HeldTask, b: HeldTask): number => a.changedAt - b.changedAt;
@@ -152,10 +185,10 @@ function prune(state: AgentState, effects: readonly AgentEffect[]): Step {
   const tasks = new Map(state.tasks);
   const more: AgentEffect[] = [];
   for (const task of finished.slice(0, Math.max(finished.length - maxFinishedTasks, 0))) {
-    const { programAttempt, ...rest } = task;
+    const { programAttempt: _, ...rest } = task;
     tasks.set(task.uid, rest);
     more.push({ kind: "save", uid: task.uid, task: rest });
-    if (programAttempt !== undefined) more.push({ kind: "discard", uid: task.uid, attempt: programAttempt });
+    more.push(...discard(task));
     more.push({ kind: "clear", uid: task.uid, answer: false });
   }
   if (tasks.size > maxRecords) {
@@ -164,7 +197,7 @@ function prune(state: AgentState, effects: readonly AgentEffect[]): Step {
     droppable.sort((a, b) => rank(a) - rank(b) || byAge(a, b));
     for (const task of droppable.slice(0, tasks.size - maxRecords)) {
       tasks.delete(task.uid);
-      if (task.programAttempt !== undefined) more.push({ kind: "discard", uid: task.uid, attempt: task.programAttempt });
+      more.push(...discard(task));
       more.push({ kind: "clear", uid: task.uid, answer: false }, { kind: "forget", uid: task.uid });
     }
   }

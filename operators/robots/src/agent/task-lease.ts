@@ -80,7 +80,9 @@ function grant(
   const { order } = task;
   const isFirst = before.held === undefined && task.phase === "accepted";
   return change(state, { ...task, lease }, () =>
-    isFirst && order !== undefined ? [{ kind: "start", uid, attempt, order }] : [],
+    isFirst && order !== undefined
+      ? [{ kind: "start", uid, attempt: task.programAttempt ?? attempt, ...runOf(task), order }]
+      : [],
   );
 }
 
@@ -96,13 +98,15 @@ export function checkLeases(state: AgentState, bootMs: number): Step {
     const leftMs = lease.held.bootId === state.bootId ? lease.held.untilMs - bootMs : 0;
     const graceMs = Math.max(Math.min(stopBeforeMs(lease), leftMs) - 1_000, 0);
     const step = change(next, { ...task, lease: { ...lease, isFenced: true } }, () => [
-      { kind: "stop", uid, attempt: programAttempt, graceMs },
+      { kind: "stop", uid, attempt: programAttempt, ...runOf(task), graceMs },
     ]);
     next = step.state;
     effects.push(...step.effects);
   }
   return { state: next, effects };
 }
+
+const runOf = ({ run }: HeldTask): { readonly run?: number } => (run === undefined ? {} : { run });
 
 /** A task that waits for its lease again: its program has not started. */
 export function withoutGrant(task: HeldTask): HeldTask {

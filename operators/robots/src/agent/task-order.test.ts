@@ -66,6 +66,17 @@ test.each(["../x", "/etc/x", "a/../x", ".ssh", ""])("a payload is not written to
   expect(dispatch).not.toHaveProperty("order.payload");
 });
 
+test("the robot restarts services and system tasks, and no others", () => {
+  const restartPolicy = { attempts: 2, interval: "30m", delay: "15s", mode: "fail" };
+  const restart = { policy: restartPolicy, count: 3 };
+  const status = { attempt: 2, restartCount: 3 };
+  expect(read(task({ type: "service", restartPolicy }, status))).toMatchObject({ order: { restart } });
+  expect(read(task({ type: "system", restartPolicy }, status))).toMatchObject({ order: { restart } });
+  for (const spec of [{ restartPolicy }, { type: "service" }, { type: "service", restartPolicy: { attempts: 0 } }]) {
+    expect(read(task(spec, status))).not.toHaveProperty("order.restart");
+  }
+});
+
 test("a lease and an adopted attempt count only for this attempt and this robot", () => {
   const disconnect = { lostAfter: "2m" };
   const status = { attempt: 3, lease: { attempt: 3 }, adopted: { robot: "r1", attempt: 1 } };

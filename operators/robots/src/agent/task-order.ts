@@ -3,6 +3,8 @@ import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quanti
 import { parseDuration } from "@keelson/api-machinery/time";
 import type { Limits } from "@keelson/execution";
 import { bareNumber, parseResourceRequest } from "../placement/resource-request.ts";
+import type { RestartPolicy } from "../api/policies.ts";
+import { completeRestartPolicy } from "../work/restart-policy.ts";
 import { defaultLostAfterMs, minLostAfterMs } from "../work/disconnect-policy.ts";
 import { taskUidPattern } from "../protocol/messages.ts";
 
@@ -15,6 +17,8 @@ export interface TaskOrder {
   readonly timeoutMs?: number;
   readonly killGraceMs?: number;
   readonly limits?: Limits;
+  /** Set if the robot restarts the program itself. `count` is the number of restarts before this attempt. */
+  readonly restart?: { readonly policy: RestartPolicy; readonly count: number };
   /** A file to write before the program starts. `path` is relative to the task's folder. */
   readonly payload?: { readonly path: string; readonly base64: string };
   /** Set if the program may run only while the robot holds a lease of this duration. */
@@ -167,6 +171,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     ...(user !== undefined && { user }),
     ...(timeoutMs !== undefined && timeoutMs > 0 && { timeoutMs }),
     ...(killGraceMs !== undefined && { killGraceMs }),
+    ...restartOf(task, spec),
     ...(payload !== undefined && { payload }),
     ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(spec), graceMs: killGraceMs ?? defaultGraceMs } }),
     ...((cpuMillis !== undefined || memoryBytes !== undefined) && {
@@ -199,6 +204,32 @@ function payloadOf(spec: JsonObject): TaskOrder["payload"] {
 
 /** A relative path whose parts do not begin with a dot. */
 const payloadPathPattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]*(?:\/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$/;
+
+/** A service is restarted by the robot, so that it needs no network for it. */
+function restartOf(task: JsonObject, spec: JsonObject): Pick<TaskOrder, "restart"> {
+  const type = own(spec, "type");
+  const policy = own(spec, "restartPolicy");
+  if ((type !== "service" && type !== "system") || !isJsonObject(policy)) return {};
+  const { attempts, mode } = policy;
+  if (attempts === 0) return {};
+  const interval = text(policy, "interval", "spec.restartPolicy");
+  const delay = text(policy, "delay", "spec.restartPolicy");
+  const count = own(child(task, "status"), "restartCount");
+  return {
+    restart: {
+      policy: completeRestartPolicy(
+        {
+          ...(typeof attempts === "number" ? { attempts } : {}),
+          ...(interval === undefined ? {} : { interval }),
+          ...(delay === undefined ? {} : { delay }),
+          ...(mode === "delay" || mode === "fail" ? { mode } : {}),
+        },
+        type,
+      ),
+      count: typeof count === "number" ? count : 0,
+    },
+  };
+}
 
 /** Whether the server dispatched an attempt with a lease. */
 function isLeased(task: JsonObject, attempt: number): boolean {

@@ -1,13 +1,23 @@
 import { defaultPath, type ProgramSpec } from "@keelson/execution";
 import type { TaskOrder } from "./task-order.ts";
 
-/** Name of an attempt's program in the execution driver. */
-export const programId = (uid: string, attempt: number): string => `${uid}-${attempt}`;
+/** Identifies a program of this robot. */
+export interface ProgramName {
+  readonly uid: string;
+  readonly attempt: number;
+  /** Number of the program within its attempt, from 0. */
+  readonly run: number;
+}
+
+/** Name of an attempt's program in the execution driver. `run` counts the restarts on this robot. */
+export function programId(uid: string, attempt: number, run = 0): string {
+  return run === 0 ? `${uid}-${attempt}` : `${uid}-${attempt}.${run}`;
+}
 
 /** The program of an attempt. `dir` is the task's folder. */
-export function programSpecOf(uid: string, attempt: number, order: TaskOrder, dir: string): ProgramSpec {
+export function programSpecOf({ uid, attempt, run }: ProgramName, order: TaskOrder, dir: string): ProgramSpec {
   return {
-    id: programId(uid, attempt),
+    id: programId(uid, attempt, run),
     command: order.command,
     env: { PATH: defaultPath, HOME: dir, ...order.env },
     cwd: dir,
@@ -15,6 +25,6 @@ export function programSpecOf(uid: string, attempt: number, order: TaskOrder, di
     ...(order.limits !== undefined && { limits: order.limits }),
     ...(order.timeoutMs !== undefined && { timeoutMs: order.timeoutMs }),
     ...(order.killGraceMs !== undefined && { killGraceMs: order.killGraceMs }),
-    metadata: { uid, attempt: String(attempt) },
+    metadata: { uid, attempt: String(attempt), run: String(run) },
   };
 }

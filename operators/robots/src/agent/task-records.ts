@@ -13,7 +13,7 @@ export interface TaskRecords {
   forget(uid: string): Promise<void>;
 }
 
-const phases: readonly unknown[] = ["accepted", "running", "ended", "deleting", "gone"];
+const phases: readonly unknown[] = ["accepted", "running", "waiting", "ended", "deleting", "gone"];
 
 function parse(text: string, uid: string): HeldTask | undefined {
   let value: unknown;

@@ -6,7 +6,15 @@ export type ReportBody = Pick<StatusMessage, "state" | "message" | "event"> &
   Partial<
     Pick<
       StatusMessage,
-      "permanent" | "leaseExpired" | "exitCode" | "signal" | "startedAt" | "finishedAt" | "logsStdout" | "logsStderr"
+      | "permanent"
+      | "leaseExpired"
+      | "restartCount"
+      | "exitCode"
+      | "signal"
+      | "startedAt"
+      | "finishedAt"
+      | "logsStdout"
+      | "logsStderr"
     >
   >;
 

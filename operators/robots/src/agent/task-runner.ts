@@ -13,9 +13,9 @@ import {
 } from "@keelson/execution";
 import { taskUidPattern } from "../protocol/messages.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
-import type { AgentEffect, AgentEvent, HeldTask } from "./held-task.ts";
+import { type AgentEffect, type AgentEvent, discard, type HeldTask } from "./held-task.ts";
 import { writePayload } from "./task-payload.ts";
-import { programId, programSpecOf } from "./task-program.ts";
+import { programId, type ProgramName, programSpecOf } from "./task-program.ts";
 import { withoutGrant } from "./task-lease.ts";
 import type { TaskOrder } from "./task-order.ts";
 import type { LeaseGuard } from "./lease-guard.ts";
@@ -38,7 +38,7 @@ export interface TaskRunnerOptions {
   /** Handles what happened to a program; resolves when the decision is on disk. */
   readonly onEvent: (event: AgentEvent) => Promise<void>;
   /** Whether a task is still waiting for this attempt to start. */
-  readonly isWaiting: (uid: string, attempt: number) => boolean;
+  readonly isWaiting: (uid: string, attempt: number, run: number) => boolean;
 }
 
 /** First sequence number after a damaged record: above any number that its task can have reached. */
@@ -75,20 +75,20 @@ export class TaskRunner {
     const { tasks, damaged } = await records.load();
     const known = new Map(
       tasks.map((task) => {
-        const { uid, programAttempt = 0 } = task;
+        const { uid, programAttempt = 0, run } = task;
         // Without a program, the next grant starts it.
-        const hasProgram = task.phase !== "accepted" || driver.get(programId(uid, programAttempt)) !== undefined;
+        const hasProgram = task.phase !== "accepted" || driver.get(programId(uid, programAttempt, run)) !== undefined;
         return [uid, hasProgram ? task : withoutGrant(task)];
       }),
     );
     for (const uid of damaged) log.error({ task: uid }, "damaged task record moved aside");
     for (const program of driver.list()) {
-      const { uid, attempt } = program.spec.metadata ?? {};
+      const { uid, attempt, run = 0 } = program.spec.metadata ?? {};
       if (uid === undefined || !taskUidPattern.test(uid) || known.has(uid)) continue;
       // The exit of its program must still be reported.
       const number = Number(attempt);
       const phase = { phase: "running" as const, seq: seqAfterDamage, isAcknowledged: true, ticks: 0, changedAt: clock.now() };
-      known.set(uid, { uid, attempt: number, programAttempt: number, ...phase });
+      known.set(uid, { uid, attempt: number, programAttempt: number, run: Number(run), ...phase });
     }
     return known;
   }
@@ -102,8 +102,9 @@ export class TaskRunner {
       await this.#resumeTask(task);
     }
     for (const program of driver.list()) {
-      const { uid = "", attempt } = program.spec.metadata ?? {};
-      if (tasks.get(uid)?.programAttempt === Number(attempt)) continue;
+      const { uid = "", attempt, run = 0 } = program.spec.metadata ?? {};
+      const task = tasks.get(uid);
+      if (task?.programAttempt === Number(attempt) && (task.run ?? 0) === Number(run)) continue;
       log.warn({ program: program.id }, "removing a program that belongs to no task");
       void this.#enqueue(uid, async () => {
         await program.stop();
@@ -156,14 +157,14 @@ export class TaskRunner {
         publish(effect.report);
         return;
       case "start":
-        return this.#start(uid, effect.attempt, effect.order);
+        return this.#start({ uid, attempt: effect.attempt, run: effect.run ?? 0 }, effect.order);
       case "request-lease": // The agent does it.
         return;
       case "stop":
-        await driver.get(programId(uid, effect.attempt))?.stop({ graceMs: effect.graceMs });
+        await driver.get(programId(uid, effect.attempt, effect.run))?.stop({ graceMs: effect.graceMs });
         return;
       case "discard": {
-        const program = driver.get(programId(uid, effect.attempt));
+        const program = driver.get(programId(uid, effect.attempt, effect.run));
         await program?.stop();
         await program?.remove();
         return;
@@ -190,9 +191,9 @@ export class TaskRunner {
     }
   }
 
-  async #guardLease({ uid, attempt, programAttempt = attempt, lease }: HeldTask): Promise<void> {
+  async #guardLease({ uid, attempt, programAttempt = attempt, run, lease }: HeldTask): Promise<void> {
     if (lease?.held === undefined) return;
-    const id = programId(uid, programAttempt);
+    const id = programId(uid, programAttempt, run);
     this.#leaseEnds.set(id, lease.held.untilMs);
     const program = this.#options.driver.get(id);
     if (program !== undefined) await this.#recordLease(program);
@@ -203,34 +204,35 @@ export class TaskRunner {
     if (untilMs !== undefined && state.kind === "running") await this.#options.guard.record({ id, pid: state.pid, untilMs });
   }
 
-  async #start(uid: string, attempt: number, order: TaskOrder): Promise<void> {
+  async #start(name: ProgramName, order: TaskOrder): Promise<void> {
+    const { uid, attempt, run } = name;
     const { driver, log, isWaiting } = this.#options;
     // The task may have been deleted while it waited for its turn.
-    if (this.#isStopping || !isWaiting(uid, attempt)) return;
+    if (this.#isStopping || !isWaiting(uid, attempt, run)) return;
     if (this.#unsaved.has(uid)) {
       // Without a record, the program would run again after a restart of the agent.
-      this.#fail(uid, attempt, "the agent could not record that it runs the task; its disk may be full or read-only");
+      this.#fail(name, "the agent could not record that it runs the task; its disk may be full or read-only");
       return;
     }
     const user = order.user === undefined ? undefined : resolveLocalUser(order.user);
     if (user !== undefined && "problem" in user) {
-      this.#fail(uid, attempt, `spec.user: ${user.problem}`, { isPermanent: true });
+      this.#fail(name, `spec.user: ${user.problem}`, { isPermanent: true });
       return;
     }
     let program: Program;
     try {
       await this.#prepareFolder(uid, user);
       if (order.payload !== undefined) await writePayload(this.#taskDir(uid), order.payload, user);
-      program = await driver.start(programSpecOf(uid, attempt, order, this.#taskDir(uid)));
+      program = await driver.start(programSpecOf(name, order, this.#taskDir(uid)));
       await this.#linkLogs(uid, program);
       await this.#recordLease(program);
     } catch (error) {
       const isPermanent = error instanceof ExecutionError && error.code === "InvalidSpec";
-      this.#fail(uid, attempt, error instanceof Error ? error.message : String(error), { isPermanent });
+      this.#fail(name, error instanceof Error ? error.message : String(error), { isPermanent });
       return;
     }
     if (program.limits.message !== undefined) log.warn({ task: uid }, program.limits.message);
-    this.#follow(uid, attempt, program);
+    this.#follow(name, program);
   }
 
   async #prepareFolder(uid: string, user: UserIds | undefined): Promise<void> {
@@ -247,9 +249,9 @@ export class TaskRunner {
     }
   }
 
-  #fail(uid: string, attempt: number, message: string, { isPermanent = false } = {}): void {
+  #fail(name: ProgramName, message: string, { isPermanent = false } = {}): void {
     const exited = this.#startFailed(message);
-    void this.#options.onEvent({ kind: "exited", uid, attempt, exited, logs: noLogs, isPermanent });
+    void this.#options.onEvent({ kind: "exited", ...name, exited, logs: noLogs, isPermanent });
   }
 
   #startFailed(message: string): Exited {
@@ -257,7 +259,7 @@ export class TaskRunner {
   }
 
   /** Reports the start of a program and, later, its exit. */
-  #follow(uid: string, attempt: number, program: Program): void {
+  #follow({ uid, attempt, run }: ProgramName, program: Program): void {
     const { onEvent } = this.#options;
     // A short program may have exited already; its start is reported all the same.
     const startedAt = program.state.kind === "starting" ? undefined : program.state.startedAt;
@@ -269,32 +271,30 @@ export class TaskRunner {
       ]);
       this.#followed.delete(program.id);
       if (this.#leaseEnds.delete(program.id)) await this.#options.guard.forget(program.id);
-      await onEvent({ kind: "exited", uid, attempt, exited, logs: { stdout, stderr } });
+      await onEvent({ kind: "exited", uid, attempt, run, exited, logs: { stdout, stderr } });
     });
     this.#followed.set(program.id, end);
   }
 
   async #resumeTask(task: HeldTask): Promise<void> {
     const { driver, onEvent } = this.#options;
-    const { uid, attempt: current, programAttempt: attempt = current } = task;
+    const { uid, attempt: current, programAttempt: attempt = current, run = 0 } = task;
     if (task.phase === "deleting") {
-      const discard: readonly AgentEffect[] =
-        task.programAttempt === undefined ? [] : [{ kind: "discard", uid, attempt: task.programAttempt }];
-      await this.run([...discard, { kind: "clear", uid, answer: true }]);
+      await this.run([...discard(task), { kind: "clear", uid, answer: true }]);
       return;
     }
     if (task.phase !== "accepted" && task.phase !== "running") return;
-    const program = driver.get(programId(uid, attempt));
+    const program = driver.get(programId(uid, attempt, run));
     if (program !== undefined) {
-      this.#follow(uid, attempt, program);
+      this.#follow({ uid, attempt, run }, program);
     } else if (task.phase === "accepted" && task.lease !== undefined) {
       // It starts once the lease is granted.
     } else if (task.phase === "accepted" && task.order !== undefined) {
       // The intent is on disk and the program is not: it never started.
-      await this.run([{ kind: "start", uid, attempt, order: task.order }]);
+      await this.run([{ kind: "start", uid, attempt, run, order: task.order }]);
     } else {
       const exited: Exited = { ...this.#startFailed("its program is no longer on the robot"), reason: "Lost", exitCode: -1 };
-      await onEvent({ kind: "exited", uid, attempt, exited, logs: noLogs });
+      await onEvent({ kind: "exited", uid, attempt, run, exited, logs: noLogs });
     }
   }
 }

@@ -207,6 +207,7 @@ function readStatus(robotId: string, uid: string, get: (field: string) => unknow
     ["seq", seq as number | undefined],
     ["exitCode", whole("exitCode")],
     ["signal", whole("signal")],
+    ["restartCount", whole("restartCount")],
     ["startedAt", time("startedAt")],
     ["finishedAt", time("finishedAt")],
   ] as const) {

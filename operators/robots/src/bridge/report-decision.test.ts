@@ -136,6 +136,16 @@ describe("decideReport", () => {
     expect(failed({ leaseExpired: true }, {})).toMatchObject({ status: { state: "exited", reason: "LeaseExpired" } });
   });
 
+  it("stores a restart by the robot without ending the attempt", () => {
+    const restarting = report("running", { event: "Restarting", restartCount: 3, exitCode: 1 });
+    expect(
+      decide({ ...dispatching, state: "running" }, restarting, "robot-001", { type: "service", restartPolicy: {} }),
+    ).toMatchObject({
+      kind: "write",
+      status: { state: "running", reason: "Restarting", restartCount: 3, exitCode: 1 },
+    });
+  });
+
   it("accepts `deleted` only for a task that is being deleted", () => {
     expect(decide(dispatching, report("deleted")).kind).toBe("ignore");
     const decision = decideReport(

@@ -69,7 +69,8 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
       seq: report.seq ?? lastSeq + 1,
       ...(startedAt === undefined ? {} : { startedAt }),
       ...(hasEnded ? { finishedAt: report.finishedAt ?? nowText } : {}),
-      ...(hasEnded && exitCode !== undefined ? { exitCode } : {}),
+      ...(report.restartCount === undefined ? {} : { restartCount: report.restartCount, lastRestartTime: nowText }),
+      ...((hasEnded || report.event === "Restarting") && exitCode !== undefined ? { exitCode } : {}),
       ...(hasEnded && report.signal !== undefined ? { signal: report.signal } : {}),
       ...(hasEnded && report.logsStdout !== undefined ? { logsStdout: report.logsStdout } : {}),
       ...(hasEnded && report.logsStderr !== undefined ? { logsStderr: report.logsStderr } : {}),
@@ -130,6 +131,8 @@ export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
     "permanent",
     "removedAttempt",
     "lease",
+    "restartCount",
+    "lastRestartTime",
   ] as const) {
     if (task.status?.[field] !== undefined) own[field] = task.status[field];
   }

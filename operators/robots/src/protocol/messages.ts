@@ -61,6 +61,8 @@ export interface StatusMessage {
     | "DownloadFailed"
     | "Starting"
     | "Started"
+    /** Added, with `running`: the program ended, and the robot restarts it. */
+    | "Restarting"
     | "StartFailed"
     | "Completed"
     | "Failed"
@@ -79,6 +81,8 @@ export interface StatusMessage {
   readonly leaseExpired?: boolean;
   /** Added, with `failed`: another attempt would fail in the same way, so the restart policy does not apply. */
   readonly permanent?: boolean;
+  /** Added: number of restarts of the task, with `Restarting`. */
+  readonly restartCount?: number;
   /** Added: the signal number that ended the program. */
   readonly signal?: number;
   /** Added: the end of the program's output (at most 4 KiB each, control characters replaced), with a terminal state. */
