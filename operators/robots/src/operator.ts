@@ -6,6 +6,9 @@ import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { createAgentCommand } from "./commands/agent.ts";
+import { cordonCommand, uncordonCommand } from "./commands/cordon.ts";
+import { explainCommand } from "./commands/explain.ts";
+import { listCommand } from "./commands/list.ts";
 import { dispatchCommand } from "./commands/dispatch.ts";
 import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";
@@ -32,7 +35,7 @@ export const robots: Operator = {
   ],
   controllers: () => [jobController, taskGroupController, createTaskController(), createRobotController()],
   servers: [mqttServer],
-  commands: [createAgentCommand(startAgent), dispatchCommand],
+  commands: [createAgentCommand(startAgent), listCommand, explainCommand, cordonCommand, uncordonCommand, dispatchCommand],
   listeners: [
     {
       name: "MQTT broker",

@@ -14,6 +14,9 @@ const spec = Type.Object(
     }),
     description: Type.Optional(Type.String({ description: "Free-form description of the robot." })),
     labels: Type.Optional(stringMap("Labels that a Job's robotSelector matches.")),
+    unschedulable: Type.Optional(
+      Type.Boolean({ description: "Whether the robot gets no further tasks (cordoned). Its present tasks continue." }),
+    ),
     approved: Type.Optional(
       Type.Boolean({
         description:

@@ -21,6 +21,7 @@ import { KeyedQueue } from "./keyed-queue.ts";
 import { MqttConnection } from "./mqtt-connection.ts";
 import { Registrations } from "./registrations.ts";
 import { Leases } from "./leases.ts";
+import { eventOfReport } from "./report-event.ts";
 import { storeReport } from "./reports.ts";
 import { TaskWrites } from "./task-writes.ts";
 
@@ -213,6 +214,9 @@ export class Bridge implements AsyncDisposable {
     const { clock, log } = this.#options;
     const outcome = await storeReport({ writes: this.#writes, clock, log }, robotId, report);
     if (outcome === "postponed") return;
+    const event = outcome === "stored" ? eventOfReport(report) : undefined;
+    const regarding = event === undefined ? undefined : this.#taskOf(report.taskUid);
+    if (event !== undefined && regarding !== undefined) this.#options.events.event(regarding, event);
     const { taskUid, attempt, seq } = report;
     if (outcome === "unwanted") this.#sendDelete(robotId, taskUid, attempt ?? 0);
     // An original agent sends neither and does not subscribe to acknowledgements.

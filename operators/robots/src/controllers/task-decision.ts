@@ -14,8 +14,8 @@ import {
   type MoveCount,
   type RobotAttempt,
 } from "./move-decision.ts";
+import { demandOf } from "../placement/demand.ts";
 import { decidePlacement, type Load } from "../placement/placement.ts";
-import { parseResourceRequest } from "../placement/resource-request.ts";
 import { decideRestart } from "../work/restart-policy.ts";
 
 /** Time after which a deleted Task no longer waits for its offline robot. */
@@ -119,23 +119,11 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
       message: `spec.jobName: Job ${jobName} not found, so the robotSelector is unknown`,
     };
   }
-  const hasMoved = movedFrom !== undefined;
-  if (hasMoved && adopted !== undefined) return { kind: "bind", robot: adopted.robot, isPinned: false };
-  const isPinned = !hasMoved && target !== undefined && target !== "";
-  const placement = decidePlacement(
-    {
-      selector: task.spec.robotSelector ?? job?.spec.robotSelector ?? {},
-      constraints: task.spec.constraints ?? [],
-      driver: task.spec.driver,
-      ...parseResourceRequest(task.spec.resources),
-      ...(isPinned ? { pinned: target } : {}),
-      ...(hasMoved ? { avoided: movedFrom } : {}),
-    },
-    robots,
-    loadOf,
-  );
+  if (movedFrom !== undefined && adopted !== undefined) return { kind: "bind", robot: adopted.robot, isPinned: false };
+  const demand = demandOf(task, job);
+  const placement = decidePlacement(demand, robots, loadOf);
   return placement.kind === "placed"
-    ? { kind: "bind", robot: placement.robot.metadata.name ?? "", isPinned }
+    ? { kind: "bind", robot: placement.robot.metadata.name ?? "", isPinned: demand.pinned !== undefined }
     : { kind: "wait", message: placement.message };
 }
 

@@ -46,7 +46,7 @@ interface Rejection {
 }
 
 /**
- * Chooses the robot for a task. Candidates are Online, match the selector, meet every constraint and have the resources left.
+ * Chooses the robot for a task. Candidates are Online, not cordoned, match the selector, meet every constraint and have the resources left.
  * The one with the fewest tasks wins, then the first by name, so that copies of a group spread over the robots. A robot that the
  * task was moved from comes last.
  *
@@ -85,6 +85,18 @@ function isBetter(a: Candidate, b: Candidate): boolean {
   return (a.robot.metadata.name ?? "") < (b.robot.metadata.name ?? "");
 }
 
+/** Why each robot does not fit a task; undefined if it fits. In the order of `robots`. */
+export function explainRobots(
+  demand: Demand,
+  robots: readonly DeepReadonly<Robot>[],
+  loadOf: (robot: string) => Load,
+): readonly (string | undefined)[] {
+  return robots.map((robot) => {
+    const rejection = rejectionOf(demand, robot, loadOf(robot.metadata.name ?? ""));
+    return rejection === undefined ? undefined : `${rejection.text}${describeShortage([rejection])}`;
+  });
+}
+
 /** Whether a robot is approved and meets the requirements, whether or not it is online and has resources left. */
 export function isEligible(requirements: Requirements, robot: DeepReadonly<Robot>): boolean {
   if (robot.metadata.deletionTimestamp !== undefined || (robot.status?.phase ?? "Pending") === "Pending") return false;
@@ -111,10 +123,10 @@ function selectorMismatch({ selector }: Requirements, { spec: { labels } }: Deep
     : `not matching robotSelector ${missing.map(([key, value]) => `${key}=${value}`).join(",")}`;
 }
 
-function phaseMismatch({ status }: DeepReadonly<Robot>): string | undefined {
+function phaseMismatch({ spec, status }: DeepReadonly<Robot>): string | undefined {
   const phase = status?.phase ?? "Pending";
-  if (phase === "Online") return undefined;
-  return phase === "Pending" ? "pending approval" : phase.toLowerCase();
+  if (phase !== "Online") return phase === "Pending" ? "pending approval" : phase.toLowerCase();
+  return spec.unschedulable === true ? "cordoned" : undefined;
 }
 
 function requirementMismatch({ constraints, driver }: Requirements, robot: DeepReadonly<Robot>): string | undefined {

@@ -42,6 +42,11 @@ export class RobotLoads {
   }
 }
 
+/** Load of a robot from these Tasks. */
+export function loadOfTasks(tasks: readonly DeepReadonly<Task>[], robot: string): Load {
+  return tasks.reduce((load, task) => (task.spec.targetRobot === robot ? add(load, task) : load), noLoad);
+}
+
 const robotOf = (task: DeepReadonly<Task>): string => task.spec.targetRobot ?? "";
 
 function add(load: Load, task: DeepReadonly<Task>): Load {
