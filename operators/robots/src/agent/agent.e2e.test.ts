@@ -528,7 +528,7 @@ test("a service restarts without a broker, and the next agent continues its rest
   await first.stop();
   rmSync(file("fails"));
   const before = runs();
-  await agent(at.url);
+  await agent(at.url, { stopTasksOnExit: true });
   await expect.poll(runs).toBeGreaterThan(before);
 });
 

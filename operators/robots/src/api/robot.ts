@@ -1,7 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { DeviceInfo } from "./device-info.ts";
-import { choice, conditions, int64, stringMap, time } from "@keelson/api-machinery/fields";
+import { choice, conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 
 export type { DeviceInfo } from "./device-info.ts";
@@ -37,7 +37,12 @@ const status = Type.Object(
     ),
     message: Type.Optional(Type.String({ description: "Why the robot is in this phase." })),
     observedGeneration: Type.Optional(int64("Generation of spec that this status reflects.")),
-    lastHeartbeatTime: Type.Optional(time("Time of the last message from the robot's agent, accurate to 30 seconds.")),
+    lastHeartbeatTime: Type.Optional(
+      time("Time of the last heartbeat that was recorded. It is written rarely while the robot is connected."),
+    ),
+    heartbeatAccuracySeconds: Type.Optional(
+      int32("Maximum age of lastHeartbeatTime while the robot is connected. Its silence is noticed after 90 seconds."),
+    ),
     connected: Type.Optional(Type.Boolean({ description: "Whether the robot's agent is connected, according to the broker." })),
     bootId: Type.Optional(Type.String({ description: "Boot ID of the robot's computer. It changes with every reboot." })),
     verifiedTokenSha256: Type.Optional(Type.String({ description: "SHA-256 of the join token of the approved registration." })),

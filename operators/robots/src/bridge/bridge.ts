@@ -93,6 +93,7 @@ export class Bridge implements AsyncDisposable {
     this.#heartbeats = new Heartbeats({
       clock,
       statusOf: (robot) => this.#robotNamed(robot)?.status,
+      isListening: () => this.#connection.isReady,
       write: (robot, status) => void this.#queue.push(`robot/${robot}`, () => this.#writeHeartbeat(robot, status)),
     });
     this.#connection = new MqttConnection({
@@ -102,11 +103,15 @@ export class Bridge implements AsyncDisposable {
       clientId,
       subscriptions: [topics.register, topics.heartbeat, topics.allStatus, topics.allOnline, topics.allLeases],
       onMessage: (topic, payload) => this.#onMessage(topic, payload),
-      onReady: () => this.#dispatcher.resendAll(),
+      onReady: () => {
+        this.#heartbeats.listening();
+        this.#dispatcher.resendAll();
+      },
       log,
     });
     this.#unsubscribes = [onChange(Task, (change) => this.#onTask(change)), onChange(Robot, (change) => this.#onRobot(change))];
     for (const task of cache.list(Task, { namespace })) this.#dispatcher.taskChanged(task);
+    for (const robot of cache.list(Robot, { namespace })) this.#heartbeats.watch(robot.metadata.name ?? "");
   }
 
   /** Resolves with the first connect to the broker. Rejects if the broker rejects the credentials. */

@@ -1,6 +1,6 @@
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, it } from "vitest";
-import { type HeartbeatStatus, Heartbeats, writeIntervalMs } from "./heartbeats.ts";
+import { type HeartbeatStatus, Heartbeats, silenceTimeoutMs, writeIntervalMs } from "./heartbeats.ts";
 
 function setUp() {
   const clock = createVirtualClock();
@@ -59,5 +59,70 @@ describe("Heartbeats", () => {
     const { writes, heartbeats } = setUp();
     heartbeats.update("r", { connected: true });
     expect(writes).toEqual([{ connected: true }]);
+  });
+
+  describe("of a connected robot", () => {
+    it("are written every four to five minutes", async () => {
+      const { clock, writes, heartbeats } = setUp();
+      heartbeats.update("r", { isAlive: true, connected: true });
+      for (let second = 0; second < 3600; second += 30) {
+        await clock.advance(30_000);
+        heartbeats.update("r", { isAlive: true });
+      }
+      expect(writes.length).toBeGreaterThanOrEqual(12);
+      expect(writes.length).toBeLessThanOrEqual(16);
+      expect(
+        writes.every(({ connected, heartbeatAccuracySeconds }) => connected === true && heartbeatAccuracySeconds === 300),
+      ).toBe(true);
+    });
+
+    it("are fewer than five writes a second with 1,000 robots", async () => {
+      const { clock, writes, heartbeats } = setUp();
+      const names = Array.from({ length: 1_000 }, (_, index) => `robot-${index}`);
+      for (const name of names) heartbeats.update(name, { isAlive: true, connected: true });
+      const before = writes.length;
+      for (let second = 0; second < 1_200; second += 30) {
+        await clock.advance(30_000);
+        for (const name of names) heartbeats.update(name, { isAlive: true });
+      }
+      expect((writes.length - before) / 1_200).toBeLessThan(5);
+      heartbeats.stop();
+    });
+
+    it("end after 90 seconds of silence, and begin with the next one", async () => {
+      const { clock, writes, heartbeats } = setUp();
+      heartbeats.update("r", { isAlive: true, connected: true });
+      await clock.advance(60_000);
+      heartbeats.update("r", { isAlive: true });
+      await clock.advance(silenceTimeoutMs - 1);
+      expect(writes).toHaveLength(1);
+      await clock.advance(1);
+      expect(writes.at(-1)).toMatchObject({ connected: false });
+      heartbeats.update("r", { isAlive: true });
+      expect(writes.at(-1)).toMatchObject({ connected: true });
+      heartbeats.robotDeleted("r");
+      expect(clock.pendingTimers).toBe(0);
+    });
+
+    it("do not end while the broker is out of reach, and every robot gets time afterwards (F19)", async () => {
+      const clock = createVirtualClock();
+      const writes: HeartbeatStatus[] = [];
+      let isListening = true;
+      const heartbeats = new Heartbeats({
+        clock,
+        statusOf: () => ({ connected: true }),
+        isListening: () => isListening,
+        write: (_, status) => writes.push(status),
+      });
+      heartbeats.watch("r");
+      isListening = false;
+      await clock.advance(10 * silenceTimeoutMs);
+      isListening = true;
+      heartbeats.listening();
+      await clock.advance(silenceTimeoutMs - 1);
+      expect(writes).toEqual([]);
+      await clock.advance(silenceTimeoutMs);
+      expect(writes).toEqual([{ connected: false }]);
+    });
   });
 });

@@ -7,10 +7,16 @@ import { isOtherMachine } from "../placement/device-change.ts";
 /** Heartbeats of a robot are written at most once in this time. Other changes are written immediately. */
 export const writeIntervalMs = 30_000;
 
+/** Maximum time between two writes of heartbeats of a connected robot, whose silence is noticed here. */
+export const maxConnectedWriteIntervalMs = 300_000;
+
+/** A connected robot that sends nothing for this long counts as disconnected: three heartbeat intervals. */
+export const silenceTimeoutMs = 90_000;
+
 /** The part of a Robot's status that the bridge owns. */
 export type HeartbeatStatus = Pick<
   NonNullable<Robot["status"]>,
-  "lastHeartbeatTime" | "connected" | "bootId" | "drivers" | "agentFeatures" | "deviceInfo"
+  "lastHeartbeatTime" | "heartbeatAccuracySeconds" | "connected" | "bootId" | "drivers" | "agentFeatures" | "deviceInfo"
 >;
 
 /** News about a robot. */
@@ -29,6 +35,8 @@ export interface HeartbeatsOptions {
   readonly clock: Clock;
   /** The stored status of a robot. */
   readonly statusOf: (robot: string) => DeepReadonly<Robot["status"]>;
+  /** Whether the broker's messages arrive here. While they do not, silence means nothing. Default: always. */
+  readonly isListening?: () => boolean;
   /** Writes the status. Must not throw, and the last write must win. */
   readonly write: (robot: string, status: HeartbeatStatus) => void;
 }
@@ -37,11 +45,15 @@ interface Entry {
   status: HeartbeatStatus;
   writtenAt: number;
   timer: Timer | undefined;
+  /** Monotonic time of the last message. */
+  seenAt: number;
+  silence: Timer | undefined;
 }
 
 /**
- * Coalesces heartbeats into few writes. A heartbeat within {@link writeIntervalMs} of the last write is written when that time is
- * over. A change of connection, machine or boot is written immediately.
+ * Coalesces heartbeats into few writes. A heartbeat within {@link writeIntervalMs} of the last write, or for a connected robot within about
+ * {@link maxConnectedWriteIntervalMs}, is written when that time is over. A change of connection, machine or boot is written
+ * immediately, and so is the silence of a connected robot.
  */
 export class Heartbeats {
   readonly #options: HeartbeatsOptions;
@@ -56,6 +68,7 @@ export class Heartbeats {
     const { clock } = this.#options;
     const entry = this.#entryOf(robot);
     const { status } = entry;
+    if (update.isAlive || update.connected === true) entry.seenAt = clock.monotonic();
     // A robot that sends messages is connected, whatever its last will said before.
     const connected = update.connected ?? (update.isAlive && status.connected === false ? true : status.connected);
     const isOther = isOtherMachine(status.deviceInfo, update.deviceInfo);
@@ -69,36 +82,74 @@ export class Heartbeats {
       ...status,
       ...(update.isAlive ? { lastHeartbeatTime: new Date(clock.now()).toISOString() } : {}),
       ...(connected === undefined ? {} : { connected }),
+      ...(connected === true && update.isAlive ? { heartbeatAccuracySeconds: maxConnectedWriteIntervalMs / 1000 } : {}),
       ...(update.bootId === undefined ? {} : { bootId: update.bootId }),
       ...(update.drivers === undefined ? {} : { drivers: [...update.drivers] }),
       ...(update.agentFeatures === undefined ? {} : { agentFeatures: [...update.agentFeatures] }),
       ...(update.deviceInfo === undefined ? {} : { deviceInfo: update.deviceInfo }),
     };
-    const dueInMs = entry.writtenAt + writeIntervalMs - clock.monotonic();
+    if (connected === true && entry.silence === undefined) this.#watchSilence(robot, entry, silenceTimeoutMs);
+    const intervalMs = connected === true ? connectedWriteIntervalMs(robot) : writeIntervalMs;
+    const dueInMs = entry.writtenAt + intervalMs - clock.monotonic();
     if (isUrgent || (update.isAlive && dueInMs <= 0)) this.#flush(robot, entry);
     else if (update.isAlive && entry.timer === undefined) {
       entry.timer = clock.setTimer(dueInMs, () => this.#flush(robot, entry), { background: true });
     }
   }
 
+  /** Notices the silence of a robot that is stored as connected, although it has sent nothing yet. */
+  watch(robot: string): void {
+    const entry = this.#entryOf(robot);
+    if (entry.status.connected === true && entry.silence === undefined) this.#watchSilence(robot, entry, silenceTimeoutMs);
+  }
+
+  /** Handles that messages arrive again: every robot gets time to send one. */
+  listening(): void {
+    const now = this.#options.clock.monotonic();
+    for (const entry of this.#entries.values()) entry.seenAt = now;
+  }
+
   /** Forgets a robot that was deleted. */
   robotDeleted(robot: string): void {
     this.#entries.get(robot)?.timer?.cancel();
+    this.#entries.get(robot)?.silence?.cancel();
     this.#entries.delete(robot);
   }
 
   stop(): void {
-    for (const entry of this.#entries.values()) entry.timer?.cancel();
+    for (const { timer, silence } of this.#entries.values()) {
+      timer?.cancel();
+      silence?.cancel();
+    }
     this.#entries.clear();
   }
 
   #entryOf(robot: string): Entry {
     let entry = this.#entries.get(robot);
     if (entry === undefined) {
-      entry = { status: ownedStatus(this.#options.statusOf(robot)), writtenAt: Number.NEGATIVE_INFINITY, timer: undefined };
+      const { clock, statusOf } = this.#options;
+      const status = ownedStatus(statusOf(robot));
+      const seenAt = clock.monotonic();
+      entry = { status, writtenAt: Number.NEGATIVE_INFINITY, timer: undefined, seenAt, silence: undefined };
       this.#entries.set(robot, entry);
     }
     return entry;
+  }
+
+  #watchSilence(robot: string, entry: Entry, delayMs: number): void {
+    const { clock, isListening = () => true } = this.#options;
+    const onTimeout = (): void => {
+      entry.silence = undefined;
+      if (entry.status.connected !== true) return;
+      const leftMs = isListening() ? entry.seenAt + silenceTimeoutMs - clock.monotonic() : silenceTimeoutMs;
+      if (leftMs > 0) {
+        this.#watchSilence(robot, entry, leftMs);
+        return;
+      }
+      entry.status = { ...entry.status, connected: false };
+      this.#flush(robot, entry);
+    };
+    entry.silence = clock.setTimer(delayMs, onTimeout, { background: true });
   }
 
   #flush(robot: string, entry: Entry): void {
@@ -109,10 +160,18 @@ export class Heartbeats {
   }
 }
 
+/** Differs between robots, so that a fleet does not write at the same time. */
+function connectedWriteIntervalMs(robot: string): number {
+  let hash = 0;
+  for (const character of robot) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 60;
+  return maxConnectedWriteIntervalMs - hash * 1000;
+}
+
 function ownedStatus(stored: DeepReadonly<Robot["status"]>): HeartbeatStatus {
   return {
     ...(stored?.lastHeartbeatTime === undefined ? {} : { lastHeartbeatTime: stored.lastHeartbeatTime }),
     ...(stored?.connected === undefined ? {} : { connected: stored.connected }),
+    ...(stored?.heartbeatAccuracySeconds === undefined ? {} : { heartbeatAccuracySeconds: stored.heartbeatAccuracySeconds }),
     ...(stored?.bootId === undefined ? {} : { bootId: stored.bootId }),
     ...(stored?.drivers === undefined ? {} : { drivers: [...stored.drivers] }),
     ...(stored?.agentFeatures === undefined ? {} : { agentFeatures: [...stored.agentFeatures] }),

@@ -32,6 +32,7 @@ export class MqttConnection {
   readonly #client: MqttClient;
   #unacknowledged = 0;
   #isStopped = false;
+  #isReady = false;
   /** Resolves with the first connect. Rejects if the broker rejects the credentials or a subscription. */
   readonly ready: Promise<void>;
 
@@ -57,12 +58,20 @@ export class MqttConnection {
     });
     // Failures are logged. A caller that does not wait for `ready` must not crash on them.
     this.ready.catch(() => {});
+    this.#client.on("close", () => {
+      this.#isReady = false;
+    });
     this.#client.on("offline", () => {
       if (!this.#isStopped) options.log.warn({ broker: url }, "lost the connection to the MQTT broker; retrying every second");
     });
     // Added before connecting: a later listener would miss a message that arrives with the connection.
     this.#client.on("message", (topic, payload) => options.onMessage(topic, payload));
     this.#client.connect();
+  }
+
+  /** Whether messages arrive: it is connected and subscribed. */
+  get isReady(): boolean {
+    return this.#isReady;
   }
 
   /** Publishes with QoS 1. Drops the message if there is no connection: the caller publishes again in `onReady`. */
@@ -99,6 +108,7 @@ export class MqttConnection {
       }
       log.info({ broker: url }, "connected to the MQTT broker");
       resolve();
+      this.#isReady = true;
       onReady();
     });
   }

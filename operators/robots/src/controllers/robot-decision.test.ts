@@ -87,6 +87,12 @@ describe("presence of a Robot", () => {
     expect(decision.requeueAfterMs).toBeUndefined();
   });
 
+  it("lasts longer if heartbeats are recorded rarely", () => {
+    const robot = online({ heartbeatAccuracySeconds: 300 });
+    expect(decide(robot, { now: t0 + 389_999 }).status?.phase).toBe("Online");
+    expect(decide(robot, { now: t0 + 390_000 }).status?.phase).toBe("Offline");
+  });
+
   it("ends when the broker reports a lost connection", () => {
     expect(decide(online({ connected: false })).status?.phase).toBe("Offline");
   });

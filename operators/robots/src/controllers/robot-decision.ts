@@ -39,8 +39,8 @@ export function needsJoinToken(robot: DeepReadonly<Robot>): boolean {
 /**
  * Decides about a Robot: its approval and its phase.
  *
- * **Guarantees**: a robot is Online only while it is approved, connected according to the broker, and has sent a heartbeat within
- * {@link heartbeatTimeoutMs}. A robot that was Online when this manager started gets that long to send one, so that a manager's
+ * **Guarantees**: a robot is Online only while it is approved, connected according to the broker and the bridge, and has sent a heartbeat within
+ * {@link heartbeatTimeoutMs} (plus the accuracy of the recorded time). A robot that was Online when this manager started gets that long to send one, so that a manager's
  * absence takes no robot offline. An approved registration stays approved when the join token changes.
  */
 export function decideRobot({ robot, joinToken, watchedSince, now }: RobotObservation): RobotDecision {
@@ -134,7 +134,9 @@ function presenceOf(robot: DeepReadonly<Robot>, watchedSince: number, now: numbe
   }
   if (status.connected === false)
     return { phase: "Offline", reason: "Disconnected", message: "the robot's agent is not connected" };
-  const heartbeatUntil = Date.parse(status.lastHeartbeatTime) + heartbeatTimeoutMs;
+  // The bridge records heartbeats rarely and notices silence itself. This is for a bridge that is down.
+  const timeoutMs = heartbeatTimeoutMs + (status.heartbeatAccuracySeconds ?? 0) * 1000;
+  const heartbeatUntil = Date.parse(status.lastHeartbeatTime) + timeoutMs;
   // The grace is for robots whose heartbeats this manager may have missed while it was down.
   const graceUntil = status.phase === "Online" ? watchedSince + heartbeatTimeoutMs : 0;
   const leftMs = Math.max(heartbeatUntil, graceUntil) - now;
@@ -142,7 +144,7 @@ function presenceOf(robot: DeepReadonly<Robot>, watchedSince: number, now: numbe
   return {
     phase: "Offline",
     reason: "HeartbeatMissed",
-    message: `no heartbeat for ${heartbeatTimeoutMs / 1000} seconds, last one at ${status.lastHeartbeatTime}`,
+    message: `no heartbeat for ${timeoutMs / 1000} seconds, last one at ${status.lastHeartbeatTime}`,
   };
 }
 
