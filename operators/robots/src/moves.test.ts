@@ -107,3 +107,20 @@ it("does not move the task of an agent that does not enforce leases", async () =
   const lost = await watched(client, Task, "arm", (each) => each?.status?.reason === "RobotNotReporting");
   expect(lost?.status?.message).toContain("not moved to another robot because the agent of robot-001 does not enforce leases");
 });
+
+it("drains a robot: its task starts on another one once the robot has confirmed its removal", async () => {
+  const one = await robot("robot-001");
+  const { disconnect: _, ...spec } = exclusive.spec;
+  await client.create(Task, { ...exclusive, spec });
+  const { task } = await one.dispatched();
+  const uid = task.metadata.uid ?? "";
+  await one.report({ uid, attempt: 1, seq: 1 }, "running");
+  const two = await robot("robot-002");
+  const drain = { spec: { unschedulable: true, drain: {} } };
+  await client.patch(Robot, { namespace, name: "robot-001" }, { type: "merge", body: drain });
+  await one.dispatched(({ action }) => action === "delete");
+  await watched(client, Task, "arm", (each) => each?.status?.message === "waits until robot-001 has stopped attempt 1");
+  expect(two.dispatches).toEqual([]);
+  await one.report({ uid, attempt: 1, seq: 2 }, "deleted");
+  expect((await two.dispatched()).task.status).toMatchObject({ attempt: 2, movedFrom: "robot-001" });
+});

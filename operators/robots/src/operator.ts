@@ -6,7 +6,7 @@ import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { createAgentCommand } from "./commands/agent.ts";
-import { cordonCommand, uncordonCommand } from "./commands/cordon.ts";
+import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.ts";
 import { explainCommand } from "./commands/explain.ts";
 import { listCommand } from "./commands/list.ts";
 import { dispatchCommand } from "./commands/dispatch.ts";
@@ -35,7 +35,15 @@ export const robots: Operator = {
   ],
   controllers: () => [jobController, taskGroupController, createTaskController(), createRobotController()],
   servers: [mqttServer],
-  commands: [createAgentCommand(startAgent), listCommand, explainCommand, cordonCommand, uncordonCommand, dispatchCommand],
+  commands: [
+    createAgentCommand(startAgent),
+    listCommand,
+    explainCommand,
+    cordonCommand,
+    uncordonCommand,
+    drainCommand,
+    dispatchCommand,
+  ],
   listeners: [
     {
       name: "MQTT broker",

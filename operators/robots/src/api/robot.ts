@@ -17,6 +17,16 @@ const spec = Type.Object(
     unschedulable: Type.Optional(
       Type.Boolean({ description: "Whether the robot gets no further tasks (cordoned). Its present tasks continue." }),
     ),
+    drain: Type.Optional(
+      Type.Object(
+        {
+          deadline: Type.Optional(
+            time("Time until which batch tasks may finish. Other tasks move immediately. Unset: all tasks move immediately."),
+          ),
+        },
+        { description: "Moves the robot's tasks to other robots. Tasks that cannot move stay. Set with unschedulable." },
+      ),
+    ),
     approved: Type.Optional(
       Type.Boolean({
         description:

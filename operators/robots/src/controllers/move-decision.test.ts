@@ -142,6 +142,45 @@ describe("a task that may run twice", () => {
   });
 });
 
+describe("a task on a robot that is being drained", () => {
+  const draining = (deadline?: string, agentFeatures = ["leases"]) =>
+    robotOf("robot-001", {
+      spec: { unschedulable: true, drain: deadline === undefined ? {} : { deadline } },
+      status: { phase: "Online", agentFeatures },
+    });
+  const running = { state: "running", attempt: 1, seq: 1 } as const;
+
+  it("moves once its robot has confirmed that it stopped the program", () => {
+    const robots = [draining(), robotOf("robot-002")];
+    const task = withStatus({ type: "service" }, running);
+    const decision = decide(task, t0, robots);
+    expect(decision).toMatchObject({ kind: "move", displaced: { robot: "robot-001", attempt: 1, stop: true } });
+    if (decision.kind !== "move") throw new Error(decision.kind);
+    const moved = { ...task, status: statusAfter(task, decision, t0) };
+    expect(moved.status).toMatchObject({ state: "pending", message: "moved from robot-001: robot-001 is being drained" });
+    expect(decide(moved, t0, robots)).toEqual({ kind: "wait", message: "waits until robot-001 has stopped attempt 1" });
+    const removed = { ...moved, status: { ...moved.status, removedAttempt: 1 } };
+    const forget = decide(removed, t0, robots);
+    if (forget.kind !== "reconcile") throw new Error(forget.kind);
+    expect(decide({ ...removed, status: statusAfter(removed, forget, t0) }, t0, robots)).toMatchObject({
+      kind: "bind",
+      robot: "robot-002",
+    });
+  });
+
+  it("may finish until the deadline if it is a batch task", () => {
+    const robots = [draining(after(60_000)), robotOf("robot-002")];
+    expect(decide(withStatus({}, running), t0, robots)).toEqual({ kind: "leave", requeueAfterMs: 60_000 });
+    expect(decide(withStatus({}, running), t0 + 60_000, robots).kind).toBe("move");
+    expect(decide(withStatus({ type: "service" }, running), t0, robots).kind).toBe("move");
+  });
+
+  it("stays if it is pinned, or if the robot's agent does not confirm deletions", () => {
+    expect(decide(withStatus({ type: "system" }, running), t0, [draining()])).toEqual({ kind: "leave" });
+    expect(decide(withStatus({}, running), t0, [draining(undefined, [])])).toEqual({ kind: "leave" });
+  });
+});
+
 describe("a task that fails on its robot", () => {
   const spec: Partial<Task["spec"]> = { restartPolicy: { attempts: 0 }, reschedulePolicy: { attempts: 2, delay: "30s" } };
   const failed: NonNullable<Task["status"]> = { state: "exited", attempt: 1, message: "exit code 3" };

@@ -1,5 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { isPerRobot } from "../api/job.ts";
+import { isLongRunning, isPerRobot } from "../api/job.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { disconnectPolicyOf, leaseExpiryMs } from "../work/disconnect-policy.ts";
@@ -14,6 +14,8 @@ import {
 export interface RobotAttempt {
   readonly robot: string;
   readonly attempt: number;
+  /** Whether its robot is asked to stop it. */
+  readonly stop?: boolean;
 }
 
 /** The moves of a Task including the next one, to be stored with it. */
@@ -86,6 +88,16 @@ export function decideLoss(task: DeepReadonly<Task>, sinceMs: number, now: numbe
 /** Without a reschedule policy, the disconnect policy alone decides: a lost task moves as soon as it may, without limit. */
 function lossPolicy({ reschedulePolicy, type }: DeepReadonly<Task["spec"]>): ReturnType<typeof completeReschedulePolicy> {
   return completeReschedulePolicy(reschedulePolicy ?? { delay: "0s", unlimited: true }, type);
+}
+
+/** When a Task leaves a robot that is being drained, in milliseconds since the epoch; undefined if it stays. */
+export function drainAtMs(task: DeepReadonly<Task>, robot: DeepReadonly<Robot>): number | undefined {
+  const { drain } = robot.spec;
+  if (drain === undefined || isPinned(task) || task.status?.displaced !== undefined) return undefined;
+  // An original agent does not confirm that it stopped a program.
+  if ((robot.status?.agentFeatures ?? []).length === 0) return undefined;
+  if (isLongRunning(task.spec.type) || drain.deadline === undefined) return 0;
+  return Date.parse(drain.deadline);
 }
 
 /** Decides whether a Task whose last attempt failed on its robot moves to another one. */

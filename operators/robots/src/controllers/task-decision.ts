@@ -10,6 +10,7 @@ import {
   decideDisplaced,
   decideFailureMove,
   decideLoss,
+  drainAtMs,
   type LossDecision,
   type MoveCount,
   type RobotAttempt,
@@ -120,6 +121,10 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
     };
   }
   if (movedFrom !== undefined && adopted !== undefined) return { kind: "bind", robot: adopted.robot, isPinned: false };
+  const stopping = task.status?.displaced;
+  if (stopping?.stop === true) {
+    return { kind: "wait", message: `waits until ${stopping.robot} has stopped attempt ${stopping.attempt}` };
+  }
   const demand = demandOf(task, job);
   const placement = decidePlacement(demand, robots, loadOf);
   return placement.kind === "placed"
@@ -140,7 +145,9 @@ function decidePresence(task: DeepReadonly<Task>, robots: readonly DeepReadonly<
   const name = task.spec.targetRobot ?? "";
   const lost = task.status?.conditions?.find((condition) => condition.type === "Lost");
   const robot = robots.find((each) => each.metadata.name === name);
-  if (robot?.status?.phase === "Online") return lost?.status === "True" ? { kind: "recover", robot: name } : { kind: "leave" };
+  if (robot?.status?.phase === "Online") {
+    return lost?.status === "True" ? { kind: "recover", robot: name } : decideDrain(task, robot, now);
+  }
   const [reason, problem] =
     robot === undefined
       ? ["RobotDeleted", `Robot ${name} was deleted`]
@@ -154,6 +161,16 @@ function decidePresence(task: DeepReadonly<Task>, robots: readonly DeepReadonly<
   const message = `unknown since ${since}: ${problem}; ${describeLoss(loss, task)}`;
   if (lost?.status !== "True" || lost.message !== message) return { kind: "lose", since, reason, message };
   return loss.kind === "move" ? { kind: "leave", requeueAfterMs: loss.atMs - now } : { kind: "leave" };
+}
+
+/** Takes a Task off a robot that is being drained. It starts elsewhere once the robot has confirmed that it stopped the program. */
+function decideDrain(task: DeepReadonly<Task>, robot: DeepReadonly<Robot>, now: number): TaskDecision {
+  const atMs = drainAtMs(task, robot);
+  if (atMs === undefined) return { kind: "leave" };
+  if (atMs > now) return { kind: "leave", requeueAfterMs: atMs - now };
+  const name = robot.metadata.name ?? "";
+  const displaced = { robot: name, attempt: task.status?.attempt ?? 0, stop: true };
+  return { kind: "move", from: name, why: `${name} is being drained`, displaced };
 }
 
 function describeLoss(loss: LossDecision, { status }: DeepReadonly<Task>): string {
