@@ -8,7 +8,7 @@ import { isOtherMachine } from "../placement/device-change.ts";
 export const writeIntervalMs = 30_000;
 
 /** Maximum time between two writes of heartbeats of a connected robot, whose silence is noticed here. */
-export const maxConnectedWriteIntervalMs = 300_000;
+const maxConnectedWriteIntervalMs = 300_000;
 
 /** A connected robot that sends nothing for this long counts as disconnected: three heartbeat intervals. */
 export const silenceTimeoutMs = 90_000;
