@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { SlowestFirst } from "./scripts/test-sequencer.ts";
 
 /** Patterns of tests whose programs are missing, separated by `;`. `npm test` sets and reports them. */
 const excluded = (process.env.EXCLUDED_TESTS ?? "").split(";").filter((pattern) => pattern !== "");
@@ -40,6 +41,7 @@ const projects = [
 
 export default defineConfig({
   test: {
+    sequence: { sequencer: SlowestFirst },
     projects: projects.map(({ name, include, exclude, timeoutMs, pollTimeoutMs, isolate, maxWorkers }, index) => ({
       resolve: { conditions: ["source"] },
       ssr: { resolve: { conditions: ["source"] } },

@@ -1,0 +1,31 @@
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** Ends of the paths of files that take longest, the longest first. A file that is not listed only starts later. */
+const slowest: readonly string[] = [
+  "e2e/api-server-crash.e2e.test.ts",
+  "launch/pod-program.e2e.test.ts",
+  "containerd/containerd-crash.e2e.test.ts",
+  "e2e/cluster-install.e2e.test.ts",
+  "e2e/middleware.e2e.test.ts",
+  "e2e/testplane.e2e.test.ts",
+  "e2e/runtimes.e2e.test.ts",
+  "src/conformance.e2e.test.ts",
+  "e2e/mpi.e2e.test.ts",
+  "e2e/kubectl-verbs.e2e.test.ts",
+  "sandbox/attacks.e2e.test.ts",
+  "src/crash-stages.e2e.test.ts",
+  "e2e/up.e2e.test.ts",
+  "middleware/src/crashes.test.ts",
+  "testplane/src/crash.test.ts",
+];
+
+/** Starts the slowest files first, so that none runs alone at the end. */
+export class SlowestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const index = slowest.findIndex((end) => moduleId.endsWith(end));
+      return index === -1 ? slowest.length : index;
+    };
+    return (await super.sort(files)).toSorted((a, b) => rank(a) - rank(b));
+  }
+}
