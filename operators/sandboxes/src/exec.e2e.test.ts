@@ -19,7 +19,13 @@ describe("exec", () => {
 
   /** What a command wrote, and its exit code. `parts` are sent when it has written `prompt`; `control` ends the call. */
   async function exec(
-    start: { sandboxName?: string; command: string[]; terminal?: { columns: number; rows: number } },
+    start: {
+      sandboxName?: string;
+      command: string[];
+      terminal?: { columns: number; rows: number };
+      env?: Record<string, string>;
+      workingDir?: string;
+    },
     parts: readonly Part[] = [{ case: "closeStdin", value: true }],
     prompt = "",
     control = new AbortController(),
@@ -60,6 +66,20 @@ describe("exec", () => {
     const script = 'cat; echo "$WHO" >&2; cat mine; cat /proc/[0-9]*/comm | grep -c sleep; exit 7';
     const done = await exec({ command: ["sh", "-c", script] }, [input("typed\n"), { case: "closeStdin", value: true }]);
     expect(done).toEqual({ stdout: "typed\n2\n1\n", stderr: "a b\n", exitCode: 7 });
+  });
+
+  it("runs a command with variables, a working directory and a long argument", async () => {
+    const script = 'echo "$WHO $WHAT"; pwd; echo ${#1}';
+    const start = { env: { WHAT: "c=d" }, workingDir: "/tmp", command: ["sh", "-c", script, "sh", "x".repeat(100_000)] };
+    expect((await exec(start)).stdout).toBe("a b c=d\n/tmp\n100000\n");
+    const faults: readonly { readonly env?: Record<string, string>; readonly workingDir?: string }[] = [
+      { workingDir: "tmp" },
+      { env: { "A=B": "c" } },
+      { env: { A: "x".repeat(200_000) } },
+    ];
+    for (const fault of faults)
+      await expect(exec({ command: ["true"], ...fault })).rejects.toMatchObject({ code: Code.InvalidArgument });
+    expect((await exec({ command: ["true"], workingDir: "/none" })).exitCode).not.toBe(0);
   });
 
   it("grants no capabilities and no new privileges", async () => {

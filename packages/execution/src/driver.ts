@@ -101,6 +101,8 @@ export interface ExecSpec {
   readonly command: readonly [string, ...string[]];
   /** Added to the program's own environment. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Folder in which the command starts, as the program sees it. Default: the program's. */
+  readonly cwd?: string;
   /** Runs the command on a terminal of this size, which merges standard output and error. Default: pipes. */
   readonly terminal?: TerminalSize;
 }

@@ -7,6 +7,7 @@ export { isSignal, programIdPattern } from "./program/program-spec.ts";
 export { defaultPath } from "./program/program-spec.ts";
 export { argumentSizeProblem } from "./program/argument-size.ts";
 export { networkNamespaceOf } from "./program/network-namespace.ts";
+export { openProgramRoot, type ProgramRoot } from "./program/program-root.ts";
 export { resolveLocalUser } from "./program/user.ts";
 export type { ResolvedUser, UserIds } from "./program/user.ts";
 export { resolveExecutable } from "./program/executable.ts";

@@ -17,27 +17,44 @@ export class RequestError extends Error {
   }
 }
 
+/** The path and query of a request. */
 export const urlOf = (request: IncomingMessage): URL => new URL(request.url ?? "/", "http://agent");
 
+/** The error of a request for an unknown sandbox. */
 export const sandboxNotFound = (): RequestError => new RequestError(404, "sandbox not found on this agent");
 
+/** Rejects any method but GET. */
 export function requireGet(request: IncomingMessage): void {
   if (request.method !== "GET") throw new RequestError(405, "method not allowed; use GET");
 }
 
+/** The body of a failed request. */
 export const failureOf = (error: unknown): object => ({
   success: false,
   message: error instanceof Error ? error.message : String(error),
 });
 
-/** The command of an exec request: `command` once per argument, `columns` and `rows` for a terminal. */
+/** The command of an exec request: `command` once per argument, `env` once per variable, `workingDir`, `columns` and `rows` for a terminal. */
 export function execSpec(query: URLSearchParams): ExecSpec {
   const [first, ...rest] = query.getAll("command");
   if (first === undefined || first === "") throw new RequestError(400, "command: must name a program");
-  if (!query.has("columns")) return { command: [first, ...rest] };
+  const cwd = query.get("workingDir") ?? undefined;
+  const settings = { env: readEnvironment(query.getAll("env")), ...(cwd !== undefined && { cwd }) };
+  if (!query.has("columns")) return { command: [first, ...rest], ...settings };
   const terminal = { columns: Number(query.get("columns")), rows: Number(query.get("rows")) };
   if (!isTerminalSize(terminal)) throw new RequestError(400, "columns, rows: must be 1 to 10000");
-  return { command: [first, ...rest], terminal };
+  return { command: [first, ...rest], terminal, ...settings };
+}
+
+/** Variables as `NAME=VALUE`. */
+function readEnvironment(pairs: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const end = pair.indexOf("=");
+      if (end < 1) throw new RequestError(400, "env: must be NAME=VALUE");
+      return [pair.slice(0, end), pair.slice(end + 1)];
+    }),
+  );
 }
 
 const statusByCode: Partial<Record<ExecutionError["code"], number>> = {
@@ -56,11 +73,23 @@ export function asRequestError(error: unknown): never {
   throw error instanceof ExecutionError ? new RequestError(execStatus(error), error.message) : error;
 }
 
+/** Answers with JSON. */
 export function send(response: ServerResponse, status: number, value: unknown): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
 }
 
+/** The JSON body of a POST request, within its limit. */
 export async function body(request: IncomingMessage): Promise<unknown> {
+  const bytes = await readBody(request);
+  try {
+    return JSON.parse(bytes.toString("utf8")) as unknown;
+  } catch {
+    throw new RequestError(400, "the body is not valid JSON");
+  }
+}
+
+/** The body of a POST request, within its limit. */
+export async function readBody(request: IncomingMessage): Promise<Buffer> {
   if (request.method !== "POST") throw new RequestError(405, "method not allowed; use POST");
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -69,9 +98,5 @@ export async function body(request: IncomingMessage): Promise<unknown> {
     if (bytes > maxBodyBytes) throw new RequestError(413, "the body exceeds 1 MiB");
     chunks.push(chunk);
   }
-  try {
-    return JSON.parse(Buffer.concat(chunks).toString("utf8")) as unknown;
-  } catch {
-    throw new RequestError(400, "the body is not valid JSON");
-  }
+  return Buffer.concat(chunks);
 }

@@ -10,6 +10,7 @@ import { execProtocol } from "../protocol/exec-frames.ts";
 import {
   asRequestError,
   body,
+  readBody,
   execSpec,
   execStatus,
   failureOf,
@@ -19,9 +20,12 @@ import {
   send,
   urlOf,
 } from "./agent-http.ts";
+import { FileHelpers } from "../files/file-helpers.ts";
+import { FileError } from "../files/file-operations.ts";
+import { fileErrorStatus, parseFileOperation, resultHeader } from "./file-requests.ts";
 import { limitHandshakes } from "./handshake-limit.ts";
 import { readLog } from "./log-follow.ts";
-import { agentPaths, parseAgentSandbox, parseExpiryChange, parseSandboxId } from "../protocol/protocol.ts";
+import { agentPaths, fileResultHeader, parseAgentSandbox, parseExpiryChange, parseSandboxId } from "../protocol/protocol.ts";
 import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
 import { serveExec } from "./serve-exec.ts";
 
@@ -43,7 +47,8 @@ export interface AgentServer {
 }
 
 const maxStreams = 256;
-const maxHeaderBytes = 16_384;
+/** The command of an exec is in its URL. Only the operator, authenticated by TLS, can send a request at all. */
+const maxHeaderBytes = 1 << 20;
 /** Longer than the operator's pauses between requests, so that connections are reused. */
 const keepAliveMs = 60_000;
 /** Interval of statuses on an idle stream, so that a lost connection is noticed. */
@@ -66,6 +71,7 @@ class HttpsAgentServer implements AgentServer {
   url = "";
   readonly #options: AgentServerOptions;
   readonly #server: Server;
+  readonly #helpers: FileHelpers;
   readonly #streams = new Set<AbortController>();
   readonly #commands = new Set<Duplex>();
   readonly #answers: ReadonlyMap<string, Answer> = new Map<string, Answer>([
@@ -74,12 +80,14 @@ class HttpsAgentServer implements AgentServer {
     [agentPaths.expire, (request, response) => this.#expire(request, response)],
     [agentPaths.pause, (request, response) => this.#pause(request, response)],
     [agentPaths.resume, (request, response) => this.#resume(request, response)],
+    [agentPaths.files, (request, response, query) => this.#files(request, response, query)],
     [agentPaths.status, (request, response, query) => this.#status(request, response, query)],
     [agentPaths.logs, (request, response, query) => this.#logs(request, response, query)],
   ]);
 
   constructor(options: AgentServerOptions) {
     this.#options = options;
+    this.#helpers = new FileHelpers(options.clock);
     this.#server = createServer(
       {
         ...serverTlsOptions(options.token),
@@ -108,6 +116,7 @@ class HttpsAgentServer implements AgentServer {
   }
 
   async close(): Promise<void> {
+    this.#helpers.close();
     for (const control of this.#streams) control.abort();
     for (const socket of this.#commands) socket.destroy();
     this.#server.closeAllConnections();
@@ -163,6 +172,26 @@ class HttpsAgentServer implements AgentServer {
     const { sandboxId, expiresAtMs } = change;
     if (!(await this.#options.manager.resume(sandboxId, expiresAtMs).catch(asRequestError))) throw sandboxNotFound();
     send(response, 200, { success: true });
+  }
+
+  async #files(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
+    const { manager } = this.#options;
+    const data = await readBody(request);
+    const operation = parseFileOperation(query.get("operation") ?? "", data);
+    if (operation === undefined) throw new RequestError(400, "operation: must be a file operation");
+    const program = manager.program(query.get("sandboxId") ?? "");
+    if (program === undefined) throw sandboxNotFound();
+    const endUse = manager.use(program.id);
+    try {
+      const { data: content, ...result } = await this.#helpers.run(program, operation);
+      if (content === undefined) return send(response, 200, result);
+      const headers = { "content-type": "application/octet-stream", [fileResultHeader]: resultHeader(result) };
+      response.writeHead(200, headers).end(content);
+    } catch (error) {
+      throw error instanceof FileError ? new RequestError(fileErrorStatus[error.code], error.message) : asRequestError(error);
+    } finally {
+      endUse();
+    }
   }
 
   async #status(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {

@@ -5,13 +5,14 @@ import {
   ConsistencyMode,
   CreateResponseSchema,
   FailurePolicy,
-  type SandboxInfo,
   SandboxInfoSchema,
   WhenFull,
 } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { agentCommand } from "./agent.ts";
 import { execCommand } from "./exec.ts";
 import { connectionFlags, runWith } from "./connection.ts";
+import { age } from "./sandbox-age.ts";
+import { fileCommands } from "./files.ts";
 import { lifecycleCommands } from "./lifecycle.ts";
 import { networkFlags, readNetwork } from "./network-flags.ts";
 
@@ -120,13 +121,6 @@ const run: CommandDefinition = {
       return 0;
     }),
 };
-
-function age(info: SandboxInfo, nowMs: number): string {
-  const seconds = Math.max(Math.floor(nowMs / 1000) - Number(info.createdAt), 0);
-  if (seconds < 120) return `${seconds}s`;
-  if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;
-  return seconds < 172_800 ? `${Math.floor(seconds / 3600)}h` : `${Math.floor(seconds / 86_400)}d`;
-}
 
 const list: CommandDefinition = {
   name: "list",
@@ -295,5 +289,6 @@ export const sandboxCommands: readonly CommandDefinition[] = [
   update,
   reset,
   ...lifecycleCommands,
+  ...fileCommands,
   agentCommand,
 ];

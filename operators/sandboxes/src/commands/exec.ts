@@ -1,15 +1,21 @@
 import type { ReadStream } from "node:tty";
 import { create } from "@bufbuild/protobuf";
 import type { CommandDefinition } from "@keelson/operator";
-import { UsageError } from "@keelson/operator/flags";
+import { pairsFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import {
   type ExecRequest,
   ExecRequestSchema,
+  ExecStartSchema,
   TerminalSizeSchema,
 } from "../fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
 import { connectionFlags, runWith } from "./connection.ts";
 
 type Request = ExecRequest["request"];
+
+const execFlags = {
+  env: pairsFlag({ name: "env", value: "NAME=VALUE", description: "environment variable of the command" }),
+  workingDir: textFlag({ name: "working-dir", value: "DIR", description: "folder in which the command starts" }),
+};
 
 /** `keelson sandbox exec`: runs a command in a running sandbox, optionally on this terminal. */
 export const execCommand: CommandDefinition = {
@@ -19,6 +25,7 @@ export const execCommand: CommandDefinition = {
   args: ["NAME", "[COMMAND...]"],
   flags: [
     ...connectionFlags,
+    ...Object.values(execFlags),
     { name: "stdin", short: "i", description: "forward standard input" },
     { name: "tty", short: "t", description: "allocate a terminal" },
   ],
@@ -31,7 +38,12 @@ export const execCommand: CommandDefinition = {
       const terminal = hasTerminal ? create(TerminalSizeSchema, terminalSize()) : undefined;
       input.push({
         case: "start",
-        value: { $typeName: "keelson.sandboxes.v1.ExecStart", sandboxName, namespace, command, ...(terminal && { terminal }) },
+        value: create(ExecStartSchema, {
+          ...{ sandboxName, namespace, command },
+          env: Object.fromEntries(execFlags.env.read(context.flags)),
+          workingDir: execFlags.workingDir.read(context.flags) ?? "",
+          ...(terminal && { terminal }),
+        }),
       });
       try {
         for await (const { response } of streams.exec(input.requests(), { signal: context.signal })) {

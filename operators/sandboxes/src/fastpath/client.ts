@@ -1,6 +1,7 @@
 import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
+import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 
@@ -9,6 +10,7 @@ export interface FastPathClient {
   readonly fastPath: Client<typeof FastPathService>;
   readonly streams: Client<typeof SandboxStreams>;
   readonly lifecycle: Client<typeof SandboxLifecycle>;
+  readonly files: Client<typeof SandboxFiles>;
 }
 
 /** Creates clients of the fast path at `baseUrl` (`http://127.0.0.1:9090`). Connects on the first call. */
@@ -22,5 +24,6 @@ export function createFastPathClient({ baseUrl, token }: { readonly baseUrl: str
     fastPath: createClient(FastPathService, transport),
     streams: createClient(SandboxStreams, transport),
     lifecycle: createClient(SandboxLifecycle, transport),
+    files: createClient(SandboxFiles, transport),
   };
 }

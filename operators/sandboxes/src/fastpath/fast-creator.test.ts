@@ -37,6 +37,7 @@ const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
     running.delete(id);
   },
   expire: () => Promise.resolve(),
+  files: () => never,
   pause: () => Promise.resolve(),
   resume: () => Promise.resolve(),
   status: () => never,

@@ -25,6 +25,8 @@ import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { IntentLog } from "./intent-log.ts";
 import { createFastPathService } from "./service.ts";
 import { createStreamsService } from "./streams-service.ts";
+import { createFilesService } from "./files-service.ts";
+import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
 import { createLifecycleService } from "./lifecycle-service.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
@@ -195,10 +197,9 @@ class FastPath {
       token,
       routes(router) {
         router.service(FastPathService, service);
-        router.service(
-          SandboxStreams,
-          createStreamsService({ cache, agentClient, pendingOf: (...key) => fast.pendingOf(...key) }),
-        );
+        const streams = { cache, agentClient, pendingOf: (...key: [string, string]) => fast.pendingOf(...key) };
+        router.service(SandboxStreams, createStreamsService(streams));
+        router.service(SandboxFiles, createFilesService(streams));
         router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },
     });

@@ -2,7 +2,8 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
-import type { AgentClient, ExecConnection } from "../fleet/agent-client.ts";
+import { argumentSizeProblem } from "@keelson/execution";
+import type { AgentClient, ExecConnection, ExecSettings } from "../fleet/agent-client.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import { type ExecEnd, execChannels, isTerminalSize } from "../protocol/exec-frames.ts";
 import { Sandbox } from "../api/sandbox.ts";
@@ -55,7 +56,7 @@ export function createStreamsService(options: StreamsOptions): ServiceImpl<typeo
 }
 
 /** The agent that runs a sandbox, and the sandbox's id there. */
-function findAgent(
+export function findAgent(
   { sandboxName, namespace }: { readonly sandboxName: string; readonly namespace: string },
   { cache, agentClient, pendingOf }: StreamsOptions,
 ): { readonly agent: AgentClient; readonly sandboxId: string } {
@@ -79,8 +80,9 @@ function findAgent(
 async function connect(start: ExecStart, options: StreamsOptions, signal: AbortSignal): Promise<ExecConnection> {
   const { agent, sandboxId } = findAgent(start, options);
   const size = sizeOf(start);
+  const settings = settingsOf(start);
   try {
-    return await agent.exec(sandboxId, start.command, size, signal);
+    return await agent.exec(sandboxId, start.command, size, signal, settings);
   } catch (error) {
     throw agentError(error);
   }
@@ -112,6 +114,19 @@ function sizeOf({ terminal, command }: ExecStart): { readonly columns: number; r
   return { columns, rows };
 }
 
+/** Variables and working directory of a command. **Errors**: InvalidArgument with the field's name. */
+function settingsOf({ command, env, workingDir }: ExecStart): ExecSettings {
+  for (const name of Object.keys(env)) {
+    if (name === "" || name.includes("=") || name.includes("\0"))
+      throw new ConnectError(`env: ${JSON.stringify(name)} is not a valid variable name`, Code.InvalidArgument);
+  }
+  const problem = argumentSizeProblem(command, env);
+  if (problem !== undefined) throw new ConnectError(problem, Code.InvalidArgument);
+  if (workingDir !== "" && !workingDir.startsWith("/"))
+    throw new ConnectError("working_dir: must be an absolute path", Code.InvalidArgument);
+  return { env, ...(workingDir !== "" && { workingDir }) };
+}
+
 async function passInput(requests: AsyncIterator<ExecRequest>, connection: ExecConnection): Promise<void> {
   for (let next = await requests.next(); !next.done; next = await requests.next()) {
     const { request } = next.value;
@@ -126,12 +141,17 @@ async function passInput(requests: AsyncIterator<ExecRequest>, connection: ExecC
 
 const codesByStatus: Readonly<Record<number, Code>> = {
   400: Code.InvalidArgument,
+  403: Code.PermissionDenied,
   404: Code.NotFound,
   409: Code.FailedPrecondition,
+  413: Code.ResourceExhausted,
   429: Code.ResourceExhausted,
+  501: Code.Unimplemented,
+  507: Code.ResourceExhausted,
 };
 
-function agentError(error: unknown): ConnectError {
+/** The error of a call to an agent as that of the caller. */
+export function agentError(error: unknown): ConnectError {
   const message = error instanceof Error ? error.message : String(error);
   return new ConnectError(
     message,

@@ -5,9 +5,17 @@ import type { Duplex } from "node:stream";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { TerminalSize } from "@keelson/execution";
+import type { FileOperation, FileResult } from "../files/file-operations.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import { type ExecFrame, execProtocol, readFrames, sendFrame } from "../protocol/exec-frames.ts";
-import { type AgentSandbox, agentPaths, type AgentStatus, type CreateAnswer, type ExpiryChange } from "../protocol/protocol.ts";
+import {
+  type AgentSandbox,
+  agentPaths,
+  type AgentStatus,
+  type CreateAnswer,
+  type ExpiryChange,
+  fileResultHeader,
+} from "../protocol/protocol.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
 
 /** How to reach an agent. */
@@ -31,6 +39,8 @@ export interface AgentClient {
   status(): Promise<AgentStatus>;
   /** Streams statuses as they change, until the connection ends. */
   watch(signal: AbortSignal): AsyncIterable<AgentStatus>;
+  /** Runs an operation on the files of a sandbox. */
+  files(sandboxId: string, operation: FileOperation): Promise<FileResult>;
   logs(sandboxId: string, follow: boolean, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
   /** Runs a command in a sandbox, on a terminal if a size is given. Kills it when `signal` aborts. */
   exec(
@@ -38,7 +48,15 @@ export interface AgentClient {
     command: readonly string[],
     size: TerminalSize | undefined,
     signal: AbortSignal,
+    settings?: ExecSettings,
   ): Promise<ExecConnection>;
+}
+
+/** The surroundings of a command. Default: those of the sandbox. */
+export interface ExecSettings {
+  /** Added to the variables of the sandbox. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly workingDir?: string;
 }
 
 /** A connection to a command; the last frame has its exit status. */
@@ -58,9 +76,16 @@ export function createAgentClient(address: AgentAddress, clock: Clock): AgentCli
   return new HttpsAgentClient(address, clock);
 }
 
+/** A whole answer. */
+interface Exchange {
+  readonly status: number;
+  readonly content: Buffer;
+  header(name: string): string | undefined;
+}
+
 interface RequestOptions {
   readonly method?: "GET" | "POST";
-  readonly body?: string;
+  readonly body?: string | Uint8Array;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
 }
@@ -105,9 +130,9 @@ class HttpsAgentClient implements AgentClient {
   }
 
   async status(): Promise<AgentStatus> {
-    const { status, text } = await this.#exchange(agentPaths.status, {});
-    if (status !== 200) throw this.#failure(status, text);
-    return parseJson(text) as AgentStatus;
+    const { status, content } = await this.#exchange(agentPaths.status, {});
+    if (status !== 200) throw this.#failure(status, content.toString("utf8"));
+    return parseJson(content.toString("utf8")) as AgentStatus;
   }
 
   async *watch(signal: AbortSignal): AsyncGenerator<AgentStatus> {
@@ -124,6 +149,19 @@ class HttpsAgentClient implements AgentClient {
     }
   }
 
+  async files(sandboxId: string, operation: FileOperation): Promise<FileResult> {
+    const { data, ...rest } = { data: undefined, ...operation };
+    const query = new URLSearchParams({ sandboxId, operation: JSON.stringify(rest) });
+    const { status, content, header } = await this.#exchange(`${agentPaths.files}?${query.toString()}`, {
+      method: "POST",
+      body: data ?? new Uint8Array(),
+    });
+    if (status !== 200) throw this.#failure(status, content.toString("utf8"));
+    const text = header(fileResultHeader);
+    if (text === undefined) return (parseJson(content.toString("utf8")) ?? {}) as FileResult;
+    return { ...(parseJson(decodeURIComponent(text)) as FileResult), data: content };
+  }
+
   logs(sandboxId: string, follow: boolean, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
     const query = new URLSearchParams({ sandboxId, follow: String(follow) });
     return this.#stream(`${agentPaths.logs}?${query.toString()}`, signal);
@@ -134,8 +172,11 @@ class HttpsAgentClient implements AgentClient {
     command: readonly string[],
     size: TerminalSize | undefined,
     signal: AbortSignal,
+    { env = {}, workingDir }: ExecSettings = {},
   ): Promise<ExecConnection> {
     const query = new URLSearchParams({ sandboxId });
+    for (const [name, value] of Object.entries(env)) query.append("env", `${name}=${value}`);
+    if (workingDir !== undefined) query.set("workingDir", workingDir);
     for (const argument of command) query.append("command", argument);
     if (size !== undefined) {
       query.set("columns", String(size.columns));
@@ -160,8 +201,9 @@ class HttpsAgentClient implements AgentClient {
     };
   }
 
-  #post(path: string, value: unknown): Promise<{ readonly status: number; readonly text: string }> {
-    return this.#exchange(path, { method: "POST", body: JSON.stringify(value) });
+  async #post(path: string, value: unknown): Promise<{ readonly status: number; readonly text: string }> {
+    const { status, content } = await this.#exchange(path, { method: "POST", body: JSON.stringify(value) });
+    return { status, text: content.toString("utf8") };
   }
 
   async #postOk(path: string, value: unknown): Promise<void> {
@@ -170,12 +212,13 @@ class HttpsAgentClient implements AgentClient {
   }
 
   /** Sends a request and reads the whole answer, within {@link responseTimeoutMs}. */
-  async #exchange(path: string, options: RequestOptions): Promise<{ readonly status: number; readonly text: string }> {
+  async #exchange(path: string, options: RequestOptions): Promise<Exchange> {
     const timeout = new AbortController();
     const timer = this.#clock.setTimer(responseTimeoutMs, () => timeout.abort(), { background: true });
     try {
       const response = await this.#respond(path, { ...options, signal: timeout.signal });
-      return { status: response.statusCode ?? 500, text: await readText(response, maxAnswerBytes) };
+      const header = (name: string): string | undefined => response.headers[name]?.toString();
+      return { status: response.statusCode ?? 500, content: await readBytes(response, maxAnswerBytes), header };
     } catch (error) {
       if (!timeout.signal.aborted) throw error;
       throw new AgentError("Unreachable", `the agent at ${this.#url} did not answer within ${responseTimeoutMs} ms`, {
@@ -237,6 +280,10 @@ function parseJson(text: string): unknown {
 }
 
 async function readText(response: IncomingMessage, maxBytes: number): Promise<string> {
+  return (await readBytes(response, maxBytes)).toString("utf8");
+}
+
+async function readBytes(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -244,5 +291,5 @@ async function readText(response: IncomingMessage, maxBytes: number): Promise<st
     if (bytes > maxBytes) throw new AgentError("InvalidAnswer", `the agent sent an answer above ${maxBytes} bytes`);
     chunks.push(chunk);
   }
-  return Buffer.concat(chunks).toString("utf8");
+  return Buffer.concat(chunks);
 }

@@ -19,9 +19,14 @@ export const agentPaths = {
   expire: "/api/v1/agent/expire",
   /** Keelson's: freezes a sandbox. Its expiry does not apply until it is resumed. */
   pause: "/api/v1/agent/pause",
+  /** Keelson's: runs `operation`, a `FileOperation` as JSON, with the request's body as data. The answer has a file's data, or JSON. */
+  files: "/api/v1/agent/files",
   /** Keelson's: lets a sandbox continue, with a new expiry, {@link ExpiryChange}. */
   resume: "/api/v1/agent/resume",
 } as const;
+
+/** Header with the JSON of a `FileResult`, without the data in the body. */
+export const fileResultHeader = "x-keelson-file";
 
 /** A sandbox for an agent to run. */
 export interface AgentSandbox {

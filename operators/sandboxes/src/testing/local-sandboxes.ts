@@ -62,6 +62,9 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
     get streams() {
       return connection.streams;
     },
+    get files() {
+      return connection.files;
+    },
     get lifecycle() {
       return connection.lifecycle;
     },

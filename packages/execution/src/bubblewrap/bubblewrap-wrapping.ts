@@ -143,7 +143,9 @@ async function wrapExec(
   const inner = await innerProcess(request, wrapper.pid);
   const env = { ...spec.env, ...exec.env };
   const stage = stageOf(request, options.binds);
-  const world = [...worldArguments({ ...request, spec: { ...spec, env } }, workingDirectory(request), options.binds, stage)];
+  const world = [
+    ...worldArguments({ ...request, spec: { ...spec, env } }, exec.cwd ?? workingDirectory(request), options.binds, stage),
+  ];
   const temporary = await mkdtemp(join(folder.path, "exec-"));
   const path = join(temporary, "arguments");
   const session = exec.terminal === undefined ? ["--new-session"] : [];

@@ -119,6 +119,7 @@ function processOf(base: OciProcess, exec: ExecSpec): object {
   return {
     ...base,
     args: exec.command,
+    ...(exec.cwd !== undefined && { cwd: exec.cwd }),
     env: Object.entries(environment).map(([name, value]) => `${name}=${value}`),
     terminal: exec.terminal !== undefined,
     ...(exec.terminal !== undefined && { consoleSize: { width: exec.terminal.columns, height: exec.terminal.rows } }),

@@ -60,6 +60,22 @@ test.each([
   expect(() => openBeneath(root, path)).toThrow(expect.objectContaining({ code: "OutsideRoot" }));
 });
 
+test("resolves absolute links, and .. above the root, within the root if requested", () => {
+  symlinkSync("/a/b/file", join(root, "absolute"));
+  symlinkSync("../../../../a/b/file", join(root, "a", "above"));
+  symlinkSync(join(base, "outside", "b", "file"), join(root, "out"));
+  const readBeneath = (path: string): string => {
+    using file = openBeneath(root, path, { kind: "file", flags: constants.O_RDONLY, absoluteLinks: "beneath" });
+    return readFileSync(file.fd, "utf8");
+  };
+  for (const path of ["absolute", "a/above", "../a/b/file", "a/../../a/b/file"]) expect(readBeneath(path)).toBe("inside");
+  expect(() => readBeneath("out")).toThrow(expect.objectContaining({ code: "NotFound" }));
+  // The path itself must be relative.
+  expect(() => readBeneath("/a/b/file")).toThrow(expect.objectContaining({ code: "OutsideRoot" }));
+  for (const path of ["absolute", "a/above"])
+    expect(() => read(path)).toThrow(expect.objectContaining({ code: "OutsideRoot" }));
+});
+
 test("rejects a circle of links, a missing component, a file as a directory, and a wrong kind", () => {
   symlinkSync("two", join(root, "one"));
   symlinkSync("one", join(root, "two"));

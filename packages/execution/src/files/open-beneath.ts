@@ -11,6 +11,11 @@ export interface OpenBeneathOptions {
   readonly flags?: number;
   /** Creates a missing target, and its missing parents, with these modes: a directory for kind `directory`, an empty file for `file`. */
   readonly create?: { readonly directoryMode: number; readonly fileMode: number };
+  /**
+   * `reject`: absolute symbolic links, and `..` above the root, are errors. `beneath`: they stay within the root, as if it were `/`
+   * (RESOLVE_IN_ROOT). Default: `reject`.
+   */
+  readonly absoluteLinks?: "reject" | "beneath";
 }
 
 /** An open file or directory that was reached beneath a root. */
@@ -68,7 +73,7 @@ class Walk implements Disposable {
   constructor(root: string, path: string, options: OpenBeneathOptions) {
     this.#path = path;
     this.#options = options;
-    this.#pending = this.#split(path);
+    this.#pending = this.#split(path, false);
     this.#stack.push(openSync(root, O_PATH | constants.O_DIRECTORY));
   }
 
@@ -84,13 +89,19 @@ class Walk implements Disposable {
     for (const fd of this.#stack.splice(0)) closeSync(fd);
   }
 
-  #split(path: string): string[] {
-    if (path.startsWith("/")) throw new PathError("OutsideRoot", `${this.#path}: ${path} is absolute`);
+  #split(path: string, isLink: boolean): string[] {
+    if (path.startsWith("/") && !(isLink && this.#isRoot))
+      throw new PathError("OutsideRoot", `${this.#path}: ${path} is absolute`);
     if (path.includes("\0")) throw new PathError("NotFound", `${JSON.stringify(path)}: contains a NUL character`);
     return path
       .split("/")
       .filter((name) => name !== "" && name !== ".")
       .reverse();
+  }
+
+  /** Whether links see the root as `/`. */
+  get #isRoot(): boolean {
+    return this.#options.absoluteLinks === "beneath";
   }
 
   get #current(): number {
@@ -100,9 +111,17 @@ class Walk implements Disposable {
   }
 
   #leave(): void {
-    if (this.#stack.length <= 1) throw new PathError("OutsideRoot", `${this.#path}: leaves the root`);
+    if (this.#stack.length <= 1) {
+      if (this.#isRoot) return;
+      throw new PathError("OutsideRoot", `${this.#path}: leaves the root`);
+    }
     const fd = this.#stack.pop();
     if (fd !== undefined) closeSync(fd);
+  }
+
+  /** Continues at the root. */
+  #restart(): void {
+    for (const fd of this.#stack.splice(1)) closeSync(fd);
   }
 
   #enter(name: string): void {
@@ -122,7 +141,9 @@ class Walk implements Disposable {
       // The link was replaced since it was opened: look again.
       if (target === undefined) continue;
       if (++this.#links > maxLinks) throw new PathError("TooManyLinks", `${this.#path}: more than ${maxLinks} symbolic links`);
-      this.#pending.push(...this.#split(target));
+      const names = this.#split(target, true);
+      if (target.startsWith("/")) this.#restart();
+      this.#pending.push(...names);
       return;
     }
     throw new PathError("NotFound", `${this.#path}: ${name} keeps changing`);

@@ -116,7 +116,7 @@ export class LaunchedProcess implements LaunchedProgram {
     }
     const wrapper = readExit(folder).program;
     const joined = wrapper === undefined ? undefined : await wrapping.join?.(this.#request, exec, wrapper);
-    const execution = joined ?? { command: exec.command, cwd, env, files: [] };
+    const execution = joined ?? { command: exec.command, cwd: exec.cwd ?? cwd, env, files: [] };
     return spawnExec({
       ...execution,
       env: { ...execution.env, [programVariable]: folder.tag },

@@ -9,12 +9,15 @@ import { readStat } from "../process/proc.ts";
  */
 export function networkNamespaceOf({ state, logs }: Pick<Program, "state" | "logs">): string | undefined {
   if (state.kind !== "running") return undefined;
-  const pid = bubblewrapChild(join(dirname(logs.stdout), "bwrap-status.json"), state.pid) ?? state.pid;
+  const pid = bubblewrapChild(bubblewrapStatusFile(dirname(logs.stdout)), state.pid) ?? state.pid;
   return readStat(pid) === undefined ? undefined : `/proc/${pid}/ns/net`;
 }
 
-/** The process that bubblewrap runs in the namespaces; undefined without bubblewrap. */
-function bubblewrapChild(statusFile: string, wrapper: number): number | undefined {
+/** The file in a program's folder to which bubblewrap reports. */
+export const bubblewrapStatusFile = (folder: string): string => join(folder, "bwrap-status.json");
+
+/** The process that bubblewrap runs in the namespaces; undefined without bubblewrap, -1 if it does not exist yet or any more. */
+export function bubblewrapChild(statusFile: string, wrapper: number): number | undefined {
   let status: string;
   try {
     status = readFileSync(statusFile, "utf8");

@@ -1,0 +1,9 @@
+import type { SandboxInfo } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
+
+/** The age of a sandbox, as kubectl shows it. */
+export function age(info: SandboxInfo, nowMs: number): string {
+  const seconds = Math.max(Math.floor(nowMs / 1000) - Number(info.createdAt), 0);
+  if (seconds < 120) return `${seconds}s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;
+  return seconds < 172_800 ? `${Math.floor(seconds / 3600)}h` : `${Math.floor(seconds / 86_400)}d`;
+}

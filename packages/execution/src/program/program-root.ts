@@ -1,0 +1,85 @@
+import { closeSync, constants, fstatSync, openSync, readFileSync, readlinkSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { ExecutionError, type Program } from "../driver.ts";
+import { readStat } from "../process/proc.ts";
+import { bubblewrapChild, bubblewrapStatusFile } from "./network-namespace.ts";
+import type { UserIds } from "./user.ts";
+
+/** The root directory of a running program. */
+export interface ProgramRoot {
+  /** Descriptor of the root as the program sees it, with its mounts. Only for paths below it (O_PATH). The caller closes it. */
+  readonly fd: number;
+  /** The program's user on the host, with whose rights files below the root may be used. Never root. */
+  readonly user: UserIds;
+}
+
+/** open(2) flag that Node.js does not name. */
+const O_PATH = 0o10000000;
+
+/**
+ * Opens the root directory of a running program with isolation. Undefined while the program still enters it; try again later.
+ *
+ * The root contains mounts such as `/proc`, whose files give root of the host rights that the program does not have. Use it only from a
+ * process that runs as {@link ProgramRoot.user}.
+ *
+ * **Errors**: {@link ExecutionError} `NotRunning`, and `Unsupported` for a program without a root and a user of its own.
+ */
+export function openProgramRoot(program: Pick<Program, "id" | "spec" | "state" | "logs">): ProgramRoot | undefined {
+  const { state, spec, logs } = program;
+  if (state.kind === "exited") throw new ExecutionError("NotRunning", `program ${program.id} is not running`);
+  if (spec.isolation?.hasPrivateUser !== true) {
+    throw new ExecutionError("Unsupported", "files require a program with a user and a root of its own");
+  }
+  if (state.kind !== "running") return undefined;
+  const child = bubblewrapChild(bubblewrapStatusFile(dirname(logs.stdout)), state.pid);
+  const pid = child ?? state.pid;
+  const before = readStat(pid);
+  if (before === undefined) return undefined;
+  try {
+    const hasRoot = child === undefined ? hasContainerRoot(pid) : hasBubblewrapRoot(pid);
+    if (!hasRoot) return undefined;
+    const user = userOf(pid);
+    return openRoot(pid, before.startTime, user);
+  } catch (error) {
+    if (error instanceof ExecutionError) throw error;
+    // It has exited in between.
+    return undefined;
+  }
+}
+
+function openRoot(pid: number, startTime: number, user: UserIds): ProgramRoot | undefined {
+  const fd = openSync(join("/proc", String(pid), "root"), O_PATH | constants.O_DIRECTORY);
+  const [found, own] = [fstatSync(fd), statSync("/")];
+  const isOwn = found.dev === own.dev && found.ino === own.ino;
+  const hasSameProcess = readStat(pid)?.startTime === startTime;
+  if (!isOwn && hasSameProcess && user.uid !== 0 && user.gid !== 0) return { fd, user };
+  closeSync(fd);
+  if (hasSameProcess && !isOwn)
+    throw new ExecutionError("Unsupported", "files require a program that does not run as root of the host");
+  return undefined;
+}
+
+/**
+ * Whether bubblewrap has entered its final root. Before, the machine's root is reachable from it: as the root itself, or at /oldroot; between
+ * its last two steps, two mounts are on `/`. The steps only go forward.
+ */
+function hasBubblewrapRoot(pid: number): boolean {
+  const lines = readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n").filter(Boolean);
+  const points = lines.map((line) => line.split(" ")[4] ?? "");
+  const roots = lines.filter((_, index) => points[index] === "/");
+  const isTemporary = / - tmpfs /.test(roots[0] ?? "");
+  return roots.length === 1 && isTemporary && !points.some((point) => /^\/(?:oldroot|newroot)(?:\/|$)/.test(point));
+}
+
+/** Whether the OCI runtime has executed the program: it enters the root before. */
+function hasContainerRoot(pid: number): boolean {
+  const isInit = readFileSync(`/proc/${pid}/comm`, "latin1").startsWith("runc:[");
+  return !isInit && readlinkSync(`/proc/${pid}/ns/mnt`) !== readlinkSync("/proc/self/ns/mnt");
+}
+
+/** The effective ids of a process, as this process's user namespace has them. */
+function userOf(pid: number): UserIds {
+  const status = readFileSync(`/proc/${pid}/status`, "latin1");
+  const [uid, gid] = ["Uid", "Gid"].map((name) => Number(new RegExp(`^${name}:\\t\\d+\\t(\\d+)`, "m").exec(status)?.[1] ?? 0));
+  return { uid: uid ?? 0, gid: gid ?? 0 };
+}
