@@ -1,5 +1,14 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { type ClusterRoleObject, Job, NetworkPolicy, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
+import {
+  type ClusterRoleObject,
+  ConfigMap,
+  Job,
+  NetworkPolicy,
+  Pod,
+  type PodObject,
+  Secret,
+  Service,
+} from "@keelson/api-machinery/kinds";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { type Logger, silentLogger } from "@keelson/controller";
@@ -42,10 +51,12 @@ const jobsOf = (job: DeepReadonly<RhinoJob>) => {
 /** Does what the Job controller and the kubelet do: a Pod of a Job, in this state. */
 async function pod(owner: string, name: string, status: NonNullable<PodObject["status"]>): Promise<void> {
   const job = await client.get(Job, { namespace, name: owner });
+  const index = /-w-(\d+)$/.exec(name)?.[1];
   await client.create(Pod, {
     metadata: {
       name,
       namespace,
+      ...(index === undefined ? {} : { annotations: { "batch.kubernetes.io/job-completion-index": index } }),
       labels: { ...job.spec.template.metadata?.labels },
       ownerReferences: [{ apiVersion: "batch/v1", kind: "Job", name: owner, uid: job.metadata.uid ?? "", controller: true }],
     },
@@ -118,6 +129,26 @@ describe("the mpi operator", () => {
     await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
   });
 
+  it("publishes the hosts of a job, and those that are running", async () => {
+    const job = await make({ hostfile: true, slotsPerWorker: 2, parallelism: 3, mpiImplementation: "OpenMPI" });
+    const names = jobsOf(job);
+    const name = `${names.launcher.replace(/launcher$/, "hosts")}`;
+    const host = (index: number) => `${names.workers}-${index}.${name}.default.svc`;
+    await watched(client, Job, names.launcher, (each) => each !== undefined);
+    expect((await client.get(Service, { namespace, name })).spec).toMatchObject({
+      clusterIP: "None",
+      selector: { rhinoID: job.metadata.uid },
+    });
+    const config = await client.get(ConfigMap, { namespace, name });
+    expect(config.data).toEqual({
+      hostfile: `${host(0)} slots=2\n${host(1)} slots=1\n`,
+      "discover_hosts.sh": "#!/bin/sh\n",
+    });
+    await running(job);
+    const found = `#!/bin/sh\necho ${host(0)}:2\necho ${host(1)}:1\n`;
+    await watched(client, ConfigMap, name, (each) => each?.data?.["discover_hosts.sh"] === found);
+  });
+
   it("is Failed with the exit status of a failed program", async () => {
     const names = await running(await make());
     await setPod("pi-l", {
@@ -161,6 +192,37 @@ describe("the mpi operator", () => {
     const failed = await reached((each) => each?.status?.jobStatus === "Failed");
     expect(failed?.status?.conditions?.find(({ type }) => type === "Failed")?.reason).toBe("LauncherDeleted");
     await expect(client.get(Job, { namespace, name: names.launcher })).rejects.toThrow(/not found/);
+  });
+
+  it("suspends a job and resumes it with a fresh attempt", async () => {
+    const suspend = (value: boolean) =>
+      client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body: { spec: { runPolicy: { suspend: value } } } });
+    const job = await make({ runPolicy: { suspend: true } });
+    await reached((each) => each?.status?.jobStatus === "Suspended");
+    expect((await client.list(Job, { namespace })).items).toEqual([]);
+    await suspend(false);
+    const names = await running(job);
+    await suspend(true);
+    await watched(client, Job, names.launcher, (each) => each?.spec.suspend === true);
+    await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
+    await suspend(false);
+    await reached(
+      (each) => each?.status?.conditions?.some(({ type, status }) => type === "Suspended" && status === "True") ?? false,
+    );
+    const second = names.launcher.replace("-launcher", "-a2-launcher");
+    expect((await client.list(Job, { namespace })).items.map(({ metadata }) => metadata.name)).not.toContain(second);
+    for (const name of ["pi-l", "pi-w-0", "pi-w-1"]) await client.delete(Pod, { namespace, name }, { gracePeriodSeconds: 0 });
+    await watched(client, Job, second, (each) => each !== undefined);
+    const resumed = await reached((each) => each?.status?.attempt === 2);
+    expect(resumed?.status).toMatchObject({ jobStatus: "Pending", workerPodNames: [] });
+  });
+
+  it("rejects a change of managedBy", async () => {
+    await make({ runPolicy: { managedBy: "kueue.x-k8s.io/multikueue" } });
+    const body = { spec: { runPolicy: { managedBy: "kubeflow.org/mpi-operator" } } };
+    await expect(client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body })).rejects.toThrow(
+      /managedBy.*immutable/,
+    );
   });
 
   it("deletes a job when its ttl has passed", async () => {

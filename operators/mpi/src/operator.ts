@@ -23,12 +23,15 @@ export const mpi: Operator = {
     { apiGroups: [group], resources: ["rhinojobs/status"], verbs: ["patch"] },
     // Required for blockOwnerDeletion if the admission plugin OwnerReferencesPermissionEnforcement is enabled.
     { apiGroups: [group], resources: ["rhinojobs/finalizers"], verbs: ["update"] },
-    { apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch"] },
+    { apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
     // For the reason why a volume cannot be mounted.
     { apiGroups: [""], resources: ["events"], verbs: ["list"] },
     // Created and never read: only the Pods use the token.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
+    // For jobs with a hostfile.
+    { apiGroups: [""], resources: ["services"], verbs: ["create"] },
+    { apiGroups: [""], resources: ["configmaps"], verbs: ["create", "get", "patch"] },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: ["create"] },
   ],
   controllers: () => [createRhinoJobController({ tools: podTools, randomToken: () => randomBytes(32).toString("base64url") })],

@@ -3,6 +3,7 @@ import { type Static, Type } from "typebox";
 import { choice, conditions, int32, int64, time } from "@keelson/api-machinery/fields";
 import type { Container, PodSpec } from "@keelson/api-machinery/kinds";
 import { earlierVersion, group, version } from "./names.ts";
+import { replicaStatuses, runPolicy } from "./run-policy.ts";
 
 /** Fields that cannot change, because the launcher and workers are created from them once. */
 const requiredFields = [
@@ -21,6 +22,9 @@ const optionalFields = [
   "startDeadlineSeconds",
   "activeDeadlineSeconds",
   "stdin",
+  "slotsPerWorker",
+  "runLauncherAsWorker",
+  "hostfile",
 ] as const;
 
 const immutable = (field: string, rule: string) => ({
@@ -46,11 +50,26 @@ const spec = Type.Object(
         "Image of the launcher and the workers, with the program and its MPI. Ignored where Pods run without images.",
       minLength: 1,
     }),
-    parallelism: int32("Number of ranks. Each runs in its own worker.", {
+    parallelism: int32("Number of ranks.", {
       minimum: 1,
       maximum: 10_000,
       default: 1,
     }),
+    slotsPerWorker: Type.Optional(
+      int32(
+        "Maximum number of ranks per worker, which share its memory. The number of workers is parallelism / slotsPerWorker, rounded up. Default 1.",
+        { minimum: 1, maximum: 10_000 },
+      ),
+    ),
+    runLauncherAsWorker: Type.Optional(
+      Type.Boolean({ description: "Whether the launcher's Pod also is the first worker. Default false." }),
+    ),
+    hostfile: Type.Optional(
+      Type.Boolean({
+        description:
+          "Whether to create a headless Service for the workers' host names and mount a ConfigMap with hostfile and discover_hosts.sh at /etc/mpi. Default false.",
+      }),
+    ),
     ttl: int32("Seconds after its end until the job is deleted with its Pods and logs. 0 keeps it.", {
       minimum: 0,
       default: 600,
@@ -90,8 +109,11 @@ const spec = Type.Object(
       "Added to the workers' Pods: fields of a PodTemplateSpec, such as environment variables, resources, volumes, nodeSelector or securityContext. The first container, or the one named rhino-mpi-worker, is merged into the worker's; others run beside it. Read when the workers are created.",
     ),
     activeDeadlineSeconds: Type.Optional(
-      int32("Seconds from the launcher's start until the job must have ended. Unset: no limit.", { minimum: 1 }),
+      int32("Seconds from the launcher's start until the job must have ended, with all attempts. Unset: no limit.", {
+        minimum: 1,
+      }),
     ),
+    runPolicy: Type.Optional(runPolicy),
   },
   {
     description: "The program to run.",
@@ -100,6 +122,10 @@ const spec = Type.Object(
         rule: "(has(self.dataServer) && self.dataServer != '') == (has(self.dataPath) && self.dataPath != '')",
         message: "dataServer and dataPath must be set together",
       },
+      immutable(
+        "runPolicy.managedBy",
+        "(has(self.runPolicy) && has(self.runPolicy.managedBy) ? self.runPolicy.managedBy : '') == (has(oldSelf.runPolicy) && has(oldSelf.runPolicy.managedBy) ? oldSelf.runPolicy.managedBy : '')",
+      ),
       ...requiredFields.map((field) => immutable(field, `self.${field} == oldSelf.${field}`)),
       ...optionalFields.map((field) =>
         immutable(
@@ -112,7 +138,7 @@ const spec = Type.Object(
 );
 
 /** States of a RhinoJob. */
-export const jobStatuses = ["Pending", "Running", "Failed", "Completed", "ImageError"] as const;
+export const jobStatuses = ["Pending", "Running", "Failed", "Completed", "ImageError", "Suspended"] as const;
 /** State of a RhinoJob: one of {@link jobStatuses}. */
 export type JobStatus = (typeof jobStatuses)[number];
 
@@ -121,17 +147,22 @@ const status = Type.Object(
     jobStatus: Type.Optional(
       choice(
         jobStatuses,
-        "Pending: the launcher or workers are not running yet, see message; ImageError: the image cannot be pulled; Running: all of them are running; Completed: the program exited with 0 in every rank; Failed.",
+        "Pending: the launcher or workers are not running yet, see message; ImageError: the image cannot be pulled; Running: all of them are running; Completed: the program exited with 0 in every rank; Failed; Suspended: stopped by runPolicy.suspend.",
       ),
     ),
     message: Type.Optional(Type.String({ description: "What the job waits for, or why it failed." })),
     exitCode: Type.Optional(int32("Exit status of the rank that failed first, otherwise of mpiexec.")),
+    attempt: Type.Optional(int32("Number of the current attempt, from 1.")),
+    failures: Type.Optional(int32("Number of failed attempts that led to another one.")),
+    replicaStatuses: Type.Optional(replicaStatuses),
     launcherPodNames: Type.Optional(Type.Array(Type.String(), { description: "Name of the launcher's Pod." })),
     workerPodNames: Type.Optional(Type.Array(Type.String(), { description: "Names of the workers' Pods." })),
-    startTime: Type.Optional(time("Time of the launcher's creation.")),
+    startTime: Type.Optional(time("Time of the first launcher's creation, or of the last resume.")),
     completionTime: Type.Optional(time("Time of the job's end. The ttl counts from here.")),
     observedGeneration: Type.Optional(int64("Generation of spec that this status reflects.")),
-    conditions: Type.Optional(conditions("LauncherReady, Running, Completed and Failed.")),
+    conditions: Type.Optional(
+      conditions("Created, LauncherReady, Running, Restarting, Suspended, Succeeded, Completed and Failed."),
+    ),
   },
   { description: "Observed state of the job." },
 );

@@ -7,6 +7,13 @@ import { namespaceFlag } from "./flags.ts";
 /** Flags of `keelson mpi run`. */
 export const runFlags = {
   np: countFlag({ name: "np", short: "n", value: "RANKS", description: "number of ranks", min: 1, default: "1" }),
+  slots: countFlag({
+    name: "slots",
+    value: "RANKS",
+    description: "maximum number of ranks per worker, which share its memory",
+    min: 1,
+    default: "1",
+  }),
   name: textFlag({
     name: "name",
     value: "NAME",
@@ -89,6 +96,7 @@ export function jobOfFlags(
   const dataServer = runFlags.server.read(values);
   const dataPath = runFlags.dir.read(values);
   if ((dataServer === undefined) !== (dataPath === undefined)) throw new UsageError("--server and --dir must be set together");
+  const slotsPerWorker = runFlags.slots.read(values);
   const workdir = runFlags.workdir.read(values);
   const workingDir = image === "local" ? resolve(folder, workdir ?? ".") : workdir;
   const startDeadlineSeconds = runFlags.startDeadline.read(values);
@@ -99,6 +107,7 @@ export function jobOfFlags(
     spec: {
       image,
       parallelism: runFlags.np.read(values),
+      ...(slotsPerWorker === 1 ? {} : { slotsPerWorker }),
       ttl: runFlags.ttl.read(values),
       appExec,
       ...(appArgs.length > 0 ? { appArgs } : {}),

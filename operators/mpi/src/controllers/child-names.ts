@@ -7,23 +7,32 @@ export interface ChildNames {
   readonly policy: string;
   readonly launcher: string;
   readonly workers: string;
+  /** The ConfigMap and the headless Service of the hosts. */
+  readonly hosts: string;
 }
 
 /** A label's 63 characters less `-UID5-launcher` and the `-INDEX-RANDOM` of Pods. */
 const maxBaseLength = 38;
 
 /**
- * The names follow from name and uid, so that creating the children is idempotent and a later job of the same name has other ones.
+ * The names follow from name, uid and attempt, so that creating the children is idempotent, and a later job of the same name or another
+ * attempt has other ones.
  * They are short enough for the host names of Pods.
  */
-export function childNames(name: string, uid: string): ChildNames {
+export function childNames(name: string, uid: string, attempt = 1): ChildNames {
   const plain = name.replaceAll(".", "-");
   const base =
     plain.length <= maxBaseLength && plain === name
       ? plain
       : `${plain.slice(0, maxBaseLength - 7).replace(/-+$/, "")}-${hash(name)}`;
-  const prefix = `${base}-${uid.slice(0, 5)}`;
-  return { secret: `${prefix}-token`, policy: `${prefix}-peers`, launcher: `${prefix}-launcher`, workers: `${prefix}-workers` };
+  const prefix = `${base}-${uid.slice(0, 5)}${attempt === 1 ? "" : `-a${attempt}`}`;
+  return {
+    secret: `${prefix}-token`,
+    policy: `${prefix}-peers`,
+    launcher: `${prefix}-launcher`,
+    workers: `${prefix}-workers`,
+    hosts: `${prefix}-hosts`,
+  };
 }
 
 /** The job's name as a label value. */

@@ -17,6 +17,7 @@ describe("names of a RhinoJob's children", () => {
       policy: "pi-0a1b2-peers",
       launcher: "pi-0a1b2-launcher",
       workers: "pi-0a1b2-workers",
+      hosts: "pi-0a1b2-hosts",
     });
   });
 
@@ -90,6 +91,33 @@ describe("the workers' Job", () => {
     const job = workersJob(rhinoJobOf({ parallelism: 4 }), names, "10.0.0.7", local);
     expect(job).toMatchObject({ completionMode: "Indexed", parallelism: 4, completions: 4, backoffLimitPerIndex: 0 });
     expect(job.template.spec.containers[0]?.env?.[0]).toEqual({ name: "KEELSON_MPI_LAUNCHER", value: "10.0.0.7:21000" });
+  });
+
+  it("has one Pod per slotsPerWorker ranks, and one less if the launcher is a worker", () => {
+    const podsOf = (spec: Parameters<typeof rhinoJobOf>[0]) =>
+      workersJob(rhinoJobOf(spec), names, "10.0.0.7", local).completions;
+    expect(podsOf({ parallelism: 5, slotsPerWorker: 2 })).toBe(3);
+    expect(podsOf({ parallelism: 5, slotsPerWorker: 2, runLauncherAsWorker: true })).toBe(2);
+    expect(podsOf({ parallelism: 1, runLauncherAsWorker: true })).toBe(0);
+  });
+
+  it("counts its indexes after a launcher that is worker 0, which has its volumes too", () => {
+    const job = rhinoJobOf({ runLauncherAsWorker: true, dataServer: "10.0.0.7", dataPath: "/share" });
+    const [worker] = workersJob(job, names, "10.0.0.7", local).template.spec.containers;
+    expect(worker?.env).toContainEqual({ name: "KEELSON_MPI_INDEX_OFFSET", value: "1" });
+    const launcher = launcherJob(job, names, local).template.spec;
+    expect(launcher.containers[0]?.volumeMounts).toContainEqual({ name: "data", mountPath: "/data" });
+    expect(launcher.containers[0]?.env?.[0]?.value).toContain('"launcherIsWorker":true');
+  });
+
+  it("mounts the hosts if the job has a hostfile, and has names that its Service resolves", () => {
+    const job = rhinoJobOf({ hostfile: true, workerTemplate: { spec: { subdomain: "mine" } } });
+    const worker = workersJob(job, names, "10.0.0.7", image).template.spec;
+    expect(worker).toMatchObject({ subdomain: names.hosts });
+    expect(worker.volumes).toContainEqual({ name: "keelson-hosts", configMap: { name: names.hosts, defaultMode: 0o555 } });
+    expect(worker.containers[0]?.volumeMounts).toContainEqual({ name: "keelson-hosts", mountPath: "/etc/mpi" });
+    const launcher = launcherJob(job, names, image).template.spec;
+    expect(launcher).toMatchObject({ subdomain: names.hosts, hostname: names.launcher });
   });
 
   it("encloses an IPv6 address in brackets", () => {

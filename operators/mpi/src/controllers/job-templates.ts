@@ -4,8 +4,11 @@ import { containerNames, labels, tokenKey } from "../api/names.ts";
 import type { RhinoJob } from "../api/rhino-job.ts";
 import { formatOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
 import { readyPipeVariable, readyProbeCommand } from "../launch/ready-signal.ts";
+import { workerPodCount } from "../launch/host-layout.ts";
 import { type ChildNames, labelValue } from "./child-names.ts";
+import { hostsFolder, layoutOf } from "./hosts.ts";
 import { overlayTemplate } from "./pod-template.ts";
+import { deadlineMs } from "./run-policy.ts";
 
 /** How Pods get the launcher and worker programs. */
 export type PodTools =
@@ -16,12 +19,12 @@ export type PodTools =
 
 const toolsFolder = "/keelson";
 
-/** The Job that runs mpiexec. */
-export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tools: PodTools): JobObject["spec"] {
+/** The Job that runs mpiexec. Its deadline is what is left at `now` of that of all attempts. */
+export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tools: PodTools, now = 0): JobObject["spec"] {
   const { spec } = job;
   const order = formatOrder({
     implementation: spec.mpiImplementation,
-    ranks: spec.parallelism,
+    ...layoutOf(job),
     command: [spec.appExec, ...(spec.appArgs ?? [])],
     ...(spec.startDeadlineSeconds === undefined ? {} : { startDeadlineMs: spec.startDeadlineSeconds * 1000 }),
     ...(spec.stdin === true ? { stdin: true } : {}),
@@ -45,20 +48,22 @@ export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tool
       failureThreshold: 2 ** 31 - 1,
     },
   };
+  const pod = podSpec(container, tools);
+  const left = deadlineMs(job, now);
   return {
     parallelism: 1,
     completions: 1,
     // A second mpiexec could not use the workers of the first.
     backoffLimit: 0,
-    ...(spec.activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds: spec.activeDeadlineSeconds }),
+    ...(left === undefined ? {} : { activeDeadlineSeconds: Math.max(Math.ceil(left / 1000), 1) }),
     template: overlayTemplate(spec.launcherTemplate, {
       metadata: { labels: podLabels(job, "launcher") },
-      spec: podSpec(container, tools),
+      spec: withHosts(spec.runLauncherAsWorker === true ? withData(pod, job) : pod, job, names, names.launcher),
     }),
   };
 }
 
-/** The Job of the workers, one Pod per rank, which join the launcher at this address. */
+/** The Job of the workers, which join the launcher at this address. */
 export function workersJob(
   job: DeepReadonly<RhinoJob>,
   names: ChildNames,
@@ -69,20 +74,18 @@ export function workersJob(
   const host = launcherIP.includes(":") ? `[${launcherIP}]` : launcherIP;
   const container: Container = {
     ...containerOf(job, "worker", tools),
-    env: [{ name: podVariables.launcher, value: `${host}:${rendezvousPort}` }, tokenVariable(names), indexVariable],
+    env: [{ name: podVariables.launcher, value: `${host}:${rendezvousPort}` }, tokenVariable(names), ...indexVariables(job)],
   };
-  const hasData = Boolean(spec.dataServer) && Boolean(spec.dataPath);
-  if (hasData) container.volumeMounts = [...(container.volumeMounts ?? []), { name: "data", mountPath: "/data" }];
-  const data = { name: "data", nfs: { server: spec.dataServer ?? "", path: spec.dataPath ?? "" } } as Volume;
+  const layout = layoutOf(job);
+  const count = workerPodCount(layout);
   const gib =
     spec.memoryAllocationMode === "FixedTotalMemory"
-      ? Math.ceil(spec.memoryAllocationSize / spec.parallelism)
+      ? Math.ceil(spec.memoryAllocationSize / Math.max(count, 1))
       : spec.memoryAllocationSize;
-  const base = podSpec(container, tools);
   return {
     completionMode: "Indexed",
-    parallelism: spec.parallelism,
-    completions: spec.parallelism,
+    parallelism: count,
+    completions: count,
     // No worker is replaced. With a limit for the whole Job, the first failure would delete the other workers with their logs.
     backoffLimitPerIndex: 0,
     template: overlayTemplate(spec.workerTemplate, {
@@ -90,7 +93,7 @@ export function workersJob(
         labels: { ...podLabels(job, "worker"), "alibabacloud.com/eci": "true" },
         annotations: { "k8s.aliyun.com/eci-use-specs": `1-${gib}Gi` },
       },
-      spec: hasData ? { ...base, volumes: [...(base.volumes ?? []), data] } : base,
+      spec: withHosts(withData(podSpec(container, tools), job), job, names),
     }),
   };
 }
@@ -104,11 +107,37 @@ export function podLabels(job: DeepReadonly<RhinoJob>, type: "launcher" | "worke
   };
 }
 
-/** Kubernetes sets it in Pods of indexed Jobs; here it is set explicitly to the same value. */
-const indexVariable: EnvVar = {
-  name: podVariables.index,
-  valueFrom: { fieldRef: { fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']" } },
-};
+/** Kubernetes sets the index in Pods of indexed Jobs; here it is set explicitly to the same value. */
+function indexVariables({ spec }: DeepReadonly<RhinoJob>): readonly EnvVar[] {
+  const fieldPath = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
+  return [
+    { name: podVariables.index, valueFrom: { fieldRef: { fieldPath } } },
+    ...(spec.runLauncherAsWorker === true ? [{ name: podVariables.indexOffset, value: "1" }] : []),
+  ];
+}
+
+/** Mounts the job's NFS volume, if it has one. */
+function withData(pod: PodSpec, { spec }: DeepReadonly<RhinoJob>): PodSpec {
+  if (!spec.dataServer || !spec.dataPath) return pod;
+  const volume = { name: "data", nfs: { server: spec.dataServer, path: spec.dataPath } } as Volume;
+  return withVolume(pod, volume, "/data");
+}
+
+/** Mounts the ConfigMap of the hosts, if the job has one, and lets the Service resolve the Pod's host name. Pods of the workers have one. */
+function withHosts(pod: PodSpec, { spec }: DeepReadonly<RhinoJob>, names: ChildNames, hostname?: string): PodSpec {
+  if (spec.hostfile !== true) return pod;
+  const volume: Volume = { name: "keelson-hosts", configMap: { name: names.hosts, defaultMode: 0o555 } };
+  return { ...withVolume(pod, volume, hostsFolder), subdomain: names.hosts, ...(hostname === undefined ? {} : { hostname }) };
+}
+
+function withVolume(pod: PodSpec, volume: Volume, mountPath: string): PodSpec {
+  const mount = { name: volume.name, mountPath };
+  return {
+    ...pod,
+    volumes: [...(pod.volumes ?? []), volume],
+    containers: pod.containers.map((each) => ({ ...each, volumeMounts: [...(each.volumeMounts ?? []), mount] })),
+  };
+}
 
 function tokenVariable(names: ChildNames): EnvVar {
   return { name: podVariables.token, valueFrom: { secretKeyRef: { name: names.secret, key: tokenKey } } };

@@ -3,7 +3,9 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { RhinoJob } from "../api/rhino-job.ts";
 import { at, jobOf, podOf, rhinoJobOf, t0 } from "../testing/objects.ts";
-import { decideRefused, decideRhinoJob, mountCheckIntervalMs, type RhinoJobObservation } from "./rhino-job-decision.ts";
+import type { RhinoJobObservation } from "./observation.ts";
+import { decideRefused, decideRhinoJob } from "./rhino-job-decision.ts";
+import { mountCheckIntervalMs } from "./waiting-reason.ts";
 
 type Status = NonNullable<RhinoJob["status"]>;
 

@@ -1,13 +1,5 @@
-import {
-  controllerReference,
-  type DeepReadonly,
-  isAlreadyExists,
-  isConflict,
-  isNotFound,
-  isStatusError,
-  type ObjectKey,
-} from "@keelson/api-machinery";
-import { Event, Job, type JobObject, NetworkPolicy, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
+import { type DeepReadonly, isConflict, isNotFound, isStatusError, type ObjectKey } from "@keelson/api-machinery";
+import { Event, Job, type JobObject, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
   defineController,
@@ -18,25 +10,20 @@ import {
   watchOf,
   ignoreConflict,
 } from "@keelson/controller";
-import { labels, tokenKey } from "../api/names.ts";
+import { labels } from "../api/names.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { type ChildNames, childNames } from "./child-names.ts";
-import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
-import { isCreating } from "./pod-trouble.ts";
-import { decideRefused, decideRhinoJob, type RhinoJobObservation } from "./rhino-job-decision.ts";
+import { type ChildOptions, createChildren, fieldManager, remove, suspend, writeHosts } from "./children.ts";
 
-const fieldManager = "mpi-rhinojob-controller";
+import { isCreating } from "./pod-trouble.ts";
+import type { RhinoJobDecision, RhinoJobObservation } from "./observation.ts";
+import { decideRefused, decideRhinoJob } from "./rhino-job-decision.ts";
 
 /** Maximum number of Pods whose events are looked up in one reconcile. */
 const maxMountChecks = 3;
 
 /** Dependencies of the controller. */
-export interface RhinoJobControllerOptions {
-  /** How Pods get the launcher and worker programs. Called when a Job is created. */
-  readonly tools: () => PodTools;
-  /** Generates an unguessable token. */
-  readonly randomToken: () => string;
-}
+export type RhinoJobControllerOptions = ChildOptions;
 
 /** Creates the launcher and then the workers of a RhinoJob, maintains its status, and deletes it when its ttl has passed. */
 export function createRhinoJobController(options: RhinoJobControllerOptions): ControllerDefinition {
@@ -69,7 +56,7 @@ async function reconcile(
   const job = context.cache.get(RhinoJob, request);
   // Deleted. The garbage collector deletes its children.
   if (job === undefined) return undefined;
-  const names = childNames(request.name, job.metadata.uid ?? "");
+  const names = childNames(request.name, job.metadata.uid ?? "", job.status?.attempt);
   const observation = await observe(job, names, context);
   let decision = decideRhinoJob(observation);
   if (decision.isExpired) {
@@ -78,18 +65,21 @@ async function reconcile(
   }
   // Children first: after a crash, a status without them would hide that they are missing.
   try {
-    await createChildren(job, names, decision, context, options);
+    // A new attempt has children of its own.
+    const { attempt } = decision.status ?? job.status ?? {};
+    await createChildren(job, childNames(request.name, job.metadata.uid ?? "", attempt), decision, context, options);
   } catch (error) {
     // A retry would not help. Other rejections (a quota, a terminating namespace) are temporary, or the job is deleted too.
     if (!isStatusError(error, "Invalid")) throw error;
     decision = decideRefused(observation, error.message);
   }
+  if (job.spec.hostfile === true && observation.workers !== undefined)
+    await writeHosts(job, names, observation.workerPods, context);
   await writeStatus(job, decision, context);
   for (const child of decision.suspend) await suspend({ namespace: request.namespace, name: names[child] }, context);
+  for (const child of decision.remove ?? []) await remove({ namespace: request.namespace, name: names[child] }, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }
-
-type Decision = ReturnType<typeof decideRhinoJob>;
 
 async function observe(
   job: DeepReadonly<RhinoJob>,
@@ -130,28 +120,10 @@ async function deleteExpired(
   }
 }
 
-async function createChildren(
-  job: DeepReadonly<RhinoJob>,
-  names: ChildNames,
-  { createLauncher, createWorkers }: Decision,
-  context: ReconcileContext,
-  options: RhinoJobControllerOptions,
-): Promise<void> {
-  if (createLauncher) {
-    await createPolicy(job, names, context);
-    await createToken(job, names, context, options);
-    await createJob(job, names.launcher, launcherJob(job, names, options.tools()), "launcher", context);
-  }
-  if (createWorkers) {
-    const spec = workersJob(job, names, createWorkers.launcherIP, options.tools());
-    await createJob(job, names.workers, spec, "worker", context);
-  }
-}
-
 /** Writes the status if it changed, and records the decision's events if it was written. */
 async function writeStatus(
   job: DeepReadonly<RhinoJob>,
-  decision: Decision,
+  decision: RhinoJobDecision,
   { client, events, signal }: ReconcileContext,
 ): Promise<void> {
   if (decision.status === undefined) return;
@@ -191,92 +163,5 @@ async function find(
   } catch (error) {
     if (isNotFound(error)) return undefined;
     throw error;
-  }
-}
-
-/**
- * Restricts connections to the job's own Pods, if the cluster's network enforces policies. MPICH's mpiexec port sends the program and
- * its arguments to any client, and a malformed message ends the job.
- */
-async function createPolicy(
-  job: DeepReadonly<RhinoJob>,
-  names: ChildNames,
-  { client, signal }: ReconcileContext,
-): Promise<void> {
-  const podSelector = { matchLabels: { [labels.uid]: job.metadata.uid ?? "" } };
-  await unlessThere(
-    client.create(
-      NetworkPolicy,
-      {
-        metadata: { name: names.policy, ...namespaceOf(job), ownerReferences: [controllerReference(job)] },
-        spec: { podSelector, policyTypes: ["Ingress"], ingress: [{ from: [{ podSelector }] }] },
-      },
-      { fieldManager, signal },
-    ),
-  );
-}
-
-async function createToken(
-  job: DeepReadonly<RhinoJob>,
-  names: ChildNames,
-  { client, signal }: ReconcileContext,
-  { randomToken }: RhinoJobControllerOptions,
-): Promise<void> {
-  await unlessThere(
-    client.create(
-      Secret,
-      {
-        metadata: { name: names.secret, ...namespaceOf(job), ownerReferences: [controllerReference(job)] },
-        type: "openrhino.org/token",
-        immutable: true,
-        data: { [tokenKey]: Buffer.from(randomToken()).toString("base64") },
-      },
-      { fieldManager, signal },
-    ),
-  );
-}
-
-async function createJob(
-  job: DeepReadonly<RhinoJob>,
-  name: string,
-  spec: JobObject["spec"],
-  type: "launcher" | "worker",
-  { client, signal }: ReconcileContext,
-): Promise<void> {
-  await unlessThere(
-    client.create(
-      Job,
-      {
-        metadata: {
-          name,
-          ...namespaceOf(job),
-          labels: podLabels(job, type),
-          ownerReferences: [controllerReference(job)],
-        },
-        spec,
-      },
-      { fieldManager, signal },
-    ),
-  );
-}
-
-function namespaceOf(job: DeepReadonly<RhinoJob>): { readonly namespace?: string } {
-  return job.metadata.namespace === undefined ? {} : { namespace: job.metadata.namespace };
-}
-
-/** Ignores that the object already exists. The next reconcile checks its owner. */
-async function unlessThere(creation: Promise<unknown>): Promise<void> {
-  try {
-    await creation;
-  } catch (error) {
-    if (!isAlreadyExists(error)) throw error;
-  }
-}
-
-async function suspend(key: ObjectKey, { client, signal }: ReconcileContext): Promise<void> {
-  try {
-    await client.patch(Job, key, { type: "merge", body: { spec: { suspend: true } } }, { fieldManager, signal });
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
   }
 }

@@ -76,8 +76,8 @@ export type LaunchEffect =
   | { readonly type: "finish"; readonly exitCode: number };
 
 /** Initial state of a launch. */
-export function newLaunch(ranks: number): LaunchState {
-  return { workers: Array.from({ length: ranks }, () => ({ hasJoined: false })), isOver: false };
+export function newLaunch(workers: number): LaunchState {
+  return { workers: Array.from({ length: workers }, () => ({ hasJoined: false })), isOver: false };
 }
 
 /** The next state of a launch and its effects. */

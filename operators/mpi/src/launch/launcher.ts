@@ -5,6 +5,7 @@ import { type AgentFolder, createAgentFolder } from "./mpiexec/agent-folder.ts";
 import { type Channel, type ChannelServer, listenForChannels } from "./channel.ts";
 import { launchFailedExitCode } from "./exit-codes.ts";
 import { abortMessage, describeRankFailure, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
+import { hostCount } from "./host-layout.ts";
 import { findMpiexec } from "./mpiexec/find-mpiexec.ts";
 import {
   type LaunchEffect,
@@ -50,7 +51,7 @@ export interface LauncherOptions extends LauncherEnvironment {
 export async function runLauncher(options: LauncherOptions): Promise<number> {
   const { order, environment, workingDirectory } = options;
   const { implementation, path } = findMpiexec(order, environment.PATH ?? "/usr/local/bin:/usr/bin:/bin", workingDirectory);
-  const hosts = Array.from({ length: order.ranks }, (_, index) => workerHost(index));
+  const hosts = Array.from({ length: hostCount(order) }, (_, index) => workerHost(index));
   return new Promise((resolve, reject) => {
     const launch = new Launch(options, resolve, reject);
     const folder = createAgentFolder(hosts, (host, text) =>
@@ -86,7 +87,7 @@ class Launch {
     this.#options = options;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#state = newLaunch(options.order.ranks);
+    this.#state = newLaunch(hostCount(options.order));
   }
 
   start(mpiexec: ChildProcess, folder: AgentFolder): void {

@@ -7,8 +7,12 @@ export type MpiImplementation = "OpenMPI" | "MPICH";
 export interface LaunchOrder {
   /** `Auto`: the implementation that the program is linked with. */
   readonly implementation: MpiImplementation | "Auto";
-  /** Number of ranks and workers. */
+  /** Number of ranks. */
   readonly ranks: number;
+  /** Maximum number of ranks per worker. Default 1. */
+  readonly slots?: number;
+  /** Whether the launcher's Pod also is worker 0. Default false. */
+  readonly launcherIsWorker?: boolean;
   /** The program and its arguments. They do not pass through a shell. */
   readonly command: readonly string[];
   /** Time until all workers must have joined. Unset: no limit. */
@@ -29,6 +33,8 @@ export const podVariables = {
   launcher: "KEELSON_MPI_LAUNCHER",
   /** Index of the worker, from 0. Kubernetes sets it in Pods of indexed Jobs. */
   index: "JOB_COMPLETION_INDEX",
+  /** Number of workers outside of the workers' Job, which come before its Pods: 1 if the launcher is a worker, otherwise unset. */
+  indexOffset: "KEELSON_MPI_INDEX_OFFSET",
 } as const;
 
 /** Port of the launcher for its workers, on its Pod's address. */
@@ -87,7 +93,7 @@ export function workerEnvironment(environment: Environment): WorkerEnvironment {
   if (!/^\d{1,6}$/.test(index)) throw invalid(podVariables.index, `${JSON.stringify(index)} must be a number from 0`);
   return {
     token: variable(environment, podVariables.token),
-    index: Number(index),
+    index: Number(index) + (environment[podVariables.indexOffset] === "1" ? 1 : 0),
     host: address.slice(0, colon).replace(/^\[(.*)\]$/, "$1"),
     port,
   };
@@ -120,12 +126,14 @@ function parseOrder(text: string): LaunchOrder {
     throw bad("is not JSON");
   }
   if (typeof parsed !== "object" || parsed === null) throw bad("is not an object");
-  const { implementation, ranks, command, startDeadlineMs, stdin } = parsed as Record<string, unknown>;
+  const { implementation, ranks, command, startDeadlineMs, stdin, slots, launcherIsWorker } = parsed as Record<string, unknown>;
   if (implementation !== "OpenMPI" && implementation !== "MPICH" && implementation !== "Auto")
     throw bad(`implementation: ${JSON.stringify(implementation)} must be OpenMPI, MPICH or Auto`);
   if (typeof ranks !== "number" || !Number.isInteger(ranks) || ranks < 1) throw bad("ranks must be a number from 1");
   if (!Array.isArray(command) || command.length === 0 || !command.every((word) => typeof word === "string"))
     throw bad("command must be a list of strings");
+  if (slots !== undefined && (typeof slots !== "number" || !Number.isInteger(slots) || slots < 1))
+    throw bad("slots must be a number from 1");
   if (startDeadlineMs !== undefined && (typeof startDeadlineMs !== "number" || !(startDeadlineMs > 0)))
     throw bad("startDeadlineMs must be a number greater than 0");
   return {
@@ -134,5 +142,7 @@ function parseOrder(text: string): LaunchOrder {
     command: command as string[],
     ...(startDeadlineMs === undefined ? {} : { startDeadlineMs }),
     ...(stdin === true ? { stdin } : {}),
+    ...(slots === undefined ? {} : { slots }),
+    ...(launcherIsWorker === true ? { launcherIsWorker } : {}),
   };
 }

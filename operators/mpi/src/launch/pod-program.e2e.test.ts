@@ -91,6 +91,15 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     expect(ended.workers.map(({ exitCode }) => exitCode)).toEqual(Array(ranks).fill(0));
   });
 
+  it("run several ranks per worker, the first of them in the launcher's Pod", async () => {
+    const podIP = nextAddress();
+    const given = order(5, [pi, "1000"], { slots: 2, launcherIsWorker: true });
+    const first = launcher(podIP, given);
+    const workers = [1, 2].map((index) => worker(podIP, index));
+    expect(await first.done).toMatchObject({ exitCode: 0, stdout: "pi is 3.14159274, by 5 ranks and 1000 strips\n" });
+    for (const each of workers) expect(await each.done).toMatchObject({ exitCode: 0 });
+  });
+
   // MPICH starts spawned ranks through further daemons, which the launcher does not support.
   it.runIf(implementation === "OpenMPI")("let the program spawn further ranks, which no slot was reserved for", async () => {
     const { launcher: ended } = await run(order(2, [`./spawning-${implementation}`]));

@@ -26,13 +26,25 @@ const clock: Clock = {
   },
 };
 
-/** Runs the launcher and reports its readiness to the startup probe. */
+/** Runs the launcher, with worker 0 if its Pod is one, and reports its readiness to the startup probe. */
 async function launch(common: Omit<LauncherOptions, keyof LauncherEnvironment | "port">): Promise<number> {
   const pipe = readyPipePath(process.env);
   const signal = pipe === undefined ? undefined : createReadySignal(pipe);
   const onReady = (): void => signal?.ready();
+  const launcherOver = new AbortController();
   try {
-    return await runLauncher({ ...launcherEnvironment(process.env), ...common, port: rendezvousPort, onReady });
+    const environment = launcherEnvironment(process.env);
+    const { token, podIP: host, order } = environment;
+    const stop = AbortSignal.any([common.signal, launcherOver.signal]);
+    const address = { token, host, port: rendezvousPort };
+    const worker = order.launcherIsWorker === true ? runWorker({ ...common, ...address, index: 0, signal: stop }) : undefined;
+    try {
+      return await runLauncher({ ...environment, ...common, port: rendezvousPort, onReady });
+    } finally {
+      // The launcher has ended the worker, unless it failed to start.
+      launcherOver.abort();
+      await worker;
+    }
   } finally {
     signal?.close();
   }

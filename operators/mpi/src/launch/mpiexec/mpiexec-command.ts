@@ -1,4 +1,5 @@
 import type { LaunchOrder, MpiImplementation } from "../pod-environment.ts";
+import { ranksOfHosts } from "../host-layout.ts";
 import { wrapRank } from "../rank-wrapper.ts";
 
 /** Parameters of an mpiexec that starts remote processes through the agent. */
@@ -23,6 +24,11 @@ export function workerOfHost(host: string): number | undefined {
   return /^w\d{1,6}$/.test(host) ? Number(host.slice(1)) : undefined;
 }
 
+const mca = (name: string, value: string): string[] => ["-mca", name, value];
+
+/** Ranks of one worker communicate by shared memory, without reading each other's memory, which containers forbid. */
+const sharedMemory: readonly string[] = [...mca("btl", "tcp,self,vader"), ...mca("btl_vader_single_copy_mechanism", "none")];
+
 /** The command that starts mpiexec. */
 export function mpiexecWords(call: MpiexecCall): string[] {
   const { order, mpiexec } = call;
@@ -31,7 +37,8 @@ export function mpiexecWords(call: MpiexecCall): string[] {
 }
 
 function mpichOptions({ agent, order, podIP, workingDirectory }: MpiexecCall): string[] {
-  const hosts = Array.from({ length: order.ranks }, (_, index) => workerHost(index)).join(",");
+  // A host without a number has one slot.
+  const hosts = ranksOfHosts(order).map((ranks, index) => (ranks === 1 ? workerHost(index) : `${workerHost(index)}:${ranks}`));
   return [
     ...["-launcher", "ssh", "-launcher-exec", agent],
     "-disable-hostname-propagation",
@@ -40,13 +47,12 @@ function mpichOptions({ agent, order, podIP, workingDirectory }: MpiexecCall): s
     // Proxies find mpiexec by address, because workers may not be able to resolve the launcher's name.
     ...["-localhost", podIP],
     ...["-wdir", workingDirectory],
-    ...["-n", String(order.ranks), "-hosts", hosts],
+    ...["-n", String(order.ranks), "-hosts", hosts.join(",")],
   ];
 }
 
 function openMpiOptions({ agent, order, podIP, workingDirectory }: MpiexecCall): string[] {
-  const hosts = Array.from({ length: order.ranks }, (_, index) => `${workerHost(index)}:1`).join(",");
-  const mca = (name: string, value: string): string[] => ["-mca", name, value];
+  const hosts = ranksOfHosts(order).map((ranks, index) => `${workerHost(index)}:${ranks}`);
   // Pods that are processes on one machine have only the loopback interface, which Open MPI excludes by default, and each of them
   // assumes that it owns the machine's cores.
   const onOneMachine = podIP.startsWith("127.")
@@ -64,11 +70,11 @@ function openMpiOptions({ agent, order, podIP, workingDirectory }: MpiexecCall):
     // Workers have no agent to start other workers.
     ...mca("plm_rsh_no_tree_spawn", "1"),
     ...mca("plm_rsh_num_concurrent", String(Math.max(128, order.ranks))),
-    ...mca("btl", "tcp,self"),
+    ...((order.slots ?? 1) > 1 ? sharedMemory : mca("btl", "tcp,self")),
     // MPI_Comm_spawn starts ranks in addition to those that fill the slots.
     ...mca("rmaps_base_oversubscribe", "1"),
     ...onOneMachine,
     ...["-wdir", workingDirectory],
-    ...["-n", String(order.ranks), "--host", hosts],
+    ...["-n", String(order.ranks), "--host", hosts.join(",")],
   ];
 }

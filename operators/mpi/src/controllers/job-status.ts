@@ -1,0 +1,95 @@
+import { type Condition, type DeepReadonly, jsonEquals, setCondition } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
+import { labels } from "../api/names.ts";
+import type { JobStatus, RhinoJob } from "../api/rhino-job.ts";
+import type { RhinoJobObservation } from "./observation.ts";
+
+/** Status of a RhinoJob. */
+export type Status = NonNullable<RhinoJob["status"]>;
+
+/** State of a job that has not ended. */
+export interface Progress {
+  readonly jobStatus: JobStatus;
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Conditions to set, by type. */
+export type ConditionChanges = Readonly<Record<string, boolean>>;
+
+/** The status with the given fields and conditions. The names and counts of Pods are those observed. */
+export function statusWith(
+  observation: RhinoJobObservation,
+  fields: Partial<Status>,
+  changes: ConditionChanges,
+  reason: string,
+  message: string,
+): Status {
+  const { job, now } = observation;
+  const generation = job.metadata.generation;
+  let conditions = job.status?.conditions as readonly Condition[] | undefined;
+  for (const [type, status] of Object.entries(changes))
+    conditions = setCondition(conditions, { type, status, reason, message, observedGeneration: generation }, now);
+  return { ...base(observation), ...fields, message, conditions: [...(conditions ?? [])] };
+}
+
+/** Status of a job that has not ended. `wasReady`: its launcher was ready at some time. */
+export function progress(observation: RhinoJobObservation, step: Progress, wasReady = false): { readonly status?: Status } {
+  const { job, now } = observation;
+  const generation = job.metadata.generation;
+  const isRunning = step.jobStatus === "Running";
+  let conditions = job.status?.conditions as readonly Condition[] | undefined;
+  const set = (type: string, status: boolean, reason: string, message: string): void => {
+    conditions = setCondition(conditions, { type, status, reason, message, observedGeneration: generation }, now);
+  };
+  set("Created", true, "Created", "the job was accepted");
+  set("LauncherReady", wasReady, wasReady ? "LinesRead" : step.reason, wasReady ? "workers can join" : step.message);
+  set("Running", isRunning, step.reason, step.message);
+  return changed(job, {
+    ...base(observation),
+    jobStatus: step.jobStatus,
+    message: step.message,
+    conditions: [...(conditions ?? [])],
+  });
+}
+
+/** The status as a write, unless it is the stored one. */
+export function changed(job: DeepReadonly<RhinoJob>, status: Status): { readonly status?: Status } {
+  return jsonEquals(status, job.status) ? {} : { status };
+}
+
+function base({ job, launcherPods, workerPods, now }: RhinoJobObservation): Status {
+  const { attempt, failures } = job.status ?? {};
+  return {
+    // Written with the decision to create the launcher, so that a launcher that is missing later is known to be deleted.
+    startTime: job.status?.startTime ?? rfc3339(now),
+    attempt: attempt ?? 1,
+    ...(failures === undefined ? {} : { failures }),
+    launcherPodNames: namesOf(launcherPods),
+    workerPodNames: namesOf(workerPods),
+    replicaStatuses: {
+      Launcher: replicaStatus(job, "launcher", launcherPods),
+      Worker: replicaStatus(job, "worker", workerPods),
+    },
+    ...(job.metadata.generation === undefined ? {} : { observedGeneration: job.metadata.generation }),
+  };
+}
+
+function namesOf(pods: readonly DeepReadonly<PodObject>[]): string[] {
+  return pods.map((pod) => pod.metadata.name ?? "").sort();
+}
+
+function replicaStatus(job: DeepReadonly<RhinoJob>, type: "launcher" | "worker", pods: readonly DeepReadonly<PodObject>[]) {
+  const count = (phase: string): number => pods.filter(({ status }) => status?.phase === phase).length;
+  return {
+    active: count("Running"),
+    succeeded: count("Succeeded"),
+    failed: count("Failed"),
+    selector: `${labels.uid}=${job.metadata.uid ?? ""},${labels.type}=${type}`,
+  };
+}
+
+/** RFC 3339 time with seconds. */
+export function rfc3339(ms: number): string {
+  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
+}

@@ -1,0 +1,62 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
+import { workerPodCount } from "../launch/host-layout.ts";
+import { layoutOf } from "./hosts.ts";
+import { isCreating, type PodTrouble, podTrouble } from "./pod-trouble.ts";
+import type { Progress } from "./job-status.ts";
+import type { RhinoJobObservation } from "./observation.ts";
+
+/** Why a Pod does not start, including a volume that cannot be mounted, which its status does not say. */
+function troubleOf(pod: DeepReadonly<PodObject>, { mountFailureOf }: RhinoJobObservation): PodTrouble | undefined {
+  const trouble = podTrouble(pod);
+  const failure = trouble === undefined && isCreating(pod) ? mountFailureOf?.(pod) : undefined;
+  return failure === undefined ? trouble : { reason: "FailedMount", message: failure, isImage: false };
+}
+
+/** What a job whose launcher is not ready waits for. */
+export function waitingForLauncher(observation: RhinoJobObservation): Progress {
+  const pods = observation.launcherPods;
+  const trouble = pods.map((pod) => troubleOf(pod, observation)).find((each) => each !== undefined);
+  if (trouble !== undefined) return waiting("the launcher", trouble);
+  const isRunning = pods.some((pod) => pod.status?.phase === "Running");
+  return {
+    jobStatus: "Pending",
+    reason: "LauncherStarting",
+    message: isRunning ? "the launcher is running and waits for mpiexec's launch lines" : "the launcher is not running yet",
+  };
+}
+
+function waiting(subject: string, trouble: PodTrouble): Progress {
+  return {
+    jobStatus: trouble.isImage ? "ImageError" : "Pending",
+    reason: trouble.reason,
+    message: `${subject} cannot start: ${trouble.reason}${trouble.message ? `: ${trouble.message}` : ""}`,
+  };
+}
+
+/** Whether a job whose workers were created is running, or what it waits for. */
+export function runningOrWaiting(observation: RhinoJobObservation): Progress {
+  const { job, workerPods } = observation;
+  const running: Progress = { jobStatus: "Running", reason: "Running", message: `${job.spec.parallelism} ranks running` };
+  if (job.status?.jobStatus === "Running") return running;
+  const started = workerPods.filter(({ status }) => ["Running", "Succeeded", "Failed"].includes(status?.phase ?? "")).length;
+  const wanted = workerPodCount(layoutOf(job));
+  if (started >= wanted) return running;
+  for (const pod of workerPods) {
+    const trouble = troubleOf(pod, observation);
+    if (trouble !== undefined) return waiting(`worker ${pod.metadata.name}`, trouble);
+  }
+  return {
+    jobStatus: "Pending",
+    reason: "WorkersStarting",
+    message: `${started} of ${wanted} workers running`,
+  };
+}
+
+/** Interval for looking up mount failures of a Pod that is being created. */
+export const mountCheckIntervalMs = 3000;
+
+/** Events do not lead to a reconcile, so a Pod that is being created is checked again. */
+export function recheck(pods: readonly DeepReadonly<PodObject>[]): { readonly requeueAfterMs?: number } {
+  return pods.some(isCreating) ? { requeueAfterMs: mountCheckIntervalMs } : {};
+}
