@@ -1,3 +1,4 @@
+export { MPIJob, type MPIJobSpec } from "./api/mpi-job.ts";
 export * from "./api/names.ts";
 export { type JobStatus, jobStatuses, RhinoJob, type RhinoJobSpec } from "./api/rhino-job.ts";
 export { createRhinoJobController, type RhinoJobControllerOptions } from "./controllers/rhino-job.ts";

@@ -1,10 +1,12 @@
 import { randomBytes } from "node:crypto";
 import type { Operator } from "@keelson/operator";
 import { group } from "./api/names.ts";
+import { MPIJob } from "./api/mpi-job.ts";
 import { RhinoJob } from "./api/rhino-job.ts";
 import { commands } from "./commands/commands.ts";
 import type { PodTools } from "./controllers/job-templates.ts";
 import { podProgram } from "./controllers/pod-program-path.ts";
+import { createMpiJobController } from "./controllers/mpi-job.ts";
 import { createRhinoJobController } from "./controllers/rhino-job.ts";
 
 /** In a cluster, launcher and workers come from the Keelson image; otherwise from this installation. */
@@ -17,12 +19,15 @@ function podTools(): PodTools {
 export const mpi: Operator = {
   name: "mpi",
   description: "run MPI jobs without SSH",
-  resources: [RhinoJob],
+  resources: [RhinoJob, MPIJob],
   rules: [
     { apiGroups: [group], resources: ["rhinojobs"], verbs: ["get", "list", "watch", "delete"] },
     { apiGroups: [group], resources: ["rhinojobs/status"], verbs: ["patch"] },
     // Required for blockOwnerDeletion if the admission plugin OwnerReferencesPermissionEnforcement is enabled.
     { apiGroups: [group], resources: ["rhinojobs/finalizers"], verbs: ["update"] },
+    { apiGroups: [MPIJob.group], resources: ["mpijobs"], verbs: ["get", "list", "watch", "delete"] },
+    { apiGroups: [MPIJob.group], resources: ["mpijobs/status"], verbs: ["patch"] },
+    { apiGroups: [MPIJob.group], resources: ["mpijobs/finalizers"], verbs: ["update"] },
     { apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
     // For the reason why a volume cannot be mounted.
@@ -34,7 +39,10 @@ export const mpi: Operator = {
     { apiGroups: [""], resources: ["configmaps"], verbs: ["create", "get", "patch"] },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: ["create"] },
   ],
-  controllers: () => [createRhinoJobController({ tools: podTools, randomToken: () => randomBytes(32).toString("base64url") })],
+  controllers: () => {
+    const options = { tools: podTools, randomToken: () => randomBytes(32).toString("base64url") };
+    return [createRhinoJobController(options), createMpiJobController(options)];
+  },
   servers: [],
   commands,
   listeners: [

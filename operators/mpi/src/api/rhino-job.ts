@@ -142,7 +142,8 @@ export const jobStatuses = ["Pending", "Running", "Failed", "Completed", "ImageE
 /** State of a RhinoJob: one of {@link jobStatuses}. */
 export type JobStatus = (typeof jobStatuses)[number];
 
-const status = Type.Object(
+/** Status of a job of either kind. */
+export const status = Type.Object(
   {
     jobStatus: Type.Optional(
       choice(

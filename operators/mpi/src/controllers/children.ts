@@ -10,7 +10,7 @@ import {
 import { ConfigMap, Job, type JobObject, NetworkPolicy, type PodObject, Secret, Service } from "@keelson/api-machinery/kinds";
 import type { ReconcileContext } from "@keelson/controller";
 import { labels, tokenKey } from "../api/names.ts";
-import type { RhinoJob } from "../api/rhino-job.ts";
+import type { JobView } from "./job-view.ts";
 import type { ChildNames } from "./child-names.ts";
 import { hostsData, hostsService } from "./hosts.ts";
 import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
@@ -29,7 +29,7 @@ export interface ChildOptions {
 
 /** Creates the children that a decision requires. Each creation is idempotent. */
 export async function createChildren(
-  job: DeepReadonly<RhinoJob>,
+  job: JobView,
   names: ChildNames,
   { createLauncher, createWorkers }: RhinoJobDecision,
   context: ReconcileContext,
@@ -51,11 +51,7 @@ export async function createChildren(
  * Restricts connections to the job's own Pods, if the cluster's network enforces policies. MPICH's mpiexec port sends the program and
  * its arguments to any client, and a malformed message ends the job.
  */
-async function createPolicy(
-  job: DeepReadonly<RhinoJob>,
-  names: ChildNames,
-  { client, signal }: ReconcileContext,
-): Promise<void> {
+async function createPolicy(job: JobView, names: ChildNames, { client, signal }: ReconcileContext): Promise<void> {
   const podSelector = { matchLabels: { [labels.uid]: job.metadata.uid ?? "" } };
   await unlessThere(
     client.create(
@@ -70,11 +66,7 @@ async function createPolicy(
 }
 
 /** Creates the headless Service of the hosts, and their ConfigMap before the Pods that mount it. */
-async function createHosts(
-  job: DeepReadonly<RhinoJob>,
-  names: ChildNames,
-  { client, signal }: ReconcileContext,
-): Promise<void> {
+async function createHosts(job: JobView, names: ChildNames, { client, signal }: ReconcileContext): Promise<void> {
   const metadata = { name: names.hosts, ...namespaceOf(job), ownerReferences: [controllerReference(job)] };
   await unlessThere(client.create(Service, { metadata, spec: hostsService(job) }, { fieldManager, signal }));
   await unlessThere(client.create(ConfigMap, { metadata, data: hostsData(job, names, []) }, { fieldManager, signal }));
@@ -82,7 +74,7 @@ async function createHosts(
 
 /** Updates `discover_hosts.sh` when other workers are running. */
 export async function writeHosts(
-  job: DeepReadonly<RhinoJob>,
+  job: JobView,
   names: ChildNames,
   workerPods: readonly DeepReadonly<PodObject>[],
   { client, signal }: ReconcileContext,
@@ -99,7 +91,7 @@ export async function writeHosts(
 }
 
 async function createToken(
-  job: DeepReadonly<RhinoJob>,
+  job: JobView,
   names: ChildNames,
   { client, signal }: ReconcileContext,
   { randomToken }: ChildOptions,
@@ -119,7 +111,7 @@ async function createToken(
 }
 
 async function createJob(
-  job: DeepReadonly<RhinoJob>,
+  job: JobView,
   name: string,
   spec: JobObject["spec"],
   type: "launcher" | "worker",
@@ -142,7 +134,7 @@ async function createJob(
   );
 }
 
-function namespaceOf(job: DeepReadonly<RhinoJob>): { readonly namespace?: string } {
+function namespaceOf(job: JobView): { readonly namespace?: string } {
   return job.metadata.namespace === undefined ? {} : { namespace: job.metadata.namespace };
 }
 

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ConfigMapObject, PodObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { labels } from "../api/names.ts";
-import type { RhinoJob } from "../api/rhino-job.ts";
+import type { JobView } from "./job-view.ts";
 import { type Layout, ranksOfHosts } from "../launch/host-layout.ts";
 import type { ChildNames } from "./child-names.ts";
 
@@ -9,7 +9,7 @@ import type { ChildNames } from "./child-names.ts";
 export const hostsFolder = "/etc/mpi";
 
 /** How the ranks of a RhinoJob are spread over its Pods. */
-export function layoutOf({ spec }: DeepReadonly<Pick<RhinoJob, "spec">>): Layout {
+export function layoutOf({ spec }: Pick<JobView, "spec">): Layout {
   const { parallelism: ranks, slotsPerWorker = 1, runLauncherAsWorker = false } = spec;
   return {
     ranks,
@@ -19,7 +19,7 @@ export function layoutOf({ spec }: DeepReadonly<Pick<RhinoJob, "spec">>): Layout
 }
 
 /** Host names of the job's hosts, by index. They are resolved by the headless Service. */
-export function hostNames(job: DeepReadonly<RhinoJob>, names: ChildNames): readonly string[] {
+export function hostNames(job: JobView, names: ChildNames): readonly string[] {
   const layout = layoutOf(job);
   const offset = layout.launcherIsWorker === true ? 1 : 0;
   return ranksOfHosts(layout).map((_, host) => {
@@ -29,7 +29,7 @@ export function hostNames(job: DeepReadonly<RhinoJob>, names: ChildNames): reado
 }
 
 /** The headless Service that resolves the host names of the job's Pods, also before they are ready. */
-export function hostsService(job: DeepReadonly<RhinoJob>): NonNullable<ServiceObject["spec"]> {
+export function hostsService(job: JobView): NonNullable<ServiceObject["spec"]> {
   return {
     clusterIP: "None",
     publishNotReadyAddresses: true,
@@ -42,7 +42,7 @@ export function hostsService(job: DeepReadonly<RhinoJob>): NonNullable<ServiceOb
  * running, as Elastic Horovod expects it.
  */
 export function hostsData(
-  job: DeepReadonly<RhinoJob>,
+  job: JobView,
   names: ChildNames,
   workerPods: readonly DeepReadonly<PodObject>[],
 ): NonNullable<ConfigMapObject["data"]> {

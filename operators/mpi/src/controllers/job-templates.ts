@@ -1,12 +1,11 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Container, EnvVar, JobObject, PodSpec, Volume } from "@keelson/api-machinery/kinds";
 import { containerNames, labels, tokenKey } from "../api/names.ts";
-import type { RhinoJob } from "../api/rhino-job.ts";
+import type { JobView } from "./job-view.ts";
 import { formatOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
 import { readyPipeVariable, readyProbeCommand } from "../launch/ready-signal.ts";
 import { workerPodCount } from "../launch/host-layout.ts";
 import { type ChildNames, labelValue } from "./child-names.ts";
-import { hostsFolder, layoutOf } from "./hosts.ts";
+import { hostNames, hostsFolder, layoutOf } from "./hosts.ts";
 import { overlayTemplate } from "./pod-template.ts";
 import { deadlineMs } from "./run-policy.ts";
 
@@ -20,11 +19,13 @@ export type PodTools =
 const toolsFolder = "/keelson";
 
 /** The Job that runs mpiexec. Its deadline is what is left at `now` of that of all attempts. */
-export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tools: PodTools, now = 0): JobObject["spec"] {
+export function launcherJob(job: JobView, names: ChildNames, tools: PodTools, now = 0): JobObject["spec"] {
   const { spec } = job;
   const order = formatOrder({
     implementation: spec.mpiImplementation,
     ...layoutOf(job),
+    ...(job.session === undefined ? {} : { hosts: hostNames(job, names) }),
+    ...(job.session?.waitsForWorkers === true ? { waitsForWorkers: true } : {}),
     command: [spec.appExec, ...(spec.appArgs ?? [])],
     ...(spec.startDeadlineSeconds === undefined ? {} : { startDeadlineMs: spec.startDeadlineSeconds * 1000 }),
     ...(spec.stdin === true ? { stdin: true } : {}),
@@ -58,18 +59,13 @@ export function launcherJob(job: DeepReadonly<RhinoJob>, names: ChildNames, tool
     ...(left === undefined ? {} : { activeDeadlineSeconds: Math.max(Math.ceil(left / 1000), 1) }),
     template: overlayTemplate(spec.launcherTemplate, {
       metadata: { labels: podLabels(job, "launcher") },
-      spec: withHosts(spec.runLauncherAsWorker === true ? withData(pod, job) : pod, job, names, names.launcher),
+      spec: withHosts(spec.runLauncherAsWorker === true ? withData(pod, job) : pod, job, names, tools, names.launcher),
     }),
   };
 }
 
 /** The Job of the workers, which join the launcher at this address. */
-export function workersJob(
-  job: DeepReadonly<RhinoJob>,
-  names: ChildNames,
-  launcherIP: string,
-  tools: PodTools,
-): JobObject["spec"] {
+export function workersJob(job: JobView, names: ChildNames, launcherIP: string, tools: PodTools): JobObject["spec"] {
   const { spec } = job;
   const host = launcherIP.includes(":") ? `[${launcherIP}]` : launcherIP;
   const container: Container = {
@@ -78,6 +74,7 @@ export function workersJob(
   };
   const layout = layoutOf(job);
   const count = workerPodCount(layout);
+  const isRhino = job.session === undefined;
   const gib =
     spec.memoryAllocationMode === "FixedTotalMemory"
       ? Math.ceil(spec.memoryAllocationSize / Math.max(count, 1))
@@ -90,16 +87,16 @@ export function workersJob(
     backoffLimitPerIndex: 0,
     template: overlayTemplate(spec.workerTemplate, {
       metadata: {
-        labels: { ...podLabels(job, "worker"), "alibabacloud.com/eci": "true" },
-        annotations: { "k8s.aliyun.com/eci-use-specs": `1-${gib}Gi` },
+        labels: { ...podLabels(job, "worker"), ...(isRhino ? { "alibabacloud.com/eci": "true" } : {}) },
+        ...(isRhino ? { annotations: { "k8s.aliyun.com/eci-use-specs": `1-${gib}Gi` } } : {}),
       },
-      spec: withHosts(withData(podSpec(container, tools), job), job, names),
+      spec: withHosts(withData(podSpec(container, tools), job), job, names, tools),
     }),
   };
 }
 
 /** Labels of a RhinoJob's Pods of this type. */
-export function podLabels(job: DeepReadonly<RhinoJob>, type: "launcher" | "worker"): Record<string, string> {
+export function podLabels(job: JobView, type: "launcher" | "worker"): Record<string, string> {
   return {
     [labels.app]: labelValue(job.metadata.name ?? ""),
     [labels.type]: type,
@@ -108,7 +105,7 @@ export function podLabels(job: DeepReadonly<RhinoJob>, type: "launcher" | "worke
 }
 
 /** Kubernetes sets the index in Pods of indexed Jobs; here it is set explicitly to the same value. */
-function indexVariables({ spec }: DeepReadonly<RhinoJob>): readonly EnvVar[] {
+function indexVariables({ spec }: JobView): readonly EnvVar[] {
   const fieldPath = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
   return [
     { name: podVariables.index, valueFrom: { fieldRef: { fieldPath } } },
@@ -117,15 +114,16 @@ function indexVariables({ spec }: DeepReadonly<RhinoJob>): readonly EnvVar[] {
 }
 
 /** Mounts the job's NFS volume, if it has one. */
-function withData(pod: PodSpec, { spec }: DeepReadonly<RhinoJob>): PodSpec {
+function withData(pod: PodSpec, { spec }: JobView): PodSpec {
   if (!spec.dataServer || !spec.dataPath) return pod;
   const volume = { name: "data", nfs: { server: spec.dataServer, path: spec.dataPath } } as Volume;
   return withVolume(pod, volume, "/data");
 }
 
 /** Mounts the ConfigMap of the hosts, if the job has one, and lets the Service resolve the Pod's host name. Pods of the workers have one. */
-function withHosts(pod: PodSpec, { spec }: DeepReadonly<RhinoJob>, names: ChildNames, hostname?: string): PodSpec {
-  if (spec.hostfile !== true) return pod;
+function withHosts(pod: PodSpec, { spec, session }: JobView, names: ChildNames, tools: PodTools, hostname?: string): PodSpec {
+  // The launcher of a session writes its own hostfile, and Pods that are processes need privileges to mount another one.
+  if (spec.hostfile !== true || (session !== undefined && tools.kind === "local")) return pod;
   const volume: Volume = { name: "keelson-hosts", configMap: { name: names.hosts, defaultMode: 0o555 } };
   return { ...withVolume(pod, volume, hostsFolder), subdomain: names.hosts, ...(hostname === undefined ? {} : { hostname }) };
 }
@@ -143,11 +141,12 @@ function tokenVariable(names: ChildNames): EnvVar {
   return { name: podVariables.token, valueFrom: { secretKeyRef: { name: names.secret, key: tokenKey } } };
 }
 
-function containerOf(job: DeepReadonly<RhinoJob>, part: "launcher" | "worker", tools: PodTools): Container {
+function containerOf(job: JobView, part: "launcher" | "worker", tools: PodTools): Container {
   const { image, workingDir } = job.spec;
+  const { session } = job;
   return {
-    name: containerNames[part],
-    image,
+    name: (session?.containerNames ?? containerNames)[part],
+    image: part === "worker" ? (session?.workerImage ?? image) : image,
     command: tools.kind === "local" ? [...tools.command, part] : [`${toolsFolder}/keelson-mpi`, part],
     ...(workingDir === undefined ? {} : { workingDir }),
     ...(tools.kind === "local" ? {} : { volumeMounts: [{ name: "keelson", mountPath: toolsFolder, readOnly: true }] }),

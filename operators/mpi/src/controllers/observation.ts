@@ -1,10 +1,11 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { JobObject, PodObject } from "@keelson/api-machinery/kinds";
 import type { RhinoJob } from "../api/rhino-job.ts";
+import type { JobView } from "./job-view.ts";
 
 /** Input of the decision about a RhinoJob. The Jobs are those with the names of the current attempt's children, regardless of their owner. */
 export interface RhinoJobObservation {
-  readonly job: DeepReadonly<RhinoJob>;
+  readonly job: JobView;
   readonly launcher: DeepReadonly<JobObject> | undefined;
   readonly workers: DeepReadonly<JobObject> | undefined;
   readonly launcherPods: readonly DeepReadonly<PodObject>[];

@@ -44,7 +44,7 @@ export function overlayTemplate(overlay: DeepReadonly<PodTemplateOverlay> | unde
 }
 
 function overlayContainer(overlay: Partial<Container>, base: Container): Container {
-  const { env = [], volumeMounts = [], ports = [], ...rest } = overlay;
+  const { env = [], volumeMounts = [], ports = [], args: _, ...rest } = overlay;
   const ownNames = new Set(base.env?.map(({ name }) => name));
   return {
     ...rest,

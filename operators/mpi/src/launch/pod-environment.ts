@@ -13,6 +13,10 @@ export interface LaunchOrder {
   readonly slots?: number;
   /** Whether the launcher's Pod also is worker 0. Default false. */
   readonly launcherIsWorker?: boolean;
+  /** Host names of the workers. If set, `command` is a session: it starts mpiexec itself, with these hosts and `slots` ranks on each. */
+  readonly hosts?: readonly string[];
+  /** Whether the command of a session starts only when all workers have joined. Default false. */
+  readonly waitsForWorkers?: boolean;
   /** The program and its arguments. They do not pass through a shell. */
   readonly command: readonly string[];
   /** Time until all workers must have joined. Unset: no limit. */
@@ -126,14 +130,18 @@ function parseOrder(text: string): LaunchOrder {
     throw bad("is not JSON");
   }
   if (typeof parsed !== "object" || parsed === null) throw bad("is not an object");
-  const { implementation, ranks, command, startDeadlineMs, stdin, slots, launcherIsWorker } = parsed as Record<string, unknown>;
+  const { implementation, ranks, command, startDeadlineMs, stdin, slots, launcherIsWorker, hosts, waitsForWorkers } =
+    parsed as Record<string, unknown>;
   if (implementation !== "OpenMPI" && implementation !== "MPICH" && implementation !== "Auto")
     throw bad(`implementation: ${JSON.stringify(implementation)} must be OpenMPI, MPICH or Auto`);
-  if (typeof ranks !== "number" || !Number.isInteger(ranks) || ranks < 1) throw bad("ranks must be a number from 1");
+  if (typeof ranks !== "number" || !Number.isInteger(ranks) || ranks < (hosts === undefined ? 1 : 0))
+    throw bad("ranks must be a number from 1");
   if (!Array.isArray(command) || command.length === 0 || !command.every((word) => typeof word === "string"))
     throw bad("command must be a list of strings");
   if (slots !== undefined && (typeof slots !== "number" || !Number.isInteger(slots) || slots < 1))
     throw bad("slots must be a number from 1");
+  if (hosts !== undefined && (!Array.isArray(hosts) || !hosts.every((host) => typeof host === "string")))
+    throw bad("hosts must be a list of strings");
   if (startDeadlineMs !== undefined && (typeof startDeadlineMs !== "number" || !(startDeadlineMs > 0)))
     throw bad("startDeadlineMs must be a number greater than 0");
   return {
@@ -144,5 +152,7 @@ function parseOrder(text: string): LaunchOrder {
     ...(stdin === true ? { stdin } : {}),
     ...(slots === undefined ? {} : { slots }),
     ...(launcherIsWorker === true ? { launcherIsWorker } : {}),
+    ...(hosts === undefined ? {} : { hosts: hosts as string[] }),
+    ...(waitsForWorkers === true ? { waitsForWorkers } : {}),
   };
 }

@@ -100,6 +100,20 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     for (const each of workers) expect(await each.done).toMatchObject({ exitCode: 0 });
   });
 
+  it("run a command that starts mpiexec and ssh itself, any number of times", async () => {
+    const podIP = nextAddress();
+    const run = `mpirun.${implementation.toLowerCase()} -n 4 ${pi} 1000`;
+    const script = `ssh -p 22 user@pi-worker-1 'echo one; exit 4'; echo "exit $?"; ${run}; ${run} 7; exit $?`;
+    const hosts = [0, 1].map((index) => `pi-worker-${index}.pi.default.svc`);
+    const first = launcher(podIP, order(4, ["/bin/sh", "-c", script], { implementation, hosts, slots: 2 }));
+    const workers = [0, 1].map((index) => worker(podIP, index));
+    const ended = await first.done;
+    expect(ended.exitCode).toBe(7);
+    expect(ended.stdout.match(/^exit 4$|^pi is .* by 4 ranks/gm)).toHaveLength(3);
+    for (const each of workers) expect((await each.done).exitCode).toBe(0);
+    expect((await workers[1]?.done)?.stdout).toBe("one\n");
+  });
+
   // MPICH starts spawned ranks through further daemons, which the launcher does not support.
   it.runIf(implementation === "OpenMPI")("let the program spawn further ranks, which no slot was reserved for", async () => {
     const { launcher: ended } = await run(order(2, [`./spawning-${implementation}`]));

@@ -9,6 +9,7 @@ import {
   workerEnvironment,
 } from "./pod-environment.ts";
 import { createReadySignal, readyPipePath } from "./ready-signal.ts";
+import { runSession } from "./session.ts";
 import { runWorker } from "./worker.ts";
 
 /*
@@ -39,7 +40,8 @@ async function launch(common: Omit<LauncherOptions, keyof LauncherEnvironment | 
     const address = { token, host, port: rendezvousPort };
     const worker = order.launcherIsWorker === true ? runWorker({ ...common, ...address, index: 0, signal: stop }) : undefined;
     try {
-      return await runLauncher({ ...environment, ...common, port: rendezvousPort, onReady });
+      const run = order.hosts === undefined ? runLauncher : runSession;
+      return await run({ ...environment, ...common, port: rendezvousPort, onReady });
     } finally {
       // The launcher has ended the worker, unless it failed to start.
       launcherOver.abort();

@@ -8,7 +8,7 @@ import { launcherLostExitCode, launchFailedExitCode, terminatedExitCode } from "
 import { type LauncherMessage, launcherMessage } from "./messages.ts";
 import type { WorkerEnvironment } from "./pod-environment.ts";
 import { parseRankFile, type RankEnd, rankEnvironment } from "./rank-wrapper.ts";
-import { workerCommand } from "./mpiexec/worker-command.ts";
+import { withLauncherAddress, workerCommand } from "./mpiexec/worker-command.ts";
 
 /** File in the worker's folder that its ranks append their exit status to. */
 const rankFileName = "ranks";
@@ -51,6 +51,8 @@ class Worker {
   #channel: Channel | undefined;
   #daemon: ChildProcess | undefined;
   #daemonExitCode: number | undefined;
+  /** Commands of a session's calls that are running. */
+  readonly #calls = new Set<ChildProcess>();
   /** Set when it is stopping: its exit status once the daemon has ended. */
   #exitCode: number | undefined;
   #rankWatcher: FSWatcher | undefined;
@@ -74,6 +76,15 @@ class Worker {
 
   get #rankFile(): string {
     return join(this.#folder, rankFileName);
+  }
+
+  /** Workers on one machine must not share files of Open MPI: its session folder, and the shared memory of their ranks. */
+  get #folderVariables(): Readonly<Record<string, string>> {
+    const isOneOfMany = this.#options.host.startsWith("127.");
+    return {
+      OMPI_MCA_orte_tmpdir_base: this.#folder,
+      ...(isOneOfMany ? { OMPI_MCA_btl_vader_backing_directory: this.#folder } : {}),
+    };
   }
 
   connect(): void {
@@ -107,6 +118,7 @@ class Worker {
 
   #onMessage(message: LauncherMessage): void {
     if (message.type === "run" && this.#daemon === undefined) this.#run(message.words);
+    if (message.type === "runCall" && this.#exitCode === undefined) this.#runCall(message.call, message.words);
     // The daemon's status decides. A daemon that is still running is about to end.
     if (message.type === "over") this.#end(this.#daemonExitCode ?? message.exitCode, "wait");
   }
@@ -116,8 +128,7 @@ class Worker {
     const [program = "", ...rest] = workerCommand(words, existsSync);
     const daemon = spawn(program, rest, {
       cwd: workingDirectory,
-      // Workers on one machine must not share Open MPI's session folder; see the launcher.
-      env: { ...environment, OMPI_MCA_orte_tmpdir_base: this.#folder, ...rankEnvironment(this.#rankFile) },
+      env: { ...environment, ...this.#folderVariables, ...rankEnvironment(this.#rankFile) },
       stdio: ["ignore", "inherit", "inherit"],
     });
     this.#daemon = daemon;
@@ -127,6 +138,28 @@ class Worker {
       this.#onDaemonEnded(programNotFoundExitCode, error.message);
     });
     daemon.once("exit", (code, signal) => this.#onDaemonEnded(code ?? 128 + (constants.signals[signal ?? "SIGKILL"] ?? 0)));
+  }
+
+  /** Runs a command of a session. mpiexec's daemons connect to the launcher by its address, because its name may not be resolved here. */
+  #runCall(call: number, words: readonly string[]): void {
+    const { environment, workingDirectory, log, host } = this.#options;
+    const [program = "", ...rest] = withLauncherAddress(workerCommand(words, existsSync), host);
+    const child = spawn(program, rest, {
+      cwd: workingDirectory,
+      env: { ...environment, ...this.#folderVariables },
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    this.#calls.add(child);
+    const onEnded = (exitCode: number): void => {
+      if (!this.#calls.delete(child)) return;
+      this.#channel?.send({ type: "callEnded", call, exitCode });
+      if (this.#exitCode !== undefined && this.#calls.size === 0) this.#finish();
+    };
+    child.once("error", (error) => {
+      log(error.message);
+      onEnded(programNotFoundExitCode);
+    });
+    child.once("exit", (code, signal) => onEnded(code ?? 128 + (constants.signals[signal ?? "SIGKILL"] ?? 0)));
   }
 
   /** Reports ranks as soon as they end. */
@@ -164,10 +197,13 @@ class Worker {
     if (this.#exitCode !== undefined) return;
     this.#exitCode = exitCode;
     this.#timer?.cancel();
-    const daemon = this.#daemon;
-    if (daemon === undefined || this.#daemonExitCode !== undefined) return this.#finish();
-    if (daemonMode === "end") daemon.kill("SIGTERM");
-    this.#timer = this.#options.clock.setTimer(killGraceMs, () => void daemon.kill("SIGKILL"));
+    const daemon = this.#daemonExitCode === undefined ? this.#daemon : undefined;
+    const running = [...(daemon === undefined ? [] : [daemon]), ...this.#calls];
+    if (running.length === 0) return this.#finish();
+    if (daemonMode === "end") for (const each of running) each.kill("SIGTERM");
+    this.#timer = this.#options.clock.setTimer(killGraceMs, () => {
+      for (const each of running) each.kill("SIGKILL");
+    });
   }
 
   #finish(): void {

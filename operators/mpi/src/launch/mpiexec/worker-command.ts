@@ -11,3 +11,8 @@ const anyProgram = "/bin/sh";
 export function workerCommand(words: readonly string[], exists: (path: string) => boolean): readonly string[] {
   return words.map((word, index) => (words[index - 1] === agentParameter && !exists(word) ? anyProgram : word));
 }
+
+/** The command of a session's daemon, with the address of the launcher in place of its name: `--control-port NAME:PORT` of MPICH. */
+export function withLauncherAddress(words: readonly string[], address: string): readonly string[] {
+  return words.map((word, index) => (words[index - 1] === "--control-port" ? word.replace(/^[^:]*(?=:\d+$)/, address) : word));
+}

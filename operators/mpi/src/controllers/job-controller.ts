@@ -1,0 +1,214 @@
+import {
+  type DeepReadonly,
+  isConflict,
+  isNotFound,
+  isStatusError,
+  type KubernetesObject,
+  type ObjectKey,
+  type ResourceDefinition,
+} from "@keelson/api-machinery";
+import { Event, Job, type JobObject, Pod, type PodObject } from "@keelson/api-machinery/kinds";
+import {
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  type Request,
+  type Result,
+  readOf,
+  watchOf,
+  ignoreConflict,
+} from "@keelson/controller";
+import type { ApplyOptions, Client } from "@keelson/client";
+import { labels } from "../api/names.ts";
+import type { JobView } from "./job-view.ts";
+import type { Status } from "./job-status.ts";
+import { type ChildNames, childNames } from "./child-names.ts";
+import { type ChildOptions, createChildren, fieldManager, remove, suspend, writeHosts } from "./children.ts";
+
+import { isCreating } from "./pod-trouble.ts";
+import type { RhinoJobDecision, RhinoJobObservation } from "./observation.ts";
+import { decideRefused, decideRhinoJob } from "./rhino-job-decision.ts";
+
+/** Maximum number of Pods whose events are looked up in one reconcile. */
+const maxMountChecks = 3;
+
+/** A kind of job, as the controller serves it. */
+export interface JobKind<T extends KubernetesObject> {
+  /** Name of the controller. */
+  readonly name: string;
+  readonly type: ResourceDefinition<T>;
+  viewOf(object: DeepReadonly<T>): JobView;
+  /** Why a job cannot run; undefined if it can. Default: the schema checks everything. */
+  faultOf?(object: DeepReadonly<T>): string | undefined;
+  applyStatus(client: Client, status: JobStatusConfiguration, options: ApplyOptions): Promise<unknown>;
+}
+
+/** A status to apply. */
+export interface JobStatusConfiguration {
+  readonly metadata: { readonly name: string; readonly namespace?: string; readonly resourceVersion?: string };
+  readonly status: Status;
+}
+
+/** Creates the launcher and then the workers of a job, maintains its status, and deletes it when its ttl has passed. */
+export function createJobController<T extends KubernetesObject>(kind: JobKind<T>, options: ChildOptions): ControllerDefinition {
+  const podIndex = podIndexOf(kind);
+  return defineController({
+    name: kind.name,
+    for: kind.type,
+    owns: [Job],
+    watches: [watchOf(Pod, (pod, context) => jobOfPod(pod, context, kind.type.kind))],
+    reads: [readOf(Pod, { [podIndex]: (pod: DeepReadonly<PodObject>) => [pod.metadata.labels?.[labels.uid] ?? ""] })],
+    maxConcurrentReconciles: 4,
+    reconcile: (request, context) => reconcile(kind, request, context, options),
+  });
+}
+
+/** Name of the index of Pods by the job that they belong to. */
+function podIndexOf({ name }: { readonly name: string }): string {
+  return `${name}-uid`;
+}
+
+/** Maps a Pod to its job through the Job that owns it. Labels are not enough, because any user can set them. */
+function jobOfPod(
+  pod: DeepReadonly<PodObject>,
+  { cache }: Pick<ReconcileContext, "cache">,
+  jobKind: string,
+): readonly Request[] {
+  if (pod.metadata.labels?.[labels.uid] === undefined) return [];
+  const { namespace } = pod.metadata;
+  const owner = pod.metadata.ownerReferences?.find(({ controller, kind }) => controller && kind === "Job");
+  const job = owner === undefined ? undefined : cache.get(Job, { namespace, name: owner.name });
+  const grandOwner = job?.metadata.ownerReferences?.find(({ controller, kind }) => controller && kind === jobKind);
+  return grandOwner === undefined ? [] : [{ namespace, name: grandOwner.name }];
+}
+
+async function reconcile<T extends KubernetesObject>(
+  kind: JobKind<T>,
+  request: Request,
+  context: ReconcileContext,
+  options: ChildOptions,
+): Promise<Result | undefined> {
+  const object = context.cache.get(kind.type, request);
+  // Deleted. The garbage collector deletes its children.
+  if (object === undefined) return undefined;
+  const job = kind.viewOf(object);
+  const names = childNames(request.name, job.metadata.uid ?? "", job.status?.attempt);
+  const observation = await observe(job, names, podIndexOf(kind), context);
+  let decision = decideRhinoJob(observation);
+  const fault = decision.createLauncher ? kind.faultOf?.(object) : undefined;
+  if (fault !== undefined) decision = decideRefused(observation, fault);
+  if (decision.isExpired) {
+    await deleteExpired(kind, request, job, context);
+    return undefined;
+  }
+  // Children first: after a crash, a status without them would hide that they are missing.
+  try {
+    // A new attempt has children of its own.
+    const { attempt } = decision.status ?? job.status ?? {};
+    await createChildren(job, childNames(request.name, job.metadata.uid ?? "", attempt), decision, context, options);
+  } catch (error) {
+    // A retry would not help. Other rejections (a quota, a terminating namespace) are temporary, or the job is deleted too.
+    if (!isStatusError(error, "Invalid")) throw error;
+    decision = decideRefused(observation, error.message);
+  }
+  if (job.spec.hostfile === true && observation.workers !== undefined)
+    await writeHosts(job, names, observation.workerPods, context);
+  await writeStatus(kind, job, decision, context);
+  for (const child of decision.suspend) await suspend({ namespace: request.namespace, name: names[child] }, context);
+  for (const child of decision.remove ?? []) await remove({ namespace: request.namespace, name: names[child] }, context);
+  return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+}
+
+async function observe(
+  job: JobView,
+  names: ChildNames,
+  podIndex: string,
+  context: ReconcileContext,
+): Promise<RhinoJobObservation> {
+  const { namespace, uid = "" } = job.metadata;
+  const { startTime, completionTime, conditions } = job.status ?? {};
+  const hasStarted = startTime !== undefined && completionTime === undefined;
+  const launcher = await find({ namespace, name: names.launcher }, hasStarted, context);
+  const wasReady = conditions?.some(({ type, status }) => type === "LauncherReady" && status === "True") ?? false;
+  const workers = await find({ namespace, name: names.workers }, hasStarted && wasReady, context);
+  const pods = context.cache.list(Pod, { namespace, index: [podIndex, uid] });
+  const podsOf = (owner: DeepReadonly<JobObject> | undefined) =>
+    pods.filter((pod) => owner !== undefined && pod.metadata.ownerReferences?.some((each) => each.uid === owner.metadata.uid));
+  return {
+    job,
+    launcher,
+    workers,
+    launcherPods: podsOf(launcher),
+    workerPods: podsOf(workers),
+    mountFailureOf: await findMountFailures([...podsOf(launcher), ...podsOf(workers)], context),
+    now: context.clock.now(),
+  };
+}
+
+/** Deletes a job whose ttl has passed, unless it was replaced. */
+async function deleteExpired<T extends KubernetesObject>(
+  kind: JobKind<T>,
+  request: Request,
+  { metadata: { uid } }: JobView,
+  { client, signal }: ReconcileContext,
+): Promise<void> {
+  const preconditions = uid ? { preconditions: { uid } } : {};
+  try {
+    await client.delete(kind.type, request, { propagationPolicy: "Background", ...preconditions, signal });
+  } catch (error) {
+    if (!isNotFound(error) && !isConflict(error)) throw error;
+  }
+}
+
+/** Writes the status if it changed, and records the decision's events if it was written. */
+async function writeStatus<T extends KubernetesObject>(
+  kind: JobKind<T>,
+  job: JobView,
+  decision: RhinoJobDecision,
+  { client, events, signal }: ReconcileContext,
+): Promise<void> {
+  if (decision.status === undefined) return;
+  const { name = "", namespace, resourceVersion } = job.metadata;
+  const metadata = {
+    name,
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
+  };
+  const written = await ignoreConflict(
+    kind.applyStatus(client, { metadata, status: decision.status }, { fieldManager, signal }),
+  );
+  if (written === undefined) return;
+  for (const { type, reason, note } of decision.events) events.event(job, { type, reason, note });
+}
+
+/** Looks up the last `FailedMount` event of the first Pods that are being created. One reason is enough for the status. */
+async function findMountFailures(
+  pods: readonly DeepReadonly<PodObject>[],
+  { client, signal }: ReconcileContext,
+): Promise<(pod: DeepReadonly<PodObject>) => string | undefined> {
+  const failures = new Map<string, string>();
+  for (const pod of pods.filter(isCreating).slice(0, maxMountChecks)) {
+    const { uid = "", namespace } = pod.metadata;
+    const fieldSelector = `involvedObject.uid=${uid},reason=FailedMount`;
+    const { items } = await client.list(Event, { namespace, fieldSelector, signal });
+    const message = items.at(-1)?.message;
+    if (message !== undefined && message !== "") failures.set(uid, message);
+  }
+  return (pod) => failures.get(pod.metadata.uid ?? "");
+}
+
+/** Gets a Job from the cache, or from the API server if it was created but the cache does not have it. */
+async function find(
+  key: ObjectKey,
+  wasCreated: boolean,
+  { cache, client, signal }: ReconcileContext,
+): Promise<DeepReadonly<JobObject> | undefined> {
+  const cached = cache.get(Job, key);
+  if (cached !== undefined || !wasCreated) return cached;
+  try {
+    return await client.get(Job, key, { signal });
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
