@@ -2,7 +2,7 @@ import { type DeepReadonly, findCondition, isConditionTrue } from "@keelson/api-
 import type { RhinoJob } from "../api/rhino-job.ts";
 
 /** Reserved value of `managedBy` for the controller that serves MPI jobs. Any other value leaves the job to another controller. */
-export const ownManager = "kubeflow.org/mpi-operator";
+const ownManager = "kubeflow.org/mpi-operator";
 
 const firstBackoffMs = 10_000;
 const maxBackoffMs = 6 * 60_000;
