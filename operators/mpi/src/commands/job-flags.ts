@@ -65,6 +65,16 @@ export const runFlags = {
     choices: ["auto", "always", "never"],
     default: "auto",
   }),
+  retries: countFlag({
+    name: "retries",
+    value: "COUNT",
+    description: "number of further attempts with fresh workers after a failure",
+    default: "0",
+  }),
+  dryRun: switchFlag({
+    name: "dry-run",
+    description: "print the job's manifest and, without --image, the line that starts mpiexec; create nothing",
+  }),
   detach: switchFlag({ name: "detach", description: "print the name of the job and do not wait for its end" }),
 };
 
@@ -96,6 +106,7 @@ export function jobOfFlags(
   const dataServer = runFlags.server.read(values);
   const dataPath = runFlags.dir.read(values);
   if ((dataServer === undefined) !== (dataPath === undefined)) throw new UsageError("--server and --dir must be set together");
+  const backoffLimit = runFlags.retries.read(values);
   const slotsPerWorker = runFlags.slots.read(values);
   const workdir = runFlags.workdir.read(values);
   const workingDir = image === "local" ? resolve(folder, workdir ?? ".") : workdir;
@@ -117,6 +128,7 @@ export function jobOfFlags(
       ...(workingDir === undefined ? {} : { workingDir }),
       ...(dataServer === undefined || dataPath === undefined ? {} : { dataServer, dataPath }),
       ...(startDeadlineSeconds === undefined ? {} : { startDeadlineSeconds }),
+      ...(backoffLimit === 0 ? {} : { runPolicy: { backoffLimit } }),
       ...(hasInput ? { stdin: true } : {}),
       ...(template === undefined ? {} : { launcherTemplate: template, workerTemplate: template }),
       ...(activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds }),

@@ -6,9 +6,11 @@ import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { isUsageError } from "@keelson/operator/flags";
 import { containerNames } from "../api/names.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
+import { launchLine, manifestOf } from "./dry-run.ts";
 import { followLogs } from "./follow-logs.ts";
 import { jobOfFlags, runFlags } from "./job-flags.ts";
 import { forwardsInput, sendPodInput } from "./pod-input.ts";
+import { exitCodeOfJob } from "./watch-job.ts";
 
 /** Exit status after Ctrl-C, as in a shell. */
 const interruptedExitCode = 130;
@@ -37,6 +39,11 @@ async function run(context: CommandContext): Promise<number> {
   const hasInput = !isDetached && forwardsInput(runFlags.stdin.read(context.flags));
   const caller = { folder: process.cwd(), path: process.env.PATH, hasInput, suffix: randomBytes(3).toString("hex") };
   const { name, spec } = jobOfFlags(context, caller);
+  if (runFlags.dryRun.read(context.flags)) {
+    stdout.write(manifestOf(name, namespace, spec));
+    if (spec.image === "local") stderr.write(`${launchLine(spec, caller.path ?? "", caller.folder)}\n`);
+    return 0;
+  }
   const client = await context.client();
   try {
     const created = await client.create(RhinoJob, { metadata: { name, namespace }, spec }, { signal });
@@ -56,7 +63,7 @@ async function run(context: CommandContext): Promise<number> {
     };
     try {
       const { job } = await followLogs(client, { job: created, workers: false, signal, out: stdout, onChange, onStarted });
-      if (job !== undefined) return job.status?.jobStatus === "Completed" ? 0 : job.status?.exitCode || 1;
+      if (job !== undefined) return exitCodeOfJob(job);
       stderr.write(`${name} was deleted before it ended\n`);
       return 1;
     } catch (error) {

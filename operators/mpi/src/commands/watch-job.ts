@@ -47,3 +47,8 @@ export async function watchUntilEnd(client: Client, options: EndOptions): Promis
 export function hasEnded(job: DeepReadonly<RhinoJob>): boolean {
   return job.status?.jobStatus === "Completed" || job.status?.jobStatus === "Failed";
 }
+
+/** Exit status for a job that has ended: 0, that of the rank that failed first, or 1 if it has none. */
+export function exitCodeOfJob({ status }: DeepReadonly<RhinoJob>): number {
+  return status?.jobStatus === "Completed" ? 0 : status?.exitCode || 1;
+}

@@ -1,0 +1,120 @@
+import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
+import { Pod } from "@keelson/api-machinery/kinds";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { silentLogger } from "@keelson/controller";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { labels } from "../api/names.ts";
+import { RhinoJob } from "../api/rhino-job.ts";
+import { commands } from "./commands.ts";
+
+const namespace = "default";
+let environment: TestEnvironment;
+let client: Client;
+
+beforeEach(async () => {
+  environment = await startTestEnvironment({ crds: [RhinoJob.crd] });
+  client = createClient({ transport: environment.transport(), fieldManager: "test" });
+});
+afterEach(() => environment.stop());
+
+/** Starts a command, and returns its exit status and output when it has ended. */
+function start(name: string, args: string[], flags: Record<string, string | true> = {}, clock = createVirtualClock()) {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const output = Promise.all([text(stdout), text(stderr)]);
+  const definition = commands.find((each) => each.name === name);
+  const connect = () => Promise.resolve(createClient({ transport: environment.transport(), fieldManager: "keelson" }));
+  const context = {
+    args,
+    flags,
+    stdout,
+    stderr,
+    clock,
+    log: silentLogger,
+    signal: new AbortController().signal,
+    client: connect,
+  };
+  const exited = definition?.run(context).finally(() => {
+    stdout.end();
+    stderr.end();
+  });
+  return Promise.all([exited, output]).then(([exitCode, [out, err]]) => ({ exitCode, out, err }));
+}
+
+const create = () => {
+  const spec = { image: "x", appExec: "./pi", parallelism: 2 } as RhinoJob["spec"];
+  return client.create(RhinoJob, { metadata: { name: "pi", namespace }, spec });
+};
+const setStatus = (status: RhinoJob["status"]) =>
+  client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body: { status } }, { subresource: "status" });
+
+describe("keelson mpi", () => {
+  it("suspends and resumes jobs", async () => {
+    await create();
+    const suspended = async () => (await client.get(RhinoJob, { namespace, name: "pi" })).spec.runPolicy?.suspend;
+    expect(await start("suspend", ["pi"])).toEqual({ exitCode: 0, out: "rhinojob pi suspended\n", err: "" });
+    expect(await suspended()).toBe(true);
+    expect((await start("resume", ["pi"])).out).toBe("rhinojob pi resumed\n");
+    expect(await suspended()).toBe(false);
+    expect(await start("suspend", ["other"])).toMatchObject({
+      exitCode: 1,
+      err: "rhinojob other not found in namespace default\n",
+    });
+  });
+
+  it("waits for the end of a job and exits with its status", async () => {
+    await create();
+    const waiting = start("wait", ["pi"]);
+    await setStatus({ jobStatus: "Running" });
+    await setStatus({ jobStatus: "Failed", message: "rank 1 failed", exitCode: 3 });
+    expect(await waiting).toMatchObject({ exitCode: 3, out: "pi: Failed: rank 1 failed\n" });
+    await setStatus({ jobStatus: "Completed", exitCode: 0 });
+    expect((await start("wait", ["pi"])).exitCode).toBe(0);
+    expect((await start("wait", ["other"])).exitCode).toBe(1);
+  });
+
+  it("stops waiting after --timeout", async () => {
+    await create();
+    const clock = createVirtualClock();
+    const waiting = start("wait", ["pi"], { timeout: "30s" }, clock);
+    await clock.advance(30_000);
+    expect(await waiting).toMatchObject({ exitCode: 124, err: "pi has not ended after 30 s\n" });
+  });
+
+  it("explains the state of a job by its conditions and Pods", async () => {
+    const job = await create();
+    const now = "2026-01-01T00:00:00Z";
+    const conditions = [
+      { type: "Running", status: "False" as const, reason: "Unschedulable", message: "", lastTransitionTime: now },
+    ];
+    await setStatus({ jobStatus: "Pending", message: "worker w-0 cannot start", attempt: 2, failures: 1, conditions });
+    await client.create(Pod, {
+      metadata: { name: "w-0", namespace, labels: { [labels.uid]: job.metadata.uid } },
+      spec: { containers: [{ name: "c", image: "x" }] },
+    });
+    const scheduled = { type: "PodScheduled", status: "False" as const, reason: "Unschedulable", message: "0/1 nodes fit" };
+    const status = { phase: "Pending", conditions: [scheduled] };
+    await client.patch(Pod, { namespace, name: "w-0" }, { type: "merge", body: { status } }, { subresource: "status" });
+    const { exitCode, out } = await start("explain", ["pi"]);
+    expect(exitCode).toBe(0);
+    expect(out).toContain("pi: Pending: worker w-0 cannot start\nattempt 2, 1 failed before\n");
+    expect(out).toMatch(/^Running +False +Unschedulable +2026-01-01T00:00:00Z/m);
+    expect(out).toMatch(/^w-0 +Pending .*Unschedulable: 0\/1 nodes fit/m);
+    expect((await start("explain", ["other"])).exitCode).toBe(1);
+  });
+
+  it("prints the manifest and the launch line in a dry run, and creates nothing", async () => {
+    const flags = { "dry-run": true as const, np: "3", slots: "2", name: "pi", retries: "1", mpi: "OpenMPI" };
+    const { exitCode, out, err } = await start("run", ["/bin/echo", "a b"], flags);
+    expect(exitCode).toBe(0);
+    expect(JSON.parse(out)).toMatchObject({
+      kind: "RhinoJob",
+      metadata: { name: "pi", namespace },
+      spec: { parallelism: 3, slotsPerWorker: 2, runPolicy: { backoffLimit: 1 }, appArgs: ["a b"] },
+    });
+    expect(err).toMatch(/^\S*mpiexec\S* .*-mca plm_rsh_agent AGENT .*-n 3 --host w0:2,w1:1 .* \/bin\/echo 'a b'\n$/);
+    expect((await client.list(RhinoJob, { namespace })).items).toEqual([]);
+  });
+});
