@@ -36,7 +36,7 @@ beforeAll(async () => {
   cluster = await startTestCluster({
     serve: (options) => serveApi({ ...options, clock: systemClock, random: systemRandom, port: 0 }),
     dataDir: folder,
-    crds: [RhinoJob.crd],
+    crds: mpi.resources.map((resource) => resource.crd),
   });
   ({ client } = cluster);
   operator = await startOperator({ operator: mpi, client, dataDir: folder, flags: {} });
