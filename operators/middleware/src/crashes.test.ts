@@ -42,6 +42,12 @@ const changes: readonly {
     promotions: 0,
     pods: 2,
   },
+  {
+    name: "a quorum",
+    change: { components: nodes({ replicas: 3, storage: { size: "64Mi" }, highAvailability: { quorum: true } }) },
+    starts: [0, 0, 0],
+    promotions: 0,
+  },
   { name: "a stop", change: { stopped: true }, starts: [0, 0, 0], promotions: 0, pods: 0 },
   {
     name: "everything in one change",

@@ -54,7 +54,7 @@ describe("a primary of real Redis", { timeout: 120_000 }, () => {
     await provision();
     const old = (await redis.group()).status?.primary?.pod;
     const writer = await redis.startWriter();
-    await expect.poll(() => writer.count, { timeout: 10_000 }).toBeGreaterThan(200);
+    await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(200);
     await fail();
     await recovered(old);
     expect((await writer.stop()).lost).toEqual([]);
@@ -72,7 +72,7 @@ describe("a primary of real Redis", { timeout: 120_000 }, () => {
   it("hands its role over on request without losing an acknowledged write", async () => {
     await provision();
     const writer = await redis.startWriter();
-    await expect.poll(() => writer.count, { timeout: 10_000 }).toBeGreaterThan(200);
+    await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(200);
     const command = changeCommands.find(({ name }) => name === "switchover");
     const [stdout, stderr] = [new PassThrough(), new PassThrough()];
     const status = await command?.run({

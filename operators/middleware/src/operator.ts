@@ -28,6 +28,12 @@ const listeners: readonly ListenerDescription[] = [
     rights: "that Pod's program",
   },
   {
+    name: "Sentinel protocol of middleware",
+    address: "port 26379 of the Pod's address",
+    authentication: "the App's password",
+    rights: "the addresses of the App's servers",
+  },
+  {
     name: "Middleware",
     address: "the App's port of the Pod's address",
     authentication: "the App's password",

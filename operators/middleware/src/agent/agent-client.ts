@@ -113,7 +113,7 @@ class GrpcAgentClient implements AgentClient {
 const authorization = (token: string): Readonly<Record<string, string>> => ({ authorization: `Bearer ${token}` });
 
 function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
-  const { configHash, version, primaryHost, isInSync, offset, epoch, keys } = info;
+  const { configHash, version, primaryHost, isInSync, offset, epoch, keys, members } = info;
   return {
     role,
     isInSync: isInSync === "true",
@@ -123,6 +123,7 @@ function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
     offset: Number(offset ?? 0),
     epoch: Number(epoch ?? 0),
     keys: Number(keys ?? 0),
+    members: members ?? "",
   };
 }
 
@@ -152,6 +153,11 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       const { role, primary: primaryHost, token } = call;
       const epoch = BigInt(call.epoch);
       return outcomeOf(await tools.assignRole({ role, primaryHost, primaryPort: programPort, epoch, token }, options));
+    }
+    case "SetMembers": {
+      const { key, maxLagBytes, token } = call;
+      const members = call.members.map(({ name, host }) => ({ name, host }));
+      return outcomeOf(await tools.setMembers({ key, members, maxLagBytes: BigInt(maxLagBytes), token }, options));
     }
     case "Stop": {
       const request = { timeout: "10s", force: false, reason: "the Pod is being replaced", token: call.token };

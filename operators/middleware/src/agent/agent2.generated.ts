@@ -13,7 +13,191 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agent2/v1/agent2.proto.
  */
 export const file_agent2_v1_agent2: GenFile = /*@__PURE__*/
-  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiUAoUR2V0R3JvdXBPcmRlclJlcXVlc3QSFgoOY29tcG9uZW50X25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDgoGZ3JvdXBzGAMgAygJIjoKFUdldEdyb3VwT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIq8BChJHZXRQb2RPcmRlclJlcXVlc3QSEgoKZ3JvdXBfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIMCgRwb2RzGAMgAygJEjcKBXJvbGVzGAogAygLMiguYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdC5Sb2xlc0VudHJ5GiwKClJvbGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI4ChNHZXRQb2RPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgiEAoOR2V0Um9sZVJlcXVlc3QiEgoQV2F0Y2hSb2xlUmVxdWVzdCKjAQoPR2V0Um9sZVJlc3BvbnNlEgwKBHJvbGUYASABKAkSEQoJaXNfbGVhZGVyGAIgASgIEj0KCmV4dHJhX2luZm8YAyADKAsyKS5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlLkV4dHJhSW5mb0VudHJ5GjAKDkV4dHJhSW5mb0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi2gEKE1JlbG9hZENvbmZpZ1JlcXVlc3QSEwoLY29uZmlnX3R5cGUYASABKAkSEwoLY29uZmlnX3BhdGgYAiABKAkSQgoKcGFyYW1ldGVycxgKIAMoCzIuLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0LlBhcmFtZXRlcnNFbnRyeRITCgtjb25maWdfaGFzaBgLIAEoCRINCgV0b2tlbhgMIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJsChRSZWxvYWRDb25maWdSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhgKEHJlcXVpcmVzX3Jlc3RhcnQYAyABKAgSGgoScmVzdGFydF9wYXJhbWV0ZXJzGAogAygJIqgBCg9GYWlsb3ZlclJlcXVlc3QSDwoHdGltZW91dBgBIAEoCRITCgt0YXJnZXRfaG9zdBgKIAEoCRITCgt0YXJnZXRfcG9ydBgLIAEoDRIjCgZvdGhlcnMYDCADKAsyEy5hZ2VudDIudjEuRW5kcG9pbnQSDQoFdG9rZW4YDSABKAkSDQoFZXBvY2gYDiABKAMSFwoPcHJpbWFyeV9pc19kb3duGA8gASgIIiYKCEVuZHBvaW50EgwKBGhvc3QYASABKAkSDAoEcG9ydBgCIAEoDSJ3ChBGYWlsb3ZlclJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSFQoNcHJldmlvdXNfcm9sZRgDIAEoCRIUCgxjdXJyZW50X3JvbGUYBCABKAkSFgoObXVzdF90ZXJtaW5hdGUYCiABKAgiTAoLU3RvcFJlcXVlc3QSDwoHdGltZW91dBgBIAEoCRINCgVmb3JjZRgCIAEoCBIOCgZyZWFzb24YAyABKAkSDQoFdG9rZW4YCiABKAkiLgoMU3RvcFJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkiawoRQXNzaWduUm9sZVJlcXVlc3QSDAoEcm9sZRgBIAEoCRIUCgxwcmltYXJ5X2hvc3QYAiABKAkSFAoMcHJpbWFyeV9wb3J0GAMgASgNEg0KBWVwb2NoGAQgASgDEg0KBXRva2VuGAUgASgJIjQKEkFzc2lnblJvbGVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJMtMECgtUb29sSW52b2tlchJSCg1HZXRHcm91cE9yZGVyEh8uYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXF1ZXN0GiAuYWdlbnQyLnYxLkdldEdyb3VwT3JkZXJSZXNwb25zZRJMCgtHZXRQb2RPcmRlchIdLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QaHi5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXNwb25zZRJACgdHZXRSb2xlEhkuYWdlbnQyLnYxLkdldFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZRJPCgxSZWxvYWRDb25maWcSHi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdBofLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXNwb25zZRJDCghGYWlsb3ZlchIaLmFnZW50Mi52MS5GYWlsb3ZlclJlcXVlc3QaGy5hZ2VudDIudjEuRmFpbG92ZXJSZXNwb25zZRI3CgRTdG9wEhYuYWdlbnQyLnYxLlN0b3BSZXF1ZXN0GhcuYWdlbnQyLnYxLlN0b3BSZXNwb25zZRJGCglXYXRjaFJvbGUSGy5hZ2VudDIudjEuV2F0Y2hSb2xlUmVxdWVzdBoaLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2UwARJJCgpBc3NpZ25Sb2xlEhwuYWdlbnQyLnYxLkFzc2lnblJvbGVSZXF1ZXN0Gh0uYWdlbnQyLnYxLkFzc2lnblJvbGVSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiJAoGTWVtYmVyEgwKBG5hbWUYASABKAkSDAoEaG9zdBgCIAEoCSJqChFTZXRNZW1iZXJzUmVxdWVzdBILCgNrZXkYASABKAkSIgoHbWVtYmVycxgCIAMoCzIRLmFnZW50Mi52MS5NZW1iZXISFQoNbWF4X2xhZ19ieXRlcxgDIAEoAxINCgV0b2tlbhgEIAEoCSI0ChJTZXRNZW1iZXJzUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSKtAQoTUmVxdWVzdExlYXNlUmVxdWVzdBIMCgRmcm9tGAEgASgJEg0KBWVwb2NoGAIgASgDEg4KBm9mZnNldBgDIAEoAxIMCgRraW5kGAQgASgJEhMKC292ZXJfaG9sZGVyGAUgASgJEhIKCm92ZXJfZXBvY2gYBiABKAMSEQoJYXBwb2ludGVkGAcgASgIEhEKCXN1Y2Nlc3NvchgIIAEoCRIMCgRob3N0GAkgASgJIkYKFFJlcXVlc3RMZWFzZVJlc3BvbnNlEg8KB2dyYW50ZWQYASABKAgSDQoFZXBvY2gYAiABKAMSDgoGcmVhc29uGAMgASgJIlAKFEdldEdyb3VwT3JkZXJSZXF1ZXN0EhYKDmNvbXBvbmVudF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEg4KBmdyb3VwcxgDIAMoCSI6ChVHZXRHcm91cE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCKvAQoSR2V0UG9kT3JkZXJSZXF1ZXN0EhIKCmdyb3VwX25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDAoEcG9kcxgDIAMoCRI3CgVyb2xlcxgKIAMoCzIoLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QuUm9sZXNFbnRyeRosCgpSb2xlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOAoTR2V0UG9kT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIhAKDkdldFJvbGVSZXF1ZXN0IhIKEFdhdGNoUm9sZVJlcXVlc3QiowEKD0dldFJvbGVSZXNwb25zZRIMCgRyb2xlGAEgASgJEhEKCWlzX2xlYWRlchgCIAEoCBI9CgpleHRyYV9pbmZvGAMgAygLMikuYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZS5FeHRyYUluZm9FbnRyeRowCg5FeHRyYUluZm9FbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItoBChNSZWxvYWRDb25maWdSZXF1ZXN0EhMKC2NvbmZpZ190eXBlGAEgASgJEhMKC2NvbmZpZ19wYXRoGAIgASgJEkIKCnBhcmFtZXRlcnMYCiADKAsyLi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSEwoLY29uZmlnX2hhc2gYCyABKAkSDQoFdG9rZW4YDCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEibAoUUmVsb2FkQ29uZmlnUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIYChByZXF1aXJlc19yZXN0YXJ0GAMgASgIEhoKEnJlc3RhcnRfcGFyYW1ldGVycxgKIAMoCSKoAQoPRmFpbG92ZXJSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSEwoLdGFyZ2V0X2hvc3QYCiABKAkSEwoLdGFyZ2V0X3BvcnQYCyABKA0SIwoGb3RoZXJzGAwgAygLMhMuYWdlbnQyLnYxLkVuZHBvaW50Eg0KBXRva2VuGA0gASgJEg0KBWVwb2NoGA4gASgDEhcKD3ByaW1hcnlfaXNfZG93bhgPIAEoCCImCghFbmRwb2ludBIMCgRob3N0GAEgASgJEgwKBHBvcnQYAiABKA0idwoQRmFpbG92ZXJSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhUKDXByZXZpb3VzX3JvbGUYAyABKAkSFAoMY3VycmVudF9yb2xlGAQgASgJEhYKDm11c3RfdGVybWluYXRlGAogASgIIkwKC1N0b3BSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSDQoFZm9yY2UYAiABKAgSDgoGcmVhc29uGAMgASgJEg0KBXRva2VuGAogASgJIi4KDFN0b3BSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJImsKEUFzc2lnblJvbGVSZXF1ZXN0EgwKBHJvbGUYASABKAkSFAoMcHJpbWFyeV9ob3N0GAIgASgJEhQKDHByaW1hcnlfcG9ydBgDIAEoDRINCgVlcG9jaBgEIAEoAxINCgV0b2tlbhgFIAEoCSI0ChJBc3NpZ25Sb2xlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCTLvBQoLVG9vbEludm9rZXISUgoNR2V0R3JvdXBPcmRlchIfLmFnZW50Mi52MS5HZXRHcm91cE9yZGVyUmVxdWVzdBogLmFnZW50Mi52MS5HZXRHcm91cE9yZGVyUmVzcG9uc2USTAoLR2V0UG9kT3JkZXISHS5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXF1ZXN0Gh4uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVzcG9uc2USQAoHR2V0Um9sZRIZLmFnZW50Mi52MS5HZXRSb2xlUmVxdWVzdBoaLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2USTwoMUmVsb2FkQ29uZmlnEh4uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QaHy5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVzcG9uc2USQwoIRmFpbG92ZXISGi5hZ2VudDIudjEuRmFpbG92ZXJSZXF1ZXN0GhsuYWdlbnQyLnYxLkZhaWxvdmVyUmVzcG9uc2USNwoEU3RvcBIWLmFnZW50Mi52MS5TdG9wUmVxdWVzdBoXLmFnZW50Mi52MS5TdG9wUmVzcG9uc2USRgoJV2F0Y2hSb2xlEhsuYWdlbnQyLnYxLldhdGNoUm9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlMAESSQoKQXNzaWduUm9sZRIcLmFnZW50Mi52MS5Bc3NpZ25Sb2xlUmVxdWVzdBodLmFnZW50Mi52MS5Bc3NpZ25Sb2xlUmVzcG9uc2USSQoKU2V0TWVtYmVycxIcLmFnZW50Mi52MS5TZXRNZW1iZXJzUmVxdWVzdBodLmFnZW50Mi52MS5TZXRNZW1iZXJzUmVzcG9uc2USTwoMUmVxdWVzdExlYXNlEh4uYWdlbnQyLnYxLlJlcXVlc3RMZWFzZVJlcXVlc3QaHy5hZ2VudDIudjEuUmVxdWVzdExlYXNlUmVzcG9uc2ViBnByb3RvMw");
+
+/**
+ * @generated from message agent2.v1.Member
+ */
+export type Member = Message<"agent2.v1.Member"> & {
+  /**
+   * Name of the Pod.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string host = 2;
+   */
+  host: string;
+};
+
+/**
+ * Describes the message agent2.v1.Member.
+ * Use `create(MemberSchema)` to create a new message.
+ */
+export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 0);
+
+/**
+ * @generated from message agent2.v1.SetMembersRequest
+ */
+export type SetMembersRequest = Message<"agent2.v1.SetMembersRequest"> & {
+  /**
+   * Identifies the members; reported in extra_info.members once they are in force.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * Empty: there is no lease, and the controller alone decides.
+   *
+   * @generated from field: repeated agent2.v1.Member members = 2;
+   */
+  members: Member[];
+
+  /**
+   * Bytes that a new primary may lack of what the old one reported.
+   *
+   * @generated from field: int64 max_lag_bytes = 3;
+   */
+  maxLagBytes: bigint;
+
+  /**
+   * @generated from field: string token = 4;
+   */
+  token: string;
+};
+
+/**
+ * Describes the message agent2.v1.SetMembersRequest.
+ * Use `create(SetMembersRequestSchema)` to create a new message.
+ */
+export const SetMembersRequestSchema: GenMessage<SetMembersRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 1);
+
+/**
+ * @generated from message agent2.v1.SetMembersResponse
+ */
+export type SetMembersResponse = Message<"agent2.v1.SetMembersResponse"> & {
+  /**
+   * @generated from field: bool success = 1;
+   */
+  success: boolean;
+
+  /**
+   * @generated from field: string error = 2;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message agent2.v1.SetMembersResponse.
+ * Use `create(SetMembersResponseSchema)` to create a new message.
+ */
+export const SetMembersResponseSchema: GenMessage<SetMembersResponse> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 2);
+
+/**
+ * @generated from message agent2.v1.RequestLeaseRequest
+ */
+export type RequestLeaseRequest = Message<"agent2.v1.RequestLeaseRequest"> & {
+  /**
+   * Name of the Pod that requests.
+   *
+   * @generated from field: string from = 1;
+   */
+  from: string;
+
+  /**
+   * @generated from field: int64 epoch = 2;
+   */
+  epoch: bigint;
+
+  /**
+   * Replication offset of the sender.
+   *
+   * @generated from field: int64 offset = 3;
+   */
+  offset: bigint;
+
+  /**
+   * stand, renew or release; hello: only the address of the sender is new.
+   *
+   * @generated from field: string kind = 4;
+   */
+  kind: string;
+
+  /**
+   * A holder that accepts no writes until it gets a lease with a newer epoch.
+   *
+   * @generated from field: string over_holder = 5;
+   */
+  overHolder: string;
+
+  /**
+   * @generated from field: int64 over_epoch = 6;
+   */
+  overEpoch: bigint;
+
+  /**
+   * The controller chose the sender: it may have less data than the receiver.
+   *
+   * @generated from field: bool appointed = 7;
+   */
+  appointed: boolean;
+
+  /**
+   * On release: the only Pod that can have the lease next.
+   *
+   * @generated from field: string successor = 8;
+   */
+  successor: string;
+
+  /**
+   * Address of the sender.
+   *
+   * @generated from field: string host = 9;
+   */
+  host: string;
+};
+
+/**
+ * Describes the message agent2.v1.RequestLeaseRequest.
+ * Use `create(RequestLeaseRequestSchema)` to create a new message.
+ */
+export const RequestLeaseRequestSchema: GenMessage<RequestLeaseRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 3);
+
+/**
+ * @generated from message agent2.v1.RequestLeaseResponse
+ */
+export type RequestLeaseResponse = Message<"agent2.v1.RequestLeaseResponse"> & {
+  /**
+   * @generated from field: bool granted = 1;
+   */
+  granted: boolean;
+
+  /**
+   * Highest epoch that the receiver has promised.
+   *
+   * @generated from field: int64 epoch = 2;
+   */
+  epoch: bigint;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message agent2.v1.RequestLeaseResponse.
+ * Use `create(RequestLeaseResponseSchema)` to create a new message.
+ */
+export const RequestLeaseResponseSchema: GenMessage<RequestLeaseResponse> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 4);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderRequest
@@ -40,7 +224,7 @@ export type GetGroupOrderRequest = Message<"agent2.v1.GetGroupOrderRequest"> & {
  * Use `create(GetGroupOrderRequestSchema)` to create a new message.
  */
 export const GetGroupOrderRequestSchema: GenMessage<GetGroupOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 0);
+  messageDesc(file_agent2_v1_agent2, 5);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderResponse
@@ -62,7 +246,7 @@ export type GetGroupOrderResponse = Message<"agent2.v1.GetGroupOrderResponse"> &
  * Use `create(GetGroupOrderResponseSchema)` to create a new message.
  */
 export const GetGroupOrderResponseSchema: GenMessage<GetGroupOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 1);
+  messageDesc(file_agent2_v1_agent2, 6);
 
 /**
  * @generated from message agent2.v1.GetPodOrderRequest
@@ -96,7 +280,7 @@ export type GetPodOrderRequest = Message<"agent2.v1.GetPodOrderRequest"> & {
  * Use `create(GetPodOrderRequestSchema)` to create a new message.
  */
 export const GetPodOrderRequestSchema: GenMessage<GetPodOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 2);
+  messageDesc(file_agent2_v1_agent2, 7);
 
 /**
  * @generated from message agent2.v1.GetPodOrderResponse
@@ -118,7 +302,7 @@ export type GetPodOrderResponse = Message<"agent2.v1.GetPodOrderResponse"> & {
  * Use `create(GetPodOrderResponseSchema)` to create a new message.
  */
 export const GetPodOrderResponseSchema: GenMessage<GetPodOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 3);
+  messageDesc(file_agent2_v1_agent2, 8);
 
 /**
  * @generated from message agent2.v1.GetRoleRequest
@@ -131,7 +315,7 @@ export type GetRoleRequest = Message<"agent2.v1.GetRoleRequest"> & {
  * Use `create(GetRoleRequestSchema)` to create a new message.
  */
 export const GetRoleRequestSchema: GenMessage<GetRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 4);
+  messageDesc(file_agent2_v1_agent2, 9);
 
 /**
  * @generated from message agent2.v1.WatchRoleRequest
@@ -144,7 +328,7 @@ export type WatchRoleRequest = Message<"agent2.v1.WatchRoleRequest"> & {
  * Use `create(WatchRoleRequestSchema)` to create a new message.
  */
 export const WatchRoleRequestSchema: GenMessage<WatchRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 5);
+  messageDesc(file_agent2_v1_agent2, 10);
 
 /**
  * @generated from message agent2.v1.GetRoleResponse
@@ -175,7 +359,7 @@ export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
  * Use `create(GetRoleResponseSchema)` to create a new message.
  */
 export const GetRoleResponseSchema: GenMessage<GetRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 6);
+  messageDesc(file_agent2_v1_agent2, 11);
 
 /**
  * @generated from message agent2.v1.ReloadConfigRequest
@@ -214,7 +398,7 @@ export type ReloadConfigRequest = Message<"agent2.v1.ReloadConfigRequest"> & {
  * Use `create(ReloadConfigRequestSchema)` to create a new message.
  */
 export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 7);
+  messageDesc(file_agent2_v1_agent2, 12);
 
 /**
  * @generated from message agent2.v1.ReloadConfigResponse
@@ -248,7 +432,7 @@ export type ReloadConfigResponse = Message<"agent2.v1.ReloadConfigResponse"> & {
  * Use `create(ReloadConfigResponseSchema)` to create a new message.
  */
 export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 8);
+  messageDesc(file_agent2_v1_agent2, 13);
 
 /**
  * @generated from message agent2.v1.FailoverRequest
@@ -299,7 +483,7 @@ export type FailoverRequest = Message<"agent2.v1.FailoverRequest"> & {
  * Use `create(FailoverRequestSchema)` to create a new message.
  */
 export const FailoverRequestSchema: GenMessage<FailoverRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 9);
+  messageDesc(file_agent2_v1_agent2, 14);
 
 /**
  * @generated from message agent2.v1.Endpoint
@@ -321,7 +505,7 @@ export type Endpoint = Message<"agent2.v1.Endpoint"> & {
  * Use `create(EndpointSchema)` to create a new message.
  */
 export const EndpointSchema: GenMessage<Endpoint> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 10);
+  messageDesc(file_agent2_v1_agent2, 15);
 
 /**
  * @generated from message agent2.v1.FailoverResponse
@@ -360,7 +544,7 @@ export type FailoverResponse = Message<"agent2.v1.FailoverResponse"> & {
  * Use `create(FailoverResponseSchema)` to create a new message.
  */
 export const FailoverResponseSchema: GenMessage<FailoverResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 11);
+  messageDesc(file_agent2_v1_agent2, 16);
 
 /**
  * @generated from message agent2.v1.StopRequest
@@ -394,7 +578,7 @@ export type StopRequest = Message<"agent2.v1.StopRequest"> & {
  * Use `create(StopRequestSchema)` to create a new message.
  */
 export const StopRequestSchema: GenMessage<StopRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 12);
+  messageDesc(file_agent2_v1_agent2, 17);
 
 /**
  * @generated from message agent2.v1.StopResponse
@@ -416,7 +600,7 @@ export type StopResponse = Message<"agent2.v1.StopResponse"> & {
  * Use `create(StopResponseSchema)` to create a new message.
  */
 export const StopResponseSchema: GenMessage<StopResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 13);
+  messageDesc(file_agent2_v1_agent2, 18);
 
 /**
  * @generated from message agent2.v1.AssignRoleRequest
@@ -457,7 +641,7 @@ export type AssignRoleRequest = Message<"agent2.v1.AssignRoleRequest"> & {
  * Use `create(AssignRoleRequestSchema)` to create a new message.
  */
 export const AssignRoleRequestSchema: GenMessage<AssignRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 14);
+  messageDesc(file_agent2_v1_agent2, 19);
 
 /**
  * @generated from message agent2.v1.AssignRoleResponse
@@ -479,7 +663,7 @@ export type AssignRoleResponse = Message<"agent2.v1.AssignRoleResponse"> & {
  * Use `create(AssignRoleResponseSchema)` to create a new message.
  */
 export const AssignRoleResponseSchema: GenMessage<AssignRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 15);
+  messageDesc(file_agent2_v1_agent2, 20);
 
 /**
  * @generated from service agent2.v1.ToolInvoker
@@ -565,6 +749,26 @@ export const ToolInvoker: GenService<{
     methodKind: "unary";
     input: typeof AssignRoleRequestSchema;
     output: typeof AssignRoleResponseSchema;
+  },
+  /**
+   * Sets the Pods whose agents decide by majority which of them is the primary. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.SetMembers
+   */
+  setMembers: {
+    methodKind: "unary";
+    input: typeof SetMembersRequestSchema;
+    output: typeof SetMembersResponseSchema;
+  },
+  /**
+   * Sent by agents to each other: requests, renews or releases the lease of the primary. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.RequestLease
+   */
+  requestLease: {
+    methodKind: "unary";
+    input: typeof RequestLeaseRequestSchema;
+    output: typeof RequestLeaseResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_agent2_v1_agent2, 0);

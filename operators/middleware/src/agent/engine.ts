@@ -29,6 +29,16 @@ export interface FailoverOrder {
   readonly timeoutMs: number;
   /** Whether the previous primary has been terminated. */
   readonly isPrimaryDown?: boolean;
+  /**
+   * Called when the previous primary accepts no writes any more and the next one has all its data. Resolves to the epoch of the next
+   * primary, or to the reason why it must not be promoted. `promotesItself`: the agent of the next primary promotes it.
+   */
+  readonly beforePromotion?: () => Promise<
+    | { readonly ok: true; readonly epoch: number; readonly promotesItself?: boolean }
+    | { readonly ok: false; readonly error: string }
+  >;
+  /** Whether a primary whose switchover was refused may accept writes again. */
+  readonly mayResume?: () => boolean;
 }
 
 /** How to stop a program. */
@@ -53,4 +63,18 @@ export interface Engine {
   stop(options: StopOptions): Promise<Outcome>;
   /** Resolves with a message when the program exits by itself. */
   readonly ended: Promise<string>;
+}
+
+/** An engine whose primary can be fenced, so that it can depend on a lease. */
+export interface FencedEngine extends Engine {
+  /** Makes the program reject all writes until a role is assigned or it is promoted. */
+  fenceWrites(): Promise<void>;
+  /** Whether the program rejects all writes. */
+  isFenced(): Promise<boolean>;
+  /** Makes the program a primary that accepts writes. */
+  promote(epoch: number): Promise<void>;
+  /** Whether no program is listening at the address of another Pod. False if that is not known. */
+  isDown(host: string): Promise<boolean>;
+  /** Kills the program after `timeoutMs` unless it is called again, even if the agent does not run any more. Undefined: never. */
+  guard(timeoutMs: number | undefined): void;
 }

@@ -10,8 +10,8 @@ export async function readJson(file: string): Promise<unknown> {
   }
 }
 
-/** Writes a JSON file atomically and durably, readable only by its owner. */
-export async function writeJson(file: string, value: unknown): Promise<void> {
-  await writeFile(`${file}.new`, JSON.stringify(value), { mode: 0o600, flush: true });
+/** Writes a JSON file atomically, readable only by its owner. `isDurable`: it survives a crash of the machine. */
+export async function writeJson(file: string, value: unknown, isDurable = true): Promise<void> {
+  await writeFile(`${file}.new`, JSON.stringify(value), { mode: 0o600, flush: isDurable });
   await rename(`${file}.new`, file);
 }

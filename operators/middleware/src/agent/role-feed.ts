@@ -23,6 +23,11 @@ export class RoleFeed {
     this.#clock = clock;
   }
 
+  /** Whether a controller watches the role. */
+  get hasSubscribers(): boolean {
+    return this.#subscribers.size > 0;
+  }
+
   /** Queries the program now and notifies subscribers of a change. Rejects if the program does not answer. */
   async refresh(): Promise<EngineRole> {
     try {

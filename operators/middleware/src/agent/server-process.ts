@@ -5,11 +5,31 @@ import type { Outcome, StopOptions } from "./engine.ts";
 /** Maximum length of the output that an error message quotes. */
 const maxTailLength = 1_000;
 
+/**
+ * Reads timeouts in seconds from standard input and kills a process when one elapses without another line. An empty line ends the
+ * timeout. At the end of the input the agent has died: the process gets the chance to save its data.
+ */
+const guardScript = `
+pid=$1
+limit=
+while :; do
+  if [ -n "$limit" ]; then
+    IFS= read -r -t "$limit" next; status=$?
+    [ "$status" -gt 128 ] && { kill -KILL "$pid"; exit; }
+  else
+    IFS= read -r next; status=$?
+  fi
+  [ "$status" -ne 0 ] && { kill -TERM "$pid" && sleep 2 && kill -KILL "$pid"; exit; }
+  limit=$next
+done
+`;
+
 /** The process of a server program. It is started once. */
 export class ServerProcess {
   readonly #program: string;
   readonly #clock: Clock;
   #child: ChildProcess | undefined;
+  #guard: ChildProcess | undefined;
   #exited: Promise<void> = Promise.resolve();
   #tail = "";
   #failure: string | undefined;
@@ -59,6 +79,26 @@ export class ServerProcess {
     return child.pid;
   }
 
+  /**
+   * Kills the program after `timeoutMs` unless this is called again. A process of its own does that, so that it also happens if this
+   * one is frozen or dies. Undefined ends the timeout.
+   */
+  guard(timeoutMs: number | undefined): void {
+    this.#guard ??= this.#startGuard();
+    this.#guard?.stdin?.write(timeoutMs === undefined ? "\n" : `${(Math.max(timeoutMs, 1) / 1_000).toFixed(3)}\n`);
+  }
+
+  #startGuard(): ChildProcess | undefined {
+    const { pid } = this.#child ?? {};
+    if (pid === undefined || this.#isStopping || this.#failure !== undefined) return undefined;
+    const guard = spawn("bash", ["-c", guardScript, "keelson-guard", String(pid)], { stdio: ["pipe", "ignore", "ignore"] });
+    guard.on("error", (error) => process.stderr.write(`the guard of ${this.#program} could not start: ${error.message}\n`));
+    // The guard may have ended with its program.
+    guard.stdin.on("error", () => undefined);
+    void this.#exited.then(() => guard.kill("SIGKILL"));
+    return guard;
+  }
+
   kill(): void {
     this.#child?.kill("SIGKILL");
   }
@@ -66,6 +106,9 @@ export class ServerProcess {
   /** Stops the program with SIGTERM, and with `force` by SIGKILL after the timeout. */
   async stop({ timeoutMs, force }: StopOptions): Promise<Outcome> {
     this.#isStopping = true;
+    // It must not interrupt a program that saves its data.
+    this.#guard?.kill("SIGKILL");
+    this.#guard = undefined;
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return { ok: true };
     child.kill("SIGTERM");

@@ -1,12 +1,14 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { type Clock, isDuration, parseDuration } from "@keelson/api-machinery/time";
+import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import { Code, ConnectError, type Interceptor, type ServiceImpl } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";
 import type { Engine, EngineRole } from "./engine.ts";
-import { RoleFeed } from "./role-feed.ts";
+import { decodeRequest } from "./quorum/peers.ts";
+import type { QuorumAgent } from "./quorum/quorum-agent.ts";
+import type { RoleFeed } from "./role-feed.ts";
 import { RespError } from "./redis/resp-client.ts";
 
 /** A running agent server ({@link ToolInvoker}). */
@@ -18,22 +20,26 @@ export interface ToolServer {
 /** Options of {@link startToolServer}. */
 export interface ToolServerOptions {
   readonly engine: Engine;
+  readonly feed: RoleFeed;
+  readonly quorum: QuorumAgent;
   readonly host: string;
   readonly port: number;
   readonly token: string;
-  readonly clock: Clock;
 }
 
 /** Serves an engine over gRPC to callers that know the token. */
-export async function startToolServer({ engine, host, port, token, clock }: ToolServerOptions): Promise<ToolServer> {
-  const feed = new RoleFeed(engine, clock);
+export async function startToolServer(options: ToolServerOptions): Promise<ToolServer> {
+  const { host, port, token } = options;
   const handler = connectNodeAdapter({
     interceptors: [requireToken(token)],
-    routes: (router) => void router.service(ToolInvoker, createTools(engine, feed)),
+    routes: (router) => void router.service(ToolInvoker, createTools(options)),
   });
   const server = createServer(handler);
   const sessions = new Set<{ destroy(): void }>();
+  let isStopping = false;
   server.on("session", (session) => {
+    // A connection that waited while this agent was frozen would keep it alive.
+    if (isStopping) session.destroy();
     sessions.add(session);
     session.on("close", () => sessions.delete(session));
   });
@@ -44,6 +50,7 @@ export async function startToolServer({ engine, host, port, token, clock }: Tool
   return {
     port: (server.address() as AddressInfo).port,
     async stop() {
+      isStopping = true;
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const session of sessions) session.destroy();
       await closed;
@@ -51,7 +58,7 @@ export async function startToolServer({ engine, host, port, token, clock }: Tool
   };
 }
 
-function createTools(engine: Engine, feed: RoleFeed): ServiceImpl<typeof ToolInvoker> {
+function createTools({ engine, feed, quorum }: ToolServerOptions): ServiceImpl<typeof ToolInvoker> {
   /** Publishes the role after a call that may have changed it. */
   const performing = async <T>(act: () => Promise<T>): Promise<T> => {
     try {
@@ -91,6 +98,17 @@ function createTools(engine: Engine, feed: RoleFeed): ServiceImpl<typeof ToolInv
         throw new ConnectError("role: must be primary or replica", Code.InvalidArgument);
       const outcome = await performing(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
       return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
+    },
+    async setMembers({ key, members, maxLagBytes }) {
+      const hosts = Object.fromEntries(members.map(({ name, host }) => [name, host]));
+      await performing(() => quorum.setMembers({ key, hosts, maxLagBytes: Number(maxLagBytes) }));
+      return { success: true, error: "" };
+    },
+    async requestLease(message) {
+      const request = decodeRequest(message);
+      if (request === undefined) throw new ConnectError("kind: must be stand, renew, release or hello", Code.InvalidArgument);
+      const { isGranted, epoch, reason } = await quorum.answer(request);
+      return { granted: isGranted, epoch: BigInt(epoch), reason: reason ?? "" };
     },
     async stop({ timeout, force }) {
       const outcome = await performing(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));

@@ -2,7 +2,17 @@ import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
 import { anyMap, conditions, int32, int64, listMap } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
-import { named, operation, operationRequest, podProgress, podState, reference, resources, storage } from "./parts.ts";
+import {
+  highAvailability,
+  named,
+  operation,
+  operationRequest,
+  podProgress,
+  podState,
+  reference,
+  resources,
+  storage,
+} from "./parts.ts";
 
 const spec = Type.Object(
   {
@@ -15,6 +25,7 @@ const spec = Type.Object(
     resources: Type.Optional(resources),
     storage: Type.Optional(storage),
     affinity: Type.Optional(anyMap("Affinity of the Pods.")),
+    highAvailability: Type.Optional(highAvailability),
     values: Type.Optional(anyMap("Values for the plugin's templates.")),
     stopped: Type.Optional(Type.Boolean({ description: "Runs no Pods." })),
     operation: Type.Optional(operationRequest),
@@ -37,6 +48,18 @@ const status = Type.Object(
         { description: "The Pod that accepts writes." },
       ),
     ),
+    members: Type.Optional(
+      Type.Object(
+        {
+          version: int64("Incremented for every change."),
+          pods: Type.Array(Type.String(), { description: "Names of the Pods.", maxItems: 100 }),
+        },
+        {
+          description:
+            "The Pods whose agents decide by majority which of them is the primary. Empty with fewer than three Pods: the controller decides.",
+        },
+      ),
+    ),
     switchover: Type.Optional(
       Type.Object(
         {
@@ -55,6 +78,25 @@ const status = Type.Object(
           result: Type.String({ description: "running, the name of the new primary, or refused: and why." }),
         },
         { description: "The last processed switchover-control annotation." },
+      ),
+    ),
+    restartControl: Type.Optional(
+      Type.Object(
+        {
+          id: Type.String({ description: "Id of the request." }),
+          result: Type.String({ description: "running, done, or refused: and why." }),
+          pods: Type.Optional(
+            Type.Array(
+              Type.Object({
+                name: Type.String({ description: "Name of the Pod." }),
+                uid: Type.String({ description: "UID of the Pod to replace." }),
+              }),
+              { ...listMap("name", "Pods to restart."), maxItems: 100 },
+            ),
+          ),
+          rebuild: Type.Optional(Type.Boolean({ description: "The Pod discards its data and copies that of the primary." })),
+        },
+        { description: "The last processed restart-control annotation." },
       ),
     ),
     failover: Type.Optional(

@@ -23,6 +23,11 @@ export const annotations = {
   pendingChange: "middleware.io/pending-change-detected",
   /** On Groups, set by users: `{"id": "...", "to": "POD"}`. Requests a switchover; without `to`, any replica in sync is chosen. */
   switchoverControl: "middleware.io/switchover-control",
+  /**
+   * On Groups, set by users: `{"id": "...", "pod": "POD", "rebuild": true}`. Restarts all Pods one by one, or one Pod; with `rebuild`
+   * a replica discards its data and copies that of the primary.
+   */
+  restartControl: "middleware.io/restart-control",
   /** On Components and Groups: the token of the operation to cancel. */
   cancelRequest: "middleware.io/cancel-request",
 } as const;

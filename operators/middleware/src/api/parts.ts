@@ -57,6 +57,30 @@ export const storage = Type.Object(
   { description: "A volume for each Pod." },
 );
 
+/** Which replica becomes the primary. */
+export const highAvailability = Type.Object(
+  {
+    quorum: Type.Optional(
+      Type.Boolean({
+        description:
+          "The agents of three or more Pods decide by majority about the primary, also while the controller is away. A primary that cannot reach a majority rejects writes. Default: false, the controller decides.",
+      }),
+    ),
+    maxReplicationLag: Type.Optional(
+      quantity(
+        "Bytes that a replica may lack of what the failed primary last reported when the agents elect it. Default: 0, so that no reported data is lost.",
+      ),
+    ),
+    preferredPrimaries: Type.Optional(
+      Type.Array(int32("Ordinal of a Pod.", { minimum: 0, maximum: 99 }), {
+        description: "Ordinals of Pods in order of preference, among those with the same data.",
+        maxItems: 100,
+      }),
+    ),
+  },
+  { description: "Which replica becomes the primary." },
+);
+
 /** A group of identical Pods of a component. */
 export const GroupPart = Type.Object(
   {
@@ -65,6 +89,7 @@ export const GroupPart = Type.Object(
     resources: Type.Optional(resources),
     storage: Type.Optional(storage),
     affinity: Type.Optional(anyMap("Affinity of the Pods (core/v1 Affinity).")),
+    highAvailability: Type.Optional(highAvailability),
     values: Type.Optional(anyMap("Values for the plugin's templates.")),
   },
   { description: "A group of identical Pods of a component." },

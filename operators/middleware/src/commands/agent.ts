@@ -12,9 +12,12 @@ export const agentCommand: CommandDefinition = {
     { name: "program", value: "FILE", description: "executable of the program", default: "redis-server" },
     { name: "program-port", value: "PORT", description: "port of the program", default: "6379" },
     { name: "port", value: "PORT", description: "port of the agent's gRPC server", default: "50052" },
+    { name: "sentinel-port", value: "PORT", description: "port of the Sentinel protocol", default: "26379" },
     { name: "config", value: "FILE", description: "file with the parameters as JSON", required: true },
     { name: "data-dir", value: "DIR", description: "mount path of the volume", required: true },
     { name: "pod-ip", value: "ADDRESS", description: "address to listen on", required: true, env: "POD_IP" },
+    { name: "rebuild", value: "ID", description: "discard the data, once for every id", env: "KEELSON_REBUILD", default: "" },
+    { name: "pod-name", value: "NAME", description: "name of the Pod", env: "POD_NAME", default: "" },
     { name: "token", value: "TOKEN", description: "token of the App; prefer the environment variable", env: "AGENT_TOKEN" },
     { name: "token-file", value: "FILE", description: "file that contains the token" },
     {
@@ -34,7 +37,7 @@ async function run({ flags, clock, log, signal, stderr }: CommandContext): Promi
     return 2;
   };
   if (text("engine") !== "redis") return refuse(`--engine: ${JSON.stringify(text("engine"))} must be redis`);
-  for (const name of ["program-port", "port"]) {
+  for (const name of ["program-port", "port", "sentinel-port"]) {
     const port = Number(text(name));
     if (!(Number.isInteger(port) && port > 0 && port < 65_536)) return refuse(`--${name}: must be between 1 and 65535`);
   }
@@ -46,12 +49,16 @@ async function run({ flags, clock, log, signal, stderr }: CommandContext): Promi
     return await runAgent({
       program: text("program"),
       host: text("pod-ip"),
+      podName: text("pod-name"),
+      rebuild: text("rebuild"),
       port: Number(text("program-port")),
       password: text("password"),
       configFile: text("config"),
       dataDir: text("data-dir"),
       agentPort: Number(text("port")),
+      sentinelPort: Number(text("sentinel-port")),
       token,
+      random: Math.random,
       clock,
       log,
       signal,

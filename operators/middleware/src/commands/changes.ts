@@ -6,10 +6,11 @@ import { annotations } from "../api/names.ts";
 import { PluginError } from "../plugin/read-plugin.ts";
 import { keyOf, namespaceFlag } from "./app-flags.ts";
 import { showPlan } from "./plan.ts";
+import { requestRebuild, requestRestart } from "./restart.ts";
 import { requestSwitchover } from "./switchover.ts";
 import { showTasks } from "./tasks.ts";
 
-/** `keelson app plan | tasks | cancel | retry | switchover`. */
+/** `keelson app plan | tasks | cancel | retry | switchover | restart | rebuild`. */
 export const changeCommands: readonly CommandDefinition[] = [
   {
     name: "plan",
@@ -57,6 +58,20 @@ export const changeCommands: readonly CommandDefinition[] = [
       { name: "to", value: "POD", description: "Pod that becomes the primary; default: a replica in sync" },
     ],
     run: (context) => withErrors(context, requestSwitchover),
+  },
+  {
+    name: "restart",
+    description: "restart the Pods of an App one by one, the primary last after a switchover, and wait for completion",
+    args: ["NAME"],
+    flags: [namespaceFlag, outputFlag, { name: "pod", value: "POD", description: "restart only this Pod" }],
+    run: (context) => withErrors(context, requestRestart),
+  },
+  {
+    name: "rebuild",
+    description: "discard the data of a replica, copy that of the primary, and wait for completion",
+    args: ["NAME", "POD"],
+    flags: [namespaceFlag, outputFlag],
+    run: (context) => withErrors(context, requestRebuild),
   },
 ];
 

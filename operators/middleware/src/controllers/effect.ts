@@ -37,6 +37,13 @@ export type Call =
       readonly epoch: number;
       readonly token: string;
     }
+  | {
+      readonly method: "SetMembers";
+      readonly key: string;
+      readonly members: readonly { readonly name: string; readonly host: string }[];
+      readonly maxLagBytes: number;
+      readonly token: string;
+    }
   | { readonly method: "Stop"; readonly token: string };
 
 /** Response of an agent. */

@@ -70,6 +70,7 @@ spec:
   defaultValues:
     port: 6379
     agentPort: 50052
+    sentinelPort: 26379
     program: redis-server
   templates:
     - {name: pod, type: Pod, key: pod.yaml}
@@ -77,6 +78,7 @@ spec:
     - {name: volume, type: PersistentVolumeClaim, key: volume.yaml}
     - {name: primary, type: Service, key: primary.yaml}
     - {name: replicas, type: Service, key: replicas.yaml}
+    - {name: sentinel, type: Service, key: sentinel.yaml}
 `;
 
 const pod = `{{- /* The agent starts the program and serves the controllers. */ -}}
@@ -94,6 +96,7 @@ spec:
         - --program={{ .Values.program }}
         - --program-port={{ .Values.port }}
         - --port={{ .Values.agentPort }}
+        - --sentinel-port={{ .Values.sentinelPort }}
         - --config=/etc/middleware/parameters.json
         - --data-dir=/data
       env:
@@ -104,6 +107,7 @@ spec:
       ports:
         - {name: redis, containerPort: {{ .Values.port }}, protocol: TCP}
         - {name: agent, containerPort: {{ .Values.agentPort }}, protocol: TCP}
+        - {name: sentinel, containerPort: {{ .Values.sentinelPort }}, protocol: TCP}
       readinessProbe:
         tcpSocket: {port: {{ .Values.port }}}
         periodSeconds: 2
@@ -151,6 +155,16 @@ spec:
     - {name: redis, port: {{ .Values.port }}, targetPort: {{ .Values.port }}, protocol: TCP}
 `;
 
+const sentinel = `metadata:
+  name: {{ .Name }}-sentinel
+spec:
+  # Every agent knows the primary.
+  selector:
+    {{- toYaml .SelectorLabels | nindent 4 }}
+  ports:
+    - {name: sentinel, port: {{ .Values.sentinelPort }}, targetPort: {{ .Values.sentinelPort }}, protocol: TCP}
+`;
+
 /** The Redis plugin as ConfigMap data. */
 export const redisPlugin: { readonly name: string; readonly version: string; readonly data: Readonly<Record<string, string>> } =
   {
@@ -163,5 +177,6 @@ export const redisPlugin: { readonly name: string; readonly version: string; rea
       "volume.yaml": volume,
       "primary.yaml": service("primary", "primary"),
       "replicas.yaml": service("replicas", "replica"),
+      "sentinel.yaml": sentinel,
     },
   };

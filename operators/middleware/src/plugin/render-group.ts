@@ -32,6 +32,8 @@ export interface RenderedGroup {
   readonly services: readonly KubernetesObject[];
   readonly parameters: Readonly<Record<string, string>>;
   readonly configHash: string;
+  /** Ordinals of Pods in order of preference. */
+  readonly preferredPrimaries: readonly number[];
 }
 
 /** A short hash of a value, independent of key order. */
@@ -152,5 +154,5 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
     const serviceName = isJsonObject(service.metadata) ? service.metadata.name : undefined;
     return complete(service, "Service", typeof serviceName === "string" ? serviceName : `${name}-${index}`, owner);
   });
-  return { instances, services, parameters, configHash };
+  return { instances, services, parameters, configHash, preferredPrimaries: spec.highAvailability?.preferredPrimaries ?? [] };
 }

@@ -50,7 +50,13 @@ export interface RedisEnvironment extends AsyncDisposable {
   primary(): Promise<string>;
   /** Runs a command on a server. */
   command(host: string, ...words: readonly string[]): Promise<Reply>;
+  /** Runs a command of the Sentinel protocol on the agent at an address. */
+  sentinel(host: string, ...words: readonly string[]): Promise<Reply>;
   startWriter(): Promise<TrackedWriter>;
+  /** Stops the controllers of the operator. Pods and the kubelet continue. */
+  stopOperator(): Promise<void>;
+  /** Starts the controllers again. */
+  startOperator(): Promise<void>;
 }
 
 /** Starts a {@link RedisEnvironment}. Needs the built agent and redis-server. */
@@ -91,7 +97,8 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
     nodeName: "here",
     podNetwork: block.podNetwork,
   });
-  const operator = await startOperator({ operator: middleware, client, dataDir, logger: log });
+  const start = () => startOperator({ operator: middleware, client, dataDir, logger: log });
+  let operator = await start();
 
   const password = async (): Promise<string> => {
     const secret = await client.get(Secret, { namespace, name: `${appName}-access` });
@@ -104,8 +111,16 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
     const { status } = await group();
     return (await pods()).find((pod) => pod.metadata.name === status?.primary?.pod)?.status?.podIP ?? "";
   };
-  const connect = async (host: string) =>
-    connectResp({ host, port: 6379, password: await password(), timeoutMs: 3_000, clock: systemClock });
+  const connect = async (host: string, port = 6379) =>
+    connectResp({ host, port, password: await password(), timeoutMs: 3_000, clock: systemClock });
+  const run = async (host: string, port: number, words: readonly string[]): Promise<Reply> => {
+    const connection = await connect(host, port);
+    try {
+      return await connection.command(...words);
+    } finally {
+      connection.close();
+    }
+  };
 
   return {
     client,
@@ -113,6 +128,10 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
     pods,
     group,
     primary,
+    stopOperator: () => operator.stop(),
+    async startOperator() {
+      operator = await start();
+    },
     async createApp(spec) {
       await client.create(App, { metadata: { name: appName, namespace }, spec });
     },
@@ -137,14 +156,8 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
       if (found === undefined) throw new Error("the Group was deleted");
       return found;
     },
-    async command(host, ...words) {
-      const connection = await connect(host);
-      try {
-        return await connection.command(...words);
-      } finally {
-        connection.close();
-      }
-    },
+    command: (host, ...words) => run(host, 6379, words),
+    sentinel: (host, ...words) => run(host, 26379, words),
     async startWriter() {
       let addresses = (await pods()).flatMap((pod) => pod.status?.podIP ?? []);
       const watch = await client.watch(Pod, { namespace });

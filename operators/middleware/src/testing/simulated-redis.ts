@@ -9,6 +9,8 @@ export interface SimulatedVolume {
   primaryHost?: string;
   epoch: number;
   isFenced?: boolean;
+  /** Key of the members of the quorum. */
+  members?: string;
   /** Number of writes. There is one writer, so fewer than acknowledged means a loss. */
   writes: number;
 }
@@ -154,6 +156,9 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
         }
         return { kind: "done" };
       }
+      case "SetMembers":
+        volume.members = call.key;
+        return { kind: "done" };
       case "Stop":
         server.isStopped = true;
         commands.push({ pod: server.pod, command: "stops" });
@@ -189,6 +194,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
           offset: server.volume.writes + 1,
           epoch: server.volume.epoch,
           keys: server.volume.writes,
+          members: server.volume.members ?? "",
           configHash: server.configHash,
           version: redis.installedVersion ?? server.version,
           ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
@@ -261,6 +267,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
       if (lose !== undefined) server.volume.writes = 0;
       if (lose === "volume") {
         delete server.volume.role;
+        delete server.volume.members;
         server.volume.epoch = 0;
       }
       Object.assign(server, { isStopped: false, isFrozen: false, isIsolated: true, isLinked: false });

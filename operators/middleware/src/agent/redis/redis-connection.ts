@@ -35,6 +35,16 @@ export class RedisConnection {
     return peer;
   }
 
+  /** Whether no program is listening at the address of another Pod. False if that is not known. */
+  async isRefusedBy(host: string): Promise<boolean> {
+    try {
+      (await this.connectTo(host)).close();
+      return false;
+    } catch (error) {
+      return error instanceof RespError && error.isConnectionRefused;
+    }
+  }
+
   /** Runs a command. A failed connection is dropped, and the next command opens a new one. Rejects with a {@link RespError}. */
   async run(...words: readonly string[]): Promise<Reply> {
     try {
@@ -60,4 +70,12 @@ export class RedisConnection {
     this.#client ??= await connectResp({ ...this.#address, timeoutMs: commandTimeoutMs });
     return this.#client;
   }
+}
+
+/** Number of keys in all databases, from lines such as `db0:keys=3,expires=0`. */
+export function keysOf(fields: RedisInfo): number {
+  return Object.entries(fields).reduce((sum, [name, value]) => {
+    const keys = /^db\d+$/.test(name) ? /^keys=(\d+)/.exec(value)?.[1] : undefined;
+    return sum + Number(keys ?? 0);
+  }, 0);
 }

@@ -5,10 +5,11 @@ import { isJsonObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { AgentError } from "../agent-error.ts";
-import type { Assignment, Engine, EngineRole, FailoverOrder, Outcome, ReloadOutcome, StopOptions } from "../engine.ts";
+import type { Assignment, EngineRole, FailoverOrder, FencedEngine, Outcome, ReloadOutcome, StopOptions } from "../engine.ts";
+import { discardData } from "../discard-data.ts";
 import { readJson, writeJson } from "../json-file.ts";
-import { redisConfig } from "./redis-config.ts";
-import { RedisConnection } from "./redis-connection.ts";
+import { fence, redisConfig } from "./redis-config.ts";
+import { keysOf, RedisConnection } from "./redis-connection.ts";
 import { shutDownLeftover } from "./leftover-server.ts";
 import { RedisParameters } from "./redis-parameters.ts";
 import { hasCaughtUp, promoteTarget, RedisFence } from "./redis-switchover.ts";
@@ -26,6 +27,8 @@ export interface RedisEngineOptions {
   /** File with `{"hash": ..., "parameters": {...}}`. */
   readonly configFile: string;
   readonly dataDir: string;
+  /** Id of a request to discard the data. Each is obeyed once. */
+  readonly rebuild?: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -45,7 +48,7 @@ const startTimeoutMs = 60_000;
  * A server that was (re)started is isolated until its role is assigned: it has another password and rejects writes. Neither clients
  * nor replicas can use it, so a primary that lost data never passes the loss on to its replicas.
  */
-export class RedisEngine implements Engine {
+export class RedisEngine implements FencedEngine {
   readonly #options: RedisEngineOptions;
   readonly #server: ServerProcess;
   readonly #connection: RedisConnection;
@@ -75,13 +78,14 @@ export class RedisEngine implements Engine {
   async start(): Promise<void> {
     const { program, host, port, password, configFile, dataDir, log } = this.#options;
     await mkdir(dataDir, { recursive: true });
-    this.#record = (await readJson(this.#roleFile)) as RoleRecord | undefined;
     const wanted = await readJson(configFile);
     if (!isJsonObject(wanted) || !isJsonObject(wanted.parameters))
       throw new AgentError("InvalidConfig", `${configFile}: parameters: must be an object`);
     const parameters = Object.fromEntries(Object.entries(wanted.parameters).map(([key, value]) => [key, String(value)]));
     this.#parameters.load(parameters, String(wanted.hash ?? ""));
     await shutDownLeftover({ host, password, connection: this.#connection, clock: this.#options.clock, log });
+    await discardData(dataDir, this.#options.rebuild, log);
+    this.#record = (await readJson(this.#roleFile)) as RoleRecord | undefined;
     const isolated = { password: this.#isolationPassword, primaryPassword: password };
     const config = redisConfig({ host, port, dataDir, parameters, ...isolated });
     const file = join(dataDir, "redis.conf");
@@ -153,7 +157,8 @@ export class RedisEngine implements Engine {
    *
    * The fence is persisted before it is raised: an agent that dies meanwhile keeps its server fenced until the controller retries.
    */
-  async #handOver({ target, others, epoch, timeoutMs }: FailoverOrder): Promise<Outcome> {
+  async #handOver(requested: FailoverOrder): Promise<Outcome> {
+    const { target, others, epoch, timeoutMs } = requested;
     const record = this.#record;
     if (record !== undefined && epoch <= record.epoch && record.role === "primary") {
       return { ok: false, error: `epoch ${epoch} must be newer than ${record.epoch}` };
@@ -166,7 +171,7 @@ export class RedisEngine implements Engine {
         : { ok: false, error: `this server is a replica of ${fields.master_host}` };
     }
     const { host, clock, log } = this.#options;
-    const order = { target, epoch, timeoutMs, offset: Number(fields.master_repl_offset) };
+    const order = { ...requested, timeoutMs, offset: Number(fields.master_repl_offset) };
     const outcome = await promoteTarget(order, { host, clock, log, connection: this.#connection, fence: this.#fence });
     if (!outcome.ok) return outcome;
     await this.#repoint(others, target);
@@ -180,7 +185,7 @@ export class RedisEngine implements Engine {
    * Promotes this replica in place of its primary, which has failed. A primary that still answers is fenced first, and this
    * replica catches up with it. A primary that may be running but does not answer must be terminated before.
    */
-  async #takeOver({ others, epoch, timeoutMs, isPrimaryDown }: FailoverOrder): Promise<Outcome> {
+  async #takeOver({ others, epoch, timeoutMs, isPrimaryDown, beforePromotion }: FailoverOrder): Promise<Outcome> {
     const record = this.#record;
     if (record === undefined || this.#isIsolated) return { ok: false, error: "this server was restarted and has no role" };
     if (epoch < record.epoch) return { ok: false, error: `epoch ${epoch} is older than ${record.epoch}` };
@@ -190,12 +195,35 @@ export class RedisEngine implements Engine {
       const outcome = await this.#fencePrimary(primary, timeoutMs);
       if (!outcome.ok) return outcome;
     }
-    await this.#save({ role: "primary", primaryHost: host, epoch });
-    await this.#connection.run("REPLICAOF", "NO", "ONE");
-    await this.#fence.lower();
-    log.warn({ primary, epoch }, "promoted after the primary failed");
+    const permission = (await beforePromotion?.()) ?? { ok: true, epoch };
+    if (!permission.ok) return permission;
+    await this.promote(permission.epoch);
+    log.warn({ primary, epoch: permission.epoch }, "promoted after the primary failed");
     await this.#repoint(others, host);
     return { ok: true };
+  }
+
+  async promote(epoch: number): Promise<void> {
+    await this.#save({ role: "primary", primaryHost: this.#options.host, epoch });
+    await this.#connection.run("REPLICAOF", "NO", "ONE");
+    await this.#fence.lower();
+  }
+
+  fenceWrites(): Promise<void> {
+    return RedisFence.raise(this.#connection);
+  }
+
+  async isFenced(): Promise<boolean> {
+    const [, value] = (await this.#connection.run("CONFIG", "GET", "min-replicas-to-write")) as readonly string[];
+    return value === fence;
+  }
+
+  isDown(host: string): Promise<boolean> {
+    return this.#connection.isRefusedBy(host);
+  }
+
+  guard(timeoutMs: number | undefined): void {
+    this.#server.guard(timeoutMs);
   }
 
   /** Ensures that a failed primary accepts no writes any more, and that this replica has all that it accepted. */
@@ -267,12 +295,4 @@ export class RedisEngine implements Engine {
     await writeJson(this.#roleFile, next);
     this.#record = next;
   }
-}
-
-/** Number of keys in all databases, from lines such as `db0:keys=3,expires=0`. */
-function keysOf(fields: Readonly<Record<string, string>>): number {
-  return Object.entries(fields).reduce((sum, [name, value]) => {
-    const keys = /^db\d+$/.test(name) ? /^keys=(\d+)/.exec(value)?.[1] : undefined;
-    return sum + Number(keys ?? 0);
-  }, 0);
 }

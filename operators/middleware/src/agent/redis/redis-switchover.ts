@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import type { Outcome } from "../engine.ts";
+import type { FailoverOrder, Outcome } from "../engine.ts";
 import { readJson, writeJson } from "../json-file.ts";
 import { fence } from "./redis-config.ts";
 import type { RedisConnection, RedisInfo } from "./redis-connection.ts";
@@ -57,7 +57,7 @@ export interface HandOver {
 
 /** Fences the primary, waits for the target and promotes it. Rejects if it is not known whether the target was promoted. */
 export async function promoteTarget(
-  order: { readonly target: string; readonly epoch: number; readonly timeoutMs: number; readonly offset: number },
+  order: FailoverOrder & { readonly offset: number },
   { host, clock, log, connection, fence: own }: HandOver,
 ): Promise<Outcome> {
   const { target, epoch, timeoutMs } = order;
@@ -73,16 +73,28 @@ export async function promoteTarget(
     if (obstacle !== undefined) return { ok: false, error: obstacle };
     await own.raise({ target, epoch });
     if (!(await hasCaughtUp(connection, peer, timeoutMs, clock))) {
-      await own.lower();
+      if (order.mayResume?.() ?? true) await own.lower();
       return { ok: false, error: `the target did not catch up within ${timeoutMs} ms` };
     }
-    await peer.run("REPLICAOF", "NO", "ONE");
+    const permission = await order.beforePromotion?.();
+    if (permission?.ok === false) return permission;
+    if (permission?.promotesItself === true) await untilPromoted(peer, target, timeoutMs, clock);
+    else await peer.run("REPLICAOF", "NO", "ONE");
     return { ok: true };
   } catch (error) {
     log.warn({ err: error, target }, "switchover interrupted; writes stay fenced until it is retried");
     throw error;
   } finally {
     peer.close();
+  }
+}
+
+/** Waits until the agent of the target has promoted it. Rejects after the timeout: it may still be promoted. */
+async function untilPromoted(peer: RedisConnection, target: string, timeoutMs: number, clock: Clock): Promise<void> {
+  const deadline = clock.monotonic() + timeoutMs;
+  while ((await peer.info("replication")).role !== "master") {
+    if (clock.monotonic() > deadline) throw new RespError("Unreachable", `${target} was not promoted within ${timeoutMs} ms`);
+    await sleep(clock, 5);
   }
 }
 

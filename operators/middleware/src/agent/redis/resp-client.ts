@@ -100,10 +100,11 @@ export async function connectResp({ host, port, password, timeoutMs, clock }: Re
   return client;
 }
 
-type Parsed = { readonly reply: Reply | RespError; readonly end: number };
+/** A parsed reply and the position after it. */
+export type Parsed = { readonly reply: Reply | RespError; readonly end: number };
 
 /** Parses one reply. Returns undefined if it is incomplete. */
-function parseReply(buffer: Buffer, start: number): Parsed | undefined {
+export function parseReply(buffer: Buffer, start: number): Parsed | undefined {
   const lineEnd = buffer.indexOf("\r\n", start);
   if (lineEnd < 0) return undefined;
   const line = buffer.toString("utf8", start + 1, lineEnd);
@@ -122,6 +123,7 @@ function parseReply(buffer: Buffer, start: number): Parsed | undefined {
       return { reply: buffer.toString("utf8", end, end + length), end: end + length + 2 };
     }
     case "*": {
+      if (Number(line) < 0) return { reply: null, end };
       const items: Reply[] = [];
       let at = end;
       for (let left = Number(line); left > 0; left -= 1) {

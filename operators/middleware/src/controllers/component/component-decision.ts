@@ -190,6 +190,7 @@ function applyGroup(
     ...(part?.resources === undefined ? {} : { resources: part.resources }),
     ...(part?.storage === undefined ? {} : { storage: part.storage }),
     ...(part?.affinity === undefined ? {} : { affinity: part.affinity }),
+    ...(part?.highAvailability === undefined ? {} : { highAvailability: part.highAvailability }),
     ...(part?.values === undefined ? {} : { values: part.values }),
     ...(spec.stopped ? { stopped: true } : {}),
     ...(spec.operation === undefined ? {} : { operation: spec.operation }),

@@ -4,6 +4,7 @@ import { Group, type GroupStatus } from "../../api/group.ts";
 import { annotations } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";
 import { change } from "./change.ts";
+import { requestedRestart } from "../primary/requested-restart.ts";
 import { requestedSwitchover } from "../primary/requested-switchover.ts";
 import { finish, withStep } from "./group-operation.ts";
 import { reconcileTopology } from "./topology.ts";
@@ -55,6 +56,9 @@ export function decideGroup(observed: GroupObservation): Decision {
   if (isCancelled && isSafe && (next.kind === "settled" || next.kind === "wait")) finish(operation, "Cancelled", "cancelled");
   else if (next.kind === "settled" && isRunning) next = change(observed, rendered, views, status);
   else if (next.kind === "settled") next = requestedSwitchover(group, views, status, rendered);
+  // A Pod that does not start can be rebuilt.
+  if (!isRunning && isSafe && (next.kind === "settled" || next.kind === "wait"))
+    next = requestedRestart(group, views, status, rendered, next);
   if (isRunning && operation.phase === "Running") {
     if (next.kind === "settled") finish(operation, "Succeeded", "done");
     else if (next.kind === "fail") finish(operation, "Failed", next.message, next.errorClass);

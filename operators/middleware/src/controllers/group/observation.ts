@@ -18,6 +18,8 @@ export interface Role {
   readonly epoch?: number;
   /** Number of keys. */
   readonly keys?: number;
+  /** Key of the members that decide about the primary, empty without any. */
+  readonly members?: string;
 }
 
 /** Inputs of a decision about a Group. */

@@ -7,6 +7,8 @@ import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
 import { continueRestart, restart, stopAll } from "./restart.ts";
 import { reconcileFailover } from "../primary/failover.ts";
+import { reconcileMembers } from "../primary/members.ts";
+import { withRebuild } from "../primary/requested-restart.ts";
 import { reconcileRoles } from "../primary/roles.ts";
 import { continueSwitchover } from "../primary/switchover.ts";
 import { crashMessage } from "./crash-message.ts";
@@ -25,11 +27,13 @@ export function reconcileTopology(
   if (observed.group.spec.stopped) return stopAll(views, status);
   const present = views.filter((view) => view.instance !== undefined);
   const steps: readonly (() => Next)[] = [
+    // First, because a failover may need the agent of the missing Pod for its majority.
+    () => startMissing(observed, rendered, views, status),
     () => reconcileFailover(observed, views, status),
-    () => startMissing(observed, rendered, views),
     () => awaitAgents(observed, rendered, present, status),
     () => reconcileRoles(present, views, status),
     () => labelRoles(views),
+    () => reconcileMembers(observed.group, present, status),
   ];
   for (const step of steps) {
     const next = step();
@@ -39,7 +43,12 @@ export function reconcileTopology(
 }
 
 /** Starts Pods and Services that do not exist. */
-function startMissing(observed: GroupObservation, rendered: RenderedGroup, views: readonly PodView[]): Next {
+function startMissing(
+  observed: GroupObservation,
+  rendered: RenderedGroup,
+  views: readonly PodView[],
+  status: GroupStatus,
+): Next {
   const missing = rendered.instances.filter(
     (instance) => !views.some((view) => view.name === instance.name && view.pod !== undefined),
   );
@@ -52,7 +61,7 @@ function startMissing(observed: GroupObservation, rendered: RenderedGroup, views
     message: `starting ${missing.map((instance) => instance.name).join(", ")}`,
     effects: [
       ...services.map((object): Effect => ({ kind: "apply", type: Service, object })),
-      ...missing.flatMap((instance) => startEffects(instance, observed)),
+      ...missing.flatMap((instance) => startEffects(withRebuild(instance, status), observed)),
     ],
   };
 }

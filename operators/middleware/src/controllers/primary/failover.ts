@@ -4,6 +4,7 @@ import type { CallResult, Effect } from "../effect.ts";
 import { type Next, wait } from "../group/next.ts";
 import type { GroupObservation } from "../group/observation.ts";
 import type { PodView } from "../group/pod-view.ts";
+import { byPreference } from "./members.ts";
 
 /**
  * Replaces a primary that has failed: its Pod was deleted, its agent or program does not answer, or its program was restarted and
@@ -24,16 +25,28 @@ export function reconcileFailover({ group }: GroupObservation, views: readonly P
   if (failover !== undefined) return continueFailover(failover, views, status);
   const primary = views.find((view) => view.name === recorded.pod);
   if (primary?.role?.role === "primary") return { kind: "settled" };
-  const promoted = views.filter(
-    (view) => view.role?.role === "primary" && view !== primary && (view.role.epoch ?? 0) >= recorded.epoch,
-  );
-  if (promoted[0] !== undefined && promoted.length === 1) return recordPrimary(promoted[0].name, promoted[0].role?.epoch ?? 0);
-  const [best] = candidatesOf(views, primary);
+  const elected = electedBy(views, recorded);
+  if (elected !== undefined) return elected;
+  const [best] = candidatesOf(byPreference(views, group.spec.highAvailability?.preferredPrimaries ?? []), primary);
   if (best === undefined) return { kind: "settled" };
-  return startFailover(recorded.pod, best, recorded.epoch + 1);
+  return startFailover(recorded.pod, best, nextEpoch(views, recorded.epoch));
 }
 
-/** Replicas that can take over, the one with the most data first. */
+/** Records the Pod that the agents elected, or that an interrupted failover promoted. */
+function electedBy(views: readonly PodView[], { pod, epoch }: NonNullable<GroupStatus["primary"]>): Next | undefined {
+  const promoted = views.filter(
+    (view) => view.role?.role === "primary" && view.name !== pod && (view.role.epoch ?? 0) >= epoch,
+  );
+  const [only] = promoted;
+  return only !== undefined && promoted.length === 1 ? recordPrimary(only.name, only.role?.epoch ?? 0) : undefined;
+}
+
+/** An epoch that is newer than all that the agents know: they may have elected a primary while the controller was away. */
+function nextEpoch(views: readonly PodView[], recorded: number): number {
+  return Math.max(recorded, ...views.map((view) => view.role?.epoch ?? 0)) + 1;
+}
+
+/** Replicas that can take over, the one with the most data first, and the preferred one of several. */
 function candidatesOf(views: readonly PodView[], primary: PodView | undefined): readonly PodView[] {
   // An offset of 0 or 1 means that a replica never completed its initial sync.
   const hasData = ({ role }: PodView): boolean => role?.role === "replica" && (role.offset ?? 0) > 1;
@@ -62,6 +75,8 @@ function continueFailover(
 ): Next {
   const [old, chosen] = [views.find((view) => view.name === from), views.find((view) => view.name === to)];
   if (chosen?.role?.role === "primary") return recordPrimary(to, Math.max(epoch, chosen.role.epoch ?? 0));
+  const elected = electedBy(views, { pod: from, epoch });
+  if (elected !== undefined) return elected;
   if (chosen?.role?.role !== "replica" || chosen.ip === undefined) {
     // It may have been promoted before it failed: it must be gone before another replica takes over.
     const uid = chosen?.role === undefined ? chosen?.pod?.metadata.uid : undefined;
@@ -76,7 +91,7 @@ function continueFailover(
     };
   }
   // The kubelet deletes a Pod when its programs have ended: an address that no Pod has any more needs no fencing.
-  const isPrimaryDown = old?.pod === undefined || (old.ip !== undefined && old.ip !== chosen.role.primaryHost);
+  const isPrimaryDown = old?.pod === undefined || old.ip !== chosen.role.primaryHost;
   const others = views
     .filter((view) => view !== old && view !== chosen && view.role?.role === "replica")
     .flatMap((view) => view.ip ?? []);

@@ -48,7 +48,7 @@ describe("a Group with a recorded primary", () => {
 });
 
 it("changes the current primary last, wherever it is in the recorded order", () => {
-  const rendered: RenderedGroup = { instances: [], services: [], parameters: {}, configHash: "newer" };
+  const rendered: RenderedGroup = { instances: [], services: [], parameters: {}, configHash: "newer", preferredPrimaries: [] };
   const operation = { token: "t", scenario: "update", phase: "Running", startedAt: "", order: ["p-0", "p-1", "p-2"] };
   const views = [podView(0, leader), podView(1, {}), podView(2, {})];
   const next = changePods({} as never, rendered, views, { ...status, operation } as GroupStatus);

@@ -18,6 +18,8 @@ export function reconcileRoles(present: readonly PodView[], views: readonly PodV
     const refused = replaceEmptyPrimary(primary, present, views, recorded.epoch);
     return refused ?? call(primary, { ...order, role: "primary" }, `making ${primary.name} the primary`);
   }
+  const epoch = primary.role.epoch ?? 0;
+  if (epoch > recorded.epoch) return recordPrimary(primary, epoch, `is the primary of epoch ${epoch}`);
   const stray = views.find(
     (view) =>
       view !== primary && view.role !== undefined && (view.role.role !== "replica" || view.role.primaryHost !== primary.ip),

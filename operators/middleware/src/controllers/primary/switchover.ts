@@ -3,11 +3,13 @@ import type { RenderedGroup } from "../../plugin/render-group.ts";
 import type { CallResult, Effect } from "../effect.ts";
 import { type Next, wait } from "../group/next.ts";
 import { startFailover } from "./failover.ts";
+import { byPreference } from "./members.ts";
 import { isOutdated, isSynced, type PodView } from "../group/pod-view.ts";
 
 /** Starts a switchover to a replica that is in sync, preferably one that is already up to date. */
 export function switchover(from: PodView, views: readonly PodView[], status: GroupStatus, rendered: RenderedGroup): Next {
-  const candidates = views.filter((view) => view !== from && view.instance !== undefined && isSynced(view, status, views));
+  const ordered = byPreference(views, rendered.preferredPrimaries);
+  const candidates = ordered.filter((view) => view !== from && view.instance !== undefined && isSynced(view, status, views));
   const isReady = (view: PodView): boolean => !isOutdated(view) && view.role?.configHash === rendered.configHash;
   const to = candidates.find(isReady) ?? candidates[0];
   if (to === undefined)
@@ -92,6 +94,9 @@ function afterSwitchover(status: GroupStatus, result: CallResult): object | unde
   const { switchover: _, ...rest } = status;
   if (rest.switchoverControl?.result === "running") {
     return { ...rest, switchoverControl: { ...rest.switchoverControl, result: `refused: ${result.message}` } };
+  }
+  if (rest.restartControl?.result === "running") {
+    return { ...rest, restartControl: { id: rest.restartControl.id, result: `refused: ${result.message}` } };
   }
   const operation = rest.operation;
   if (operation?.phase !== "Running") return rest;

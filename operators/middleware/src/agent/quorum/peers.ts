@@ -1,0 +1,83 @@
+import { type Client, createClient } from "@connectrpc/connect";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { RequestLeaseRequestSchema, type RequestLeaseRequest, ToolInvoker } from "../agent2.generated.ts";
+import { create } from "@bufbuild/protobuf";
+import type { LeaseAnswer, LeaseRequest } from "./lease.ts";
+
+/** A request with the address of its sender. `hello` announces only the address. */
+export type PeerRequest = (LeaseRequest | (Pick<LeaseRequest, "from"> & { readonly kind: "hello" })) & {
+  readonly host: string;
+};
+
+/** The agents of the other Pods. */
+export interface Peers {
+  /** Resolves to undefined if the agent does not answer in time. */
+  request(host: string, request: PeerRequest): Promise<LeaseAnswer | undefined>;
+  close(): void;
+}
+
+const answerTimeoutMs = 1_000;
+
+/** Connects to agents by gRPC. All agents of an App have the same port and token. */
+export function createPeers(port: number, token: string): Peers {
+  const connections = new Map<string, { readonly tools: Client<typeof ToolInvoker>; readonly sessions: Http2SessionManager }>();
+  const toolsOf = (host: string): Client<typeof ToolInvoker> => {
+    const known = connections.get(host);
+    if (known !== undefined) return known.tools;
+    const baseUrl = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+    const sessions = new Http2SessionManager(baseUrl, { pingIntervalMs: 2_000, pingTimeoutMs: 2_000 });
+    const tools = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
+    connections.set(host, { tools, sessions });
+    return tools;
+  };
+  return {
+    async request(host, request) {
+      try {
+        const headers = { authorization: `Bearer ${token}` };
+        const answer = await toolsOf(host).requestLease(encodeRequest(request), { headers, timeoutMs: answerTimeoutMs });
+        return {
+          isGranted: answer.granted,
+          epoch: Number(answer.epoch),
+          ...(answer.reason === "" ? {} : { reason: answer.reason }),
+        };
+      } catch {
+        // Every failure means the same: there is no answer.
+        return undefined;
+      }
+    },
+    close() {
+      for (const { sessions } of connections.values()) sessions.abort();
+      connections.clear();
+    },
+  };
+}
+
+function encodeRequest(request: PeerRequest): RequestLeaseRequest {
+  const { from, kind, host } = request;
+  if (request.kind === "hello") return create(RequestLeaseRequestSchema, { from, kind, host });
+  const { epoch, offset, over, isAppointed, successor } = request;
+  return create(RequestLeaseRequestSchema, {
+    ...{ from, kind, host },
+    epoch: BigInt(epoch),
+    offset: BigInt(offset),
+    overHolder: over?.holder ?? "",
+    overEpoch: BigInt(over?.epoch ?? 0),
+    appointed: isAppointed ?? false,
+    successor: successor ?? "",
+  });
+}
+
+/** Decodes a request. Undefined if its kind is not known. */
+export function decodeRequest(message: RequestLeaseRequest): PeerRequest | undefined {
+  const { from, kind, host, overHolder, successor } = message;
+  if (kind === "hello") return { from, kind, host };
+  if (kind !== "stand" && kind !== "renew" && kind !== "release") return undefined;
+  return {
+    ...{ from, kind, host },
+    epoch: Number(message.epoch),
+    offset: Number(message.offset),
+    isAppointed: message.appointed,
+    ...(overHolder === "" ? {} : { over: { holder: overHolder, epoch: Number(message.overEpoch) } }),
+    ...(successor === "" ? {} : { successor }),
+  };
+}

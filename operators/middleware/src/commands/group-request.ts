@@ -1,0 +1,68 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { type CommandContext, formatResult } from "@keelson/operator";
+import { App } from "../api/app.ts";
+import { Group } from "../api/group.ts";
+import { labels } from "../api/names.ts";
+import { keyOf } from "./app-flags.ts";
+
+/** A request to the controller of a Group by an annotation. */
+export interface GroupRequest {
+  readonly annotation: string;
+  /** Without the id. */
+  readonly body: object;
+  /** The processed request in the status. */
+  readonly read: (group: DeepReadonly<Group>) => { readonly id: string; readonly result: string } | undefined;
+  /** Describes a result that was not refused. */
+  readonly describe: (result: string) => string;
+}
+
+/**
+ * Finds the Group of an App that has a Pod; without a Pod the only one with several. Writes the error and resolves to undefined if
+ * there is none. `field`: where the user named the Pod.
+ */
+export async function findGroup(context: CommandContext, pod: string | undefined, field: string) {
+  const client = await context.client();
+  const { namespace, name } = keyOf(context);
+  await client.get(App, { namespace, name });
+  const { items } = await client.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
+  const candidates = items.filter(({ status }) =>
+    pod === undefined ? (status?.pods?.length ?? 0) > 1 : status?.pods?.some((each) => each.name === pod),
+  );
+  const [group] = candidates;
+  if (group !== undefined && candidates.length === 1) return group;
+  const pods = items.flatMap(({ status }) => status?.pods?.map((each) => each.name) ?? []).join(", ");
+  context.stderr.write(`${field}: must be one of the Pods of ${name}: ${pods || "none"}\n`);
+  return undefined;
+}
+
+/** Sends a request and waits for its result. Resolves to the exit code. */
+export async function requestOfGroup(
+  context: CommandContext,
+  group: DeepReadonly<Group>,
+  request: GroupRequest,
+): Promise<number> {
+  const { stdout, stderr, clock, signal } = context;
+  const client = await context.client();
+  const key = { namespace: group.metadata.namespace, name: group.metadata.name ?? "" };
+  const id = String(clock.now());
+  const body = { metadata: { annotations: { [request.annotation]: JSON.stringify({ id, ...request.body }) } } };
+  const { resourceVersion } = (await client.patch(Group, key, { type: "merge", body })).metadata;
+  const fieldSelector = `metadata.name=${key.name}`;
+  const watch = await client.watch(Group, { namespace: key.namespace, fieldSelector, resourceVersion, signal });
+  try {
+    for await (const event of watch) {
+      if (event.type === "DELETED") break;
+      const control = event.type === "MODIFIED" ? request.read(event.object) : undefined;
+      if (control?.id !== id || control.result === "running") continue;
+      const { result } = control;
+      const isRefused = result.startsWith("refused");
+      const describe = (): string => `${isRefused ? result : request.describe(result)}\n`;
+      stdout.write(formatResult(context, { group: key.name, result }, describe));
+      return isRefused ? 1 : 0;
+    }
+  } finally {
+    watch.close();
+  }
+  stderr.write(`Group ${key.name} was deleted before the controller responded\n`);
+  return 1;
+}
