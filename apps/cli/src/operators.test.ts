@@ -32,3 +32,21 @@ test("lists every operator under its own name and description", () => {
 test("loads the flags of all servers without their operators", async () => {
   expect(await loadServerFlags()).toEqual(operators.flatMap(({ servers }) => servers.flatMap(({ flags = [] }) => flags)));
 });
+
+test("the same short flags mean the same in every command", () => {
+  const meanings: Readonly<Record<string, string>> = {
+    ...{ A: "all-namespaces", f: "follow", l: "selector", n: "namespace", o: "output", w: "watch" },
+  };
+  const wrong = operators.flatMap(({ name, commands }) =>
+    commands.flatMap((command) =>
+      (command.flags ?? [])
+        .filter(
+          ({ name: flag, short = "" }) =>
+            (short in meanings || Object.values(meanings).includes(flag)) && meanings[short] !== flag,
+        )
+        .map((flag) => `${name} ${command.name}: -${flag.short ?? ""} --${flag.name}`),
+    ),
+  );
+  // As with mpirun, -n is the number of ranks.
+  expect(wrong).toEqual(["mpi run: -n --np", "mpi run: - --namespace"]);
+});

@@ -2,7 +2,7 @@ import { basename, resolve } from "node:path";
 import type { CommandContext } from "@keelson/operator";
 import { choiceFlag, countFlag, pairsFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import type { PodTemplateOverlay, RhinoJobSpec } from "../api/rhino-job.ts";
-import { namespaceFlag } from "./flags.ts";
+import { runNamespaceFlag } from "./flags.ts";
 
 /** Flags of `keelson mpi run`. */
 export const runFlags = {
@@ -19,7 +19,7 @@ export const runFlags = {
     value: "NAME",
     description: "name of the job (default: the program's name with a random suffix)",
   }),
-  namespace: namespaceFlag,
+  namespace: runNamespaceFlag,
   image: textFlag({
     name: "image",
     value: "IMAGE",
