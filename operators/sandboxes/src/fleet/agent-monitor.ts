@@ -50,7 +50,8 @@ export class AgentMonitor {
         if (type !== "delete") this.#writer.updateSandbox(object);
       }),
       onChange(SandboxPool, ({ type, object }) => {
-        if (type === "create") this.#writer.updatePool(object.metadata.namespace ?? "", object.metadata.name ?? "");
+        // Also after an update: a write may have been decided on an older state of the pool.
+        if (type !== "delete") this.#writer.updatePool(object.metadata.namespace ?? "", object.metadata.name ?? "");
       }),
     ];
     this.#sync();
