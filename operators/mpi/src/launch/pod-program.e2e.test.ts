@@ -115,11 +115,13 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
   });
 
   // MPICH starts spawned ranks through further daemons, which the launcher does not support.
-  if (implementation === "OpenMPI")
-    it("let the program spawn further ranks, which no slot was reserved for", async () => {
+  it.each(["OpenMPI"].filter((each) => each === implementation))(
+    "let the program spawn further ranks with %s, which no slot was reserved for",
+    async () => {
       const { launcher: ended } = await run(order(2, [`./spawning-${implementation}`]));
       expect(ended).toMatchObject({ exitCode: 0, stdout: "sum of the spawned ranks: 3\n" });
-    });
+    },
+  );
 
   it("pass the launcher's standard input to rank 0 only", async () => {
     const podIP = nextAddress();
