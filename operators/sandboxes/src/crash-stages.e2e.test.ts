@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
 import { ConsistencyMode, type CreateResponse } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
@@ -16,51 +16,25 @@ import { type DeathStage, type OperatorProcess, startOperatorProcess } from "./t
 const namespace = "default";
 let base: string;
 let cluster: TestCluster;
-/** The operators of the current test. */
-const operators: OperatorProcess[] = [];
+let operator: OperatorProcess | undefined;
 
-async function start(dieAt?: DeathStage): Promise<OperatorProcess> {
-  const operator = await startOperatorProcess(cluster.kubeconfig, join(base, "operator"), dieAt);
-  operators.push(operator);
-  return operator;
-}
+const start = async (dieAt?: DeathStage): Promise<OperatorProcess> =>
+  (operator = await startOperatorProcess(cluster.kubeconfig, join(base, "operator"), dieAt));
 
-async function killOperators(): Promise<void> {
-  for (const operator of operators.splice(0)) await operator.kill();
-}
-
-const isIdle = ({ status }: SandboxPool): boolean => status?.readyPods === 1 && (status.busyAgents ?? 0) === 0;
-
-// The pool and its agent, which outlives the operator, serve all tests.
-beforeAll(async () => {
+beforeEach(async () => {
   base = realpathSync(mkdtempSync(join(tmpdir(), "sandboxes-crash-")));
   cluster = await startLocalCluster(base);
-  await start();
-  const spec = { capacity: { poolMin: 1, poolMax: 1 }, maxSandboxesPerPod: 2 };
-  await cluster.client.create(SandboxPool, { metadata: { name: "pool", namespace }, spec });
-  await watched(cluster.client, SandboxPool, "pool", (each) => each !== undefined && isIdle(each as SandboxPool));
-  await killOperators();
-});
-
-afterEach(async ({ task }) => {
   const { client } = cluster;
-  if (task.result?.state === "fail") {
-    // The operator may have died.
-    await killOperators();
-    await start();
-  }
-  for (const { metadata } of (await client.list(Sandbox, { namespace })).items) {
-    await client.delete(Sandbox, { namespace, name: metadata.name ?? "" });
-    await watched(client, Sandbox, metadata.name ?? "", (each) => each === undefined);
-  }
-  await watched(client, SandboxPool, "pool", (each) => each !== undefined && isIdle(each as SandboxPool));
-  await killOperators();
+  const first = await start();
+  const spec = { capacity: { poolMin: 1, poolMax: 1 }, maxSandboxesPerPod: 2 };
+  await client.create(SandboxPool, { metadata: { name: "pool", namespace }, spec });
+  await watched(client, SandboxPool, "pool", (each) => each?.status?.readyPods === 1);
+  await first.kill();
 });
 
-afterAll(async () => {
-  await start();
+afterEach(async () => {
   await deleteAll(cluster.client);
-  await killOperators();
+  await operator?.kill();
   await cluster.stop();
   rmSync(base, { recursive: true, force: true });
 });
@@ -103,10 +77,9 @@ describe.each([
   ]);
   const named = stages.map((stage) => [`${stage.when} ${stage.what} ${stage.phase ?? ""}`.trim(), stage] as const);
 
-  it.each(named)("%s: a repeated request yields one sandbox, started once", async (title, stage) => {
-    const requestId = `${mode} ${title}`.replaceAll(" ", "-");
+  it.each(named)("%s: a repeated request yields one sandbox, started once", async (_, stage) => {
     const command = ["sh", "-c", "echo $$; exec sleep 600"];
-    const request = { name: "one", image: "host", poolRef: "pool", command, consistencyMode, requestId };
+    const request = { name: "one", image: "host", poolRef: "pool", command, consistencyMode, requestId: "r1" };
     const dying = await start(stage);
     const answer = dying.fastPath.createSandbox(request).catch(() => undefined);
     await dying.ended;

@@ -13,6 +13,8 @@ export interface Runtime {
   agentClient(namespace: string, name: string): AgentClient | undefined;
   /** The last status of an agent, while it reports. */
   agentStatus(namespace: string, name: string): AgentStatus | undefined;
+  /** Calls `listener` after the number of sandboxes of an agent has changed, by the registry or by its report. Returns the way to stop. */
+  onLoadChange(listener: (pool: { readonly namespace: string; readonly name: string }) => void): () => void;
   /** Whether the fast path has not yet written the object of a sandbox. */
   isPending(sandboxId: string): boolean;
 }

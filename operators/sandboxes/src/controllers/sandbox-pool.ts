@@ -38,6 +38,8 @@ export function createSandboxPoolController(services: OperatorServices): Control
     owns: [Pod],
     reads: [sandboxReads],
     watches: [watchOf(Sandbox, (sandbox) => [{ namespace: sandbox.metadata.namespace, name: sandbox.spec.poolRef }])],
+    // Agents report a deletion before or after the object of the sandbox is deleted.
+    triggers: [{ start: ({ enqueue }) => services.get(runtimeKey).onLoadChange(enqueue) }],
     reconcile: (request, context) => reconcile(request, withRuntime(context, services.get(runtimeKey))),
   });
 }

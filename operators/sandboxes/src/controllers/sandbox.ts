@@ -19,6 +19,7 @@ import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
+import { agentReports } from "./agent-reports.ts";
 import { fastPathAllocation, instanceId } from "./instance.ts";
 import { decideSandbox, hasEnded } from "./sandbox-decision.ts";
 import { type AgentView } from "./sandbox-steps.ts";
@@ -35,10 +36,7 @@ export const sandboxReads = readOf(Sandbox, {
   sandboxID: (sandbox) => (sandbox.status?.sandboxID === undefined ? [] : [sandbox.status.sandboxID]),
 });
 
-const keyOf = (object: DeepReadonly<Sandbox>): Request => ({
-  namespace: object.metadata.namespace,
-  name: object.metadata.name ?? "",
-});
+const keyOf = ({ metadata }: DeepReadonly<Sandbox>): Request => ({ namespace: metadata.namespace, name: metadata.name ?? "" });
 
 /** Reconciles Sandboxes. */
 export function createSandboxController(services: OperatorServices): ControllerDefinition {
@@ -70,6 +68,7 @@ export function createSandboxController(services: OperatorServices): ControllerD
         ],
       ),
     ],
+    triggers: [agentReports(services)],
     reconcile: (request, context) => reconcile(request, withRuntime(context, services.get(runtimeKey))),
   });
 }

@@ -69,7 +69,8 @@ class FastPath {
   readonly #context: ServerContext;
   readonly #isolation: AgentIsolation;
   readonly #placement: AgentPlacement;
-  readonly #registry = new Registry();
+  readonly #registry = new Registry((agent) => this.#reportLoad(agent));
+  readonly #loadListeners = new Set<(pool: { readonly namespace: string; readonly name: string }) => void>();
   readonly #newId = (): string => randomBytes(16).toString("hex");
   readonly #stops: (() => Promise<void>)[] = [];
 
@@ -95,6 +96,10 @@ class FastPath {
       registry: this.#registry,
       agentClient: (namespace, name) => monitor.client(namespace, name),
       agentStatus: (namespace, name) => monitor.status(namespace, name),
+      onLoadChange: (listener) => {
+        this.#loadListeners.add(listener);
+        return () => void this.#loadListeners.delete(listener);
+      },
       isPending: (id) => fast.isPending(id),
     });
     const metrics = createFastPathMetrics();
@@ -110,6 +115,10 @@ class FastPath {
 
   async stop(): Promise<void> {
     for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) await next();
+  }
+
+  #reportLoad({ namespace, pool }: { readonly namespace: string; readonly pool: string }): void {
+    for (const listener of this.#loadListeners) listener({ namespace, name: pool });
   }
 
   #restoreAllocations(): void {
@@ -131,9 +140,10 @@ class FastPath {
     const janitor = new Janitor({ client, clock, log, isPending: (id) => fast.isPending(id), protectionMs });
     const started = new AgentMonitor({
       ...{ registry: this.#registry, client, cache, onChange, clock, log },
-      onStatus(agent, agentClient, status) {
+      onStatus: (agent, agentClient, status, before) => {
         fast.recover(agent.namespace, agent.name, status);
         janitor.check(agent, agentClient, status);
+        if (status.allocated !== before?.allocated) this.#reportLoad(agent);
       },
     });
     monitor = started;

@@ -199,7 +199,10 @@ describe("a client of the original", () => {
     ["STRONG", "REJECT", ConsistencyMode.STRONG, WhenFull.REJECT],
     ["FAST", "BURST without burst capacity", ConsistencyMode.FAST, WhenFull.BURST],
   ])("with a full pool rejects a %s create with %s, with a retry hint, and leaves nothing", async (_, __, mode, whenFull) => {
-    await Promise.all(["one", "two", "three"].map((name) => create({ name })));
+    const names = ["one", "two", "three"];
+    await Promise.all(names.map((name) => create({ name })));
+    // The objects of FAST creates are written after the answer; the clean-up lists them.
+    await Promise.all(names.map((name) => local.phase(name, "Running")));
     const request = { name: "four", image: "host", poolRef: "pool", consistencyMode: mode, whenFull };
     const rejected = await local.fastPath.createSandbox(request).catch((error: unknown) => ConnectError.from(error));
     expect(rejected).toMatchObject({

@@ -22,8 +22,8 @@ export interface AgentMonitorOptions {
   readonly onChange: OnChange;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Called for every status. */
-  readonly onStatus?: (agent: AgentPod, client: AgentClient, status: AgentStatus) => void;
+  /** Called for every status. `before` is the last one, unless it is the first one of a connection. */
+  readonly onStatus?: (agent: AgentPod, client: AgentClient, status: AgentStatus, before: AgentStatus | undefined) => void;
 }
 
 /** Follows every agent on a stream of its own and writes changes to the API. A slow agent does not delay others. */
@@ -142,7 +142,7 @@ export class AgentMonitor {
     if (status === undefined) return;
     const { cache, onStatus } = this.#options;
     this.#register(agent, status);
-    onStatus?.(agent, client, status);
+    onStatus?.(agent, client, status, before);
     if (before === undefined) this.#writer.updatePool(agent.namespace, agent.pool);
     if (jsonEquals(before?.sandboxStatuses, status.sandboxStatuses)) return;
     for (const sandbox of cache.list(Sandbox, { namespace: agent.namespace, index: ["pool", agent.pool] })) {

@@ -50,6 +50,12 @@ export class Registry {
   /** Slots of agents that have not registered yet. */
   readonly #unregistered = new Map<string, Map<string, Ports>>();
   readonly #draining = new Set<string>();
+  readonly #onRelease: (agent: RegisteredAgent) => void;
+
+  /** `onRelease` is called after a slot of a registered agent was freed. */
+  constructor(onRelease: (agent: RegisteredAgent) => void = () => {}) {
+    this.#onRelease = onRelease;
+  }
 
   /** Adds or updates an agent; its slots are kept. */
   register(agent: RegisteredAgent): void {
@@ -132,6 +138,8 @@ export class Registry {
     if (id === undefined) return;
     this.#agentByKey.delete(key);
     this.#slotsOf(id)?.delete(key);
+    const entry = this.#agents.get(id);
+    if (entry !== undefined) this.#onRelease(entry.agent);
   }
 
   /** The name of the agent that holds the slot of a sandbox. */
