@@ -44,6 +44,8 @@ export default class TestReporter {
   #print(title, errors = []) {
     const details = errors.flatMap((error) => [
       error.message,
+      // Of an unhandled error: what ran when it occurred.
+      ...[error.VITEST_TEST_PATH, error.VITEST_TEST_NAME].filter((text) => typeof text === "string"),
       ...(error.diff === undefined ? [] : [error.diff]),
       position(error),
     ]);

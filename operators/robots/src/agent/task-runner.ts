@@ -113,10 +113,11 @@ export class TaskRunner {
     }
   }
 
-  /** Starts no more programs. With `stopPrograms`, stops the running ones and waits until their ends are recorded. */
+  /** Starts no more programs. With `stopPrograms`, stops those that run or are just being started, and waits for their ends. */
   async stop({ stopPrograms }: { readonly stopPrograms: boolean }): Promise<void> {
     this.#isStopping = true;
     if (!stopPrograms) return;
+    await this.settled();
     const ends = [...this.#followed.values()];
     await Promise.all([...this.#followed.keys()].flatMap((id) => this.#options.driver.get(id)?.stop() ?? []));
     await Promise.all(ends);
@@ -250,8 +251,7 @@ export class TaskRunner {
   }
 
   #fail(name: ProgramName, message: string, { isPermanent = false } = {}): void {
-    const exited = this.#startFailed(message);
-    void this.#options.onEvent({ kind: "exited", ...name, exited, logs: noLogs, isPermanent });
+    void this.#options.onEvent({ kind: "exited", ...name, exited: this.#startFailed(message), logs: noLogs, isPermanent });
   }
 
   #startFailed(message: string): Exited {
