@@ -21,7 +21,7 @@ export function currentBundle(bundles: URL): string | undefined {
     const isCurrent = inputs.every(([path, mtimeMs]) => statSync(new URL(path, bundles)).mtimeMs === mtimeMs);
     return isCurrent ? new URL(`${folder}/main.js`, bundles).href : undefined;
   } catch {
-    // There is no bundle, or the files that it was made from were deleted.
+    // Not bundled, or an input was deleted.
     return undefined;
   }
 }

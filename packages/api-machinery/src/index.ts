@@ -39,6 +39,7 @@ export {
 export * from "./objects/resource-definition.ts";
 export { versionedCrd } from "./objects/versioned-crd.ts";
 export {
+  ignoreNotFound,
   isAlreadyExists,
   isConflict,
   isExpired,

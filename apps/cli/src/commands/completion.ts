@@ -66,7 +66,7 @@ async function namesOf(type: ResourceType): Promise<readonly Candidate[]> {
     const { items } = await client.list(type, { signal: AbortSignal.timeout(lookupMs) });
     return items.map(({ metadata }) => ({ word: metadata.name ?? "", description: metadata.namespace ?? "" }));
   } catch {
-    // Without a cluster there are no names.
+    // Not reachable: complete nothing.
     return [];
   } finally {
     await client?.close();

@@ -1,4 +1,4 @@
-import { isMissingKind, isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { ignoreNotFound, isMissingKind, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import { Deployment, Lease, Namespace, Node } from "@keelson/api-machinery/kinds";
 import { type Clock, parseTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
@@ -112,8 +112,8 @@ async function installedStatuses({
   return Promise.all(
     operators.map(async (operator): Promise<ComponentStatus> => {
       const { name } = operator;
-      const deployment = await findOrUndefined(client.get(Deployment, { namespace, name: objectName(name) }, { signal }));
-      const lease = await findOrUndefined(client.get(Lease, { namespace, name: leaseNameOf(operator) }, { signal }));
+      const deployment = await ignoreNotFound(client.get(Deployment, { namespace, name: objectName(name) }, { signal }));
+      const lease = await ignoreNotFound(client.get(Lease, { namespace, name: leaseNameOf(operator) }, { signal }));
       if (deployment === undefined && lease === undefined) {
         return { name, state: "not installed", detail: `keelson install --only ${name} -n ${namespace}` };
       }
@@ -164,15 +164,6 @@ async function listOrEmpty(client: Client, type: ResourceType, signal: AbortSign
     return (await client.list(type, { signal })).items as readonly KubernetesObject[];
   } catch (error) {
     if (isMissingKind(error)) return [];
-    throw error;
-  }
-}
-
-async function findOrUndefined<T>(object: Promise<T>): Promise<T | undefined> {
-  try {
-    return await object;
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
     throw error;
   }
 }

@@ -193,7 +193,7 @@ async function watchRole(
         onChange();
       }
     } catch {
-      // Every failure means the same: the agent cannot be reached.
+      // Whatever the failure, the agent cannot be reached.
     }
     if (signal.aborted) return;
     if (wasConnected) onChange();

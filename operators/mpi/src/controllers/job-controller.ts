@@ -1,5 +1,6 @@
 import {
   type DeepReadonly,
+  ignoreNotFound,
   isConflict,
   isNotFound,
   isStatusError,
@@ -205,10 +206,5 @@ async function find(
 ): Promise<DeepReadonly<JobObject> | undefined> {
   const cached = cache.get(Job, key);
   if (cached !== undefined || !wasCreated) return cached;
-  try {
-    return await client.get(Job, key, { signal });
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
+  return ignoreNotFound(client.get(Job, key, { signal }));
 }

@@ -1,6 +1,6 @@
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { isJsonObject } from "@keelson/api-machinery";
+import { isJsonObject, parseJsonObject } from "@keelson/api-machinery";
 import { taskUidPattern } from "../protocol/messages.ts";
 import type { HeldTask } from "./held-task.ts";
 
@@ -16,13 +16,8 @@ export interface TaskRecords {
 const phases: readonly unknown[] = ["accepted", "running", "waiting", "ended", "deleting", "gone"];
 
 function parse(text: string, uid: string): HeldTask | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (!isJsonObject(value)) return undefined;
+  const value = parseJsonObject(text);
+  if (value === undefined) return undefined;
   const isValid =
     value.uid === uid &&
     typeof value.attempt === "number" &&

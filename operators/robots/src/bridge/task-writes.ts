@@ -1,4 +1,4 @@
-import { type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machinery";
+import { type DeepReadonly, ignoreNotFound, isConflict, isNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Cache } from "@keelson/controller";
 import { Task } from "../api/task.ts";
@@ -80,13 +80,8 @@ export class TaskWrites {
 
   async #refetch(task: DeepReadonly<Task>): Promise<DeepReadonly<Task> | undefined> {
     const { client, namespace } = this.#options;
-    try {
-      const fresh = await client.get(Task, { namespace, name: task.metadata.name ?? "" });
-      return fresh.metadata.uid === task.metadata.uid ? fresh : undefined;
-    } catch (error) {
-      if (isNotFound(error)) return undefined;
-      throw error;
-    }
+    const fresh = await ignoreNotFound(client.get(Task, { namespace, name: task.metadata.name ?? "" }));
+    return fresh?.metadata.uid === task.metadata.uid ? fresh : undefined;
   }
 
   async #write(task: DeepReadonly<Task>, status: TaskStatus): Promise<DeepReadonly<Task>> {

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, open, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
-import { isNotFound } from "@keelson/api-machinery";
+import { ignoreNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { joinTokenSecret } from "../api/names.ts";
 import { RobotsError } from "../robots-error.ts";
@@ -47,16 +47,11 @@ export async function ensureJoinToken(options: {
 }
 
 async function readSecret(client: Client, namespace: string): Promise<string | undefined> {
-  try {
-    const secret = await client.get(Secret, { namespace, name: joinTokenSecret });
-    const token = Buffer.from(secret.data?.token ?? "", "base64")
-      .toString("utf8")
-      .trim();
-    return token === "" ? undefined : token;
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
+  const secret = await ignoreNotFound(client.get(Secret, { namespace, name: joinTokenSecret }));
+  const token = Buffer.from(secret?.data?.token ?? "", "base64")
+    .toString("utf8")
+    .trim();
+  return token === "" ? undefined : token;
 }
 
 async function readToken(file: string): Promise<string | undefined> {

@@ -1,4 +1,4 @@
-import { isJsonObject } from "@keelson/api-machinery";
+import { parseJsonObject } from "@keelson/api-machinery";
 import { type FileError, type FileOperation, type FileResult, maxPathBytes } from "../files/file-operations.ts";
 
 /** HTTP status of a failed file operation. */
@@ -19,13 +19,8 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 
 /** Parses the `operation` of a request, whose body is the data to write. Undefined if it is invalid. */
 export function parseFileOperation(text: string, data: Uint8Array): FileOperation | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (!isJsonObject(value)) return undefined;
+  const value = parseJsonObject(text);
+  if (value === undefined) return undefined;
   const { kind, path, offset, inode, upload, mode, isRecursive } = value;
   if (typeof path !== "string" || Buffer.byteLength(path) > maxPathBytes) return undefined;
   switch (kind) {

@@ -1,6 +1,6 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isJsonObject } from "@keelson/api-machinery";
+import { parseJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import {
@@ -88,13 +88,8 @@ export async function reopenAgentDriver(
 }
 
 function parseIsolation(text: string): AgentIsolation | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (!isJsonObject(value)) return undefined;
+  const value = parseJsonObject(text);
+  if (value === undefined) return undefined;
   const { driver, containerdSocket } = value;
   const known = agentDrivers.find((each) => each === driver);
   if (known === undefined) return undefined;

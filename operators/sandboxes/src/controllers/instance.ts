@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
+import { type DeepReadonly, parseJsonObject } from "@keelson/api-machinery";
 import { allocationAnnotation, sandboxIdPattern } from "../api/names.ts";
 import type { Sandbox } from "../api/sandbox.ts";
 
@@ -14,13 +14,8 @@ export function fastPathAllocation(
 ): { readonly pod: string; readonly node: string; readonly sandboxId: string } | undefined {
   const text = sandbox.metadata.annotations?.[allocationAnnotation];
   if (text === undefined || (sandbox.status?.instance ?? 0) > 0) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (!isJsonObject(value)) return undefined;
+  const value = parseJsonObject(text);
+  if (value === undefined) return undefined;
   const { assignedPod, assignedNode, sandboxID } = value;
   if (typeof assignedPod !== "string" || typeof sandboxID !== "string" || !sandboxIdPattern.test(sandboxID)) return undefined;
   return { pod: assignedPod, node: typeof assignedNode === "string" ? assignedNode : "", sandboxId: sandboxID };

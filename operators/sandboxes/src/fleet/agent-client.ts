@@ -187,7 +187,7 @@ class HttpsAgentClient implements AgentClient {
     const [response, socket, head] = await new Promise<[IncomingMessage, Duplex?, Buffer?]>((resolve, reject) => {
       sent.once("upgrade", (...answer) => resolve(answer));
       sent.once("response", (answer) => resolve([answer]));
-      sent.once("error", reject);
+      sent.on("error", reject);
     });
     if (socket === undefined) throw this.#failure(response.statusCode ?? 500, await readText(response, maxErrorBytes));
     const abort = (): void => void socket.destroy();

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { accessSync, constants, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
-import { isJsonObject } from "@keelson/api-machinery";
+import { isJsonObject, parseJsonObject } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
 import { writeFileAtomic } from "@keelson/execution/files";
 import { firewallTable, type NetworkAddresses, tableOf } from "./firewall-rules.ts";
@@ -83,13 +83,8 @@ export async function readNetwork(folder: string, log: Logger): Promise<SandboxN
 }
 
 function parseNetwork(text: string): SandboxNetwork | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (!isJsonObject(value) || !isJsonObject(value.policy) || !Array.isArray(value.policy.allow)) return undefined;
+  const value = parseJsonObject(text);
+  if (value === undefined || !isJsonObject(value.policy) || !Array.isArray(value.policy.allow)) return undefined;
   const names = [value.namespace, value.link, value.gateway, value.address, value.policy.mode];
   // Written by this program, so names of these types are complete.
   return names.every((name) => typeof name === "string") ? (value as unknown as SandboxNetwork) : undefined;

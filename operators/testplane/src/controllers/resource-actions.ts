@@ -1,6 +1,7 @@
 import {
   type DeepReadonly,
   draft,
+  ignoreNotFound,
   isMissingKind,
   isNotFound,
   isStatusError,
@@ -193,12 +194,7 @@ export async function getIfPresent(
   key: { readonly namespace: string | undefined; readonly name: string },
   signal: AbortSignal,
 ): Promise<DeepReadonly<KubernetesObject> | undefined> {
-  try {
-    return await client.get(type, key, { signal });
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
+  return ignoreNotFound(client.get(type, key, { signal }));
 }
 
 const isOwnedBy = ({ metadata }: DeepReadonly<KubernetesObject>, owner: DeepReadonly<KubernetesObject>): boolean =>

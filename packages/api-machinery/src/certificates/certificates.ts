@@ -143,3 +143,13 @@ export async function loadX509(): Promise<typeof X509> {
   await import("reflect-metadata");
   return import("@peculiar/x509");
 }
+
+/** The subject and names of a PKCS #10 certificate request. */
+export interface RequestedCertificate {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  readonly dnsNames: readonly string[];
+  readonly ipAddresses: readonly string[];
+  readonly emails: readonly string[];
+  readonly uris: readonly string[];
+}

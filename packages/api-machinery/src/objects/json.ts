@@ -71,6 +71,16 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** Parses a JSON object. Undefined if the text is not valid JSON, or is another value. */
+export function parseJsonObject(text: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isJsonObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * Reports whether two JSON values are equal. The order of keys does not matter, and an `undefined` property equals an absent
  * one.

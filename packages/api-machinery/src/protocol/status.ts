@@ -125,6 +125,16 @@ export function isStatusError(error: unknown, reason?: StatusReason): error is S
 
 /** Reports whether `error` is a `NotFound` from the API. */
 export const isNotFound = (error: unknown): error is StatusError => isStatusError(error, "NotFound");
+/** Awaits a request. Resolves to `undefined` if the API responds with `NotFound`. */
+export async function ignoreNotFound<T>(request: Promise<T>): Promise<T | undefined> {
+  try {
+    return await request;
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
+
 /** Reports whether `error` means that the kind is not served, as opposed to an object that was not found. */
 export const isMissingKind = (error: unknown): error is StatusError =>
   isNotFound(error) && error.status.details?.name === undefined;

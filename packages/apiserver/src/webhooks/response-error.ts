@@ -1,4 +1,4 @@
-import { isJsonObject } from "@keelson/api-machinery";
+import { parseJsonObject } from "@keelson/api-machinery";
 
 /** Longer bodies are cut off in messages. */
 const maxTextLength = 2048;
@@ -32,11 +32,6 @@ export function responseErrorText(status: number, contentType: string, body: str
 /** The message of a Status in the body. */
 function statusMessage(contentType: string, body: string): string | undefined {
   if (!contentType.startsWith("application/json")) return undefined;
-  try {
-    const value: unknown = JSON.parse(body);
-    if (isJsonObject(value) && value["kind"] === "Status" && typeof value["message"] === "string") return value["message"];
-  } catch {
-    // Not a Status.
-  }
-  return undefined;
+  const { kind, message } = parseJsonObject(body) ?? {};
+  return kind === "Status" && typeof message === "string" ? message : undefined;
 }

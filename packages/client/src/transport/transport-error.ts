@@ -20,7 +20,7 @@ export type TransportErrorCode =
 
 const brand = Symbol.for("keelson.TransportError");
 
-/** There is no complete response. Unless `code` is `Unreachable`, the request may have had an effect. */
+/** The request got no complete response. Unless `code` is `Unreachable`, the request may have had an effect. */
 export class TransportError extends Error {
   override readonly name = "TransportError";
   readonly code: TransportErrorCode;

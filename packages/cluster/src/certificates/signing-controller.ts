@@ -1,19 +1,14 @@
+import type { RequestedCertificate } from "@keelson/api-machinery/certificates";
 import { formatTime } from "@keelson/api-machinery/time";
 import { type ControllerDefinition, defineController } from "@keelson/controller";
 import { performWrites } from "../workload/perform-writes.ts";
 import type { Cached } from "../workload/write.ts";
-import {
-  CertificateSigningRequest,
-  type CertificateSigningRequestObject,
-  decideSigning,
-  isDue,
-  type RequestedSubject,
-} from "./signing-decision.ts";
+import { CertificateSigningRequest, type CertificateSigningRequestObject, decideSigning, isDue } from "./signing-decision.ts";
 
 /** Signs with the cluster's authority. */
 export interface CertificateSigner {
   /** Reads `spec.request`; undefined if it cannot be parsed. */
-  subjectOf(request: string): Promise<RequestedSubject | undefined>;
+  subjectOf(request: string): Promise<RequestedCertificate | undefined>;
   /** Returns the certificate in PEM. */
   sign(options: {
     readonly request: string;

@@ -1,7 +1,8 @@
+import type { RequestedCertificate } from "@keelson/api-machinery/certificates";
 import { describe, expect, it } from "vitest";
-import { type CertificateSigningRequestObject, decideSigning, type RequestedSubject } from "./signing-decision.ts";
+import { type CertificateSigningRequestObject, decideSigning } from "./signing-decision.ts";
 
-const subject: RequestedSubject = {
+const subject: RequestedCertificate = {
   commonName: "system:node:n1",
   organizations: ["system:nodes"],
   dnsNames: [],

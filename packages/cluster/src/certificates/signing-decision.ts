@@ -1,3 +1,4 @@
+import type { RequestedCertificate } from "@keelson/api-machinery/certificates";
 import { isConditionTrue, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { Cached } from "../workload/write.ts";
 
@@ -27,16 +28,6 @@ export const CertificateSigningRequest: ResourceType<CertificateSigningRequestOb
   scope: "Cluster",
 };
 
-/** What a request asks for, from its PKCS #10 body. */
-export interface RequestedSubject {
-  readonly commonName: string;
-  readonly organizations: readonly string[];
-  readonly dnsNames: readonly string[];
-  readonly ipAddresses: readonly string[];
-  readonly emails: readonly string[];
-  readonly uris: readonly string[];
-}
-
 /** The next step for a request. */
 export type SigningDecision =
   /** Not approved, already answered, or for another signer. */
@@ -52,7 +43,7 @@ const clientUsages = ["client auth", "digital signature", "key encipherment"];
 const servingUsages = ["server auth", "digital signature", "key encipherment"];
 
 /** The rules of the built-in signers; each returns why it rejects a request. */
-const signers: Readonly<Record<string, (usages: readonly string[], subject: RequestedSubject) => string | undefined>> = {
+const signers: Readonly<Record<string, (usages: readonly string[], subject: RequestedCertificate) => string | undefined>> = {
   "kubernetes.io/kube-apiserver-client": (usages) => usageFault(usages, clientUsages, "client auth"),
   "kubernetes.io/kube-apiserver-client-kubelet": (usages, subject) =>
     usageFault(usages, clientUsages, "client auth") ??
@@ -77,7 +68,7 @@ export function isDue({ spec, status }: Cached<CertificateSigningRequestObject>)
 /** Decides about a request. `subject` is undefined if its body cannot be parsed. */
 export function decideSigning(
   request: Cached<CertificateSigningRequestObject>,
-  subject: RequestedSubject | undefined,
+  subject: RequestedCertificate | undefined,
 ): SigningDecision {
   if (!isDue(request)) return { kind: "none" };
   if (subject === undefined) return { kind: "fail", message: "unable to parse csr" };
@@ -94,11 +85,11 @@ function usageFault(usages: readonly string[], allowed: readonly string[], requi
   return `usages did not match ${JSON.stringify(allowed)} with ${JSON.stringify(required)} required`;
 }
 
-function nodeFault({ organizations, commonName }: RequestedSubject): string | undefined {
+function nodeFault({ organizations, commonName }: RequestedCertificate): string | undefined {
   if (organizations.length !== 1 || organizations[0] !== "system:nodes") return "subject organization is not system:nodes";
   return commonName.startsWith("system:node:") ? undefined : "subject common name does not begin with system:node:";
 }
 
-function namesOf({ dnsNames, ipAddresses, emails, uris }: RequestedSubject): number {
+function namesOf({ dnsNames, ipAddresses, emails, uris }: RequestedCertificate): number {
   return dnsNames.length + ipAddresses.length + emails.length + uris.length;
 }

@@ -1,4 +1,4 @@
-import { isNotFound, type OwnerReference, parseApiVersion } from "@keelson/api-machinery";
+import { ignoreNotFound, type OwnerReference, parseApiVersion } from "@keelson/api-machinery";
 import { RuntimeClass } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import type { ServedKinds } from "../stored-kinds.ts";
@@ -41,21 +41,12 @@ export function isolationSources(
 ): Pick<PodIsolationOptions, "mayUse" | "handlerOf" | "ownerOf"> {
   return {
     mayUse: (user, runtimeClass) => mayUseRuntimeClass(api, user, runtimeClass),
-    handlerOf: async (name) => (await ifPresent(client.get(RuntimeClass, { name })))?.handler,
+    handlerOf: async (name) => (await ignoreNotFound(client.get(RuntimeClass, { name })))?.handler,
     async ownerOf(namespace, { apiVersion, kind, name }: OwnerReference) {
       const { group, version } = parseApiVersion(apiVersion);
       const type = api.resources.list().find((each) => each.group === group && each.version === version && each.kind === kind);
       if (type === undefined) return undefined;
-      return ifPresent(client.get(type, type.scope === "Namespaced" ? { namespace, name } : { name }));
+      return ignoreNotFound(client.get(type, type.scope === "Namespaced" ? { namespace, name } : { name }));
     },
   };
-}
-
-async function ifPresent<T>(request: Promise<T>): Promise<T | undefined> {
-  try {
-    return await request;
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
 }

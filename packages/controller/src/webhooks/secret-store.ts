@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound } from "@keelson/api-machinery";
+import { type DeepReadonly, ignoreNotFound, isAlreadyExists, isConflict } from "@keelson/api-machinery";
 import type { KeyPair } from "@keelson/api-machinery/certificates";
 import { Secret, type SecretObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
@@ -21,12 +21,8 @@ export function secretCertificateStore(
 ): CertificateStore {
   return {
     async load() {
-      try {
-        return storedOf(await client.get(Secret, key));
-      } catch (error) {
-        if (isNotFound(error)) return undefined;
-        throw error;
-      }
+      const secret = await ignoreNotFound(client.get(Secret, key));
+      return secret === undefined ? undefined : storedOf(secret);
     },
     async save(certificates, previous) {
       const secret = {

@@ -1,3 +1,4 @@
+import { isJsonObject, parseJsonObject } from "@keelson/api-machinery";
 import type { Exited } from "../driver.ts";
 import type { Identity } from "../process/launcher.ts";
 import type { StopReason } from "./program-exit.ts";
@@ -19,13 +20,11 @@ export function serialiseRecord(record: ProgramRecord): string {
   return `${JSON.stringify(record)}\n`;
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
-
 const reasons: readonly unknown[] = ["Completed", "Error", "StartFailed", "Timeout", "Stopped", "OOMKilled", "Lost"];
 
 function isExited(value: unknown): value is Exited {
   return (
-    isObject(value) &&
+    isJsonObject(value) &&
     value.kind === "exited" &&
     reasons.includes(value.reason) &&
     typeof value.message === "string" &&
@@ -35,22 +34,18 @@ function isExited(value: unknown): value is Exited {
 }
 
 function isIdentity(value: unknown): value is Identity {
-  return isObject(value) && Object.values(value).every((field) => typeof field === "string" || typeof field === "number");
+  return isJsonObject(value) && Object.values(value).every((field) => typeof field === "string" || typeof field === "number");
 }
 
 /** Parses a record; undefined if the text is not one. */
 export function parseRecord(text: string): ProgramRecord | undefined {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  if (!isObject(value)) return undefined;
+  const value = parseJsonObject(text);
+  if (value === undefined) return undefined;
   if (value.kind === "exited" && isExited(value.exited)) return { kind: "exited", exited: value.exited };
   if (value.kind !== "running" || !isIdentity(value.identity) || typeof value.startedAt !== "number") return undefined;
   const { stop } = value;
-  const isStop = isObject(stop) && (stop.reason === "Stopped" || stop.reason === "Timeout") && typeof stop.graceMs === "number";
+  const isStop =
+    isJsonObject(stop) && (stop.reason === "Stopped" || stop.reason === "Timeout") && typeof stop.graceMs === "number";
   return {
     kind: "running",
     identity: value.identity,

@@ -1,5 +1,5 @@
 import {
-  isNotFound,
+  ignoreNotFound,
   jsonEquals,
   type KubernetesObject,
   type ResourceDefinition,
@@ -49,7 +49,7 @@ export interface VerifyOptions {
  */
 export async function verifyOperator(options: VerifyOptions): Promise<readonly CheckResult[]> {
   const { client, namespace, operator, signal } = options;
-  const deployment = await findOrUndefined(client.get(Deployment, { namespace, name: objectName(operator.name) }, { signal }));
+  const deployment = await ignoreNotFound(client.get(Deployment, { namespace, name: objectName(operator.name) }, { signal }));
   const upgrade = `keelson upgrade --only ${operator.name} -n ${namespace}`;
   const kinds = await checkKinds(options);
   const result = (check: CheckResult["check"], problem: string | undefined, fix: string): CheckResult => ({
@@ -79,7 +79,7 @@ async function checkKinds({ client, operator, signal }: VerifyOptions): Promise<
   const problems: string[] = [];
   for (const { crd } of operator.resources) {
     const { name } = crd.metadata;
-    const present = await findOrUndefined(client.get(CustomResourceDefinition, { name }, { signal }));
+    const present = await ignoreNotFound(client.get(CustomResourceDefinition, { name }, { signal }));
     if (present === undefined) problems.push(`${name} is missing`);
     else if (!(await matches(client, crd, present.spec, signal))) problems.push(`${name} differs from this version's`);
   }
@@ -150,20 +150,11 @@ async function checkRollout(
 const leaseToleranceMs = 5_000;
 
 async function checkLeader({ client, clock, namespace, operator, signal }: VerifyOptions): Promise<string | undefined> {
-  const lease = await findOrUndefined(client.get(Lease, { namespace, name: leaseNameOf(operator) }, { signal }));
+  const lease = await ignoreNotFound(client.get(Lease, { namespace, name: leaseNameOf(operator) }, { signal }));
   const { holderIdentity = "", renewTime = "", leaseDurationSeconds = 15 } = lease?.spec ?? {};
   if (holderIdentity === "") return "no replica leads";
   const renewedMs = parseTime(renewTime) ?? 0;
   const ageMs = clock.now() - renewedMs;
   if (ageMs <= leaseDurationSeconds * 1000 + leaseToleranceMs) return undefined;
   return `${holderIdentity} has not renewed its lease for ${Math.round(ageMs / 1000)} s`;
-}
-
-async function findOrUndefined<T>(object: Promise<T>): Promise<T | undefined> {
-  try {
-    return await object;
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
 }

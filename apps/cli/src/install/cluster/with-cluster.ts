@@ -8,7 +8,7 @@ const interrupted = 130;
 
 /**
  * Runs a command against the cluster that `--kubeconfig` and `--context` name. Resolves to its exit status, or to 130 after Ctrl-C.
- * **Errors**: rejects if there is no usable kubeconfig, or as the command does.
+ * **Errors**: rejects if no usable kubeconfig is found, and with the errors of the command.
  */
 export async function withCluster(
   flags: FlagValues,

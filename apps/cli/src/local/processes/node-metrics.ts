@@ -11,7 +11,7 @@ export function nodeMetrics(socketPath: string): MetricsSource {
       const outgoing = request({ socketPath, path: resourceMetricsPath, agent: false }, (response) => {
         text(response).then((body) => resolve(JSON.parse(body) as MetricsObjects), reject);
       });
-      outgoing.once("error", (error) =>
+      outgoing.on("error", (error) =>
         reject(statusError("ServiceUnavailable", `the kubelet is not reachable: ${error.message}`)),
       );
       outgoing.end();

@@ -1,7 +1,7 @@
 import { type IncomingMessage, request, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { text } from "node:stream/consumers";
-import { isJsonObject, type Status, statusError } from "@keelson/api-machinery";
+import { parseJsonObject, type Status, statusError } from "@keelson/api-machinery";
 import type { ServeApiOptions } from "@keelson/apiserver";
 import { processAccessHeader } from "@keelson/cluster/api-server";
 
@@ -54,7 +54,7 @@ function forward(socketPath: string, path: string, { request: { method, signal }
     signal?.addEventListener("abort", abort, { once: true });
     outgoing.once("close", () => signal?.removeEventListener("abort", abort));
     outgoing.once("response", resolve);
-    outgoing.once("error", (error) => reject(statusError("ServiceUnavailable", unreachable(error))));
+    outgoing.on("error", (error) => reject(statusError("ServiceUnavailable", unreachable(error))));
     outgoing.end();
   });
 }
@@ -74,7 +74,7 @@ function proxyUpgrade(
   socket.on("error", () => {});
   const { authorization: _, ...forwarded } = headers;
   const outgoing = request({ socketPath, path: url, headers: { ...forwarded, ...access }, agent: false });
-  outgoing.once("error", fail);
+  outgoing.on("error", fail);
   outgoing.once("response", (response) => {
     text(response).then(
       (body) => respond(socket, response.statusCode ?? 500, body),
@@ -113,12 +113,8 @@ function respond(socket: Duplex, code: number, body: string): void {
 }
 
 function parseStatus(body: string, code: number): Status {
-  try {
-    const parsed: unknown = JSON.parse(body);
-    if (isJsonObject(parsed) && parsed["kind"] === "Status") return parsed as unknown as Status;
-  } catch {
-    // Not a Status: reported below.
-  }
+  const parsed = parseJsonObject(body);
+  if (parsed?.["kind"] === "Status") return parsed as unknown as Status;
   return statusError("InternalError", `the kubelet responded with HTTP status ${code}`).status;
 }
 

@@ -41,7 +41,7 @@ export function createPeers(port: number, token: string): Peers {
           ...(answer.reason === "" ? {} : { reason: answer.reason }),
         };
       } catch {
-        // Every failure means the same: there is no answer.
+        // Whatever the failure, the peer has not answered.
         return undefined;
       }
     },

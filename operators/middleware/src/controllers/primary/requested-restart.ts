@@ -1,4 +1,4 @@
-import { type DeepReadonly, draft, isJsonObject } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, parseJsonObject } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { Group, GroupStatus } from "../../api/group.ts";
 import { annotations } from "../../api/names.ts";
@@ -94,12 +94,7 @@ function answer(id: string, result: string): Next {
 /** Parses the annotation. A malformed one is ignored. */
 function parseRequest(text: string | undefined): Request | undefined {
   if (text === undefined) return undefined;
-  try {
-    const value: unknown = JSON.parse(text);
-    if (!isJsonObject(value) || typeof value["id"] !== "string") return undefined;
-    const pod = typeof value["pod"] === "string" ? { pod: value["pod"] } : {};
-    return { id: value["id"], ...pod, rebuild: value["rebuild"] === true };
-  } catch {
-    return undefined;
-  }
+  const { id, pod, rebuild } = parseJsonObject(text) ?? {};
+  if (typeof id !== "string") return undefined;
+  return { id, ...(typeof pod === "string" ? { pod } : {}), rebuild: rebuild === true };
 }

@@ -1,4 +1,4 @@
-import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
+import { type DeepReadonly, parseJsonObject } from "@keelson/api-machinery";
 import type { Group, GroupStatus } from "../../api/group.ts";
 import { annotations } from "../../api/names.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
@@ -48,11 +48,7 @@ function answer(id: string, result: string): Next {
 /** Parses the annotation. A malformed one is ignored. */
 function parseRequest(text: string | undefined): { readonly id: string; readonly to?: string } | undefined {
   if (text === undefined) return undefined;
-  try {
-    const value: unknown = JSON.parse(text);
-    if (!isJsonObject(value) || typeof value["id"] !== "string") return undefined;
-    return { id: value["id"], ...(typeof value["to"] === "string" ? { to: value["to"] } : {}) };
-  } catch {
-    return undefined;
-  }
+  const { id, to } = parseJsonObject(text) ?? {};
+  if (typeof id !== "string") return undefined;
+  return { id, ...(typeof to === "string" ? { to } : {}) };
 }

@@ -4,20 +4,11 @@ import {
   importSigningKey,
   type KeyPair,
   loadX509,
+  type RequestedCertificate,
   serialNumber,
   signatureAlgorithm,
   withNewline,
 } from "@keelson/api-machinery/certificates";
-
-/** What a PKCS #10 request asks for. */
-export interface RequestedCertificate {
-  readonly commonName: string;
-  readonly organizations: readonly string[];
-  readonly dnsNames: readonly string[];
-  readonly ipAddresses: readonly string[];
-  readonly emails: readonly string[];
-  readonly uris: readonly string[];
-}
 
 /** Reads the `spec.request` of a CertificateSigningRequest: base64 of a PEM block. Undefined if it cannot be parsed. */
 export async function certificateSubject(request: string): Promise<RequestedCertificate | undefined> {

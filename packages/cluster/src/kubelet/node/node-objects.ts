@@ -1,4 +1,4 @@
-import { type DeepReadonly, isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { type DeepReadonly, ignoreNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import {
   ConfigMap,
   type ConfigMapObject,
@@ -186,11 +186,6 @@ class ClientObjects implements NodeObjects {
     type: ResourceType<T>,
     key: { readonly namespace?: string; readonly name: string },
   ): Promise<DeepReadonly<T> | undefined> {
-    try {
-      return await this.#client.get(type, key);
-    } catch (error) {
-      if (isNotFound(error)) return undefined;
-      throw error;
-    }
+    return ignoreNotFound(this.#client.get(type, key));
   }
 }

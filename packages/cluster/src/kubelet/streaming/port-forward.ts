@@ -66,7 +66,7 @@ function forwardPorts(transport: Duplex, open: (port: number) => Duplex, pod: st
     const number = Number(port);
     if (!Number.isInteger(number) || number < 1 || number > 65535) return fail("port must be between 1 and 65535");
     const target = open(number);
-    target.once("error", (cause) => fail(cause.message));
+    target.on("error", (cause) => fail(cause.message));
     pipeline(data, target, () => {});
     pipeline(target, data, () => {
       if (!error.writableEnded) error.end();
