@@ -215,7 +215,7 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("code in a sa
   });
 
   it("reaches no abstract socket of the host or of another sandbox", async () => {
-    const server = createServer((socket) => socket.end("reached")).listen("\0keelson-attack");
+    const server = createServer((socket) => socket.on("error", () => {}).end("reached")).listen("\0keelson-attack");
     await once(server, "listening");
     try {
       const listen =
@@ -231,7 +231,7 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("code in a sa
   });
 
   it("reaches no listener of the host and occupies none of its ports", async () => {
-    const server = createServer((socket) => socket.end("reached")).listen(0, "127.0.0.1");
+    const server = createServer((socket) => socket.on("error", () => {}).end("reached")).listen(0, "127.0.0.1");
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;
     try {

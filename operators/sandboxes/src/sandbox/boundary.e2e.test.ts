@@ -71,7 +71,7 @@ async function freePort(): Promise<number> {
 
 /** What a server at a port of the host sends; empty if it refuses or closes the connection. */
 async function fetchFrom(port: number): Promise<string> {
-  const socket = connect(port, "127.0.0.1");
+  const socket = connect(port, "127.0.0.1").on("error", () => {});
   return text(socket).catch(() => "");
 }
 

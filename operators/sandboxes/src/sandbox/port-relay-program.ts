@@ -19,6 +19,8 @@ process.on("message", (message: unknown, socket: unknown) => {
   const port = typeof message === "object" && message !== null && "port" in message ? Number(message.port) : 0;
   if (!(socket instanceof Socket)) return;
   count(1);
+  // A socket can emit several errors, and one without a listener ends the process.
+  socket.on("error", () => {});
   socket.once("close", () => count(-1));
   forward(socket, port, addresses);
 });
@@ -38,10 +40,10 @@ function forward(client: Socket, port: number, [host, ...rest]: readonly string[
       client.destroy();
       server.destroy();
     };
-    for (const each of [client, server]) each.once("error", close).once("close", close);
+    for (const each of [client, server]) each.on("error", close).once("close", close);
   });
   const retry = (): void => forward(client, port, rest);
-  server.once("error", retry);
+  server.once("error", retry).on("error", () => {});
 }
 
 // The agent has exited or the sandbox has.

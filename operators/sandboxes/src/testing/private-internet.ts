@@ -88,7 +88,7 @@ const [dir, driverName, attempts] = JSON.parse(process.argv[1]);
 const world = spawn("ip", ["netns", "exec", "world", process.execPath, "--input-type=module", "-e", ${JSON.stringify(world)}], { stdio: ["ignore", "pipe", "inherit"] });
 await once(world.stdout, "data");
 // A server of the host itself.
-createServer((socket) => socket.end("host")).listen(80, "0.0.0.0").unref();
+createServer((socket) => socket.on("error", () => {}).end("host")).listen(80, "0.0.0.0").unref();
 const containerd = driverName === "containerd" ? await startLocalContainerd(dir + "/containerd") : undefined;
 const isolation = { driver: driverName, ...(containerd && { containerdSocket: containerd.socket }) };
 const clock = systemClock;

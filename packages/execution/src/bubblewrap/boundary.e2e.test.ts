@@ -155,8 +155,8 @@ describe.runIf(isRoot)("a program with a private user", () => {
   });
 
   test("reaches no listener of the host: neither loopback nor abstract sockets", async () => {
-    const loopback = createServer((socket) => socket.end("reached")).listen(0, "127.0.0.1");
-    const abstract = createServer((socket) => socket.end("reached")).listen("\0keelson-boundary-test");
+    const loopback = createServer((socket) => socket.on("error", () => {}).end("reached")).listen(0, "127.0.0.1");
+    const abstract = createServer((socket) => socket.on("error", () => {}).end("reached")).listen("\0keelson-boundary-test");
     await Promise.all([once(loopback, "listening"), once(abstract, "listening")]);
     try {
       const { port } = loopback.address() as AddressInfo;
