@@ -122,6 +122,16 @@ export interface ExecSession {
   exited(): Promise<{ readonly exitCode: number }>;
 }
 
+/** Options of {@link Program.stop}. */
+export interface StopOptions {
+  /** From the first signal to SIGKILL. Default: `ProgramSpec.killGraceMs`. */
+  readonly graceMs?: number;
+  /** Default: `Stopped`. */
+  readonly reason?: "Stopped" | "Timeout";
+  /** The program is removed next: its files and exit status need not be kept. Default: false. */
+  readonly discard?: boolean;
+}
+
 /** A program under supervision. */
 export interface Program {
   readonly id: string;
@@ -137,7 +147,7 @@ export interface Program {
   exited(): Promise<Exited>;
   signal(signal: NodeJS.Signals): void;
   /** Resumes a paused program, sends `killSignal` to the whole tree, then SIGKILL after the grace period. Resolves when no process is left. Idempotent. */
-  stop(options?: { readonly graceMs?: number; readonly reason?: "Stopped" | "Timeout" }): Promise<Exited>;
+  stop(options?: StopOptions): Promise<Exited>;
   stats(): Promise<ProgramStats>;
   /**
    * Freezes every process of the program, commands beside it included; resolves when none runs. The program stays paused if the

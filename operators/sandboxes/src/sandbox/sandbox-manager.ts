@@ -278,7 +278,7 @@ export class SandboxManager {
     const program = this.#options.driver.get(sandboxId);
     if (program === undefined) return;
     this.#notify();
-    await program.stop();
+    await program.stop({ discard: true });
     await program.remove();
     await this.#lifetimes.forget(sandboxId);
     await this.#options.networks?.forget(sandboxId);

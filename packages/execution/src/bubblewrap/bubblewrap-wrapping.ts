@@ -122,12 +122,15 @@ function staged(
   bwrap: readonly string[],
 ): { readonly command: readonly [string, ...string[]]; readonly env: Readonly<Record<string, string>> } {
   const user = privateUser(folder, spec.isolation);
-  const command = stage.wrap(user, bwrap);
+  const command = stage.wrap(user, bwrap, join(folder.path, "stage-mounts"));
   const env = { KEELSON_STAGE_SCRIPT: stageScript };
   const folders = [folder.work, temporaryFolder(folder)];
   const sizeBytes = spec.limits?.diskBytes;
   if (sizeBytes !== undefined) {
-    return { command: withQuota(user, sizeBytes, folders, command), env: { ...env, KEELSON_QUOTA_SCRIPT: quotaScript } };
+    return {
+      command: withQuota(user, sizeBytes, folders, command, join(folder.path, "quota-mounts")),
+      env: { ...env, KEELSON_QUOTA_SCRIPT: quotaScript },
+    };
   }
   for (const path of folders) chownSync(path, user.uid, user.gid);
   return { command, env };
@@ -154,7 +157,8 @@ async function wrapExec(
   const isRootInside = own.uid !== 0 && wantsPrivateUser(spec);
   const userns = isRootInside ? [] : ["--userns", "4"];
   const bwrap = [options.bwrap, ...userns, "--pidns", "5", "--args", "3", "--", ...exec.command];
-  const start = stage === undefined ? bwrap : stage.wrap(privateUser(folder, spec.isolation), bwrap);
+  const start =
+    stage === undefined ? bwrap : stage.wrap(privateUser(folder, spec.isolation), bwrap, join(folder.path, "exec-mounts"));
   // The network namespace is entered from outside; bwrap enters the others and drops all capabilities. Without root the user namespace
   // comes first, in which this user has the capabilities that the others need.
   const namespaces = [

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { existsSync, renameSync, statSync, writeFileSync } from "node:fs";
 import type { Isolation } from "../isolation.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { UserIds } from "../program/user.ts";
@@ -45,59 +46,91 @@ export class Stage {
     return `${this.#folder}/${this.#sources.length - 1}`;
   }
 
-  /** Wraps a command so that it runs as `user` in a mount namespace with the stage. */
-  wrap(user: UserIds, command: readonly string[]): readonly [string, ...string[]] {
-    const count = String(this.#sources.length);
+  /**
+   * Wraps a command so that it runs as `user` in a mount namespace with the stage. The mounts are written to `file`, whose content is the
+   * same for every command of a program.
+   */
+  wrap(user: UserIds, command: readonly string[], file: string): readonly [string, ...string[]] {
     const script = ["/bin/sh", "-c", 'eval "$KEELSON_STAGE_SCRIPT"', "keelson-sandbox"];
+    const mounts: MountEntry[] = [
+      { type: "tmpfs", source: "keelson-stage", target: this.#folder, options: "mode=755,size=1m" },
+    ];
+    const files: string[] = [];
+    for (const [index, source] of this.#sources.entries()) {
+      const target = `${this.#folder}/${index}`;
+      if (statSync(source).isDirectory()) mounts.push({ type: "none", source, target, options: "rbind,X-mount.mkdir" });
+      else files.push(source, target);
+    }
+    writeMounts(file, mounts);
     return [
       ...(["unshare", "--mount", "--propagation", "private", "--"] as const),
       ...script,
-      this.#folder,
+      file,
       String(user.uid),
-      count,
-      ...this.#sources,
+      String(files.length / 2),
+      ...files,
       ...command,
     ];
   }
 }
+
+interface MountEntry {
+  readonly type: "tmpfs" | "none";
+  readonly source: string;
+  readonly target: string;
+  readonly options: string;
+}
+
+/** Writes mounts for one call of mount(8), in the format of fstab(5), unless the file exists. */
+function writeMounts(file: string, mounts: readonly MountEntry[]): void {
+  if (existsSync(file)) return;
+  const lines = mounts.map(
+    ({ type, source, target, options }) => `${escaped(source)} ${escaped(target)} ${type} ${options} 0 0\n`,
+  );
+  // A concurrent command must not read a part of it.
+  writeFileSync(`${file}.new`, lines.join(""), { mode: 0o600 });
+  renameSync(`${file}.new`, file);
+}
+
+/** fstab(5) separates fields by white space and writes special characters in octal. */
+const escaped = (path: string): string =>
+  path.replace(/[\s\\#]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`);
 
 /** Exit code of the scripts if they cannot prepare the start. */
 export const stagingFailed = 125;
 
 /** The staging script. It is passed in a variable, so that `ps` shows a name and not the script. */
 export const stageScript = `unset KEELSON_STAGE_SCRIPT
-keelson_folder=$1 keelson_uid=$2 keelson_count=$3 keelson_index=0
+keelson_mounts=$1 keelson_uid=$2 keelson_count=$3
 shift 3
-mount -t tmpfs -o mode=755,size=1m keelson-stage "$keelson_folder" || exit 125
-while [ "$keelson_index" -lt "$keelson_count" ]; do
-  keelson_target=$keelson_folder/$keelson_index
-  if [ -d "$1" ]; then mkdir "$keelson_target"; else : >"$keelson_target"; fi
-  mount --rbind "$1" "$keelson_target" || exit 125
-  keelson_index=$((keelson_index + 1))
-  shift
+mount -a -T "$keelson_mounts" || exit 125
+while [ "$keelson_count" -gt 0 ]; do
+  : >"$2" && mount --bind "$1" "$2" || exit 125
+  keelson_count=$((keelson_count - 1))
+  shift 2
 done
 exec setpriv --reuid "$keelson_uid" --regid "$keelson_uid" --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs -- "$@"
 `;
 
 /** Mounts file systems of limited size over folders of a program, on the host, then executes the rest of the arguments. */
 export const quotaScript = `unset KEELSON_QUOTA_SCRIPT
-keelson_uid=$1 keelson_size=$2 keelson_count=$3
-shift 3
-while [ "$keelson_count" -gt 0 ]; do
-  mount -t tmpfs -o "mode=1777,size=$keelson_size,nr_inodes=65536,uid=$keelson_uid,gid=$keelson_uid,nosuid,nodev" keelson-sandbox "$1" || exit 125
-  keelson_count=$((keelson_count - 1))
-  shift
-done
+keelson_mounts=$1
+shift
+mount -a -T "$keelson_mounts" || exit 125
 exec "$@"
 `;
 
-/** Wraps a command so that `folders` are mounted with a size limit before it runs. */
+/** Wraps a command so that `folders` are mounted with a size limit before it runs. The mounts are written to `file`. */
 export function withQuota(
   user: UserIds,
   sizeBytes: number,
   folders: readonly string[],
   command: readonly string[],
+  file: string,
 ): readonly [string, ...string[]] {
   const script = ["-c", 'eval "$KEELSON_QUOTA_SCRIPT"', "keelson-sandbox"];
-  return ["/bin/sh", ...script, String(user.uid), String(sizeBytes), String(folders.length), ...folders, ...command];
+  const options = `mode=1777,size=${sizeBytes},nr_inodes=65536,uid=${user.uid},gid=${user.gid},nosuid,nodev`;
+  const mounts = folders.map((target): MountEntry => ({ type: "tmpfs", source: "keelson-sandbox", target, options }));
+  writeMounts(file, mounts);
+  return ["/bin/sh", ...script, file, ...command];
 }

@@ -123,16 +123,19 @@ export function discoverCgroups(root?: string, sources: CgroupSources = readSour
 /** Cgroup of the shims below a dedicated parent: version 2 allows no process in the parent itself. */
 const shimGroup = "keelson-shims";
 
-/** Moves a process into the shims' cgroup of every hierarchy. Best effort. */
+/** Moves a single-threaded process into the shims' cgroup of every hierarchy. Best effort. */
 export async function enterShimGroup(hierarchies: readonly CgroupHierarchy[], pid: number): Promise<void> {
-  for (const { parent } of hierarchies) {
-    const folder = join(parent, shimGroup);
-    try {
-      if (!existsSync(folder)) mkdirSync(folder);
-      await writeFile(join(folder, "cgroup.procs"), String(pid), { flag: "r+" });
-    } catch {
-      // The shim stays in its supervisor's cgroup of this hierarchy, and is killed if that cgroup is killed as a whole.
-    }
+  await Promise.all(hierarchies.map((hierarchy) => enterGroup(hierarchy, pid)));
+}
+
+async function enterGroup({ version, parent }: CgroupHierarchy, pid: number): Promise<void> {
+  const folder = join(parent, shimGroup);
+  try {
+    if (!existsSync(folder)) mkdirSync(folder);
+    // Moving a whole process waits for an RCU grace period, moving a thread does not. Version 2 cannot move a single thread.
+    await writeFile(join(folder, version === 1 ? "tasks" : "cgroup.procs"), String(pid), { flag: "r+" });
+  } catch {
+    // The shim stays in its supervisor's cgroup of this hierarchy, and is killed if that cgroup is killed as a whole.
   }
 }
 

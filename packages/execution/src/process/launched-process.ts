@@ -126,8 +126,9 @@ export class LaunchedProcess implements LaunchedProgram {
     });
   }
 
-  async cleanUp(): Promise<void> {
-    await keepWork(this.#request.folder).catch(() => {});
+  async cleanUp({ isDiscarded }: { readonly isDiscarded: boolean }): Promise<void> {
+    const { folder, unmounter } = this.#request;
+    if (!isDiscarded) await keepWork(folder, unmounter).catch(() => {});
     await cleanUpCgroup(this.#context, this.#request.folder, this.#request.deadlines);
   }
 }

@@ -1,12 +1,14 @@
 import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats, TerminalSize } from "../driver.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
+import type { Unmounter } from "../program/size-limit.ts";
 
 /** The program to launch. */
 export interface LaunchRequest {
   readonly spec: ProgramSpec;
   readonly folder: ProgramFolder;
   readonly deadlines: Deadlines;
+  readonly unmounter: Unmounter;
 }
 
 /** How a program terminated, as observed by its launcher. Why (stopped, timed out) is known to the supervisor. */
@@ -59,8 +61,8 @@ export interface LaunchedProgram {
   endInput?(): Promise<void>;
   /** Runs a command beside the program. Only called while the program runs. */
   exec(spec: ExecSpec): Promise<ExecSession>;
-  /** Frees kernel resources of a terminated program: its cgroup. */
-  cleanUp(): Promise<void>;
+  /** Frees kernel resources of a terminated program: its cgroup, and its mounts unless it is discarded next. */
+  cleanUp(options: { readonly isDiscarded: boolean }): Promise<void>;
   /** Stops watching; the program keeps running. */
   detach(): void;
 }

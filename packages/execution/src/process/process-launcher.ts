@@ -107,8 +107,9 @@ class ProcessLauncher implements Launcher {
         alive,
         groups: cgroup.entryFiles.slice(0, 4).map((path) => opened.open(path, "w")),
       });
-      if (this.#hasOwnParent) await enterShimGroup(hierarchies, shim.pid);
-      return this.#prepared(request, shim, cgroup);
+      // Takes as long as writing the spec; both must be complete before the program runs.
+      const entered = this.#hasOwnParent ? enterShimGroup(hierarchies, shim.pid) : Promise.resolve();
+      return this.#prepared(request, shim, cgroup, entered);
     } catch (error) {
       removeCgroup(hierarchies, folder.tag);
       if (error instanceof StartFailure) throw error;
@@ -161,12 +162,13 @@ class ProcessLauncher implements Launcher {
   }
 
   /** The program behind a shim that waits for its release. */
-  #prepared(request: LaunchRequest, shim: Shim, cgroup: Cgroup): PreparedProgram {
+  #prepared(request: LaunchRequest, shim: Shim, cgroup: Cgroup, entered: Promise<void>): PreparedProgram {
     const { folder, deadlines } = request;
     const startTime = readStat(shim.pid)?.startTime ?? 0;
     return {
       identity: { shimPid: shim.pid, shimStartTime: startTime, bootId: this.#bootId, ...limitsToJson(cgroup) },
       release: async () => {
+        await entered;
         await shim.release();
         const limits = readExit(folder).outsideCgroup
           ? { applied: {}, message: "not enforced: the program could not enter its cgroup" }
@@ -180,6 +182,7 @@ class ProcessLauncher implements Launcher {
         });
       },
       abandon: async () => {
+        await entered;
         shim.abandon();
         await shim.ended;
         await cleanUpCgroup(this.#context, folder, deadlines);

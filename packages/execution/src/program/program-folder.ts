@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { unmountBelow } from "./size-limit.ts";
+import type { Unmounter } from "./size-limit.ts";
 
 /** The paths of one program's files. */
 export interface ProgramFolder {
@@ -41,9 +41,14 @@ export function programFolder(dir: string, id: string): ProgramFolder {
 }
 
 /** Deletes a program's folder through the folder `trash`. A crash leaves it either intact or removed, because it moves first. */
-export async function discardFolder({ path, tag }: ProgramFolder, trash: string, now: number): Promise<void> {
+export async function discardFolder(
+  { path, tag }: ProgramFolder,
+  trash: string,
+  now: number,
+  unmounter: Unmounter,
+): Promise<void> {
   const trashed = join(trash, `${tag}-${now.toString(36)}`);
-  await unmountBelow(path);
+  await unmounter.unmountBelow(path);
   try {
     await rename(path, trashed);
   } catch {

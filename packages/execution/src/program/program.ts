@@ -10,6 +10,7 @@ import {
   type ProgramSpec,
   type ProgramState,
   type ProgramStats,
+  type StopOptions,
   type TerminalSize,
 } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
@@ -31,13 +32,7 @@ import type { ProgramRecord } from "./program-record.ts";
 import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
 import { ProgramSessions } from "./program-sessions.ts";
 import { ProgramStateFile } from "./program-state-file.ts";
-import type { Supervision } from "./supervision.ts";
-
-/**
- * Maximum time between the start of a shim, which is all that a later supervisor knows, and that of its program. An adopted program gets
- * this time in addition to its time limit.
- */
-const maxStartupMs = 100;
+import { maxStartupMs, type Supervision } from "./supervision.ts";
 
 /**
  * One program: its record on disk, its deadlines and its logs. Every program terminates through `#conclude`, once.
@@ -55,6 +50,7 @@ export class SupervisedProgram implements Program {
   #launched: LaunchedProgram | undefined;
   #stop: { readonly reason: StopReason } | undefined;
   #killed = false;
+  #isDiscarded = false;
   #timeout: Deadline | undefined;
   #grace: Deadline | undefined;
   #logWatch: LogWatch | undefined;
@@ -155,7 +151,8 @@ export class SupervisedProgram implements Program {
     void this.#launched?.signal(signal);
   }
 
-  async stop(options: { readonly graceMs?: number; readonly reason?: StopReason } = {}): Promise<Exited> {
+  async stop({ discard = false, ...options }: StopOptions = {}): Promise<Exited> {
+    this.#isDiscarded ||= discard;
     if (this.#state.kind === "exited" || this.#stop !== undefined) return this.#exited.promise;
     const reason = options.reason ?? "Stopped";
     const graceMs = options.graceMs ?? this.spec.killGraceMs ?? defaultKillGraceMs;
@@ -202,7 +199,7 @@ export class SupervisedProgram implements Program {
       throw new ExecutionError("NotEnded", `program ${this.id} is still running; stop it first`);
     await this.#file.settled();
     this.#with.forget(this.id);
-    await discardFolder(this.#folder, this.#with.trash, this.#with.clock.now());
+    await discardFolder(this.#folder, this.#with.trash, this.#with.clock.now(), this.#with.unmounter);
   }
 
   /** Stops supervising; the program keeps running. */
@@ -218,7 +215,8 @@ export class SupervisedProgram implements Program {
   }
 
   #request(): LaunchRequest {
-    return { spec: this.spec, folder: this.#folder, deadlines: this.#with.deadlines };
+    const { deadlines, unmounter } = this.#with;
+    return { spec: this.spec, folder: this.#folder, deadlines, unmounter };
   }
 
   #supervise(launched: LaunchedProgram, startedAt: number): void {
@@ -284,10 +282,10 @@ export class SupervisedProgram implements Program {
     await this.#launched?.kill();
     await this.#sessions.kill();
     const exited = decideExit(termination, this.#exitContext(termination));
-    await this.#launched?.cleanUp();
+    await this.#launched?.cleanUp({ isDiscarded: this.#isDiscarded });
     let reported = exited;
     try {
-      await this.#file.save({ kind: "exited", exited }, { isDurable: true });
+      await this.#file.save({ kind: "exited", exited }, { isDurable: !this.#isDiscarded });
     } catch (error) {
       // The exit file still has the exit code for a later supervisor.
       reported = { ...exited, message: `${exited.message} (could not save the exit status: ${describeError(error)})`.trim() };

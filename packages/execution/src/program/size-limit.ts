@@ -1,22 +1,62 @@
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import type { ProgramFolder } from "./program-folder.ts";
 
 const run = promisify(execFile);
 
-/** The mount points below a folder. */
-function mountsBelow(path: string): readonly string[] {
-  return readFileSync("/proc/self/mountinfo", "utf8")
+const mountPoints = (): readonly string[] =>
+  readFileSync("/proc/self/mountinfo", "utf8")
     .split("\n")
-    .map((line) => line.split(" ")[4] ?? "")
-    .filter((target) => target.startsWith(`${path}/`));
+    .map((line) => line.split(" ")[4] ?? "");
+
+/** The mount points below a folder. */
+const mountsBelow = (path: string): readonly string[] => mountPoints().filter((target) => target.startsWith(`${path}/`));
+
+interface QueuedUnmount {
+  readonly mounts: readonly string[];
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
 }
 
-/** Unmounts the file systems with a size limit that a program had. */
-export async function unmountBelow(path: string): Promise<void> {
-  const mounts = mountsBelow(path);
-  if (mounts.length > 0) await run("umount", ["--lazy", ...mounts]);
+/** Unmounts file systems with a size limit. Concurrent calls share one umount(8). */
+export class Unmounter {
+  #queue: QueuedUnmount[] = [];
+  #isRunning = false;
+
+  /** Unmounts everything below a folder. */
+  unmountBelow(path: string): Promise<void> {
+    return this.unmount(mountsBelow(path));
+  }
+
+  unmount(mounts: readonly string[]): Promise<void> {
+    if (mounts.length === 0) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ mounts, resolve, reject });
+      if (!this.#isRunning) void this.#drain();
+    });
+  }
+
+  async #drain(): Promise<void> {
+    this.#isRunning = true;
+    for (let batch = this.#queue.splice(0); batch.length > 0; batch = this.#queue.splice(0)) {
+      try {
+        await run("umount", ["--lazy", ...batch.flatMap(({ mounts }) => mounts)]);
+        for (const { resolve } of batch) resolve();
+      } catch {
+        // Names the caller whose mount failed. The others' are unmounted already.
+        await Promise.all(batch.map((each) => unmountLeft(each.mounts).then(each.resolve, each.reject)));
+      }
+    }
+    this.#isRunning = false;
+  }
+}
+
+/** Unmounts those of `mounts` that are still mounted. */
+async function unmountLeft(mounts: readonly string[]): Promise<void> {
+  const present = new Set(mountPoints());
+  const left = mounts.filter((mount) => present.has(mount));
+  if (left.length > 0) await run("umount", ["--lazy", ...left]);
 }
 
 /** Copies without following links, then swaps the copy with the mount. A crash in between leaves the mount, and the next attempt repeats. */
@@ -28,10 +68,8 @@ rm -rf "$1.kept" && cp -a "$1" "$1.kept" && umount --lazy "$@" && rmdir "$1" && 
  * Moves the work folder of a terminated program from memory, where its size limit kept it, to the disk, and drops its `/tmp`. Does nothing
  * for a program without a size limit.
  */
-export async function keepWork({ path, work }: ProgramFolder): Promise<void> {
+export async function keepWork({ path, work }: ProgramFolder, unmounter: Unmounter): Promise<void> {
   const mounts = mountsBelow(path);
-  if (mounts.length === 0) return;
-  const others = mounts.filter((mount) => mount !== work);
-  if (mounts.includes(work)) await run("/bin/sh", ["-c", keepScript, "keelson-keep", work, ...others]);
-  else await run("umount", ["--lazy", ...others]);
+  if (!mounts.includes(work) || readdirSync(work).length === 0) return unmounter.unmount(mounts);
+  await run("/bin/sh", ["-c", keepScript, "keelson-keep", work, ...mounts.filter((mount) => mount !== work)]);
 }

@@ -13,6 +13,7 @@ import { programFolder } from "./program-folder.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { parseRecord } from "./program-record.ts";
 import { parseSpec, programIdPattern } from "./program-spec.ts";
+import { Unmounter } from "./size-limit.ts";
 
 /** Options of every driver. */
 export interface DriverOptions {
@@ -82,6 +83,7 @@ class SupervisingDriver implements Driver {
     this.#supervision = {
       ...supervision,
       deadlines: new Deadlines(supervision.clock),
+      unmounter: new Unmounter(),
       forget: (id) => void this.#programs.delete(id),
     };
   }
