@@ -28,5 +28,7 @@ export {
   type StorePage,
   type WriteResult,
 } from "./storage/store.ts";
+export { AuditError, type AuditErrorCode, isAuditError } from "./audit/audit-error.ts";
+export type { AuditLogFile } from "./audit/audit-log.ts";
 export type { MetricsSource } from "./registry/kinds/node/metrics.ts";
-export { type ServeApiOptions, type ServedApi, serveApi } from "./serve-api.ts";
+export { type AuditOptions, type ServeApiOptions, type ServedApi, serveApi } from "./serve-api.ts";

@@ -2,6 +2,10 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
+import { type AuditLog, type AuditLogFile, openAuditLog } from "./audit/audit-log.ts";
+import type { AuditMetrics } from "./audit/audit-metrics.ts";
+import { Auditor } from "./audit/auditor.ts";
+import { readAuditPolicyFile } from "./audit/read-policy.ts";
 import { createAuthenticator } from "./auth/authentication/authenticator.ts";
 import { startCertificateRenewal } from "./auth/certificates/certificate-renewal.ts";
 import { writeKubeconfig } from "./auth/certificates/kubeconfig.ts";
@@ -49,8 +53,17 @@ export interface ServeApiOptions {
   readonly serviceNetwork?: string;
   /** Seats of API Priority and Fairness. Default 200. */
   readonly seats?: number;
+  /** Records requests over HTTP. Default: none. */
+  readonly audit?: AuditOptions;
   /** Called with background errors. Default: ignored. */
   readonly onError?: (error: unknown) => void;
+}
+
+/** The audit log of an API server. */
+export interface AuditOptions {
+  /** Path of an audit.k8s.io/v1 Policy in YAML or JSON. */
+  readonly policyFile: string;
+  readonly log: AuditLogFile;
 }
 
 /** A listening API server. */
@@ -78,9 +91,10 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   const hosts = isLoopback ? [clusterIp] : [bindAddress, clusterIp];
   const pki = await ensurePki(join(dataDir, "pki"), now(), hosts);
   const metrics = new ApiServerMetrics();
+  const audit = options.audit && (await openAudit(options.audit, { clock, metrics: metrics.audit, onError }));
   let isReady = false;
   let url = "";
-  const server = await createApiServer({
+  const opening = createApiServer({
     storage: { ...options.storage, dataDir: join(dataDir, "storage") },
     clock,
     random,
@@ -101,6 +115,10 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     ...(options.requiresServiceAccounts === undefined ? {} : { requiresServiceAccounts: options.requiresServiceAccounts }),
     ...(options.serviceNetwork === undefined ? {} : { serviceNetwork: options.serviceNetwork }),
     ...(onError === undefined ? {} : { onError }),
+  });
+  const server = await opening.catch(async (error: unknown) => {
+    await audit?.log.close();
+    throw error;
   });
   const flow = new FlowController({
     store: server.store,
@@ -124,6 +142,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       port: options.port,
       clock,
       newId: randomUUID,
+      ...(audit === undefined ? {} : { auditor: audit.auditor }),
       ...(onError === undefined ? {} : { onError }),
     });
     metrics.observe({
@@ -164,6 +183,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       async close() {
         await renewal.stop();
         await http.close();
+        await audit?.log.close();
         flow.close();
         metrics.close();
         await server.close();
@@ -173,8 +193,20 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     flow.close();
     metrics.close();
     await server.close();
+    await audit?.log.close();
     throw error;
   }
+}
+
+/** Reads the policy and opens the log. Rejects with an `AuditError`. */
+async function openAudit(
+  { policyFile, log: file }: AuditOptions,
+  context: { readonly clock: Clock; readonly metrics: AuditMetrics; readonly onError: ServeApiOptions["onError"] },
+): Promise<{ readonly auditor: Auditor; readonly log: AuditLog }> {
+  const { clock, metrics, onError = () => undefined } = context;
+  const policy = await readAuditPolicyFile(policyFile);
+  const log = await openAuditLog({ file, clock, metrics, onError });
+  return { auditor: new Auditor({ policy, clock, metrics, write: log.write }), log };
 }
 
 /** The health checks, under kube-apiserver's names: `etcd` reads from the storage. */

@@ -3,6 +3,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown, type Shutdown } from "@keelson/controller/shutdown";
 import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, switchFlag, UsageError } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../command-line.ts";
+import { auditFlags, readAuditFlags } from "../local/audit-flags.ts";
 import { ownComponents, withDependencies } from "../local/components.ts";
 import { createDataFolder } from "../local/data-folder.ts";
 import { readyLine, readyReporter, startDetached } from "../local/detach.ts";
@@ -70,6 +71,7 @@ const ownFlags: readonly FlagDefinition[] = [
       "containerd socket for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock if it responds)",
   },
   podRuntimeFlag,
+  ...auditFlags,
   { name: "tour", description: "after the start, run one workload per operator and show its progress" },
   detachFlag,
   { name: "exit", description: "with --tour: stop after the tour; exit with status 1 if a workload failed" },
@@ -109,6 +111,7 @@ function readOptions(flags: FlagValues, defaulted: ReadonlySet<string>, operator
       hasCluster: components.has("cluster"),
       containerd: typeof flags["containerd-address"] === "string" ? resolve(flags["containerd-address"]) : undefined,
       podRuntime: podRuntimeFlag.read(flags),
+      audit: readAuditFlags(flags),
       flags,
       logLevel,
     },

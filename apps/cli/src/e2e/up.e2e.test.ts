@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { once } from "node:events";
@@ -102,10 +102,43 @@ test("serves metrics, probes and recent reconciles on loopback unless --metrics-
   expect(without.process.output()).not.toContain("metrics");
 });
 
+test("records requests in an audit log by a policy, and names the field of an invalid policy", async () => {
+  using folder = temporaryFolder();
+  const policyFile = join(folder.path, "policy.yaml");
+  const auditLog = join(folder.path, "logs", "audit.log");
+  const flags = ["--only", "apiserver", "--audit-policy-file", policyFile, "--audit-log-path", auditLog];
+  writeFileSync(policyFile, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Sometimes\n");
+  await using invalid = startKeelson([...upArguments(join(folder.path, "a")), ...flags]);
+  expect(await invalid.exited).toBe(2);
+  expect(invalid.output()).toMatch(
+    /--audit-policy-file: audit policy .*policy\.yaml: rules\[0\]\.level: Unsupported value: "Sometimes"/,
+  );
+  const rule = "- level: Request\n  verbs: [create]\n  resources:\n  - group: ''\n    resources: [configmaps]\n";
+  writeFileSync(policyFile, `apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n${rule}`);
+  await using keelson = await startTestKeelson(join(folder.path, "b"), ...flags);
+  const client = await keelson.client();
+  await client.create(ConfigMap, { metadata: { name: "audited", namespace: "default" }, data: { a: "1" } });
+  await client.close();
+  expect(await keelson.process.stop()).toBe(0);
+  const events = readFileSync(auditLog, "utf8").trim().split("\n");
+  expect(events.filter((line) => line.includes('"audited"')).map((line) => JSON.parse(line) as unknown)).toMatchObject([
+    {
+      level: "Request",
+      stage: "ResponseComplete",
+      verb: "create",
+      requestObject: { data: { a: "1" } },
+      responseStatus: { code: 201 },
+    },
+  ]);
+});
+
 test("names an invalid flag and exits with status 2", async () => {
   await using wrong = startKeelson(["up", "--api-port", "70000"]);
   expect(await wrong.exited).toBe(2);
   expect(wrong.output()).toContain("--api-port");
+  await using halved = startKeelson(["up", "--audit-log-path", "audit.log"]);
+  expect(await halved.exited).toBe(2);
+  expect(halved.output()).toContain("--audit-log-path: requires --audit-policy-file");
   await using unknown = startKeelson(["up", "--only", "kitchen"]);
   expect(await unknown.exited).toBe(2);
   expect(unknown.output()).toContain("kitchen");

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
+import type { AuditOptions } from "@keelson/apiserver";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import type { FlagDefinition, FlagValues } from "@keelson/operator/flags";
@@ -33,6 +34,8 @@ export interface LocalOptions {
   readonly containerd: string | undefined;
   /** The runtime of Pods without a RuntimeClass. */
   readonly podRuntime: PodRuntimeName;
+  /** The audit log of the API server. Undefined: none. */
+  readonly audit: AuditOptions | undefined;
   readonly flags: FlagValues;
   readonly logLevel: string;
   readonly clock: Clock;
@@ -165,7 +168,7 @@ class RunningLocal implements Local {
   }
 
   #apiServerConfig({ serviceNetwork }: AddressBlock): ApiServerConfig {
-    const { dataDir, logLevel, bindAddress, apiPort, mayMovePorts, hasCluster, podRuntime } = this.#options;
+    const { dataDir, logLevel, bindAddress, apiPort, mayMovePorts, hasCluster, podRuntime, audit } = this.#options;
     return {
       component: "apiserver",
       ...{ dataDir, logLevel, bindAddress, serviceNetwork },
@@ -175,6 +178,7 @@ class RunningLocal implements Local {
       // The service account controller creates them.
       requiresServiceAccounts: hasCluster,
       ...(hasCluster ? { podRuntime } : {}),
+      ...(audit === undefined ? {} : { audit }),
     };
   }
 

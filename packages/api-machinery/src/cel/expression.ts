@@ -8,6 +8,9 @@ export interface CelExpression {
   evaluate(variables: Readonly<Record<string, unknown>>): unknown;
 }
 
+/** The type that an expression must have. `text-or-null` is that of audit annotations. */
+export type WantedType = "bool" | "string" | "text-or-null" | "any";
+
 const environments = new Map<string, Environment>();
 
 /**
@@ -17,7 +20,7 @@ const environments = new Map<string, Environment>();
 export function compileExpression(
   expression: string,
   variables: readonly string[],
-  wanted: "bool" | "string" | "any",
+  wanted: WantedType,
 ): CelExpression | string {
   try {
     const parsed = environmentWith(variables).parse(withLinearMatches(expression));
@@ -25,6 +28,9 @@ export function compileExpression(
     if (!valid) return `compilation failed: ${compileMessage(expression, error?.message ?? "it has no type")}`;
     if (wanted === "string" && type !== "string" && type !== "dyn") return `must evaluate to string but got ${type}`;
     if (wanted === "bool" && type !== "bool" && type !== "dyn") return `must evaluate to bool but got ${type}`;
+    if (wanted === "text-or-null" && type !== "string" && type !== "null" && type !== "dyn") {
+      return "must evaluate to one of [string null_type]";
+    }
     return { evaluate: (values) => parsed({ ...values }) };
   } catch (error) {
     return `compilation failed: ${compileMessage(expression, error instanceof Error ? error.message : String(error))}`;

@@ -1,4 +1,5 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
+import { AuditMetrics } from "../audit/audit-metrics.ts";
 import type { RawOutcome } from "../endpoints/outcome.ts";
 import type { RequestInfo } from "../endpoints/request-info.ts";
 import type { LevelUsage } from "../flowcontrol/flow-controller.ts";
@@ -29,6 +30,8 @@ export class ApiServerMetrics {
     "Time to serve a request, without watches.",
     buckets,
   );
+  /** Receives the figures of the audit log. */
+  readonly audit = new AuditMetrics();
   /** Receives the results of webhook calls. */
   readonly webhooks = new AdmissionWebhookMetrics();
   readonly #loop = monitorEventLoopDelay({ resolution: 20 });
@@ -66,6 +69,7 @@ export class ApiServerMetrics {
     yield* this.#requests.lines();
     yield* this.#durations.lines();
     yield* this.webhooks.lines();
+    yield* this.audit.lines();
     yield* this.#gauges();
   }
 

@@ -50,6 +50,10 @@ export class CallAdmission implements AdmissionRequest {
     if (!warnings.includes(text)) warnings.push(text);
   }
 
+  annotate(key: string, value: string): void {
+    this.#call.request.audit?.annotate(key, value);
+  }
+
   /** A view such as Scale has a kind of its own, whose objects are not normalized by the resource's schema. */
   async normalize(object: KubernetesObject): Promise<KubernetesObject> {
     return this.kind === undefined ? normalizeObject(this.#call, object, { fieldValidation: "Ignore" }) : object;

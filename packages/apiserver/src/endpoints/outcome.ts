@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { Duplex, Readable } from "node:stream";
 import type { DeepReadonly, KubernetesObject, Status } from "@keelson/api-machinery";
 import type { ApiRequest, ListMeta } from "@keelson/api-machinery/transport";
+import type { RequestAudit } from "../audit/request-audit.ts";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 
 /** An authenticated request from the HTTP server or an in-process transport. */
@@ -30,6 +31,8 @@ export interface PipelineRequest extends ApiRequest {
   receive?(isTyped: boolean): Promise<void>;
   /** The HTTP request as received, for subresources that pass it on. */
   readonly forwarded?: ForwardedRequest;
+  /** The request's audit record. Default: it is not recorded. */
+  readonly audit?: RequestAudit | undefined;
 }
 
 /** An HTTP request that is passed on to another server. */

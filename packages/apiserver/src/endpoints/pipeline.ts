@@ -1,4 +1,5 @@
 import { type StatusError, statusError } from "@keelson/api-machinery";
+import type { RequestAudit } from "../audit/request-audit.ts";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 import { admitUnstored, operationOptions } from "./admission-request.ts";
 import { type Call, type EndpointContext, keyOf, Timestamps } from "./call.ts";
@@ -78,11 +79,11 @@ class Pipeline implements RequestPipeline {
       const isForwarded = request.forwarded !== undefined;
       if (!methods.has(request.method) && !isForwarded) throw methodNotAllowed();
       if (info.isResource && info.resource !== "") {
-        const authorizing = this.#requireAllowed(request.user, info);
+        const authorizing = this.#authorize(request, info);
         if (authorizing instanceof Promise) await authorizing;
         return withWarnings(await this.#handleResource(request, info, warnings), warnings);
       }
-      await this.#requireAllowed(request.user, info);
+      await this.#authorize(request, info);
       return (await this.#options.nonResource?.(request)) ?? { kind: "status", status: unknownResource().status };
     } catch (error) {
       return withWarnings({ kind: "status", status: statusOf(error) }, warnings);
@@ -97,8 +98,15 @@ class Pipeline implements RequestPipeline {
     return this.#watches.size;
   }
 
-  #requireAllowed(user: UserInfo, info: RequestInfo): void | Promise<void> {
-    const require = ({ allowed, reason }: AccessDecision): void => {
+  /** Requires access to the request itself, and records the decision. */
+  #authorize({ user, audit }: PipelineRequest, info: RequestInfo): void | Promise<void> {
+    return this.#requireAllowed(user, info, audit && ((decision) => recordDecision(audit, decision)));
+  }
+
+  #requireAllowed(user: UserInfo, info: RequestInfo, record?: (decision: AccessDecision) => void): void | Promise<void> {
+    const require = (decision: AccessDecision): void => {
+      record?.(decision);
+      const { allowed, reason } = decision;
       if (!allowed) throw denied(user, info, reason ?? "");
     };
     const decision = this.#options.authorize(user, info);
@@ -236,6 +244,7 @@ function admitBody(call: Call): void | Promise<void> {
     throw statusError("RequestEntityTooLarge", `limit is ${maxBodyBytes} bytes; the request's body is ${bodyBytes} bytes`);
   }
   load.bytes = bodyBytes;
+  request.audit?.receive(request.body, call.info.verb === "patch");
   return pauseIfLarge(call);
 }
 
@@ -245,6 +254,11 @@ function withWarnings(outcome: Outcome, warnings: readonly string[]): Outcome {
   if (warnings.length === 0 || outcome.kind === "document" || outcome.kind === "raw" || outcome.kind === "upgrade")
     return outcome;
   return { ...outcome, warnings };
+}
+
+function recordDecision(audit: RequestAudit, { allowed, reason }: AccessDecision): void {
+  audit.annotate("authorization.k8s.io/decision", allowed ? "allow" : "forbid");
+  audit.annotate("authorization.k8s.io/reason", reason ?? "");
 }
 
 function denied(user: UserInfo, info: RequestInfo, reason: string): StatusError {

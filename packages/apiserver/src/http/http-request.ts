@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { statusError } from "@keelson/api-machinery";
 import type { ForwardedRequest, PipelineRequest } from "../endpoints/outcome.ts";
+import type { RequestAudit } from "../audit/request-audit.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import type { BodyReader } from "./body/request-body.ts";
 import type { LazyAbort } from "./lazy-abort.ts";
@@ -12,6 +13,7 @@ export interface HttpRequestOptions {
   readonly request: IncomingMessage;
   readonly target: Target;
   readonly user: UserInfo;
+  readonly audit: RequestAudit | undefined;
   readonly accepted: readonly Representation[];
   readonly abort: LazyAbort;
   /** The bytes after an upgrade request are not a body. */
@@ -26,7 +28,7 @@ export interface HttpRequestOptions {
  * **Errors**: `MethodNotAllowed` for a method that the API does not have.
  */
 export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
-  const { request, target, user, accepted, abort, isUpgrade, bodies } = options;
+  const { request, target, user, audit, accepted, abort, isUpgrade, bodies } = options;
   const isForwarded = isProxyPath(target.path);
   const method = request.method === "HEAD" ? "GET" : request.method;
   if (!isApiMethod(method) && !(isForwarded && method === "OPTIONS")) {
@@ -44,6 +46,7 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
     user,
     userAgent: request.headers["user-agent"],
     acceptsSlices: true,
+    audit,
     receive(isTyped) {
       received ??= receive(isTyped);
       return received;

@@ -1,4 +1,5 @@
 import type { Clock } from "@keelson/api-machinery/time";
+import type { Auditor } from "../audit/auditor.ts";
 import type { Authenticate } from "../auth/authentication/authenticator.ts";
 import type { Handle } from "../endpoints/outcome.ts";
 import type { RequestInfo } from "../endpoints/request-info.ts";
@@ -34,6 +35,8 @@ export interface HttpServerOptions {
   readonly limits?: Partial<HttpLimits>;
   /** Called after each request, with its duration unless it is long-running. */
   readonly onRequest?: (info: RequestInfo, code: number, durationMs: number | undefined) => void;
+  /** Records requests in an audit log. Default: none. */
+  readonly auditor?: Auditor;
   /** Limits the concurrency of requests. Default: unlimited. */
   readonly flow?: FlowController;
 }

@@ -6,7 +6,9 @@ import type { TLSSocket } from "node:tls";
 import { isStatusError, statusError } from "@keelson/api-machinery";
 import { clientCertificateOf } from "../auth/authentication/client-certificate.ts";
 import type { UpgradeOutcome } from "../endpoints/outcome.ts";
+import type { UserInfo } from "../registry/served-resource.ts";
 import { createBodyReader, type BodyReader } from "./body/request-body.ts";
+import { ExchangeAudit } from "./exchange-audit.ts";
 import { defaultLimits, type HttpLimits, maxHeaderBytes } from "./http-limits.ts";
 import type { HttpServer, HttpServerOptions, ServerTls } from "./http-server-options.ts";
 import { pipelineRequest } from "./http-request.ts";
@@ -28,6 +30,10 @@ export async function startHttpServer(options: HttpServerOptions): Promise<HttpS
   const server = new ApiHttpServer(options);
   await server.listen();
   return server;
+}
+
+interface AuditedExchange extends Exchange {
+  readonly audit: ExchangeAudit;
 }
 
 interface Upgrade {
@@ -150,31 +156,33 @@ class ApiHttpServer implements HttpServer {
     const target = splitTarget(request.url ?? "/");
     const headers: ResponseHeaders = { "audit-id": auditId, "cache-control": "no-cache, private" };
     if (this.#isClosing) headers["connection"] = "close";
-    const exchange = { request, response, accepted, query: target.query, headers };
+    const audit = new ExchangeAudit(this.#options.auditor, request, target, auditId);
+    const exchange = { request, response, accepted, query: target.query, headers, audit };
     const abort = createLazyAbort();
     const start = this.#options.clock.now();
     response.on("close", () => {
       this.#accounting.record(request.method ?? "", target, response.statusCode, start);
+      audit.complete(response.headersSent ? response.statusCode : undefined);
       if (!response.writableFinished) abort.abort(new ClientDisconnectedError());
       // A connection whose response ends during shutdown becomes idle after `closeIdleConnections` ran.
       if (this.#isClosing) setImmediate(() => this.#server.closeIdleConnections());
     });
     try {
-      const user = this.#options.authenticate({
-        headers: credentialHeaders(request),
-        clientCertificate: clientCertificateOf(request.socket as TLSSocket),
-      });
+      const user = this.#authenticate(request, audit);
       const isUpgrade = upgrade !== undefined;
       const bodies = this.#bodies;
-      const pipeline = pipelineRequest({ request, target, user, accepted, abort, isUpgrade, bodies });
+      const pipeline = pipelineRequest({ request, target, user, audit: audit.record, accepted, abort, isUpgrade, bodies });
       const admission = await this.#accounting.admit(pipeline);
       Object.assign(headers, admission?.headers);
       try {
         const outcome = await this.#options.handle(pipeline);
+        audit.record?.respond(outcome);
         if (outcome.kind === "list") this.#accounting.recordSize(pipeline, outcome);
         if (outcome.kind !== "upgrade") await this.#responder.send(exchange, outcome);
-        else if (upgrade !== undefined) this.#switchProtocol(request, response, outcome, upgrade);
-        else throw statusError("BadRequest", "Upgrade request required");
+        else if (upgrade !== undefined) {
+          upgrade.socket.on("close", () => audit.complete(101));
+          this.#switchProtocol(request, response, outcome, upgrade);
+        } else throw statusError("BadRequest", "Upgrade request required");
       } finally {
         admission?.release();
       }
@@ -183,8 +191,18 @@ class ApiHttpServer implements HttpServer {
     }
   }
 
-  async #fail(exchange: Exchange, error: unknown, auditId: string): Promise<void> {
-    const { request, response } = exchange;
+  #authenticate(request: IncomingMessage, audit: ExchangeAudit): UserInfo {
+    const { authenticate } = this.#options;
+    const clientCertificate = clientCertificateOf(request.socket as TLSSocket);
+    const user = authenticate({ headers: credentialHeaders(request), clientCertificate }, (sender) => audit.begin(sender));
+    audit.serveAs(user);
+    return user;
+  }
+
+  async #fail(exchange: AuditedExchange, error: unknown, auditId: string): Promise<void> {
+    const { request, response, audit } = exchange;
+    if (isStatusError(error)) audit.fail(error.status);
+    else if (!isConnectionError(error)) audit.record?.panic(error);
     if (response.destroyed || request.socket.destroyed) return;
     if (!isStatusError(error)) this.#report(error, request, auditId);
     if (response.headersSent) {

@@ -1,9 +1,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { isJsonObject, type KubernetesObject, StatusError } from "@keelson/api-machinery";
+import { isJsonObject, type JsonObject, type KubernetesObject, StatusError } from "@keelson/api-machinery";
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
+import { AuditMetrics } from "../audit/audit-metrics.ts";
+import { auditedHandle } from "../audit/audited-handle.ts";
+import { Auditor } from "../audit/auditor.ts";
+import { readAuditPolicy } from "../audit/read-policy.ts";
 import type { Handle } from "../endpoints/outcome.ts";
 import { createSeededRandom, type RandomSource } from "../endpoints/random-source.ts";
 import { createInProcessTransport } from "../in-process-transport.ts";
@@ -22,6 +26,8 @@ export interface TestEnvironmentOptions
   readonly clock?: Clock;
   /** Default: new names and uids in each environment. */
   readonly random?: RandomSource;
+  /** Records the requests of all transports by a policy. Default: none. */
+  readonly audit?: EnvironmentAudit;
   /** CustomResourceDefinitions (`ResourceDefinition.crd`) to serve from the start. */
   readonly crds?: readonly KubernetesObject[];
   /**
@@ -29,6 +35,14 @@ export interface TestEnvironmentOptions
    * `@keelson/cluster/testing`, or your own. Default: none, as in envtest: dependents are not garbage-collected, and namespaces stay Terminating.
    */
   readonly controllers?: readonly EnvironmentController[];
+}
+
+/** The audit events of a test environment. */
+export interface EnvironmentAudit {
+  /** An audit.k8s.io/v1 Policy. */
+  readonly policy: JsonObject;
+  /** Receives each event (audit.k8s.io/v1 Event) immediately. */
+  readonly onEvent: (event: JsonObject) => void;
 }
 
 /** Starts a controller in a test environment whose kinds are already served. */
@@ -60,12 +74,13 @@ export interface TestEnvironment extends AsyncDisposable {
  *     const client = createClient({ transport: environment.transport(), fieldManager: "test" });
  */
 export async function startTestEnvironment(options: TestEnvironmentOptions = {}): Promise<TestEnvironment> {
-  const { clock = systemClock, crds = [], controllers = [], random = createSeededRandom(seed()), ...rest } = options;
+  const { clock = systemClock, crds = [], controllers = [], random = createSeededRandom(seed()), audit, ...rest } = options;
   const dataDir = mkdtempSync(join(tmpdir(), "keelson-test-"));
   const remove = (): void => rmSync(dataDir, { recursive: true, force: true });
   try {
     const server = await createApiServer({ ...rest, clock, random, storage: { dataDir, sync: false } });
-    const { handle, faults } = withFaults(server.handle, clock);
+    const audited = audit === undefined ? server.handle : withAudit(server.handle, audit, clock, random);
+    const { handle, faults } = withFaults(audited, clock);
     const running: { stop(): Promise<void> }[] = [];
     const stop = async (): Promise<void> => {
       for (const controller of running.splice(0).reverse()) await controller.stop();
@@ -96,6 +111,16 @@ export async function startTestEnvironment(options: TestEnvironmentOptions = {})
     remove();
     throw error;
   }
+}
+
+function withAudit(handle: Handle, audit: EnvironmentAudit, clock: Clock, random: RandomSource): Handle {
+  const auditor = new Auditor({
+    policy: readAuditPolicy(audit.policy),
+    clock,
+    metrics: new AuditMetrics(),
+    write: (line) => audit.onEvent(JSON.parse(line) as JsonObject),
+  });
+  return auditedHandle(handle, auditor, () => random.uuid());
 }
 
 /** A different seed for each environment of each process. */

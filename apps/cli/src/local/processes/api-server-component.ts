@@ -1,6 +1,15 @@
 import { sleep, systemClock } from "@keelson/api-machinery/time";
-import { createNodeProxy, type ServedApi, serveApi, systemRandom, type UserInfo } from "@keelson/apiserver";
+import {
+  type AuditError,
+  createNodeProxy,
+  isAuditError,
+  type ServedApi,
+  serveApi,
+  systemRandom,
+  type UserInfo,
+} from "@keelson/apiserver";
 import { createClient } from "@keelson/client";
+import { UsageError } from "@keelson/operator/flags";
 import { userOfToken } from "../identities.ts";
 import { kubeletSocket } from "../kubelet-socket.ts";
 import { PodIsolation } from "../pod-isolation.ts";
@@ -15,7 +24,7 @@ const lockTimeoutMs = 5_000;
 
 /** Starts the API server of `keelson up`. */
 export async function startApiServerComponent(config: ApiServerConfig, context: ComponentContext): Promise<RunningComponent> {
-  const { dataDir, bindAddress, serviceNetwork, requiresServiceAccounts, tokens } = config;
+  const { dataDir, bindAddress, serviceNetwork, requiresServiceAccounts, tokens, audit } = config;
   const { log, signal, onStarted } = context;
   const staticTokens = new Map<string, UserInfo>(Object.entries(tokens).map(([name, token]) => [token, userOfToken(name)]));
   const isolation = config.podRuntime === undefined ? undefined : new PodIsolation(config.podRuntime);
@@ -28,13 +37,16 @@ export async function startApiServerComponent(config: ApiServerConfig, context: 
         ...proxiedPodSubresources(kubeletSocket(dataDir), (user) => isolation?.mayUseProcess(user) ?? false),
         "/nodes/proxy": createNodeProxy(kubeletSocket(dataDir)),
       },
+      ...(audit === undefined ? {} : { audit }),
       metrics: nodeMetrics(kubeletSocket(dataDir)),
       admission: isolation === undefined ? [] : [isolation.step],
       onError: (error) => log.error({ err: error, component: "apiserver" }, "background error"),
     });
   const start = (): Promise<ServedApi> =>
     withFreePort(() => serve(config.port), config.mayMovePort ? () => serve(0) : undefined);
-  const api = await retryWhileLocked(start, signal);
+  const api = await retryWhileLocked(start, signal).catch((error: unknown) => {
+    throw isAuditError(error) ? new UsageError(`${auditFlagOf(error)}: ${error.message}`) : error;
+  });
   isolation?.connect(api.server, createClient({ transport: api.server.transport(), fieldManager: "keelson" }));
   onStarted("apiserver", api.url);
   return {
@@ -42,6 +54,11 @@ export async function startApiServerComponent(config: ApiServerConfig, context: 
     failed: new Promise<never>(() => {}),
     stop: () => api.close(),
   };
+}
+
+/** The flag whose value is wrong. */
+function auditFlagOf({ code }: AuditError): string {
+  return code === "Unwritable" ? "--audit-log-path" : "--audit-policy-file";
 }
 
 /** The data folder has a lock of its own, so only a process that is about to exit can hold the storage. */

@@ -1,3 +1,4 @@
+import type { AuditOptions } from "@keelson/apiserver";
 import type { FlagValues } from "@keelson/operator/flags";
 import type { PodRuntimeName } from "../pod-runtime-flag.ts";
 
@@ -12,6 +13,8 @@ export interface ApiServerConfig {
   readonly bindAddress: string;
   /** 0 picks a free port. */
   readonly port: number;
+  /** Records requests in an audit log. Absent: none. */
+  readonly audit?: AuditOptions;
   /** Whether to fall back to a free port if `port` is in use. */
   readonly mayMovePort: boolean;
   /** First two octets of Service addresses. */

@@ -21,6 +21,9 @@ export interface PodSecurityExemptions {
   readonly runtimeClasses?: readonly string[];
 }
 
+/** Of the annotations of audit events. */
+const annotationPrefix = "pod-security.kubernetes.io/";
+
 const namespaces = { group: "", plural: "namespaces" };
 const pods = { group: "", plural: "pods" };
 
@@ -38,7 +41,7 @@ const templatePaths: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * Pod Security admission (KEP-2579): Pods that violate the level in the label `pod-security.kubernetes.io/enforce` of their namespace are
- * rejected; violations of `warn` by Pods and Pod templates are returned as warnings. `audit` has no effect, because there is no audit log.
+ * rejected; violations of `warn` by Pods and Pod templates are returned as warnings, those of `audit` are annotations of the audit event.
  */
 export function podSecurity(store: Pick<Store, "get" | "list">, exemptions: PodSecurityExemptions = {}): AdmissionStep {
   const { usernames = [], namespaces: exemptNamespaces = [], runtimeClasses = [] } = exemptions;
@@ -55,21 +58,32 @@ export function podSecurity(store: Pick<Store, "get" | "list">, exemptions: PodS
       const kind = `${resource.group}/${resource.plural}`;
       if (kind === "/namespaces") return reviewNamespace(store, request, object, exemptNamespaces);
       const template = Object.hasOwn(templatePaths, kind) ? templatePaths[kind] : undefined;
-      if (usernames.includes(user.username) || exemptNamespaces.includes(namespace)) return;
+      if (usernames.includes(user.username)) return exempt(request, "user");
+      if (exemptNamespaces.includes(namespace)) return exempt(request, "namespace");
       const policy = policyOf(store.get(storageKey(namespaces, "", namespace))?.object.metadata.labels);
       const spec = template === undefined ? valueAt(object, "spec") : valueAt(object, ...template, "spec");
-      if (runtimeClasses.includes(textAt(spec, "runtimeClassName"))) return;
+      if (runtimeClasses.includes(textAt(spec, "runtimeClassName"))) return exempt(request, "runtimeClass");
       if (template === undefined) reviewPod(request, spec, policy);
-      else if (request.subresource === "" && spec !== undefined) warnOf(request, spec, policy.warn);
+      else if (request.subresource === "" && spec !== undefined) {
+        auditOf(request, spec, policy.audit);
+        warnOf(request, spec, policy.warn);
+      }
     },
   };
 }
 
-function reviewPod(request: AdmissionRequest, spec: unknown, { enforce, warn }: PodSecurityPolicy): void {
+/** Records why Pod Security does not apply to a request. */
+function exempt(request: AdmissionRequest, reason: "user" | "namespace" | "runtimeClass"): void {
+  request.annotate?.(`${annotationPrefix}exempt`, reason);
+}
+
+function reviewPod(request: AdmissionRequest, spec: unknown, { enforce, audit, warn }: PodSecurityPolicy): void {
   const { resource, name, object, oldObject, subresource } = request;
   if (subresource !== "" && subresource !== "ephemeralcontainers") return;
   if (oldObject !== undefined && !isSignificant(spec, valueAt(oldObject, "spec"))) return;
+  request.annotate?.(`${annotationPrefix}enforce-policy`, describeLevel(enforce));
   const violations = violationsOf(spec, enforce);
+  auditOf(request, spec, audit);
   if (violations.length > 0) {
     const why = `violates PodSecurity ${JSON.stringify(describeLevel(enforce))}: ${describeViolations(violations)}`;
     throw forbidden(resource, object?.metadata.name ?? name, why);
@@ -78,9 +92,21 @@ function reviewPod(request: AdmissionRequest, spec: unknown, { enforce, warn }: 
 }
 
 function warnOf(request: AdmissionRequest, spec: unknown, level: LevelVersion): void {
+  const text = wouldViolate(spec, level);
+  if (text !== undefined) request.warn(text);
+}
+
+/** Records violations in the audit event. */
+function auditOf(request: AdmissionRequest, spec: unknown, level: LevelVersion): void {
+  if (request.annotate === undefined) return;
+  const text = wouldViolate(spec, level);
+  if (text !== undefined) request.annotate(`${annotationPrefix}audit-violations`, text);
+}
+
+function wouldViolate(spec: unknown, level: LevelVersion): string | undefined {
   const violations = violationsOf(spec, level);
-  if (violations.length === 0) return;
-  request.warn(`would violate PodSecurity ${JSON.stringify(describeLevel(level))}: ${describeViolations(violations)}`);
+  if (violations.length === 0) return undefined;
+  return `would violate PodSecurity ${JSON.stringify(describeLevel(level))}: ${describeViolations(violations)}`;
 }
 
 /** Whether an update can change what the checks look at: images, or the set of containers. */

@@ -13,19 +13,18 @@ import { convertObject } from "../../endpoints/object/convert-object.ts";
 import { builtinKindSchema } from "../../registry/builtin/builtin-schemas.ts";
 import { textAt, valueAt } from "../../registry/object-fields.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import { type Store, storageKey } from "../../storage/store.ts";
+import type { Store, StoredObject } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep, AdmissionTarget, Mutation, MutationResult } from "../admission.ts";
 import { celVariables } from "../matching/cel-variables.ts";
 import { nameOf, requestNamespace } from "../matching/selectors.ts";
 import { versionedObjects } from "../matching/versioned-objects.ts";
 import { Reinvocations } from "../reinvocations.ts";
 import { isAdmissionConfiguration } from "../webhooks/invocation.ts";
+import { CompiledPolicies } from "./compiled-policies.ts";
 import { matchResources } from "./match-resources.ts";
 import { MutationError, MutationProgram, type MutationStep } from "./mutation-program.ts";
 import { PolicyBindings } from "./policy-bindings.ts";
 import { missingParams, paramsOf, type PolicyContext } from "./policy-params.ts";
-
-const policyKind = { group: "admissionregistration.k8s.io", plural: "mutatingadmissionpolicies" };
 
 type Stored = DeepReadonly<KubernetesObject>;
 
@@ -50,12 +49,12 @@ export class MutatingPolicies implements AdmissionStep {
   readonly name = "MutatingAdmissionPolicy";
   readonly #context: PolicyContext;
   readonly #bindings: PolicyBindings;
-  /** Compiled policies by name. */
-  readonly #programs = new Map<string, { readonly revision: number; readonly program: MutationProgram }>();
+  readonly #policies: CompiledPolicies<MutationProgram>;
 
   constructor(context: PolicyContext & { readonly store: Pick<Store, "watch" | "revision"> }) {
     this.#context = context;
     this.#bindings = new PolicyBindings(context.store, "mutatingadmissionpolicybindings");
+    this.#policies = new CompiledPolicies(context.store, "mutatingadmissionpolicies", (policy) => new MutationProgram(policy));
   }
 
   /** As in kube-apiserver, policies do not apply to the configuration of admission itself. */
@@ -66,20 +65,12 @@ export class MutatingPolicies implements AdmissionStep {
   beginMutation(request: AdmissionRequest): Mutation | undefined {
     const bindings = this.#bindings.list();
     if (bindings.length === 0) return undefined;
-    return new PolicyMutation(this.#context, request, bindings, (policy, revision) => this.#programOf(policy, revision));
+    return new PolicyMutation(this.#context, request, bindings, this.#policies);
   }
 
   close(): void {
     this.#bindings.close();
-  }
-
-  #programOf(policy: Stored, revision: number): MutationProgram {
-    const name = policy.metadata.name ?? "";
-    const cached = this.#programs.get(name);
-    if (cached?.revision === revision) return cached.program;
-    const program = new MutationProgram(policy);
-    this.#programs.set(name, { revision, program });
-    return program;
+    this.#policies.close();
   }
 }
 
@@ -87,7 +78,7 @@ class PolicyMutation implements Mutation {
   readonly #context: PolicyContext;
   readonly #request: AdmissionRequest;
   readonly #bindings: readonly Stored[];
-  readonly #programOf: (policy: Stored, revision: number) => MutationProgram;
+  readonly #policies: Pick<CompiledPolicies<MutationProgram>, "get" | "programOf">;
   readonly #reinvocations = new Reinvocations();
   #failures: PolicyFailure[] = [];
 
@@ -95,12 +86,12 @@ class PolicyMutation implements Mutation {
     context: PolicyContext,
     request: AdmissionRequest,
     bindings: readonly Stored[],
-    programOf: (policy: Stored, revision: number) => MutationProgram,
+    policies: Pick<CompiledPolicies<MutationProgram>, "get" | "programOf">,
   ) {
     this.#context = context;
     this.#request = request;
     this.#bindings = bindings;
-    this.#programOf = programOf;
+    this.#policies = policies;
   }
 
   async run(isReinvocation: boolean): Promise<MutationResult> {
@@ -121,16 +112,17 @@ class PolicyMutation implements Mutation {
   #invocations(): readonly Invocation[] {
     const names = new Set(this.#bindings.map((binding) => textAt(binding, "spec", "policyName")));
     return [...names].sort().flatMap((name) => {
-      const stored = this.#context.store.get(storageKey(policyKind, "", name));
-      return stored === undefined ? [] : this.#invocationsOf(name, stored.object, stored.revision);
+      const stored = this.#policies.get(name);
+      return stored === undefined ? [] : this.#invocationsOf(name, stored);
     });
   }
 
-  #invocationsOf(name: string, policy: Stored, revision: number): readonly Invocation[] {
+  #invocationsOf(name: string, stored: StoredObject): readonly Invocation[] {
+    const policy = stored.object;
     const request = this.#request;
     const resource = matchResources(valueAt(policy, "spec", "matchConstraints"), request, this.#context);
     if (resource === undefined) return [];
-    const program = this.#programOf(policy, revision);
+    const program = this.#policies.programOf(stored);
     return this.#bindings
       .filter((binding) => textAt(binding, "spec", "policyName") === name)
       .flatMap((binding) => {

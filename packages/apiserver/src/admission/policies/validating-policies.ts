@@ -3,46 +3,85 @@ import { toCel } from "@keelson/api-machinery/server";
 import { qualifiedResource } from "../../endpoints/errors.ts";
 import { listAt, textAt, valueAt } from "../../registry/object-fields.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import { type Store, storageKey } from "../../storage/store.ts";
+import type { Store, StoredObject } from "../../storage/store.ts";
 import type { AdmissionRequest, AdmissionStep, AdmissionTarget } from "../admission.ts";
 import { celVariables } from "../matching/cel-variables.ts";
 import { nameOf, requestNamespace } from "../matching/selectors.ts";
 import { versionedObjects } from "../matching/versioned-objects.ts";
 import { isAdmissionConfiguration } from "../webhooks/invocation.ts";
+import { CompiledPolicies } from "./compiled-policies.ts";
 import { matchResources } from "./match-resources.ts";
 import { PolicyBindings } from "./policy-bindings.ts";
 import { missingParams, paramsOf, type PolicyContext } from "./policy-params.ts";
-import { type PolicyFailure, PolicyProgram } from "./policy-program.ts";
-
-const group = "admissionregistration.k8s.io";
-const policyKind = { group, plural: "validatingadmissionpolicies" };
+import { type PolicyFailure, PolicyProgram, type PolicyResult } from "./policy-program.ts";
 
 /** A policy with a binding that selects the request. */
 interface Bound {
-  readonly policy: DeepReadonly<KubernetesObject>;
-  readonly policyRevision: number;
+  readonly policy: StoredObject;
   readonly binding: DeepReadonly<KubernetesObject>;
   /** The resource by which the request matched. */
   readonly resource: ServedResource;
 }
 
-/**
- * ValidatingAdmissionPolicies (KEP-3488) with bindings and parameters. The action `Audit` has no effect, because there is no audit log.
- */
+/** What the policies of one request found. */
+class Findings {
+  readonly #request: AdmissionRequest;
+  readonly #annotations = new Map<string, Set<string>>();
+  /** Why the request is denied, first failure first. */
+  readonly denials: { readonly subject: string; readonly failure: Pick<PolicyFailure, "message" | "reason"> }[] = [];
+
+  constructor(request: AdmissionRequest) {
+    this.#request = request;
+  }
+
+  /** Applies the actions of a binding to the results of its policy. */
+  add({ policy, binding }: Bound, { failures, annotationErrors, annotations }: PolicyResult): void {
+    const names = { policy: policy.object.metadata.name ?? "", binding: binding.metadata.name ?? "" };
+    const subject = `ValidatingAdmissionPolicy '${names.policy}' with binding '${names.binding}'`;
+    const actions = listAt(binding, "spec", "validationActions");
+    for (const failure of failures) {
+      if (actions.includes("Deny")) this.denials.push({ subject, failure });
+      if (actions.includes("Audit")) this.#record(names, failure, actions);
+      if (actions.includes("Warn")) this.#request.warn(`Validation failed for ${subject}: ${failure.message}`);
+    }
+    for (const message of annotationErrors) this.denials.push({ subject, failure: { message, reason: "" } });
+    for (const { key, value } of annotations) {
+      const full = `${names.policy}/${key}`;
+      this.#annotations.set(full, (this.#annotations.get(full) ?? new Set()).add(value));
+    }
+  }
+
+  /** Writes the policies' own annotations: the distinct values of several bindings are joined. */
+  annotate(): void {
+    for (const [key, values] of this.#annotations) this.#request.annotate?.(key, [...values].join(", "));
+  }
+
+  #record(
+    { policy, binding }: { readonly policy: string; readonly binding: string },
+    { index, message }: PolicyFailure,
+    validationActions: readonly unknown[],
+  ): void {
+    const failure = { message, policy, binding, expressionIndex: index, validationActions };
+    this.#request.annotate?.("validation.policy.admission.k8s.io/validation_failure", JSON.stringify([failure]));
+  }
+}
+
+/** ValidatingAdmissionPolicies (KEP-3488) with bindings, parameters and audit annotations. */
 export class ValidatingPolicies implements AdmissionStep {
   readonly name = "ValidatingAdmissionPolicy";
   readonly #context: PolicyContext;
   readonly #bindings: PolicyBindings;
-  /** Compiled policies by name. */
-  readonly #programs = new Map<string, { readonly revision: number; readonly program: PolicyProgram }>();
+  readonly #policies: CompiledPolicies<PolicyProgram>;
 
   constructor(context: PolicyContext & { readonly store: Pick<Store, "watch" | "revision"> }) {
     this.#context = context;
     this.#bindings = new PolicyBindings(context.store, "validatingadmissionpolicybindings");
+    this.#policies = new CompiledPolicies(context.store, "validatingadmissionpolicies", (policy) => new PolicyProgram(policy));
   }
 
   close(): void {
     this.#bindings.close();
+    this.#policies.close();
   }
 
   /** As in kube-apiserver, policies do not apply to the configuration of admission itself. */
@@ -55,56 +94,45 @@ export class ValidatingPolicies implements AdmissionStep {
     if (bindings.length > 0) return this.#review(request, bindings);
   }
 
+  /** Evaluates all policies before the request is denied, so that its warnings and annotations are complete. */
   async #review(request: AdmissionRequest, bindings: readonly DeepReadonly<KubernetesObject>[]): Promise<void> {
-    const { store } = this.#context;
+    const findings = new Findings(request);
     for (const binding of bindings) {
-      const stored = store.get(storageKey(policyKind, "", textAt(binding, "spec", "policyName")));
-      if (stored === undefined) continue;
-      const policy = stored.object;
-      const resource = matchResources(valueAt(policy, "spec", "matchConstraints"), request, this.#context);
+      const policy = this.#policies.get(textAt(binding, "spec", "policyName"));
+      if (policy === undefined) continue;
+      const resource = matchResources(valueAt(policy.object, "spec", "matchConstraints"), request, this.#context);
       if (resource === undefined) continue;
       const match = valueAt(binding, "spec", "matchResources");
       if (match !== undefined && matchResources(match, request, this.#context) === undefined) continue;
-      await this.#enforce(request, { policy, policyRevision: stored.revision, binding, resource });
+      const bound = { policy, binding, resource };
+      for (const result of await this.#results(request, bound)) findings.add(bound, result);
     }
+    findings.annotate();
+    const [first] = findings.denials;
+    if (first !== undefined) throw denied(request, `${first.subject} denied request`, first.failure);
   }
 
-  async #enforce(request: AdmissionRequest, bound: Bound): Promise<void> {
-    for (const failure of await this.#failures(request, bound)) {
-      const actions = listAt(bound.binding, "spec", "validationActions");
-      const names = `'${bound.policy.metadata.name ?? ""}' with binding '${bound.binding.metadata.name ?? ""}'`;
-      if (actions.includes("Deny")) throw denied(request, `ValidatingAdmissionPolicy ${names} denied request`, failure);
-      if (actions.includes("Warn")) {
-        request.warn(`Validation failed for ValidatingAdmissionPolicy ${names}: ${failure.message}`);
-      }
+  /** The results of a policy, one for each of its parameters. */
+  async #results(request: AdmissionRequest, { policy, binding, resource }: Bound): Promise<readonly PolicyResult[]> {
+    const params = paramsOf(request, policy.object, binding, this.#context);
+    if (params === "missing") {
+      const failure = { index: 0, message: `failed to configure binding: ${missingParams}`, reason: "" };
+      return [{ failures: [failure], annotations: [], annotationErrors: [] }];
     }
-  }
-
-  async #failures(
-    request: AdmissionRequest,
-    { policy, policyRevision, binding, resource }: Bound,
-  ): Promise<readonly PolicyFailure[]> {
-    const params = paramsOf(request, policy, binding, this.#context);
-    if (params === "missing") return [{ message: `failed to configure binding: ${missingParams}`, reason: "" }];
-    const program = this.#programOf(policy, policyRevision);
+    const program = this.#policies.programOf(policy);
     const { store, authorizer, resources } = this.#context;
     const objects = await versionedObjects(request, resource, resources);
     const namespace = requestNamespace(store, request);
     const values = celVariables({ request, resource, ...objects, namespace, authorizer });
-    return params.flatMap((each) => program.evaluate({ ...values, params: toCel(each) }));
-  }
-
-  #programOf(policy: DeepReadonly<KubernetesObject>, revision: number): PolicyProgram {
-    const name = policy.metadata.name ?? "";
-    const cached = this.#programs.get(name);
-    if (cached?.revision === revision) return cached.program;
-    const program = new PolicyProgram(policy);
-    this.#programs.set(name, { revision, program });
-    return program;
+    return params.map((each) => program.evaluate({ ...values, params: toCel(each) }));
   }
 }
 
-function denied(request: AdmissionRequest, subject: string, { message, reason }: PolicyFailure): Error {
+function denied(
+  request: AdmissionRequest,
+  subject: string,
+  { message, reason }: Pick<PolicyFailure, "message" | "reason">,
+): Error {
   const { resource } = request;
   const name = nameOf(request);
   const text = `${subject}: ${message}`;

@@ -12,8 +12,11 @@ export interface Credentials {
   readonly clientCertificate: ClientCertificate | "invalid" | undefined;
 }
 
-/** Identifies the sender of a request. Throws a StatusError: `Unauthorized`, or `Forbidden` if impersonation is not allowed. */
-export type Authenticate = (credentials: Credentials) => UserInfo;
+/**
+ * Identifies the user that a request is served as. `onSender` is called with the authenticated sender before impersonation. Throws a
+ * StatusError: `Unauthorized`, or `Forbidden` if impersonation is not allowed.
+ */
+export type Authenticate = (credentials: Credentials, onSender?: (sender: UserInfo) => void) => UserInfo;
 
 /** Returns the user of a token, or undefined if this authenticator does not know the token. */
 export type TokenAuthenticator = (token: string) => UserInfo | undefined;
@@ -57,9 +60,10 @@ export function createAuthenticator(options: AuthenticatorOptions): Authenticate
     return undefined;
   }
 
-  return (credentials) => {
+  return (credentials, onSender) => {
     const user = identify(credentials);
     if (user === undefined) throw statusError("Unauthorized", "Unauthorized");
+    onSender?.(user);
     return impersonate(user, credentials.headers, authorizer);
   };
 }

@@ -1,5 +1,5 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
-import { compileExpression } from "@keelson/api-machinery/server";
+import { compileExpression, type WantedType } from "@keelson/api-machinery/server";
 import {
   duplicateCause,
   forbiddenCause,
@@ -93,11 +93,39 @@ function policyCauses(object: Read): StatusCause[] {
   for (const [index, validation] of validations.entries()) {
     causes.push(...validationCauses(spec, validation, `spec.validations[${index}]`));
   }
-  for (const [index, annotation] of listAt(spec, "auditAnnotations").entries()) {
-    const key = `${object.metadata.name ?? ""}/${textAt(annotation, "key")}`;
-    causes.push(...qualifiedNameFaults(key).map((fault) => invalidCause(`spec.auditAnnotations[${index}].key`, key, fault)));
+  return [...causes, ...annotationCauses(object.metadata.name ?? "", spec)];
+}
+
+/** Validates the audit annotations of the policy `name`. */
+function annotationCauses(name: string, spec: unknown): StatusCause[] {
+  const keys = new Set<string>();
+  return listAt(spec, "auditAnnotations").flatMap((annotation, index) => {
+    const at = `spec.auditAnnotations[${index}]`;
+    const key = textAt(annotation, "key").trim();
+    const isDuplicate = keys.has(key);
+    keys.add(key);
+    const full = `${name}/${key}`;
+    const faults =
+      key === ""
+        ? [requiredCause(`${at}.key`)]
+        : qualifiedNameFaults(full).map((fault) => invalidCause(`${at}.key`, full, fault));
+    return [
+      ...faults,
+      ...(isDuplicate ? [duplicateCause(`${at}.key`, key)] : []),
+      ...valueExpressionCauses(spec, textAt(annotation, "valueExpression").trim(), `${at}.valueExpression`),
+    ];
+  });
+}
+
+/** The maximum size of an audit annotation's expression. */
+const maxValueExpressionBytes = 5 * 1024;
+
+function valueExpressionCauses(spec: unknown, expression: string, path: string): StatusCause[] {
+  if (expression === "") return [requiredCause(path)];
+  if (Buffer.byteLength(expression) > maxValueExpressionBytes) {
+    return [invalidCause(path, expression, `must not exceed ${maxValueExpressionBytes} bytes in length`)];
   }
-  return causes;
+  return expressionCauses(spec, expression, path, "text-or-null");
 }
 
 /** Validates a policy's constraints, which must have a rule. */
@@ -140,7 +168,7 @@ function validationCauses(spec: unknown, validation: unknown, at: string): Statu
   ];
 }
 
-function expressionCauses(spec: unknown, expression: string, path: string, wanted: "bool" | "string" | "any"): StatusCause[] {
+function expressionCauses(spec: unknown, expression: string, path: string, wanted: WantedType): StatusCause[] {
   if (expression.trim() === "") return [requiredCause(path, "expression is not specified")];
   const compiled = compileExpression(expression, variablesOf(spec), wanted);
   return typeof compiled === "string" ? [invalidCause(path, expression, compiled)] : [];
