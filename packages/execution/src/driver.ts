@@ -116,6 +116,8 @@ export interface ExecSession {
   readonly stderr?: Readable;
   /** Sets the terminal's size; does nothing without a terminal. */
   resize(size: TerminalSize): Promise<void>;
+  /** Sends a signal to the command and its process group. Does nothing once it has terminated. */
+  signal(signal: NodeJS.Signals): Promise<void>;
   /** Kills the command and everything it started. */
   kill(): Promise<void>;
   /** Resolves when the command has terminated; 126 or 127 if it could not be started, as in shells. Never rejects. */

@@ -96,6 +96,7 @@ test.concurrent("runs the MPI tutorial", { timeout }, async () => {
 test.concurrent("runs the sandboxes tutorial", { timeout }, async () => {
   const output = await runTutorial("sandboxes");
   expect(output).toMatch(/^hello$/m);
+  expect(output).toMatch(/^first\nsecond\nsecond\n/m);
 });
 
 test.concurrent("runs the middleware tutorial", { timeout }, async () => {

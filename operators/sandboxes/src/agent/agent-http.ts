@@ -1,4 +1,5 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
+import type { Duplex } from "node:stream";
 import { type ExecSpec, ExecutionError } from "@keelson/execution";
 import { isTerminalSize } from "../protocol/exec-frames.ts";
 
@@ -76,6 +77,15 @@ export function asRequestError(error: unknown): never {
 /** Answers with JSON. */
 export function send(response: ServerResponse, status: number, value: unknown): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
+}
+
+/** Answers an upgrade that failed. */
+export function endUpgrade(socket: Duplex, status: number, error: unknown): void {
+  const text = JSON.stringify(failureOf(error));
+  socket.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json\r\n` +
+      `Content-Length: ${Buffer.byteLength(text)}\r\nConnection: close\r\n\r\n${text}`,
+  );
 }
 
 /** The JSON body of a POST request, within its limit. */

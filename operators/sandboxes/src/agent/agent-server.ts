@@ -1,15 +1,17 @@
 import { once } from "node:events";
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
+import type { Program } from "@keelson/execution";
 import { serverTlsOptions } from "../protocol/tls-psk.ts";
 import { execProtocol } from "../protocol/exec-frames.ts";
 import {
   asRequestError,
   body,
+  endUpgrade,
   readBody,
   execSpec,
   execStatus,
@@ -23,10 +25,13 @@ import {
 import { FileHelpers } from "../files/file-helpers.ts";
 import { FileError } from "../files/file-operations.ts";
 import { fileErrorStatus, parseFileOperation, resultHeader } from "./file-requests.ts";
+import { answerProcesses, openProcessOutput } from "./process-requests.ts";
+import { SandboxProcesses } from "../processes/sandbox-processes.ts";
 import { limitHandshakes } from "./handshake-limit.ts";
 import { readLog } from "./log-follow.ts";
 import { agentPaths, fileResultHeader, parseAgentSandbox, parseExpiryChange, parseSandboxId } from "../protocol/protocol.ts";
 import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
+import { streamStatuses } from "./status-stream.ts";
 import { serveExec } from "./serve-exec.ts";
 
 /** Options of {@link startAgentServer}. */
@@ -51,8 +56,6 @@ const maxStreams = 256;
 const maxHeaderBytes = 1 << 20;
 /** Longer than the operator's pauses between requests, so that connections are reused. */
 const keepAliveMs = 60_000;
-/** Interval of statuses on an idle stream, so that a lost connection is noticed. */
-export const statusHeartbeatMs = 5_000;
 
 /**
  * Serves an agent's API: create, delete, status and logs under fast-sandbox's paths. TLS with the pre-shared `token` authenticates the
@@ -72,6 +75,7 @@ class HttpsAgentServer implements AgentServer {
   readonly #options: AgentServerOptions;
   readonly #server: Server;
   readonly #helpers: FileHelpers;
+  readonly #processes: SandboxProcesses;
   readonly #streams = new Set<AbortController>();
   readonly #commands = new Set<Duplex>();
   readonly #answers: ReadonlyMap<string, Answer> = new Map<string, Answer>([
@@ -81,6 +85,11 @@ class HttpsAgentServer implements AgentServer {
     [agentPaths.pause, (request, response) => this.#pause(request, response)],
     [agentPaths.resume, (request, response) => this.#resume(request, response)],
     [agentPaths.files, (request, response, query) => this.#files(request, response, query)],
+    [
+      agentPaths.processes,
+      (request, response, query) => answerProcesses(request, response, this.#hostOf(query), this.#processes),
+    ],
+    [agentPaths.processOutput, (request, response, query) => this.#processOutput(request, response, query)],
     [agentPaths.status, (request, response, query) => this.#status(request, response, query)],
     [agentPaths.logs, (request, response, query) => this.#logs(request, response, query)],
   ]);
@@ -88,6 +97,7 @@ class HttpsAgentServer implements AgentServer {
   constructor(options: AgentServerOptions) {
     this.#options = options;
     this.#helpers = new FileHelpers(options.clock);
+    this.#processes = new SandboxProcesses(options.clock, (sandboxId) => options.manager.use(sandboxId));
     this.#server = createServer(
       {
         ...serverTlsOptions(options.token),
@@ -179,8 +189,7 @@ class HttpsAgentServer implements AgentServer {
     const data = await readBody(request);
     const operation = parseFileOperation(query.get("operation") ?? "", data);
     if (operation === undefined) throw new RequestError(400, "operation: must be a file operation");
-    const program = manager.program(query.get("sandboxId") ?? "");
-    if (program === undefined) throw sandboxNotFound();
+    const program = this.#hostOf(query);
     const endUse = manager.use(program.id);
     try {
       const { data: content, ...result } = await this.#helpers.run(program, operation);
@@ -194,42 +203,31 @@ class HttpsAgentServer implements AgentServer {
     }
   }
 
+  /** The program of the sandbox of a request. */
+  #hostOf(query: URLSearchParams): Program {
+    const program = this.#options.manager.program(query.get("sandboxId") ?? "");
+    if (program === undefined) throw sandboxNotFound();
+    return program;
+  }
+
+  async #processOutput(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
+    requireGet(request);
+    const follow = await openProcessOutput(query, this.#hostOf(query), this.#processes);
+    await this.#stream(request, response, "application/octet-stream", follow);
+  }
+
   async #status(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
     requireGet(request);
-    if (query.get("watch") !== "true") return send(response, 200, this.#options.manager.status());
-    await this.#stream(request, response, "application/x-ndjson", (signal) => this.#statuses(signal));
+    const { manager, clock } = this.#options;
+    if (query.get("watch") !== "true") return send(response, 200, manager.status());
+    await this.#stream(request, response, "application/x-ndjson", (signal) => streamStatuses(manager, clock, signal));
   }
 
   async #logs(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
     requireGet(request);
-    const program = this.#options.manager.program(query.get("sandboxId") ?? "");
-    if (program === undefined) throw sandboxNotFound();
+    const program = this.#hostOf(query);
     const follow = query.get("follow") === "true";
     await this.#stream(request, response, "text/plain; charset=utf-8", (signal) => readLog(program, { follow, signal }));
-  }
-
-  async *#statuses(signal: AbortSignal): AsyncGenerator<string> {
-    const { manager, clock } = this.#options;
-    let wake: () => void = () => {};
-    let isDirty = true;
-    const notify = (): void => {
-      isDirty = true;
-      wake();
-    };
-    const stop = manager.onChange(notify);
-    signal.addEventListener("abort", notify, { once: true });
-    try {
-      while (!signal.aborted) {
-        isDirty = false;
-        yield `${JSON.stringify(manager.status())}\n`;
-        if (isDirty) continue;
-        const timer = clock.setTimer(statusHeartbeatMs, notify, { background: true });
-        await new Promise<void>((resolve) => (wake = resolve));
-        timer.cancel();
-      }
-    } finally {
-      stop();
-    }
   }
 
   async #stream(
@@ -260,8 +258,7 @@ class HttpsAgentServer implements AgentServer {
     const { pathname, searchParams } = urlOf(request);
     if (pathname !== agentPaths.exec || request.headers.upgrade !== execProtocol)
       throw new RequestError(404, `upgrade not supported; use ${agentPaths.exec} with ${execProtocol}`);
-    const program = this.#options.manager.program(searchParams.get("sandboxId") ?? "");
-    if (program === undefined) throw sandboxNotFound();
+    const program = this.#hostOf(searchParams);
     if (this.#commands.size >= maxStreams) throw new RequestError(429, `too many commands: the limit is ${maxStreams}`);
     const requested = execSpec(searchParams);
     // Registered before the first await, so that a caller that disconnects is noticed.
@@ -280,10 +277,6 @@ class HttpsAgentServer implements AgentServer {
   #rejectUpgrade(socket: Duplex, error: unknown): void {
     const status = error instanceof RequestError ? error.code : execStatus(error);
     if (status === 500) this.#options.log.error({ err: error }, "could not run a command in a sandbox");
-    const text = JSON.stringify(failureOf(error));
-    socket.end(
-      `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json\r\n` +
-        `Content-Length: ${Buffer.byteLength(text)}\r\nConnection: close\r\n\r\n${text}`,
-    );
+    endUpgrade(socket, status, error);
   }
 }

@@ -14,6 +14,7 @@ import { connectionFlags, runWith } from "./connection.ts";
 import { age } from "./sandbox-age.ts";
 import { fileCommands } from "./files.ts";
 import { lifecycleCommands } from "./lifecycle.ts";
+import { processCommands } from "./processes.ts";
 import { networkFlags, readNetwork } from "./network-flags.ts";
 
 /** The fast path takes whole numbers of up to 12 digits. */
@@ -285,6 +286,7 @@ export const sandboxCommands: readonly CommandDefinition[] = [
   get,
   logs,
   execCommand,
+  ...processCommands,
   remove,
   update,
   reset,

@@ -1,6 +1,6 @@
 import type { ReadStream } from "node:tty";
 import { create } from "@bufbuild/protobuf";
-import type { CommandDefinition } from "@keelson/operator";
+import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { pairsFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import {
   type ExecRequest,
@@ -8,7 +8,7 @@ import {
   ExecStartSchema,
   TerminalSizeSchema,
 } from "../fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
-import { connectionFlags, runWith } from "./connection.ts";
+import { type Connection, connectionFlags, runWith } from "./connection.ts";
 
 type Request = ExecRequest["request"];
 
@@ -28,11 +28,13 @@ export const execCommand: CommandDefinition = {
     ...Object.values(execFlags),
     { name: "stdin", short: "i", description: "forward standard input" },
     { name: "tty", short: "t", description: "allocate a terminal" },
+    { name: "detach", short: "d", description: "start the command in the background and print its id" },
   ],
   run: (context) =>
-    runWith(context, async ({ streams, namespace }) => {
+    runWith(context, async ({ streams, processes, namespace }) => {
       const [sandboxName = "", ...command] = context.args;
       if (command.length === 0) throw new UsageError("COMMAND: required, after --, as in: exec NAME -- sh");
+      if (context.flags.detach === true) return startDetached(context, { processes, namespace }, sandboxName, command);
       const hasTerminal = context.flags.tty === true;
       const input = createInput({ takesStdin: context.flags.stdin === true, hasTerminal });
       const terminal = hasTerminal ? create(TerminalSizeSchema, terminalSize()) : undefined;
@@ -59,6 +61,27 @@ export const execCommand: CommandDefinition = {
       }
     }),
 };
+
+/** Starts a command in the background and prints its id. */
+async function startDetached(
+  context: CommandContext,
+  { processes, namespace }: Pick<Connection, "processes" | "namespace">,
+  sandboxName: string,
+  command: readonly string[],
+): Promise<number> {
+  if (context.flags.stdin === true || context.flags.tty === true)
+    throw new UsageError("--detach cannot be combined with --stdin or --tty");
+  const { processId } = await processes.start(
+    {
+      ...{ sandboxName, namespace, command: [...command] },
+      env: Object.fromEntries(execFlags.env.read(context.flags)),
+      workingDir: execFlags.workingDir.read(context.flags) ?? "",
+    },
+    { signal: context.signal },
+  );
+  context.stdout.write(`${processId}\n`);
+  return 0;
+}
 
 /** The size of this terminal; 80x24 without one. */
 const terminalSize = (): { columns: number; rows: number } => ({

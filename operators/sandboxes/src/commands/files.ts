@@ -7,6 +7,7 @@ import { renderTable } from "@keelson/operator";
 import { UsageError } from "@keelson/operator/flags";
 import { type FileInfo, FileType } from "../fastpath/generated/keelson/sandboxes/v1/files_pb.ts";
 import { type Connection, connectionFlags, runWith } from "./connection.ts";
+import { printable } from "./printable.ts";
 
 /** A file of a sandbox. */
 interface SandboxPath {
@@ -35,9 +36,6 @@ async function listFiles({ files }: Connection, path: SandboxPath, signal: Abort
 }
 
 const kinds: Partial<Record<FileType, string>> = { [FileType.FILE]: "-", [FileType.DIRECTORY]: "d", [FileType.SYMLINK]: "l" };
-
-/** Names are chosen by code in the sandbox: control characters must not reach the terminal. */
-const printable = (text: string): string => text.replace(/[\p{Cc}\p{Cf}]/gu, "?");
 
 function row({ type, mode, sizeBytes, modifiedMs, name, target: link }: FileInfo): readonly string[] {
   const time = new Date(Number(modifiedMs)).toISOString().slice(0, 19).replace("T", " ");

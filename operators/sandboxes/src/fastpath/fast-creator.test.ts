@@ -42,6 +42,8 @@ const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
   resume: () => Promise.resolve(),
   status: () => never,
   watch: () => ({ [Symbol.asyncIterator]: () => ({ next: () => never }) }),
+  processes: () => never,
+  processOutput: () => never,
   logs: () => never,
   exec: () => never,
   ...change,

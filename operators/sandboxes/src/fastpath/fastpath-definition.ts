@@ -28,6 +28,8 @@ import { createStreamsService } from "./streams-service.ts";
 import { createFilesService } from "./files-service.ts";
 import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
+import { SandboxProcesses } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
+import { createProcessesService } from "./processes-service.ts";
 import { createLifecycleService } from "./lifecycle-service.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { AgentFolderJanitor } from "../janitor/agent-folders.ts";
@@ -209,6 +211,7 @@ class FastPath {
         router.service(FastPathService, service);
         const streams = { cache, agentClient, pendingOf: (...key: [string, string]) => fast.pendingOf(...key) };
         router.service(SandboxStreams, createStreamsService(streams));
+        router.service(SandboxProcesses, createProcessesService(streams));
         router.service(SandboxFiles, createFilesService(streams));
         router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },

@@ -5,7 +5,7 @@ import type { Cache } from "@keelson/controller";
 import { argumentSizeProblem } from "@keelson/execution";
 import type { AgentClient, ExecConnection, ExecSettings } from "../fleet/agent-client.ts";
 import { AgentError } from "../protocol/agent-error.ts";
-import { type ExecEnd, execChannels, isTerminalSize } from "../protocol/exec-frames.ts";
+import { type ExecEnd, execChannels } from "../protocol/exec-frames.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import {
   type ExecRequest,
@@ -15,6 +15,7 @@ import {
   LogChunkSchema,
   type SandboxStreams,
 } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
+import { commandSettings, terminalSize } from "./exec-settings.ts";
 import { sandboxInfo } from "./sandbox-info.ts";
 
 /** Dependencies of the service. */
@@ -79,8 +80,8 @@ export function findAgent(
 
 async function connect(start: ExecStart, options: StreamsOptions, signal: AbortSignal): Promise<ExecConnection> {
   const { agent, sandboxId } = findAgent(start, options);
-  const size = sizeOf(start);
   const settings = settingsOf(start);
+  const size = terminalSize(start.terminal);
   try {
     return await agent.exec(sandboxId, start.command, size, signal, settings);
   } catch (error) {
@@ -105,26 +106,11 @@ async function* responsesOf(connection: ExecConnection, signal: AbortSignal): As
 
 const response = (value: ExecResponse["response"]): ExecResponse => create(ExecResponseSchema, { response: value });
 
-function sizeOf({ terminal, command }: ExecStart): { readonly columns: number; readonly rows: number } | undefined {
-  if (command.length === 0 || command[0] === "") throw new ConnectError("command: is required", Code.InvalidArgument);
-  if (terminal === undefined) return undefined;
-  const { columns, rows } = terminal;
-  if (!isTerminalSize({ columns, rows }))
-    throw new ConnectError("terminal: columns and rows must be 1 to 10000", Code.InvalidArgument);
-  return { columns, rows };
-}
-
-/** Variables and working directory of a command. **Errors**: InvalidArgument with the field's name. */
 function settingsOf({ command, env, workingDir }: ExecStart): ExecSettings {
-  for (const name of Object.keys(env)) {
-    if (name === "" || name.includes("=") || name.includes("\0"))
-      throw new ConnectError(`env: ${JSON.stringify(name)} is not a valid variable name`, Code.InvalidArgument);
-  }
+  if (command.length === 0 || command[0] === "") throw new ConnectError("command: is required", Code.InvalidArgument);
   const problem = argumentSizeProblem(command, env);
   if (problem !== undefined) throw new ConnectError(problem, Code.InvalidArgument);
-  if (workingDir !== "" && !workingDir.startsWith("/"))
-    throw new ConnectError("working_dir: must be an absolute path", Code.InvalidArgument);
-  return { env, ...(workingDir !== "" && { workingDir }) };
+  return commandSettings(env, workingDir);
 }
 
 async function passInput(requests: AsyncIterator<ExecRequest>, connection: ExecConnection): Promise<void> {

@@ -5,6 +5,7 @@ import type { Duplex } from "node:stream";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { TerminalSize } from "@keelson/execution";
+import type { ProcessOperation, ProcessResult } from "../processes/process-operations.ts";
 import type { FileOperation, FileResult } from "../files/file-operations.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import { type ExecFrame, execProtocol, readFrames, sendFrame } from "../protocol/exec-frames.ts";
@@ -16,6 +17,7 @@ import {
   type ExpiryChange,
   fileResultHeader,
 } from "../protocol/protocol.ts";
+import { parseJson, readBytes, readText } from "./agent-answer.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
 
 /** How to reach an agent. */
@@ -41,6 +43,10 @@ export interface AgentClient {
   watch(signal: AbortSignal): AsyncIterable<AgentStatus>;
   /** Runs an operation on the files of a sandbox. */
   files(sandboxId: string, operation: FileOperation): Promise<FileResult>;
+  /** Runs an operation on the processes of a sandbox. */
+  processes(sandboxId: string, operation: ProcessOperation): Promise<ProcessResult>;
+  /** Follows the output of a process, see `agentPaths.processOutput`. */
+  processOutput(sandboxId: string, processId: string, offset: number, signal: AbortSignal): Promise<AsyncIterable<ExecFrame>>;
   logs(sandboxId: string, follow: boolean, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
   /** Runs a command in a sandbox, on a terminal if a size is given. Kills it when `signal` aborts. */
   exec(
@@ -162,6 +168,23 @@ class HttpsAgentClient implements AgentClient {
     return { ...(parseJson(decodeURIComponent(text)) as FileResult), data: content };
   }
 
+  async processes(sandboxId: string, operation: ProcessOperation): Promise<ProcessResult> {
+    const query = new URLSearchParams({ sandboxId });
+    const { status, text } = await this.#post(`${agentPaths.processes}?${query.toString()}`, operation);
+    if (status !== 200) throw this.#failure(status, text);
+    return parseJson(text) as ProcessResult;
+  }
+
+  async processOutput(
+    sandboxId: string,
+    processId: string,
+    offset: number,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<ExecFrame>> {
+    const query = new URLSearchParams({ sandboxId, processId, offset: String(offset) });
+    return readFrames(await this.#stream(`${agentPaths.processOutput}?${query.toString()}`, signal));
+  }
+
   logs(sandboxId: string, follow: boolean, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
     const query = new URLSearchParams({ sandboxId, follow: String(follow) });
     return this.#stream(`${agentPaths.logs}?${query.toString()}`, signal);
@@ -269,27 +292,4 @@ class HttpsAgentClient implements AgentClient {
       status,
     });
   }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
-async function readText(response: IncomingMessage, maxBytes: number): Promise<string> {
-  return (await readBytes(response, maxBytes)).toString("utf8");
-}
-
-async function readBytes(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > maxBytes) throw new AgentError("InvalidAnswer", `the agent sent an answer above ${maxBytes} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
 }

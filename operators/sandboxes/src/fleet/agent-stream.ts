@@ -1,7 +1,7 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { createDeferred } from "@keelson/api-machinery/deferred";
-import { statusHeartbeatMs } from "../agent/agent-server.ts";
+import { statusHeartbeatMs } from "../agent/status-stream.ts";
 import type { AgentStatus } from "../protocol/protocol.ts";
 import type { AgentClient } from "./agent-client.ts";
 import type { AgentPod } from "./agent-pod.ts";

@@ -10,8 +10,11 @@ import { AgentError } from "./agent-error.ts";
 /** Name of the protocol in an `Upgrade` header. */
 export const execProtocol = "keelson-exec";
 
-/** Channels. `exit` is the last frame: JSON {@link ExecEnd}. `resize` is JSON {@link TerminalSize}. */
-export const execChannels = { stdin: 0, stdout: 1, stderr: 2, exit: 3, resize: 4, closeStdin: 5 } as const;
+/**
+ * Channels. `exit` is the last frame: JSON {@link ExecEnd}. `resize` is JSON {@link TerminalSize}. `gap`, for followed processes only, is the
+ * number of bytes that were dropped.
+ */
+export const execChannels = { stdin: 0, stdout: 1, stderr: 2, exit: 3, resize: 4, closeStdin: 5, gap: 6 } as const;
 
 /** How a command terminated: its exit code (128 + n for a signal), or why it could not be run. */
 export interface ExecEnd {

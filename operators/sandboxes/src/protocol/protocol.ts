@@ -21,6 +21,10 @@ export const agentPaths = {
   pause: "/api/v1/agent/pause",
   /** Keelson's: runs `operation`, a `FileOperation` as JSON, with the request's body as data. The answer has a file's data, or JSON. */
   files: "/api/v1/agent/files",
+  /** Keelson's: runs the `ProcessOperation` in the body, answers with a `ProcessResult`. */
+  processes: "/api/v1/agent/processes",
+  /** Keelson's: follows the output of `processId` from `offset` on, as frames of `exec-frames.ts`. The last one has its `ProcessStatus`. */
+  processOutput: "/api/v1/agent/process-output",
   /** Keelson's: lets a sandbox continue, with a new expiry, {@link ExpiryChange}. */
   resume: "/api/v1/agent/resume",
 } as const;

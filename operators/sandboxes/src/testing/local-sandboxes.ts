@@ -65,6 +65,9 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
     get files() {
       return connection.files;
     },
+    get processes() {
+      return connection.processes;
+    },
     get lifecycle() {
       return connection.lifecycle;
     },

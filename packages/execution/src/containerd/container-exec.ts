@@ -64,6 +64,9 @@ export async function execInContainer(request: ContainerExecRequest): Promise<Ex
     stdout,
     ...(stderr !== undefined && { stderr }),
     resize,
+    async signal(signal) {
+      await ignoreNotFound(api.tasks.kill({ ...ids, signal: constants.signals[signal] })).catch(() => {});
+    },
     async kill() {
       await ignoreNotFound(api.tasks.kill({ ...ids, signal: constants.signals.SIGKILL })).catch(() => {});
     },

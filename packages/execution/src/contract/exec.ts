@@ -34,6 +34,23 @@ export const execRules: readonly DriverContractCase[] = [
     assert.deepEqual([lines.includes("17 91"), lines.includes("33 70")], [true, true], lines.join("|"));
     assert.deepEqual(await session.exited(), { exitCode: 3 });
   }),
+  rule("signals a command, with or without a terminal, which may handle the signal", async (driver, { dir }) => {
+    const program = await driver.start({ id: "a", command: ["sleep", "600"] });
+    for (const [name, terminal] of [
+      ["plain", undefined],
+      ["terminal", { columns: 80, rows: 24 }],
+    ] as const) {
+      const script = `trap 'echo caught; exit 5' TERM; echo ready >${name}; while :; do sleep 600 >/dev/null 2>&1 & wait $!; done`;
+      const session = await program.exec({ command: shell(script), ...(terminal && { terminal }) });
+      const output = text(session.stdout);
+      await content(join(dir, "a", "work", name));
+      await session.signal("SIGTERM");
+      assert.deepEqual(await session.exited(), { exitCode: 5 });
+      await session.kill();
+      // A shell on a terminal also reports the end of its children.
+      assert.match(await output, /^caught\r?$/m);
+    }
+  }),
   rule("returns 127 for a missing command, and kills commands with the program", async (driver) => {
     const program = await driver.start({ id: "a", command: ["sleep", "600"] });
     const missing = await program.exec({ command: ["no-such-command"] });

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { closeSync, openSync, rmSync } from "node:fs";
+import { closeSync, openSync, readlinkSync, rmSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import type { ExecSession, TerminalSize } from "../driver.ts";
 import { listProcesses, readStat } from "../process/proc.ts";
@@ -49,6 +49,7 @@ export function failedExec(error: unknown, exitCode = 126): ExecSession {
     stdout: Readable.from([]),
     stderr: Readable.from([Buffer.from(`${message}\n`)]),
     resize: () => Promise.resolve(),
+    signal: () => Promise.resolve(),
     kill: () => Promise.resolve(),
     exited: () => Promise.resolve({ exitCode }),
   };
@@ -101,6 +102,9 @@ export function spawnExec(request: ExecRequest): ExecSession {
       if (!hasTerminal || pid === undefined) return;
       await resizeTerminal(pid, size);
     },
+    async signal(signal) {
+      if (pid !== undefined && readStat(pid) !== undefined) await signalCommand(pid, signal);
+    },
     async kill() {
       if (pid === undefined || readStat(pid) === undefined) return;
       const descendants = await descendantsOf(pid);
@@ -116,7 +120,39 @@ export function spawnExec(request: ExecRequest): ExecSession {
   };
 }
 
-/** The descendants of a process. script(1) starts its command in a new session, outside the command's process group. */
+/**
+ * Sends a signal to the process group of the command that the process `pid` of this machine holds. Programs that put the command into a
+ * namespace or on a terminal do not pass signals on and may be in its group, so they are skipped: the command is the first descendant in
+ * another process namespace, else the leader of another session, else the process itself.
+ */
+async function signalCommand(pid: number, signal: NodeJS.Signals): Promise<void> {
+  const own = namespaceOf(pid);
+  const alive = [pid, ...(await descendantsOf(pid))]
+    .flatMap((each) => readStat(each) ?? [])
+    .filter(({ state }) => state !== "Z");
+  const inside = alive.filter((stat) => namespaceOf(stat.pid) !== own);
+  const candidates = inside.length > 0 ? inside : alive;
+  const [first] = candidates;
+  const command = inside.length > 0 ? first : (alive.find((stat) => stat.session === stat.pid && stat.pid !== pid) ?? first);
+  for (const { pid: member } of candidates.filter(({ group }) => group === command?.group)) {
+    try {
+      process.kill(member, signal);
+    } catch {
+      // Already terminated.
+    }
+  }
+}
+
+/** The process namespace of a process; undefined if it has terminated. */
+function namespaceOf(pid: number): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/pid`);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The descendants of a process, parents first. script(1) starts its command in a new session, outside the command's process group. */
 async function descendantsOf(pid: number): Promise<readonly number[]> {
   const all = await listProcesses();
   const found: number[] = [];

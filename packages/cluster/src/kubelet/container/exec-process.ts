@@ -23,7 +23,7 @@ export interface TerminalSize {
 }
 
 /** A command running beside a container's program. */
-export interface ContainerCommand extends Omit<ExecSession, "exited"> {
+export interface ContainerCommand extends Omit<ExecSession, "exited" | "signal"> {
   /** Never rejects. `problem` is set if the command could not be started. */
   exited(): Promise<{ readonly exitCode: number; readonly problem?: string }>;
 }

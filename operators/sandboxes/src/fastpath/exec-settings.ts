@@ -1,0 +1,28 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { ExecSettings } from "../fleet/agent-client.ts";
+import { isTerminalSize } from "../protocol/exec-frames.ts";
+
+/** A terminal's size, if one is requested. **Errors**: InvalidArgument. */
+export function terminalSize(
+  terminal: { readonly columns: number; readonly rows: number } | undefined,
+): { readonly columns: number; readonly rows: number } | undefined {
+  if (terminal === undefined) return undefined;
+  const { columns, rows } = terminal;
+  if (!isTerminalSize({ columns, rows }))
+    throw new ConnectError("terminal: columns and rows must be 1 to 10000", Code.InvalidArgument);
+  return { columns, rows };
+}
+
+/** Variables and working directory of a command; an empty directory is the sandbox's. **Errors**: InvalidArgument with the field's name. */
+export function commandSettings(
+  env: Readonly<Record<string, string>>,
+  workingDir: string,
+): ExecSettings & { readonly env: Readonly<Record<string, string>> } {
+  for (const name of Object.keys(env)) {
+    if (name === "" || name.includes("=") || name.includes("\0"))
+      throw new ConnectError(`env: ${JSON.stringify(name)} is not a valid variable name`, Code.InvalidArgument);
+  }
+  if (workingDir !== "" && !workingDir.startsWith("/"))
+    throw new ConnectError("working_dir: must be an absolute path", Code.InvalidArgument);
+  return { env, ...(workingDir !== "" && { workingDir }) };
+}
