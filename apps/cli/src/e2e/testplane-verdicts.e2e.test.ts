@@ -53,6 +53,24 @@ describe("verdicts on real programs", { timeout: 90_000 }, () => {
     expect(done?.status?.workloadOutput?.[0]?.tail).toContain("4711 requests");
   });
 
+  it("a load test is judged by the summary that k6 prints", async () => {
+    const metrics = {
+      http_reqs: { count: 500, rate: 50 },
+      http_req_failed: { passes: 5, fails: 495, value: 0.01 },
+      http_req_duration: { avg: 12, min: 1, med: 10, max: 340, "p(95)": 220 },
+    };
+    const spec = load("summary", `echo running; echo '${JSON.stringify({ metrics })}'`);
+    const successCriteria = { maxErrorPercent: 1, latency: [{ percentile: 95, maxMilliseconds: 200 }] };
+    await client.create(LoadTest, { metadata: { name: "summary", namespace }, spec: { ...spec, successCriteria } });
+    const done = await watched(client, LoadTest, "summary", (each) => each?.status?.workloadCleaned === true);
+    expect(done?.status).toMatchObject({
+      ...{ phase: "Failed", verdict: "Failed", reason: "CriteriaNotMet" },
+      message: "latency p95 is 220 ms, must be at most 200 ms",
+      load: { source: "K6", requests: 500, errorPercent: 1 },
+      criteria: [{ state: "Met" }, { state: "Met" }, { name: "latency p95", state: "NotMet" }],
+    });
+  });
+
   it("a script reports its exit code, standard output and standard error, and its Pod is deleted", async () => {
     const script = { content: "echo out; echo err >&2; exit 7" };
     const check = { allOf: [{ cel: "result.exitCode == 7 && result.stdout == 'out\\n' && result.stderr == 'err\\n'" }] };

@@ -5,7 +5,9 @@ import { Type } from "typebox";
 import { roundVerdicts } from "../verdicts/verdict.ts";
 import { checkLists, conditionStatus, type Expectation, extractor, results, stepCondition } from "./expectation.ts";
 import { group, version } from "./names.ts";
+import { criterionResults, loadResult } from "./load-result.ts";
 import { manifestRef, resourceRef } from "./resource-ref.ts";
+import { successCriteria } from "./success-criteria.ts";
 
 /** Checks that run periodically (TestPlane's HealthCheck). */
 export interface HealthCheck {
@@ -68,19 +70,7 @@ const spec = Type.Object(
     ),
     healthCheck: Type.Optional(healthCheck("Checks on the target while the load runs.")),
     expectations: Type.Optional(healthCheck("Alias of healthCheck.")),
-    successCriteria: Type.Optional(
-      Type.Object(
-        {
-          minPassPercent: Type.Optional(
-            int32("Minimum percentage of health checks that must hold for the test to succeed. Default: 100.", {
-              minimum: 0,
-              maximum: 100,
-            }),
-          ),
-        },
-        { description: "What the test requires to succeed, in addition to a workload that does not fail." },
-      ),
-    ),
+    successCriteria: Type.Optional(successCriteria),
     durationSeconds: Type.Optional(
       int32(
         "Seconds that the load runs. 0 means until the workload has completed (Jobs and Pods), or the test fails or is deleted.",
@@ -130,6 +120,29 @@ const status = Type.Object(
         { description: "Output of the workload's containers, collected before the workload is deleted.", maxItems: 20 },
       ),
     ),
+    progress: Type.Optional(
+      Type.Object(
+        {
+          observedAt: time("When the output was read."),
+          line: Type.Optional(Type.String({ description: "Last line of the output, at most 256 characters." })),
+        },
+        { description: "Output of the running workload." },
+      ),
+    ),
+    load: Type.Optional(loadResult),
+    criteria: Type.Optional(criterionResults),
+    targetRestarts: Type.Optional(
+      int32("Number of times that containers of the target restarted or its Pods were deleted while the load ran."),
+    ),
+    targetPods: Type.Optional(
+      Type.Array(
+        Type.Object({
+          uid: Type.String({ description: "UID of the Pod." }),
+          restarts: int32("Restarts of its containers when the load started."),
+        }),
+        { description: "Pods of the target when the load started.", maxItems: 500 },
+      ),
+    ),
     injectedValues: Type.Optional(stringMap("Values passed to the workload.")),
     readyConditionStatus: Type.Optional(conditionStatus("Progress of the ready condition.")),
     healthCheckStatus: Type.Optional(
@@ -171,6 +184,8 @@ export const LoadTest = defineResource({
     { name: "Checks", type: "integer", jsonPath: ".status.healthCheckStatus.checkCount", priority: 1 },
     { name: "Pass", type: "integer", jsonPath: ".status.healthCheckStatus.passCount", priority: 1 },
     { name: "Fail", type: "integer", jsonPath: ".status.healthCheckStatus.failCount", priority: 1 },
+    { name: "Requests", type: "integer", jsonPath: ".status.load.requests", priority: 1 },
+    { name: "Errors %", type: "number", jsonPath: ".status.load.errorPercent", priority: 1 },
     { name: "Reason", type: "string", jsonPath: ".status.reason", priority: 1 },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
   ],

@@ -40,6 +40,8 @@ export function progressLines(before: Test | undefined, after: Test): readonly s
     if (status.phase !== old?.phase && status.completionTime === undefined) lines.push(`  ${status.phase ?? ""}`);
     if (status.message !== undefined && status.message !== old?.message && status.completionTime === undefined)
       lines.push(`  ${status.message}`);
+    const line = after.status?.progress?.line;
+    if (line !== undefined && line !== old?.progress?.line) lines.push(`  output: ${line}`);
     const health = after.status?.healthCheckStatus;
     if (health?.checkCount !== old?.healthCheckStatus?.checkCount) {
       lines.push(

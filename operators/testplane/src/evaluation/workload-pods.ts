@@ -15,6 +15,9 @@ export function relatedTargets({ apiVersion, kind, namespace }: Target): readonl
   return isWorkload(apiVersion, kind) ? [podsIn(namespace)] : [];
 }
 
+/** Whether a target is a Pod or has Pods. */
+export const hasPods = (target: Target): boolean => target.kind === "Pod" || relatedTargets(target).length > 0;
+
 /** Reads the Pods of a target's objects: `loading` until they are listed, undefined if they have none or cannot be read. */
 export function createPodsOf(
   observe: (target: Target) => Observation,

@@ -3,6 +3,8 @@ import { injectPrefix } from "../api/names.ts";
 import type { LoadTestSpec } from "../api/load-test.ts";
 import { validateCondition as condition } from "./validate-condition.ts";
 import { validateCall } from "../functions/registry.ts";
+import { targetOf } from "../evaluation/target.ts";
+import { hasPods } from "../evaluation/workload-pods.ts";
 import { annotationNameOf, expandManifest } from "./manifest.ts";
 import { validateManifest, validateResource as resource } from "./validate-manifest.ts";
 
@@ -37,6 +39,9 @@ export function validateLoadTest(spec: DeepReadonly<LoadTestSpec>, namespace: st
   }
   if (spec.healthCheck !== undefined && spec.expectations !== undefined) {
     errors.push("spec.expectations: alias of healthCheck; set only one of them");
+  }
+  if (errors.length === 0 && spec.successCriteria?.maxTargetRestarts !== undefined && !hasPods(targetOf(target, namespace))) {
+    errors.push("spec.successCriteria.maxTargetRestarts: requires a target with Pods, such as a Pod or a Deployment");
   }
   condition(spec.healthCheck, "spec.healthCheck", target, errors);
   condition(spec.expectations, "spec.expectations", target, errors);

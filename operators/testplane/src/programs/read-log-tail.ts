@@ -4,16 +4,18 @@ import type { Client } from "@keelson/client";
 export interface LogTailOptions {
   readonly container: string;
   readonly maxBytes: number;
+  /** Maximum number of lines. Default: 5,000. */
+  readonly tailLines?: number;
   readonly signal: AbortSignal;
 }
 
-const tailLines = 5_000;
+const defaultTailLines = 5_000;
 
 /** The last bytes of a container's log; of its previous run if it is waiting to be restarted. */
 export async function readLogTail(
   client: Client,
   key: { readonly namespace: string | undefined; readonly name: string },
-  { container, maxBytes, signal }: LogTailOptions,
+  { container, maxBytes, tailLines = defaultTailLines, signal }: LogTailOptions,
 ): Promise<string> {
   const chunks: Uint8Array[] = [];
   let size = 0;

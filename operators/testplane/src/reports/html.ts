@@ -1,4 +1,6 @@
+import { escape } from "./escape-html.ts";
 import { formatSeconds } from "./format-seconds.ts";
+import { loadFigure } from "./load-figure.ts";
 import { roundsText } from "./markdown.ts";
 import type { CaseReport, RoundsReport, TestReport } from "./report.ts";
 
@@ -42,10 +44,11 @@ function verdictBadge({ verdict, isSuccess }: TestReport): string {
 }
 
 function section(test: TestReport, index: number): string {
-  const { kind, name, cases, rounds, output = [], message, failureBundle } = test;
+  const { kind, name, cases, rounds, load, output = [], message, failureBundle } = test;
   return [
     `<section id="test-${index}"><h2>${escape(name)} ${verdictBadge(test)}</h2><p>${escape(kind)}. ${escape(message)}</p>`,
     ...(rounds === undefined || rounds.completed < 2 ? [] : [roundsFigure(rounds)]),
+    ...(load === undefined ? [] : [loadFigure(load)]),
     timeline(cases),
     ...cases.flatMap(caseDetails),
     ...(failureBundle === undefined
@@ -116,6 +119,3 @@ function roundsFigure({
   ];
   return `<figure><svg viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="Durations of the rounds">${bars.join("")}</svg><figcaption>Durations of all rounds: ${figures.join(", ")}</figcaption></figure>`;
 }
-
-/** Escapes text for HTML. */
-const escape = (text: string): string => text.replaceAll(/[&<>"']/g, (mark) => `&#${mark.charCodeAt(0)};`);

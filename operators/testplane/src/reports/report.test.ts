@@ -1,7 +1,8 @@
 import fc from "fast-check";
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { IntegrationTest, IntegrationTestSpec } from "../api/integration-test.ts";
 import type { DeepReadonly } from "@keelson/api-machinery";
+import type { LoadResult } from "../api/load-result.ts";
 import { decideIntegrationTest } from "../controllers/integration/integration-test-decision.ts";
 import { isFinished } from "../controllers/test-status.ts";
 import { htmlReport } from "./html.ts";
@@ -136,4 +137,59 @@ it("never reports a failed or unfinished test without a failure or an error", ()
       expect(attribute(xml, "failures") + attribute(xml, "errors"), JSON.stringify(status)).toBeGreaterThan(0);
     }
   }
+});
+
+describe("the report of a LoadTest", () => {
+  const load: LoadResult = {
+    ...{ source: "Generator", state: "Complete", workers: 2, seconds: 2, requests: 300, failed: 3, notSent: 0 },
+    ...{ errorPercent: 1, requestsPerSecond: 150, minMilliseconds: 1, meanMilliseconds: 2, maxPauseMilliseconds: 4 },
+    percentiles: [
+      { percentile: 50, milliseconds: 2 },
+      { percentile: 99, milliseconds: 12 },
+    ],
+    statusCodes: { 200: 297, 500: 2 },
+    errors: { "</script><b>": 1 },
+    timeline: [
+      { second: 0, seconds: 1, requests: 100, failed: 0, p99Milliseconds: 3 },
+      { second: 1, seconds: 1, requests: 200, failed: 3, p99Milliseconds: 12 },
+    ],
+  };
+  const report = reportTest({
+    kind: "LoadTest",
+    name: "t",
+    object: {
+      metadata: { name: "t" },
+      status: {
+        ...{ phase: "Failed", verdict: "Failed", reason: "CriteriaNotMet", message: "too slow", load },
+        completionTime: "2026-01-01T00:00:00Z",
+        criteria: [
+          { name: "maxErrorPercent", expected: "at most 1 %", actual: "1 %", state: "Met" },
+          { name: "latency p99", expected: "at most 5 ms", actual: "12 ms", state: "NotMet" },
+          { name: "latency p99.9", expected: "at most 9 ms", state: "Unknown" },
+        ],
+      },
+    } as never,
+  });
+
+  it("has a case per criterion and the measured load in every format", () => {
+    expect(report.cases).toMatchObject([
+      { name: "load", outcome: "failed" },
+      { name: "maxErrorPercent at most 1 %", outcome: "passed" },
+      { name: "latency p99 at most 5 ms", outcome: "failed", message: "latency p99 is 12 ms, must be at most 5 ms" },
+      { name: "latency p99.9 at most 9 ms", outcome: "error", message: "latency p99.9 is unknown, must be at most 9 ms" },
+    ]);
+    expect(report.load).toEqual(load);
+    expect(markdownReport([report])).toContain("latency p99 is 12 ms, must be at most 5 ms");
+  });
+
+  it("plots the load in HTML, with texts escaped", () => {
+    const html = htmlReport([report]);
+    expect(embedded(html)).toEqual({ tests: [JSON.parse(JSON.stringify(report))] });
+    expect(html).toContain("300 in 2 s (150/s)");
+    expect(html).toContain("200: 297, 500: 2");
+    expect(html).toContain("<title>p99: 12 ms</title>");
+    expect(html).toContain("second 1: 200 requests in 1 s, 3 failed, p99 12 ms");
+    expect(html.match(/<\/script>/g)).toHaveLength(1);
+    expect(html).not.toMatch(/NaN|Infinity|undefined/);
+  });
 });

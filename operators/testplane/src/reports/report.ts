@@ -2,7 +2,9 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ExpectationResult } from "../api/expectation.ts";
 import type { IntegrationTest, RoundSummary, StepStatus } from "../api/integration-test.ts";
 import type { LoadTest, LoadTestStatus } from "../api/load-test.ts";
+import type { CriterionResult, LoadResult } from "../api/load-result.ts";
 import { parseRanges } from "../api/round-ranges.ts";
+import { describeCriterion } from "../verdicts/load-criteria.ts";
 import { type HistogramBar, histogramBars } from "../verdicts/duration-histogram.ts";
 import type { PassRate } from "../verdicts/pass-rate.ts";
 import { type RoundVerdict, type Verdict, type VerdictCounts, verdictOfReason } from "../verdicts/verdict.ts";
@@ -41,6 +43,10 @@ export interface TestReport {
   readonly cases: readonly CaseReport[];
   readonly output?: DeepReadonly<NonNullable<LoadTestStatus["workloadOutput"]>>;
   readonly outputConfigMap?: string;
+  /** Measured load of a LoadTest. */
+  readonly load?: DeepReadonly<LoadResult>;
+  /** Health checks of a LoadTest. */
+  readonly healthChecks?: { readonly held: number; readonly failed: number };
   /** ConfigMap with the objects, events and logs of the first failed round. */
   readonly failureBundle?: string;
 }
@@ -73,7 +79,7 @@ export function reportTest(test: ReportedTest): TestReport {
     ...result,
     ...(rounds === undefined ? {} : { rounds }),
     cases: consistentCases(result, cases, seconds),
-    ...(test.kind === "LoadTest" ? outputOf(test.object?.status) : bundleOf(test.object?.status)),
+    ...(test.kind === "LoadTest" ? loadOf(test.object?.status) : bundleOf(test.object?.status)),
   };
 }
 
@@ -115,9 +121,17 @@ function roundsOf(status: DeepReadonly<IntegrationTest["status"]>): RoundsReport
   };
 }
 
-function outputOf(status: DeepReadonly<LoadTestStatus> | undefined): Pick<TestReport, "output" | "outputConfigMap"> {
-  const { workloadOutput: output, outputConfigMap } = status ?? {};
-  return { ...(output === undefined ? {} : { output }), ...(outputConfigMap === undefined ? {} : { outputConfigMap }) };
+function loadOf(
+  status: DeepReadonly<LoadTestStatus> | undefined,
+): Pick<TestReport, "output" | "outputConfigMap" | "load" | "healthChecks"> {
+  const { workloadOutput: output, outputConfigMap, load, healthCheckStatus } = status ?? {};
+  const { passCount: held = 0, failCount: failed = 0 } = healthCheckStatus ?? {};
+  return {
+    ...(output === undefined ? {} : { output }),
+    ...(outputConfigMap === undefined ? {} : { outputConfigMap }),
+    ...(load === undefined ? {} : { load }),
+    ...(healthCheckStatus === undefined ? {} : { healthChecks: { held, failed } }),
+  };
 }
 
 function bundleOf(status: DeepReadonly<IntegrationTest["status"]>): Pick<TestReport, "failureBundle"> {
@@ -141,14 +155,22 @@ type ReportedStatus = NonNullable<ReportedTest["object"]>["status"];
 
 function casesOf(test: ReportedTest, seconds: number): readonly CaseReport[] {
   if (test.kind === "LoadTest") {
-    const { phase, reason = "", message = "", verdict } = test.object?.status ?? {};
-    if (phase === "Succeeded") return [{ name: "load", seconds, outcome: "passed" }];
+    const { phase, reason = "", message = "", verdict, criteria = [] } = test.object?.status ?? {};
+    const judged = criteria.map(criterionCase);
+    if (phase === "Succeeded") return [{ name: "load", seconds, outcome: "passed" }, ...judged];
     const outcome = outcomeOf(verdict ?? verdictOfReason(reason));
-    return [{ name: "load", seconds, outcome, message: joined(reason, message) }];
+    return [{ name: "load", seconds, outcome, message: joined(reason, message) }, ...judged];
   }
   const status = test.object?.status ?? {};
   const rounds = roundCases(status);
   return rounds.length > 1 ? rounds : stepCases(status);
+}
+
+function criterionCase(criterion: DeepReadonly<CriterionResult>): CaseReport {
+  const { name, expected, state } = criterion;
+  const one = { name: `${name} ${expected}`, seconds: 0, startSeconds: 0 };
+  if (state === "Met") return { ...one, outcome: "passed" };
+  return { ...one, outcome: state === "NotMet" ? "failed" : "error", message: describeCriterion(criterion) };
 }
 
 /** The outcome of a case that did not pass. */

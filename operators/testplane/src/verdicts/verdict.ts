@@ -45,13 +45,15 @@ const errorReasons: ReadonlySet<string> = new Set([
   "WorkloadApplyFailed",
 ]);
 
-const timeoutReasons: ReadonlySet<string> = new Set(["Timeout", "ReadyConditionTimeout"]);
+const timeoutReasons: ReadonlySet<string> = new Set(["Timeout", "ReadyConditionTimeout", "LoadTimeout"]);
+
+const inconclusiveReasons: ReadonlySet<string> = new Set(["Aborted", "ResultMissing"]);
 
 /** The verdict of a step or a test that failed for this reason. */
 export function verdictOfReason(reason: string): Exclude<RoundVerdict, "Passed"> {
   if (errorReasons.has(reason)) return "Error";
   if (timeoutReasons.has(reason)) return "Timeout";
-  return reason === "Aborted" ? "Inconclusive" : "Failed";
+  return inconclusiveReasons.has(reason) ? "Inconclusive" : "Failed";
 }
 
 /** Adds a round to the counts. */

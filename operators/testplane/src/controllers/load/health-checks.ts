@@ -4,9 +4,10 @@ import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
 import { conclude, failTest, withConditions } from "./load-test-end.ts";
 import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-input.ts";
 import { targetOf } from "../../evaluation/target.ts";
-import { createPodsOf } from "../../evaluation/workload-pods.ts";
-import { workloadState } from "./workload-state.ts";
-import { type EventDraft, iso } from "../test-status.ts";
+import { createPodsOf, hasPods } from "../../evaluation/workload-pods.ts";
+import { countTargetRestarts } from "./target-restarts.ts";
+import { workloadState, workloadTargets } from "./workload-state.ts";
+import { type EventDraft, iso, isFinished } from "../test-status.ts";
 
 const defaultIntervalSeconds = 10;
 const defaultThreshold = 3;
@@ -18,8 +19,42 @@ type Status = DeepReadonly<LoadTestStatus>;
 const healthCheckOf = (spec: DeepReadonly<LoadTestSpec>): DeepReadonly<HealthCheck> | undefined =>
   spec.healthCheck ?? spec.expectations;
 
-/** Advances a LoadTest whose load is running: checks the target every interval until the duration has passed. */
-export function runLoad({ spec, namespace, observe, webhookState, now }: LoadTestInput, status: Status): LoadTestDecision {
+/** How often the output of a running workload is read. */
+const progressIntervalMs = 5_000;
+
+/**
+ * Advances a LoadTest whose load is running: checks the target every interval until the duration has passed or the workload has
+ * completed. Then the output is stored, and the success criteria decide.
+ */
+export function runLoad(input: LoadTestInput, before: Status): LoadTestDecision {
+  const { spec, namespace, observe, now } = input;
+  const maxRestarts = spec.successCriteria?.maxTargetRestarts;
+  const target = targetOf(spec.target.resource, namespace);
+  const status = maxRestarts === undefined ? before : { ...before, ...countTargetRestarts(before, target, observe) };
+  if (maxRestarts !== undefined && (status.targetRestarts ?? 0) > maxRestarts) {
+    const why = `the target restarted ${status.targetRestarts ?? 0} times, but at most ${maxRestarts} restarts are allowed`;
+    return failTest(status, "TargetRestarted", why, now);
+  }
+  return withProgress(input, decideLoad(input, status));
+}
+
+/** Reads the output of a running workload if nothing else is to be done. */
+function withProgress({ spec, namespace, now }: LoadTestInput, decision: LoadTestDecision): LoadTestDecision {
+  const { status, act, wakeAtMs = Number.POSITIVE_INFINITY } = decision;
+  if (act !== undefined || isFinished(status) || !workloadTargets(spec, namespace).some(hasPods)) return decision;
+  const since = status.progress?.observedAt ?? status.runningSince ?? iso(now);
+  const due = Date.parse(since) + progressIntervalMs;
+  return now < due ? { ...decision, wakeAtMs: Math.min(wakeAtMs, due) } : { ...decision, act: "read-progress" };
+}
+
+/** Stores the output of a load that has ended, then lets the criteria decide. */
+function finish(spec: DeepReadonly<LoadTestSpec>, status: Status, now: number): LoadTestDecision {
+  return status.outputCollected === true
+    ? conclude(spec, status, now)
+    : { status, act: "collect-output", webhookCalls: [], events: [] };
+}
+
+function decideLoad({ spec, namespace, observe, webhookState, now }: LoadTestInput, status: Status): LoadTestDecision {
   const startedAt = Date.parse(status.runningSince ?? iso(now));
   if (status.workloadApplied !== true) {
     const deadline = startedAt + maxApplySeconds * 1_000;
@@ -32,11 +67,13 @@ export function runLoad({ spec, namespace, observe, webhookState, now }: LoadTes
   const end = spec.durationSeconds ? startedAt + spec.durationSeconds * 1_000 : undefined;
   const health = healthCheckOf(spec);
   if (health === undefined) {
-    if (hasCompleted || (end !== undefined && now >= end)) return conclude(spec, status, now);
+    if (hasCompleted || (end !== undefined && now >= end)) return finish(spec, status, now);
     return { status, webhookCalls: [], events: [], ...(end === undefined ? {} : { wakeAtMs: end }) };
   }
   const intervalMs = (health.intervalSeconds || defaultIntervalSeconds) * 1_000;
   const before = status.healthCheckStatus;
+  // The last check has been made, and the output has been stored after it.
+  if (status.outputCollected === true) return conclude(spec, status, now);
   const count = before?.checkCount ?? 0;
   // Counted from the start of the load, so that a late check does not delay the following ones.
   const last = before?.lastCheckTime === undefined ? undefined : Date.parse(before.lastCheckTime);
@@ -86,7 +123,7 @@ export function runLoad({ spec, namespace, observe, webhookState, now }: LoadTes
     return { ...decision, events: [...events, ...decision.events] };
   }
   if (isEnd) {
-    const decision = conclude(spec, reported, now);
+    const decision = finish(spec, reported, now);
     return { ...decision, events: [...events, ...decision.events] };
   }
   const next = startedAt + (Math.floor((now - startedAt) / intervalMs) + 1) * intervalMs;

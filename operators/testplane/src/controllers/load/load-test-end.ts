@@ -1,31 +1,48 @@
 import { type ConditionInput, type DeepReadonly, setCondition } from "@keelson/api-machinery";
+import type { CriterionResult } from "../../api/load-result.ts";
 import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
 import { verdictOfReason } from "../../verdicts/verdict.ts";
+import { describeCriterion, describeLoad, judgeCriteria } from "../../verdicts/load-criteria.ts";
 import type { LoadTestDecision } from "./load-test-input.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<LoadTestStatus>;
 
-/** Finishes a LoadTest whose load has ended: it succeeds if enough checks held. */
+/** Finishes a LoadTest whose load has ended and whose output has been stored: it succeeds if its success criteria are met. */
 export function conclude(spec: DeepReadonly<LoadTestSpec>, status: Status, now: number): LoadTestDecision {
+  const criteria = judgeCriteria(spec, status);
+  const judged: Status = criteria.length === 0 ? status : { ...status, criteria: [...criteria] };
+  const notMet = criteria.filter(({ state }) => state === "NotMet");
   const { checkCount = 0, passCount = 0 } = status.healthCheckStatus ?? {};
-  const minPassPercent = spec.successCriteria?.minPassPercent ?? 100;
-  if (checkCount === 0 || passCount * 100 >= minPassPercent * checkCount) return succeed(status, now);
-  const why = `${passCount} of ${checkCount} checks held, but at least ${minPassPercent} % must hold`;
-  return failTest(status, "ChecksFailed", why, now);
+  if (notMet.length === 1 && notMet[0]?.name === "minPassPercent") {
+    const minPassPercent = spec.successCriteria?.minPassPercent ?? 100;
+    const why = `${passCount} of ${checkCount} checks held, but at least ${minPassPercent} % must hold`;
+    return failTest(judged, "ChecksFailed", why, now);
+  }
+  if (notMet.length > 0) return failTest(judged, "CriteriaNotMet", notMet.map(describeCriterion).join("; "), now);
+  const missing = missingFigures(status, criteria);
+  return missing === undefined ? succeed(judged, now) : failTest(judged, "ResultMissing", missing, now);
+}
+
+/** Why the load cannot be judged. */
+function missingFigures({ workloadOutput = [] }: Status, criteria: readonly CriterionResult[]): string | undefined {
+  const unknown = criteria.filter(({ state }) => state === "Unknown").map(({ name }) => name);
+  if (unknown.length === 0) return undefined;
+  const errors = workloadOutput.flatMap(({ pod, error }) => (error === undefined ? [] : [`${pod}: ${error}`]));
+  return [`the figures of ${unknown.join(", ")} are not known`, ...errors].join("; ");
 }
 
 /** Succeeds a LoadTest. */
 function succeed(status: Status, now: number): LoadTestDecision {
-  const health = status.healthCheckStatus;
-  const message =
-    health === undefined
-      ? "the load ran for its whole duration"
-      : `${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`;
+  const { healthCheckStatus: health, load } = status;
+  const checks = health === undefined ? [] : [`${health.passCount ?? 0} of ${health.checkCount ?? 0} checks held`];
+  const parts = [...checks, ...(load === undefined ? [] : [describeLoad(load)])];
+  const message = parts.join("; ") || "the load ran for its whole duration";
+  const { progress: _, ...rest } = status;
   return {
     status: withConditions(
-      { ...status, phase: "Succeeded", verdict: "Passed", message, completionTime: iso(now) },
+      { ...rest, phase: "Succeeded", verdict: "Passed", message, completionTime: iso(now) },
       now,
       { type: "Ready", status: false, reason: "Succeeded", message },
       { type: "Complete", status: true, reason: "Succeeded", message },
@@ -47,7 +64,7 @@ export function failTest(
   const message = truncate(why, 1024);
   const verdict = verdictOfReason(reason);
   // The frozen spec is still needed to delete the workload.
-  const { frozenSpec, ...rest } = status;
+  const { frozenSpec, progress: _, ...rest } = status;
   const kept = frozenSpec !== undefined && status.workloadApplied === true ? { frozenSpec } : {};
   return {
     status: withConditions(

@@ -11,7 +11,7 @@ export const defaultWebhookSeconds = 10;
 export type LoadTestInput = DecisionInput<LoadTestSpec, LoadTestStatus>;
 
 /** An action on the objects of a LoadTest. */
-export type LoadTestAction = "apply-target" | "apply-workload" | "collect-output" | "delete-workload";
+export type LoadTestAction = "apply-target" | "apply-workload" | "read-progress" | "collect-output" | "delete-workload";
 
 /** A decision. The status is written before the action is performed; events are recorded after the write. */
 export interface LoadTestDecision {

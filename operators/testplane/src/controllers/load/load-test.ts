@@ -9,6 +9,7 @@ import type { LoadTestAction } from "./load-test-input.ts";
 import { expandManifest, injectValues } from "../../manifests/manifest.ts";
 import { targetOf } from "../../evaluation/target.ts";
 import { relatedTargets } from "../../evaluation/workload-pods.ts";
+import { readProgress } from "./load-progress.ts";
 import { collectOutput } from "./workload-output.ts";
 import { workloadTargets } from "./workload-state.ts";
 import { createTestController, type ActionScope } from "../test-controller.ts";
@@ -38,6 +39,11 @@ async function act(
   { test, context, actionContext, write }: ActionScope<LoadTest>,
 ): Promise<number | undefined> {
   if (kind === undefined) return undefined;
+  if (kind === "read-progress") {
+    const progress = await readProgress(frozenLoadTest(status, test.spec), actionContext, context.clock.now());
+    await write(test, { ...status, ...progress });
+    return undefined;
+  }
   if (kind === "collect-output") {
     await write(test, { ...status, ...(await collectOutput(frozenLoadTest(status, test.spec), actionContext)) });
     return undefined;

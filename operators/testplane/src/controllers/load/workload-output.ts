@@ -3,8 +3,10 @@ import { ConfigMap, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
+import { parseK6Summary } from "../../load-results/k6-summary.ts";
+import { mergeK6 } from "../../load-results/merge-k6.ts";
 import { readLogTail } from "../../programs/read-log-tail.ts";
-import { relatedTargets } from "../../evaluation/workload-pods.ts";
+import { hasPods } from "../../evaluation/workload-pods.ts";
 import { numberAt, objectsAt, stringAt, valueAt } from "../../functions/read.ts";
 import { type ActionContext, getIfPresent } from "../resource-actions.ts";
 import { errorMessage } from "../running-tests.ts";
@@ -19,7 +21,7 @@ const maxContainerBytes = 128 * 1_024;
 type Output = NonNullable<LoadTestStatus["workloadOutput"]>[number];
 
 /** The status fields that describe the collected output. */
-export type CollectedOutput = Pick<LoadTestStatus, "outputCollected" | "outputConfigMap" | "workloadOutput">;
+export type CollectedOutput = Pick<LoadTestStatus, "outputCollected" | "outputConfigMap" | "workloadOutput" | "load">;
 
 /**
  * Stores the end of the output of the workload's containers in a ConfigMap `<test>-output` that the test owns, so that it survives the
@@ -52,6 +54,7 @@ export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: A
       outputs.push({ ...output, error: truncate(errorMessage(error)) });
     }
   }
+  const measured = measuredLoad(Object.values(data));
   if (Object.keys(data).length === 0) return { outputCollected: true, workloadOutput: outputs };
   const outputConfigMap = `${(context.owner.metadata.name ?? "").slice(0, 240)}-output`;
   const metadata = {
@@ -61,15 +64,21 @@ export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: A
   };
   try {
     await context.client.apply(ConfigMap, { metadata, data }, { fieldManager: context.fieldManager, signal: context.signal });
-    return { outputCollected: true, outputConfigMap, workloadOutput: outputs };
+    return { outputCollected: true, outputConfigMap, workloadOutput: outputs, ...measured };
   } catch (error) {
     const message = truncate(`could not store the output: ${errorMessage(error)}`);
-    return { outputCollected: true, workloadOutput: outputs.map((output) => ({ ...output, error: message })) };
+    return { outputCollected: true, workloadOutput: outputs.map((output) => ({ ...output, error: message })), ...measured };
   }
 }
 
+/** The load that the outputs of a workload report. */
+function measuredLoad(outputs: readonly string[]): Pick<LoadTestStatus, "load"> {
+  const load = mergeK6(outputs.map(parseK6Summary).filter((result) => result !== undefined));
+  return load === undefined ? {} : { load };
+}
+
 /** The Pods of a workload: its own Pods, and those selected by its Jobs and other workload objects. */
-async function workloadPods(
+export async function workloadPods(
   spec: DeepReadonly<LoadTestSpec>,
   { client, owner, signal, mapKind }: ActionContext,
 ): Promise<readonly DeepReadonly<PodObject>[]> {
@@ -78,7 +87,7 @@ async function workloadPods(
   for (const target of workloadTargets(spec, namespace)) {
     const type = mapKind(target.apiVersion, target.kind);
     const isPod = target.kind === "Pod";
-    if (type === undefined || target.name === undefined || !(isPod || relatedTargets(target).length > 0)) continue;
+    if (type === undefined || target.name === undefined || !hasPods(target)) continue;
     const object = await getIfPresent(client, type, { namespace, name: target.name }, signal);
     if (object === undefined) continue;
     const labelSelector = selectorFromObject(valueAt({ ...object }, "spec", "selector") as LabelSelector | undefined);

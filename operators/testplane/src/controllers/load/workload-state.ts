@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { LoadTestSpec } from "../../api/load-test.ts";
 import { describeTarget, type Observation, type Target, targetOf } from "../../evaluation/target.ts";
-import { createPodsOf, relatedTargets } from "../../evaluation/workload-pods.ts";
+import { createPodsOf, hasPods } from "../../evaluation/workload-pods.ts";
 import type { Resource } from "../../functions/function.ts";
 import { terminalPodError } from "../../functions/pod-health.ts";
 import { conditionOf, numberAt, objectsAt, stringAt } from "../../functions/read.ts";
@@ -29,8 +29,7 @@ export function workloadState(
 ): WorkloadState {
   const states: WorkloadState["kind"][] = [];
   for (const target of workloadTargets(spec, namespace)) {
-    const runs = target.kind === "Pod" || relatedTargets(target).length > 0;
-    if (!runs) continue;
+    if (!hasPods(target)) continue;
     const observation = observe(target);
     const [object] = observation.kind === "known" ? observation.objects : [];
     const state = object === undefined ? { kind: "running" as const } : stateOf(target, object, observe);

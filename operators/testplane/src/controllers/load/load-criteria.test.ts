@@ -1,0 +1,145 @@
+import { describe, expect, it } from "vitest";
+import type { LoadResult } from "../../api/load-result.ts";
+import type { LoadTestSpec } from "../../api/load-test.ts";
+import { simulate } from "./testing/simulated-load-test.ts";
+
+const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "generator" } };
+const spec: LoadTestSpec = {
+  target: { resource: { selector: { apiVersion: "example.com/v1", kind: "Lamp", name: "desk" } } },
+  workload: { resources: [{ manifest: pod }] },
+};
+const measured: LoadResult = {
+  ...{ source: "K6", state: "Complete", seconds: 10, requests: 1_000, failed: 20, errorPercent: 2, requestsPerSecond: 100 },
+  percentiles: [
+    { percentile: 95, milliseconds: 50 },
+    { percentile: 99, milliseconds: 312 },
+  ],
+  checksPassed: 90,
+  checksFailed: 10,
+};
+
+/** The end of a load test with these criteria, whose workload reports `load`. */
+function end(successCriteria: NonNullable<LoadTestSpec["successCriteria"]>, load: LoadResult | "none" = measured) {
+  const test = simulate({ ...spec, successCriteria });
+  test.see("Lit");
+  test.settle();
+  test.measure(load === "none" ? undefined : load);
+  test.work("generator", { status: { phase: "Succeeded", containerStatuses: [] } });
+  return test.settle();
+}
+
+describe("the success criteria of a LoadTest", () => {
+  it.each([
+    [{ maxErrorPercent: 2 }, "maxErrorPercent", "2 %"],
+    [{ minRequestsPerSecond: 100 }, "minRequestsPerSecond", "100 requests/s"],
+    [{ latency: [{ percentile: 99, maxMilliseconds: 312 }] }, "latency p99", "312 ms"],
+    [{ minCheckPercent: 90 }, "minCheckPercent", "90 %"],
+  ])("%j is met at its limit", (criteria, name, actual) => {
+    expect(end(criteria)).toMatchObject({ phase: "Succeeded", criteria: [{ name, actual, state: "Met" }] });
+  });
+
+  it.each([
+    [{ maxErrorPercent: 1.99 }, "maxErrorPercent is 2 %, must be at most 1.99 %"],
+    [{ minRequestsPerSecond: 101 }, "minRequestsPerSecond is 100 requests/s, must be at least 101 requests/s"],
+    [
+      { latency: [50, 200].map((maxMilliseconds, index) => ({ percentile: index === 0 ? 95 : 99, maxMilliseconds })) },
+      "latency p99 is 312 ms, must be at most 200 ms",
+    ],
+    [{ minCheckPercent: 91 }, "minCheckPercent is 90 %, must be at least 91 %"],
+  ])("%j fails the test", (criteria, message) => {
+    expect(end(criteria)).toMatchObject({ phase: "Failed", verdict: "Failed", reason: "CriteriaNotMet", message });
+  });
+
+  it("that cannot be judged make the test Inconclusive, never Passed", () => {
+    const inconclusive = { phase: "Failed", verdict: "Inconclusive", reason: "ResultMissing" };
+    const criteria = { latency: [{ percentile: 99.9, maxMilliseconds: 1_000 }] };
+    expect(end(criteria)).toMatchObject({ ...inconclusive, message: "the figures of latency p99.9 are not known" });
+    expect(end({ maxErrorPercent: 100 }, "none")).toMatchObject(inconclusive);
+    expect(end({ minCheckPercent: 0 }, { ...measured, checksPassed: 0, checksFailed: 0 })).toMatchObject(inconclusive);
+    const idle = { ...measured, requests: 0, failed: 0, errorPercent: 0 };
+    expect(end({ maxErrorPercent: 100 }, idle)).toMatchObject(inconclusive);
+    expect(end({ maxErrorPercent: 100 }, { ...measured, state: "Partial" })).toMatchObject(inconclusive);
+  });
+
+  it("that are not met weigh more than those that are not known", () => {
+    const status = end({ maxErrorPercent: 0, latency: [{ percentile: 50, maxMilliseconds: 1 }] });
+    expect(status).toMatchObject({ verdict: "Failed", criteria: [{ state: "NotMet" }, { state: "Unknown" }] });
+  });
+
+  it("are judged after the output was stored, which happens once", () => {
+    const test = simulate({ ...spec, successCriteria: { maxErrorPercent: 2 } });
+    test.see("Lit");
+    test.measure(measured);
+    test.work("generator", { status: { phase: "Succeeded" } });
+    expect(test.settle()).toMatchObject({
+      phase: "Succeeded",
+      message: "1000 requests (100/s), 2 % failed, p99 312 ms",
+    });
+    expect(test.actions).toEqual(["apply-workload", "collect-output", "delete-workload"]);
+  });
+});
+
+describe("maxTargetRestarts", () => {
+  const target = (uid: string, restartCount: number) => ({
+    metadata: { name: "web", uid },
+    status: { containerStatuses: [{ name: "main", restartCount }] },
+  });
+  const withRestarts: LoadTestSpec = {
+    ...spec,
+    target: { resource: { selector: { apiVersion: "v1", kind: "Pod", name: "web" } } },
+    successCriteria: { maxTargetRestarts: 1 },
+    durationSeconds: 60,
+  };
+  const start = () => {
+    const test = simulate(withRestarts);
+    test.know({ kind: "known", objects: [target("a", 7)], hasSeen: () => true });
+    test.settle();
+    expect(test.status).toMatchObject({ phase: "Running", targetRestarts: 0, targetPods: [{ uid: "a", restarts: 7 }] });
+    return test;
+  };
+  const see = (test: ReturnType<typeof start>, ...objects: readonly ReturnType<typeof target>[]) => {
+    test.know({ kind: "known", objects, hasSeen: () => true });
+    return test.settle();
+  };
+
+  it("counts restarts from the start of the load, and fails the test as soon as there are too many", () => {
+    const test = start();
+    expect(see(test, target("a", 8))).toMatchObject({ phase: "Running", targetRestarts: 1 });
+    expect(see(test, target("a", 9))).toMatchObject({ phase: "Failed", reason: "TargetRestarted", targetRestarts: 2 });
+  });
+
+  it("counts deleted Pods and restarts of new ones, and never counts down", () => {
+    const test = start();
+    expect(see(test, target("b", 0))).toMatchObject({ phase: "Running", targetRestarts: 1 });
+    expect(see(test, target("a", 7))).toMatchObject({ phase: "Running", targetRestarts: 1 });
+    expect(see(test, target("b", 1))).toMatchObject({ phase: "Failed", targetRestarts: 2 });
+  });
+
+  it("passes a target that did not restart more often than allowed", () => {
+    const test = start();
+    see(test, target("a", 8));
+    expect(test.run(60)).toMatchObject({ phase: "Succeeded", criteria: [{ actual: "1 restarts", state: "Met" }] });
+  });
+
+  it("makes the test Inconclusive if the Pods were never known", () => {
+    const test = simulate({
+      ...withRestarts,
+      target: { resource: { selector: { apiVersion: "apps/v1", kind: "Deployment", name: "web" } } },
+    });
+    test.know({ kind: "known", objects: [{ metadata: { name: "web" }, spec: {} }], hasSeen: () => true });
+    test.knowPods({ kind: "loading", error: "Forbidden: no" });
+    expect(test.run(61)).toMatchObject({ verdict: "Inconclusive", reason: "ResultMissing" });
+  });
+});
+
+describe("the progress of a running workload", () => {
+  it("is read every 5 s, and not before its Pods were applied or after the test has ended", () => {
+    const test = simulate({ ...spec, durationSeconds: 12 });
+    test.see("Lit");
+    test.run(11);
+    expect(test.actions).toEqual(["apply-workload", "read-progress", "read-progress"]);
+    expect(test.run(60)).toMatchObject({ phase: "Succeeded" });
+    expect(test.status.progress).toBeUndefined();
+    expect(test.actions.slice(3)).toEqual(["collect-output", "delete-workload"]);
+  });
+});

@@ -1,0 +1,74 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { CriterionResult, LoadResult } from "../api/load-result.ts";
+import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
+
+/** Compares what was measured with the success criteria of a load that has ended. */
+export function judgeCriteria(
+  { successCriteria = {} }: DeepReadonly<LoadTestSpec>,
+  status: DeepReadonly<LoadTestStatus>,
+): readonly CriterionResult[] {
+  const { checkCount = 0, passCount = 0 } = status.healthCheckStatus ?? {};
+  const load = status.load?.state === "Complete" ? status.load : undefined;
+  const { minPassPercent = 100, maxErrorPercent, minRequestsPerSecond, minCheckPercent, maxTargetRestarts } = successCriteria;
+  const { latency = [] } = successCriteria;
+  const checks = (load?.checksPassed ?? 0) + (load?.checksFailed ?? 0);
+  return [
+    ...(checkCount === 0 ? [] : [atLeast("minPassPercent", minPassPercent, (passCount * 100) / checkCount, "%")]),
+    ...optional(maxErrorPercent, (max) => atMost("maxErrorPercent", max, percentOf(load), "%")),
+    ...optional(minRequestsPerSecond, (min) => atLeast("minRequestsPerSecond", min, load?.requestsPerSecond, "requests/s")),
+    ...latency.map(({ percentile, maxMilliseconds }) =>
+      atMost(`latency p${percentile}`, maxMilliseconds, latencyAt(load, percentile), "ms"),
+    ),
+    ...optional(minCheckPercent, (min) =>
+      atLeast("minCheckPercent", min, checks === 0 ? undefined : ((load?.checksPassed ?? 0) * 100) / checks, "%"),
+    ),
+    ...optional(maxTargetRestarts, (max) => atMost("maxTargetRestarts", max, status.targetRestarts, "restarts")),
+  ];
+}
+
+/** Without a single request, the percentage of errors says nothing. */
+function percentOf(load: DeepReadonly<LoadResult> | undefined): number | undefined {
+  return load === undefined || load.requests + (load.notSent ?? 0) === 0 ? undefined : load.errorPercent;
+}
+
+/** The measured latency at a percentile. */
+function latencyAt(load: DeepReadonly<LoadResult> | undefined, percentile: number): number | undefined {
+  return load?.percentiles?.find((each) => each.percentile === percentile)?.milliseconds;
+}
+
+const optional = (limit: number | undefined, judge: (limit: number) => CriterionResult): readonly CriterionResult[] =>
+  limit === undefined ? [] : [judge(limit)];
+
+const atMost = (name: string, max: number, actual: number | undefined, unit: string): CriterionResult =>
+  resultOf(name, `at most ${max} ${unit}`, actual, unit, (value) => value <= max);
+
+const atLeast = (name: string, min: number, actual: number | undefined, unit: string): CriterionResult =>
+  resultOf(name, `at least ${min} ${unit}`, actual, unit, (value) => value >= min);
+
+function resultOf(
+  name: string,
+  expected: string,
+  actual: number | undefined,
+  unit: string,
+  isMet: (actual: number) => boolean,
+): CriterionResult {
+  if (actual === undefined) return { name, expected, state: "Unknown" };
+  const shown = `${Number(actual.toFixed(3))} ${unit}`;
+  return { name, expected, actual: shown, state: isMet(actual) ? "Met" : "NotMet" };
+}
+
+/** What a criterion says, such as `latency p99 is 312 ms, must be at most 200 ms`. */
+export const describeCriterion = ({ name, expected, actual }: DeepReadonly<CriterionResult>): string =>
+  `${name} is ${actual ?? "unknown"}, must be ${expected}`;
+
+/** A measured load in one line. */
+export function describeLoad({
+  requests,
+  requestsPerSecond,
+  errorPercent,
+  percentiles = [],
+}: DeepReadonly<LoadResult>): string {
+  const p99 = percentiles.find(({ percentile }) => percentile === 99);
+  const latency = p99 === undefined ? "" : `, p99 ${p99.milliseconds} ms`;
+  return `${requests} requests (${requestsPerSecond}/s), ${errorPercent} % failed${latency}`;
+}
