@@ -1,5 +1,6 @@
 import type { Environment } from "@marcbachmann/cel-js";
 import { authorizerType } from "./authorizer-library.ts";
+import { compileErrorText, messageAt } from "./compile-error.ts";
 import { kubernetesEnvironment, withLinearMatches } from "./rule-program.ts";
 
 /** A compiled CEL expression on untyped values. */
@@ -25,7 +26,7 @@ export function compileExpression(
   try {
     const parsed = environmentWith(variables).parse(withLinearMatches(expression));
     const { valid, type, error } = parsed.check();
-    if (!valid) return `compilation failed: ${compileMessage(expression, error?.message ?? "it has no type")}`;
+    if (!valid) return `compilation failed: ${compileErrorText(expression, error)}`;
     if (wanted === "string" && type !== "string" && type !== "dyn") return `must evaluate to string but got ${type}`;
     if (wanted === "bool" && type !== "bool" && type !== "dyn") return `must evaluate to bool but got ${type}`;
     if (wanted === "text-or-null" && type !== "string" && type !== "null" && type !== "dyn") {
@@ -33,7 +34,7 @@ export function compileExpression(
     }
     return { evaluate: (values) => parsed({ ...values }) };
   } catch (error) {
-    return `compilation failed: ${compileMessage(expression, error instanceof Error ? error.message : String(error))}`;
+    return `compilation failed: ${compileErrorText(expression, error)}`;
   }
 }
 
@@ -63,12 +64,4 @@ export function compileMessage(expression: string, message: string): string {
   const offset = name === undefined ? -1 : expression.search(new RegExp(`\\b${name}\\b`));
   if (name === undefined || offset < 0) return message;
   return messageAt(expression, offset, `undeclared reference to '${name}' (in container '')`);
-}
-
-/** A compile error at an offset, as cel-go shows it. */
-export function messageAt(expression: string, offset: number, message: string): string {
-  const before = expression.slice(0, offset).split("\n");
-  const [line, column] = [before.length, before.at(-1)?.length ?? 0];
-  const text = expression.split("\n")[line - 1] ?? "";
-  return `ERROR: <input>:${line}:${column + 1}: ${message}\n | ${text}\n | ${".".repeat(column)}^`;
 }

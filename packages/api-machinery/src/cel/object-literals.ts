@@ -1,5 +1,5 @@
 import { CelError } from "./cel-error.ts";
-import { messageAt } from "./expression.ts";
+import { messageAt } from "./compile-error.ts";
 
 /**
  * Rewrites the construction of objects by type name, which cel-js cannot parse, to calls on maps: `Object.spec{replicas: 3}` becomes

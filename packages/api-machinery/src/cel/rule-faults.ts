@@ -1,5 +1,5 @@
 import { fieldCause, invalidCause, notSupportedCause, requiredCause } from "../protocol/field-causes.ts";
-import type { Schema } from "../schema/schema.ts";
+import type { Schema, ValidationRule } from "../schema/schema.ts";
 import type { StatusCause } from "../protocol/status.ts";
 import { compileRules } from "./rule-program.ts";
 
@@ -7,12 +7,13 @@ const reasons = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvali
 
 /**
  * Reports faults of the CEL rules of one schema in a CustomResourceDefinition, with kube-apiserver's messages.
- * `isCorrelatable` is false below lists whose items cannot be matched with old ones; rules there must not use `oldSelf`.
+ * `uncorrelatable` is the path of the closest schema to the root whose children cannot be matched with their old values; rules below it must
+ * not use `oldSelf`.
  */
 export function ruleCauses(
   schema: Schema,
   path: string,
-  place: { readonly isRoot: boolean; readonly isCorrelatable: boolean },
+  place: { readonly isRoot: boolean; readonly uncorrelatable: string | undefined },
 ): StatusCause[] {
   const rules = schema["x-kubernetes-validations"];
   if (!Array.isArray(rules) || rules.length === 0) return [];
@@ -25,9 +26,9 @@ export function ruleCauses(
     }
     const message = rule.message ?? "";
     if (message !== "" && message.trim() === "") {
-      causes.push(invalidCause(at(index, "message"), message, "message must be non-empty if specified"));
+      causes.push(invalidCause(at(index, "message"), message, "must be non-empty if specified"));
     } else if (message.includes("\n")) {
-      causes.push(invalidCause(at(index, "message"), message, "message must not contain line breaks"));
+      causes.push(invalidCause(at(index, "message"), message, "must not contain line breaks"));
     } else if (message === "" && rule.rule.trim().includes("\n")) {
       causes.push(requiredCause(at(index, "message"), "message must be specified if rule contains line breaks"));
     }
@@ -38,30 +39,48 @@ export function ruleCauses(
       causes.push(notSupportedCause(at(index, "reason"), rule.reason, reasons));
     }
     if (rule.fieldPath !== undefined && !isFieldPath(schema, rule.fieldPath)) {
-      causes.push(invalidCause(at(index, "fieldPath"), rule.fieldPath, "fieldPath must be a valid path"));
+      causes.push(invalidCause(at(index, "fieldPath"), rule.fieldPath, "must be a valid path"));
     }
   }
   const { programs, faults } = compileRules(schema, place.isRoot);
   for (const { index, field, message } of faults) {
-    const rule = rules[index]?.[field] ?? "";
+    const rule = rules[index];
     // Reported already: it is empty.
-    if (rule.trim() === "") continue;
-    const kind = field === "rule" ? "compilation failed" : "messageExpression compilation failed";
-    causes.push(invalidCause(at(index, field), rule, `${kind}: ERROR: ${message}`));
+    if (rule === undefined || (rule[field] ?? "").trim() === "") continue;
+    causes.push(invalidCause(at(index, field), printedRule(rule), faultText(field, message)));
   }
-  if (!place.isCorrelatable) {
+  if (place.uncorrelatable !== undefined) {
     for (const program of programs) {
       if (!program.isTransition) continue;
       causes.push(
         fieldCause(
           "FieldValueInvalid",
           at(schema["x-kubernetes-validations"]?.indexOf(program.rule) ?? 0, "rule"),
-          `Invalid value: ${JSON.stringify(program.rule.rule)}: oldSelf cannot be used on the uncorrelatable portion of the schema`,
+          `Invalid value: ${JSON.stringify(program.rule.rule)}: oldSelf cannot be used on the uncorrelatable portion of the schema within ${place.uncorrelatable}`,
         ),
       );
     }
   }
   return causes;
+}
+
+/** A rule as kube-apiserver prints its internal type. */
+function printedRule(rule: ValidationRule): Readonly<Record<string, unknown>> {
+  const { message = "", messageExpression = "", reason = null, fieldPath = "", optionalOldSelf = null } = rule;
+  return {
+    Rule: rule.rule,
+    Message: message,
+    MessageExpression: messageExpression,
+    Reason: reason,
+    FieldPath: fieldPath,
+    OptionalOldSelf: optionalOldSelf,
+  };
+}
+
+function faultText(field: "rule" | "messageExpression", message: string): string {
+  const isType = message.startsWith("must ");
+  if (field === "rule") return isType ? `cel expression ${message}` : message;
+  return `messageExpression ${message}`;
 }
 
 /** Reports whether a path such as `.a.b` or `['x.y']` leads to a property of the schema. */

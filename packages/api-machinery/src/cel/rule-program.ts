@@ -1,6 +1,7 @@
 import type { Environment, Optional } from "@marcbachmann/cel-js";
 import type { Schema, ValidationRule } from "../schema/schema.ts";
 import { registerAuthorizerLibrary } from "./authorizer-library.ts";
+import { compileErrorText } from "./compile-error.ts";
 import { celEngine } from "./engine.ts";
 import { registerKubernetesLibrary } from "./kubernetes-library.ts";
 import { registerNetworkLibrary } from "./network-library.ts";
@@ -114,11 +115,11 @@ function compileOne(environment: Environment, expression: string, wanted: "bool"
   try {
     const parsed = environment.parse(withLinearMatches(expression));
     const { valid, type, error } = parsed.check();
-    if (!valid) return error?.message ?? "it has no type";
-    if (type !== wanted && type !== "dyn") return `cel expression must evaluate to a ${wanted}`;
+    if (!valid) return `compilation failed: ${compileErrorText(expression, error)}`;
+    if (type !== wanted && type !== "dyn") return `must evaluate to a ${wanted}`;
     return (variables) => parsed({ ...variables });
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return `compilation failed: ${compileErrorText(expression, error)}`;
   }
 }
 

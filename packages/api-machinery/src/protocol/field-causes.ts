@@ -84,9 +84,15 @@ export function invalidError(
   });
 }
 
-/** Formats a value as in messages of the API: strings quoted, numbers and booleans bare, everything else as JSON. */
+/**
+ * Formats a value as in messages of the API: strings quoted, numbers and booleans bare, everything else as JSON, in which Go escapes the
+ * characters with a meaning in HTML.
+ */
 export function printValue(value: unknown): string {
-  return value === undefined ? "null" : JSON.stringify(value);
+  if (value === undefined) return "null";
+  const text = JSON.stringify(value);
+  if (typeof value !== "object") return text;
+  return text.replaceAll(/[<>&]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);
 }
 
 /** Returns the path of a field below `path`; the path of the root is `""`. */

@@ -75,7 +75,7 @@ function pruneObject(
       if (typeof before === "object") after = pruneValue(own, before, childOf(path, key), false, depth + 1, unknown);
     } else if (embedded && (key === "apiVersion" || key === "kind" || key === "metadata")) {
       // Metadata is pruned by its own schema.
-    } else if (additional !== undefined && additional !== false) {
+    } else if (additional !== undefined) {
       if (typeof additional === "object") after = pruneValue(additional, before, childOf(path, key), false, depth + 1, unknown);
     } else if (!preserve) {
       if (unknown.length < maxUnknown) unknown.push(childOf(path, key));

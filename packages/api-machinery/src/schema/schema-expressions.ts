@@ -55,17 +55,22 @@ function mapValues<T>(map: Readonly<Record<string, T>>, change: (value: T) => T)
   return Object.fromEntries(Object.entries(map).map(([key, value]) => [key, change(value)]));
 }
 
-/** Reports CEL rules that do not compile. Requires a structural schema: the rules' types follow from it. */
-export function celCauses(schema: Schema, path: string, isRoot = true, isCorrelatable = true): StatusCause[] {
+/**
+ * Reports CEL rules that do not compile. Requires a structural schema: the rules' types follow from it. `uncorrelatable` is the path of the
+ * closest schema to the root whose children cannot be matched with their old values: a list that is not a map, or an atomic map.
+ */
+export function celCauses(schema: Schema, path: string, isRoot = true, uncorrelatable?: string): StatusCause[] {
   const { items, properties = {}, additionalProperties } = schema;
+  const ofItems = uncorrelatable ?? (schema["x-kubernetes-list-type"] === "map" ? undefined : path);
+  const ofFields = uncorrelatable ?? (schema["x-kubernetes-map-type"] === "atomic" ? path : undefined);
   return [
-    ...ruleCauses(schema, path, { isRoot, isCorrelatable }),
-    ...(items ? celCauses(items, `${path}.items`, false, isCorrelatable && schema["x-kubernetes-list-type"] === "map") : []),
+    ...ruleCauses(schema, path, { isRoot, uncorrelatable }),
+    ...(items ? celCauses(items, `${path}.items`, false, ofItems) : []),
     ...Object.entries(properties).flatMap(([name, property]) =>
-      isRoot && name === "metadata" ? [] : celCauses(property, `${path}.properties[${name}]`, false, isCorrelatable),
+      isRoot && name === "metadata" ? [] : celCauses(property, `${path}.properties[${name}]`, false, ofFields),
     ),
     ...(typeof additionalProperties === "object"
-      ? celCauses(additionalProperties, `${path}.additionalProperties`, false, isCorrelatable)
+      ? celCauses(additionalProperties, `${path}.additionalProperties`, false, uncorrelatable)
       : []),
   ];
 }

@@ -74,8 +74,8 @@ function visit(
   }
   if (additionalProperties !== undefined) {
     const at = `${path}.additionalProperties`;
-    if (additionalProperties === false) causes.push(forbiddenCause(at, "additionalProperties cannot be set to false"));
-    else if (entries(properties).length > 0) {
+    // `additionalProperties: true` next to properties is accepted.
+    if (additionalProperties !== true && entries(properties).length > 0) {
       causes.push(forbiddenCause(at, "additionalProperties and properties are mutual exclusive"));
     }
     if (level === "root") causes.push(forbiddenCause(at, "must not be used at the root"));
@@ -118,9 +118,6 @@ function checkType(schema: SchemaNode, level: Level, path: string, causes: Statu
       if (schema[key] === true)
         causes.push(invalidCause(`${path}.${key}`, true, "must be false if x-kubernetes-int-or-string is true"));
     }
-    if (type !== undefined && type !== "") {
-      causes.push(invalidCause(at, type, "must be empty if x-kubernetes-int-or-string is true"));
-    }
   }
 }
 
@@ -150,7 +147,7 @@ function checkDefault(node: SchemaNode, path: string, causes: StatusCause[], che
   const schema = checksPatterns ? (node as Schema) : withoutPatterns(node);
   const at = `${path}.default`;
   const { value, unknown } = prune(schema, schema.default);
-  if (unknown.length > 0) causes.push(invalidCause(at, schema.default, `must not have unknown fields: ${unknown.join(", ")}`));
+  if (unknown.length > 0) causes.push(invalidCause(at, schema.default, "must not have unknown fields"));
   for (const cause of validate(schema, value)) {
     // Defaults further down may complete an incomplete default.
     if (cause.reason === "FieldValueRequired" && hasDefaultAt(node, cause.field ?? "")) continue;

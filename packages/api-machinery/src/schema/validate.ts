@@ -176,7 +176,11 @@ function checkObject(
   for (const key of keys) {
     const own = properties && Object.hasOwn(properties, key) ? properties[key] : undefined;
     const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
-    if (!child) continue;
+    if (!child) {
+      // A field that the schema does not specify is rejected here only if pruning kept it.
+      if (additionalProperties === false) causes.push(forbiddenProperty(path, key));
+      continue;
+    }
     const before = oldObject && Object.hasOwn(oldObject, key) ? oldObject[key] : undefined;
     check(child, value[key], before, childPath(path, key), depth + 1, causes);
   }
@@ -189,6 +193,10 @@ function checkObject(
   }
   if (maxProperties !== undefined && keys.length > maxProperties) causes.push(tooManyCause(path, keys.length, maxProperties));
   if (schema["x-kubernetes-embedded-resource"] === true) checkEmbeddedResource(value, path, causes);
+}
+
+function forbiddenProperty(path: string, key: string): StatusCause {
+  return invalidCause(path, key, `${path}.${key} in body is a forbidden property`);
 }
 
 function checkLogic(schema: Schema, value: unknown, path: string, depth: number, causes: StatusCause[]): void {

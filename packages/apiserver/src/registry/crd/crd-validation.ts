@@ -114,7 +114,11 @@ function inSharedSchema(crd: Read, causes: readonly StatusCause[]): readonly Sta
   const inFirst = /^spec\.versions\[0\]\.schema\./;
   return causes.flatMap((cause) => {
     const { field = "" } = cause;
-    if (inFirst.test(field)) return [{ ...cause, field: field.replace(inFirst, "spec.validation.") }];
+    if (inFirst.test(field)) {
+      // Messages about rules with `oldSelf` end with the path of a schema.
+      const message = cause.message?.replace(/(?<= within )spec\.versions\[0\]\.schema\./, "spec.validation.");
+      return [{ ...cause, field: field.replace(inFirst, "spec.validation."), ...(message !== undefined && { message }) }];
+    }
     return /^spec\.versions\[\d+\]\.schema\./.test(field) ? [] : [cause];
   });
 }

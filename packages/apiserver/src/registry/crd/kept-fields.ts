@@ -28,14 +28,15 @@ function keeps(before: Read, after: Read): boolean {
 /** Fields that `before` accepts without naming them. */
 function keepsUnknown(before: Read, after: Read): boolean {
   const { additionalProperties: old } = before;
-  const acceptsUnknown = before["x-kubernetes-preserve-unknown-fields"] === true || (old !== undefined && old !== false);
+  const acceptsUnknown = before["x-kubernetes-preserve-unknown-fields"] === true || old !== undefined;
   if (!acceptsUnknown) return true;
   // A property that is specified now may prune what was unknown before.
   const isNew = (key: string): boolean => !Object.hasOwn(before.properties ?? {}, key);
   if (Object.keys(after.properties ?? {}).some(isNew)) return false;
   const { additionalProperties: next } = after;
-  if (next === true) return true;
-  if (old === undefined || old === false) return next === undefined || next === false;
+  // With `false`, validation rejects the fields, and pruning keeps them.
+  if (typeof next === "boolean") return true;
+  if (old === undefined) return next === undefined;
   return typeof old === "object" && typeof next === "object" && keeps(old, next);
 }
 

@@ -4,9 +4,6 @@
  */
 export const expectedFailures: ReadonlyMap<string, string> = new Map([
   ["aggregateddiscovery/openapi-v3-index", "descriptions of the fields of built-in kinds are not included"],
-  ...["cel-compile-errors", "list-type-limits", "schema-not-structural"].map(
-    (name) => [`crdlimits/${name}`, "some messages about CRDs differ in their words"] as const,
-  ),
   ["podsubresources/ephemeral-containers", "the message lacks the difference of kube-apiserver's internal types"],
   ["validatingadmissionpolicy/invalid-policies", "errors of the CEL compiler differ in their words"],
   ["validatingadmissionpolicy/type-checking", "expressions are not checked against the types of the matched kinds"],
