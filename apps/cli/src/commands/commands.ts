@@ -41,6 +41,11 @@ export const commandEntries: readonly CommandEntry[] = [
     load: async () => (await import("./doctor.ts")).defineDoctorCommand,
   },
   {
+    name: "bug-report",
+    description: "write an archive with everything that a bug report needs, without credentials",
+    load: async () => (await import("./bug-report.ts")).defineBugReportCommand,
+  },
+  {
     name: "operator",
     description: "run operators against a cluster, with leader election",
     load: async () => (await import("./operator.ts")).defineOperatorCommand,
@@ -87,7 +92,7 @@ export const commandEntries: readonly CommandEntry[] = [
   },
   {
     name: "version",
-    description: "print the version of keelson and of the server",
+    description: "print the version",
     load: async () => (await import("./version.ts")).defineVersionCommand,
   },
   {

@@ -1,9 +1,7 @@
-import { readFileSync } from "node:fs";
-import { connect } from "node:net";
 import { type FlagValues, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { addFlag, flagValues } from "../command-line.ts";
-import { examine, type Machine } from "../doctor/requirements.ts";
-import { findProgram } from "../local/find-program.ts";
+import { examine } from "../doctor/requirements.ts";
+import { thisMachine } from "../doctor/this-machine.ts";
 import type { DefineCommand } from "./commands.ts";
 
 /** Defines `keelson doctor`. */
@@ -26,25 +24,3 @@ async function doctor(flags: FlagValues): Promise<number> {
   );
   return findings.some(({ name, found }) => name === "Node.js" && found === undefined) ? 1 : 0;
 }
-
-const thisMachine: Machine = {
-  nodeVersion: process.versions.node,
-  isRoot: process.getuid?.() === 0,
-  findProgram,
-  read(path) {
-    try {
-      return readFileSync(path, "utf8");
-    } catch {
-      return undefined;
-    }
-  },
-  accepts: (path) =>
-    new Promise((resolve) => {
-      const socket = connect(path);
-      socket.once("connect", () => {
-        socket.destroy();
-        resolve(true);
-      });
-      socket.once("error", () => resolve(false));
-    }),
-};

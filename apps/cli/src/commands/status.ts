@@ -10,14 +10,13 @@ import { readUpState } from "../local/up-state.ts";
 import { loadOperators } from "../operators.ts";
 import { createLogger } from "../logger.ts";
 import { collectStatus, type KeelsonStatus } from "../status/collect-status.ts";
+import { probe } from "../status/probe.ts";
 import { renderStatus } from "../status/render-status.ts";
 import { watchStatus } from "../status/watch-status.ts";
 import { dataDirFlag } from "./data-dir-flag.ts";
 import type { DefineCommand } from "./commands.ts";
 
 const watchFlag = switchFlag({ name: "watch", short: "w", description: "show every change until Ctrl-C" });
-
-const probeTimeoutMs = 5_000;
 
 /** Defines `keelson status`. Exits with 1 if a component is not ready. */
 export const defineStatusCommand: DefineCommand = (command, setExitCode) => {
@@ -67,16 +66,4 @@ function createRefresh(flags: FlagValues, collect: () => Promise<KeelsonStatus>)
     shown = text;
     process.stdout.write(`${clear}${separator}${text}`);
   };
-}
-
-async function probe(url: string): Promise<string | undefined> {
-  try {
-    const response = await fetch(url, { signal: AbortSignal.timeout(probeTimeoutMs) });
-    if (response.ok) return undefined;
-    const failed = (await response.text()).split("\n").filter((line) => line.startsWith("[-]"));
-    return failed.length === 0 ? `${url}: status ${response.status}` : failed.map((line) => line.slice(3)).join(", ");
-  } catch (error) {
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-    return `${url}: ${cause instanceof Error ? cause.message : String(cause)}`;
-  }
 }

@@ -1,4 +1,4 @@
-import { execFile } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -38,6 +38,13 @@ test("up --detach returns when everything is ready, status shows it, and down st
     expect((await get).stdout).toBe("ok");
     const again = await keelson("up", "--detach", ...at);
     expect(again).toMatchObject({ status: 1, output: expect.stringMatching(/is in use by process \d+/) });
+    const archive = join(folder.path, "report.tar.gz");
+    const report = await keelson("bug-report", "--file", archive, "-o", "json", ...at);
+    expect(JSON.parse(report.output)).toMatchObject({ file: archive, failures: [] });
+    const contents = execFileSync("tar", ["-xzOf", archive], { encoding: "utf8" });
+    expect(contents).toContain('"kind": "Node"');
+    expect(contents).toContain("reconcile_total");
+    expect(contents).not.toMatch(/PRIVATE KEY|eyJhbG/);
     const { output: lines } = await keelson("logs", "--tail", "1", ...at);
     expect((await readFile(join(folder.path, "keelson.log"), "utf8")).endsWith(lines)).toBe(true);
   } finally {

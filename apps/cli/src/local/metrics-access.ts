@@ -6,7 +6,8 @@ import type { Client } from "@keelson/client";
 import { type AccessFilter, reviewedAccess } from "@keelson/controller/probes";
 
 /** The file in the data folder with the bearer token for `/metrics` and `/debug/reconciles`. */
-const metricsTokenFile = "metrics-token";
+/** Name of the file with the token, in the data directory. */
+export const metricsTokenFile = "metrics-token";
 
 /**
  * Allows reading metrics with the token in the data folder, or with an API token whose user may get the path (`nonResourceURLs`). Pods

@@ -159,7 +159,12 @@ async function objectStatuses({
   return { kinds, problems };
 }
 
-async function listOrEmpty(client: Client, type: ResourceType, signal: AbortSignal): Promise<readonly KubernetesObject[]> {
+/** All objects of a kind; none if it is not served. */
+export async function listOrEmpty(
+  client: Client,
+  type: ResourceType,
+  signal: AbortSignal,
+): Promise<readonly KubernetesObject[]> {
   try {
     return (await client.list(type, { signal })).items as readonly KubernetesObject[];
   } catch (error) {
