@@ -12,7 +12,7 @@ import { namespaceFlag } from "../install/install-flags.ts";
 import { readUpState } from "../local/up-state.ts";
 import { loadOperators } from "../operators.ts";
 import { probe } from "../status/probe.ts";
-import { dataDirFlag } from "./data-dir-flag.ts";
+import { dataDirFlag } from "./local/data-dir-flag.ts";
 import type { DefineCommand } from "./commands.ts";
 
 const fileFlag = textFlag({

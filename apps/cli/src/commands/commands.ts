@@ -18,12 +18,12 @@ export const commandEntries: readonly CommandEntry[] = [
   {
     name: "up",
     description: "run everything on this machine: API server, controllers, node and operators",
-    load: async () => (await import("./up.ts")).defineUpCommand,
+    load: async () => (await import("./local/up.ts")).defineUpCommand,
   },
   {
     name: "down",
     description: "stop `keelson up`",
-    load: async () => (await import("./down.ts")).defineDownCommand,
+    load: async () => (await import("./local/down.ts")).defineDownCommand,
   },
   {
     name: "status",
@@ -33,12 +33,12 @@ export const commandEntries: readonly CommandEntry[] = [
   {
     name: "logs",
     description: "print the log of `keelson up`",
-    load: async () => (await import("./logs.ts")).defineLogsCommand,
+    load: async () => (await import("./local/logs.ts")).defineLogsCommand,
   },
   {
     name: "doctor",
     description: "check which programs and kernel features this machine has, and what needs them",
-    load: async () => (await import("./doctor.ts")).defineDoctorCommand,
+    load: async () => (await import("./local/doctor.ts")).defineDoctorCommand,
   },
   {
     name: "bug-report",
@@ -48,47 +48,47 @@ export const commandEntries: readonly CommandEntry[] = [
   {
     name: "operator",
     description: "run operators against a cluster, with leader election",
-    load: async () => (await import("./operator.ts")).defineOperatorCommand,
+    load: async () => (await import("./cluster/operator.ts")).defineOperatorCommand,
   },
   {
     name: "install",
     description: "install the operators in a cluster, or print the manifests",
-    load: async () => (await import("./install.ts")).defineInstallCommand,
+    load: async () => (await import("./cluster/install.ts")).defineInstallCommand,
   },
   {
     name: "upgrade",
     description: "upgrade the operators in a cluster",
-    load: async () => (await import("./install.ts")).defineUpgradeCommand,
+    load: async () => (await import("./cluster/install.ts")).defineUpgradeCommand,
   },
   {
     name: "uninstall",
     description: "remove the operators and all their objects from a cluster",
-    load: async () => (await import("./uninstall.ts")).defineUninstallCommand,
+    load: async () => (await import("./cluster/uninstall.ts")).defineUninstallCommand,
   },
   {
     name: "verify",
     description: "check the operators in a cluster, and name the command that fixes a problem",
-    load: async () => (await import("./verify.ts")).defineVerifyCommand,
+    load: async () => (await import("./cluster/verify.ts")).defineVerifyCommand,
   },
   {
     name: "port-forward",
     description: "forward local ports to a Pod or to a Pod of a Service",
-    load: async () => (await import("./port-forward.ts")).definePortForwardCommand,
+    load: async () => (await import("./cluster/port-forward.ts")).definePortForwardCommand,
   },
   {
     name: "image",
     description: "manage the images of this machine's sandboxes and Pods",
-    load: async () => (await import("./image.ts")).defineImageCommand,
+    load: async () => (await import("./local/image.ts")).defineImageCommand,
   },
   {
     name: "storage",
     description: "verify, repair, back up, restore and compact the data of `keelson up`",
-    load: async () => (await import("./storage.ts")).defineStorageCommand,
+    load: async () => (await import("./local/storage.ts")).defineStorageCommand,
   },
   {
     name: "kubeconfig",
     description: "print the kubeconfig of `keelson up`, or its path",
-    load: async () => (await import("./kubeconfig.ts")).defineKubeconfigCommand,
+    load: async () => (await import("./local/kubeconfig.ts")).defineKubeconfigCommand,
   },
   {
     name: "version",
@@ -110,6 +110,6 @@ export const commandEntries: readonly CommandEntry[] = [
     name: "component",
     description: "run one process of `keelson up`",
     isInternal: true,
-    load: async () => (await import("./component.ts")).defineComponentCommand,
+    load: async () => (await import("./local/component.ts")).defineComponentCommand,
   },
 ];

@@ -13,7 +13,7 @@ import { collectStatus, type KeelsonStatus } from "../status/collect-status.ts";
 import { probe } from "../status/probe.ts";
 import { renderStatus } from "../status/render-status.ts";
 import { watchStatus } from "../status/watch-status.ts";
-import { dataDirFlag } from "./data-dir-flag.ts";
+import { dataDirFlag } from "./local/data-dir-flag.ts";
 import type { DefineCommand } from "./commands.ts";
 
 const watchFlag = switchFlag({ name: "watch", short: "w", description: "show every change until Ctrl-C" });

@@ -42,8 +42,8 @@ test("up --detach returns when everything is ready, status shows it, and down st
     const report = await keelson("bug-report", "--file", archive, "-o", "json", ...at);
     expect(JSON.parse(report.output)).toMatchObject({ file: archive, failures: [] });
     const contents = execFileSync("tar", ["-xzOf", archive], { encoding: "utf8" });
-    expect(contents).toContain('"kind": "Node"');
-    expect(contents).toContain("reconcile_total");
+    expect(contents).toContain('"kind": "keelson up"');
+    expect(contents).toContain("# HELP");
     expect(contents).not.toMatch(/PRIVATE KEY|eyJhbG/);
     const { output: lines } = await keelson("logs", "--tail", "1", ...at);
     expect((await readFile(join(folder.path, "keelson.log"), "utf8")).endsWith(lines)).toBe(true);

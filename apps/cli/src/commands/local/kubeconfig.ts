@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { FlagValues } from "@keelson/operator";
 import { switchFlag } from "@keelson/operator/flags";
-import { addFlag, flagValues } from "../command-line.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
 import { dataDirFlag } from "./data-dir-flag.ts";
-import type { DefineCommand } from "./commands.ts";
+import type { DefineCommand } from "../commands.ts";
 
 const pathFlag = switchFlag({ name: "path", description: "print the path instead of the content" });
 const exportFlag = switchFlag({ name: "export", description: "print a shell command that sets KUBECONFIG" });

@@ -6,14 +6,14 @@ import { aborted, listenForShutdown, type Logger } from "@keelson/controller";
 import { createPrometheusMetrics, type PrometheusMetrics } from "@keelson/controller/metrics";
 import { leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
 import { type FlagDefinition, type FlagValues, logLevelFlag } from "@keelson/operator/flags";
-import { addFlag, flagValues } from "../command-line.ts";
-import { systemNamespace } from "../local/operator-user.ts";
-import { createLogger } from "../logger.ts";
-import { loadOperators, loadServerFlags, operatorEntries } from "../operators.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
+import { systemNamespace } from "../../local/operator-user.ts";
+import { createLogger } from "../../logger.ts";
+import { loadOperators, loadServerFlags, operatorEntries } from "../../operators.ts";
 import { type BindAddress, parseBindAddress, type Probes, type ProbesOptions, startProbes } from "./probe-servers.ts";
-import type { DefineCommand } from "./commands.ts";
+import type { DefineCommand } from "../commands.ts";
 import { LeadershipReport } from "./leadership-report.ts";
-import { parseNames } from "./only.ts";
+import { parseNames } from "../only.ts";
 
 const operatorNames: readonly string[] = operatorEntries.map(({ name }) => name);
 

@@ -10,8 +10,8 @@ import {
 } from "@keelson/apiserver/storage";
 import { type FlagValues, formatResult, outputFlag } from "@keelson/operator";
 import type { Command } from "commander";
-import { addFlag, flagValues } from "../command-line.ts";
-import type { DefineCommand } from "./commands.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
+import type { DefineCommand } from "../commands.ts";
 import { dataDirFlag } from "./data-dir-flag.ts";
 
 /** Runs on the storage folder `dir` and returns the exit status. */

@@ -2,12 +2,12 @@ import { createInterface } from "node:readline/promises";
 import type { Client } from "@keelson/client";
 import type { FlagValues } from "@keelson/operator";
 import { switchFlag, UsageError } from "@keelson/operator/flags";
-import { addConnectionFlags, addFlag, flagValues } from "../command-line.ts";
-import { displayName, planRemoval, remove, type Removal, type RemovedObject } from "../install/cluster/removal.ts";
-import { withCluster } from "../install/cluster/with-cluster.ts";
-import { dryRunFlag, namespaceFlag, onlyFlag, selectOperators, timeoutFlag } from "../install/install-flags.ts";
-import { loadOperators } from "../operators.ts";
-import type { DefineCommand } from "./commands.ts";
+import { addConnectionFlags, addFlag, flagValues } from "../../command-line.ts";
+import { displayName, planRemoval, remove, type Removal, type RemovedObject } from "../../install/cluster/removal.ts";
+import { withCluster } from "../../install/cluster/with-cluster.ts";
+import { dryRunFlag, namespaceFlag, onlyFlag, selectOperators, timeoutFlag } from "../../install/install-flags.ts";
+import { loadOperators } from "../../operators.ts";
+import type { DefineCommand } from "../commands.ts";
 
 const yesFlag = switchFlag({ name: "yes", short: "y", description: "delete without asking for confirmation" });
 

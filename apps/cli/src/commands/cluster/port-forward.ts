@@ -2,10 +2,10 @@ import { isIP } from "node:net";
 import { findConnection } from "@keelson/client";
 import { listenForShutdown } from "@keelson/controller";
 import { UsageError } from "@keelson/operator/flags";
-import { addConnectionFlags, addFlag, flagValues } from "../command-line.ts";
-import type { DefineCommand } from "./commands.ts";
-import { forwardPorts } from "../port-forward/forward-ports.ts";
-import { parsePortPair, parseTarget } from "../port-forward/forward-target.ts";
+import { addConnectionFlags, addFlag, flagValues } from "../../command-line.ts";
+import type { DefineCommand } from "../commands.ts";
+import { forwardPorts } from "../../port-forward/forward-ports.ts";
+import { parsePortPair, parseTarget } from "../../port-forward/forward-target.ts";
 
 /** Defines `keelson port-forward`. */
 export const definePortForwardCommand: DefineCommand = (command, setExitCode) => {

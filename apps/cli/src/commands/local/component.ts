@@ -1,8 +1,8 @@
 import { textFlag, UsageError } from "@keelson/operator/flags";
-import { addFlag, flagValues } from "../command-line.ts";
-import { runComponent } from "../local/processes/run-component.ts";
-import { loadOperators } from "../operators.ts";
-import type { DefineCommand } from "./commands.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
+import { runComponent } from "../../local/processes/run-component.ts";
+import { loadOperators } from "../../operators.ts";
+import type { DefineCommand } from "../commands.ts";
 
 const operatorsFlag = textFlag({ name: "operators", value: "NAMES", description: "operators that the controllers run" });
 
@@ -21,7 +21,7 @@ export const defineComponentCommand: DefineCommand = (command, setExitCode) => {
 };
 
 async function runApiServer(): Promise<number> {
-  const { startApiServerComponent } = await import("../local/processes/api-server-component.ts");
+  const { startApiServerComponent } = await import("../../local/processes/api-server-component.ts");
   return runComponent((config, context) => {
     if (config.component !== "apiserver") throw new TypeError(`unexpected configuration of ${config.component}`);
     return startApiServerComponent(config, context);
@@ -30,7 +30,7 @@ async function runApiServer(): Promise<number> {
 
 async function runControllers(names: readonly string[]): Promise<number> {
   const [{ startControllersComponent }, operators] = await Promise.all([
-    import("../local/processes/controllers-component.ts"),
+    import("../../local/processes/controllers-component.ts"),
     loadOperators(new Set(names)),
   ]);
   return runComponent((config, context) => {

@@ -1,12 +1,12 @@
 import { systemClock } from "@keelson/api-machinery/time";
 import { type FlagValues, formatResult, outputFlag } from "@keelson/operator";
-import { addConnectionFlags, addFlag, flagValues } from "../command-line.ts";
-import { type CheckResult, verifyOperator } from "../install/cluster/verification.ts";
-import { withCluster } from "../install/cluster/with-cluster.ts";
-import { namespaceFlag, onlyFlag, selectOperators } from "../install/install-flags.ts";
-import { loadOperators } from "../operators.ts";
-import { keelsonVersion } from "../version.ts";
-import type { DefineCommand } from "./commands.ts";
+import { addConnectionFlags, addFlag, flagValues } from "../../command-line.ts";
+import { type CheckResult, verifyOperator } from "../../install/cluster/verification.ts";
+import { withCluster } from "../../install/cluster/with-cluster.ts";
+import { namespaceFlag, onlyFlag, selectOperators } from "../../install/install-flags.ts";
+import { loadOperators } from "../../operators.ts";
+import { keelsonVersion } from "../../version.ts";
+import type { DefineCommand } from "../commands.ts";
 
 /** Defines `keelson verify`. */
 export const defineVerifyCommand: DefineCommand = (command, setExitCode) => {

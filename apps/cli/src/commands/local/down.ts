@@ -4,9 +4,9 @@ import { listenForShutdown } from "@keelson/controller";
 import { folderHolder } from "@keelson/execution/files";
 import type { FlagValues } from "@keelson/operator";
 import { durationFlag } from "@keelson/operator/flags";
-import { addFlag, flagValues } from "../command-line.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
 import { dataDirFlag } from "./data-dir-flag.ts";
-import type { DefineCommand } from "./commands.ts";
+import type { DefineCommand } from "../commands.ts";
 
 const timeoutFlag = durationFlag({ name: "timeout", description: "how long to wait until it has stopped", default: "60s" });
 

@@ -2,18 +2,18 @@ import { resolve } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { aborted, listenForShutdown, type Shutdown } from "@keelson/controller/shutdown";
 import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, switchFlag, UsageError } from "@keelson/operator/flags";
-import { addFlag, flagValues } from "../command-line.ts";
-import { auditFlags, readAuditFlags } from "../local/audit-flags.ts";
-import { ownComponents, withDependencies } from "../local/components.ts";
-import { createDataFolder } from "../local/data-folder.ts";
-import { readyLine, readyReporter, startDetached } from "../local/detach.ts";
-import { podRuntimeFlag } from "../local/pod-runtime-flag.ts";
-import { type Local, type LocalOptions, startLocal } from "../local/start-local.ts";
-import { writeUpState } from "../local/up-state.ts";
-import { createLogger } from "../logger.ts";
-import { loadServerFlags, operatorEntries } from "../operators.ts";
-import type { DefineCommand } from "./commands.ts";
-import { parseNames } from "./only.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
+import { auditFlags, readAuditFlags } from "../../local/audit-flags.ts";
+import { ownComponents, withDependencies } from "../../local/components.ts";
+import { createDataFolder } from "../../local/data-folder.ts";
+import { readyLine, readyReporter, startDetached } from "../../local/detach.ts";
+import { podRuntimeFlag } from "../../local/pod-runtime-flag.ts";
+import { type Local, type LocalOptions, startLocal } from "../../local/start-local.ts";
+import { writeUpState } from "../../local/up-state.ts";
+import { createLogger } from "../../logger.ts";
+import { loadServerFlags, operatorEntries } from "../../operators.ts";
+import type { DefineCommand } from "../commands.ts";
+import { parseNames } from "../only.ts";
 
 const apiPortFlag = portFlag({ name: "api-port", description: "port of the API server, 0 for any free port", default: "6443" });
 const metricsPortFlag = portFlag({
@@ -190,7 +190,7 @@ async function keepRunning(local: Local, shutdown: Shutdown): Promise<number> {
 }
 
 async function tour(local: Local, options: UpOptions, shutdown: Shutdown): Promise<number> {
-  const { runTour } = await import("../tour/tour.ts");
+  const { runTour } = await import("../../tour/tour.ts");
   const succeeded = await runTour({
     local,
     client: await local.openClient(),

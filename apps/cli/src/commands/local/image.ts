@@ -19,8 +19,8 @@ import {
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import type { Command } from "commander";
 import { UsageError } from "@keelson/operator/flags";
-import { addFlag, flagValues } from "../command-line.ts";
-import type { DefineCommand } from "./commands.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
+import type { DefineCommand } from "../commands.ts";
 import { dataDirFlag } from "./data-dir-flag.ts";
 
 /** A store of images: unpacked ones for sandboxes, those of containerd for Pods that it runs. */

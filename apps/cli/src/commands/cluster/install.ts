@@ -2,13 +2,13 @@ import type { Client } from "@keelson/client";
 import type { FlagValues, Operator } from "@keelson/operator";
 import { choiceFlag } from "@keelson/operator/flags";
 import type { Command } from "commander";
-import { addConnectionFlags, addFlag, flagValues } from "../command-line.ts";
-import { applyObjects } from "../install/cluster/apply-objects.ts";
-import { InstallError } from "../install/cluster/install-error.ts";
-import { findStale, prune } from "../install/cluster/prune.ts";
-import { displayName } from "../install/cluster/removal.ts";
-import { waitForRollouts } from "../install/cluster/rollout.ts";
-import { withCluster } from "../install/cluster/with-cluster.ts";
+import { addConnectionFlags, addFlag, flagValues } from "../../command-line.ts";
+import { applyObjects } from "../../install/cluster/apply-objects.ts";
+import { InstallError } from "../../install/cluster/install-error.ts";
+import { findStale, prune } from "../../install/cluster/prune.ts";
+import { displayName } from "../../install/cluster/removal.ts";
+import { waitForRollouts } from "../../install/cluster/rollout.ts";
+import { withCluster } from "../../install/cluster/with-cluster.ts";
 import {
   dryRunFlag,
   namespaceFlag,
@@ -18,13 +18,13 @@ import {
   setFlag,
   timeoutFlag,
   valuesFlag,
-} from "../install/install-flags.ts";
-import { type InstalledObject, installParts, renderInstallation } from "../install/install-parts.ts";
-import { printObjects } from "../install/manifest-file.ts";
-import { readValues, type Values } from "../install/values.ts";
-import { loadOperators } from "../operators.ts";
-import { keelsonVersion } from "../version.ts";
-import type { DefineCommand } from "./commands.ts";
+} from "../../install/install-flags.ts";
+import { type InstalledObject, installParts, renderInstallation } from "../../install/install-parts.ts";
+import { printObjects } from "../../install/manifest-file.ts";
+import { readValues, type Values } from "../../install/values.ts";
+import { loadOperators } from "../../operators.ts";
+import { keelsonVersion } from "../../version.ts";
+import type { DefineCommand } from "../commands.ts";
 
 const outputFlag = choiceFlag({
   name: "output",

@@ -5,10 +5,10 @@ import { aborted } from "@keelson/controller/shutdown";
 import { listenForShutdown } from "@keelson/controller";
 import type { FlagValues } from "@keelson/operator";
 import { countFlag, switchFlag } from "@keelson/operator/flags";
-import { addFlag, flagValues } from "../command-line.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
 import { dataDirFlag } from "./data-dir-flag.ts";
-import { lastLinesOffset } from "../local/last-lines.ts";
-import type { DefineCommand } from "./commands.ts";
+import { lastLinesOffset } from "../../local/last-lines.ts";
+import type { DefineCommand } from "../commands.ts";
 
 const followFlag = switchFlag({ name: "follow", short: "f", description: "print new lines as they are written" });
 const tailFlag = countFlag({ name: "tail", value: "LINES", description: "number of lines to print (default: all)" });

@@ -1,8 +1,8 @@
 import { type FlagValues, formatResult, outputFlag, renderTable } from "@keelson/operator";
-import { addFlag, flagValues } from "../command-line.ts";
-import { examine } from "../doctor/requirements.ts";
-import { thisMachine } from "../doctor/this-machine.ts";
-import type { DefineCommand } from "./commands.ts";
+import { addFlag, flagValues } from "../../command-line.ts";
+import { examine } from "../../doctor/requirements.ts";
+import { thisMachine } from "../../doctor/this-machine.ts";
+import type { DefineCommand } from "../commands.ts";
 
 /** Defines `keelson doctor`. */
 export const defineDoctorCommand: DefineCommand = (command, setExitCode) => {
