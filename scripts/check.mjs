@@ -12,6 +12,7 @@ const generators = [
   "packages/execution/scripts/generate-protobuf.mjs",
   "operators/middleware/scripts/generate-protocol.mjs",
   "operators/sandboxes/scripts/generate-protobuf.mjs",
+  "packages/sandbox/scripts/generate-protobuf.mjs",
   "scripts/generate-crds.mjs",
   "scripts/generate-docs.mjs",
   "scripts/generate-chart.mjs",

@@ -1,4 +1,4 @@
-/* Generates TypeScript from a package's proto/; with --check only says whether what is committed is as it would be generated. */
+/* Generates TypeScript from proto files; with --check only says whether what is committed is as it would be generated. */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,8 +9,8 @@ const files = (folder) =>
     .map((name) => join(folder, name))
     .filter((path) => statSync(path).isFile());
 
-/** `home` is the package's folder, `target` that of the generated files in it. With `--check`, exit status 1 where they are stale. */
-export function generateProtobuf(home, target) {
+/** `home` is the package's folder, `target` that of the generated files in it, `proto` that of the sources. With `--check`, exit status 1 where they are stale. */
+export function generateProtobuf(home, target, proto = join(home, "proto")) {
   const root = resolve(import.meta.dirname, "..");
   const bin = join(root, "node_modules/.bin");
   const committed = join(home, target);
@@ -18,7 +18,7 @@ export function generateProtobuf(home, target) {
   function generate(out) {
     const template = {
       version: "v2",
-      inputs: [{ directory: join(home, "proto") }],
+      inputs: [{ directory: proto }],
       plugins: [{ local: [join(bin, "protoc-gen-es")], out, opt: ["target=ts", "import_extension=ts"] }],
     };
     execFileSync(join(bin, "buf"), ["generate", "--template", JSON.stringify(template)], { cwd: home, stdio: "inherit" });

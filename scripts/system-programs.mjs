@@ -54,6 +54,14 @@ const programs = [
     ],
   },
   {
+    program: "python3",
+    packages: ["python3", "python3-pip"],
+    why: "code in sandboxes, and the Python client",
+    tests: ["operators/sandboxes/src/clients.e2e.test.ts"],
+    // Sandboxes see the programs below /usr only.
+    isUsable: () => spawnSync("/usr/bin/python3", ["-m", "pip", "--version"]).status === 0,
+  },
+  {
     program: "nft",
     packages: ["nftables", "iproute2"],
     why: "network access of sandboxes (in network namespaces of the tests, as root)",

@@ -1,0 +1,11 @@
+export { Sandbox, SandboxPorts } from "./sandbox.ts";
+export type { SandboxInfo } from "./sandbox.ts";
+export { Command } from "./command.ts";
+export type { CommandInfo, OutputChunk, OutputOptions } from "./command.ts";
+export type { ConnectionOptions } from "./connection.ts";
+export type { CreateOptions, NetworkRule } from "./create-options.ts";
+export type { ExecOptions, ExecResult, StartOptions } from "./exec.ts";
+export { SandboxFiles } from "./sandbox-files.ts";
+export type { CallOptions, FileContent, FileEntry } from "./sandbox-files.ts";
+export { isSandboxError, SandboxError } from "./sandbox-error.ts";
+export type { SandboxErrorCode } from "./sandbox-error.ts";
