@@ -1,4 +1,5 @@
 export { MPIJob, type MPIJobSpec } from "./api/mpi-job.ts";
+export { MPIQueue, type MPIQueueSpec } from "./api/mpi-queue.ts";
 export * from "./api/names.ts";
 export { type JobStatus, jobStatuses, RhinoJob, type RhinoJobSpec } from "./api/rhino-job.ts";
 export { createRhinoJobController, type RhinoJobControllerOptions } from "./controllers/rhino-job.ts";

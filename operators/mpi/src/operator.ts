@@ -2,12 +2,14 @@ import { randomBytes } from "node:crypto";
 import type { Operator } from "@keelson/operator";
 import { group } from "./api/names.ts";
 import { MPIJob } from "./api/mpi-job.ts";
+import { MPIQueue } from "./api/mpi-queue.ts";
 import { RhinoJob } from "./api/rhino-job.ts";
 import { commands } from "./commands/commands.ts";
 import type { PodTools } from "./controllers/job-templates.ts";
 import { podProgram } from "./controllers/pod-program-path.ts";
 import { createMpiJobController } from "./controllers/mpi-job.ts";
 import { createRhinoJobController } from "./controllers/rhino-job.ts";
+import { createQueueController } from "./queue/queue-controller.ts";
 
 /** In a cluster, launcher and workers come from the Keelson image; otherwise from this installation. */
 function podTools(): PodTools {
@@ -19,7 +21,7 @@ function podTools(): PodTools {
 export const mpi: Operator = {
   name: "mpi",
   description: "run MPI jobs without SSH",
-  resources: [RhinoJob, MPIJob],
+  resources: [RhinoJob, MPIJob, MPIQueue],
   rules: [
     { apiGroups: [group], resources: ["rhinojobs"], verbs: ["get", "list", "watch", "delete"] },
     { apiGroups: [group], resources: ["rhinojobs/status"], verbs: ["patch"] },
@@ -28,6 +30,11 @@ export const mpi: Operator = {
     { apiGroups: [MPIJob.group], resources: ["mpijobs"], verbs: ["get", "list", "watch", "delete"] },
     { apiGroups: [MPIJob.group], resources: ["mpijobs/status"], verbs: ["patch"] },
     { apiGroups: [MPIJob.group], resources: ["mpijobs/finalizers"], verbs: ["update"] },
+    { apiGroups: [group], resources: ["mpiqueues"], verbs: ["get", "list", "watch"] },
+    { apiGroups: [group], resources: ["mpiqueues/status"], verbs: ["patch"] },
+    // For the capacity and the priorities that the queue admits jobs by.
+    { apiGroups: [""], resources: ["nodes"], verbs: ["get", "list", "watch"] },
+    { apiGroups: ["scheduling.k8s.io"], resources: ["priorityclasses"], verbs: ["get", "list", "watch"] },
     { apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
     // For the reason why a volume cannot be mounted.
@@ -41,7 +48,7 @@ export const mpi: Operator = {
   ],
   controllers: () => {
     const options = { tools: podTools, randomToken: () => randomBytes(32).toString("base64url") };
-    return [createRhinoJobController(options), createMpiJobController(options)];
+    return [createQueueController(options), createRhinoJobController(options), createMpiJobController(options)];
   },
   servers: [],
   commands,

@@ -100,6 +100,9 @@ export const MPIJob = defineResource({
   columns: [
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
     { name: "State", type: "string", jsonPath: ".status.jobStatus" },
+    { name: "Queue", type: "string", jsonPath: ".status.queue.name" },
+    { name: "Position", type: "integer", jsonPath: ".status.queue.position" },
+    { name: "Reason", type: "string", jsonPath: ".status.queue.reason" },
     { name: "Message", type: "string", jsonPath: ".status.message", priority: 1 },
   ],
 });

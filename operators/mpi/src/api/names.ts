@@ -17,6 +17,9 @@ export const labels = {
   uid: "rhinoID",
 } as const;
 
+/** Annotation that ends a job with the reason `Cancelled` if it is `true`. */
+export const cancelAnnotation = "openrhino.org/cancel";
+
 /** Container names. */
 export const containerNames = { launcher: "rhino-mpi-launcher", worker: "rhino-mpi-worker" } as const;
 

@@ -3,6 +3,7 @@ import { type Static, Type } from "typebox";
 import { choice, conditions, int32, int64, time } from "@keelson/api-machinery/fields";
 import type { Container, PodSpec } from "@keelson/api-machinery/kinds";
 import { earlierVersion, group, version } from "./names.ts";
+import { queueStatus } from "./mpi-queue.ts";
 import { replicaStatuses, runPolicy } from "./run-policy.ts";
 
 /** Fields that cannot change, because the launcher and workers are created from them once. */
@@ -152,6 +153,7 @@ export const status = Type.Object(
       ),
     ),
     message: Type.Optional(Type.String({ description: "What the job waits for, or why it failed." })),
+    queue: Type.Optional(queueStatus),
     exitCode: Type.Optional(int32("Exit status of the rank that failed first, otherwise of mpiexec.")),
     attempt: Type.Optional(int32("Number of the current attempt, from 1.")),
     failures: Type.Optional(int32("Number of failed attempts that led to another one.")),
@@ -182,6 +184,9 @@ export const RhinoJob = defineResource({
     { name: "Parallelism", type: "integer", jsonPath: ".spec.parallelism" },
     { name: "Status", type: "string", jsonPath: ".status.jobStatus" },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
+    { name: "Queue", type: "string", jsonPath: ".status.queue.name" },
+    { name: "Position", type: "integer", jsonPath: ".status.queue.position" },
+    { name: "Reason", type: "string", jsonPath: ".status.queue.reason" },
     { name: "Exit", type: "integer", jsonPath: ".status.exitCode", priority: 1 },
     { name: "Program", type: "string", jsonPath: ".spec.appExec", priority: 1 },
   ],

@@ -7,10 +7,19 @@ import { Type } from "typebox";
 
 const schedulingPolicy = Type.Object(
   {
-    minAvailable: Type.Optional(int32("Accepted and not used: a job starts with all its Pods.")),
-    queue: Type.Optional(Type.String({ description: "Accepted and not used." })),
+    minAvailable: Type.Optional(int32("Accepted and not used: a job is admitted with all its Pods.")),
+    queue: Type.Optional(
+      Type.String({
+        description: "Queue that admits the job: the name of an MPIQueue. Default: default. Ignored if there are no MPIQueues.",
+      }),
+    ),
     minResources: Type.Optional(anyMap("Accepted and not used: the Pods' requests count.")),
-    priorityClass: Type.Optional(Type.String({ description: "Accepted and not used." })),
+    priorityClass: Type.Optional(
+      Type.String({
+        description:
+          "PriorityClass of the job in its queue. Default: that of the launcher's Pod, otherwise of the workers' Pods.",
+      }),
+    ),
     scheduleTimeoutSeconds: Type.Optional(int32("Accepted and not used.")),
   },
   { description: "Scheduling of the job as a whole." },

@@ -7,6 +7,7 @@ import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { labels } from "../api/names.ts";
+import { MPIJob } from "../api/mpi-job.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { commands } from "./commands.ts";
 
@@ -15,7 +16,7 @@ let environment: TestEnvironment;
 let client: Client;
 
 beforeEach(async () => {
-  environment = await startTestEnvironment({ crds: [RhinoJob.crd] });
+  environment = await startTestEnvironment({ crds: [RhinoJob.crd, MPIJob.crd] });
   client = createClient({ transport: environment.transport(), fieldManager: "test" });
 });
 afterEach(() => environment.stop());
@@ -62,6 +63,33 @@ describe("keelson mpi", () => {
       exitCode: 1,
       err: "rhinojob other not found in namespace default\n",
     });
+  });
+
+  it("cancels jobs", async () => {
+    await create();
+    expect(await start("cancel", ["pi"])).toEqual({ exitCode: 0, out: "rhinojob pi cancelled\n", err: "" });
+    const { metadata } = await client.get(RhinoJob, { namespace, name: "pi" });
+    expect(metadata.annotations).toEqual({ "openrhino.org/cancel": "true" });
+  });
+
+  it("lists the jobs of both kinds that wait for admission, in order", async () => {
+    expect((await start("queue", [])).out).toBe("No jobs wait for admission\n");
+    await create();
+    const container = { name: "c", image: "x" };
+    await client.create(MPIJob, {
+      metadata: { name: "mine", namespace },
+      spec: { mpiReplicaSpecs: { Launcher: { template: { spec: { containers: [container] } } } } },
+    });
+    const queue = { name: "default", position: 2, reason: "InsufficientCapacity", message: "1 of 3 Pods fit" };
+    await setStatus({ queue });
+    const status = { queue: { name: "team", position: 1, reason: "QueueHeld" } };
+    const patch = { type: "merge" as const, body: { status } };
+    await client.patch(MPIJob, { namespace, name: "mine" }, patch, { subresource: "status" });
+    const lines = (await start("queue", [])).out.split("\n");
+    expect(lines[0]).toMatch(/^POSITION +NAMESPACE +NAME +KIND +QUEUE +REASON +MESSAGE +SINCE/);
+    expect(lines[1]).toMatch(/^1 +default +mine +MPIJob +team +QueueHeld/);
+    expect(lines[2]).toMatch(/^2 +default +pi +RhinoJob +default +InsufficientCapacity +1 of 3 Pods fit/);
+    expect((await start("queue", [], { queue: "team" })).out).not.toContain("RhinoJob");
   });
 
   it("waits for the end of a job and exits with its status", async () => {

@@ -4,19 +4,22 @@ import { deleteCommand } from "./delete.ts";
 import { explainCommand } from "./explain.ts";
 import { listCommand } from "./list.ts";
 import { logsCommand } from "./logs.ts";
+import { queueCommand } from "./queue.ts";
 import { runCommand } from "./run.ts";
-import { resumeCommand, suspendCommand } from "./suspend.ts";
+import { cancelCommand, resumeCommand, suspendCommand } from "./patch-commands.ts";
 import { waitCommand } from "./wait.ts";
 
 /** The commands `keelson mpi ...`. */
 export const commands: readonly CommandDefinition[] = [
   runCommand,
   listCommand,
+  queueCommand,
   logsCommand,
   waitCommand,
   explainCommand,
   suspendCommand,
   resumeCommand,
+  cancelCommand,
   deleteCommand,
   copyToolsCommand,
 ];

@@ -1,5 +1,4 @@
-import { isNotFound } from "@keelson/api-machinery";
-import type { CommandDefinition } from "@keelson/operator";
+import { changeEach, type CommandDefinition } from "@keelson/operator";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag } from "./flags.ts";
 
@@ -9,24 +8,9 @@ export const deleteCommand: CommandDefinition = {
   description: "delete jobs with their logs and stop running ranks",
   args: ["NAME", "[NAMES...]"],
   flags: [namespaceFlag],
-  async run({ args, flags, stdout, stderr, signal, client: connect }) {
-    const namespace = namespaceFlag.read(flags);
-    const client = await connect();
-    let exitCode = 0;
-    try {
-      for (const name of args) {
-        try {
-          await client.delete(RhinoJob, { namespace, name }, { propagationPolicy: "Background", signal });
-          stdout.write(`rhinojob ${name} deleted\n`);
-        } catch (error) {
-          if (!isNotFound(error)) throw error;
-          stderr.write(`rhinojob ${name} not found in namespace ${namespace}\n`);
-          exitCode = 1;
-        }
-      }
-      return exitCode;
-    } finally {
-      await client.close();
-    }
-  },
+  run: (context) =>
+    changeEach(context, {
+      ...{ kind: "rhinojob", namespace: namespaceFlag.read(context.flags), done: "deleted" },
+      change: (client, key) => client.delete(RhinoJob, key, { propagationPolicy: "Background", signal: context.signal }),
+    }),
 };

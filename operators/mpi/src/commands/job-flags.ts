@@ -1,4 +1,5 @@
 import { basename, resolve } from "node:path";
+import { isQuantity } from "@keelson/api-machinery/quantity";
 import type { CommandContext } from "@keelson/operator";
 import { choiceFlag, countFlag, pairsFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import type { PodTemplateOverlay, RhinoJobSpec } from "../api/rhino-job.ts";
@@ -71,6 +72,13 @@ export const runFlags = {
     description: "number of further attempts with fresh workers after a failure",
     default: "0",
   }),
+  queue: textFlag({ name: "queue", value: "QUEUE", description: "queue that admits the job (default: default)" }),
+  priorityClass: textFlag({ name: "priority-class", value: "CLASS", description: "PriorityClass of the job in its queue" }),
+  requests: pairsFlag({
+    name: "request",
+    value: "RESOURCE=AMOUNT",
+    description: "resource that each worker requests, such as cpu=2; the job waits until all its workers fit",
+  }),
   dryRun: switchFlag({
     name: "dry-run",
     description: "print the job's manifest and, without --image, the line that starts mpiexec; create nothing",
@@ -112,6 +120,8 @@ export function jobOfFlags(
   const workingDir = image === "local" ? resolve(folder, workdir ?? ".") : workdir;
   const startDeadlineSeconds = runFlags.startDeadline.read(values);
   const template = templateOf(runFlags.env.read(values), image === "local" ? path : undefined);
+  const workerTemplate = withRequests(template, runFlags.requests.read(values));
+  const runPolicy = runPolicyOf(backoffLimit, runFlags.queue.read(values), runFlags.priorityClass.read(values));
   const activeDeadlineSeconds = runFlags.deadline.read(values);
   return {
     name: runFlags.name.read(values) ?? `${nameOf(appExec)}-${suffix}`,
@@ -128,12 +138,45 @@ export function jobOfFlags(
       ...(workingDir === undefined ? {} : { workingDir }),
       ...(dataServer === undefined || dataPath === undefined ? {} : { dataServer, dataPath }),
       ...(startDeadlineSeconds === undefined ? {} : { startDeadlineSeconds }),
-      ...(backoffLimit === 0 ? {} : { runPolicy: { backoffLimit } }),
+      ...(runPolicy === undefined ? {} : { runPolicy }),
       ...(hasInput ? { stdin: true } : {}),
-      ...(template === undefined ? {} : { launcherTemplate: template, workerTemplate: template }),
+      ...(template === undefined ? {} : { launcherTemplate: template }),
+      ...(workerTemplate === undefined ? {} : { workerTemplate }),
       ...(activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds }),
     },
   };
+}
+
+function runPolicyOf(
+  backoffLimit: number,
+  queue: string | undefined,
+  priorityClass: string | undefined,
+): RhinoJobSpec["runPolicy"] {
+  const schedulingPolicy = {
+    ...(queue === undefined ? {} : { queue }),
+    ...(priorityClass === undefined ? {} : { priorityClass }),
+  };
+  const policy = {
+    ...(backoffLimit === 0 ? {} : { backoffLimit }),
+    ...(queue === undefined && priorityClass === undefined ? {} : { schedulingPolicy }),
+  };
+  return Object.keys(policy).length === 0 ? undefined : policy;
+}
+
+/** The template of the workers with the resources that each of them requests. */
+function withRequests(
+  template: PodTemplateOverlay | undefined,
+  amounts: readonly (readonly [resource: string, amount: string])[],
+): PodTemplateOverlay | undefined {
+  if (amounts.length === 0) return template;
+  const invalid = amounts.find(([, amount]) => !isQuantity(amount));
+  if (invalid !== undefined) throw new UsageError(`--request ${invalid.join("=")}: must be a quantity, such as 500m, 2 or 4Gi`);
+  const [container] = template?.spec?.containers ?? [];
+  const requests = Object.fromEntries(amounts);
+  // Devices have limits, which requests must equal.
+  const limits = Object.fromEntries(amounts.filter(([resource]) => resource.includes("/")));
+  const resources = { requests, ...(Object.keys(limits).length === 0 ? {} : { limits }) };
+  return { spec: { containers: [{ ...container, resources }] } };
 }
 
 /** A program's name as a valid object name. */

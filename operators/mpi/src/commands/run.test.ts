@@ -29,6 +29,19 @@ describe("keelson mpi run", () => {
     expect(job(["pi"], { image: "me/pi" }).spec.workerTemplate).toBeUndefined();
   });
 
+  it("names the queue, the priority and what each worker requests", () => {
+    const { spec } = job(["pi"], {
+      ...{ image: "me/pi", queue: "team", "priority-class": "urgent", env: ["A=1"] },
+      request: ["cpu=2", "nvidia.com/gpu=1"],
+    });
+    expect(spec.runPolicy).toEqual({ schedulingPolicy: { queue: "team", priorityClass: "urgent" } });
+    const env = [{ name: "A", value: "1" }];
+    expect(spec.launcherTemplate).toEqual({ spec: { containers: [{ env }] } });
+    const resources = { requests: { cpu: "2", "nvidia.com/gpu": "1" }, limits: { "nvidia.com/gpu": "1" } };
+    expect(spec.workerTemplate).toEqual({ spec: { containers: [{ env, resources }] } });
+    expect(() => job(["pi"], { request: ["cpu=many"] })).toThrow(/--request cpu=many: must be a quantity/);
+  });
+
   it("lets rank 0 read the caller's standard input", () => {
     expect(job(["./sum"], {}, { hasInput: true }).spec.stdin).toBe(true);
     expect(job(["./sum"]).spec.stdin).toBeUndefined();

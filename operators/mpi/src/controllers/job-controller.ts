@@ -26,6 +26,7 @@ import type { Status } from "./job-status.ts";
 import { type ChildNames, childNames } from "./child-names.ts";
 import { type ChildOptions, createChildren, fieldManager, remove, suspend, writeHosts } from "./children.ts";
 
+import { isAdmittedByKueue } from "../queue/admission-need.ts";
 import { isCreating } from "./pod-trouble.ts";
 import type { RhinoJobDecision, RhinoJobObservation } from "./observation.ts";
 import { decideRefused, decideRhinoJob } from "./rhino-job-decision.ts";
@@ -96,7 +97,7 @@ async function reconcile<T extends KubernetesObject>(
   const names = childNames(request.name, job.metadata.uid ?? "", job.status?.attempt);
   const observation = await observe(job, names, podIndexOf(kind), context);
   let decision = decideRhinoJob(observation);
-  const fault = decision.createLauncher ? kind.faultOf?.(object) : undefined;
+  const fault = decision.createLauncher || decision.awaitsAdmission ? kind.faultOf?.(object) : undefined;
   if (fault !== undefined) decision = decideRefused(observation, fault);
   if (decision.isExpired) {
     await deleteExpired(kind, request, job, context);
@@ -114,7 +115,8 @@ async function reconcile<T extends KubernetesObject>(
   }
   if (job.spec.hostfile === true && observation.workers !== undefined)
     await writeHosts(job, names, observation.workerPods, context);
-  await writeStatus(kind, job, decision, context);
+  // A job whose stop is not recorded could be resumed with stopped Jobs. The change that caused a conflict leads to another reconcile.
+  if (!(await writeStatus(kind, job, decision, context))) return undefined;
   for (const child of decision.suspend) await suspend({ namespace: request.namespace, name: names[child] }, context);
   for (const child of decision.remove ?? []) await remove({ namespace: request.namespace, name: names[child] }, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
@@ -142,6 +144,7 @@ async function observe(
     launcherPods: podsOf(launcher),
     workerPods: podsOf(workers),
     mountFailureOf: await findMountFailures([...podsOf(launcher), ...podsOf(workers)], context),
+    needsAdmission: !isAdmittedByKueue(job),
     now: context.clock.now(),
   };
 }
@@ -161,14 +164,14 @@ async function deleteExpired<T extends KubernetesObject>(
   }
 }
 
-/** Writes the status if it changed, and records the decision's events if it was written. */
+/** Writes the status if it changed, and records the decision's events. Returns false if the job has changed or was deleted. */
 async function writeStatus<T extends KubernetesObject>(
   kind: JobKind<T>,
   job: JobView,
   decision: RhinoJobDecision,
   { client, events, signal }: ReconcileContext,
-): Promise<void> {
-  if (decision.status === undefined) return;
+): Promise<boolean> {
+  if (decision.status === undefined) return true;
   const { name = "", namespace, resourceVersion } = job.metadata;
   const metadata = {
     name,
@@ -178,8 +181,9 @@ async function writeStatus<T extends KubernetesObject>(
   const written = await ignoreConflict(
     kind.applyStatus(client, { metadata, status: decision.status }, { fieldManager, signal }),
   );
-  if (written === undefined) return;
+  if (written === undefined) return false;
   for (const { type, reason, note } of decision.events) events.event(job, { type, reason, note });
+  return true;
 }
 
 /** Looks up the last `FailedMount` event of the first Pods that are being created. One reason is enough for the status. */

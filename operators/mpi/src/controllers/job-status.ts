@@ -53,9 +53,25 @@ export function progress(observation: RhinoJobObservation, step: Progress, wasRe
   });
 }
 
-/** The status as a write, unless it is the stored one. */
+/** Status of a job that waits for the admission of an attempt by the queue. Its time has not started if no attempt has. */
+export function waitingForAdmission(observation: RhinoJobObservation): { readonly status?: Status } {
+  const { job } = observation;
+  const { reason, name = "" } = job.status?.queue ?? {};
+  const message = `waits for admission by queue ${name}${reason === undefined ? "" : `: ${reason}`}`;
+  const status = statusWith(observation, { jobStatus: "Pending" }, { Created: true, Running: false }, "Queued", message);
+  const { startTime: _, attempt: __, ...fields } = status;
+  const { startTime, attempt } = job.status ?? {};
+  return changed(job, {
+    ...fields,
+    ...(startTime === undefined ? {} : { startTime }),
+    ...(attempt === undefined ? {} : { attempt }),
+  });
+}
+
+/** The status as a write, unless it is the stored one. The queue writes its part itself. */
 export function changed(job: DeepReadonly<RhinoJob>, status: Status): { readonly status?: Status } {
-  return jsonEquals(status, job.status) ? {} : { status };
+  const { queue: _, ...before } = job.status ?? {};
+  return jsonEquals(status, before) ? {} : { status };
 }
 
 function base({ job, launcherPods, workerPods, now }: RhinoJobObservation): Status {

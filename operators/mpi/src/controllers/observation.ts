@@ -12,6 +12,8 @@ export interface RhinoJobObservation {
   readonly workerPods: readonly DeepReadonly<PodObject>[];
   /** Why a volume of a Pod cannot be mounted, from the Pod's events. Default: no failures are known. */
   readonly mountFailureOf?: (pod: DeepReadonly<PodObject>) => string | undefined;
+  /** Whether an attempt starts only after its admission by the queue. Default: false. */
+  readonly needsAdmission?: boolean;
   readonly now: number;
 }
 
@@ -37,6 +39,8 @@ export interface RhinoJobDecision {
   readonly remove?: readonly Child[];
   readonly status?: NonNullable<RhinoJob["status"]>;
   readonly events: readonly EventDraft[];
+  /** The job could start, but waits for its admission by the queue. */
+  readonly awaitsAdmission?: true;
   /** The ttl has passed: delete the RhinoJob with its children. */
   readonly isExpired?: true;
   readonly requeueAfterMs?: number;

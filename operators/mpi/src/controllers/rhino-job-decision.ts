@@ -6,10 +6,11 @@ import { launcherFailed, workersFailed } from "./failure-cause.ts";
 import { layoutOf } from "./hosts.ts";
 import { afterTheEnd, completed, failed, haveEnded, stopRemaining } from "./job-end.ts";
 import { jobOutcome } from "./job-outcome.ts";
-import { changed, progress, statusWith } from "./job-status.ts";
-import { noWrites, type RhinoJobDecision, type RhinoJobObservation } from "./observation.ts";
+import { changed, progress, statusWith, waitingForAdmission } from "./job-status.ts";
+import { type Child, noWrites, type RhinoJobDecision, type RhinoJobObservation } from "./observation.ts";
 import { exitCodeOf, isReady } from "./pod-trouble.ts";
-import { deadlineMs, isManagedElsewhere, isRestarting, isSuspended, nextAttemptAt } from "./run-policy.ts";
+import { deadlineMs, isCancelled, isManagedElsewhere, isRestarting, isSuspended, nextAttemptAt } from "./run-policy.ts";
+import { isAdmitted } from "../queue/admission-need.ts";
 import { recheck, runningOrWaiting, waitingForLauncher } from "./waiting-reason.ts";
 import { hasFailedWorker, workerFailureTime } from "./worker-failure.ts";
 
@@ -33,6 +34,7 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
   if (taken !== undefined) return failed(observation, "NameTaken", `Job ${taken.metadata.name} has another owner`);
   // A program that has ended is not suspended.
   const isOver = launcher !== undefined && jobOutcome(launcher) !== undefined && !isRestarting(job) && !isSuspended(job);
+  if (isCancelled(job) && !isOver) return failed(observation, "Cancelled", "cancelled");
   if (job.spec.runPolicy?.suspend === true && !isOver) return suspended(observation);
   if (isSuspended(job)) return resumed(observation);
   if (isRestarting(job)) return restarting(observation);
@@ -46,7 +48,7 @@ function currentAttempt(observation: RhinoJobObservation): RhinoJobDecision {
   if (launcher === undefined) {
     if (job.status?.startTime !== undefined || workers !== undefined)
       return failed(observation, "LauncherDeleted", `Job ${names.launcher} was deleted`);
-    return started(observation, 1);
+    return startedOnceAdmitted(observation, 1);
   }
   const outcome = jobOutcome(launcher);
   if (outcome?.kind === "complete") return completed(observation);
@@ -54,6 +56,15 @@ function currentAttempt(observation: RhinoJobObservation): RhinoJobDecision {
   if (launcher.metadata.deletionTimestamp !== undefined)
     return failed(observation, "LauncherDeleted", `Job ${names.launcher} was deleted`);
   return workers === undefined ? withoutWorkers(observation) : withWorkers(observation);
+}
+
+/** Starts an attempt, or waits until the queue has admitted it. */
+function startedOnceAdmitted(observation: RhinoJobObservation, attempt: number): RhinoJobDecision {
+  const { job, needsAdmission = false } = observation;
+  if (!needsAdmission || isAdmitted(job, attempt)) return started(observation, attempt);
+  // Until the queue has considered the job, there is nothing to report.
+  const status = job.status?.queue === undefined ? {} : waitingForAdmission(observation);
+  return { ...noWrites, ...status, awaitsAdmission: true };
 }
 
 /** Starts an attempt with fresh children. */
@@ -118,7 +129,10 @@ function restarting(observation: RhinoJobObservation): RhinoJobDecision {
     return failed(observation, "DeadlineExceeded", `the job was active longer than its deadline; ${failures} attempts failed`);
   const failedAt = Date.parse(job.status?.conditions?.find(({ type }) => type === "Restarting")?.lastTransitionTime ?? "");
   const backoffLeft = nextAttemptAt(job) - now;
-  if (backoffLeft <= 0 && haveEnded([...launcherPods, ...workerPods])) return started(observation, attempt + 1);
+  if (backoffLeft <= 0 && haveEnded([...launcherPods, ...workerPods])) {
+    const decision = startedOnceAdmitted(observation, attempt + 1);
+    return left === undefined || decision.createLauncher ? decision : { ...decision, requeueAfterMs: left };
+  }
   const { suspend, requeueAfterMs } = stopRemaining(observation, failedAt);
   const waits = [requeueAfterMs, backoffLeft > 0 ? backoffLeft : undefined, left].filter((each) => each !== undefined);
   return { ...noWrites, suspend, ...(waits.length === 0 ? {} : { requeueAfterMs: Math.min(...waits) }) };
@@ -126,10 +140,7 @@ function restarting(observation: RhinoJobObservation): RhinoJobDecision {
 
 /** Stops the Pods of a job that is suspended. Its time starts again when it is resumed. */
 function suspended(observation: RhinoJobObservation): RhinoJobDecision {
-  const { job, launcher, workers } = observation;
-  const isActive = (child: typeof launcher): boolean =>
-    child !== undefined && jobOutcome(child) === undefined && child.spec.suspend !== true;
-  const suspend = [...(isActive(launcher) ? ["launcher" as const] : []), ...(isActive(workers) ? ["workers" as const] : [])];
+  const { job } = observation;
   const changes = { Created: true, Suspended: true, Running: false, ...(isRestarting(job) ? { Restarting: false } : {}) };
   const {
     startTime: _,
@@ -139,17 +150,25 @@ function suspended(observation: RhinoJobObservation): RhinoJobDecision {
   const wasStarted = job.status?.attempt !== undefined;
   return {
     ...noWrites,
-    suspend,
+    suspend: activeChildren(observation),
     ...changed(job, wasStarted ? { ...status, attempt } : status),
     events: isSuspended(job) ? [] : [{ type: "Normal", reason: "Suspended", note: "suspended" }],
   };
 }
 
+function activeChildren({ launcher, workers }: RhinoJobObservation): readonly Child[] {
+  const isActive = (child: typeof launcher): boolean =>
+    child !== undefined && jobOutcome(child) === undefined && child.spec.suspend !== true;
+  return [...(isActive(launcher) ? ["launcher" as const] : []), ...(isActive(workers) ? ["workers" as const] : [])];
+}
+
 /** Starts a fresh attempt of a job that is no longer suspended, once the Pods of the previous one have ended. */
 function resumed(observation: RhinoJobObservation): RhinoJobDecision {
   const { job, launcherPods, workerPods } = observation;
-  if (!haveEnded([...launcherPods, ...workerPods])) return noWrites;
-  const decision = started(observation, (job.status?.attempt ?? 0) + 1);
+  // A controller that stopped before it had suspended the Jobs does so now.
+  if (!haveEnded([...launcherPods, ...workerPods])) return { ...noWrites, suspend: activeChildren(observation) };
+  const decision = startedOnceAdmitted(observation, (job.status?.attempt ?? 0) + 1);
+  if (decision.awaitsAdmission) return decision;
   return { ...decision, events: [{ type: "Normal", reason: "Resumed", note: "resumed" }, ...decision.events] };
 }
 

@@ -150,7 +150,8 @@ describe("suspend", () => {
     const { status } = decideRhinoJob(observed({ ...children, job: withPolicy({ suspend: true }, running), now: t0 + 5000 }));
     const job = withPolicy({ suspend: false }, status);
     const ending = observed({ ...children, job, workerPods: [podOf("w-0", "Running", { deleting: true })], now: t0 + 90_000 });
-    expect(decideRhinoJob(ending)).toEqual({ suspend: [], events: [] });
+    // The controller stopped before it had suspended them.
+    expect(decideRhinoJob(ending)).toEqual({ suspend: ["launcher", "workers"], events: [] });
     const resumed = decideRhinoJob(observed({ ...children, job, now: t0 + 91_000 }));
     expect(resumed).toMatchObject({ createLauncher: true, status: { jobStatus: "Pending", attempt: 2, startTime: at(91) } });
     expect(conditionOf(resumed.status, "Suspended")).toBe("False");

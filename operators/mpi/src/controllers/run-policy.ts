@@ -1,4 +1,5 @@
 import { type DeepReadonly, findCondition, isConditionTrue } from "@keelson/api-machinery";
+import { cancelAnnotation } from "../api/names.ts";
 import type { RhinoJob } from "../api/rhino-job.ts";
 
 /** Reserved value of `managedBy` for the controller that serves MPI jobs. Any other value leaves the job to another controller. */
@@ -11,6 +12,11 @@ const maxBackoffMs = 6 * 60_000;
 export function isManagedElsewhere({ spec }: DeepReadonly<RhinoJob>): boolean {
   const manager = spec.runPolicy?.managedBy;
   return manager !== undefined && manager !== ownManager;
+}
+
+/** Whether a user has cancelled the job. */
+export function isCancelled({ metadata }: Pick<DeepReadonly<RhinoJob>, "metadata">): boolean {
+  return metadata.annotations?.[cancelAnnotation] === "true";
 }
 
 /** Time from the end of a job until it is deleted; undefined if it is kept. */
@@ -30,7 +36,7 @@ export function deadlineMs({ spec, status }: DeepReadonly<RhinoJob>, now: number
 
 /** Whether a failure ends the job or, by `backoffLimit`, leads to another attempt. A retry cannot help some of them. */
 export function isRetried({ spec, status }: DeepReadonly<RhinoJob>, reason: string): boolean {
-  if (["NameTaken", "Refused", "DeadlineExceeded"].includes(reason)) return false;
+  if (["NameTaken", "Refused", "DeadlineExceeded", "Cancelled"].includes(reason)) return false;
   return (status?.failures ?? 0) < (spec.runPolicy?.backoffLimit ?? 0);
 }
 

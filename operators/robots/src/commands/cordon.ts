@@ -1,5 +1,4 @@
-import { isNotFound } from "@keelson/api-machinery";
-import type { CommandContext, CommandDefinition } from "@keelson/operator";
+import { changeEach, type CommandContext, type CommandDefinition } from "@keelson/operator";
 import { durationFlag } from "@keelson/operator/flags";
 import { Robot } from "../api/robot.ts";
 import { namespaceFlag } from "./flags.ts";
@@ -45,27 +44,10 @@ export const drainCommand: CommandDefinition = {
 };
 
 /** Merges `spec` into robots. Returns 1 if one of them does not exist. */
-async function patchRobots(
-  { args, flags, stdout, stderr, signal, client: connect }: CommandContext,
-  done: string,
-  spec: Readonly<Record<string, unknown>>,
-): Promise<number> {
-  const namespace = namespaceFlag.read(flags);
-  const client = await connect();
-  let exitCode = 0;
-  try {
-    for (const robot of args) {
-      try {
-        await client.patch(Robot, { namespace, name: robot }, { type: "merge", body: { spec } }, { signal });
-        stdout.write(`robot ${robot} ${done}\n`);
-      } catch (error) {
-        if (!isNotFound(error)) throw error;
-        stderr.write(`robot ${robot} not found in namespace ${namespace}; list robots: keelson robots list -n ${namespace}\n`);
-        exitCode = 1;
-      }
-    }
-    return exitCode;
-  } finally {
-    await client.close();
-  }
+function patchRobots(context: CommandContext, done: string, spec: Readonly<Record<string, unknown>>): Promise<number> {
+  const namespace = namespaceFlag.read(context.flags);
+  return changeEach(context, {
+    ...{ kind: "robot", namespace, done, hint: `list robots: keelson robots list -n ${namespace}` },
+    change: (client, key) => client.patch(Robot, key, { type: "merge", body: { spec } }, { signal: context.signal }),
+  });
 }

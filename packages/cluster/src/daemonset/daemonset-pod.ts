@@ -1,5 +1,5 @@
 import type { DaemonSetObject, NodeObject, PodSpec } from "@keelson/api-machinery/kinds";
-import { isSelected, isTolerated, type Taint } from "../scheduler/node-fit.ts";
+import { isSelected, isTolerated, type Taint } from "@keelson/api-machinery/scheduling";
 import { type NewPod, podFromTemplate } from "../workload/pod-from-template.ts";
 import type { CachedPod } from "../workload/pod-state.ts";
 import { revisionLabel } from "../workload/revisions.ts";

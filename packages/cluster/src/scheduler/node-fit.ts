@@ -1,9 +1,7 @@
-import { isConditionTrue } from "@keelson/api-machinery";
 import type { NodeObject } from "@keelson/api-machinery/kinds";
-import { createSelector, type SelectorOperator } from "@keelson/api-machinery/selectors";
+import { addAmounts, type Amounts, amountsOf, exclusionOf, podRequests } from "@keelson/api-machinery/scheduling";
 import type { CachedPod } from "../workload/pod-state.ts";
 import type { Cached } from "../workload/write.ts";
-import { add, type Amounts, amountsOf, podRequests } from "./pod-requests.ts";
 
 /** A node with the resources that its Pods use. */
 export interface NodeLoad {
@@ -20,27 +18,6 @@ export interface Misfit {
   readonly isPermanent: boolean;
 }
 
-interface NodeTerm {
-  readonly matchExpressions?: readonly NodeRequirement[];
-  readonly matchFields?: readonly NodeRequirement[];
-}
-interface NodeRequirement {
-  readonly key: string;
-  readonly operator: string;
-  readonly values?: readonly string[];
-}
-/** A taint of a node. */
-export type Taint = { readonly key: string; readonly value?: string; readonly effect: string };
-
-const operators: Readonly<Record<string, SelectorOperator>> = {
-  In: "in",
-  NotIn: "notin",
-  Exists: "exists",
-  DoesNotExist: "!",
-  Gt: "gt",
-  Lt: "lt",
-};
-
 /** Sums up the Pods on a node. */
 export function loadOf(node: Cached<NodeObject>, pods: readonly CachedPod[]): NodeLoad {
   const load: NodeLoad = {
@@ -56,24 +33,15 @@ export function loadOf(node: Cached<NodeObject>, pods: readonly CachedPod[]): No
 
 /** Adds a Pod to the load of a node. */
 export function addPod(load: NodeLoad, pod: CachedPod): void {
-  add(load.requested, podRequests(pod));
+  addAmounts(load.requested, podRequests(pod));
   load.pods += 1;
   for (const port of hostPortsOf(pod)) load.hostPorts.add(port);
 }
 
 /** All reasons why the Pod does not fit the node; empty if it fits. */
 export function misfitsOf(pod: CachedPod, load: NodeLoad): readonly Misfit[] {
-  const permanent = (reason: string): readonly Misfit[] => [{ reason, isPermanent: true }];
-  const taints: readonly Taint[] = [
-    ...(load.node.spec?.taints ?? []),
-    // Stands for the node lifecycle controller's taint.
-    ...(isReady(load.node) ? [] : [{ key: "node.kubernetes.io/not-ready", effect: "NoSchedule" }]),
-  ];
-  const unschedulable = { key: "node.kubernetes.io/unschedulable", effect: "NoSchedule" };
-  if (load.node.spec?.unschedulable && !isTolerated(pod, unschedulable)) return permanent("node(s) were unschedulable");
-  const taint = taints.find((one) => one.effect !== "PreferNoSchedule" && !isTolerated(pod, one));
-  if (taint !== undefined) return permanent(`node(s) had untolerated taint {${taint.key}: ${taint.value ?? ""}}`);
-  if (!isSelected(pod, load.node)) return permanent("node(s) didn't match Pod's node affinity/selector");
+  const exclusion = exclusionOf(pod, load.node);
+  if (exclusion !== undefined) return [{ reason: exclusion, isPermanent: true }];
   if (hostPortsOf(pod).some((port) => load.hostPorts.has(port))) {
     return [{ reason: "node(s) didn't have free ports for the requested pod ports", isPermanent: false }];
   }
@@ -103,45 +71,6 @@ export function freeShare(pod: CachedPod, { allocatable, requested }: NodeLoad):
     return all <= 0n ? 0 : Number(all - used) / Number(all);
   });
   return shares.reduce((sum, share) => sum + share, 0) / shares.length;
-}
-
-function isReady(node: Cached<NodeObject>): boolean {
-  return isConditionTrue(node.status?.conditions ?? [], "Ready");
-}
-
-/** Whether a Pod tolerates a taint. */
-export function isTolerated({ spec }: Pick<CachedPod, "spec">, taint: Taint): boolean {
-  return (spec.tolerations ?? []).some(({ key = "", operator = "Equal", value = "", effect = "" }) => {
-    if (effect !== "" && effect !== taint.effect) return false;
-    if (key === "") return operator === "Exists";
-    return key === taint.key && (operator === "Exists" || value === (taint.value ?? ""));
-  });
-}
-
-/** Whether a node matches a Pod's node selector and required node affinity. */
-export function isSelected({ spec }: Pick<CachedPod, "spec">, node: Cached<NodeObject>): boolean {
-  const labels = node.metadata.labels ?? {};
-  if (!Object.entries(spec.nodeSelector ?? {}).every(([key, value]) => labels[key] === value)) return false;
-  const affinity = spec.affinity as
-    | { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: { nodeSelectorTerms?: readonly NodeTerm[] } } }
-    | undefined;
-  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
-  // One of the terms must match; an empty term matches no node.
-  return terms === undefined || terms.some((term) => holds(term, labels, { "metadata.name": node.metadata.name ?? "" }));
-}
-
-function holds(term: NodeTerm, labels: Readonly<Record<string, string>>, fields: Readonly<Record<string, string>>): boolean {
-  const { matchExpressions = [], matchFields = [] } = term;
-  if (matchExpressions.length + matchFields.length === 0) return false;
-  return matches(matchExpressions, labels) && matches(matchFields, fields);
-}
-
-function matches(requirements: readonly NodeRequirement[], values: Readonly<Record<string, string>>): boolean {
-  const known = requirements.flatMap(({ key, operator, values: wanted = [] }) => {
-    const own = operators[operator];
-    return own === undefined ? [] : [{ key, operator: own, values: wanted }];
-  });
-  return known.length === requirements.length && createSelector(known).matches(values);
 }
 
 function hostPortsOf({ spec }: CachedPod): readonly string[] {

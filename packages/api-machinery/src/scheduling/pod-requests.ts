@@ -1,35 +1,36 @@
-import { parseQuantity } from "@keelson/api-machinery/quantity";
-import type { CachedPod } from "../workload/pod-state.ts";
+import type { PodObject } from "../kinds/workload-objects.ts";
+import type { DeepReadonly } from "../objects/json.ts";
+import { parseQuantity } from "../values/quantity.ts";
 
 /** Amounts by resource, in nano units. */
 export type Amounts = ReadonlyMap<string, bigint>;
 
-type CachedContainer = CachedPod["spec"]["containers"][number];
+type Container = DeepReadonly<PodObject>["spec"]["containers"][number];
 
 /**
  * The effective requests of a Pod (KEP-753): the sum of its containers and sidecars, or the peak of an init container plus the
  * sidecars started before it, whichever is larger, plus the overhead. A missing request defaults to the limit.
  */
-export function podRequests({ spec }: CachedPod): Amounts {
+export function podRequests({ spec }: Pick<DeepReadonly<PodObject>, "spec">): Amounts {
   const total = new Map<string, bigint>();
-  for (const container of spec.containers) add(total, requestsOf(container));
+  for (const container of spec.containers) addAmounts(total, requestsOf(container));
   const sidecars = new Map<string, bigint>();
   const peak = new Map<string, bigint>();
   for (const container of spec.initContainers ?? []) {
     const requests = requestsOf(container);
     if (container.restartPolicy === "Always") {
-      add(total, requests);
-      add(sidecars, requests);
+      addAmounts(total, requests);
+      addAmounts(sidecars, requests);
       raise(peak, sidecars);
     } else {
       const together = new Map(sidecars);
-      add(together, requests);
+      addAmounts(together, requests);
       raise(peak, together);
     }
   }
   raise(total, peak);
   const { overhead } = spec as { readonly overhead?: Readonly<Record<string, string>> };
-  add(total, amountsOf(overhead ?? {}));
+  addAmounts(total, amountsOf(overhead ?? {}));
   return total;
 }
 
@@ -47,7 +48,7 @@ export function amountsOf(quantities: Readonly<Record<string, string | number>>)
 }
 
 /** Adds amounts to a sum. */
-export function add(sum: Map<string, bigint>, amounts: Amounts): void {
+export function addAmounts(sum: Map<string, bigint>, amounts: Amounts): void {
   for (const [resource, amount] of amounts) sum.set(resource, (sum.get(resource) ?? 0n) + amount);
 }
 
@@ -55,6 +56,6 @@ function raise(sum: Map<string, bigint>, amounts: Amounts): void {
   for (const [resource, amount] of amounts) if (amount > (sum.get(resource) ?? 0n)) sum.set(resource, amount);
 }
 
-function requestsOf({ resources }: CachedContainer): Amounts {
+function requestsOf({ resources }: Container): Amounts {
   return amountsOf({ ...resources?.limits, ...resources?.requests });
 }

@@ -1,0 +1,226 @@
+import { addAmounts, type Amounts, amountsOf, exclusionOf, podRequests } from "@keelson/api-machinery/scheduling";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { NodeObject, PodObject, PriorityClassObject } from "@keelson/api-machinery/kinds";
+import type { MPIQueue } from "../api/mpi-queue.ts";
+import { childNames } from "../controllers/child-names.ts";
+import { layoutOf } from "../controllers/hosts.ts";
+import { launcherJob, type PodTools, workersJob } from "../controllers/job-templates.ts";
+import type { JobView } from "../controllers/job-view.ts";
+import { deadlineMs } from "../controllers/run-policy.ts";
+import { workerPodCount } from "../launch/host-layout.ts";
+import { admissionNeed, queueOf } from "./admission-need.ts";
+import type { QueueState, WaitingJob } from "./admission-plan.ts";
+import { Capacity, type Placement } from "./capacity.ts";
+import { type Gang, type PodShape, totalOf } from "./gang.ts";
+import type { QueueRules } from "./quota.ts";
+import type { RunningJob } from "./reservation.ts";
+
+/** Time that Pods may take to end after a job's deadline. */
+const endGraceMs = 16_000;
+
+const onePod = new Map([["pods", 1_000_000_000n]]);
+
+/** Objects from which the queue's state follows. */
+export interface QueueObjects {
+  readonly jobs: readonly JobView[];
+  readonly nodes: readonly DeepReadonly<NodeObject>[];
+  readonly pods: readonly DeepReadonly<PodObject>[];
+  readonly priorityClasses: readonly DeepReadonly<PriorityClassObject>[];
+  readonly queues: readonly DeepReadonly<MPIQueue>[];
+  readonly tools: PodTools;
+  readonly now: number;
+}
+
+/** Identifies a job of either kind. */
+export function jobId({ kind, metadata: { namespace = "", name = "" } }: JobView): string {
+  return `${namespace}/${name}/${kind}`;
+}
+
+/**
+ * The state of the queue. A job that was admitted holds what its Pods on nodes request, and room for those that are not on a node yet. All
+ * other Pods that have not ended count as they are.
+ */
+export function queueStateOf(objects: QueueObjects): QueueState {
+  const { jobs, nodes, now, queues } = objects;
+  const shapes = new PodShapes(nodes);
+  const ownPods = new PodsByOwner(objects.pods);
+  const held: { job: JobView; gang: Gang; onNodes: Placement; rest: Gang }[] = [];
+  const waiting: WaitingJob[] = [];
+  for (const job of jobs) {
+    const need = admissionNeed(job);
+    if (need.kind === "none") continue;
+    const gang = gangOf(job, need.attempt, shapes, objects);
+    if (need.kind === "running") held.push({ job, gang, ...ownPods.take(job, need.attempt, gang) });
+    else if (need.readyAt <= now) waiting.push(waitingJobOf(job, gang, objects));
+  }
+  const free = freeAmounts(nodes, ownPods.others());
+  const left = new Capacity(free);
+  for (const { onNodes } of held) left.take(onNodes);
+  const running = held.map(({ job, gang, onNodes, rest }): RunningJob => {
+    const reserved = left.place(rest) ?? new Map<string, Amounts>();
+    left.take(reserved);
+    return { ...useOf(job, gang), id: jobId(job), placement: sumOf(onNodes, reserved), endsAt: endOf(job, now) };
+  });
+  const all = new Map<string, bigint>();
+  for (const node of nodes) addAmounts(all, allocatableOf(node));
+  const rules = new Map(queues.map((queue) => [queue.metadata.name ?? "", rulesOf(queue)]));
+  return { free: nodes.length === 0 ? undefined : free, all, running, waiting, rules, now };
+}
+
+function useOf(job: JobView, gang: Gang): Pick<RunningJob, "queue" | "namespace" | "total"> {
+  return { queue: queueOf(job), namespace: job.metadata.namespace ?? "", total: totalOf(gang) };
+}
+
+function waitingJobOf(job: JobView, gang: Gang, { priorityClasses, now }: QueueObjects): WaitingJob {
+  const { namespace = "", name = "", creationTimestamp } = job.metadata;
+  const left = deadlineMs(job, now);
+  const queuedAt = Date.parse(job.status?.queue?.queuedAt ?? "");
+  const createdAt = Date.parse(creationTimestamp ?? "");
+  return {
+    ...useOf(job, gang),
+    id: jobId(job),
+    name: `${namespace}/${name}`,
+    priority: priorityOf(job, priorityClasses),
+    createdAt: Number.isNaN(createdAt) ? now : createdAt,
+    queuedAt: Number.isNaN(queuedAt) ? now : queuedAt,
+    gang,
+    ...(left === undefined ? {} : { limitMs: Math.max(left, 0) + endGraceMs }),
+  };
+}
+
+function endOf(job: JobView, now: number): number {
+  const left = deadlineMs(job, now);
+  return left === undefined ? Number.POSITIVE_INFINITY : now + Math.max(left, 0) + endGraceMs;
+}
+
+/** The priority as mpi-operator chooses it: of the scheduling policy, the launcher or the workers, or else the default one. */
+function priorityOf({ spec }: JobView, classes: readonly DeepReadonly<PriorityClassObject>[]): number {
+  const name =
+    spec.runPolicy?.schedulingPolicy?.priorityClass ||
+    spec.launcherTemplate?.spec?.priorityClassName ||
+    spec.workerTemplate?.spec?.priorityClassName;
+  const found = classes.find(({ metadata, globalDefault }) => (name ? metadata.name === name : globalDefault === true));
+  return found?.value ?? 0;
+}
+
+function gangOf(job: JobView, attempt: number, shapes: PodShapes, { tools, now }: QueueObjects): Gang {
+  const names = childNames(job.metadata.name ?? "", job.metadata.uid ?? "", attempt);
+  return {
+    launcher: shapes.of(launcherJob(job, names, tools, now).template.spec),
+    worker: shapes.of(workersJob(job, names, "", tools).template.spec),
+    workers: workerPodCount(layoutOf(job)),
+  };
+}
+
+function rulesOf({ spec }: DeepReadonly<MPIQueue>): QueueRules {
+  const { quota, namespaceQuota, namespaces, hold, ignoreCapacity } = spec;
+  return {
+    ...(quota === undefined ? {} : { quota: amountsOf(quota) }),
+    ...(namespaceQuota === undefined ? {} : { namespaceQuota: amountsOf(namespaceQuota) }),
+    ...(namespaces === undefined ? {} : { namespaces: new Set(namespaces) }),
+    ...(hold === undefined ? {} : { isHeld: hold }),
+    ...(ignoreCapacity === undefined ? {} : { ignoresCapacity: ignoreCapacity }),
+  };
+}
+
+const allocatableOf = ({ status }: DeepReadonly<NodeObject>): Amounts =>
+  amountsOf(status?.allocatable ?? status?.capacity ?? {});
+
+/** What nodes have beside these Pods. */
+function freeAmounts(
+  nodes: readonly DeepReadonly<NodeObject>[],
+  pods: readonly DeepReadonly<PodObject>[],
+): ReadonlyMap<string, Amounts> {
+  const capacity = new Capacity(new Map(nodes.map((node) => [node.metadata.name ?? "", allocatableOf(node)])));
+  for (const pod of pods) capacity.take(new Map([[pod.spec.nodeName ?? "", requestsOf(pod)]]));
+  return new Map(nodes.map(({ metadata: { name = "" } }) => [name, capacity.freeOn(name) ?? new Map()]));
+}
+
+function requestsOf(pod: Pick<DeepReadonly<PodObject>, "spec">): Amounts {
+  const requests = new Map(podRequests(pod));
+  addAmounts(requests, onePod);
+  return requests;
+}
+
+function sumOf(a: Placement, b: Placement): Placement {
+  const sum = new Map<string, Map<string, bigint>>();
+  for (const placement of [a, b])
+    for (const [node, amounts] of placement) {
+      const on = sum.get(node) ?? new Map<string, bigint>();
+      addAmounts(on, amounts);
+      sum.set(node, on);
+    }
+  return sum;
+}
+
+/** Computes shapes of Pods. Pods with the same selectors and tolerations share their nodes. */
+class PodShapes {
+  readonly #nodes: readonly DeepReadonly<NodeObject>[];
+  readonly #eligible = new Map<string, ReadonlySet<string>>();
+
+  constructor(nodes: readonly DeepReadonly<NodeObject>[]) {
+    this.#nodes = nodes;
+  }
+
+  of(spec: DeepReadonly<PodObject>["spec"]): PodShape {
+    const key = JSON.stringify([spec.nodeSelector, spec.affinity, spec.tolerations]);
+    const known = this.#eligible.get(key);
+    const nodes =
+      known ??
+      new Set(this.#nodes.filter((node) => exclusionOf({ spec }, node) === undefined).map((node) => node.metadata.name ?? ""));
+    this.#eligible.set(key, nodes);
+    return { requests: requestsOf({ spec }), nodes };
+  }
+}
+
+/** Pods by the Job that owns them. */
+class PodsByOwner {
+  readonly #pods = new Map<string, DeepReadonly<PodObject>[]>();
+  readonly #all: readonly DeepReadonly<PodObject>[];
+  readonly #taken = new Set<DeepReadonly<PodObject>>();
+
+  constructor(pods: readonly DeepReadonly<PodObject>[]) {
+    this.#all = pods;
+    for (const pod of pods) {
+      const owner = pod.metadata.ownerReferences?.find(({ controller, kind }) => controller && kind === "Job");
+      if (owner === undefined) continue;
+      const key = `${pod.metadata.namespace}/${owner.name}`;
+      this.#pods.set(key, [...(this.#pods.get(key) ?? []), pod]);
+    }
+  }
+
+  /** What an attempt's Pods hold on nodes, and its Pods that are not on a node yet. They no longer count as other Pods. */
+  take(job: JobView, attempt: number, gang: Gang): { readonly onNodes: Placement; readonly rest: Gang } {
+    const { namespace = "", name = "", uid = "" } = job.metadata;
+    const names = childNames(name, uid, attempt);
+    const launchers = this.#pods.get(`${namespace}/${names.launcher}`) ?? [];
+    const workers = this.#pods.get(`${namespace}/${names.workers}`) ?? [];
+    const onNodes = new Map<string, Map<string, bigint>>();
+    for (const pod of [...launchers, ...workers]) {
+      this.#taken.add(pod);
+      if (!isOnNode(pod) || hasEnded(pod)) continue;
+      const on = onNodes.get(pod.spec.nodeName ?? "") ?? new Map<string, bigint>();
+      addAmounts(on, requestsOf(pod));
+      onNodes.set(pod.spec.nodeName ?? "", on);
+    }
+    const isPlaced = (pod: DeepReadonly<PodObject>): boolean => isOnNode(pod) || hasEnded(pod);
+    const { launcher, ...rest } = gang;
+    const isOver = launchers.some(hasEnded);
+    const left = isOver ? 0 : Math.max(gang.workers - workers.filter(isPlaced).length, 0);
+    return { onNodes, rest: { ...rest, launcher: launchers.some(isPlaced) ? undefined : launcher, workers: left } };
+  }
+
+  /** Pods on nodes that were not taken and have not ended. */
+  others(): readonly DeepReadonly<PodObject>[] {
+    return this.#all.filter((pod) => isOnNode(pod) && !hasEnded(pod) && !this.#taken.has(pod));
+  }
+}
+
+function isOnNode({ spec }: DeepReadonly<PodObject>): boolean {
+  return spec.nodeName !== undefined && spec.nodeName !== "";
+}
+
+/** Whether a Pod has ended and holds nothing. */
+export function hasEnded({ status }: DeepReadonly<PodObject>): boolean {
+  return status?.phase === "Succeeded" || status?.phase === "Failed";
+}
