@@ -1,4 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -28,6 +30,21 @@ describe("lockFolder", () => {
     for (const owner of owners) {
       writeFileSync(join(dir, "lock"), owner);
       expect(() => lockFolder(dir)()).not.toThrow();
+    }
+  });
+
+  it.runIf(process.platform === "linux")("replaces the lock of an owner that has exited and was not reaped", async () => {
+    // The shell replaces itself with a program that reaps no children.
+    const parent = spawn("sh", ["-c", "true & echo $!; exec sleep 600"], { stdio: ["ignore", "pipe", "ignore"] });
+    try {
+      const [chunk] = (await once(parent.stdout, "data")) as [Buffer];
+      const pid = Number(chunk.toString());
+      const fields = () => /\) (.*)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8"))?.[1]?.split(" ") ?? [];
+      await expect.poll(() => fields()[0], { timeout: 15_000 }).toBe("Z");
+      writeFileSync(join(dir, "lock"), JSON.stringify({ pid, startTime: fields()[19] }));
+      expect(() => lockFolder(dir)()).not.toThrow();
+    } finally {
+      parent.kill("SIGKILL");
     }
   });
 });

@@ -21,7 +21,7 @@ const lockName = "lock";
 export function lockFolder(dir: string): () => void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const path = join(dir, lockName);
-  const own: Owner = { pid: process.pid, startTime: startTimeOf(process.pid) ?? "" };
+  const own: Owner = { pid: process.pid, startTime: statusOf(process.pid)?.startTime ?? "" };
   const text = JSON.stringify(own);
   for (let attempt = 0; attempt < 3; attempt++) {
     try {
@@ -65,16 +65,20 @@ function isAlive(owner: Owner): boolean {
   } catch (error) {
     return codeOf(error) === "EPERM";
   }
-  const startTime = startTimeOf(owner.pid);
-  return startTime === undefined || owner.startTime === "" || startTime === owner.startTime;
+  const status = statusOf(owner.pid);
+  if (status === undefined) return true;
+  // A zombie has released everything and only waits for its parent to reap it.
+  if (status.state === "Z" || status.state === "X") return false;
+  return owner.startTime === "" || status.startTime === owner.startTime;
 }
 
-/** Field 22 of `/proc/<pid>/stat`; undefined where that file does not exist. */
-function startTimeOf(pid: number): string | undefined {
+/** Fields 3 (state) and 22 (start time) of `/proc/<pid>/stat`; undefined where that file does not exist. */
+function statusOf(pid: number): { readonly state: string | undefined; readonly startTime: string | undefined } | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     // The second field is the program's name in brackets and may contain anything.
-    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return { state: fields[0], startTime: fields[19] };
   } catch {
     return undefined;
   }
