@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
+import { Aggregator } from "./aggregation/aggregator.ts";
+import { publishAuthenticationConfig } from "./aggregation/authentication-config.ts";
 import { type AuditLog, type AuditLogFile, openAuditLog } from "./audit/audit-log.ts";
 import type { AuditMetrics } from "./audit/audit-metrics.ts";
 import { Auditor } from "./audit/auditor.ts";
@@ -92,6 +94,13 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   const pki = await ensurePki(join(dataDir, "pki"), now(), hosts);
   const metrics = new ApiServerMetrics();
   const audit = options.audit && (await openAudit(options.audit, { clock, metrics: metrics.audit, onError }));
+  let frontProxy = pki.frontProxy;
+  const aggregator = new Aggregator({
+    clock,
+    random,
+    frontProxy: () => frontProxy,
+    onError: onError ?? (() => undefined),
+  });
   let isReady = false;
   let url = "";
   const opening = createApiServer({
@@ -107,8 +116,10 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
           () => isReady,
         ),
         metrics: () => metrics.serve(),
+        remotes: aggregator,
         issuer: (path) => issuerDiscovery(path, server.tokens, url),
       }),
+    delegate: (request, info) => aggregator.delegate(request, info),
     ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
     ...(options.metrics === undefined ? {} : { kinds: metricsKinds(options.metrics) }),
     ...(options.admission === undefined ? {} : { admission: options.admission }),
@@ -142,6 +153,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       port: options.port,
       clock,
       newId: randomUUID,
+      isAggregated: (path) => aggregator.includes(path),
       ...(audit === undefined ? {} : { auditor: audit.auditor }),
       ...(onError === undefined ? {} : { onError }),
     });
@@ -160,6 +172,8 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       port: Number(port),
       now,
     });
+    await publishAuthenticationConfig(server.handle, pki);
+    await aggregator.connect(server);
     isReady = true;
     const kubeconfig = join(dataDir, "kubeconfig");
     const write = ({ authority, admin }: Pki): Promise<void> =>
@@ -172,6 +186,8 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       clock,
       async use(renewed) {
         http.setTls(tlsOf(renewed));
+        frontProxy = renewed.frontProxy;
+        await publishAuthenticationConfig(server.handle, renewed);
         await write(renewed);
       },
       onError,
@@ -184,6 +200,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         await renewal.stop();
         await http.close();
         await audit?.log.close();
+        await aggregator.close();
         flow.close();
         metrics.close();
         await server.close();
@@ -192,6 +209,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   } catch (error) {
     flow.close();
     metrics.close();
+    await aggregator.close();
     await server.close();
     await audit?.log.close();
     throw error;

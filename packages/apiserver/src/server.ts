@@ -72,6 +72,8 @@ export interface ApiServerOptions {
     readonly handle: (request: PipelineRequest) => Promise<Outcome | undefined>;
     close?(): void;
   };
+  /** Serves requests to extension API servers. Default: APIServices have no effect. */
+  readonly delegate?: PipelineOptions["delegate"];
   /** Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. */
   readonly subresources?: PipelineOptions["subresources"];
   /** The first two octets of Service addresses, which must be local to this machine. Default `127.200`. */
@@ -182,6 +184,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       ]),
       authorize: options.authorize ?? authorizeBy(authorizer),
       ...(nonResource === undefined ? {} : { nonResource: nonResource.handle }),
+      ...(options.delegate === undefined ? {} : { delegate: options.delegate }),
       subresources: {
         "/bindings": bindByName,
         "/pods/binding": bindPod,

@@ -123,6 +123,8 @@ interface GroupList {
     readonly metadata: { readonly name?: string };
     readonly versions: readonly {
       readonly version: string;
+      /** `Stale` while the extension API server of the group version is not available. */
+      readonly freshness?: string;
       readonly resources?: readonly {
         readonly resource: string;
         readonly responseKind?: { readonly kind: string };
@@ -136,7 +138,8 @@ interface GroupList {
 function deletableKinds({ items = [] }: GroupList): ResourceType[] {
   return items.flatMap(({ metadata: { name: group = "" }, versions }) => {
     const kinds = new Map<string, ResourceType>();
-    for (const { version, resources = [] } of versions) {
+    for (const { version, freshness, resources = [] } of versions) {
+      if (freshness === "Stale") continue;
       for (const { resource, responseKind, scope, verbs } of resources) {
         const isDeletable = verbs.includes("delete") && verbs.includes("watch");
         // These are the core group's Events under another name.

@@ -1,5 +1,5 @@
 import type { ServedResource } from "../registry/served-resource.ts";
-import { type ResourceGroup, subresourcesOf } from "./resource-groups.ts";
+import { type GroupVersion, type ResourceGroup, subresourcesOf } from "./resource-groups.ts";
 
 /** The media type of aggregated discovery (KEP-3352), in requests and responses. Kubernetes 1.35 no longer serves v2beta1. */
 export const aggregatedMediaType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -37,13 +37,16 @@ export function aggregatedDiscovery(groups: readonly ResourceGroup[]): unknown {
     metadata: {},
     items: groups.map((group) => ({
       metadata: { ...(group.name === "" ? {} : { name: group.name }), creationTimestamp: null },
-      versions: group.versions.map((groupVersion) => ({
-        version: groupVersion.version,
-        resources: groupVersion.resources.map(resourceDiscovery),
-        freshness: "Current",
-      })),
+      versions: group.versions.map(versionDiscovery),
     })),
   };
+}
+
+/** Resources of an extension API server that is not available are stale. */
+function versionDiscovery({ version, resources, remote }: GroupVersion): object {
+  if (remote === undefined) return { version, resources: resources.map(resourceDiscovery), freshness: "Current" };
+  const isCurrent = remote.isAvailable && remote.discovery !== undefined;
+  return { version, ...remote.discovery, freshness: isCurrent ? "Current" : "Stale" };
 }
 
 function resourceDiscovery(resource: ServedResource): object {

@@ -9,7 +9,15 @@ import { openApiProtobufType, prefersOpenApiProtobuf } from "./openapi/media-typ
 import { openApiV2, openApiV3 } from "./openapi/openapi-documents.ts";
 import { encodeOpenApiV2 } from "./openapi/openapi-v2-protobuf.ts";
 import { encodeOpenApiV3 } from "./openapi/openapi-v3-protobuf.ts";
-import { type GroupVersion, groupResources, type ResourceGroup } from "./resource-groups.ts";
+import { serverVersion, versionInfo } from "./version-info.ts";
+import {
+  type GroupVersion,
+  groupResources,
+  type RemoteApis,
+  type RemoteVersion,
+  type ResourceGroup,
+  withRemoteVersions,
+} from "./resource-groups.ts";
 
 /** Options of {@link createDiscoveryHandler}. */
 export interface DiscoveryOptions {
@@ -19,12 +27,11 @@ export interface DiscoveryOptions {
   readonly metrics?: () => Outcome;
   /** Serves the OpenID documents of service account tokens. Default: 404. */
   readonly issuer?: (path: string) => Outcome | undefined;
+  /** Group versions of extension API servers. Default: none. */
+  readonly remotes?: RemoteApis;
   /** Default: {@link serverVersion}. */
   readonly version?: string;
 }
-
-/** The gitVersion in `/version`: the Kubernetes version whose schemas and semantics are implemented. */
-const serverVersion = "v1.35.0+keelson";
 
 /** Serves non-resource paths. */
 export interface DiscoveryHandler {
@@ -65,21 +72,24 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   readonly #metrics: (() => Outcome) | undefined;
   readonly #issuer: DiscoveryOptions["issuer"];
   readonly #openApi = new Map<string, OpenApiDocument>();
-  readonly #unsubscribe: () => void;
+  readonly #remotes: RemoteApis | undefined;
+  readonly #unsubscribe: readonly (() => void)[];
   #snapshot: Snapshot | undefined;
 
   constructor(
     registry: Pick<ResourceTable, "list" | "onChange">,
-    { checks = {}, version = serverVersion, metrics, issuer }: DiscoveryOptions,
+    { checks = {}, version = serverVersion, metrics, issuer, remotes }: DiscoveryOptions,
   ) {
     this.#registry = registry;
     this.#checks = checks;
     this.#version = version;
     this.#metrics = metrics;
     this.#issuer = issuer;
-    this.#unsubscribe = registry.onChange(() => {
+    this.#remotes = remotes;
+    const forget = (): void => {
       this.#snapshot = undefined;
-    });
+    };
+    this.#unsubscribe = [registry.onChange(forget), ...(remotes === undefined ? [] : [remotes.onChange(forget)])];
   }
 
   readonly handle = async (request: PipelineRequest): Promise<Outcome | undefined> => {
@@ -114,12 +124,13 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   };
 
   close(): void {
-    this.#unsubscribe();
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
   }
 
   #current(): Snapshot {
     if (this.#snapshot === undefined) {
-      this.#snapshot = { groups: groupResources(this.#registry.list()), documents: new Map() };
+      const groups = withRemoteVersions(groupResources(this.#registry.list()), this.#remotes);
+      this.#snapshot = { groups, documents: new Map() };
       const served = new Set(this.#snapshot.groups.flatMap((group) => group.versions.map(openApiPath)));
       for (const path of this.#openApi.keys()) if (!served.has(path)) this.#openApi.delete(path);
     }
@@ -184,7 +195,7 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
     return serveDocument(request, document, { "content-type": aggregatedMediaType, vary: "Accept" });
   }
 
-  #openApiOutcome(request: PipelineRequest, segments: readonly string[]): Outcome | undefined {
+  #openApiOutcome(request: PipelineRequest, segments: readonly string[]): Outcome | Promise<Outcome> | undefined {
     const versions = this.#current().groups.flatMap((group) => group.versions);
     if (segments.length === 2 && segments[1] === "v2") return this.#openApiV2Outcome(request, versions);
     if (segments[1] !== "v3") return undefined;
@@ -197,7 +208,13 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
     const path = segments.slice(2).join("/");
     const groupVersion = versions.find((candidate) => openApiPath(candidate) === path);
     if (groupVersion === undefined) return undefined;
+    if (groupVersion.remote !== undefined) return this.#remoteOpenApi(request, groupVersion.remote);
     return this.#openApiV3Outcome(request, path, this.#openApiDocument(groupVersion));
+  }
+
+  #remoteOpenApi(request: PipelineRequest, { group, version, openApiV3 }: RemoteVersion): Promise<Outcome> | undefined {
+    if (openApiV3 === undefined) return undefined;
+    return this.#remotes?.openApiV3(group, version, openApiV3, request.headers?.["accept"] ?? "application/json");
   }
 
   #openApiV3Outcome(request: PipelineRequest, path: string, document: OpenApiDocument): Outcome {
@@ -222,9 +239,13 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   }
 
   #openApiIndex(versions: readonly GroupVersion[]): unknown {
-    const entries = versions.map((groupVersion) => {
+    const entries = versions.flatMap((groupVersion) => {
       const path = openApiPath(groupVersion);
-      return [path, { serverRelativeURL: openApiUrl(path, this.#openApiDocument(groupVersion).json.etag) }] as const;
+      const { remote } = groupVersion;
+      if (remote !== undefined) {
+        return remote.openApiV3 === undefined ? [] : [[path, { serverRelativeURL: remote.openApiV3 }] as const];
+      }
+      return [[path, { serverRelativeURL: openApiUrl(path, this.#openApiDocument(groupVersion).json.etag) }] as const];
     });
     return { paths: Object.fromEntries(entries) };
   }
@@ -256,21 +277,6 @@ function openApiPath({ group, version }: { readonly group: string; readonly vers
 
 function isSameList(a: readonly unknown[], b: readonly unknown[]): boolean {
   return a.length === b.length && a.every((element, index) => element === b[index]);
-}
-
-function versionInfo(gitVersion: string): object {
-  const [, major = "1", minor = "0"] = /^v(\d+)\.(\d+)/.exec(gitVersion) ?? [];
-  return {
-    major,
-    minor,
-    gitVersion,
-    gitCommit: "",
-    gitTreeState: "clean",
-    buildDate: "1970-01-01T00:00:00Z",
-    goVersion: "",
-    compiler: "",
-    platform: "linux/amd64",
-  };
 }
 
 function rootPaths(groups: readonly ResourceGroup[]): readonly string[] {

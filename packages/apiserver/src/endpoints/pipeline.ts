@@ -34,6 +34,8 @@ export interface AccessDecision {
 /** What {@link createPipeline} takes. */
 export interface PipelineOptions extends EndpointContext {
   readonly authorize: Authorize;
+  /** Serves requests to other API servers, before anything else but authorization. Undefined: it is not one of them. Default: none are. */
+  readonly delegate?: (request: PipelineRequest, info: RequestInfo) => Promise<Outcome> | undefined;
   /** Serves non-resource paths: `/healthz`, `/apis`, `/openapi/v3`. Default: 404. */
   readonly nonResource?: (request: PipelineRequest) => Promise<Outcome | undefined>;
   /**
@@ -81,9 +83,13 @@ class Pipeline implements RequestPipeline {
       if (info.isResource && info.resource !== "") {
         const authorizing = this.#authorize(request, info);
         if (authorizing instanceof Promise) await authorizing;
+        const delegated = this.#options.delegate?.(request, info);
+        if (delegated !== undefined) return await delegated;
         return withWarnings(await this.#handleResource(request, info, warnings), warnings);
       }
       await this.#authorize(request, info);
+      const delegated = this.#options.delegate?.(request, info);
+      if (delegated !== undefined) return await delegated;
       return (await this.#options.nonResource?.(request)) ?? { kind: "status", status: unknownResource().status };
     } catch (error) {
       return withWarnings({ kind: "status", status: statusOf(error) }, warnings);

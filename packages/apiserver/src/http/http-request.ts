@@ -19,6 +19,8 @@ export interface HttpRequestOptions {
   /** The bytes after an upgrade request are not a body. */
   readonly isUpgrade: boolean;
   readonly bodies: BodyReader;
+  /** Whether requests of a path are passed on to an extension API server. */
+  readonly isAggregated?: ((path: string) => boolean) | undefined;
 }
 
 /**
@@ -29,7 +31,7 @@ export interface HttpRequestOptions {
  */
 export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
   const { request, target, user, audit, accepted, abort, isUpgrade, bodies } = options;
-  const isForwarded = isProxyPath(target.path);
+  const isForwarded = isProxyPath(target.path) || options.isAggregated?.(target.path) === true;
   const method = request.method === "HEAD" ? "GET" : request.method;
   if (!isApiMethod(method) && !(isForwarded && method === "OPTIONS")) {
     throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");

@@ -37,6 +37,8 @@ export interface HttpServerOptions {
   readonly onRequest?: (info: RequestInfo, code: number, durationMs: number | undefined) => void;
   /** Records requests in an audit log. Default: none. */
   readonly auditor?: Auditor;
+  /** Whether requests of a path are passed on to an extension API server. Default: none are. */
+  readonly isAggregated?: (path: string) => boolean;
   /** Limits the concurrency of requests. Default: unlimited. */
   readonly flow?: FlowController;
 }

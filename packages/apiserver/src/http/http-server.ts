@@ -171,7 +171,17 @@ class ApiHttpServer implements HttpServer {
       const user = this.#authenticate(request, audit);
       const isUpgrade = upgrade !== undefined;
       const bodies = this.#bodies;
-      const pipeline = pipelineRequest({ request, target, user, audit: audit.record, accepted, abort, isUpgrade, bodies });
+      const pipeline = pipelineRequest({
+        request,
+        target,
+        user,
+        audit: audit.record,
+        accepted,
+        abort,
+        isUpgrade,
+        bodies,
+        isAggregated: this.#options.isAggregated,
+      });
       const admission = await this.#accounting.admit(pipeline);
       Object.assign(headers, admission?.headers);
       try {

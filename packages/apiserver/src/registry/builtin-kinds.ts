@@ -9,6 +9,7 @@ import { eventKinds } from "./kinds/core/events.ts";
 import { namespaceKinds } from "./kinds/core/namespaces.ts";
 import { admissionPolicyKinds } from "./kinds/extension/admission-policies.ts";
 import { mutatingPolicyKinds } from "./kinds/extension/mutating-policies.ts";
+import { apiServiceKinds } from "./kinds/extension/api-services.ts";
 import { crdKinds } from "./kinds/extension/custom-resource-definitions.ts";
 import { webhookConfigurationKinds } from "./kinds/extension/webhook-configurations.ts";
 import { flowControlKinds } from "./kinds/limits/flow-control.ts";
@@ -118,6 +119,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...autoscalingKinds(),
     ...certificateKinds(() => clock.now()),
     ...flowControlKinds(),
+    ...apiServiceKinds(),
     ...crdKinds(() => clock.now()),
   ];
 }

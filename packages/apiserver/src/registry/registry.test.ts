@@ -87,6 +87,7 @@ describe("built-in kinds", () => {
     const groups = [...new Set(registry.list().map(({ group }) => group))];
     expect(groups).toEqual([
       "",
+      "apiregistration.k8s.io",
       "apps",
       "events.k8s.io",
       "authentication.k8s.io",

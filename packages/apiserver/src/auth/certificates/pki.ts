@@ -18,6 +18,10 @@ export interface Pki {
   readonly server: KeyPair;
   /** The client certificate of the user `kubernetes-admin` in the group `system:masters`. */
   readonly admin: KeyPair;
+  /** Signs {@link frontProxy}. Extension API servers trust its certificate. */
+  readonly frontProxyAuthority: KeyPair;
+  /** The client certificate with which this server passes requests on to extension API servers. */
+  readonly frontProxy: KeyPair;
   /** Private key (PEM) that signs service-account tokens. */
   readonly tokenKey: string;
 }
@@ -33,6 +37,8 @@ export const serverHosts: readonly string[] = [
   "kubernetes.default.svc.cluster.local",
 ];
 
+/** The common name of the certificate with which requests are passed on. */
+export const frontProxyUser = "front-proxy-client";
 /** The user in the admin kubeconfig. */
 const adminUser = "kubernetes-admin";
 /** The group that may do everything, regardless of RBAC. */
@@ -77,9 +83,21 @@ export async function ensurePki(directory: string, now: number, hosts: readonly 
   const admin = await ensurePair(directory, "admin", isValid, () =>
     issueCertificate(authority, { commonName: adminUser, organizations: [mastersGroup], usage: "client", ...leaf }),
   );
+  const frontProxyAuthority = await ensurePair(
+    directory,
+    "front-proxy-ca",
+    (pair) => certificateDefect(pair, pair, now, now + authorityRenewMs) === undefined,
+    () => createCertificateAuthority("keelson-front-proxy-ca", notBefore, new Date(now + authorityLifeMs)),
+  );
+  const frontProxy = await ensurePair(
+    directory,
+    "front-proxy-client",
+    (pair) => certificateDefect(pair, frontProxyAuthority, now, now + leafRenewMs) === undefined,
+    () => issueCertificate(frontProxyAuthority, { commonName: frontProxyUser, usage: "client", ...leaf }),
+  );
   const tokenKey = (await readPrivateKey(join(directory, "sa.key"))) ?? (await generateSigningKey());
   await writePrivate(join(directory, "sa.key"), tokenKey);
-  return { authority, server, admin, tokenKey };
+  return { authority, server, admin, frontProxyAuthority, frontProxy, tokenKey };
 }
 
 /** Issues a client certificate for a user and groups, valid for one year. */

@@ -16,7 +16,14 @@ export function openApiV3(groupVersion: GroupVersion, serverVersion: string): ob
 /** `/openapi/v2`: the paths and schemas of all served resources. */
 export function openApiV2(groupVersions: readonly GroupVersion[], serverVersion: string): object {
   const { paths, schemas } = describeAll(groupVersions, "v2");
-  return { swagger: "2.0", info: { title: "Kubernetes", version: serverVersion }, paths, definitions: schemas };
+  const remotes = groupVersions.flatMap(({ remote }) => remote?.openApiV2 ?? []);
+  return {
+    swagger: "2.0",
+    info: { title: "Kubernetes", version: serverVersion },
+    paths: Object.assign({}, ...remotes.map((remote) => remote.paths), paths),
+    // Own definitions win over those of extension API servers, which usually repeat those of metadata.
+    definitions: Object.assign({}, ...remotes.map(({ definitions }) => definitions), schemas),
+  };
 }
 
 function describeAll(groupVersions: readonly GroupVersion[], version: OpenApiVersion): { paths: object; schemas: object } {

@@ -1,3 +1,4 @@
+import type { RequestOptions } from "node:https";
 import { statusError } from "@keelson/api-machinery";
 import { listAt, objectsAt, textAt, valueAt } from "../../registry/object-fields.ts";
 import { readyEndpoints } from "../../registry/ready-endpoints.ts";
@@ -13,6 +14,13 @@ export interface ProxyTarget {
   readonly port: number;
   /** Path of a Unix socket to connect to instead of host and port. */
   readonly socketPath?: string;
+  /** How the API server identifies itself and the sender. Default: not at all, and any certificate is accepted. */
+  readonly identity?: {
+    /** Replace those of the sender. */
+    readonly headers: Readonly<Record<string, string | readonly string[]>>;
+    /** Certificates of both sides. */
+    readonly connection: RequestOptions;
+  };
 }
 
 /** The parts of the name in a proxy path: `https:name:port`. */

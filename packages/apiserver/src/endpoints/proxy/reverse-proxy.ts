@@ -45,7 +45,7 @@ export function createNodeProxy(socketPath: string): SubresourceHandler {
 }
 
 /** A request's URL around the word `proxy`. */
-interface Route {
+export interface Route {
   /** The path up to and including `proxy`. */
   readonly prefix: string;
   /** The rest of the path, with its leading slash; `""` if there is none. */
@@ -66,7 +66,8 @@ function outgoingOf(target: ProxyTarget, route: Route, forwarded: ForwardedReque
   const headers: Record<string, string | string[]> = {};
   for (const [name, value] of Object.entries(forwarded.headers)) {
     // `x-keelson-` headers are from the API server to the kubelet.
-    const isKept = !droppedHeaders.has(name) && !/^(impersonate|x-keelson)-/.test(name);
+    const isIdentity = target.identity !== undefined && name.startsWith("x-remote-");
+    const isKept = !droppedHeaders.has(name) && !/^(impersonate|x-keelson)-/.test(name) && !isIdentity;
     if (value !== undefined && (isKept || (isUpgrade && (name === "connection" || name === "upgrade")))) headers[name] = value;
   }
   const { host } = forwarded.headers;
@@ -74,6 +75,7 @@ function outgoingOf(target: ProxyTarget, route: Route, forwarded: ForwardedReque
   headers["x-forwarded-proto"] = "https";
   headers["x-forwarded-uri"] = `${route.prefix}${route.path}`;
   headers["host"] = `${target.host.includes(":") ? `[${target.host}]` : target.host}:${target.port}`;
+  Object.assign(headers, target.identity?.headers);
   const send = target.scheme === "https" ? httpsRequest : httpRequest;
   return send({
     ...(target.socketPath === undefined ? { host: target.host, port: target.port } : { socketPath: target.socketPath }),
@@ -82,10 +84,12 @@ function outgoingOf(target: ProxyTarget, route: Route, forwarded: ForwardedReque
     headers,
     agent: false,
     rejectUnauthorized: false,
+    ...target.identity?.connection,
   });
 }
 
-function exchange(
+/** Sends a request to `target` and returns its response. Rejects with `ServiceUnavailable` if it cannot be reached. */
+export function exchange(
   target: ProxyTarget,
   route: Route,
   forwarded: ForwardedRequest,
@@ -96,7 +100,8 @@ function exchange(
     const abort = (): void => void outgoing.destroy();
     signal?.addEventListener("abort", abort, { once: true });
     outgoing.once("close", () => signal?.removeEventListener("abort", abort));
-    outgoing.once("error", (error) => reject(unreachable(error)));
+    // A connection may fail more than once, also after its response has begun.
+    outgoing.on("error", (error) => reject(unreachable(error)));
     outgoing.once("response", (response) =>
       resolve({
         kind: "raw",
@@ -132,18 +137,20 @@ function unreachable(error: Error): Error {
   return statusError("ServiceUnavailable", `error trying to reach service: ${error.message}`);
 }
 
-function switchProtocol(target: ProxyTarget, route: Route, forwarded: ForwardedRequest): UpgradeOutcome {
+/** Passes a protocol upgrade on to `target`. */
+export function switchProtocol(target: ProxyTarget, route: Route, forwarded: ForwardedRequest): UpgradeOutcome {
   return {
     kind: "upgrade",
     connect({ socket, head }) {
       const outgoing = outgoingOf(target, route, forwarded, true);
       const refuse = (code: number, body: string): void => {
+        if (socket.writableEnded) return;
         socket.end(
           `HTTP/1.1 ${code} ${STATUS_CODES[code] ?? ""}\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
         );
       };
       socket.on("error", () => socket.destroy());
-      outgoing.once("error", (error) => refuse(503, unreachable(error).message));
+      outgoing.on("error", (error) => refuse(503, unreachable(error).message));
       outgoing.once("response", (response) => refuse(response.statusCode ?? 502, ""));
       outgoing.once("upgrade", (response, upstream, upstreamHead) => {
         const lines = [`HTTP/1.1 ${response.statusCode ?? 101} ${response.statusMessage ?? ""}`];

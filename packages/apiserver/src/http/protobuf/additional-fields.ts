@@ -1,6 +1,6 @@
 /**
- * Field numbers of messages that `field-table.generated.ts` lacks, in its format, from the `generated.proto` files of k8s.io/api and
- * k8s.io/apiextensions-apiserver. Additional types: `B` JSONSchemaPropsOrBool, `A` JSONSchemaPropsOrArray, `P`
+ * Field numbers of messages that `field-table.generated.ts` lacks, in its format, from the `generated.proto` files of k8s.io/api,
+ * k8s.io/apiextensions-apiserver and k8s.io/kube-aggregator. Additional types: `B` JSONSchemaPropsOrBool, `A` JSONSchemaPropsOrArray, `P`
  * JSONSchemaPropsOrStringArray.
  */
 export const additionalFields = `admissionregistration.v1beta1.ApplyConfiguration	1expression:s
@@ -29,6 +29,11 @@ apiextensions.v1.ServiceReference	1namespace:s 2name:s 3path:s 4!port:i
 apiextensions.v1.ValidationRule	1rule:s 2message:s 3messageExpression:s 4reason:s 5fieldPath:s 6!optionalOldSelf:b
 apiextensions.v1.WebhookClientConfig	3url:s 1service:apiextensions.v1.ServiceReference 2caBundle:y
 apiextensions.v1.WebhookConversion	2clientConfig:apiextensions.v1.WebhookClientConfig 3conversionReviewVersions:*s
+apiregistration.v1.APIService	1metadata:meta.v1.ObjectMeta 2spec:apiregistration.v1.APIServiceSpec 3status:apiregistration.v1.APIServiceStatus
+apiregistration.v1.APIServiceCondition	1type:s 2status:s 3lastTransitionTime:t 4reason:s 5message:s
+apiregistration.v1.APIServiceSpec	1service:apiregistration.v1.ServiceReference 2group:s 3version:s 4insecureSkipTLSVerify:b 5caBundle:y 7!groupPriorityMinimum:i 8!versionPriority:i
+apiregistration.v1.APIServiceStatus	1conditions:*apiregistration.v1.APIServiceCondition
+apiregistration.v1.ServiceReference	1namespace:s 2name:s 3!port:i
 autoscaling.v2.ContainerResourceMetricSource	1name:s 2target:autoscaling.v2.MetricTarget 3container:s
 autoscaling.v2.ContainerResourceMetricStatus	1name:s 2current:autoscaling.v2.MetricValueStatus 3container:s
 autoscaling.v2.CrossVersionObjectReference	1kind:s 2name:s 3apiVersion:s

@@ -1,0 +1,18 @@
+/** The gitVersion in `/version`: the Kubernetes version whose schemas and semantics are implemented. */
+export const serverVersion = "v1.35.0+keelson";
+
+/** `/version`: version.Info of apimachinery. */
+export function versionInfo(gitVersion: string): object {
+  const [, major = "1", minor = "0"] = /^v(\d+)\.(\d+)/.exec(gitVersion) ?? [];
+  return {
+    major,
+    minor,
+    gitVersion,
+    gitCommit: "",
+    gitTreeState: "clean",
+    buildDate: "1970-01-01T00:00:00Z",
+    goVersion: "",
+    compiler: "",
+    platform: "linux/amd64",
+  };
+}
