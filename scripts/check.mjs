@@ -16,6 +16,7 @@ const generators = [
   "scripts/generate-crds.mjs",
   "scripts/generate-docs.mjs",
   "scripts/generate-chart.mjs",
+  "scripts/generate-python.mjs",
 ];
 
 const steps = {

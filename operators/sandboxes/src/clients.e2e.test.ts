@@ -11,6 +11,8 @@ import { type LocalSandboxes, namespace, startLocalSandboxes } from "./testing/l
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const example = (name: string): string => join(root, "examples/sandboxes", name);
+/** Sandboxes run the programs below /usr, so the tests do as well. */
+const python = "/usr/bin/python3";
 const execute = promisify(execFile);
 
 /** What both examples print. */
@@ -89,5 +91,21 @@ describe("the client packages", () => {
     await run(join(root, "node_modules/.bin/tsc"), ["-p", project]);
     expect(await run(process.execPath, ["generated-code.js"], { cwd: project, env })).toBe(expected);
     await expect.poll(async () => (await local.fastPath.listSandboxes({ namespace })).items).toEqual([]);
+  });
+
+  it("run generated code from Python with the package that pip installs from the tree", async () => {
+    const target = join(dir, "python");
+    const pip = ["-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir", "--target", target];
+    await run(python, [...pip, join(root, "sdks/python")]);
+    const page = readFileSync(join(root, "docs/tutorials/run-generated-code.md"), "utf8");
+    expect(page).toContain(readFileSync(example("generated_code.py"), "utf8"));
+    const environment = { ...env, PYTHONPATH: target, PYTHONDONTWRITEBYTECODE: "1" };
+    expect(await run(python, [example("generated_code.py")], { env: environment })).toBe(expected);
+    expect(await run(python, [join(root, "sdks/python/tests/live_check.py")], { env: environment })).toBe("ok\n");
+  });
+
+  it("has Python tests, which pass", async () => {
+    const environment = { PATH: process.env.PATH, PYTHONPATH: join(root, "sdks/python"), PYTHONDONTWRITEBYTECODE: "1" };
+    await run(python, ["-m", "unittest", "discover", "-s", join(root, "sdks/python/tests")], { env: environment });
   });
 });

@@ -1,0 +1,142 @@
+"""Commands of a sandbox."""
+
+from __future__ import annotations
+
+import base64
+import time
+from dataclasses import dataclass
+from typing import Dict, Iterator, Optional, Sequence, Union
+
+from .errors import SandboxError
+from .protocol import ProcessInfo, SandboxProcessesClient
+
+#: Attempts to continue an output whose connection broke, after 0.1, 0.2, 0.4 ... seconds.
+_MAX_RECONNECTS = 6
+_FIRST_RECONNECT = 0.1
+
+#: Input per call, in bytes.
+_MAX_INPUT = 256 * 1024
+
+#: Deadline of a call that is answered immediately, in seconds.
+CALL_TIMEOUT = 30.0
+
+_STATES = {
+    "PROCESS_STATE_EXITED": "exited",
+    "PROCESS_STATE_TIMED_OUT": "timed out",
+    "PROCESS_STATE_ABANDONED": "abandoned",
+}
+
+
+@dataclass(frozen=True)
+class CommandInfo:
+    """A command. `state` is running, exited, timed out or abandoned; `exit_code` is None while it runs, and 128 + n for a signal."""
+
+    id: str
+    command: Sequence[str]
+    state: str
+    exit_code: Optional[int]
+
+
+@dataclass(frozen=True)
+class OutputChunk:
+    """A part of the output. `stream` is stdout or stderr; pass `next_offset` to `Command.output` to continue after it."""
+
+    stream: str
+    data: bytes
+    next_offset: int
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    """How a command ended and what it wrote."""
+
+    exit_code: int
+    stdout_bytes: bytes
+    stderr_bytes: bytes
+
+    @property
+    def stdout(self) -> str:
+        return self.stdout_bytes.decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_bytes.decode(errors="replace")
+
+
+class Command:
+    """A command in a sandbox: its output, input and end. Use `Sandbox.start` or `Sandbox.command`."""
+
+    def __init__(self, processes: SandboxProcessesClient, key: Dict[str, str], id: str) -> None:
+        self.id = id
+        self.info: Optional[CommandInfo] = None
+        self._processes = processes
+        self._key = {**key, "processId": id}
+        self._input_bytes = 0
+
+    def output(self, offset: int = 0) -> Iterator[OutputChunk]:
+        """Follows the output until the command has exited; `info` is set then. After a dropped connection it continues by itself."""
+        position, failures = offset, 0
+        while True:
+            try:
+                for message in self._processes.output({**self._key, "offset": str(position)}):  # type: ignore[typeddict-item]
+                    failures = 0
+                    if "exit" in message:
+                        self.info = info_of(message["exit"])
+                        return
+                    if "lostBytes" in message:
+                        lost = message["lostBytes"]
+                        raise SandboxError("OutputLost", f"{lost} bytes of output from offset {position} are no longer available")
+                    stream = "stdout" if "stdout" in message else "stderr"
+                    data = base64.b64decode(message.get(stream, ""))  # type: ignore[arg-type]
+                    position += len(data)
+                    yield OutputChunk(stream, data, position)
+                raise SandboxError("Unavailable", "the output ended before the command exited")
+            except SandboxError as error:
+                if error.code != "Unavailable" or failures >= _MAX_RECONNECTS:
+                    raise
+                time.sleep(_FIRST_RECONNECT * 2**failures)
+                failures += 1
+
+    def wait(self) -> CommandInfo:
+        """Reads the output to its end and returns how the command exited."""
+        for _ in self.output():
+            pass
+        assert self.info is not None
+        return self.info
+
+    def write(self, data: Union[str, bytes]) -> None:
+        """Writes standard input. Returns when the command has room for it."""
+        content = data.encode() if isinstance(data, str) else data
+        start = self._input_bytes
+        while self._input_bytes < start + len(content):
+            position = self._input_bytes - start
+            self._write(content[position : position + _MAX_INPUT])
+
+    def close_input(self) -> None:
+        """Ends standard input."""
+        self._write(b"", end=True)
+
+    def signal(self, name: str) -> None:
+        """Sends a signal, such as SIGTERM, to the process group of the command."""
+        self._processes.signal({**self._key, "signal": name}, CALL_TIMEOUT)  # type: ignore[typeddict-item]
+
+    def kill(self) -> None:
+        """Kills the command and everything that it has started."""
+        self.signal("SIGKILL")
+
+    def _write(self, data: bytes, end: bool = False) -> None:
+        request = {
+            **self._key,
+            "offset": str(self._input_bytes),
+            "data": base64.b64encode(data).decode(),
+            "end": end,
+        }
+        answer = self._processes.write_input(request, CALL_TIMEOUT)  # type: ignore[arg-type]
+        self._input_bytes = int(answer.get("acceptedBytes", "0"))
+
+
+def info_of(process: ProcessInfo) -> CommandInfo:
+    """A process of the protocol as a `CommandInfo`."""
+    state = _STATES.get(process.get("state", ""), "running")
+    exit_code = None if state == "running" else process.get("exitCode", 0)
+    return CommandInfo(process.get("processId", ""), process.get("command", []), state, exit_code)

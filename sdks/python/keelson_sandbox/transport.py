@@ -1,0 +1,163 @@
+"""The Connect protocol with JSON over HTTP/1.1, with nothing but the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import struct
+from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
+from urllib.parse import urlsplit
+
+from .errors import CODES, SandboxError
+
+_RETRY_HEADER = "grpc-retry-pushback-ms"
+
+#: Flag of an envelope that is the last one of a stream: its JSON has the error, if there is one.
+_END_STREAM = 2
+
+#: How long a call waits for a connection, in seconds.
+_CONNECT_TIMEOUT = 10.0
+
+#: How much longer than its own deadline a call waits for the server's answer, in seconds.
+_GRACE = 5.0
+
+
+class HttpTransport:
+    """Sends each call over a connection of its own, so that threads can share it."""
+
+    def __init__(self, endpoint: str, token: str) -> None:
+        url = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise SandboxError("InvalidArgument", f"endpoint: {endpoint} must have the form 127.0.0.1:9090")
+        self._is_secure = url.scheme == "https"
+        self._host = url.hostname
+        self._port = url.port
+        self._token = token
+
+    def unary(self, path: str, request: object, timeout: Optional[float]) -> dict:
+        connection = self._connect(timeout)
+        try:
+            response = self._send(connection, path, json.dumps(request).encode(), "application/json", timeout)
+            body = _read(response)
+            if response.status != 200:
+                raise _error(_json(body), response.headers, response.status)
+            return _json(body)
+        finally:
+            connection.close()
+
+    def server_stream(self, path: str, request: object, timeout: Optional[float]) -> Iterator[dict]:
+        connection = self._connect(timeout)
+        try:
+            response = self._send(connection, path, _envelope(request), "application/connect+json", timeout)
+            yield from _messages(response)
+        finally:
+            connection.close()
+
+    def client_stream(self, path: str, requests: Iterable[object], timeout: Optional[float]) -> dict:
+        connection = self._connect(timeout)
+        try:
+            body = (_envelope(request) for request in requests)
+            response = self._send(connection, path, body, "application/connect+json", timeout)
+            answers = list(_messages(response))
+            if len(answers) != 1:
+                raise SandboxError("Internal", f"expected one answer from the server, got {len(answers)}")
+            return answers[0]
+        finally:
+            connection.close()
+
+    def _connect(self, timeout: Optional[float]) -> http.client.HTTPConnection:
+        kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=_CONNECT_TIMEOUT)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise SandboxError("Unavailable", f"could not connect to {self._host}:{self._port}: {error}") from error
+        connection.sock.settimeout(None if timeout is None else timeout + _GRACE)
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def _send(
+        self,
+        connection: http.client.HTTPConnection,
+        path: str,
+        body: object,
+        content_type: str,
+        timeout: Optional[float],
+    ) -> http.client.HTTPResponse:
+        headers: Dict[str, str] = {
+            "authorization": f"Bearer {self._token}",
+            "connect-protocol-version": "1",
+            "content-type": content_type,
+        }
+        if timeout is not None:
+            headers["connect-timeout-ms"] = str(max(int(timeout * 1000), 1))
+        try:
+            connection.request("POST", path, body, headers, encode_chunked=not isinstance(body, bytes))  # type: ignore[arg-type]
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise _lost(error) from error
+
+
+def _envelope(message: object) -> bytes:
+    data = json.dumps(message).encode()
+    return struct.pack(">BI", 0, len(data)) + data
+
+
+def _messages(response: http.client.HTTPResponse) -> Iterator[dict]:
+    """The messages of a stream. Raises the error that ends it."""
+    if response.status != 200:
+        raise _error(_json(_read(response)), response.headers, response.status)
+    while True:
+        flags, data = _read_envelope(response)
+        message = _json(data)
+        if not flags & _END_STREAM:
+            yield message
+            continue
+        if "error" in message:
+            metadata = {name: values[0] for name, values in message.get("metadata", {}).items() if values}
+            raise _error(message["error"], metadata)
+        return
+
+
+def _read_envelope(response: http.client.HTTPResponse) -> Tuple[int, bytes]:
+    flags, length = struct.unpack(">BI", _read_exactly(response, 5))
+    return flags, _read_exactly(response, length)
+
+
+def _read_exactly(response: http.client.HTTPResponse, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = _read(response, size - len(data))
+        if not part:
+            raise SandboxError("Unavailable", "the connection was closed before the call ended")
+        data += part
+    return data
+
+
+def _read(response: http.client.HTTPResponse, size: Optional[int] = None) -> bytes:
+    try:
+        return response.read(size)
+    except (OSError, http.client.HTTPException) as error:
+        raise _lost(error) from error
+
+
+def _lost(error: Exception) -> SandboxError:
+    if isinstance(error, socket.timeout):
+        return SandboxError("TimedOut", "the server did not answer in time")
+    return SandboxError("Unavailable", f"lost the connection to the server: {error}")
+
+
+def _json(data: bytes) -> dict:
+    try:
+        value = json.loads(data or b"{}")
+    except ValueError:
+        return {"message": data[:200].decode(errors="replace")}
+    return value if isinstance(value, dict) else {}
+
+
+def _error(error: Mapping[str, str], metadata: Mapping[str, str], status: int = 200) -> SandboxError:
+    retry = metadata.get(_RETRY_HEADER) or metadata.get(f"trailer-{_RETRY_HEADER}")
+    code = CODES.get(error.get("code", ""), "Internal")
+    message = error.get("message") or f"the server answered with status {status}"
+    return SandboxError(code, message, None if retry is None else int(retry) / 1000)

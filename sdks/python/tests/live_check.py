@@ -1,0 +1,54 @@
+"""Checks the client against a server, whose pool has four slots. Run by the repository's end-to-end tests."""
+
+import os
+import threading
+
+from keelson_sandbox import Sandbox, SandboxError
+
+with Sandbox.create(image="host", command=["sh", "-c", "echo up; exec sleep 600"]) as box:
+    # More than all buffers between the two ends.
+    data = os.urandom(3_000_000)
+    echoed = box.exec("cat; echo done >&2; exit 4", stdin=data)
+    assert echoed.stdout_bytes == data, len(echoed.stdout_bytes)
+    assert (echoed.stderr, echoed.exit_code) == ("done\n", 4)
+
+    seen = threading.Event()
+    chunks = []
+    running = box.start("trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 600 & wait $!; done", background=True)
+    assert [info.id for info in box.commands() if info.state == "running"] == [running.id]
+    for chunk in running.output():
+        chunks.append(chunk)
+        if not seen.is_set():
+            seen.set()
+            box.command(running.id).signal("SIGTERM")
+    assert b"".join(chunk.data for chunk in chunks) == b"ready\ncaught\n", chunks
+    assert (running.info.state, running.info.exit_code) == ("exited", 5)
+    rest = box.command(running.id).output(offset=chunks[0].next_offset)
+    assert b"".join(chunk.data for chunk in rest) == b"caught\n"
+
+    box.files.make_directory("folder")
+    box.files.write("folder/data", (data[start : start + 700_000] for start in range(0, len(data), 700_000)), mode=0o600)
+    assert box.files.read("folder/data") == data
+    assert [(entry.name, entry.size, entry.mode) for entry in box.files.list("folder")] == [("data", len(data), 0o600)]
+    box.files.remove("folder", recursive=True)
+    try:
+        box.files.read("folder/data")
+        raise AssertionError("read a removed file")
+    except SandboxError as error:
+        assert error.code == "NotFound", error.code
+
+    assert b"".join(box.logs()) == b"up\n"
+    assert Sandbox.connect(box.info().id).name == box.name
+    box.renew(60)
+
+boxes = []
+try:
+    for _ in range(5):
+        boxes.append(Sandbox.create(image="host", when_full="reject"))
+    raise AssertionError("created more sandboxes than there are slots")
+except SandboxError as error:
+    assert (error.code, error.retry_after is not None) == ("PoolFull", True), (error, error.code, error.retry_after)
+finally:
+    for each in boxes:
+        each.delete()
+print("ok")
