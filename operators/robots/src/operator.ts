@@ -23,12 +23,14 @@ export const robots: Operator = {
   resources: [Job, TaskGroup, Task, Robot],
   rules: [
     { apiGroups: [group], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
-    { apiGroups: [group], resources: ["taskgroups"], verbs: ["get", "list", "watch", "create", "patch"] },
+    { apiGroups: [group], resources: ["taskgroups"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["tasks"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["robots"], verbs: ["get", "list", "watch", "create", "patch"] },
     { apiGroups: [group], resources: ["jobs/status", "taskgroups/status", "tasks/status", "robots/status"], verbs: ["patch"] },
     // Required for blockOwnerDeletion if the admission plugin OwnerReferencesPermissionEnforcement is enabled.
     { apiGroups: [group], resources: ["jobs/finalizers", "taskgroups/finalizers"], verbs: ["update"] },
+    // Revisions of Jobs.
+    { apiGroups: ["apps"], resources: ["controllerrevisions"], verbs: ["get", "list", "watch", "create", "delete"] },
     { apiGroups: [""], resources: ["secrets"], resourceNames: [joinTokenSecret], verbs: ["get", "patch"] },
     // RBAC cannot restrict create to a resource name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },

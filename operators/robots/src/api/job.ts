@@ -6,6 +6,7 @@ import { group, version } from "./names.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { maxPayloadLength, Parameterized, Periodic } from "./parent-job.ts";
 import { taskDefinitions } from "./task-definition.ts";
+import { JobRollout, UpdatePolicy } from "./update-policy.ts";
 
 /** How the tasks of a Job run. */
 export const jobType = choice(
@@ -55,6 +56,7 @@ const TaskGroupTemplate = Type.Object(
     restartPolicy: Type.Optional(RestartPolicy),
     reschedulePolicy: Type.Optional(ReschedulePolicy),
     disconnect: Type.Optional(DisconnectPolicy),
+    update: Type.Optional(UpdatePolicy),
     ephemeralDisk: Type.Optional(EphemeralDisk),
     meta: Type.Optional(stringMap("Metadata of the group, in addition to that of the Job.")),
   },
@@ -71,10 +73,15 @@ const spec = Type.Object(
     datacenters: Type.Optional(Type.Array(Type.String(), { description: "Accepted for compatibility with K8s4r. Not used." })),
     priority: Type.Optional(priority),
     taskGroups: Type.Array(TaskGroupTemplate, {
-      ...listMap("name", "The groups of tasks. Once a group's TaskGroup exists, only its count can change."),
+      ...listMap("name", "The groups of tasks. Of a Job of type batch or sysbatch, only the count of an existing group can change."),
       minItems: 1,
     }),
     meta: Type.Optional(stringMap("Metadata of the work. Programs get each entry as a variable K8S4R_META_<KEY>.")),
+    update: Type.Optional(UpdatePolicy),
+    paused: Type.Optional(Type.Boolean({ description: "Whether a rollout updates no further task." })),
+    revisionHistoryLimit: Type.Optional(
+      int32("Number of old revisions that are kept for a rollback.", { minimum: 1, maximum: 100, default: 10 }),
+    ),
     periodic: Type.Optional(Periodic),
     parameterized: Type.Optional(Parameterized),
     payload: Type.Optional(
@@ -137,12 +144,13 @@ const status = Type.Object(
       }),
     ),
     lastScheduleTime: Type.Optional(time("Last scheduled time for which a periodic Job created a Job or skipped it.")),
+    rollout: Type.Optional(JobRollout),
     nextScheduleTime: Type.Optional(time("Next scheduled time of a periodic Job.")),
     activeJobs: Type.Optional(
       Type.Array(Type.String(), { description: "Jobs that a periodic or parameterized Job created and that have not ended." }),
     ),
     conditions: Type.Optional(
-      conditions("Completed, Failed, Lost, and SpecApplied (False: part of a spec change cannot take effect)."),
+      conditions("Completed, Failed, Lost, and SpecApplied (False: part of a spec change has no effect). For service and system also Progressing (False: the rollout failed) and Available (all but the tasks that may be updated at the same time are running)."),
     ),
   },
   { description: "Observed state of the work." },
@@ -165,6 +173,9 @@ export const Job = defineResource({
     { name: "Succeeded", type: "integer", jsonPath: ".status.succeededTasks" },
     { name: "Failed", type: "integer", jsonPath: ".status.failedTasks" },
     { name: "Running", type: "integer", jsonPath: ".status.runningTasks" },
+    { name: "Revision", type: "integer", jsonPath: ".status.rollout.revision", priority: 1 },
+    { name: "Rollout", type: "string", jsonPath: ".status.rollout.phase", priority: 1 },
+    { name: "Updated", type: "integer", jsonPath: ".status.rollout.updated", priority: 1 },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
   ],
 });

@@ -10,6 +10,9 @@ export const agentFinalizer = "robot.k8s4r.io/agent";
 /** Annotation of a Robot: SHA-256 (hex) of the join token that it registered with. Written by the bridge. */
 export const joinTokenAnnotation = "robot.k8s4r.io/join-token-sha256";
 
+/** Annotation of a Job: highest revision whose canaries are promoted. `keelson robots promote` sets it. */
+export const promotedRevisionAnnotation = "robot.k8s4r.io/promoted-revision";
+
 /** Name of the Secret whose `data.token` approves a robot automatically. */
 export const joinTokenSecret = "robot-join-token";
 

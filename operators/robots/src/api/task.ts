@@ -7,6 +7,7 @@ import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, ReschedulePolicy } from "./policies.ts";
 import { program } from "./task-definition.ts";
 import { AllocatedResources } from "./task-resources.ts";
+import { revision } from "./update-policy.ts";
 
 const spec = Type.Object(
   {
@@ -23,6 +24,10 @@ const spec = Type.Object(
     ),
     reschedulePolicy: Type.Optional(ReschedulePolicy),
     disconnect: Type.Optional(DisconnectPolicy),
+    revision: Type.Optional(revision),
+    preferredRobot: Type.Optional(
+      Type.String({ description: "Robot that is chosen if the task fits. A rollout sets it to the robot of the task before the update.", maxLength: 63 }),
+    ),
     targetRobot: Type.Optional(
       Type.String({
         description: "Robot that runs the task. The scheduler sets it; set it yourself to pin the task to a robot.",
@@ -48,6 +53,9 @@ const status = Type.Object(
     seq: Type.Optional(int32("Sequence number of the last report that was stored for this attempt.")),
     dispatchedAt: Type.Optional(time("Time of this attempt's dispatch.")),
     startedAt: Type.Optional(time("Start of the program, by the robot's clock.")),
+    runningSince: Type.Optional(
+      time("Time since which the program runs without a restart, by the operator's clock. Unset while it does not run."),
+    ),
     finishedAt: Type.Optional(time("End of the program, by the robot's clock.")),
     exitCode: Type.Optional(int32("Exit code of the program; 128 plus the signal number if a signal ended it.")),
     signal: Type.Optional(int32("Number of the signal that ended the program.")),
@@ -133,6 +141,7 @@ export const Task = defineResource({
     { name: "State", type: "string", jsonPath: ".status.state" },
     { name: "ExitCode", type: "integer", jsonPath: ".status.exitCode" },
     { name: "Restarts", type: "integer", jsonPath: ".status.restartCount" },
+    { name: "Revision", type: "integer", jsonPath: ".spec.revision", priority: 1 },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
   ],
 });

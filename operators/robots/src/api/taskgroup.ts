@@ -7,6 +7,7 @@ import { group, version } from "./names.ts";
 import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
 import { taskDefinitions } from "./task-definition.ts";
+import { GroupRevision, GroupRollout, revision, UpdatePolicy } from "./update-policy.ts";
 
 const spec = Type.Object(
   {
@@ -24,6 +25,9 @@ const spec = Type.Object(
     reschedulePolicy: Type.Optional(ReschedulePolicy),
     disconnect: Type.Optional(DisconnectPolicy),
     ephemeralDisk: Type.Optional(EphemeralDisk),
+    update: Type.Optional(UpdatePolicy),
+    revision: Type.Optional(revision),
+    rollout: Type.Optional(GroupRevision),
     meta: Type.Optional(
       stringMap("Metadata of the Job and the group. Programs get each entry as a variable K8S4R_META_<KEY>."),
     ),
@@ -50,6 +54,7 @@ const status = Type.Object(
     lostSince: Type.Optional(time("Time at which the first of the lost tasks was lost.")),
     startedAt: Type.Optional(time("Start of the first task.")),
     completedAt: Type.Optional(time("End of the last task.")),
+    rollout: Type.Optional(GroupRollout),
     conditions: Type.Optional(conditions("Completed, Failed and Lost.")),
   },
   { description: "Observed state of the group." },
@@ -72,6 +77,9 @@ export const TaskGroup = defineResource({
     { name: "Running", type: "integer", jsonPath: ".status.runningTasks" },
     { name: "Succeeded", type: "integer", jsonPath: ".status.succeededTasks" },
     { name: "Failed", type: "integer", jsonPath: ".status.failedTasks" },
+    { name: "Revision", type: "integer", jsonPath: ".spec.revision", priority: 1 },
+    { name: "Rollout", type: "string", jsonPath: ".status.rollout.phase", priority: 1 },
+    { name: "Updated", type: "integer", jsonPath: ".status.rollout.updated", priority: 1 },
     { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp" },
   ],
 });

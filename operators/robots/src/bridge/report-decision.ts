@@ -52,12 +52,15 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     logsStdout: _out,
     logsStderr: _err,
     permanent: _permanent,
+    runningSince: pastRunning,
     ...kept
   } = before;
   // Before the first report of this attempt, the stored start is the last attempt's.
   const startedAt =
     report.startedAt ?? (lastSeq > 0 ? pastStart : undefined) ?? (report.seq === undefined ? nowText : undefined);
   const exitCode = report.exitCode;
+  const isStart = report.event === "Started" || status?.state !== "running";
+  const runningSince = hasEnded || report.event === "Restarting" ? undefined : isStart ? nowText : pastRunning;
   return {
     kind: "write",
     status: {
@@ -68,6 +71,7 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
       ...(report.permanent === true ? { permanent: true } : {}),
       seq: report.seq ?? lastSeq + 1,
       ...(startedAt === undefined ? {} : { startedAt }),
+      ...(runningSince === undefined ? {} : { runningSince }),
       ...(hasEnded ? { finishedAt: report.finishedAt ?? nowText } : {}),
       ...(report.restartCount === undefined ? {} : { restartCount: report.restartCount, lastRestartTime: nowText }),
       ...((hasEnded || report.event === "Restarting") && exitCode !== undefined ? { exitCode } : {}),
@@ -122,6 +126,7 @@ export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
     "reason",
     "seq",
     "startedAt",
+    "runningSince",
     "finishedAt",
     "exitCode",
     "signal",

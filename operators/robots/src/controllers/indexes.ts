@@ -1,3 +1,4 @@
+import { ControllerRevision } from "@keelson/api-machinery/kinds";
 import { readOf } from "@keelson/controller";
 import { Job } from "../api/job.ts";
 import { Task } from "../api/task.ts";
@@ -6,6 +7,9 @@ import { byController } from "../work/owner.ts";
 
 /** Reads Jobs with the index `controller`: uid of the periodic or parameterized Job. */
 export const jobReads = readOf(Job, { controller: byController });
+
+/** Reads ControllerRevisions with the index `controller`: uid of the Job. */
+export const revisionReads = readOf(ControllerRevision, { controller: byController });
 
 /** Reads TaskGroups with the index `controller`: uid of the Job. */
 export const taskGroupReads = readOf(TaskGroup, { controller: byController });

@@ -1,10 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { TaskGroup } from "../api/taskgroup.ts";
 import { definition, groupOf, jobOf, t0 } from "../testing/objects.ts";
-import { decideJob, type JobObservation } from "./job-decision.ts";
+import { decideJob } from "./job-decision.ts";
+import type { JobObservation } from "./job-observation.ts";
 
 const decide = (job: JobObservation["job"], groups: readonly JobObservation["groups"][number][] = [], named = groups) =>
-  decideJob({ job, groups, groupNamed: (name) => named.find((group) => group.metadata.name === name), now: t0 });
+  decideJob({
+    job,
+    groups,
+    groupNamed: (name) => named.find((group) => group.metadata.name === name),
+    revisions: [{ number: 1, name: "hello-1", createdAt: undefined, spec: job.spec }],
+    now: t0,
+  });
 
 const counted = (
   state: NonNullable<TaskGroup["status"]>["state"],
@@ -83,6 +90,7 @@ describe("decideJob", () => {
       job: jobOf({}, { status: running }),
       groups: [existing(counted("completed", { succeededTasks: 2 }))],
       groupNamed: () => undefined,
+      revisions: [],
       now: t0 + 9000,
     }).status;
     expect(done?.conditions).toMatchObject([

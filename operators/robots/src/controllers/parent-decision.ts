@@ -2,10 +2,9 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { Job } from "../api/job.ts";
 import { labels } from "../api/names.ts";
 import type { Periodic } from "../api/parent-job.ts";
-import { childName } from "../work/child-name.ts";
+import { childName, labelValue } from "../work/child-name.ts";
 import { type ConditionClaim, conditionsOf } from "../work/conditions.ts";
 import { parseCronSchedule } from "../work/cron-schedule.ts";
-import { labelValue } from "./job-decision.ts";
 
 /** Input of {@link decideParent}. */
 export interface ParentObservation {

@@ -15,5 +15,6 @@ export function demandOf({ spec, status }: DeepReadonly<Task>, job: DeepReadonly
     ...parseResourceRequest(spec.resources),
     ...(movedFrom === undefined && targetRobot !== "" ? { pinned: targetRobot } : {}),
     ...(movedFrom === undefined ? {} : { avoided: movedFrom }),
+    ...(spec.preferredRobot === undefined ? {} : { preferred: spec.preferredRobot }),
   };
 }

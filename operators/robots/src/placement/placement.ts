@@ -22,6 +22,8 @@ export interface Demand extends Requirements, ResourceRequest {
   readonly pinned?: string;
   /** Name of the robot that the task was moved from. It is chosen only if no other robot fits. */
   readonly avoided?: string;
+  /** Name of the robot that is chosen if it fits, unless it is the avoided one. */
+  readonly preferred?: string;
 }
 
 /** The chosen robot, or why no robot fits. */
@@ -48,7 +50,7 @@ interface Rejection {
 /**
  * Chooses the robot for a task. Candidates are Online, not cordoned, match the selector, meet every constraint and have the resources left.
  * The one with the fewest tasks wins, then the first by name, so that copies of a group spread over the robots. A robot that the
- * task was moved from comes last.
+ * task was moved from comes last. The robot of a task before its update comes first.
  *
  * A robot that does not report its cores, memory or drivers counts as having them.
  */
@@ -65,7 +67,13 @@ export function decidePlacement(
     if (rejection !== undefined) {
       rejections.push(rejection);
     } else {
-      const candidate = { robot, tasks: load.tasks, isAvoided: robot.metadata.name === demand.avoided };
+      const { name } = robot.metadata;
+      const candidate = {
+        robot,
+        tasks: load.tasks,
+        isAvoided: name === demand.avoided,
+        isPreferred: name === demand.preferred,
+      };
       if (best === undefined || isBetter(candidate, best)) best = candidate;
     }
   }
@@ -77,10 +85,12 @@ interface Candidate {
   readonly robot: DeepReadonly<Robot>;
   readonly tasks: number;
   readonly isAvoided: boolean;
+  readonly isPreferred: boolean;
 }
 
 function isBetter(a: Candidate, b: Candidate): boolean {
   if (a.isAvoided !== b.isAvoided) return b.isAvoided;
+  if (a.isPreferred !== b.isPreferred) return a.isPreferred;
   if (a.tasks !== b.tasks) return a.tasks < b.tasks;
   return (a.robot.metadata.name ?? "") < (b.robot.metadata.name ?? "");
 }

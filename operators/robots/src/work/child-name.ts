@@ -14,6 +14,11 @@ export function unambiguousChildName(...parts: readonly string[]): string {
   return withHash(parts.join("-"), parts);
 }
 
+/** A name as a label value, shortened like the name of a child if it exceeds 63 characters. */
+export function labelValue(name: string): string {
+  return childName(name);
+}
+
 function withHash(name: string, parts: readonly string[]): string {
   const hash = createHash("sha256").update(parts.join("/")).digest("hex").slice(0, 10);
   return `${name.slice(0, maxNameLength - hash.length - 1).replace(/-+$/, "")}-${hash}`;

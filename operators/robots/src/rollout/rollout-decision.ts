@@ -1,0 +1,337 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { GroupRollout } from "../api/update-policy.ts";
+import type { WindowState } from "./maintenance-window.ts";
+import { describeProgress, type RolloutCounts } from "./rollout-message.ts";
+import type { CompleteUpdatePolicy } from "./update-policy.ts";
+
+/** A task of a group, as a rollout sees it. */
+export interface Copy {
+  /** Task and index: `run/0`. */
+  readonly key: string;
+  /** Robot that the task is bound or pinned to. */
+  readonly robot?: string;
+  /** Whether that robot is not online. */
+  readonly isOffline: boolean;
+  /** Index of its wave. Copies of later waves are updated later. */
+  readonly wave: number;
+  /** Revision of the Task. Undefined if there is no Task. */
+  readonly revision?: number;
+  readonly isDeleting: boolean;
+  /** available: runs, and did so for minHealthyTime; starting: may become available; failed: will not. */
+  readonly condition: "available" | "starting" | "failed";
+  /** Time at which it becomes available if nothing happens, in milliseconds since the epoch. */
+  readonly availableAtMs?: number;
+  /** Whether the stable revision has this copy. */
+  readonly isInStable: boolean;
+}
+
+/** Input of {@link decideRollout}. */
+export interface RolloutObservation {
+  /** Revision that the group should have. */
+  readonly revision: number;
+  /** Last revision whose rollout completed. */
+  readonly stable: number;
+  readonly isPaused: boolean;
+  readonly isPromoted: boolean;
+  /** Whether a failed revision is being replaced. */
+  readonly isRevert: boolean;
+  readonly policy: CompleteUpdatePolicy;
+  /** The copies that the revision has. */
+  readonly copies: readonly Copy[];
+  /** Number of Tasks that the revision does not have, and how many of them are being deleted. */
+  readonly surplus: { readonly total: number; readonly deleting: number };
+  /** The stored status. */
+  readonly before: DeepReadonly<GroupRollout> | undefined;
+  readonly window: WindowState;
+  readonly now: number;
+}
+
+/** What to do with the copies, and the status to store. */
+export interface RolloutDecision {
+  /** Copies whose Task is to be deleted now. */
+  readonly stop: readonly string[];
+  /** Missing copies that are created from the stable revision; the other missing ones are created from the new one. */
+  readonly createStable: ReadonlySet<string>;
+  /** Missing copies that are not created yet. */
+  readonly postpone: ReadonlySet<string>;
+  /** Number of surplus Tasks to delete now. */
+  readonly removeSurplus: number;
+  readonly status: GroupRollout;
+  readonly requeueAfterMs?: number;
+}
+
+type Entry = DeepReadonly<NonNullable<GroupRollout["updating"]>[number]>;
+
+/**
+ * Decides how a group's tasks are replaced by those of another revision.
+ *
+ * **Guarantees**: at most `maxParallel` tasks are updated at the same time. A task is stopped only after the stored status lists it, so a
+ * crash at any point changes nothing. Without pause, canary or closed window, a rollout ends: as completed or failed. A revert does not
+ * fail, and ends with every task on an online robot at its revision. Tasks on offline robots neither delay nor fail a rollout;
+ * they are updated when their robot returns.
+ */
+export function decideRollout(observed: RolloutObservation): RolloutDecision {
+  const { revision, copies, before, now } = observed;
+  const stored = before?.revision === revision ? before : undefined;
+  const isOver = stored === undefined ? isInitial(observed) : stored.phase === "completed";
+  const entries = entriesOf(observed, stored, isOver);
+  const outcome = outcomeOf(observed, stored, entries, isOver);
+  const started = outcome.start.map(({ key, robot }) => ({
+    task: key,
+    ...(robot === undefined ? {} : { robot }),
+    since: new Date(now).toISOString(),
+  }));
+  const updating = [...(outcome.phase === "failed" ? underway(observed, entries.list) : entries.list), ...started];
+  const updatingKeys = new Set(updating.map(({ task }) => task));
+  const storedKeys = new Set((stored?.updating ?? []).map(({ task }) => task));
+  const missing = copies.filter((copy) => copy.revision === undefined && !updatingKeys.has(copy.key));
+  const isSettled = outcome.phase === "completed" || revision === observed.stable;
+  const counts = countsOf(observed, updatingKeys, entries.unhealthy.length);
+  const status: GroupRollout = {
+    revision,
+    phase: outcome.phase,
+    reason: outcome.reason,
+    message:
+      stored?.phase === "failed" ? (stored.message ?? "") : describeProgress(counts, revision, outcome.message),
+    ...counts,
+    progressAt: outcome.progressAt,
+    ...(updating.length === 0 ? {} : { updating }),
+  };
+  const dueMs = nextTimeOf(observed, updating, outcome);
+  const isStopped = (copy: Copy): boolean =>
+    isReplaceable(copy, revision) && !copy.isOffline && storedKeys.has(copy.key) && outcome.phase !== "failed";
+  return {
+    stop: copies.filter(isStopped).map(({ key }) => key),
+    createStable: new Set(isSettled ? [] : missing.filter(({ isInStable }) => isInStable).map(({ key }) => key)),
+    postpone: new Set([
+      ...(isSettled ? [] : missing.filter(({ isInStable }) => !isInStable).map(({ key }) => key)),
+      // A copy is created once the stored status lists it.
+      ...(isSettled ? [] : started.map(({ task }) => task)),
+    ]),
+    removeSurplus: outcome.removeSurplus,
+    status,
+    ...(dueMs === undefined ? {} : { requeueAfterMs: Math.max(dueMs - now, 0) }),
+  };
+}
+
+/** Whether the group gets its first tasks, which are created at the same time. */
+function isInitial({ revision, stable, isRevert, copies }: RolloutObservation): boolean {
+  return revision === stable && !isRevert && copies.every((copy) => copy.revision === undefined || copy.revision === revision);
+}
+
+/** Whether a copy has a Task of another revision that is not being deleted. */
+function isReplaceable(copy: Copy, revision: number): boolean {
+  return copy.revision !== undefined && copy.revision !== revision && !copy.isDeleting;
+}
+
+/** Entries whose old Task is stopped. */
+function underway({ copies, revision }: RolloutObservation, entries: readonly Entry[]): readonly Entry[] {
+  const kept = new Set(copies.filter((copy) => !isReplaceable(copy, revision)).map(({ key }) => key));
+  return entries.filter(({ task }) => kept.has(task));
+}
+
+interface Entries {
+  readonly list: readonly Entry[];
+  /** Those whose outcome is open and whose robot is online. They count against `maxParallel`. */
+  readonly active: readonly Entry[];
+  readonly unhealthy: readonly Entry[];
+  /** Whether a copy became healthy. */
+  readonly hasProgress: boolean;
+}
+
+/** The copies being updated. Copies of the revision that are not available count too, whatever the reason. */
+function entriesOf(
+  { revision, copies, policy, now }: RolloutObservation,
+  stored: DeepReadonly<GroupRollout> | undefined,
+  isOver: boolean,
+): Entries {
+  const past = new Map((stored?.updating ?? []).map((entry) => [entry.task, entry]));
+  const list: Entry[] = [];
+  let hasProgress = false;
+  for (const copy of copies) {
+    const entry = past.get(copy.key) ?? (isOver ? undefined : unplannedEntry(copy, revision, now));
+    if (entry === undefined) continue;
+    if (copy.revision === revision && copy.condition === "available" && !copy.isOffline) hasProgress = true;
+    else list.push(nextEntry(entry, copy, revision, policy.healthyDeadlineMs, now));
+  }
+  return {
+    list,
+    active: list.filter(({ isOffline, problem }) => isOffline !== true && problem === undefined),
+    unhealthy: list.filter(({ problem }) => problem !== undefined),
+    hasProgress,
+  };
+}
+
+function unplannedEntry(copy: Copy, revision: number, now: number): Entry | undefined {
+  if (copy.revision !== revision || copy.condition === "available" || copy.isOffline) return undefined;
+  return {
+    task: copy.key,
+    ...(copy.robot === undefined ? {} : { robot: copy.robot }),
+    since: new Date(now).toISOString(),
+  };
+}
+
+function nextEntry(entry: Entry, copy: Copy, revision: number, deadlineMs: number, now: number): Entry {
+  const { isOffline: wasOffline, ...rest } = entry;
+  if (rest.problem !== undefined) return rest;
+  if (copy.isOffline) return { ...rest, isOffline: true };
+  const current = wasOffline === true ? { ...rest, since: new Date(now).toISOString() } : rest;
+  if (copy.revision === revision && copy.condition === "failed") return { ...current, problem: "the task failed" };
+  if (now >= Date.parse(current.since) + deadlineMs) {
+    return { ...current, problem: `not healthy within ${deadlineMs / 1000}s` };
+  }
+  return current;
+}
+
+interface Outcome {
+  readonly phase: "progressing" | "waiting" | "completed" | "failed";
+  readonly reason: string;
+  readonly message?: string;
+  readonly progressAt: string;
+  readonly start: readonly Copy[];
+  readonly removeSurplus: number;
+}
+
+function outcomeOf(
+  observed: RolloutObservation,
+  stored: DeepReadonly<GroupRollout> | undefined,
+  entries: Entries,
+  isOver: boolean,
+): Outcome {
+  const { policy, surplus, isRevert, now } = observed;
+  const nowText = new Date(now).toISOString();
+  const { active, unhealthy } = entries;
+  const progressAt = stored?.progressAt === undefined || entries.hasProgress ? nowText : stored.progressAt;
+  const idle = { progressAt, start: [], removeSurplus: 0 };
+  if (stored?.phase === "failed") {
+    return { ...idle, phase: "failed", reason: stored.reason ?? "Failed" };
+  }
+  if (!isOver && !isRevert && unhealthy.length > policy.maxUnhealthy) {
+    const first = unhealthy[0];
+    const example = first === undefined ? "" : `, such as ${first.task}${first.robot === undefined ? "" : ` on ${first.robot}`}`;
+    const message = `${unhealthy.length} unhealthy${example} (${first?.problem ?? ""}), at most ${policy.maxUnhealthy} allowed`;
+    return { ...idle, phase: "failed", reason: "UnhealthyTasks", message };
+  }
+  const candidates = candidatesOf(observed, entries, isOver);
+  const isDone = candidates.length === 0 && active.length === 0;
+  if (isDone && surplus.total === 0) return { ...idle, phase: "completed", reason: "Completed" };
+  const hold = holdOf(observed, entries, candidates, isOver);
+  if (hold !== undefined) {
+    // A rollout that is over stays so.
+    const phase = isOver ? "completed" : "waiting";
+    return { ...idle, phase, reason: hold.reason, message: hold.message, removeSurplus: isOver ? surplus.total : 0 };
+  }
+  // Time in which the rollout waited does not count.
+  const continuedAt = stored?.phase === "waiting" ? nowText : progressAt;
+  if (!isOver && !isRevert && now - Date.parse(continuedAt) >= policy.progressDeadlineMs) {
+    const message = `no further task became healthy within ${policy.progressDeadlineMs / 1000}s`;
+    return { ...idle, phase: "failed", reason: "ProgressDeadlineExceeded", message };
+  }
+  return {
+    progressAt: continuedAt,
+    phase: isOver ? "completed" : "progressing",
+    reason: isOver ? "Completed" : "Progressing",
+    start: startable(observed, entries, candidates, isOver),
+    removeSurplus: isOver ? surplus.total : isDone ? Math.max(policy.maxParallel - surplus.deleting, 0) : 0,
+  };
+}
+
+/** Copies that can be updated: the unavailable ones first, as stopping them costs nothing. */
+function candidatesOf(
+  { revision, stable, copies }: RolloutObservation,
+  { list }: Entries,
+  isOver: boolean,
+): readonly Copy[] {
+  const known = new Set(list.map(({ task }) => task));
+  return copies
+    .filter((copy) => {
+      if (copy.revision === revision || copy.isOffline || copy.isDeleting || known.has(copy.key)) return false;
+      return copy.revision !== undefined || (!isOver && revision !== stable && !copy.isInStable);
+    })
+    .sort((a, b) => a.wave - b.wave || rank(a) - rank(b) || (a.key < b.key ? -1 : 1));
+}
+
+const rank = (copy: Copy): number => (copy.revision !== undefined && copy.condition === "available" ? 1 : 0);
+
+/** Number of copies that are updated before the promotion; undefined if there is no limit. */
+function canaryLimit({ policy, isPromoted, isRevert }: RolloutObservation, isOver: boolean): number | undefined {
+  return isOver || isRevert || isPromoted || policy.canary === 0 ? undefined : policy.canary;
+}
+
+function updatedCount({ copies, revision }: RolloutObservation, { list }: Entries): number {
+  const updating = new Set(list.map(({ task }) => task));
+  return copies.filter((copy) => copy.revision === revision || updating.has(copy.key)).length;
+}
+
+/** Why no further copy is updated. */
+function holdOf(
+  observed: RolloutObservation,
+  entries: Entries,
+  candidates: readonly Copy[],
+  isOver: boolean,
+): { readonly reason: string; readonly message: string } | undefined {
+  const { isPaused, isRevert, window, surplus } = observed;
+  if (candidates.length === 0 && (isOver || surplus.total === 0)) return undefined;
+  if (isPaused) return { reason: "Paused", message: "paused: spec.paused is true" };
+  const limit = canaryLimit(observed, isOver);
+  if (limit !== undefined && entries.active.length === 0 && updatedCount(observed, entries) >= limit) {
+    return { reason: "AwaitingPromotion", message: `waits for the promotion of ${limit} canaries` };
+  }
+  if (isRevert || window.kind === "open") return undefined;
+  const { opensAtMs, problem } = window;
+  const opens = opensAtMs === undefined ? "which does not open" : `which opens at ${new Date(opensAtMs).toISOString()}`;
+  return { reason: "OutsideMaintenanceWindow", message: `waits for a maintenance window, ${problem ?? opens}` };
+}
+
+function startable(
+  observed: RolloutObservation,
+  entries: Entries,
+  candidates: readonly Copy[],
+  isOver: boolean,
+): readonly Copy[] {
+  const { policy, copies, isRevert } = observed;
+  const limit = canaryLimit(observed, isOver);
+  const canaries = limit === undefined ? Number.POSITIVE_INFINITY : limit - updatedCount(observed, entries);
+  const slots = Math.max(Math.min(policy.maxParallel - entries.active.length, canaries), 0);
+  if (isRevert) return candidates.slice(0, slots);
+  const active = new Set(entries.active.map(({ task }) => task));
+  const waves = [...candidates, ...copies.filter(({ key }) => active.has(key))].map(({ wave }) => wave);
+  const wave = Math.min(...waves);
+  return candidates.filter((candidate) => candidate.wave === wave).slice(0, slots);
+}
+
+function countsOf(
+  { copies, revision }: RolloutObservation,
+  updating: ReadonlySet<string>,
+  unhealthy: number,
+): RolloutCounts {
+  const updated = copies.filter((copy) => copy.revision === revision);
+  return {
+    total: copies.length,
+    updated: updated.length,
+    healthy: updated.filter(({ key, condition }) => condition !== "failed" && !updating.has(key)).length,
+    unhealthy,
+    offline: copies.filter((copy) => copy.isOffline && copy.revision !== revision).length,
+  };
+}
+
+/** When the decision can change without an event. */
+function nextTimeOf(
+  { copies, policy, isRevert, window, revision }: RolloutObservation,
+  updating: readonly Entry[],
+  { phase, reason, progressAt }: Outcome,
+): number | undefined {
+  const times: number[] = [];
+  const byKey = new Map(copies.map((copy) => [copy.key, copy]));
+  for (const { task, since, isOffline, problem } of updating) {
+    const copy = byKey.get(task);
+    if (isOffline === true || copy === undefined) continue;
+    if (copy.revision === revision && copy.availableAtMs !== undefined) times.push(copy.availableAtMs);
+    if (problem === undefined) times.push(Date.parse(since) + policy.healthyDeadlineMs);
+  }
+  if (phase === "progressing" && !isRevert) times.push(Date.parse(progressAt) + policy.progressDeadlineMs);
+  if (reason === "OutsideMaintenanceWindow" && window.kind === "closed" && window.opensAtMs !== undefined) {
+    times.push(window.opensAtMs);
+  }
+  return times.length === 0 ? undefined : Math.min(...times);
+}
