@@ -10,6 +10,14 @@ import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.
 import { explainCommand } from "./commands/explain.ts";
 import { listCommand } from "./commands/list.ts";
 import { dispatchCommand } from "./commands/dispatch.ts";
+import { planCommand } from "./commands/plan.ts";
+import {
+  historyCommand,
+  pauseCommand,
+  promoteCommand,
+  resumeCommand,
+  rollbackCommand,
+} from "./commands/rollout.ts";
 import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";
 import { createTaskController } from "./controllers/task.ts";
@@ -45,6 +53,12 @@ export const robots: Operator = {
     uncordonCommand,
     drainCommand,
     dispatchCommand,
+    planCommand,
+    historyCommand,
+    rollbackCommand,
+    promoteCommand,
+    pauseCommand,
+    resumeCommand,
   ],
   listeners: [
     {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { TaskGroup } from "../api/taskgroup.ts";
 import { definition, groupOf, jobOf, t0 } from "../testing/objects.ts";
 import { decideJob } from "./job-decision.ts";
+import { revisionData } from "../rollout/job-revision.ts";
 import type { JobObservation } from "./job-observation.ts";
 
 const decide = (job: JobObservation["job"], groups: readonly JobObservation["groups"][number][] = [], named = groups) =>
@@ -9,7 +10,7 @@ const decide = (job: JobObservation["job"], groups: readonly JobObservation["gro
     job,
     groups,
     groupNamed: (name) => named.find((group) => group.metadata.name === name),
-    revisions: [{ number: 1, name: "hello-1", createdAt: undefined, spec: job.spec }],
+    revisions: [{ number: 1, name: "hello-1", createdAt: undefined, ...revisionData(job.spec, 1, []) }],
     now: t0,
   });
 

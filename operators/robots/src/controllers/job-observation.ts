@@ -26,7 +26,11 @@ export interface TaskGroupDraft {
 /** Writes: first the new revision, then the TaskGroups, then the status (absent: unchanged) with its events. */
 export interface JobDecision {
   /** Revision to create from the spec. The rest follows once it exists. */
-  readonly newRevision?: { readonly name: string; readonly number: number };
+  readonly newRevision?: {
+    readonly name: string;
+    readonly number: number;
+    readonly data: Pick<JobRevision, "spec" | "groupRevisions">;
+  };
   readonly groups: readonly TaskGroupDraft[];
   /** TaskGroups to delete, by name. */
   readonly removeGroups?: readonly string[];

@@ -11,9 +11,9 @@ import { Job } from "../api/job.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
 import { jobReads, revisionReads, taskGroupReads } from "./indexes.ts";
 import { ControllerRevision } from "@keelson/api-machinery/kinds";
-import { revisionData, revisionsOf } from "../rollout/job-revision.ts";
+import { revisionsOf } from "../rollout/job-revision.ts";
 import { decideJob } from "./job-decision.ts";
-import type { TaskGroupDraft } from "./job-observation.ts";
+import type { JobDecision, TaskGroupDraft } from "./job-observation.ts";
 import { decideParent, isParent } from "./parent-decision.ts";
 import { labels } from "../api/names.ts";
 import { labelValue } from "../work/child-name.ts";
@@ -126,7 +126,7 @@ async function remove(
 /** Stores the spec as a revision. A revision of that number that the cache does not show yet is left as it is. */
 async function createRevision(
   job: DeepReadonly<Job>,
-  { name, number }: { readonly name: string; readonly number: number },
+  { name, number, data }: NonNullable<JobDecision["newRevision"]>,
   { client, signal }: ReconcileContext,
 ): Promise<void> {
   const { namespace, name: jobName = "" } = job.metadata;
@@ -137,7 +137,7 @@ async function createRevision(
     ownerReferences: [controllerReference(Job, job)],
   };
   try {
-    await client.create(ControllerRevision, { metadata, revision: number, data: revisionData(job.spec) }, { signal });
+    await client.create(ControllerRevision, { metadata, revision: number, data }, { signal });
   } catch (error) {
     if (!isAlreadyExists(error)) throw error;
   }

@@ -2,7 +2,7 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { Job, TaskGroupTemplate } from "../api/job.ts";
 import { labels, promotedRevisionAnnotation } from "../api/names.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
-import { isSameRevision, type JobRevision, revisionName } from "../rollout/job-revision.ts";
+import { isSameRevision, type JobRevision, revisionData, revisionName } from "../rollout/job-revision.ts";
 import { decideJobRollout, type JobRolloutDecision } from "../rollout/job-rollout.ts";
 import { completeUpdatePolicy, mergeUpdatePolicies } from "../rollout/update-policy.ts";
 import { labelValue } from "../work/child-name.ts";
@@ -24,7 +24,7 @@ export function decideRollingJob(observation: JobObservation): JobDecision {
   const latest = revisions.at(-1);
   if (latest === undefined || !isSameRevision(latest.spec, job.spec)) {
     const number = (latest?.number ?? (hasUnknownPast(observation) ? 1 : 0)) + 1;
-    return { groups: [], newRevision: { name: revisionName(job, number), number } };
+    return { groups: [], newRevision: { name: revisionName(job, number), number, data: revisionData(job.spec, number, revisions) } };
   }
   const rollout = decideJobRollout({
     spec: job.spec,
@@ -66,7 +66,7 @@ function planGroups({ job, groups, groupNamed }: JobObservation, rollout: JobRol
     const live = job.spec.taskGroups.find(({ name }) => name === past.name);
     const template = { ...past, count: live?.count ?? past.count };
     const existing = groups.find((group) => group.spec.groupName === past.name);
-    const wanted = { ...taskGroupSpecOf(job.metadata.name ?? "", spec, template), ...rolloutFields(job, live, rollout) };
+    const wanted = { ...taskGroupSpecOf(job.metadata.name ?? "", spec, template), ...rolloutFields(job, past, live, rollout) };
     planGroup(job, existing, wanted, groupNamed, plan);
     addGroup(plan, existing, template, job.spec.type);
   }
@@ -106,17 +106,19 @@ function isUpToDate(present: TaskGroupDraft["spec"], wanted: TaskGroupDraft["spe
 
 function rolloutFields(
   job: DeepReadonly<Job>,
+  { name }: DeepReadonly<TaskGroupTemplate>,
   template: DeepReadonly<TaskGroupTemplate> | undefined,
-  { target, status, isRevert, isPromoted }: JobRolloutDecision,
+  { target, stable, status, isRevert, isPromoted, isDone }: JobRolloutDecision,
 ): Pick<TaskGroupDraft["spec"], "revision" | "update" | "rollout"> {
   const update = mergeUpdatePolicies([template?.update, job.spec.update]);
   // The groups of a failed rollout stay as they are.
   const isPaused = job.spec.paused === true || status.phase === "failed";
+  const stableRevision = isDone ? target : stable;
   return {
-    revision: target.number,
+    revision: target.groupRevisions[name] ?? target.number,
     ...(Object.keys(update).length === 0 ? {} : { update }),
     rollout: {
-      stable: status.stableRevision,
+      stable: stableRevision?.groupRevisions[name] ?? 0,
       ...(isPaused ? { isPaused } : {}),
       ...(isPromoted ? { isPromoted } : {}),
       ...(isRevert ? { isRevert } : {}),

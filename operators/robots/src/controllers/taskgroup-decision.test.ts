@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Task } from "../api/task.ts";
 import { after, definition, groupOf, robotOf, t0, taskOf } from "../testing/objects.ts";
-import { decideTaskGroup, type TaskGroupObservation } from "./taskgroup-decision.ts";
+import { decideTaskGroup } from "./taskgroup-decision.ts";
+import type { TaskGroupObservation } from "./taskgroup-observation.ts";
 
 const decide = (
   group: TaskGroupObservation["group"],

@@ -1,32 +1,14 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { isPerRobot } from "../api/job.ts";
 import { labels } from "../api/names.ts";
-import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
-import type { TaskDefinition } from "../api/task-definition.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
-import { isEligible } from "../placement/placement.ts";
 import { childName, claimOf, labelValue, unambiguousChildName } from "../work/child-name.ts";
 import { conditionsOf, hasCondition } from "../work/conditions.ts";
-import { copyOf } from "../rollout/copies.ts";
-import { windowStateOf } from "../rollout/maintenance-window.ts";
-import { decideRollout, type RolloutDecision } from "../rollout/rollout-decision.ts";
-import { completeUpdatePolicy } from "../rollout/update-policy.ts";
+import { copiesOf, keyOf, keyOfCopy, specOf } from "../work/group-copies.ts";
 import { addTallies, emptyTally, outcomeConditions, type Tally, tallyFields, workStateOf } from "../work/tally.ts";
-
-/** Input of {@link decideTaskGroup}. */
-export interface TaskGroupObservation {
-  readonly group: DeepReadonly<TaskGroup>;
-  /** The Tasks that the group owns. */
-  readonly tasks: readonly DeepReadonly<Task>[];
-  /** Looks up any Task of the namespace by name. */
-  readonly taskNamed: (name: string) => DeepReadonly<Task> | undefined;
-  /** Spec of the group in the stable revision of its Job, if that exists and differs from the group's. */
-  readonly stable?: DeepReadonly<TaskGroup["spec"]>;
-  /** The robots of the namespace. Used only for a group with a revision, or of type `system` or `sysbatch`. */
-  readonly robots: readonly DeepReadonly<Robot>[];
-  readonly now: number;
-}
+import { planRollout } from "./group-rollout.ts";
+import type { TaskGroupObservation } from "./taskgroup-observation.ts";
 
 /** A Task to apply. */
 export interface TaskDraft {
@@ -122,150 +104,11 @@ function isResult({ spec }: DeepReadonly<TaskGroup>, { status }: DeepReadonly<Ta
   return spec.type === "sysbatch" && (status?.state === "completed" || status?.state === "failed");
 }
 
-/** What a rollout does with a group's copies. */
-interface RolloutPlan extends RolloutDecision {
-  /** Spec of a missing Task. */
-  readonly specOf: (copy: GroupCopy) => DeepReadonly<Task["spec"]>;
-}
-
-/** Plans the rollout of a group with a revision. */
-function planRollout(
-  { group, tasks, stable, robots, now }: TaskGroupObservation,
-  copies: readonly GroupCopy[],
-  present: ReadonlyMap<string, DeepReadonly<Task>>,
-): RolloutPlan | undefined {
-  const { revision, rollout } = group.spec;
-  if (revision === undefined) return undefined;
-  const policy = completeUpdatePolicy([group.spec.update], copies.length);
-  const stableSpec = stable === undefined ? undefined : { ...stable, count: group.spec.count };
-  const stableCopies = new Map(
-    (stableSpec === undefined ? [] : copiesOf(stableSpec, robots)).map((copy) => [keyOfCopy(copy), copy]),
-  );
-  const context = {
-    robots: new Map(robots.map((robot) => [robot.metadata.name ?? "", robot])),
-    stableKeys: new Set(stableCopies.keys()),
-    policy,
-    now,
-  };
-  const wanted = new Set(copies.map(keyOfCopy));
-  const surplus = tasks.filter((task) => !wanted.has(keyOf(task)));
-  const before = group.status?.rollout;
-  const decision = decideRollout({
-    revision,
-    stable: rollout?.stable ?? revision,
-    isPaused: rollout?.isPaused === true,
-    isPromoted: rollout?.isPromoted === true,
-    isRevert: rollout?.isRevert === true,
-    policy,
-    copies: copies.map((copy) =>
-      copyOf(
-        { key: keyOfCopy(copy), ...(copy.robot === undefined ? {} : { robot: copy.robot }) },
-        present.get(keyOfCopy(copy)),
-        context,
-      ),
-    ),
-    surplus: {
-      total: surplus.length,
-      deleting: surplus.filter(({ metadata }) => metadata.deletionTimestamp !== undefined).length,
-    },
-    before,
-    window: windowStateOf(policy.windows, now),
-    now,
-  });
-  const previousRobots = new Map((before?.updating ?? []).map(({ task, robot }) => [task, robot]));
-  return {
-    ...decision,
-    specOf(copy) {
-      const key = keyOfCopy(copy);
-      const old = decision.createStable.has(key) ? stableCopies.get(key) : undefined;
-      if (old !== undefined && stableSpec !== undefined) {
-        return { ...specOf({ ...group, spec: stableSpec }, old.definition, old.robot), revision: rollout?.stable ?? revision };
-      }
-      const preferred = copy.robot === undefined ? previousRobots.get(key) : undefined;
-      return {
-        ...specOf(group, copy.definition, copy.robot),
-        revision,
-        ...(preferred === undefined ? {} : { preferredRobot: preferred }),
-      };
-    },
-  };
-}
-
-/** A copy of a task that a group should have. */
-export interface GroupCopy {
-  readonly definition: DeepReadonly<TaskDefinition>;
-  /** Index of the copy, or the name of its robot in a group with one copy per robot. */
-  readonly index: string;
-  /** The robot that the Task is pinned to. */
-  readonly robot?: string;
-}
-
-/** The Tasks that a group should have. */
-export function copiesOf(
-  spec: DeepReadonly<TaskGroup["spec"]>,
-  robots: readonly DeepReadonly<Robot>[],
-): readonly GroupCopy[] {
-  if (!isPerRobot(spec.type)) {
-    return Array.from({ length: spec.count }, (_, index) => String(index)).flatMap((index) =>
-      spec.tasks.map((definition) => ({ definition, index })),
-    );
-  }
-  return spec.tasks.flatMap((definition) => {
-    const requirements = {
-      selector: spec.robotSelector ?? {},
-      constraints: constraintsOf(spec, definition),
-      driver: definition.driver,
-    };
-    return robots
-      .filter((robot) => isEligible(requirements, robot))
-      .map((robot) => ({ definition, index: robot.metadata.name ?? "", robot: robot.metadata.name ?? "" }));
-  });
-}
-
-function constraintsOf(group: DeepReadonly<TaskGroup["spec"]>, definition: DeepReadonly<TaskDefinition>) {
-  return [...(group.constraints ?? []), ...(definition.constraints ?? [])];
-}
-
-/** Identifies a copy within its group, as {@link keyOf} does for its Task. */
-export function keyOfCopy({ definition, index }: GroupCopy): string {
-  return `${definition.name}/${index}`;
-}
-
-/** Identifies a Task within its group by task and index. It does not depend on the Task's name. */
-export function keyOf(task: DeepReadonly<Task>): string {
-  return `${task.spec.name}/${task.metadata.labels?.[labels.taskIndex] ?? ""}`;
-}
-
 function taskLabels(group: DeepReadonly<TaskGroup>, index: string): Record<string, string> {
   return {
     [labels.job]: labelValue(group.spec.jobName),
     [labels.taskGroup]: labelValue(group.metadata.name ?? ""),
     [labels.taskIndex]: index,
-  };
-}
-
-export function specOf(
-  group: Pick<DeepReadonly<TaskGroup>, "metadata" | "spec">,
-  definition: DeepReadonly<TaskDefinition>,
-  robot: string | undefined,
-): DeepReadonly<Task["spec"]> {
-  const { robotSelector, priority, type, reschedulePolicy, disconnect, meta, payload } = group.spec;
-  const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
-  const constraints = constraintsOf(group.spec, definition);
-  return {
-    ...definition,
-    jobName: group.spec.jobName,
-    taskGroupName: group.metadata.name ?? "",
-    ...(restartPolicy === undefined ? {} : { restartPolicy }),
-    ...(reschedulePolicy === undefined ? {} : { reschedulePolicy }),
-    ...(disconnect === undefined ? {} : { disconnect }),
-    ...(meta === undefined ? {} : { meta }),
-    ...(payload === undefined || definition.dispatchPayload === undefined ? {} : { payload }),
-    ...(constraints.length === 0 ? {} : { constraints }),
-    ...(type === undefined ? {} : { type }),
-    ...(robot === undefined ? {} : { targetRobot: robot }),
-    ...(robotSelector === undefined ? {} : { robotSelector }),
-    ...(priority === undefined ? {} : { priority }),
   };
 }
 

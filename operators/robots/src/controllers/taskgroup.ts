@@ -55,8 +55,8 @@ function stableSpecOf(group: DeepReadonly<TaskGroup>, cache: Cache): DeepReadonl
   const [uid] = byController(group);
   if (uid === undefined) return undefined;
   const { namespace } = group.metadata;
-  const stable = revisionsOf(cache.list(ControllerRevision, { namespace, index: ["controller", uid] })).find(
-    ({ number }) => number === rollout.stable,
+  const stable = revisionsOf(cache.list(ControllerRevision, { namespace, index: ["controller", uid] })).findLast(
+    ({ groupRevisions }) => groupRevisions[groupName] === rollout.stable,
   );
   const template = stable?.spec.taskGroups.find(({ name }) => name === groupName);
   return stable === undefined || template === undefined ? undefined : taskGroupSpecOf(jobName, stable.spec, template);

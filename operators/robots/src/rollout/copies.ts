@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
-import type { Copy } from "./rollout-decision.ts";
+import type { Copy } from "./rollout-observation.ts";
 import type { CompleteUpdatePolicy } from "./update-policy.ts";
 
 /** Revision of Tasks that were created before Jobs had revisions. */

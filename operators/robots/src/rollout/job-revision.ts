@@ -16,24 +16,25 @@ export interface JobRevision {
   readonly name: string;
   readonly createdAt: string | undefined;
   readonly spec: DeepReadonly<JobSpec>;
+  /** For each group the revision that its tasks carry: the one in which the group got its content. */
+  readonly groupRevisions: Readonly<Record<string, number>>;
 }
 
 /** The revisions of a Job, oldest first. Objects that hold no spec are ignored. */
 export function revisionsOf(objects: readonly DeepReadonly<ControllerRevisionObject>[]): readonly JobRevision[] {
   return objects
     .flatMap(({ metadata, revision, data }) => {
-      const spec = specIn(data);
-      if (spec === undefined || metadata.deletionTimestamp !== undefined) return [];
-      return [{ number: revision, name: metadata.name ?? "", createdAt: metadata.creationTimestamp, spec }];
+      const content = contentOf(data);
+      if (content === undefined || metadata.deletionTimestamp !== undefined) return [];
+      return [{ number: revision, name: metadata.name ?? "", createdAt: metadata.creationTimestamp, ...content }];
     })
     .sort((a, b) => a.number - b.number);
 }
 
-function specIn(data: unknown): DeepReadonly<JobSpec> | undefined {
-  if (typeof data !== "object" || data === null || !("spec" in data)) return undefined;
-  const { spec } = data;
-  const isSpec = typeof spec === "object" && spec !== null && "taskGroups" in spec && Array.isArray(spec.taskGroups);
-  return isSpec ? (spec as DeepReadonly<JobSpec>) : undefined;
+function contentOf(data: unknown): Pick<JobRevision, "spec" | "groupRevisions"> | undefined {
+  if (!isRecord(data) || !isRecord(data.spec) || !isRecord(data.groupRevisions)) return undefined;
+  // Written by the controller from a validated Job, and immutable.
+  return Array.isArray(data.spec.taskGroups) ? (data as unknown as Pick<JobRevision, "spec" | "groupRevisions">) : undefined;
 }
 
 /** Name of a revision's object. It contains the Job's uid, so a recreated Job does not find the revisions of its predecessor. */
@@ -43,7 +44,7 @@ export function revisionName(job: DeepReadonly<Job>, number: number): string {
 }
 
 /** The part of a spec that a change of which is rolled out. Counts and the way of updating take effect without one. */
-export function revisedPart(spec: DeepReadonly<JobSpec>): Record<string, unknown> {
+export function revisedPart(spec: DeepReadonly<JobSpec>) {
   // An operator update may add defaults, which is not a change.
   const complete = draft(spec);
   if (Job.schema.properties?.spec !== undefined) applyDefaults(Job.schema.properties.spec, complete);
@@ -87,7 +88,24 @@ function isNamed(list: readonly unknown[]): list is readonly { readonly name: st
   return list.every((each) => isRecord(each) && typeof each.name === "string");
 }
 
-/** The `data` of a revision's object. */
-export function revisionData(spec: DeepReadonly<JobSpec>): { readonly spec: DeepReadonly<JobSpec> } {
-  return { spec };
+/** The `data` of a new revision's object. A group whose content an earlier revision had gets that revision's number. */
+export function revisionData(
+  spec: DeepReadonly<JobSpec>,
+  number: number,
+  earlier: readonly JobRevision[],
+): Pick<JobRevision, "spec" | "groupRevisions"> {
+  const groupRevisions: Record<string, number> = {};
+  for (const { name } of spec.taskGroups) {
+    const content = groupPart(spec, name);
+    const same = earlier.findLast((revision) => jsonEquals(groupPart(revision.spec, name), content));
+    groupRevisions[name] = same?.groupRevisions[name] ?? number;
+  }
+  return { spec, groupRevisions };
+}
+
+/** What the tasks of a group are created from, apart from its count. Undefined if there is no such group. */
+export function groupPart(spec: DeepReadonly<JobSpec>, name: string): Record<string, unknown> | undefined {
+  const { taskGroups, ...common } = revisedPart(spec);
+  const group = taskGroups.find((each) => each.name === name);
+  return group === undefined ? undefined : { ...common, ...group };
 }

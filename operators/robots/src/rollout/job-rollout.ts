@@ -36,6 +36,8 @@ export interface RolloutEvent {
 export interface JobRolloutDecision {
   /** Revision of the TaskGroups. */
   readonly target: JobRevision;
+  /** The stable revision, if it exists. */
+  readonly stable: JobRevision | undefined;
   readonly isRevert: boolean;
   readonly isPromoted: boolean;
   /** Whether all groups have the revision. Groups that the revision does not have can be deleted. */
@@ -65,7 +67,7 @@ export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDec
   const isRevert = target !== latest;
   const own = groups.filter(({ spec: group }) => target.spec.taskGroups.some(({ name }) => name === group.groupName));
   const current = own.flatMap(({ spec: { groupName }, status }) =>
-    status?.rollout?.revision === target.number ? [{ name: groupName, rollout: status.rollout }] : [],
+    status?.rollout !== undefined && status.rollout.revision === target.groupRevisions[groupName] ? [{ name: groupName, rollout: status.rollout }] : [],
   );
   const failure = isRevert ? undefined : current.find(({ rollout }) => rollout.phase === "failed");
   const isDone =
@@ -73,7 +75,7 @@ export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDec
   const counts = countsOf(current.map(({ rollout }) => rollout));
   const common = { revision: target.number, latestRevision: latest.number, ...counts };
   const waiting = current.find(({ rollout }) => rollout.phase === "waiting")?.rollout;
-  const decided = { target, isRevert, isDone, isPromoted: isPromotedBy(observed, latest, current) };
+  const decided = { target, stable: stableRevision, isRevert, isDone, isPromoted: isPromotedBy(observed, latest, current) };
   if (failure !== undefined) {
     const { name, rollout } = failure;
     const canRevert = policyOf(spec, name).autoRevert === true && stable !== latest.number && stableRevision !== undefined;
@@ -139,7 +141,9 @@ function isPromotedBy(
 ): boolean {
   if (promoted >= latest.number) return true;
   if (groups.some(({ spec: group }) => group.revision === latest.number && group.rollout?.isPromoted === true)) return true;
-  const withCanaries = spec.taskGroups.filter(({ name }) => (policyOf(spec, name).canary ?? 0) > 0);
+  const withCanaries = spec.taskGroups.filter(
+    ({ name }) => (policyOf(spec, name).canary ?? 0) > 0 && latest.groupRevisions[name] === latest.number,
+  );
   return (
     withCanaries.length > 0 &&
     withCanaries.every(({ name }) => {

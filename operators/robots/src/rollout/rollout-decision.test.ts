@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { GroupRollout } from "../api/update-policy.ts";
 import { after, t0 } from "../testing/objects.ts";
-import { type Copy, decideRollout, type RolloutDecision, type RolloutObservation } from "./rollout-decision.ts";
+import { decideRollout, type RolloutDecision } from "./rollout-decision.ts";
+import type { Copy, RolloutObservation } from "./rollout-observation.ts";
 import { completeUpdatePolicy } from "./update-policy.ts";
 
 const copy = (index: number, rest: Partial<Copy> = {}): Copy => ({

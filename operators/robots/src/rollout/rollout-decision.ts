@@ -1,50 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { GroupRollout } from "../api/update-policy.ts";
-import type { WindowState } from "./maintenance-window.ts";
+import { type Entries, type Entry, entriesOf } from "./rollout-entries.ts";
 import { describeProgress, type RolloutCounts } from "./rollout-message.ts";
-import type { CompleteUpdatePolicy } from "./update-policy.ts";
-
-/** A task of a group, as a rollout sees it. */
-export interface Copy {
-  /** Task and index: `run/0`. */
-  readonly key: string;
-  /** Robot that the task is bound or pinned to. */
-  readonly robot?: string;
-  /** Whether that robot is not online. */
-  readonly isOffline: boolean;
-  /** Index of its wave. Copies of later waves are updated later. */
-  readonly wave: number;
-  /** Revision of the Task. Undefined if there is no Task. */
-  readonly revision?: number;
-  readonly isDeleting: boolean;
-  /** available: runs, and did so for minHealthyTime; starting: may become available; failed: will not. */
-  readonly condition: "available" | "starting" | "failed";
-  /** Time at which it becomes available if nothing happens, in milliseconds since the epoch. */
-  readonly availableAtMs?: number;
-  /** Whether the stable revision has this copy. */
-  readonly isInStable: boolean;
-}
-
-/** Input of {@link decideRollout}. */
-export interface RolloutObservation {
-  /** Revision that the group should have. */
-  readonly revision: number;
-  /** Last revision whose rollout completed. */
-  readonly stable: number;
-  readonly isPaused: boolean;
-  readonly isPromoted: boolean;
-  /** Whether a failed revision is being replaced. */
-  readonly isRevert: boolean;
-  readonly policy: CompleteUpdatePolicy;
-  /** The copies that the revision has. */
-  readonly copies: readonly Copy[];
-  /** Number of Tasks that the revision does not have, and how many of them are being deleted. */
-  readonly surplus: { readonly total: number; readonly deleting: number };
-  /** The stored status. */
-  readonly before: DeepReadonly<GroupRollout> | undefined;
-  readonly window: WindowState;
-  readonly now: number;
-}
+import type { Copy, RolloutObservation } from "./rollout-observation.ts";
 
 /** What to do with the copies, and the status to store. */
 export interface RolloutDecision {
@@ -59,8 +17,6 @@ export interface RolloutDecision {
   readonly status: GroupRollout;
   readonly requeueAfterMs?: number;
 }
-
-type Entry = DeepReadonly<NonNullable<GroupRollout["updating"]>[number]>;
 
 /**
  * Decides how a group's tasks are replaced by those of another revision.
@@ -128,59 +84,6 @@ function isReplaceable(copy: Copy, revision: number): boolean {
 function underway({ copies, revision }: RolloutObservation, entries: readonly Entry[]): readonly Entry[] {
   const kept = new Set(copies.filter((copy) => !isReplaceable(copy, revision)).map(({ key }) => key));
   return entries.filter(({ task }) => kept.has(task));
-}
-
-interface Entries {
-  readonly list: readonly Entry[];
-  /** Those whose outcome is open and whose robot is online. They count against `maxParallel`. */
-  readonly active: readonly Entry[];
-  readonly unhealthy: readonly Entry[];
-  /** Whether a copy became healthy. */
-  readonly hasProgress: boolean;
-}
-
-/** The copies being updated. Copies of the revision that are not available count too, whatever the reason. */
-function entriesOf(
-  { revision, copies, policy, now }: RolloutObservation,
-  stored: DeepReadonly<GroupRollout> | undefined,
-  isOver: boolean,
-): Entries {
-  const past = new Map((stored?.updating ?? []).map((entry) => [entry.task, entry]));
-  const list: Entry[] = [];
-  let hasProgress = false;
-  for (const copy of copies) {
-    const entry = past.get(copy.key) ?? (isOver ? undefined : unplannedEntry(copy, revision, now));
-    if (entry === undefined) continue;
-    if (copy.revision === revision && copy.condition === "available" && !copy.isOffline) hasProgress = true;
-    else list.push(nextEntry(entry, copy, revision, policy.healthyDeadlineMs, now));
-  }
-  return {
-    list,
-    active: list.filter(({ isOffline, problem }) => isOffline !== true && problem === undefined),
-    unhealthy: list.filter(({ problem }) => problem !== undefined),
-    hasProgress,
-  };
-}
-
-function unplannedEntry(copy: Copy, revision: number, now: number): Entry | undefined {
-  if (copy.revision !== revision || copy.condition === "available" || copy.isOffline) return undefined;
-  return {
-    task: copy.key,
-    ...(copy.robot === undefined ? {} : { robot: copy.robot }),
-    since: new Date(now).toISOString(),
-  };
-}
-
-function nextEntry(entry: Entry, copy: Copy, revision: number, deadlineMs: number, now: number): Entry {
-  const { isOffline: wasOffline, ...rest } = entry;
-  if (rest.problem !== undefined) return rest;
-  if (copy.isOffline) return { ...rest, isOffline: true };
-  const current = wasOffline === true ? { ...rest, since: new Date(now).toISOString() } : rest;
-  if (copy.revision === revision && copy.condition === "failed") return { ...current, problem: "the task failed" };
-  if (now >= Date.parse(current.since) + deadlineMs) {
-    return { ...current, problem: `not healthy within ${deadlineMs / 1000}s` };
-  }
-  return current;
 }
 
 interface Outcome {

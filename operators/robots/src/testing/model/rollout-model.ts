@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { GroupRollout } from "../../api/update-policy.ts";
-import { type Copy, decideRollout } from "../../rollout/rollout-decision.ts";
+import { decideRollout } from "../../rollout/rollout-decision.ts";
+import type { Copy } from "../../rollout/rollout-observation.ts";
 import type { CompleteUpdatePolicy } from "../../rollout/update-policy.ts";
 import { t0 } from "../objects.ts";
 import { Simulation } from "./simulation.ts";

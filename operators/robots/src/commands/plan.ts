@@ -1,0 +1,133 @@
+import { readFile } from "node:fs/promises";
+import { type DeepReadonly, isNotFound, isStatusError } from "@keelson/api-machinery";
+import type { Client, NewObject } from "@keelson/client";
+import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
+import { switchFlag, textFlag } from "@keelson/operator/flags";
+import { parseAllDocuments } from "yaml";
+import { Job } from "../api/job.ts";
+import { group, labels } from "../api/names.ts";
+import { Robot } from "../api/robot.ts";
+import { Task } from "../api/task.ts";
+import { TaskGroup } from "../api/taskgroup.ts";
+import { isParent } from "../controllers/parent-decision.ts";
+import { type PlannedTask, planJob } from "../rollout/plan-job.ts";
+import { mergeUpdatePolicies } from "../rollout/update-policy.ts";
+import { labelValue } from "../work/child-name.ts";
+import { namespaceFlag } from "./flags.ts";
+
+const fileFlag = textFlag({ name: "file", short: "f", value: "FILE", description: "manifest with Jobs", required: true });
+const allFlag = switchFlag({ name: "all", description: "also list tasks that do not change" });
+
+/** `keelson robots plan -f FILE`. */
+export const planCommand: CommandDefinition = {
+  name: "plan",
+  description: "show which tasks a changed job would create, restart, move or stop, and why; change nothing",
+  flags: [fileFlag, allFlag, namespaceFlag, outputFlag],
+  run: plan,
+};
+
+async function plan(context: CommandContext): Promise<number> {
+  const { flags, stdout, stderr, signal } = context;
+  const jobs = await readJobs(fileFlag.read(flags));
+  if (typeof jobs === "string") {
+    stderr.write(`--file: ${jobs}\n`);
+    return 2;
+  }
+  const client = await context.client();
+  try {
+    const plans: Awaited<ReturnType<typeof planOf>>[] = [];
+    for (const manifest of jobs) plans.push(await planOf(client, manifest, namespaceFlag.read(flags), signal));
+    const text = (): string =>
+      plans.map(({ job, isNew, tasks }) => describePlan(job, isNew, tasks, allFlag.read(flags))).join("\n");
+    const result = plans.map(({ job, tasks }) => ({ job: job.metadata.name, tasks }));
+    stdout.write(formatResult(context, result, text));
+    return 0;
+  } catch (error) {
+    if (!isStatusError(error)) throw error;
+    stderr.write(`${error.message}\n`);
+    return 1;
+  } finally {
+    await client.close();
+  }
+}
+
+/** The Jobs of a manifest, or the problem. */
+async function readJobs(file: string): Promise<readonly NewObject<Job>[] | string> {
+  let text: string;
+  try {
+    text = await readFile(file, "utf8");
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+  const documents = parseAllDocuments(text);
+  const problem = documents.flatMap(({ errors }) => errors)[0];
+  if (problem !== undefined) return `${file}: ${problem.message}`;
+  const objects = documents.map((document) => document.toJS() as Partial<NewObject<Job>> | null);
+  // The server validates them.
+  const jobs = objects.filter(
+    (object): object is NewObject<Job> => object?.kind === Job.kind && object.apiVersion?.startsWith(`${group}/`) === true,
+  );
+  return jobs.length === 0 ? `${file} contains no Job of ${group}` : jobs;
+}
+
+async function planOf(client: Client, manifest: NewObject<Job>, defaultNamespace: string, signal: AbortSignal) {
+  const namespace = manifest.metadata.namespace ?? defaultNamespace;
+  const name = manifest.metadata.name ?? "";
+  const live = await existing(client, namespace, name, signal);
+  // A dry run, so that the server applies defaults and validates. The whole spec is replaced, so that fields missing in the
+  // file are removed, as with `kubectl apply`.
+  const operations = [{ op: "replace" as const, path: "/spec", value: manifest.spec }];
+  const job: DeepReadonly<Job> =
+    live === undefined
+      ? await client.create(Job, { ...manifest, metadata: { ...manifest.metadata, namespace } }, { dryRun: true, signal })
+      : await client.patch(Job, { namespace, name }, { type: "json", operations }, { dryRun: true, signal });
+  const [groups, allTasks, robots] = await Promise.all([
+    client.list(TaskGroup, { namespace, labelSelector: `${labels.job}=${labelValue(name)}`, signal }),
+    client.list(Task, { namespace, signal }),
+    client.list(Robot, { namespace, signal }),
+  ]);
+  const own = groups.items.filter(({ metadata }) => metadata.ownerReferences?.some(({ uid }) => uid === live?.metadata.uid));
+  const uids = new Set(own.map(({ metadata }) => metadata.uid));
+  const tasks = allTasks.items.filter(({ metadata }) => metadata.ownerReferences?.some(({ uid }) => uids.has(uid)));
+  const observed = { job, live, groups: own, tasks, allTasks: allTasks.items, robots: robots.items };
+  return { job, isNew: live === undefined, tasks: isParent(job) ? [] : planJob(observed) };
+}
+
+async function existing(
+  client: Client,
+  namespace: string,
+  name: string,
+  signal: AbortSignal,
+): Promise<DeepReadonly<Job> | undefined> {
+  try {
+    return await client.get(Job, { namespace, name }, { signal });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    return undefined;
+  }
+}
+
+/** A plan as text. */
+export function describePlan(
+  job: DeepReadonly<Job>,
+  isNew: boolean,
+  tasks: readonly PlannedTask[],
+  withUnchanged: boolean,
+): string {
+  const count = (action: PlannedTask["action"]): number => tasks.filter((task) => task.action === action).length;
+  const head = `Job ${job.metadata.name ?? ""}: ${isNew ? "new" : "exists"}; ${count("create")} to create, ${count("restart")} to restart, ${count("move")} to move, ${count("stop")} to stop, ${count("keep") + count("ignore")} unchanged\n`;
+  if (isParent(job)) return `${head}It is a template for other Jobs and runs no tasks.\n`;
+  const replaced = count("restart") + count("move");
+  const pace = replaced === 0 ? "" : job.spec.taskGroups.map((template) => describePace(job, template)).join("");
+  const shown = tasks.filter(({ action }) => withUnchanged || action !== "keep");
+  if (shown.length === 0) return `${head}Nothing changes.\n`;
+  const rows = shown.map(({ group: name, task, action, robot, why }) => [action, name, task, robot ?? "-", why]);
+  return `${head}${pace}${renderTable([["ACTION", "GROUP", "TASK", "ROBOT", "WHY"], ...rows])}`;
+}
+
+function describePace(job: DeepReadonly<Job>, template: DeepReadonly<Job["spec"]["taskGroups"][number]>): string {
+  const { maxParallel = 1, canary, autoRevert } = mergeUpdatePolicies([template.update, job.spec.update]);
+  const canaries = canary === undefined || canary === 0 ? "" : `, after ${canary} canaries`;
+  const failure = autoRevert === true ? "reverts" : "stops";
+  return `Group ${template.name}: at most ${maxParallel} at the same time${canaries}; ${failure} if it fails.\n`;
+}

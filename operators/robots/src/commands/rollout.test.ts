@@ -1,0 +1,103 @@
+import { expect, it } from "vitest";
+import { planJob } from "../rollout/plan-job.ts";
+import { revisionData, type JobRevision } from "../rollout/job-revision.ts";
+import { definition, groupOf, jobOf, robotOf, taskOf } from "../testing/objects.ts";
+import { describePlan } from "./plan.ts";
+import { describeHistory, restoredSpec, rollbackTarget } from "./rollout.ts";
+
+const withEnv = (env: Record<string, string>, count = 2) =>
+  jobOf({ type: "service", taskGroups: [{ name: "workers", count, tasks: [{ ...definition, env }] }] });
+const revision = (number: number, version: string): JobRevision => ({
+  number,
+  name: `hello-${number}`,
+  createdAt: `2026-01-0${number}T00:00:00Z`,
+  ...revisionData(withEnv({ VERSION: version }).spec, number, []),
+});
+const three = [revision(1, "a"), revision(2, "b"), revision(3, "c")];
+const rolledOut = (rollout: Partial<NonNullable<NonNullable<ReturnType<typeof jobOf>["status"]>["rollout"]>>) => {
+  const status = { rollout: { revision: 3, latestRevision: 3, stableRevision: 3, phase: "completed" as const, ...rollout } };
+  return { ...withEnv({ VERSION: "c" }), status };
+};
+const lines = (text: string): readonly string[][] => text.split("\n").map((line) => line.split(/\s{2,}/));
+
+it("lists revisions with what changed, the newest first", () => {
+  const job = rolledOut({ revision: 2, stableRevision: 2, failedRevision: 3, phase: "reverted", message: "why" });
+  expect(lines(describeHistory(job, three))).toEqual([
+    ["REVISION", "STATE", "CREATED", "CHANGED"],
+    ["3", "failed", "2026-01-03T00:00:00Z", "taskGroups[name=workers].tasks[name=run].env.VERSION"],
+    ["2", "current,stable", "2026-01-02T00:00:00Z", "taskGroups[name=workers].tasks[name=run].env.VERSION"],
+    ["1", "-", "2026-01-01T00:00:00Z", "-"],
+    [""],
+    ["why"],
+    [""],
+  ]);
+});
+
+it("rolls back to the revision before, to the stable one during a rollout, and to one that is named", () => {
+  expect(rollbackTarget(rolledOut({}), three, undefined)).toBe(three[1]);
+  expect(rollbackTarget(rolledOut({ stableRevision: 1, phase: "progressing" }), three, undefined)).toBe(three[0]);
+  expect(rollbackTarget(rolledOut({}), three, 1)).toBe(three[0]);
+  expect(rollbackTarget(rolledOut({}), three, 3)).toBe("revision 3 is the current one");
+  expect(rollbackTarget(rolledOut({}), three, 9)).toBe("revision 9 not found");
+  expect(rollbackTarget(rolledOut({}), three.slice(2), undefined)).toBe("it has no earlier revision");
+});
+
+it("restores a spec without its counts and update policy", () => {
+  const job = jobOf({
+    type: "service",
+    paused: true,
+    update: { maxParallel: 7 },
+    taskGroups: [{ name: "workers", count: 9, tasks: [definition] }],
+  });
+  expect(restoredSpec(job, revision(1, "a"))).toMatchObject({
+    paused: true,
+    update: { maxParallel: 7 },
+    taskGroups: [{ name: "workers", count: 9, tasks: [{ env: { VERSION: "a" } }] }],
+  });
+});
+
+const robots = [robotOf("robot-001", { spec: { labels: { env: "a" } } }), robotOf("robot-002", { spec: { labels: { env: "b" } } })];
+const running = (index: number, robot: string) =>
+  taskOf(
+    { state: "running", attempt: 1 },
+    { name: `hello-workers-run-${index}`, uid: `u${index}`, index, spec: { targetRobot: robot } },
+  );
+
+it("plans which tasks are created, restarted, moved and stopped, and says why", () => {
+  const tasks = [running(0, "robot-001"), running(1, "robot-002"), running(5, "robot-001")];
+  const live = withEnv({ VERSION: "a" });
+  const spec = { ...withEnv({ VERSION: "b" }, 3).spec, robotSelector: { env: "a" } };
+  const job = { ...live, spec };
+  const plan = planJob({ job, live, groups: [groupOf()], tasks, allTasks: tasks, robots });
+  const why = "changed: robotSelector, taskGroups[name=workers]";
+  const changed = plan[0]?.why ?? why;
+  expect(plan).toEqual([
+    { group: "workers", task: "run/0", action: "restart", robot: "robot-001", why: changed },
+    {
+      group: "workers",
+      task: "run/1",
+      action: "move",
+      robot: "robot-001",
+      why: `${changed}; robot-002 is not matching robotSelector env=a`,
+    },
+    { group: "workers", task: "run/2", action: "create", robot: "robot-001", why: "the task does not exist" },
+    { group: "workers", task: "run/5", action: "stop", robot: "robot-001", why: changed },
+  ]);
+  expect(changed).toMatch(/^changed: .*robotSelector.*env\.VERSION|^changed: .*env\.VERSION.*robotSelector/);
+  expect(describePlan(job, false, plan, false)).toMatch(
+    /^Job hello: exists; 1 to create, 1 to restart, 1 to move, 1 to stop, 0 unchanged\nGroup workers: at most 1 at the same time; stops if it fails\.\n/,
+  );
+});
+
+it("plans nothing for an unchanged Job, and says that a batch Job keeps its tasks", () => {
+  const tasks = [running(0, "robot-001"), running(1, "robot-002")];
+  const live = withEnv({ VERSION: "a" });
+  const observed = { groups: [groupOf()], tasks, allTasks: tasks, robots };
+  const unchanged = planJob({ ...observed, job: live, live });
+  expect(unchanged.map(({ action }) => action)).toEqual(["keep", "keep"]);
+  expect(describePlan(live, false, unchanged, false)).toContain("Nothing changes.");
+  const batch = { ...live, spec: { ...live.spec, type: "batch" as const } };
+  const changed = { ...batch, spec: { ...withEnv({ VERSION: "b" }).spec, type: "batch" as const } };
+  const [first] = planJob({ ...observed, job: changed, live: batch });
+  expect(first).toMatchObject({ action: "ignore", why: expect.stringContaining("a task of type batch keeps its template") });
+});
