@@ -47,7 +47,7 @@ it.each([
   expect(job.spec.taskGroups[0]?.tasks[0]?.killTimeout).toBe(text === original ? "10s" : "5s");
 });
 
-it.each(["exclusive.yaml", "inspect.yaml"])("accepts the example %s without unknown fields", async (name) => {
+it.each(["exclusive.yaml", "inspect.yaml", "patrol.yaml"])("accepts the example %s without unknown fields", async (name) => {
   await using environment = await startTestEnvironment({ crds: [Job.crd] });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   for (const document of parseAllDocuments(exampleNamed(name))) {

@@ -18,6 +18,7 @@ import {
   resumeCommand,
   rollbackCommand,
 } from "./commands/rollout.ts";
+import { simulateCommand } from "./commands/simulate.ts";
 import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";
 import { createTaskController } from "./controllers/task.ts";
@@ -59,6 +60,7 @@ export const robots: Operator = {
     promoteCommand,
     pauseCommand,
     resumeCommand,
+    simulateCommand,
   ],
   listeners: [
     {

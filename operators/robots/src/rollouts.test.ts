@@ -1,9 +1,10 @@
 import { systemClock } from "@keelson/api-machinery/time";
-import { Event } from "@keelson/api-machinery/kinds";
+import { ControllerRevision, Event } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { Job } from "./api/job.ts";
+import { promotedRevisionAnnotation } from "./api/names.ts";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import type { UpdatePolicy } from "./api/update-policy.ts";
@@ -60,7 +61,7 @@ const jobOf = (env: Record<string, string>, update: UpdatePolicy, rest: Partial<
   },
 });
 
-const apply = (job: ReturnType<typeof jobOf>) => robots.client.apply(Job, job, { fieldManager: "test", force: true });
+const apply = (job: Pick<Job, "metadata" | "spec"> & { metadata: { name: string } }) => robots.client.apply(Job, job, { fieldManager: "test", force: true });
 const reached = (isReached: (rollout: NonNullable<Job["status"]>["rollout"], job: Job) => boolean) =>
   watched(robots.client, Job, "patrol", (job) => job !== undefined && isReached(job.status?.rollout as never, job as never));
 const revisionsOfTasks = async (): Promise<Record<string, number>> => {
@@ -71,6 +72,35 @@ const revisionsOfTasks = async (): Promise<Record<string, number>> => {
 };
 const reasons = async (): Promise<readonly (string | undefined)[]> =>
   (await robots.client.list(Event, { namespace })).items.map(({ reason }) => reason);
+
+it("updates a canary on its robot, waits for its promotion and for resume", async () => {
+  await startFleet(3);
+  const update = { canary: 1, maxParallel: 3 };
+  const service = { type: "service" as const };
+  const job = (version: string) => {
+    const { spec, metadata } = jobOf({ VERSION: version }, update, service);
+    return { metadata, spec: { ...spec, taskGroups: spec.taskGroups.map((group) => ({ ...group, count: 3 })) } };
+  };
+  await apply(job("1"));
+  await reached((rollout, { status }) => status?.runningTasks === 3 && rollout?.phase === "completed");
+  const robotOf = async (index: number) =>
+    (await robots.client.get(Task, { namespace, name: `patrol-all-run-${index}` })).spec.targetRobot;
+  const before = await Promise.all([0, 1, 2].map(robotOf));
+
+  await apply(job("2"));
+  await reached((rollout) => rollout?.reason === "AwaitingPromotion");
+  expect(await revisionsOfTasks()).toEqual({ 1: 2, 2: 1 });
+  await robots.client.patch(Job, { namespace, name: "patrol" }, { type: "merge", body: { spec: { paused: true } } });
+  await reached((rollout) => rollout?.reason === "Paused");
+  const annotations = { [promotedRevisionAnnotation]: "2" };
+  await robots.client.patch(Job, { namespace, name: "patrol" }, { type: "merge", body: { metadata: { annotations } } });
+  await robots.client.patch(Job, { namespace, name: "patrol" }, { type: "merge", body: { spec: { paused: null } } });
+  await reached((rollout) => rollout?.phase === "completed" && rollout.stableRevision === 2);
+  expect(await revisionsOfTasks()).toEqual({ 2: 3 });
+  expect(await Promise.all([0, 1, 2].map(robotOf))).toEqual(before);
+  const kept = await robots.client.list(ControllerRevision, { namespace });
+  expect(kept.items.map(({ revision }) => revision).sort()).toEqual([1, 2]);
+});
 
 it("reverts an update of 200 robots, 20 offline and 5 failing, and updates the offline ones when they return", async () => {
   const { robots: all } = await startFleet(200, 5);

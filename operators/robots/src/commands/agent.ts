@@ -1,8 +1,7 @@
-import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { setOwn } from "@keelson/api-machinery";
-import type { CommandContext, CommandDefinition, FlagValues } from "@keelson/operator";
+import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import {
   durationFlag,
   invalidFlag,
@@ -11,31 +10,21 @@ import {
   pairsFlag,
   switchFlag,
   textFlag,
-  UsageError,
 } from "@keelson/operator/flags";
 import { robotIdPattern } from "../protocol/messages.ts";
+import { brokerUrlFlag, readBrokerUrl, readToken, tokenFileFlag, tokenFlag } from "./broker-flags.ts";
 import type { AgentOptions, StartAgent } from "./start-agent.ts";
 
 const flags = {
-  brokerUrl: textFlag({
-    name: "broker-url",
-    value: "URL",
-    description: "URL of the MQTT broker",
-    default: "tcp://localhost:1883",
-  }),
+  brokerUrl: brokerUrlFlag,
   robotId: textFlag({
     name: "robot-id",
     value: "ID",
     description: "ID of the robot: a DNS label of at most 63 characters",
     required: true,
   }),
-  token: textFlag({
-    name: "token",
-    value: "TOKEN",
-    description: "join token; visible to other users of this machine, prefer --token-file",
-    env: "K8S4R_TOKEN",
-  }),
-  tokenFile: textFlag({ name: "token-file", value: "FILE", description: "file with the join token" }),
+  token: tokenFlag,
+  tokenFile: tokenFileFlag,
   heartbeatInterval: durationFlag({
     name: "heartbeat-interval",
     value: "SECONDS",
@@ -113,10 +102,7 @@ async function readAgentFlags({
   if (!robotIdPattern.test(robotId)) {
     throw invalidFlag(flags.robotId, robotId, "must be up to 63 of a-z, 0-9 and -, and must not begin or end with -");
   }
-  const brokerUrl = flags.brokerUrl.read(values);
-  if (!URL.canParse(brokerUrl) || !["tcp:", "mqtt:", "mqtts:", "ssl:"].includes(new URL(brokerUrl).protocol)) {
-    throw invalidFlag(flags.brokerUrl, brokerUrl, "must have the form tcp://host:1883 (or mqtt://, mqtts://, ssl://)");
-  }
+  const brokerUrl = readBrokerUrl(values);
   const labels: Record<string, string> = {};
   for (const [key, value] of flags.label.read(values)) setOwn(labels, key, value);
   return {
@@ -130,22 +116,4 @@ async function readAgentFlags({
     log,
     stopTasksOnExit: flags.stopTasksOnExit.read(values),
   };
-}
-
-async function readToken(values: FlagValues): Promise<string> {
-  const file = flags.tokenFile.read(values);
-  // --token defaults to an environment variable, so an explicit file takes precedence.
-  if (file === undefined) {
-    const token = flags.token.read(values) ?? "";
-    if (token === "") throw new UsageError("missing join token: set --token-file, or K8S4R_TOKEN in the environment");
-    return token;
-  }
-  let content: string;
-  try {
-    content = await readFile(file, "utf8");
-  } catch (error) {
-    throw new UsageError(`--token-file: ${(error as Error).message}`, { cause: error });
-  }
-  if (content.trim() === "") throw new UsageError(`--token-file: ${file} is empty`);
-  return content.trim();
 }

@@ -1,0 +1,57 @@
+import { readFile } from "node:fs/promises";
+import { type FlagValues, invalidFlag, textFlag, UsageError } from "@keelson/operator/flags";
+
+/** `--broker-url`. */
+export const brokerUrlFlag = textFlag({
+  name: "broker-url",
+  value: "URL",
+  description: "URL of the MQTT broker",
+  default: "tcp://localhost:1883",
+});
+
+/** `--token`. */
+export const tokenFlag = textFlag({
+  name: "token",
+  value: "TOKEN",
+  description: "join token; visible to other users of this machine, prefer --token-file",
+  env: "K8S4R_TOKEN",
+});
+
+/** `--token-file`. */
+export const tokenFileFlag = textFlag({ name: "token-file", value: "FILE", description: "file with the join token" });
+
+/**
+ * The URL of the broker.
+ *
+ * **Errors**: {@link UsageError} if it is not one.
+ */
+export function readBrokerUrl(values: FlagValues): string {
+  const url = brokerUrlFlag.read(values);
+  if (!URL.canParse(url) || !["tcp:", "mqtt:", "mqtts:", "ssl:"].includes(new URL(url).protocol)) {
+    throw invalidFlag(brokerUrlFlag, url, "must have the form tcp://host:1883 (or mqtt://, mqtts://, ssl://)");
+  }
+  return url;
+}
+
+/**
+ * The join token.
+ *
+ * **Errors**: {@link UsageError} if it is missing or unreadable.
+ */
+export async function readToken(values: FlagValues): Promise<string> {
+  const file = tokenFileFlag.read(values);
+  // --token defaults to an environment variable, so an explicit file takes precedence.
+  if (file === undefined) {
+    const token = tokenFlag.read(values) ?? "";
+    if (token === "") throw new UsageError("missing join token: set --token-file, or K8S4R_TOKEN in the environment");
+    return token;
+  }
+  let content: string;
+  try {
+    content = await readFile(file, "utf8");
+  } catch (error) {
+    throw new UsageError(`--token-file: ${(error as Error).message}`, { cause: error });
+  }
+  if (content.trim() === "") throw new UsageError(`--token-file: ${file} is empty`);
+  return content.trim();
+}
