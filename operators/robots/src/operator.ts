@@ -11,13 +11,7 @@ import { explainCommand } from "./commands/explain.ts";
 import { listCommand } from "./commands/list.ts";
 import { dispatchCommand } from "./commands/dispatch.ts";
 import { planCommand } from "./commands/plan.ts";
-import {
-  historyCommand,
-  pauseCommand,
-  promoteCommand,
-  resumeCommand,
-  rollbackCommand,
-} from "./commands/rollout.ts";
+import { historyCommand, pauseCommand, promoteCommand, resumeCommand, rollbackCommand } from "./commands/rollout.ts";
 import { simulateCommand } from "./commands/simulate.ts";
 import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";

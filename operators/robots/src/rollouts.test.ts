@@ -61,7 +61,8 @@ const jobOf = (env: Record<string, string>, update: UpdatePolicy, rest: Partial<
   },
 });
 
-const apply = (job: Pick<Job, "metadata" | "spec"> & { metadata: { name: string } }) => robots.client.apply(Job, job, { fieldManager: "test", force: true });
+const apply = (job: Pick<Job, "metadata" | "spec"> & { metadata: { name: string } }) =>
+  robots.client.apply(Job, job, { fieldManager: "test", force: true });
 const reached = (isReached: (rollout: NonNullable<Job["status"]>["rollout"], job: Job) => boolean) =>
   watched(robots.client, Job, "patrol", (job) => job !== undefined && isReached(job.status?.rollout as never, job as never));
 const revisionsOfTasks = async (): Promise<Record<string, number>> => {
@@ -124,7 +125,9 @@ it("reverts an update of 200 robots, 20 offline and 5 failing, and updates the o
   expect(await revisionsOfTasks()).toEqual({ 1: 200 });
   expect(reverted?.status?.conditions).toContainEqual(expect.objectContaining({ type: "Progressing", status: "False" }));
   expect(reverted?.status?.conditions).toContainEqual(expect.objectContaining({ type: "SpecApplied", status: "False" }));
-  await expect.poll(reasons).toEqual(expect.arrayContaining(["RolloutStarted", "RolloutFailed", "RolloutReverting", "RolloutReverted"]));
+  await expect
+    .poll(reasons)
+    .toEqual(expect.arrayContaining(["RolloutStarted", "RolloutFailed", "RolloutReverting", "RolloutReverted"]));
 
   await apply(jobOf({ VERSION: "3" }, { ...update, maxParallel: "25%" }));
   const completed = await reached((rollout) => rollout?.phase === "completed");

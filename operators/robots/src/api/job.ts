@@ -73,7 +73,10 @@ const spec = Type.Object(
     datacenters: Type.Optional(Type.Array(Type.String(), { description: "Accepted for compatibility with K8s4r. Not used." })),
     priority: Type.Optional(priority),
     taskGroups: Type.Array(TaskGroupTemplate, {
-      ...listMap("name", "The groups of tasks. Of a Job of type batch or sysbatch, only the count of an existing group can change."),
+      ...listMap(
+        "name",
+        "The groups of tasks. Of a Job of type batch or sysbatch, only the count of an existing group can change.",
+      ),
       minItems: 1,
     }),
     meta: Type.Optional(stringMap("Metadata of the work. Programs get each entry as a variable K8S4R_META_<KEY>.")),
@@ -150,7 +153,9 @@ const status = Type.Object(
       Type.Array(Type.String(), { description: "Jobs that a periodic or parameterized Job created and that have not ended." }),
     ),
     conditions: Type.Optional(
-      conditions("Completed, Failed, Lost, and SpecApplied (False: part of a spec change has no effect). For service and system also Progressing (False: the rollout failed) and Available (all but the tasks that may be updated at the same time are running)."),
+      conditions(
+        "Completed, Failed, Lost, and SpecApplied (False: part of a spec change has no effect). For service and system also Progressing (False: the rollout failed) and Available (all but the tasks that may be updated at the same time are running).",
+      ),
     ),
   },
   { description: "Observed state of the work." },

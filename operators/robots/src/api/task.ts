@@ -26,7 +26,10 @@ const spec = Type.Object(
     disconnect: Type.Optional(DisconnectPolicy),
     revision: Type.Optional(revision),
     preferredRobot: Type.Optional(
-      Type.String({ description: "Robot that is chosen if the task fits. A rollout sets it to the robot of the task before the update.", maxLength: 63 }),
+      Type.String({
+        description: "Robot that is chosen if the task fits. A rollout sets it to the robot of the task before the update.",
+        maxLength: 63,
+      }),
     ),
     targetRobot: Type.Optional(
       Type.String({

@@ -15,7 +15,10 @@ const Wave = Type.Object(
 /** A time range in which tasks may be updated. */
 export const MaintenanceWindow = Type.Object(
   {
-    cron: Type.String({ description: "Times at which the window opens: five fields of cron, or @daily and similar.", maxLength: 256 }),
+    cron: Type.String({
+      description: "Times at which the window opens: five fields of cron, or @daily and similar.",
+      maxLength: 256,
+    }),
     duration: duration("Time that the window stays open."),
     timeZone: Type.Optional(Type.String({ description: "Time zone of cron, such as Europe/Berlin. Default: UTC." })),
   },
@@ -28,11 +31,14 @@ export const UpdatePolicy = Type.Object(
   {
     maxParallel: Type.Optional(
       intOrStringSchema({
-        description: "Maximum number of tasks that are updated at the same time, or a percentage of the group's tasks, rounded up. Default: 1.",
+        description:
+          "Maximum number of tasks that are updated at the same time, or a percentage of the group's tasks, rounded up. Default: 1.",
         pattern: numberOrPercentage,
       }),
     ),
-    minHealthyTime: Type.Optional(duration("Time that an updated task must run without a restart to be healthy. Default: 10s.")),
+    minHealthyTime: Type.Optional(
+      duration("Time that an updated task must run without a restart to be healthy. Default: 10s."),
+    ),
     healthyDeadline: Type.Optional(
       duration("Time within which an updated task must be healthy, counted from the start of its update. Default: 5m."),
     ),
@@ -149,4 +155,6 @@ export const GroupRevision = Type.Object(
 export type GroupRevision = Static<typeof GroupRevision>;
 
 /** Revision of the Job that an object was created from. */
-export const revision = int32("Revision of the Job that it was created from. Set for the types service and system.", { minimum: 1 });
+export const revision = int32("Revision of the Job that it was created from. Set for the types service and system.", {
+  minimum: 1,
+});

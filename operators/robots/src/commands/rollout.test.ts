@@ -56,7 +56,10 @@ it("restores a spec without its counts and update policy", () => {
   });
 });
 
-const robots = [robotOf("robot-001", { spec: { labels: { env: "a" } } }), robotOf("robot-002", { spec: { labels: { env: "b" } } })];
+const robots = [
+  robotOf("robot-001", { spec: { labels: { env: "a" } } }),
+  robotOf("robot-002", { spec: { labels: { env: "b" } } }),
+];
 const running = (index: number, robot: string) =>
   taskOf(
     { state: "running", attempt: 1 },
@@ -69,8 +72,7 @@ it("plans which tasks are created, restarted, moved and stopped, and says why", 
   const spec = { ...withEnv({ VERSION: "b" }, 3).spec, robotSelector: { env: "a" } };
   const job = { ...live, spec };
   const plan = planJob({ job, live, groups: [groupOf()], tasks, allTasks: tasks, robots });
-  const why = "changed: robotSelector, taskGroups[name=workers]";
-  const changed = plan[0]?.why ?? why;
+  const changed = "changed: robotSelector.env, tasks[name=run].env.VERSION";
   expect(plan).toEqual([
     { group: "workers", task: "run/0", action: "restart", robot: "robot-001", why: changed },
     {
@@ -83,7 +85,6 @@ it("plans which tasks are created, restarted, moved and stopped, and says why", 
     { group: "workers", task: "run/2", action: "create", robot: "robot-001", why: "the task does not exist" },
     { group: "workers", task: "run/5", action: "stop", robot: "robot-001", why: changed },
   ]);
-  expect(changed).toMatch(/^changed: .*robotSelector.*env\.VERSION|^changed: .*env\.VERSION.*robotSelector/);
   expect(describePlan(job, false, plan, false)).toMatch(
     /^Job hello: exists; 1 to create, 1 to restart, 1 to move, 1 to stop, 0 unchanged\nGroup workers: at most 1 at the same time; stops if it fails\.\n/,
   );

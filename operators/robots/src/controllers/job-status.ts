@@ -109,4 +109,3 @@ function tallyOf(
     ...(status.completedAt === undefined ? {} : { completedAt: status.completedAt }),
   };
 }
-

@@ -24,7 +24,10 @@ export function decideRollingJob(observation: JobObservation): JobDecision {
   const latest = revisions.at(-1);
   if (latest === undefined || !isSameRevision(latest.spec, job.spec)) {
     const number = (latest?.number ?? (hasUnknownPast(observation) ? 1 : 0)) + 1;
-    return { groups: [], newRevision: { name: revisionName(job, number), number, data: revisionData(job.spec, number, revisions) } };
+    return {
+      groups: [],
+      newRevision: { name: revisionName(job, number), number, data: revisionData(job.spec, number, revisions) },
+    };
   }
   const rollout = decideJobRollout({
     spec: job.spec,

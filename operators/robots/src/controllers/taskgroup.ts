@@ -45,7 +45,9 @@ function perRobotGroups(robot: DeepReadonly<Robot>, { cache }: Pick<ReconcileCon
 }
 
 function hasOpenRollout(rollout: DeepReadonly<GroupRollout> | undefined): boolean {
-  return rollout !== undefined && (rollout.phase !== "completed" || (rollout.offline ?? 0) > 0 || rollout.updating !== undefined);
+  return (
+    rollout !== undefined && (rollout.phase !== "completed" || (rollout.offline ?? 0) > 0 || rollout.updating !== undefined)
+  );
 }
 
 /** The group in the stable revision of its Job, if it is another one than the group's. */

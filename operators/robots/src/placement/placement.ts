@@ -62,8 +62,10 @@ export function decidePlacement(
   const rejections: Rejection[] = [];
   let best: Candidate | undefined;
   for (const robot of robots) {
-    const load = loadOf(robot.metadata.name ?? "");
-    const rejection = rejectionOf(demand, robot, load);
+    const text = mismatchOf(demand, robot);
+    // The load is expensive to determine.
+    const load = text === undefined ? loadOf(robot.metadata.name ?? "") : noLoad;
+    const rejection = text === undefined ? shortageOf(demand, robot, load) : { text };
     if (rejection !== undefined) {
       rejections.push(rejection);
     } else {
@@ -102,7 +104,8 @@ export function explainRobots(
   loadOf: (robot: string) => Load,
 ): readonly (string | undefined)[] {
   return robots.map((robot) => {
-    const rejection = rejectionOf(demand, robot, loadOf(robot.metadata.name ?? ""));
+    const text = mismatchOf(demand, robot);
+    const rejection = text === undefined ? shortageOf(demand, robot, loadOf(robot.metadata.name ?? "")) : { text };
     return rejection === undefined ? undefined : `${rejection.text}${describeShortage([rejection])}`;
   });
 }
@@ -113,15 +116,11 @@ export function isEligible(requirements: Requirements, robot: DeepReadonly<Robot
   return selectorMismatch(requirements, robot) === undefined && requirementMismatch(requirements, robot) === undefined;
 }
 
-/** The first filter that rejects the robot. */
-function rejectionOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): Rejection | undefined {
-  const text =
-    demand.pinned !== undefined && robot.metadata.name !== demand.pinned
-      ? `not the chosen robot ${demand.pinned}`
-      : robot.metadata.deletionTimestamp !== undefined
-        ? "being deleted"
-        : (selectorMismatch(demand, robot) ?? phaseMismatch(robot) ?? requirementMismatch(demand, robot));
-  return text === undefined ? shortageOf(demand, robot, load) : { text };
+/** The first filter that rejects the robot, whatever its load. */
+function mismatchOf(demand: Demand, robot: DeepReadonly<Robot>): string | undefined {
+  if (demand.pinned !== undefined && robot.metadata.name !== demand.pinned) return `not the chosen robot ${demand.pinned}`;
+  if (robot.metadata.deletionTimestamp !== undefined) return "being deleted";
+  return selectorMismatch(demand, robot) ?? phaseMismatch(robot) ?? requirementMismatch(demand, robot);
 }
 
 function selectorMismatch({ selector }: Requirements, { spec: { labels } }: DeepReadonly<Robot>): string | undefined {

@@ -14,7 +14,10 @@ interface Assumption {
  * does not show yet. Without the latter, Tasks that are placed in a row would all see the same idle robot.
  */
 export class RobotLoads {
+  /** By uid of the Task, the oldest first. */
   readonly #assumed = new Map<string, Assumption>();
+  /** The same assumptions: uids by robot. */
+  readonly #byRobot = new Map<string, Set<string>>();
 
   /** Load of a robot from all Tasks but the one with the uid `except`. */
   loadOf(cache: Cache, namespace: string | undefined, robot: string, except: string): Load {
@@ -22,25 +25,51 @@ export class RobotLoads {
     for (const task of cache.list(Task, { namespace, index: ["robot", robot] })) {
       if (task.metadata.uid !== except) load = add(load, task);
     }
-    for (const [uid, assumption] of this.#assumed) {
-      const { task } = assumption;
-      const current = cache.get(Task, { namespace: task.metadata.namespace, name: task.metadata.name ?? "" });
-      if (current === undefined || current.metadata.uid !== uid || robotOf(current) !== robotOf(task)) {
-        this.#assumed.delete(uid);
-      } else if (assumption.robot === robot && uid !== except && task.metadata.namespace === namespace) {
-        if (current.spec.targetRobot !== robot) load = add(load, task);
-      }
+    // One more than needed, so that those of robots that no longer exist go away too.
+    const [oldest] = this.#assumed.keys();
+    if (oldest !== undefined) this.#confirmed(oldest, cache);
+    for (const uid of this.#byRobot.get(keyOf(namespace, robot)) ?? []) {
+      const current = this.#confirmed(uid, cache);
+      const task = this.#assumed.get(uid)?.task;
+      if (task !== undefined && uid !== except && current?.spec.targetRobot !== robot) load = add(load, task);
     }
     return load;
   }
 
   /** Records that a Task is being bound to a robot. Returns a function that undoes it. */
   assume(task: DeepReadonly<Task>, robot: string): () => void {
-    const uid = task.metadata.uid ?? "";
+    const { uid = "", namespace } = task.metadata;
+    this.#forget(uid);
     this.#assumed.set(uid, { task, robot });
-    return () => void this.#assumed.delete(uid);
+    const key = keyOf(namespace, robot);
+    const same = this.#byRobot.get(key);
+    if (same === undefined) this.#byRobot.set(key, new Set([uid]));
+    else same.add(uid);
+    return () => this.#forget(uid);
+  }
+
+  /** Forgets an assumption that the cache has confirmed or that no longer holds. Returns the Task in the cache. */
+  #confirmed(uid: string, cache: Cache): DeepReadonly<Task> | undefined {
+    const assumption = this.#assumed.get(uid);
+    if (assumption === undefined) return undefined;
+    const { task } = assumption;
+    const current = cache.get(Task, { namespace: task.metadata.namespace, name: task.metadata.name ?? "" });
+    if (current === undefined || current.metadata.uid !== uid || robotOf(current) !== robotOf(task)) this.#forget(uid);
+    return current;
+  }
+
+  #forget(uid: string): void {
+    const assumption = this.#assumed.get(uid);
+    if (assumption === undefined) return;
+    this.#assumed.delete(uid);
+    const key = keyOf(assumption.task.metadata.namespace, assumption.robot);
+    const same = this.#byRobot.get(key);
+    same?.delete(uid);
+    if (same?.size === 0) this.#byRobot.delete(key);
   }
 }
+
+const keyOf = (namespace: string | undefined, robot: string): string => `${namespace ?? ""}/${robot}`;
 
 /** Load of a robot from these Tasks. */
 export function loadOfTasks(tasks: readonly DeepReadonly<Task>[], robot: string): Load {

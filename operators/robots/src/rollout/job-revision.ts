@@ -39,7 +39,10 @@ function contentOf(data: unknown): Pick<JobRevision, "spec" | "groupRevisions"> 
 
 /** Name of a revision's object. It contains the Job's uid, so a recreated Job does not find the revisions of its predecessor. */
 export function revisionName(job: DeepReadonly<Job>, number: number): string {
-  const hash = createHash("sha256").update(job.metadata.uid ?? "").digest("hex").slice(0, 8);
+  const hash = createHash("sha256")
+    .update(job.metadata.uid ?? "")
+    .digest("hex")
+    .slice(0, 8);
   return childName(job.metadata.name ?? "", hash, String(number));
 }
 

@@ -67,7 +67,9 @@ export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDec
   const isRevert = target !== latest;
   const own = groups.filter(({ spec: group }) => target.spec.taskGroups.some(({ name }) => name === group.groupName));
   const current = own.flatMap(({ spec: { groupName }, status }) =>
-    status?.rollout !== undefined && status.rollout.revision === target.groupRevisions[groupName] ? [{ name: groupName, rollout: status.rollout }] : [],
+    status?.rollout !== undefined && status.rollout.revision === target.groupRevisions[groupName]
+      ? [{ name: groupName, rollout: status.rollout }]
+      : [],
   );
   const failure = isRevert ? undefined : current.find(({ rollout }) => rollout.phase === "failed");
   const isDone =
@@ -181,7 +183,8 @@ function eventsOf(
   // The first revision is not a rollout.
   if (before === undefined) return [];
   if (isNew) return [{ type: "Normal", reason: "RolloutStarted", note: `updating tasks to revision ${revision}` }];
-  if (phase === "completed" && before.phase !== "completed") return [{ type: "Normal", reason: "RolloutCompleted", note: message }];
+  if (phase === "completed" && before.phase !== "completed")
+    return [{ type: "Normal", reason: "RolloutCompleted", note: message }];
   if (phase === "waiting" && before.reason !== reason) return [{ type: "Normal", reason: "RolloutWaiting", note: message }];
   return [];
 }

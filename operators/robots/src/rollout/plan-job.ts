@@ -61,7 +61,9 @@ export function planJob(observed: JobPlanObservation): readonly PlannedTask[] {
 
 function tasksOf(group: DeepReadonly<TaskGroup> | undefined, tasks: readonly DeepReadonly<Task>[]) {
   const uid = group?.metadata.uid;
-  return tasks.filter(({ metadata }) => metadata.ownerReferences?.some((owner) => owner.controller === true && owner.uid === uid));
+  return tasks.filter(({ metadata }) =>
+    metadata.ownerReferences?.some((owner) => owner.controller === true && owner.uid === uid),
+  );
 }
 
 function planGroup(
@@ -85,9 +87,7 @@ function planGroup(
       const task = present.get(keyOfCopy(copy));
       const isNew = task === undefined;
       const planned = { ...specTask(observed, groupOf, copy), ...(isNew ? {} : { metadata: task.metadata }) };
-      const outcome = isNew
-        ? planCreation(observed, planned, assigned)
-        : planChange(observed, task, planned, changes);
+      const outcome = isNew ? planCreation(observed, planned, assigned) : planChange(observed, task, planned, changes);
       if (isNew && outcome.robot !== undefined) {
         assigned.push({ ...planned, spec: { ...planned.spec, targetRobot: outcome.robot } });
       }
@@ -147,7 +147,8 @@ function planChange(
   const misfit = robot === undefined ? undefined : explainRobots(demand, [robot], load)[0];
   if (robot === undefined) return { action: "restart", robot: name, why };
   if (misfit === undefined) return { action: "restart", robot: name, why };
-  if (robot.status?.phase !== "Online") return { action: "restart", robot: name, why: `${why}; follows when its robot returns` };
+  if (robot.status?.phase !== "Online")
+    return { action: "restart", robot: name, why: `${why}; follows when its robot returns` };
   const placement = decidePlacement(demand, robots, load);
   return placement.kind === "placed"
     ? { action: "move", robot: placement.robot.metadata.name, why: `${why}; ${name} is ${misfit}` }

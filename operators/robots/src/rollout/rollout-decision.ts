@@ -47,8 +47,7 @@ export function decideRollout(observed: RolloutObservation): RolloutDecision {
     revision,
     phase: outcome.phase,
     reason: outcome.reason,
-    message:
-      stored?.phase === "failed" ? (stored.message ?? "") : describeProgress(counts, revision, outcome.message),
+    message: stored?.phase === "failed" ? (stored.message ?? "") : describeProgress(counts, revision, outcome.message),
     ...counts,
     progressAt: outcome.progressAt,
     ...(updating.length === 0 ? {} : { updating }),
@@ -111,7 +110,8 @@ function outcomeOf(
   }
   if (!isOver && !isRevert && unhealthy.length > policy.maxUnhealthy) {
     const first = unhealthy[0];
-    const example = first === undefined ? "" : `, such as ${first.task}${first.robot === undefined ? "" : ` on ${first.robot}`}`;
+    const example =
+      first === undefined ? "" : `, such as ${first.task}${first.robot === undefined ? "" : ` on ${first.robot}`}`;
     const message = `${unhealthy.length} unhealthy${example} (${first?.problem ?? ""}), at most ${policy.maxUnhealthy} allowed`;
     return { ...idle, phase: "failed", reason: "UnhealthyTasks", message };
   }
@@ -140,11 +140,7 @@ function outcomeOf(
 }
 
 /** Copies that can be updated: the unavailable ones first, as stopping them costs nothing. */
-function candidatesOf(
-  { revision, stable, copies }: RolloutObservation,
-  { list }: Entries,
-  isOver: boolean,
-): readonly Copy[] {
+function candidatesOf({ revision, stable, copies }: RolloutObservation, { list }: Entries, isOver: boolean): readonly Copy[] {
   const known = new Set(list.map(({ task }) => task));
   return copies
     .filter((copy) => {
@@ -203,11 +199,7 @@ function startable(
   return candidates.filter((candidate) => candidate.wave === wave).slice(0, slots);
 }
 
-function countsOf(
-  { copies, revision }: RolloutObservation,
-  updating: ReadonlySet<string>,
-  unhealthy: number,
-): RolloutCounts {
+function countsOf({ copies, revision }: RolloutObservation, updating: ReadonlySet<string>, unhealthy: number): RolloutCounts {
   const updated = copies.filter((copy) => copy.revision === revision);
   return {
     total: copies.length,

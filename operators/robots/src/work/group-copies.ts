@@ -17,10 +17,7 @@ export interface GroupCopy {
 }
 
 /** The Tasks that a group should have. */
-export function copiesOf(
-  spec: DeepReadonly<TaskGroup["spec"]>,
-  robots: readonly DeepReadonly<Robot>[],
-): readonly GroupCopy[] {
+export function copiesOf(spec: DeepReadonly<TaskGroup["spec"]>, robots: readonly DeepReadonly<Robot>[]): readonly GroupCopy[] {
   if (!isPerRobot(spec.type)) {
     return Array.from({ length: spec.count }, (_, index) => String(index)).flatMap((index) =>
       spec.tasks.map((definition) => ({ definition, index })),
