@@ -136,4 +136,4 @@ it("reverts an update of 200 robots, 20 offline and 5 failing, and updates the o
   for (const robot of offline) robot.connect();
   await reached((rollout) => rollout?.updated === 200 && rollout.healthy === 200);
   expect(fleet?.running).toBe(200);
-}, 120_000);
+}, 300_000);

@@ -52,15 +52,14 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     logsStdout: _out,
     logsStderr: _err,
     permanent: _permanent,
-    runningSince: pastRunning,
+    runningSince: _running,
     ...kept
   } = before;
   // Before the first report of this attempt, the stored start is the last attempt's.
   const startedAt =
     report.startedAt ?? (lastSeq > 0 ? pastStart : undefined) ?? (report.seq === undefined ? nowText : undefined);
   const exitCode = report.exitCode;
-  const isStart = report.event === "Started" || status?.state !== "running";
-  const runningSince = hasEnded || report.event === "Restarting" ? undefined : isStart ? nowText : pastRunning;
+  const runningSince = runningSinceOf(task, report, nowText);
   return {
     kind: "write",
     status: {
@@ -78,17 +77,24 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
       ...(hasEnded && report.signal !== undefined ? { signal: report.signal } : {}),
       ...(hasEnded && report.logsStdout !== undefined ? { logsStdout: report.logsStdout } : {}),
       ...(hasEnded && report.logsStderr !== undefined ? { logsStderr: report.logsStderr } : {}),
-      events: [
-        ...(before.events ?? []),
-        {
-          type: report.event,
-          time: report.updatedAt === "" ? nowText : report.updatedAt,
-          displayMessage: report.message,
-          details: { attempt: String(status?.attempt) },
-        },
-      ].slice(-maxEvents),
+      events: [...(before.events ?? []), eventOf(task, report, nowText)].slice(-maxEvents),
     },
   };
+}
+
+function eventOf({ status }: DeepReadonly<Task>, { event, updatedAt, message }: StatusMessage, now: string) {
+  return {
+    type: event,
+    time: updatedAt === "" ? now : updatedAt,
+    displayMessage: message,
+    details: { attempt: String(status?.attempt) },
+  };
+}
+
+/** A robot's clock may be off, so this is the time at which its report arrived. */
+function runningSinceOf({ status }: DeepReadonly<Task>, { state, event }: StatusMessage, now: string): string | undefined {
+  if (state !== "running" || event === "Restarting") return undefined;
+  return event === "Started" || status?.state !== "running" ? now : status.runningSince;
 }
 
 function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: StatusMessage): string | undefined {

@@ -72,7 +72,7 @@ it("plans which tasks are created, restarted, moved and stopped, and says why", 
   const spec = { ...withEnv({ VERSION: "b" }, 3).spec, robotSelector: { env: "a" } };
   const job = { ...live, spec };
   const plan = planJob({ job, live, groups: [groupOf()], tasks, allTasks: tasks, robots });
-  const changed = "changed: robotSelector.env, tasks[name=run].env.VERSION";
+  const changed = "changed: robotSelector, tasks[name=run].env.VERSION";
   expect(plan).toEqual([
     { group: "workers", task: "run/0", action: "restart", robot: "robot-001", why: changed },
     {

@@ -42,13 +42,10 @@ export function planRollout(
     isPromoted: rollout?.isPromoted === true,
     isRevert: rollout?.isRevert === true,
     policy,
-    copies: copies.map((copy) =>
-      copyOf(
-        { key: keyOfCopy(copy), ...(copy.robot === undefined ? {} : { robot: copy.robot }) },
-        present.get(keyOfCopy(copy)),
-        context,
-      ),
-    ),
+    copies: copies.map((copy) => {
+      const key = keyOfCopy(copy);
+      return copyOf({ key, ...(copy.robot === undefined ? {} : { robot: copy.robot }) }, present.get(key), context);
+    }),
     surplus: {
       total: surplus.length,
       deleting: surplus.filter(({ metadata }) => metadata.deletionTimestamp !== undefined).length,

@@ -79,20 +79,9 @@ export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDec
   const waiting = current.find(({ rollout }) => rollout.phase === "waiting")?.rollout;
   const decided = { target, stable: stableRevision, isRevert, isDone, isPromoted: isPromotedBy(observed, latest, current) };
   if (failure !== undefined) {
-    const { name, rollout } = failure;
-    const canRevert = policyOf(spec, name).autoRevert === true && stable !== latest.number && stableRevision !== undefined;
-    const why = `revision ${latest.number} failed: group ${name}: ${rollout.message ?? ""}`;
-    const isKnown = failed === latest.number;
-    const status: JobRollout = {
-      ...common,
-      stableRevision: stable,
-      failedRevision: latest.number,
-      phase: canRevert ? "reverting" : "failed",
-      reason: rollout.reason ?? "Failed",
-      message: canRevert ? `${why}; reverting to revision ${stable}` : why,
-    };
-    const events: RolloutEvent[] = isKnown ? [] : [{ type: "Warning", reason: "RolloutFailed", note: why }];
-    if (canRevert) events.push({ type: "Warning", reason: "RolloutReverting", note: `reverting to revision ${stable}` });
+    const canRevert =
+      policyOf(spec, failure.name).autoRevert === true && stable !== latest.number && stableRevision !== undefined;
+    const { status, events } = failureOf({ ...common, stableRevision: stable }, failure, canRevert, failed === latest.number);
     return { ...decided, statusFirst: before?.phase !== status.phase, status, events };
   }
   if (isRevert) {
@@ -123,6 +112,32 @@ export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDec
     message: message ?? describeProgress(counts, target.number),
   };
   return { ...decided, statusFirst: false, status, events: eventsOf(status, before, isNew) };
+}
+
+/** The status and the events of a rollout that a group has failed. */
+function failureOf(
+  common: Omit<JobRollout, "phase">,
+  { name, rollout }: CurrentGroup,
+  canRevert: boolean,
+  isKnown: boolean,
+): { readonly status: JobRollout; readonly events: readonly RolloutEvent[] } {
+  const { latestRevision, stableRevision } = common;
+  const why = `revision ${latestRevision} failed: group ${name}: ${rollout.message ?? ""}`;
+  const reverting = `reverting to revision ${stableRevision}`;
+  const status: JobRollout = {
+    ...common,
+    failedRevision: latestRevision,
+    phase: canRevert ? "reverting" : "failed",
+    reason: rollout.reason ?? "Failed",
+    message: canRevert ? `${why}; ${reverting}` : why,
+  };
+  return {
+    status,
+    events: [
+      ...(isKnown ? [] : [{ type: "Warning", reason: "RolloutFailed", note: why } as const]),
+      ...(canRevert ? [{ type: "Warning", reason: "RolloutReverting", note: reverting } as const] : []),
+    ],
+  };
 }
 
 type CurrentGroup = {
