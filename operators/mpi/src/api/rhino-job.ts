@@ -26,6 +26,7 @@ const optionalFields = [
   "slotsPerWorker",
   "runLauncherAsWorker",
   "hostfile",
+  "labelOutput",
 ] as const;
 
 const immutable = (field: string, rule: string) => ({
@@ -99,6 +100,12 @@ const spec = Type.Object(
     workingDir: Type.Optional(Type.String({ description: "Working directory of the program. Default: the image's." })),
     stdin: Type.Optional(
       Type.Boolean({ description: "Whether rank 0 reads the standard input that a client attaches to the launcher's Pod." }),
+    ),
+    labelOutput: Type.Optional(
+      Type.Boolean({
+        description:
+          "Whether every line of output starts with its rank, for keelson mpi logs --rank. Lines stay whole. Default false.",
+      }),
     ),
     startDeadlineSeconds: Type.Optional(
       int32("Seconds from the launcher's start until all workers must have joined. Unset: no limit.", { minimum: 1 }),

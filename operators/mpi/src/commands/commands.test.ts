@@ -1,10 +1,12 @@
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
+import { defineResource } from "@keelson/api-machinery";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
+import { Type } from "typebox";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { labels } from "../api/names.ts";
 import { MPIJob } from "../api/mpi-job.ts";
@@ -50,6 +52,21 @@ const create = () => {
 };
 const setStatus = (status: RhinoJob["status"]) =>
   client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body: { status } }, { subresource: "status" });
+
+/** metrics.k8s.io/v1beta1 PodMetrics, stored here as a metrics server computes them. */
+const PodMetrics = defineResource({
+  ...{ group: "metrics.k8s.io", version: "v1beta1", kind: "PodMetrics", plural: "pods", description: "Use of a Pod." },
+  spec: Type.Object({}, { description: "Unused." }),
+});
+const anything = { type: "object", "x-kubernetes-preserve-unknown-fields": true } as const;
+const podMetricsCrd: typeof PodMetrics.crd = {
+  ...PodMetrics.crd,
+  metadata: { ...PodMetrics.crd.metadata, annotations: { "api-approved.kubernetes.io": "unapproved, test" } },
+  spec: {
+    ...PodMetrics.crd.spec,
+    versions: PodMetrics.crd.spec.versions.map((each) => ({ ...each, schema: { openAPIV3Schema: anything } })),
+  },
+};
 
 describe("keelson mpi", () => {
   it("suspends and resumes jobs", async () => {
@@ -109,6 +126,38 @@ describe("keelson mpi", () => {
     const waiting = start("wait", ["pi"], { timeout: "30s" }, clock);
     await clock.advance(30_000);
     expect(await waiting).toMatchObject({ exitCode: 124, err: "pi has not ended after 30 s\n" });
+  });
+
+  it("says how to label output if a rank's output is requested without labels", async () => {
+    await create();
+    expect(await start("logs", ["pi"], { rank: "1" })).toEqual({
+      exitCode: 1,
+      out: "",
+      err: "the output of pi has no labels of ranks; start the job with --label or spec.labelOutput\n",
+    });
+  });
+
+  it("shows what the running Pods of jobs use, if the cluster measures it", async () => {
+    expect(await start("top", [])).toMatchObject({ exitCode: 1, err: expect.stringContaining("metrics.k8s.io") });
+    await environment.stop();
+    environment = await startTestEnvironment({ crds: [RhinoJob.crd, podMetricsCrd] });
+    client = createClient({ transport: environment.transport(), fieldManager: "test" });
+    expect((await start("top", [])).out).toBe("No running Pods of jobs\n");
+    for (const name of ["l", "w-0"]) {
+      const spec = { containers: [{ name: "c", image: "x" }] };
+      await client.create(Pod, { metadata: { name, namespace, labels: { [labels.uid]: "1", [labels.app]: "pi" } }, spec });
+      const status = { phase: "Running" };
+      await client.patch(Pod, { namespace, name }, { type: "merge", body: { status } }, { subresource: "status" });
+    }
+    const containers = [
+      { name: "c", usage: { cpu: "1500000001n", memory: "2Mi" } },
+      { name: "d", usage: { cpu: "1m", memory: "1Ki" } },
+    ];
+    await client.create(PodMetrics, { metadata: { name: "w-0", namespace }, containers } as never);
+    const { out } = await start("top", ["pi"]);
+    expect(out).toMatch(/^pi +l +- +-$/m);
+    expect(out).toMatch(/^pi +w-0 +1502m +3Mi$/m);
+    expect((await start("top", ["other"])).out).toBe("No running Pods of jobs\n");
   });
 
   it("explains the state of a job by its conditions and Pods", async () => {

@@ -7,6 +7,7 @@ import { logsCommand } from "./logs.ts";
 import { queueCommand } from "./queue.ts";
 import { runCommand } from "./run.ts";
 import { cancelCommand, resumeCommand, suspendCommand } from "./patch-commands.ts";
+import { topCommand } from "./top.ts";
 import { waitCommand } from "./wait.ts";
 
 /** The commands `keelson mpi ...`. */
@@ -15,6 +16,7 @@ export const commands: readonly CommandDefinition[] = [
   listCommand,
   queueCommand,
   logsCommand,
+  topCommand,
   waitCommand,
   explainCommand,
   suspendCommand,

@@ -24,6 +24,7 @@ export function launchLine(spec: DeepReadonly<RhinoJobSpec>, path: string, folde
   const order: LaunchOrder = {
     implementation: spec.mpiImplementation,
     ...layoutOf({ spec }),
+    ...(spec.labelOutput === true ? { labelsOutput: true } : {}),
     command: [spec.appExec, ...(spec.appArgs ?? [])],
   };
   const workingDirectory = spec.workingDir ?? folder;

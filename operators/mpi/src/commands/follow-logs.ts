@@ -3,6 +3,7 @@ import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { labels } from "../api/names.ts";
 import type { RhinoJob } from "../api/rhino-job.ts";
+import type { RankSelection } from "./log-lines.ts";
 import { copyLog, hasStarted } from "./pod-log.ts";
 import { watchUntilEnd } from "./watch-job.ts";
 
@@ -12,6 +13,8 @@ export interface FollowOptions {
   readonly job: DeepReadonly<RhinoJob>;
   /** Include the workers' logs and prefix every line with its Pod's name. */
   readonly workers: boolean;
+  /** Selects lines of labelled output. Default: print the output as it is. */
+  readonly ranks?: RankSelection;
   readonly signal: AbortSignal;
   /** Receives the output as it arrives. */
   readonly out: NodeJS.WritableStream;
@@ -27,7 +30,7 @@ export interface FollowOptions {
  */
 export async function followLogs(
   client: Client,
-  { job, workers, signal, out, onChange = () => {}, onStarted = () => {} }: FollowOptions,
+  { job, workers, ranks, signal, out, onChange = () => {}, onStarted = () => {} }: FollowOptions,
 ): Promise<{ readonly job: DeepReadonly<RhinoJob> | undefined; readonly logs: number }> {
   const { namespace = "", name = "", uid = "" } = job.metadata;
   const selection = { namespace, labelSelector: `${labels.uid}=${uid}${workers ? "" : `,${labels.type}=launcher`}` };
@@ -37,7 +40,9 @@ export async function followLogs(
   const consider = (pod: DeepReadonly<PodObject>): void => {
     const podName = pod.metadata.name ?? "";
     if (!hasStarted(pod) || reading.has(podName)) return;
-    const read = copyLog(client, { namespace, name: podName }, { follow: true, named: workers, out, signal: stop });
+    const selected = ranks === undefined ? {} : { ranks };
+    const options = { follow: true, named: workers, ...selected, out, signal: stop };
+    const read = copyLog(client, { namespace, name: podName }, options);
     // Stops the wait for the job immediately.
     read.catch((error: unknown) => failed.abort(error));
     reading.set(podName, read);

@@ -72,6 +72,7 @@ export const runFlags = {
     description: "number of further attempts with fresh workers after a failure",
     default: "0",
   }),
+  label: switchFlag({ name: "label", description: "start every line of output with its rank; lines of ranks do not mix" }),
   queue: textFlag({ name: "queue", value: "QUEUE", description: "queue that admits the job (default: default)" }),
   priorityClass: textFlag({ name: "priority-class", value: "CLASS", description: "PriorityClass of the job in its queue" }),
   requests: pairsFlag({
@@ -139,6 +140,7 @@ export function jobOfFlags(
       ...(dataServer === undefined || dataPath === undefined ? {} : { dataServer, dataPath }),
       ...(startDeadlineSeconds === undefined ? {} : { startDeadlineSeconds }),
       ...(runPolicy === undefined ? {} : { runPolicy }),
+      ...(runFlags.label.read(values) ? { labelOutput: true } : {}),
       ...(hasInput ? { stdin: true } : {}),
       ...(template === undefined ? {} : { launcherTemplate: template }),
       ...(workerTemplate === undefined ? {} : { workerTemplate }),

@@ -1,7 +1,7 @@
 import { PassThrough } from "node:stream";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { namedLines, writeInStep } from "./log-lines.ts";
+import { namedLines, type RankSelection, rankLines, writeInStep } from "./log-lines.ts";
 
 describe("named lines", () => {
   it("prefixes every line with the name, however the text is split", () => {
@@ -21,6 +21,25 @@ describe("named lines", () => {
     expect(Buffer.concat([lines.push(Buffer.from([0xff, 0x0a, 0x00])), lines.end()])).toEqual(
       Buffer.from([0x70, 0x3a, 0x20, 0xff, 0x0a, 0x70, 0x3a, 0x20, 0x00, 0x0a]),
     );
+  });
+});
+
+describe("lines of ranks", () => {
+  const log = "[0] zero\nmpiexec\n[1] one [0]\n[0] last";
+  const selected = (selection: RankSelection) => {
+    const lines = rankLines(selection);
+    return Buffer.concat([
+      lines.push(Buffer.from(log.slice(0, 12))),
+      lines.push(Buffer.from(log.slice(12))),
+      lines.end(),
+    ]).toString();
+  };
+
+  it("are those of one rank, or all without labels", () => {
+    expect(selected({ rank: 0, keepsLabels: false })).toBe("zero\nlast\n");
+    expect(selected({ rank: 1, keepsLabels: true })).toBe("[1] one [0]\n");
+    expect(selected({ keepsLabels: false })).toBe("zero\nmpiexec\none [0]\nlast\n");
+    expect(selected({ keepsLabels: true })).toBe(`${log}\n`);
   });
 });
 

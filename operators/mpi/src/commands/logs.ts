@@ -1,10 +1,18 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandDefinition } from "@keelson/operator";
+import { countFlag, switchFlag } from "@keelson/operator/flags";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag } from "./flags.ts";
 import { followLogs } from "./follow-logs.ts";
 import { copyLog } from "./pod-log.ts";
 import { hasEnded, watchUntilEnd } from "./watch-job.ts";
+
+const rankFlag = countFlag({
+  name: "rank",
+  value: "RANK",
+  description: "print the lines of this rank only (jobs with labelOutput, such as of run --label)",
+});
+const labelFlag = switchFlag({ name: "label", description: "start every line with its rank (jobs with labelOutput)" });
 
 /** `keelson mpi logs NAME`. */
 export const logsCommand: CommandDefinition = {
@@ -15,6 +23,8 @@ export const logsCommand: CommandDefinition = {
     namespaceFlag,
     { name: "follow", short: "f", description: "stream new output until the job ends" },
     { name: "workers", description: "include the output of the workers' daemons" },
+    rankFlag,
+    labelFlag,
     { name: "wait", description: "wait for the end of the job first" },
   ],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
@@ -24,16 +34,24 @@ export const logsCommand: CommandDefinition = {
     const client = await connect();
     try {
       let job: DeepReadonly<RhinoJob> = await client.get(RhinoJob, { namespace, name }, { signal });
+      const rank = rankFlag.read(flags);
+      const keepsLabels = labelFlag.read(flags);
+      if ((rank !== undefined || keepsLabels) && job.spec.labelOutput !== true) {
+        stderr.write(`the output of ${name} has no labels of ranks; start the job with --label or spec.labelOutput\n`);
+        return 1;
+      }
+      const ranks = { ...(rank === undefined ? {} : { rank }), keepsLabels };
+      const selected = job.spec.labelOutput === true && !workers ? { ranks } : {};
       let found = 0;
       if (flags.follow === true && !hasEnded(job)) {
-        const followed = await followLogs(client, { job, workers, signal, out: stdout });
+        const followed = await followLogs(client, { job, workers, ...selected, signal, out: stdout });
         found = followed.logs;
         job = followed.job ?? job;
       } else {
         if (flags.wait === true) job = (await watchUntilEnd(client, { namespace, name, signal, onChange: () => {} })) ?? job;
         const { launcherPodNames = [], workerPodNames = [] } = job.status ?? {};
         for (const pod of [...launcherPodNames, ...(workers ? workerPodNames : [])]) {
-          const options = { follow: false, named: workers, out: stdout, signal };
+          const options = { follow: false, named: workers, ...selected, out: stdout, signal };
           if (await copyLog(client, { namespace, name: pod }, options)) found += 1;
         }
       }

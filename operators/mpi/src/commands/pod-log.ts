@@ -1,7 +1,7 @@
 import { type DeepReadonly, isNotFound, isStatusError, type ObjectKey } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
-import { namedLines, writeInStep } from "./log-lines.ts";
+import { type LineTransform, namedLines, type RankSelection, rankLines, writeInStep } from "./log-lines.ts";
 
 /** Whether a Pod's program has started. Before that it has no log. */
 export function hasStarted(pod: DeepReadonly<PodObject>): boolean {
@@ -15,13 +15,20 @@ export interface CopyOptions {
   readonly follow: boolean;
   /** Prefix every line with the Pod's name. */
   readonly named: boolean;
+  /** Selects lines of labelled output. Default: print the output as it is. */
+  readonly ranks?: RankSelection;
   readonly out: NodeJS.WritableStream;
   readonly signal: AbortSignal;
 }
 
 /** Copies the log of a Pod's program. Returns false if the program has not started or the Pod does not exist. */
-export async function copyLog(client: Client, pod: ObjectKey, { follow, named, out, signal }: CopyOptions): Promise<boolean> {
-  const lines = named ? namedLines(pod.name) : { push: (chunk: Uint8Array) => chunk, end: () => Buffer.alloc(0) };
+export async function copyLog(
+  client: Client,
+  pod: ObjectKey,
+  { follow, named, ranks, out, signal }: CopyOptions,
+): Promise<boolean> {
+  const unchanged: LineTransform = { push: (chunk) => chunk, end: () => Buffer.alloc(0) };
+  const lines = named ? namedLines(pod.name) : ranks === undefined ? unchanged : rankLines(ranks);
   try {
     const log = await client.podLog(pod, { follow, signal });
     for await (const chunk of log) await writeInStep(out, lines.push(chunk), signal);

@@ -29,6 +29,7 @@ export function launcherJob(job: JobView, names: ChildNames, tools: PodTools, no
     command: [spec.appExec, ...(spec.appArgs ?? [])],
     ...(spec.startDeadlineSeconds === undefined ? {} : { startDeadlineMs: spec.startDeadlineSeconds * 1000 }),
     ...(spec.stdin === true ? { stdin: true } : {}),
+    ...(spec.labelOutput === true ? { labelsOutput: true } : {}),
   });
   const container: Container = {
     ...containerOf(job, "launcher", tools),

@@ -16,6 +16,7 @@ import {
   stepLaunch,
 } from "./launch-state.ts";
 import { type LauncherMessage, workerMessage } from "./messages.ts";
+import { labelledLine, type RankLine, RankLines } from "./mpiexec/rank-lines.ts";
 import { mpiexecWords, workerHost, workerOfHost } from "./mpiexec/mpiexec-command.ts";
 import type { LauncherEnvironment } from "./pod-environment.ts";
 
@@ -38,6 +39,8 @@ export interface LauncherOptions extends LauncherEnvironment {
   readonly log: (message: string) => void;
   /** Passes on mpiexec's standard error. */
   readonly writeError: (text: string) => void;
+  /** Standard output, for labelled lines. */
+  readonly output: NodeJS.WritableStream;
   /** Called when workers can join. */
   readonly onReady?: () => void;
 }
@@ -63,7 +66,7 @@ export async function runLauncher(options: LauncherOptions): Promise<number> {
       // Open MPI runs of one user on one machine delete each other's files if they share a folder.
       env: { ...environment, TMPDIR: folder.temporary },
       // Standard error is read for the failure message and passed on.
-      stdio: [order.stdin === true ? "inherit" : "ignore", "inherit", "pipe"],
+      stdio: [order.stdin === true ? "inherit" : "ignore", order.labelsOutput === true ? "pipe" : "inherit", "pipe"],
     });
     launch.start(mpiexec, folder);
   });
@@ -98,11 +101,8 @@ class Launch {
       log(`could not start mpiexec: ${error.message}`);
       this.on({ type: "mpiexecEnded", exitCode: launchFailedExitCode });
     });
-    mpiexec.stderr?.setEncoding("utf8").on("data", (text: string) => {
-      const relevant = withoutAgentRaces(text);
-      if (relevant !== "") this.#options.writeError(relevant);
-      this.#stderr = (this.#stderr + relevant).slice(-maxStderrLength);
-    });
+    if (order.labelsOutput === true) this.#readLabelled(mpiexec);
+    else mpiexec.stderr?.setEncoding("utf8").on("data", (text: string) => this.#onStderr(withoutAgentRaces(text)));
     mpiexec.once("exit", (code, killedBy) => {
       const exitCode = code ?? 128 + (constants.signals[killedBy ?? "SIGKILL"] ?? 0);
       const onEnded = (): void => this.on({ type: "mpiexecEnded", exitCode });
@@ -115,6 +115,33 @@ class Launch {
     const terminate = (): void => this.on({ type: "terminate" });
     if (signal.aborted) terminate();
     signal.addEventListener("abort", terminate, { once: true });
+  }
+
+  #onStderr(text: string, labelled = text): void {
+    if (labelled !== "") this.#options.writeError(labelled);
+    this.#stderr = (this.#stderr + text).slice(-maxStderrLength);
+  }
+
+  /** Passes on whole lines with the labels of their ranks. The failure message is found in the lines without labels. */
+  #readLabelled({ stdout, stderr }: ChildProcess): void {
+    const { output } = this.#options;
+    const toBytes = (lines: readonly RankLine[]): Buffer => Buffer.from(lines.map(labelledLine).join(""), "latin1");
+    const outLines = new RankLines();
+    stdout?.setEncoding("latin1").on("data", (text: string) => {
+      if (output.write(toBytes(outLines.push(text)))) return;
+      stdout.pause();
+      output.once("drain", () => stdout.resume());
+    });
+    stdout?.once("end", () => output.write(toBytes(outLines.end())));
+    const errorLines = new RankLines();
+    const onErrors = (lines: readonly RankLine[]): void => {
+      if (lines.length === 0) return;
+      const plain = Buffer.from(lines.map(({ text }) => `${text}\n`).join(""), "latin1").toString();
+      const relevant = withoutAgentRaces(plain);
+      this.#onStderr(relevant, relevant === plain ? toBytes(lines).toString() : relevant);
+    };
+    stderr?.setEncoding("latin1").on("data", (text: string) => onErrors(errorLines.push(text)));
+    stderr?.once("end", () => onErrors(errorLines.end()));
   }
 
   on(event: LaunchEvent): void {

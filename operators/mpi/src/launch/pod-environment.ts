@@ -23,6 +23,8 @@ export interface LaunchOrder {
   readonly startDeadlineMs?: number;
   /** Whether rank 0 reads the launcher's standard input. Default false. */
   readonly stdin?: boolean;
+  /** Whether every line of output starts with its rank. Default false. */
+  readonly labelsOutput?: boolean;
 }
 
 /** Environment variables of a Pod's program. */
@@ -130,8 +132,18 @@ function parseOrder(text: string): LaunchOrder {
     throw bad("is not JSON");
   }
   if (typeof parsed !== "object" || parsed === null) throw bad("is not an object");
-  const { implementation, ranks, command, startDeadlineMs, stdin, slots, launcherIsWorker, hosts, waitsForWorkers } =
-    parsed as Record<string, unknown>;
+  const {
+    implementation,
+    ranks,
+    command,
+    startDeadlineMs,
+    stdin,
+    slots,
+    launcherIsWorker,
+    hosts,
+    waitsForWorkers,
+    labelsOutput,
+  } = parsed as Record<string, unknown>;
   if (implementation !== "OpenMPI" && implementation !== "MPICH" && implementation !== "Auto")
     throw bad(`implementation: ${JSON.stringify(implementation)} must be OpenMPI, MPICH or Auto`);
   if (typeof ranks !== "number" || !Number.isInteger(ranks) || ranks < (hosts === undefined ? 1 : 0))
@@ -150,6 +162,7 @@ function parseOrder(text: string): LaunchOrder {
     command: command as string[],
     ...(startDeadlineMs === undefined ? {} : { startDeadlineMs }),
     ...(stdin === true ? { stdin } : {}),
+    ...(labelsOutput === true ? { labelsOutput } : {}),
     ...(slots === undefined ? {} : { slots }),
     ...(launcherIsWorker === true ? { launcherIsWorker } : {}),
     ...(hosts === undefined ? {} : { hosts: hosts as string[] }),

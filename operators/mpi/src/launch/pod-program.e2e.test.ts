@@ -19,6 +19,7 @@ import { formatOrder, type LaunchOrder, type MpiImplementation, podVariables, re
 const source = fileURLToPath(new URL("../../../../examples/mpi/pi.c", import.meta.url));
 const failingSource = fileURLToPath(new URL("../testing/failing-rank.c", import.meta.url));
 const spawningSource = fileURLToPath(new URL("../testing/spawning-rank.c", import.meta.url));
+const outputSource = fileURLToPath(new URL("../testing/mixed-output.c", import.meta.url));
 const token = "a-token-of-this-test";
 let folder: string;
 let network = 0;
@@ -30,6 +31,8 @@ beforeAll(() => {
   compilePi("mpicc.mpich", source, join(folder, "pi-MPICH"));
   compilePi("mpicc.openmpi", failingSource, join(folder, "failing-OpenMPI"));
   compilePi("mpicc.mpich", failingSource, join(folder, "failing-MPICH"));
+  compilePi("mpicc.openmpi", outputSource, join(folder, "output-OpenMPI"));
+  compilePi("mpicc.mpich", outputSource, join(folder, "output-MPICH"));
   compilePi("mpicc.openmpi", spawningSource, join(folder, "spawning-OpenMPI"));
   compilePi("mpicc.mpich", spawningSource, join(folder, "spawning-MPICH"));
 });
@@ -122,6 +125,26 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
       expect(ended).toMatchObject({ exitCode: 0, stdout: "sum of the spawned ranks: 3\n" });
     },
   );
+
+  it("label whole lines of output with their ranks, also where their pieces mix", async () => {
+    const { launcher: ended } = await run(order(3, [`./output-${implementation}`], { labelsOutput: true }));
+    expect(ended.exitCode).toBe(0);
+    const lines = ended.stdout.split("\n").filter((line) => line !== "");
+    for (const rank of [0, 1, 2]) {
+      const own = lines.filter((line) => line.startsWith(`[${rank}] `)).map((line) => line.slice(4));
+      expect(own.slice(0, 3)).toEqual([0, 1, 2].map((piece) => `piece ${piece} of rank ${rank}`));
+      const filler = "x".repeat(1999);
+      expect(own.slice(3, 203)).toEqual(Array.from({ length: 200 }, (_, index) => `${rank} ${index} ${filler}`));
+      expect(own.slice(203)).toEqual([`end of rank ${rank}`]);
+      expect(ended.stderr).toContain(`[${rank}] error of rank ${rank}\n`);
+    }
+    expect(lines).toHaveLength(3 * 204);
+  });
+
+  it("name the failed rank of labelled output without the label", async () => {
+    const { launcher: ended } = await run(order(2, [`./failing-${implementation}`, "1", "exit"], { labelsOutput: true }));
+    expect(ended.stderr).toMatch(/keelson mpi launcher: rank 1 on worker 1 failed: [^[\n]*\n/);
+  });
 
   it("pass the launcher's standard input to rank 0 only", async () => {
     const podIP = nextAddress();

@@ -64,6 +64,7 @@ async function main(part: string | undefined): Promise<number> {
     signal: stop.signal,
     log,
     writeError: (text: string): void => void process.stderr.write(text),
+    output: process.stdout,
   };
   try {
     if (part === "launcher") return await launch(common);

@@ -1,6 +1,7 @@
 import type { LaunchOrder, MpiImplementation } from "../pod-environment.ts";
 import { ranksOfHosts } from "../host-layout.ts";
 import { wrapRank } from "../rank-wrapper.ts";
+import { markOptions } from "./rank-lines.ts";
 
 /** Parameters of an mpiexec that starts remote processes through the agent. */
 export interface MpiexecCall {
@@ -33,7 +34,8 @@ const sharedMemory: readonly string[] = [...mca("btl", "tcp,self,vader"), ...mca
 export function mpiexecWords(call: MpiexecCall): string[] {
   const { order, mpiexec } = call;
   const options = call.implementation === "OpenMPI" ? openMpiOptions(call) : mpichOptions(call);
-  return [mpiexec, ...options, ...wrapRank(order.command)];
+  const marks = order.labelsOutput === true ? markOptions[call.implementation] : [];
+  return [mpiexec, ...marks, ...options, ...wrapRank(order.command)];
 }
 
 function mpichOptions({ agent, order, podIP, workingDirectory }: MpiexecCall): string[] {
