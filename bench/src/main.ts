@@ -10,6 +10,7 @@ import { idleMemory } from "./rows/idle-memory.ts";
 import { importTime } from "./rows/import-time.ts";
 import { loadMemory } from "./rows/load-memory.ts";
 import { mpiJob } from "./rows/mpi-job.ts";
+import { mpiQueue } from "./rows/mpi-queue.ts";
 import { pods } from "./rows/pods.ts";
 import { programStart } from "./rows/program-start.ts";
 import { runtimeInformers } from "./rows/runtime-informers.ts";
@@ -27,6 +28,7 @@ const benchmarks: readonly Benchmark[] = [
   changeTask,
   testStep,
   mpiJob,
+  mpiQueue,
   sandbox,
   pods,
   programStart,
