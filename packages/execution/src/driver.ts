@@ -138,6 +138,8 @@ export interface StopOptions {
 export interface Program {
   readonly id: string;
   readonly spec: ProgramSpec;
+  /** How it was started; `cold` for a program that was adopted. */
+  readonly startKind: StartKind;
   readonly state: ProgramState;
   /** Whether its processes are frozen, see {@link Program.pause}. It is still `running`. */
   readonly isPaused: boolean;
@@ -175,6 +177,49 @@ export interface Program {
   remove(): Promise<void>;
 }
 
+/** How a program was started: set up when it was requested, in a prepared shell, or in a slot that was prepared for its root. */
+export type StartKind = "cold" | "shell" | "image";
+
+/**
+ * The slots that a driver keeps ready, so that it need not set up a program's namespaces, cgroup, user and mounts when the program is
+ * requested. Command, environment, working directory and the limits of CPU, memory and processes are bound when a program claims a slot.
+ * A slot runs one program and is never reused.
+ */
+export interface WarmPlan {
+  /** The isolation, without a root, and the limits of the programs. Programs with other isolation or another disk limit start cold. */
+  readonly template: Pick<ProgramSpec, "isolation" | "limits">;
+  /** Number of slots for programs with any root below {@link roots}, or with the machine's root. */
+  readonly shells: number;
+  /** Existing folders below which programs have their roots. */
+  readonly roots: readonly string[];
+  /** Number of slots for each of {@link images}, with all mounts in place. Shells are used where such slots are not supported. */
+  readonly perImage: number;
+  /** Roots with slots of their own; undefined is the machine's root. */
+  readonly images: readonly (string | undefined)[];
+}
+
+/** The state of a driver's slots. */
+export interface WarmStatus {
+  readonly shells: { readonly desired: number; readonly ready: number };
+  /** Of all images together. */
+  readonly images: { readonly desired: number; readonly ready: number };
+  /** Number of programs by how they were started, since the driver was opened. */
+  readonly starts: Readonly<Record<StartKind, number>>;
+  /** Number of slots that were prepared, and the time that this took in total. */
+  readonly refills: { readonly count: number; readonly totalMs: number };
+  /** Why slots could not be prepared, if the last attempt failed. */
+  readonly problem?: string;
+}
+
+/** Programs that a driver prepares before they are requested. */
+export interface WarmPrograms {
+  /** Changes the slots to keep ready. Surplus slots are removed; missing ones are prepared in the background, a few at a time. */
+  keep(plan: WarmPlan): void;
+  status(): WarmStatus;
+  /** Calls `listener` when a slot becomes ready or ceases to be. Returns a function that unsubscribes. */
+  onChange(listener: () => void): () => void;
+}
+
 /**
  * Runs programs below one folder and adopts them after a restart. Created by `createProcessDriver` and its siblings, which all pass
  * one contract suite.
@@ -185,6 +230,8 @@ export interface Program {
  */
 export interface Driver {
   readonly name: "process" | "bubblewrap" | "containerd";
+  /** Slots that are prepared before programs are requested. Absent if this driver, or this user, cannot prepare any. */
+  readonly warm?: WarmPrograms | undefined;
   /** Starts a program. Throws `AlreadyExists` for a known id and `InvalidSpec`; a program that cannot start is `exited`. */
   start(spec: ProgramSpec): Promise<Program>;
   get(id: string): Program | undefined;

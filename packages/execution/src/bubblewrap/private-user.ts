@@ -38,10 +38,10 @@ export class Stage {
     this.#folder = stageFolders.find(isFree) ?? "/mnt";
   }
 
-  /** The path of a source on the stage. */
+  /** The path of a source on the stage. A source in a folder that was added before needs no mount. */
   add(source: string): string {
-    const index = this.#sources.indexOf(source);
-    if (index >= 0) return `${this.#folder}/${index}`;
+    const index = this.#sources.findIndex((each) => source === each || source.startsWith(`${each}/`));
+    if (index >= 0) return `${this.#folder}/${index}${source.slice(this.#sources[index]?.length)}`;
     this.#sources.push(source);
     return `${this.#folder}/${this.#sources.length - 1}`;
   }
@@ -99,8 +99,8 @@ const escaped = (path: string): string =>
 /** Exit code of the scripts if they cannot prepare the start. */
 export const stagingFailed = 125;
 
-/** The staging script. It is passed in a variable, so that `ps` shows a name and not the script. */
-export const stageScript = `unset KEELSON_STAGE_SCRIPT
+/** The begin of the staging script: the mounts. It is passed in a variable, so that `ps` shows a name and not the script. */
+const stageMounts = `unset KEELSON_STAGE_SCRIPT
 keelson_mounts=$1 keelson_uid=$2 keelson_count=$3
 shift 3
 mount -a -T "$keelson_mounts" || exit 125
@@ -109,7 +109,42 @@ while [ "$keelson_count" -gt 0 ]; do
   keelson_count=$((keelson_count - 1))
   shift 2
 done
-exec setpriv --reuid "$keelson_uid" --regid "$keelson_uid" --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs -- "$@"
+`;
+
+const dropPrivileges =
+  '--reuid "$keelson_uid" --regid "$keelson_uid" --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs';
+
+/** The end of the staging script: executes the arguments as the private user. */
+const enter = `exec setpriv ${dropPrivileges} -- "$@"`;
+
+/**
+ * The end of the staging script of a slot. A shell waits with everything mounted, then reads its arguments from the file of its claim. In a
+ * slot of an image, bubblewrap waits instead, with the file of the claim as its program.
+ */
+const endings = {
+  shell: `echo staged >&6
+read -r keelson_go <&6 && [ "$keelson_go" = go ] || {
+  echo unreleased >&3
+  exit 0
+}
+echo ready >&6
+. /proc/self/fd/7
+${enter} 6<&- 7<&-
+`,
+  image: `echo staged >&6
+${enter} 7<&-
+`,
+} as const;
+
+/** The staging script of a slot. */
+export const slotScript = (kind: keyof typeof endings): string => `${stageMounts}${endings[kind]}`;
+
+/** Shell code that sets the arguments of the staging script. */
+export const setArguments = (command: readonly string[]): string =>
+  `set -- ${command.map((argument) => `'${argument.replaceAll("'", "'\\''")}'`).join(" ")}\n`;
+
+/** The staging script of a program. */
+export const stageScript = `${stageMounts}${enter}
 `;
 
 /** Mounts file systems of limited size over folders of a program, on the host, then executes the rest of the arguments. */

@@ -177,7 +177,8 @@ export function removeCgroup(hierarchies: readonly CgroupHierarchy[], name: stri
   return isRemoved;
 }
 
-const tagPattern = /^keelson-[0-9a-f]{16}$/;
+/** The names of programs' cgroups. */
+export const tagPattern = /^keelson-[0-9a-f]{16}$/;
 
 /**
  * Removes empty program cgroups older than `before` (milliseconds since the epoch), which killed supervisors left behind. A younger one

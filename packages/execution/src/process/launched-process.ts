@@ -59,7 +59,9 @@ export class LaunchedProcess implements LaunchedProgram {
       resolveEnded = resolve;
     });
     this.detach = program.watch(() => {
-      resolveEnded(readTermination(request, { lostMessage, readStartError: wrapping.readStartError, hierarchies }));
+      const { readStartError, slots } = wrapping;
+      const wasUnreleased = slots?.wasUnreleased;
+      resolveEnded(readTermination(request, { lostMessage, readStartError, wasUnreleased, hierarchies }));
     });
   }
 

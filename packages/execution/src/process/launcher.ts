@@ -2,6 +2,7 @@ import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats, Terminal
 import type { Deadlines } from "../program/deadlines.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { Unmounter } from "../program/size-limit.ts";
+import type { SlotShape } from "../warm/warm-plan.ts";
 
 /** The program to launch. */
 export interface LaunchRequest {
@@ -67,6 +68,18 @@ export interface LaunchedProgram {
   detach(): void;
 }
 
+/** A slot that waits for a program, see `WarmPlan`. */
+export interface PreparedSlot {
+  /** Resolves when the slot can no longer be claimed. */
+  readonly ended: Promise<void>;
+  /** Whether a program whose isolation fits can be executed in it. */
+  canRun(spec: ProgramSpec): boolean;
+  /** Prepares the program to run in the slot. Nothing of the spec reaches the slot before the release. Throws {@link StartFailure}. */
+  claim(request: LaunchRequest): Promise<PreparedProgram>;
+  /** Discards it without running anything. */
+  abandon(): Promise<void>;
+}
+
 /** Message for a program whose supervisor died between preparation and release. */
 export const neverRanMessage = "the supervisor terminated before the program was released; it never ran";
 
@@ -86,6 +99,10 @@ export class StartFailure extends Error {
 export interface Launcher {
   /** Prepares a program. Throws {@link StartFailure}. */
   prepare(request: LaunchRequest): Promise<PreparedProgram>;
+  /** The kinds of slots that are supported. Default: none. */
+  readonly slotKinds?: readonly SlotShape["kind"][];
+  /** Prepares a slot; its files are in the request's folder, which moves when the slot is claimed. Throws {@link StartFailure}. */
+  prepareSlot?(request: LaunchRequest, shape: SlotShape): Promise<PreparedSlot>;
   /** Adopts a program of an earlier supervisor; if it has terminated, `ended` resolves immediately. */
   adopt(request: LaunchRequest, identity: Identity): Promise<LaunchedProgram>;
   /** Kills and removes the remains of a program whose identity is unknown. */

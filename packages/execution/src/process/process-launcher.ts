@@ -1,19 +1,20 @@
 import { closeSync, openSync, writeFileSync } from "node:fs";
 import { createCgroup, removeCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
 import { discoverCgroups, enterShimGroup, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
+import { ExecutionError } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import { FifoPool, openAliveEnd } from "../io/fifo-pool.ts";
 import { createInput } from "../io/program-input.ts";
 import { terminalCommand } from "../io/terminal.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import { limitsFromJson, limitsToJson, withDiskLimit } from "../program/limits-record.ts";
-import { createLogs, errorLog, findExecutable, prepareWorkingDirectory } from "../program/program-files.ts";
+import { claimFile, createLogs, errorLog, findExecutable, prepareWorkingDirectory, readErrorTail } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import { hostUser } from "../program/program-user.ts";
 import type { UserIds } from "../program/user.ts";
 import { readExit } from "../shim/shim-exit.ts";
-import { exitFileBytes, spawnShim, splitEnvironment } from "../shim/shim.ts";
+import { exitFileBytes, type ShimRequest, spawnShim, splitEnvironment } from "../shim/shim.ts";
 import { watchAdopted } from "../shim/shim-watch.ts";
 import { cleanUpCgroup, type LaunchContext, treeOf } from "./launch-context.ts";
 import { LaunchedProcess } from "./launched-process.ts";
@@ -23,11 +24,13 @@ import {
   type Launcher,
   type LaunchRequest,
   type PreparedProgram,
+  type PreparedSlot,
   StartFailure,
 } from "./launcher.ts";
 import { isAlive, readBootId, readStat } from "./proc.ts";
 import { killTree, programVariable } from "./process-tree.ts";
-import type { Execution, Wrapping } from "./wrapping.ts";
+import type { SlotShape } from "../warm/warm-plan.ts";
+import type { Execution, SlotWrapping, Wrapping } from "./wrapping.ts";
 
 /** What {@link createProcessLauncher} needs. */
 export interface ProcessLauncherOptions extends Partial<Wrapping> {
@@ -56,6 +59,20 @@ interface CommandLine {
   readonly env: Readonly<Record<string, string>>;
 }
 
+/** A shim before its release. */
+interface WaitingShim {
+  readonly shim: Shim;
+  readonly startTime: number;
+  /** Settles when the shim is in its cgroup. */
+  readonly entered: Promise<void>;
+}
+
+interface WaitingSlot {
+  readonly cgroup: Cgroup;
+  readonly shape: SlotShape;
+  readonly slots: SlotWrapping;
+}
+
 type Shim = Awaited<ReturnType<typeof spawnShim>>;
 type Cgroup = ReturnType<typeof createCgroup>;
 
@@ -81,24 +98,53 @@ class ProcessLauncher implements Launcher {
     const user = hostUser(spec);
     const cwd = prepareWorkingDirectory(request, user, this.#options.rootOf?.(request));
     const execution = this.#executionOf(request, user, cwd);
-    const line = commandLine(request, execution);
     const input = await createInput(request, this.#fifos, user);
+    const { shim, cgroup, entered } = await this.#startShim(request, execution, user, { ...(input !== undefined && { input }) });
+    return this.#prepared(request, { shim, entered, startTime: readStat(shim.pid)?.startTime ?? 0 }, cgroup);
+  }
+
+  get slotKinds(): readonly SlotShape["kind"][] {
+    return this.#options.slots?.kinds ?? [];
+  }
+
+  async prepareSlot(request: LaunchRequest, shape: SlotShape): Promise<PreparedSlot> {
+    const { slots } = this.#options;
+    if (slots === undefined) throw new ExecutionError("Unsupported", "this driver has no warm slots");
+    createLogs(request.folder);
+    const execution = slots.prepare(request, shape);
+    const slot = { claim: claimFile(request.folder) };
+    const { shim, cgroup, entered } = await this.#startShim(request, execution, undefined, { slot });
+    const waiting = { shim, entered, startTime: readStat(shim.pid)?.startTime ?? 0 };
+    try {
+      await Promise.all([shim.staged, entered]);
+    } catch (error) {
+      const message = readErrorTail(request.folder, request.spec).trim();
+      throw message === "" ? error : new StartFailure(`could not prepare a slot: ${message}`, 126);
+    }
+    return this.#slot(request, { ...waiting, cgroup, shape, slots });
+  }
+
+  /** Starts a shim, in its program's cgroup. Throws {@link StartFailure}. */
+  async #startShim(
+    request: LaunchRequest,
+    execution: Execution,
+    user: UserIds | undefined,
+    more: Pick<ShimRequest, "input" | "slot">,
+  ): Promise<{ readonly shim: Shim; readonly cgroup: Cgroup; readonly entered: Promise<void> }> {
+    const { spec, folder } = request;
+    const line = commandLine(request, execution);
     const { hierarchies } = this.#context;
     const opened = new OpenedFiles();
     try {
       writeFileSync(folder.exit, "\n".repeat(exitFileBytes), { mode: 0o600 });
       const hasFifo = await this.#fifos.take(folder.alive);
       const alive = hasFifo ? opened.add(openAliveEnd(folder.alive)) : ("ignore" as const);
-      const cgroup = withDiskLimit(
-        createCgroup(hierarchies, folder.tag, spec.limits ?? {}, this.#hasOwnParent),
-        spec,
-        this.#options.diskLimit?.(spec),
-      );
+      const cgroup = this.#createCgroup(request);
       const shim = await spawnShim({
         command: line.words,
         env: line.env,
         cwd: execution.cwd,
-        ...(input !== undefined && { input }),
+        ...more,
         ...(execution.opened !== undefined && { files: execution.opened }),
         ...(user !== undefined && { user }),
         stdout: opened.open(folder.stdout, "a"),
@@ -109,7 +155,7 @@ class ProcessLauncher implements Launcher {
       });
       // Takes as long as writing the spec; both must be complete before the program runs.
       const entered = this.#hasOwnParent ? enterShimGroup(hierarchies, shim.pid) : Promise.resolve();
-      return this.#prepared(request, shim, cgroup, entered);
+      return { shim, cgroup, entered };
     } catch (error) {
       removeCgroup(hierarchies, folder.tag);
       if (error instanceof StartFailure) throw error;
@@ -161,15 +207,64 @@ class ProcessLauncher implements Launcher {
     return wrap?.(request, execution) ?? execution;
   }
 
+  /** Creates a program's cgroup, or changes the limits of the one that its slot has. */
+  #createCgroup({ spec, folder }: LaunchRequest): Cgroup {
+    const cgroup = createCgroup(this.#context.hierarchies, folder.tag, spec.limits ?? {}, this.#hasOwnParent);
+    return withDiskLimit(cgroup, spec, this.#options.diskLimit?.(spec));
+  }
+
+  /** A slot whose command waits for its release. */
+  #slot(request: LaunchRequest, slot: WaitingShim & WaitingSlot): PreparedSlot {
+    const { shim, shape, slots } = slot;
+    const abandon = async (folder: ProgramFolder): Promise<void> => {
+      shim.abandon();
+      await shim.ended;
+      await cleanUpCgroup(this.#context, folder, request.deadlines);
+    };
+    return {
+      ended: shim.ended,
+      canRun: (spec) => isAlive(shim.pid, slot.startTime) && slots.canRun(shape.kind, spec),
+      abandon: () => abandon(request.folder),
+      claim: async (claimed) => {
+        try {
+          return this.#claim(claimed, slot);
+        } catch (error) {
+          await abandon(claimed.folder);
+          throw error;
+        }
+      },
+    };
+  }
+
+  #claim(request: LaunchRequest, { shape, slots, ...slot }: WaitingShim & WaitingSlot): PreparedProgram {
+    const { spec } = request;
+    const root = this.#options.rootOf?.(request);
+    const cwd = prepareWorkingDirectory(request, undefined, root);
+    const [first, ...rest] = spec.command;
+    const path = findExecutable(spec, undefined, cwd, root);
+    const execution: Execution = { command: [first.startsWith("-") ? path : first, ...rest], cwd };
+    const isSame = JSON.stringify(spec.limits) === JSON.stringify(shape.template.limits);
+    const cgroup = isSame ? slot.cgroup : this.#createCgroup(request);
+    return this.#prepared(request, slot, cgroup, () => {
+      slots.bind(request, { ...execution, path }, shape);
+      // A slot of an image has nothing that could answer.
+      return shape.kind === "image" ? Promise.resolve(slot.shim.open()) : slot.shim.release();
+    });
+  }
+
   /** The program behind a shim that waits for its release. */
-  #prepared(request: LaunchRequest, shim: Shim, cgroup: Cgroup, entered: Promise<void>): PreparedProgram {
+  #prepared(
+    request: LaunchRequest,
+    { shim, startTime, entered }: WaitingShim,
+    cgroup: Cgroup,
+    release: () => Promise<void> = () => shim.release(),
+  ): PreparedProgram {
     const { folder, deadlines } = request;
-    const startTime = readStat(shim.pid)?.startTime ?? 0;
     return {
       identity: { shimPid: shim.pid, shimStartTime: startTime, bootId: this.#bootId, ...limitsToJson(cgroup) },
       release: async () => {
         await entered;
-        await shim.release();
+        await release();
         const limits = readExit(folder).outsideCgroup
           ? { applied: {}, message: "not enforced: the program could not enter its cgroup" }
           : { applied: cgroup.applied, ...(cgroup.message !== undefined && { message: cgroup.message }) };

@@ -1,12 +1,15 @@
 import type { ExecSpec, ProgramSpec } from "../driver.ts";
 import type { ReadStartError } from "../shim/shim-exit.ts";
 import type { ProgramFiles } from "../shim/shim.ts";
+import type { SlotShape } from "../warm/warm-plan.ts";
 import type { LaunchRequest } from "./launcher.ts";
 
 /** What a launcher executes for a spec. */
 export interface Execution {
   readonly command: readonly [string, ...string[]];
   readonly cwd: string;
+  /** The program's executable, as the program sees it. Only for a slot. */
+  readonly path?: string;
   /** Default: the spec's environment. */
   readonly env?: Readonly<Record<string, string>>;
   /** Files that it inherits. Default: none. */
@@ -21,6 +24,20 @@ export interface JoinedExecution extends Execution {
   readonly temporary?: string;
 }
 
+/** Prepares programs before they are known. */
+export interface SlotWrapping {
+  /** The kinds of slots that are supported. */
+  readonly kinds: readonly SlotShape["kind"][];
+  /** What is executed to prepare a slot, and then waits. It inherits `gate` and reports on it, see `ShimRequest.slot`. */
+  readonly prepare: (request: LaunchRequest, shape: SlotShape) => Execution;
+  /** Whether a slot of this kind can execute a program. */
+  readonly canRun: (kind: SlotShape["kind"], spec: ProgramSpec) => boolean;
+  /** Writes the program into the slot's files; it is executed when the gate opens. Runs without waiting. */
+  readonly bind: (request: LaunchRequest, execution: Execution, shape: SlotShape) => void;
+  /** Whether a terminated program was in a slot that had not been released. */
+  readonly wasUnreleased: (request: LaunchRequest) => boolean;
+}
+
 /** Runs programs inside another program, such as bubblewrap. */
 export interface Wrapping {
   /** Folder that the program sees as `/`, where its command is looked up. Default: the machine's root. */
@@ -29,6 +46,8 @@ export interface Wrapping {
   readonly wrap: (request: LaunchRequest, execution: Execution) => Execution;
   /** What is executed for a command beside a running program. */
   readonly join: (request: LaunchRequest, spec: ExecSpec, wrapper: { readonly pid: number }) => Promise<JoinedExecution>;
+  /** Absent if programs cannot be prepared before they are known. */
+  readonly slots?: SlotWrapping;
   /** Why the wrapper could not execute the program, if it exited with this code for that reason. */
   readonly readStartError: ReadStartError;
   /** The disk limit that is enforced for a program, if any. */

@@ -1,4 +1,5 @@
 import { chmodSync, chownSync, closeSync, mkdirSync, openSync, statSync } from "node:fs";
+import { join } from "node:path";
 import type { ProgramSpec } from "../driver.ts";
 import { resolveExecutable } from "./executable.ts";
 import { describeError } from "../files/file-error.ts";
@@ -15,6 +16,9 @@ import type { UserIds } from "./user.ts";
 export function errorLog(folder: ProgramFolder, spec: ProgramSpec): string {
   return spec.mergeOutput === true ? folder.stdout : folder.stderr;
 }
+
+/** The file with the program of a slot, empty or without effect until the slot is claimed. */
+export const claimFile = ({ path }: ProgramFolder): string => join(path, "claim");
 
 /** Creates a program's empty log files. */
 export function createLogs(folder: ProgramFolder): void {

@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { tagPattern } from "../cgroup/cgroup.ts";
 import type { Unmounter } from "./size-limit.ts";
 
 /** The paths of one program's files. */
@@ -22,8 +24,25 @@ export interface ProgramFolder {
   readonly tag: string;
 }
 
-/** The files of program `id` below a driver's folder. `dir` is a real path, so that the tag is the same for every supervisor. */
-export function programFolder(dir: string, id: string): ProgramFolder {
+/** File with the tag of a program that was started in a prepared slot: the tag of the slot. */
+export const tagFile = (path: string): string => join(path, "tag");
+
+/** The files of an existing program below a driver's folder, with the tag that it was started with. */
+export function openProgramFolder(dir: string, id: string): ProgramFolder {
+  let tag: string | undefined;
+  try {
+    tag = readFileSync(tagFile(join(dir, id)), "latin1");
+  } catch {
+    // It was not started in a slot.
+  }
+  return programFolder(dir, id, tag !== undefined && tagPattern.test(tag) ? tag : undefined);
+}
+
+/**
+ * The files of program `id` below a driver's folder. `dir` is a real path, so that the tag is the same for every supervisor. Default for
+ * `tag`: derived from the path.
+ */
+export function programFolder(dir: string, id: string, tag?: string): ProgramFolder {
   const path = join(dir, id);
   return {
     id,
@@ -36,7 +55,7 @@ export function programFolder(dir: string, id: string): ProgramFolder {
     stdout: join(path, "stdout.log"),
     stderr: join(path, "stderr.log"),
     work: join(path, "work"),
-    tag: `keelson-${createHash("sha256").update(path).digest("hex").slice(0, 16)}`,
+    tag: tag ?? `keelson-${createHash("sha256").update(path).digest("hex").slice(0, 16)}`,
   };
 }
 

@@ -10,6 +10,7 @@ import {
   type ProgramSpec,
   type ProgramState,
   type ProgramStats,
+  type StartKind,
   type StopOptions,
   type TerminalSize,
 } from "../driver.ts";
@@ -21,6 +22,7 @@ import {
   type LaunchRequest,
   neverRanMessage,
   type PreparedProgram,
+  type PreparedSlot,
   StartFailure,
   type Termination,
 } from "../process/launcher.ts";
@@ -40,6 +42,7 @@ import { maxStartupMs, type Supervision } from "./supervision.ts";
 export class SupervisedProgram implements Program {
   readonly id: string;
   readonly spec: ProgramSpec;
+  readonly startKind: StartKind;
   readonly logs: { readonly stdout: string; readonly stderr: string };
   readonly #folder: ProgramFolder;
   readonly #file: ProgramStateFile;
@@ -59,8 +62,9 @@ export class SupervisedProgram implements Program {
   readonly #pausing: PauseSwitch;
   readonly #sessions = new ProgramSessions();
 
-  constructor(spec: ProgramSpec, folder: ProgramFolder, supervision: Supervision) {
+  constructor(spec: ProgramSpec, folder: ProgramFolder, supervision: Supervision, startKind: StartKind = "cold") {
     this.id = folder.id;
+    this.startKind = startKind;
     this.spec = spec;
     this.logs = { stdout: folder.stdout, stderr: folder.stderr };
     this.#folder = folder;
@@ -85,9 +89,9 @@ export class SupervisedProgram implements Program {
    * Starts the program. Resolves when it runs, or has failed to start. Preparation overlaps with writing the spec; the program is
    * released once the spec is on disk. Rejects only if `written` rejects, in which case nothing ran.
    */
-  async start(written: Promise<void>): Promise<void> {
+  async start(written: Promise<void>, slot?: PreparedSlot): Promise<void> {
     try {
-      const { prepared, startedAt } = await this.#prepare(written);
+      const { prepared, startedAt } = await this.#prepare(written, slot);
       const launched = await prepared.release();
       this.#supervise(launched, startedAt);
     } catch (error) {
@@ -98,9 +102,12 @@ export class SupervisedProgram implements Program {
     }
   }
 
-  async #prepare(written: Promise<void>): Promise<{ readonly prepared: PreparedProgram; readonly startedAt: number }> {
+  async #prepare(
+    written: Promise<void>,
+    slot: PreparedSlot | undefined,
+  ): Promise<{ readonly prepared: PreparedProgram; readonly startedAt: number }> {
     const { launcher, clock } = this.#with;
-    const prepared = await launcher.prepare(this.#request());
+    const prepared = await (slot === undefined ? launcher.prepare(this.#request()) : slot.claim(this.#request()));
     try {
       await written;
       const startedAt = clock.now();

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, realpath, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { writeFileAtomic } from "../files/atomic-file.ts";
@@ -9,11 +10,12 @@ import { lockFolder } from "../files/folder-lock.ts";
 import type { Launcher } from "../process/launcher.ts";
 import { SupervisedProgram } from "./program.ts";
 import type { Supervision } from "./supervision.ts";
-import { programFolder } from "./program-folder.ts";
+import { discardFolder, openProgramFolder, programFolder } from "./program-folder.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 import { parseRecord } from "./program-record.ts";
 import { parseSpec, programIdPattern } from "./program-spec.ts";
 import { Unmounter } from "./size-limit.ts";
+import { type ReadySlot, warmFolder, WarmSlots } from "../warm/warm-slots.ts";
 
 /** Options of every driver. */
 export interface DriverOptions {
@@ -47,6 +49,7 @@ export async function createDriver(
 
   const driver = new SupervisingDriver(name, dir, lock, {
     clock,
+    random,
     launcher: createLauncher(dir),
     trash: trash(dir),
   });
@@ -66,6 +69,7 @@ class SupervisingDriver implements Driver {
   readonly #dir: string;
   readonly #lock: Awaited<ReturnType<typeof lockFolder>>;
   readonly #supervision: Supervision;
+  readonly #warm: WarmSlots;
   readonly #programs = new Map<string, SupervisedProgram>();
   /** Starts in progress. */
   readonly #starting = new Set<Promise<unknown>>();
@@ -75,7 +79,7 @@ class SupervisingDriver implements Driver {
     name: Driver["name"],
     dir: string,
     lock: Awaited<ReturnType<typeof lockFolder>>,
-    supervision: Pick<Supervision, "clock" | "launcher" | "trash">,
+    { random, ...supervision }: Pick<Supervision, "clock" | "launcher" | "trash"> & Pick<DriverOptions, "random">,
   ) {
     this.name = name;
     this.#dir = dir;
@@ -86,6 +90,11 @@ class SupervisingDriver implements Driver {
       unmounter: new Unmounter(),
       forget: (id) => void this.#programs.delete(id),
     };
+    this.#warm = new WarmSlots({ ...this.#supervision, dir: warmFolder(dir), random });
+  }
+
+  get warm(): WarmSlots | undefined {
+    return (this.#supervision.launcher.slotKinds ?? []).length > 0 ? this.#warm : undefined;
   }
 
   /** Adopts the programs of earlier drivers. */
@@ -94,8 +103,9 @@ class SupervisingDriver implements Driver {
     await rm(trash, { recursive: true, force: true });
     await mkdir(trash, { mode: 0o700 });
     await launcher.sweepOrphans?.(this.#dir, deadlines);
+    await this.#warm.sweep();
     for (const id of await readdir(this.#dir)) {
-      if (programIdPattern.test(id)) await adoptProgram(programFolder(this.#dir, id), this.#programs, this.#supervision);
+      if (programIdPattern.test(id)) await adoptProgram(openProgramFolder(this.#dir, id), this.#programs, this.#supervision);
     }
   }
 
@@ -103,10 +113,11 @@ class SupervisingDriver implements Driver {
     const parsed = parseSpec(spec);
     if (this.#isClosed) throw new ExecutionError("Unsupported", `cannot start program ${parsed.id}: the driver is closed`);
     if (this.#programs.has(parsed.id)) throw new ExecutionError("AlreadyExists", `program ${parsed.id} already exists`);
-    const folder = programFolder(this.#dir, parsed.id);
-    const program = new SupervisedProgram(parsed, folder, this.#supervision);
+    const slot = this.#warm.take(parsed);
+    const folder = programFolder(this.#dir, parsed.id, slot?.folder.tag);
+    const program = new SupervisedProgram(parsed, folder, this.#supervision, slot?.shape.kind);
     this.#programs.set(parsed.id, program);
-    const starting = this.#start(program, folder);
+    const starting = this.#start(program, folder, slot);
     this.#starting.add(starting);
     await starting.finally(() => this.#starting.delete(starting));
     return program;
@@ -123,27 +134,41 @@ class SupervisingDriver implements Driver {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    await Promise.allSettled(this.#starting);
+    await Promise.allSettled([...this.#starting, this.#warm.close()]);
     await Promise.all([...this.#programs.values()].map((program) => program.detach()));
     this.#supervision.deadlines.clear();
     this.#supervision.launcher.close?.();
     await this.#lock.release();
   }
 
-  async #start(program: SupervisedProgram, folder: ProgramFolder): Promise<void> {
+  async #start(program: SupervisedProgram, folder: ProgramFolder, slot: ReadySlot | undefined): Promise<void> {
     try {
-      await createFolder(folder);
+      await (slot === undefined ? createFolder(folder) : moveFolder(slot, folder));
       const written = writeSpec(folder, program.spec);
       // It may reject before it is awaited.
       written.catch(() => {});
-      await program.start(written);
+      await program.start(written, slot?.prepared);
     } catch (error) {
       this.#programs.delete(program.id);
       if (!(error instanceof ExecutionError && error.code === "AlreadyExists")) {
-        await rm(folder.path, { recursive: true, force: true });
+        const { trash, clock, unmounter } = this.#supervision;
+        await discardFolder(folder, trash, clock.now(), unmounter);
       }
       throw error;
     }
+  }
+}
+
+/** Makes the folder of a slot that of a program. */
+async function moveFolder({ folder: from, prepared }: ReadySlot, folder: ProgramFolder): Promise<void> {
+  try {
+    // rename(2) would replace an empty folder.
+    if (existsSync(folder.path)) throw new ExecutionError("AlreadyExists", `folder ${folder.path} already exists`);
+    await rename(from.path, folder.path);
+  } catch (error) {
+    await prepared.abandon();
+    if (error instanceof ExecutionError) throw error;
+    throw folderUnusable(folder, error);
   }
 }
 
@@ -197,7 +222,7 @@ async function adoptProgram(
   if (specText === undefined && stateText === undefined) {
     // The driver died inside `start`, before the spec was written: nothing was acknowledged and nothing ran.
     await supervision.launcher.sweep(folder, supervision.deadlines);
-    await rm(folder.path, { recursive: true, force: true });
+    await discardFolder(folder, supervision.trash, supervision.clock.now(), supervision.unmounter);
     return;
   }
   const spec = specText === undefined ? undefined : tryParseSpec(specText, folder.id);

@@ -29,12 +29,13 @@ export function readTermination(
   options: {
     readonly lostMessage: string;
     readonly readStartError: ReadStartError | undefined;
+    readonly wasUnreleased: ((request: LaunchRequest) => boolean) | undefined;
     readonly hierarchies: readonly CgroupHierarchy[];
   },
 ): Termination {
   const { folder, spec } = request;
   const { exitCode, ...exit } = readExit(folder);
-  if (exit.unreleased) return { kind: "lost", message: neverRanMessage };
+  if (exit.unreleased || options.wasUnreleased?.(request) === true) return { kind: "lost", message: neverRanMessage };
   if (exitCode === undefined) return { kind: "lost", message: options.lostMessage };
   const failed = (code: number, why: string): Termination => ({
     kind: "start-failed",

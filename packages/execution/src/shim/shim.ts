@@ -18,6 +18,7 @@ import type { UserIds } from "../program/user.ts";
  * line and not the script. File descriptors of the shim:
  *   0 alive FIFO, 1 the program's stdout, 2 closed (shells print a message about killed programs), 3 exit file,
  *   4 gate (to and from the supervisor), 5 the program's stderr, 6.. entry files of the program's cgroups.
+ * The command of a slot inherits the gate as descriptor 6 and the file of its claim as 7: it prepares itself, reports `staged`, and waits.
  * Shells accept single-digit descriptors only, so there are no more.
  */
 
@@ -69,10 +70,10 @@ const scriptVariable = "KEELSON_SHIM";
  * program that cannot be executed from one that exits with 127. The descriptors are closed around `exec`, not by it, so that the trap
  * can still write to them.
  */
-const script = (files: string): string => `unset ${scriptVariable}
+const script = (files: string, gate = shimGate, inherited = ""): string => `unset ${scriptVariable}
 trap : HUP INT QUIT ALRM TERM USR1 USR2 PIPE XCPU XFSZ VTALRM PROF
-keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4 keelson_input=$5 keelson_pipe=$6
-shift 6
+keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4 keelson_input=$5 keelson_pipe=$6 keelson_claim=$7
+shift 7
 (
   trap '' PIPE
   for keelson_fd in $keelson_groups; do
@@ -85,11 +86,7 @@ shift 6
     keelson_field=$((keelson_field + 1))
   done
   echo "pid \${keelson_stat%% *} $keelson_start" >&3
-  read -r keelson_go <&4 && [ "$keelson_go" = go ] || {
-    echo unreleased >&3
-    exit 0
-  }
-  echo ready >&4
+  ${gate}
   exec 2>&5
   case $keelson_input in
     (held) exec <>"$keelson_pipe" ;;
@@ -100,21 +97,31 @@ shift 6
   trap 'echo exec-failed >&3' EXIT
   trap - PIPE
   unset PWD OLDPWD SHLVL
-  { exec "$@"; } ${files} 6>&- 7>&- 8>&- 9>&-
+  { exec "$@"; } ${files} ${inherited === "" ? "6>&- 7>&-" : inherited} 8>&- 9>&-
 )
 echo "exit $?" >&3
 `;
 
+/** Waits for the release before the command is executed. */
+const shimGate = `read -r keelson_go <&4 && [ "$keelson_go" = go ] || {
+    echo unreleased >&3
+    exit 0
+  }
+  echo ready >&4`;
+
+const filesOfProgram = '3>>"$keelson_append" 4<"$keelson_read" 5<"$keelson_also"';
+
 const scripts = {
   plain: script("3>&- 4>&- 5>&-"),
-  withFiles: script('3>>"$keelson_append" 4<"$keelson_read" 5<"$keelson_also"'),
+  withFiles: script(filesOfProgram),
+  slot: script(filesOfProgram, "exec 6<&4", '7<"$keelson_claim"'),
 };
 
 /** The arguments that start a shim. `groups` are the descriptors of the cgroups' entry files. */
-function shimArguments({ command, files, input }: ShimRequest, groups: readonly number[]): readonly string[] {
+function shimArguments({ command, files, input, slot }: ShimRequest, groups: readonly number[]): readonly string[] {
   const { append = "", read: [first = "", second = ""] = [] } = files ?? {};
   const pipe = [input?.mode ?? "", input?.path ?? ""];
-  return ["-c", `eval "$${scriptVariable}"`, "keelson-program", groups.join(" "), append, first, second, ...pipe, ...command];
+  return ["-c", `eval "$${scriptVariable}"`, "keelson-program", groups.join(" "), append, first, second, ...pipe, slot?.claim ?? "", ...command];
 }
 
 /** Variables that a shell reserves, or that change how it or its loader runs; they must not reach the shim. */
@@ -167,19 +174,68 @@ export interface ShimRequest {
   /** The command's input. Default: empty. */
   readonly input?: ProgramInput;
   readonly groups: readonly number[];
+  /** The command waits for the release itself: it inherits the gate, and this file. Needs `files`. */
+  readonly slot?: { readonly claim: string };
 }
 
 /** A shim that waits for its release. */
 export interface Shim {
   readonly pid: number;
+  /** Resolves when a slot waits for its release. Rejects with a {@link StartFailure} if the shim exits before. */
+  readonly staged: Promise<void>;
   /** Releases the program; resolves when it is about to be executed, or the shim has exited. */
   release(): Promise<void>;
+  /** Releases a slot that does not answer. */
+  open(): void;
   /** Makes the shim exit without running anything. */
   abandon(): void;
   /** Resolves when the shim has exited. */
   readonly ended: Promise<void>;
   /** Lets this process exit while the shim runs. */
   unref(): void;
+}
+
+const scriptOf = ({ files, slot }: ShimRequest): string =>
+  slot !== undefined ? scripts.slot : files === undefined ? scripts.plain : scripts.withFiles;
+
+function rejectEnded(): never {
+  throw new StartFailure("could not start the program: its shim has exited", 126);
+}
+
+/** The lines that a shim, or a slot's command, writes to the gate. */
+class GateReports {
+  readonly #waiting = new Map<string, () => void>();
+  #text = "";
+  #isClosed = false;
+
+  constructor(gate: Socket) {
+    gate.on("data", (chunk: Buffer) => {
+      this.#text += chunk.toString("latin1");
+      this.#settle();
+    });
+    gate.once("close", () => {
+      this.#isClosed = true;
+      this.#settle();
+    });
+    // A killed shim resets the connection; `close` follows.
+    gate.on("error", () => {});
+  }
+
+  /** Resolves when the report has arrived, or the gate is closed. */
+  received(report: string): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.set(report, resolve);
+      this.#settle();
+    });
+  }
+
+  #settle(): void {
+    for (const [report, resolve] of this.#waiting) {
+      if (!this.#isClosed && !this.#text.split("\n").includes(report)) continue;
+      this.#waiting.delete(report);
+      resolve();
+    }
+  }
 }
 
 /** The first descriptor of `groups` in the shim. */
@@ -192,7 +248,7 @@ export async function spawnShim(request: ShimRequest): Promise<Shim> {
   try {
     child = spawn("/bin/sh", shimArguments(request, groups), {
       cwd: request.cwd,
-      env: { ...request.env, [scriptVariable]: request.files === undefined ? scripts.plain : scripts.withFiles },
+      env: { ...request.env, [scriptVariable]: scriptOf(request) },
       // Its own session: a terminal's signals and the supervisor's end do not reach it.
       detached: true,
       stdio: [request.alive, request.stdout, "ignore", request.exit, "pipe", request.stderr, ...request.groups],
@@ -206,20 +262,20 @@ export async function spawnShim(request: ShimRequest): Promise<Shim> {
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   const gate = child.stdio[4];
   if (!(gate instanceof Socket)) throw new TypeError("descriptor 4 must be a pipe");
-  const answered = new Promise<void>((resolve) => {
-    gate.once("data", () => resolve());
-    gate.once("close", () => resolve());
-    // A killed shim resets the connection; `close` follows.
-    gate.on("error", () => {});
-  });
+  const reports = new GateReports(gate);
+  const staged = Promise.race([reports.received("staged"), ended.then(rejectEnded)]);
+  // Only a slot's is awaited.
+  staged.catch(() => {});
   return {
     pid,
     ended,
+    staged,
     async release() {
       gate.write("go\n");
-      await Promise.race([answered, ended]);
+      await Promise.race([reports.received("ready"), ended]);
       gate.destroy();
     },
+    open: () => void gate.end("go\n"),
     abandon: () => void gate.destroy(),
     unref: () => child.unref(),
   };

@@ -1,0 +1,134 @@
+import { spawnSync } from "node:child_process";
+import { chmodSync, chownSync, closeSync, openSync, readFileSync, readSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import type { ProgramSpec } from "../driver.ts";
+import { pathInRoot } from "../files/root-path.ts";
+import { type LaunchRequest, StartFailure } from "../process/launcher.ts";
+import type { Execution, SlotWrapping } from "../process/wrapping.ts";
+import { claimFile, findExecutable } from "../program/program-files.ts";
+import { hasStub, startStub, unclaimedStub } from "../warm/start-stub.ts";
+import type { SlotShape } from "../warm/warm-plan.ts";
+import {
+  type BubblewrapWrappingOptions,
+  bwrapCommand,
+  createFiles,
+  environmentOf,
+  filesOf,
+  settingsFolder,
+  staged,
+  stageOf,
+  statusFile,
+  temporaryFolder,
+  workingDirectory,
+  writeOptions,
+} from "./bubblewrap-options.ts";
+import { privateUser, setArguments, slotScript, Stage } from "./private-user.ts";
+
+/*
+ * Slots for programs with a private user. Both kinds run the same steps with the same options as a program that starts cold, see
+ * `bubblewrap-wrapping.ts`; they wait at different points of it:
+ *
+ *     shell: cgroup, quota, stage | claim: user, bubblewrap with all namespaces and mounts, seccomp, program
+ *     image: cgroup, quota, stage, user, bubblewrap with all namespaces and mounts | claim: seccomp, program
+ *
+ * Only trusted code waits: the staging script, or bubblewrap without capabilities. Nothing of the image has been executed.
+ */
+
+/** Where a program of a slot of kind `image` sees the file that started it. */
+const startFile = "/run/keelson-start";
+
+/** Prepares programs in bubblewrap before they are known. */
+export class BubblewrapSlots implements SlotWrapping {
+  readonly kinds = hasStub() ? (["shell", "image"] as const) : (["shell"] as const);
+  readonly #options: BubblewrapWrappingOptions;
+  /** Whether files of the programs' folders can be executed; undefined until it was tried. */
+  #canExecute: boolean | undefined;
+
+  constructor(options: BubblewrapWrappingOptions) {
+    this.#options = options;
+  }
+
+  prepare(request: LaunchRequest, shape: SlotShape): Execution {
+    const { folder } = request;
+    const { bwrap, filter } = this.#options;
+    createFiles(request);
+    const stage = shape.kind === "shell" ? this.#prepareShell(request, shape) : this.#prepareImage(request);
+    // A shell gets its command with its claim.
+    const command = shape.kind === "shell" ? [] : bwrapCommand(bwrap, [startFile]);
+    return { ...staged(request, stage, command, slotScript(shape.kind)), opened: filesOf(folder, filter), cwd: folder.path };
+  }
+
+  canRun(kind: SlotShape["kind"], spec: ProgramSpec): boolean {
+    const root = spec.isolation?.root;
+    try {
+      const path = findExecutable(spec, undefined, spec.cwd ?? "/", root);
+      // execvp(3) runs a file without either in a shell; a stub does not.
+      return kind === "shell" || /^(?:\x7fELF|#!)/.test(readHead(root === undefined ? path : pathInRoot(root, path)));
+    } catch {
+      return false;
+    }
+  }
+
+  bind(request: LaunchRequest, { command, path = "" }: Execution, shape: SlotShape): void {
+    const { binds, bwrap, filter } = this.#options;
+    const cwd = workingDirectory(request);
+    if (shape.kind === "shell") {
+      writeOptions(request, { cwd, binds, stage: shellStage(request, shape) }, filter);
+      writeFileSync(claimFile(request.folder), setArguments(bwrapCommand(bwrap, command)));
+    } else {
+      const env = { ...environmentOf(request), PWD: cwd };
+      writeFileSync(claimFile(request.folder), startStub({ path, argv: command, env, cwd }));
+    }
+  }
+
+  readonly wasUnreleased = ({ folder }: LaunchRequest): boolean => {
+    try {
+      if (/^unreleased$/m.test(readFileSync(statusFile(folder), "utf8"))) return true;
+      return readFileSync(claimFile(folder)).equals(unclaimedStub());
+    } catch {
+      return false;
+    }
+  };
+
+  #prepareShell(request: LaunchRequest, shape: SlotShape): Stage {
+    writeOptions(request, { cwd: "/", binds: [], stage: undefined }, undefined);
+    writeFileSync(claimFile(request.folder), "", { mode: 0o600 });
+    return shellStage(request, shape);
+  }
+
+  #prepareImage(request: LaunchRequest): Stage {
+    const { folder, spec } = request;
+    const { binds, filter } = this.#options;
+    const claim = claimFile(folder);
+    writeFileSync(claim, unclaimedStub());
+    chmodSync(claim, 0o500);
+    this.#canExecute ??= spawnSync(claim, { stdio: "ignore" }).status === 0;
+    if (!this.#canExecute) throw new StartFailure(`could not prepare a slot: files in ${dirname(folder.path)} cannot be executed`, 126);
+    const { uid, gid } = privateUser(folder, spec.isolation);
+    // It will contain the program's environment.
+    chownSync(claim, uid, gid);
+    const stage = stageOf(request, binds);
+    if (stage === undefined) throw new StartFailure("could not prepare a slot: requires a private user", 126);
+    const start = { source: claim, target: startFile };
+    writeOptions(request, { cwd: workingDirectory(request), binds: [...binds, start], stage }, filter, ["--block-fd", "6"]);
+    return stage;
+  }
+}
+
+/** The stage of a shell, with the same paths before and after its folder has moved. */
+function shellStage({ folder }: LaunchRequest, { roots }: SlotShape): Stage {
+  const stage = new Stage([folder.path, ...roots]);
+  for (const source of [...roots, settingsFolder(folder), temporaryFolder(folder), folder.work]) stage.add(source);
+  return stage;
+}
+
+/** The first bytes of a file. */
+function readHead(path: string): string {
+  const descriptor = openSync(path, "r");
+  try {
+    const head = Buffer.alloc(4);
+    return head.toString("latin1", 0, readSync(descriptor, head));
+  } finally {
+    closeSync(descriptor);
+  }
+}

@@ -1,0 +1,230 @@
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import type { ProgramSpec, StartKind, WarmPlan, WarmPrograms, WarmStatus } from "../driver.ts";
+import { describeError } from "../files/file-error.ts";
+import type { LaunchRequest, PreparedSlot } from "../process/launcher.ts";
+import { discardFolder, type ProgramFolder, programFolder, tagFile } from "../program/program-folder.ts";
+import type { Deadline } from "../program/deadlines.ts";
+import type { Supervision } from "../program/supervision.ts";
+import { fits, type SlotShape, shapeKey, shapesOf } from "./warm-plan.ts";
+
+/** A slot that is ready. */
+export interface ReadySlot {
+  readonly shape: SlotShape;
+  readonly folder: ProgramFolder;
+  readonly prepared: PreparedSlot;
+}
+
+/** What {@link WarmSlots} needs. */
+export interface WarmSlotsOptions extends Omit<Supervision, "forget"> {
+  /** Folder of the slots, on the file system of the programs' folders. */
+  readonly dir: string;
+  readonly random: () => number;
+}
+
+/** Slots that are prepared at the same time. More would compete with the requests that they are for. */
+const maxRefills = 2;
+/** Leaves the processor to the program that has claimed a slot. */
+const refillDelayMs = 5;
+const minRetryMs = 500;
+const maxRetryMs = 60_000;
+
+/**
+ * The slots of one driver.
+ *
+ * **Guarantees**: a slot is claimed once; the processes of an unclaimed slot end with this process, and {@link WarmSlots.sweep} removes the
+ * rest of what an earlier driver left.
+ */
+export class WarmSlots implements WarmPrograms {
+  readonly #options: WarmSlotsOptions;
+  readonly #ready: ReadySlot[] = [];
+  readonly #refilling = new Map<Promise<void>, string>();
+  readonly #discarding = new Set<Promise<void>>();
+  readonly #listeners = new Set<() => void>();
+  readonly #starts: Record<StartKind, number> = { cold: 0, shell: 0, image: 0 };
+  readonly #refills = { count: 0, totalMs: 0 };
+  #wanted: readonly { readonly shape: SlotShape; readonly count: number }[] = [];
+  /** Why the last slot of a shape could not be prepared. */
+  readonly #problems = new Map<string, string>();
+  #retryMs = minRetryMs;
+  #timer: Deadline | undefined;
+  #isClosed = false;
+
+  constructor(options: WarmSlotsOptions) {
+    this.#options = options;
+  }
+
+  /** Removes the slots of an earlier driver. */
+  async sweep(): Promise<void> {
+    const { dir, launcher, deadlines } = this.#options;
+    for (const name of await readdir(dir).catch(() => [])) {
+      const folder = programFolder(dir, name);
+      await launcher.sweep(folder, deadlines);
+      await this.#discardFolder(folder);
+    }
+  }
+
+  keep(plan: WarmPlan): void {
+    this.#wanted = shapesOf(plan, this.#options.launcher.slotKinds?.includes("image") === true);
+    this.#retryMs = minRetryMs;
+    this.#problems.clear();
+    for (const slot of this.#surplus()) this.#discard(slot);
+    this.#schedule(0);
+    this.#notify();
+  }
+
+  status(): WarmStatus {
+    const [problem] = this.#problems.values();
+    const count = (kind: SlotShape["kind"]): { readonly desired: number; readonly ready: number } => ({
+      desired: this.#wanted.reduce((sum, { shape, count: each }) => sum + (shape.kind === kind ? each : 0), 0),
+      ready: this.#ready.filter(({ shape }) => shape.kind === kind).length,
+    });
+    return {
+      shells: count("shell"),
+      images: count("image"),
+      starts: { ...this.#starts },
+      refills: { ...this.#refills },
+      ...(problem !== undefined && { problem }),
+    };
+  }
+
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Takes the best slot for a program and counts the start. Undefined if there is none: the program starts cold. */
+  take(spec: ProgramSpec): ReadySlot | undefined {
+    const isUsable = ({ shape, prepared }: ReadySlot): boolean => fits(shape, spec) && prepared.canRun(spec);
+    const usable = this.#ready.filter(isUsable);
+    const slot = usable.find(({ shape }) => shape.kind === "image") ?? usable[0];
+    this.#starts[slot?.shape.kind ?? "cold"] += 1;
+    if (slot === undefined) return undefined;
+    this.#ready.splice(this.#ready.indexOf(slot), 1);
+    this.#schedule(refillDelayMs);
+    this.#notify();
+    return slot;
+  }
+
+  /** Removes all slots. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#timer?.cancel();
+    this.#wanted = [];
+    await Promise.all(this.#refilling.keys());
+    for (const slot of [...this.#ready]) this.#discard(slot);
+    await Promise.all(this.#discarding);
+  }
+
+  #surplus(): readonly ReadySlot[] {
+    const left = new Map(this.#wanted.map(({ shape, count }) => [shapeKey(shape), count]));
+    return this.#ready.filter(({ shape }) => {
+      const count = left.get(shapeKey(shape)) ?? 0;
+      left.set(shapeKey(shape), count - 1);
+      return count <= 0;
+    });
+  }
+
+  /** The shape of which most slots are missing; one that could not be prepared comes last. */
+  #findMissing(): SlotShape | undefined {
+    const missing = this.#wanted.map(({ shape, count }) => {
+      const key = shapeKey(shape);
+      const present = this.#ready.filter((slot) => shapeKey(slot.shape) === key).length;
+      const coming = [...this.#refilling.values()].filter((each) => each === key).length;
+      return { shape, count: count - present - coming, failures: this.#problems.has(key) ? 1 : 0 };
+    });
+    const [first] = missing
+      .filter(({ count }) => count > 0)
+      .sort((one, other) => one.failures - other.failures || other.count - one.count);
+    return first?.shape;
+  }
+
+  #schedule(delayMs: number): void {
+    if (this.#isClosed) return;
+    this.#timer ??= this.#options.deadlines.after(delayMs, () => {
+      this.#timer = undefined;
+      this.#refill();
+    });
+  }
+
+  #refill(): void {
+    while (!this.#isClosed && this.#refilling.size < maxRefills) {
+      const shape = this.#findMissing();
+      if (shape === undefined) return;
+      const refilling = this.#prepare(shape).then((isReady) => {
+        this.#refilling.delete(refilling);
+        // The plan may have changed meanwhile.
+        for (const slot of this.#surplus()) this.#discard(slot);
+        this.#schedule(isReady ? 0 : this.#retryMs);
+        if (!isReady) this.#retryMs = Math.min(this.#retryMs * 2, maxRetryMs);
+      });
+      this.#refilling.set(refilling, shapeKey(shape));
+      // Nothing else is missing: one attempt at a time.
+      if (this.#problems.has(shapeKey(shape))) return;
+    }
+  }
+
+  /** Prepares one slot. False if that fails; never rejects. */
+  async #prepare(shape: SlotShape): Promise<boolean> {
+    const { dir, launcher, deadlines, unmounter, random, clock } = this.#options;
+    const began = clock.monotonic();
+    const folder = programFolder(dir, Math.floor(random() * 2 ** 52).toString(36));
+    try {
+      await mkdir(folder.path, { recursive: true, mode: 0o711 });
+      await writeFile(tagFile(folder.path), folder.tag, { mode: 0o600 });
+      const spec: ProgramSpec = { id: basename(folder.path), command: ["true"], ...shape.template };
+      const request: LaunchRequest = { spec, folder, deadlines, unmounter };
+      const prepared = await launcher.prepareSlot?.(request, shape);
+      if (prepared === undefined) return false;
+      this.#add({ shape, folder, prepared });
+      this.#refills.count += 1;
+      this.#refills.totalMs += clock.monotonic() - began;
+      this.#problems.delete(shapeKey(shape));
+      this.#retryMs = minRetryMs;
+      return true;
+    } catch (error) {
+      this.#problems.set(shapeKey(shape), describeError(error));
+      await launcher.sweep(folder, deadlines).catch(() => {});
+      await this.#discardFolder(folder).catch(() => {});
+      return false;
+    } finally {
+      this.#notify();
+    }
+  }
+
+  #add(slot: ReadySlot): void {
+    this.#ready.push(slot);
+    // Something outside of this process has ended it.
+    void slot.prepared.ended.then(() => {
+      if (!this.#ready.includes(slot)) return;
+      this.#discard(slot);
+      this.#schedule(minRetryMs);
+      this.#notify();
+    });
+  }
+
+  #discard(slot: ReadySlot): void {
+    const index = this.#ready.indexOf(slot);
+    if (index >= 0) this.#ready.splice(index, 1);
+    const discarding = (async () => {
+      await slot.prepared.abandon();
+      await this.#discardFolder(slot.folder);
+    })()
+      // The next driver on this folder sweeps what is left.
+      .catch(() => {})
+      .finally(() => this.#discarding.delete(discarding));
+    this.#discarding.add(discarding);
+  }
+
+  #discardFolder(folder: ProgramFolder): Promise<void> {
+    const { trash, clock, unmounter } = this.#options;
+    return discardFolder(folder, trash, clock.now(), unmounter);
+  }
+
+  #notify(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+/** Folder of the slots, below a driver's own. */
+export const warmFolder = (dir: string): string => join(dir, ".warm");
