@@ -1,3 +1,4 @@
 export { createBusyboxImage } from "./testing/busybox-image.ts";
 export { startLocalContainerd } from "./testing/local-containerd.ts";
 export type { LocalContainerd } from "./testing/local-containerd.ts";
+export { warmUp, whenWarm } from "./testing/warm-slots.ts";

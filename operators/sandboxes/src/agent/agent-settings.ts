@@ -1,6 +1,7 @@
 import { hostname } from "node:os";
 import { isPositiveQuantity } from "../protocol/protocol.ts";
 import { agentPort, defaultSandboxesPerAgent } from "../api/names.ts";
+import { maxWarmPerImage, maxWarmShells } from "../api/sandbox-pool.ts";
 import { type AgentDriver, agentDrivers } from "./agent-drivers.ts";
 import type { AgentOptions } from "./run-agent.ts";
 
@@ -10,7 +11,7 @@ export const defaultAgentDir = "/var/lib/keelson/sandboxes";
 /**
  * An agent's settings from its environment: the original's names (AGENT_PORT, also as `:5758`, AGENT_CAPACITY, CONTAINERD_SOCKET, POD_NAME,
  * POD_IP, NODE_NAME) and ours (AGENT_TOKEN, AGENT_DIR, AGENT_IMAGE_DIR, AGENT_DRIVER, AGENT_MAX_PROCESSES, AGENT_SANDBOX_CPU,
- * AGENT_SANDBOX_MEMORY). Throws an error that names the variable.
+ * AGENT_SANDBOX_MEMORY, AGENT_WARM_SHELLS, AGENT_WARM_PER_IMAGE). Throws an error that names the variable.
  */
 export function agentSettings(
   env: Readonly<Record<string, string | undefined>>,
@@ -30,6 +31,17 @@ export function agentSettings(
     if (amount !== undefined && !isPositiveQuantity(amount))
       throw new Error(`${name}: ${JSON.stringify(amount)} must be a positive quantity, such as 500m or 256Mi`);
     return amount;
+  });
+  const [shells = 0, perImage = 0] = (
+    [
+      ["AGENT_WARM_SHELLS", maxWarmShells],
+      ["AGENT_WARM_PER_IMAGE", maxWarmPerImage],
+    ] as const
+  ).map(([name, maximum]) => {
+    const count = Number(read(name) ?? 0);
+    if (!(Number.isInteger(count) && count >= 0 && count <= maximum))
+      throw new Error(`${name}: ${JSON.stringify(env[name])} must be 0 to ${maximum}`);
+    return count;
   });
   const token = read("AGENT_TOKEN");
   if (token === undefined) throw new Error("AGENT_TOKEN: required; it is the key shared with the operator");
@@ -54,6 +66,7 @@ export function agentSettings(
       defaultLimits: { ...(cpu !== undefined && { cpu }), ...(memory !== undefined && { memory }) },
     }),
     ...(maxProcesses !== undefined && { maxProcesses: Number(maxProcesses) }),
+    ...(shells + perImage > 0 && { warm: { shells, perImage } }),
   };
 }
 

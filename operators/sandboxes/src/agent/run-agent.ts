@@ -16,6 +16,7 @@ import { startAgentServer } from "./agent-server.ts";
 import { SandboxNetworks } from "../network/sandbox-networks.ts";
 import { localImages } from "../sandbox/image-store.ts";
 import { SandboxManager } from "../sandbox/sandbox-manager.ts";
+import type { WarmCounts } from "../sandbox/warm-sandboxes.ts";
 
 /** The isolation of sandboxes. */
 export interface AgentIsolation {
@@ -43,6 +44,8 @@ export interface AgentOptions extends AgentIsolation {
   readonly maxProcesses?: number;
   /** Default limits of a sandbox, as quantities. */
   readonly defaultLimits?: { readonly cpu?: string; readonly memory?: string };
+  /** Slots to keep ready. Default: none. */
+  readonly warm?: WarmCounts;
   readonly clock: Clock;
   readonly log: Logger;
   /** Called with the URL of its API once it listens. */
@@ -127,12 +130,14 @@ export async function runAgent(options: AgentOptions, signal: AbortSignal): Prom
   const driver = await openAgentDriver(isolation, dir, clock, networks);
   try {
     await networks.adopt(new Set(driver.list().flatMap((program) => (program.state.kind === "exited" ? [] : [program.id]))));
+    const imageDir = options.imageDir ?? join(dir, "images");
     const manager = new SandboxManager({
       agentId: options.name,
       nodeName: options.node,
       capacity: options.capacity,
       driver,
-      images: localImages(await openUnpackedImages(options.imageDir ?? join(dir, "images"))),
+      images: localImages(await openUnpackedImages(imageDir)),
+      ...(options.warm !== undefined && { warm: { ...options.warm, imageDir } }),
       address: options.bindAddress,
       ...(options.maxProcesses !== undefined && { maxProcesses: options.maxProcesses }),
       ...(options.defaultLimits !== undefined && { defaultLimits: options.defaultLimits }),

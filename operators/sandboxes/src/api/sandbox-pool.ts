@@ -5,6 +5,11 @@ import { Type } from "typebox";
 import { defaultSandboxesPerAgent, group, version } from "./names.ts";
 import { resourceLimits } from "./resource-limits.ts";
 
+/** Maximum of `warm.shells`. */
+export const maxWarmShells = 100;
+/** Maximum of `warm.perImage`. */
+export const maxWarmPerImage = 20;
+
 const count = (description: string) => Type.Optional(int32(description, { minimum: 0, maximum: 10_000 }));
 
 const spec = Type.Object(
@@ -25,6 +30,25 @@ const spec = Type.Object(
     ),
     maxSandboxesPerPod: Type.Optional(
       int32("Maximum number of sandboxes per agent.", { minimum: 1, maximum: 1000, default: defaultSandboxesPerAgent }),
+    ),
+    warm: Type.Optional(
+      Type.Object(
+        {
+          shells: Type.Optional(
+            int32("Number of slots per agent for sandboxes of any image.", { minimum: 0, maximum: maxWarmShells, default: 0 }),
+          ),
+          perImage: Type.Optional(
+            int32(
+              "Number of slots per agent for each of the images that were used last, at most 4, with their files mounted. Start faster than shells.",
+              { minimum: 0, maximum: maxWarmPerImage, default: 0 },
+            ),
+          ),
+        },
+        {
+          description:
+            "Slots in which sandboxes without network start faster. Bubblewrap as root only. Applies to agents created after a change.",
+        },
+      ),
     ),
     resources: resourceLimits("Default resources of sandboxes. Applies to agents created after a change."),
     runtimeType: Type.Optional(
@@ -47,6 +71,17 @@ const status = Type.Object(
     totalAgents: Type.Optional(int32("The same as currentPods.")),
     idleAgents: Type.Optional(int32("Agents without sandboxes.")),
     busyAgents: Type.Optional(int32("Agents with sandboxes.")),
+    warm: Type.Optional(
+      Type.Object(
+        {
+          desired: int32("Number of warm slots that the reporting agents keep ready."),
+          ready: int32("Number of warm slots that are ready."),
+          observedTime: time("Time at which ready was counted. Changes of ready alone are recorded at most every 5 seconds."),
+          message: Type.Optional(Type.String({ description: "Why slots are not ready." })),
+        },
+        { description: "The warm slots of all agents. Absent if the agents keep none." },
+      ),
+    ),
     agents: Type.Optional(
       Type.Array(
         Type.Object({

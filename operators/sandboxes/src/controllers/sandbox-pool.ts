@@ -23,11 +23,15 @@ import { type AgentPlacement, type AgentPod, agentPod, agentSecret, agentSecretN
 import { agentLabels, cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
+import type { WarmStatus } from "@keelson/execution";
+import { sumWarm } from "../fleet/warm-status.ts";
 import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
 import { decidePool } from "./sandbox-pool-decision.ts";
 import { sandboxReads } from "./sandbox.ts";
 
 const fieldManager = "sandboxes-pool-controller";
+
+type PoolStatus = Partial<NonNullable<SandboxPool["status"]>>;
 const retryMs = 15_000;
 
 /** Creates and removes the agents of pools: Pods, each with a key of its own. */
@@ -85,7 +89,7 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     if (agents.length === 0) await removeFinalizer(client, SandboxPool, pool, cleanupFinalizer);
     return undefined;
   }
-  await write(
+  const delayMs = await write(
     pool,
     statusOf(
       pool,
@@ -97,7 +101,8 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     ),
     context,
   );
-  return problem === "" ? undefined : { requeueAfterMs: retryMs };
+  if (problem !== "") return { requeueAfterMs: retryMs };
+  return delayMs === undefined ? undefined : { requeueAfterMs: delayMs };
 }
 
 function agentsOf(pool: string, namespace: string, cache: SandboxesContext["cache"]): readonly AgentPod[] {
@@ -138,7 +143,7 @@ function statusOf(
   problem: string,
   { clock, runtime }: SandboxesContext,
   busyOf: (agent: string) => number,
-): Partial<NonNullable<SandboxPool["status"]>> {
+): PoolStatus {
   const { agentStatus } = runtime;
   const namespace = pool.metadata.namespace ?? "";
   const ready = agents.filter((agent) => agentStatus(namespace, agent) !== undefined).length;
@@ -163,16 +168,43 @@ function statusOf(
     idleAgents: agents.length - busy,
     busyAgents: busy,
     conditions: [...conditions],
+    ...warmStatusOf(
+      agents.flatMap((agent) => agentStatus(namespace, agent)?.warm ?? []),
+      clock.now(),
+    ),
   };
 }
 
+function warmStatusOf(statuses: readonly WarmStatus[], now: number): Pick<PoolStatus, "warm"> {
+  if (statuses.length === 0) return {};
+  const { shells, images, problem } = sumWarm(statuses);
+  return {
+    warm: {
+      desired: shells.desired + images.desired,
+      ready: shells.ready + images.ready,
+      observedTime: new Date(now).toISOString(),
+      ...(problem !== undefined && { message: problem }),
+    },
+  };
+}
+
+/** Every create and delete changes the number of ready slots. */
+const warmIntervalMs = 5_000;
+
+/** Writes a changed status. Returns after how long to repeat this, if the number of ready slots alone was written recently. */
 async function write(
   pool: DeepReadonly<SandboxPool>,
-  status: Partial<NonNullable<SandboxPool["status"]>>,
-  { client, signal }: SandboxesContext,
-): Promise<void> {
-  const { agents: _, ...before } = pool.status ?? {};
-  if (jsonEquals(before, status)) return;
+  status: PoolStatus,
+  { client, signal, clock }: SandboxesContext,
+): Promise<number | undefined> {
+  const { agents: _, warm: warmBefore, ...before } = pool.status ?? {};
+  const { warm, ...rest } = status;
+  if (jsonEquals(before, rest)) {
+    const observedTime = warm?.observedTime;
+    if (jsonEquals(warmBefore && { ...warmBefore, observedTime }, warm)) return undefined;
+    const ageMs = clock.now() - Date.parse(warmBefore?.observedTime ?? "1970-01-01T00:00:00Z");
+    if (warm !== undefined && ageMs >= 0 && ageMs < warmIntervalMs) return warmIntervalMs - ageMs;
+  }
   const { name = "", namespace } = pool.metadata;
   try {
     const configuration = { metadata: { name, namespace }, status };
@@ -180,4 +212,5 @@ async function write(
   } catch (error) {
     if (!isConflict(error) && !isNotFound(error)) throw error;
   }
+  return undefined;
 }

@@ -169,6 +169,8 @@ export class FastCreator {
           log: written - allocated,
           agent: started - written,
           ...(answer.startMs !== undefined && { start: answer.startMs }),
+          // The part of `start` in which a warm slot was claimed: all of it.
+          ...(answer.startMs !== undefined && (answer.start ?? "cold") !== "cold" && { warm: answer.startMs }),
           total: started - began,
         };
         return { kind: "created", sandboxId: intent.sandboxId, agent, timings };

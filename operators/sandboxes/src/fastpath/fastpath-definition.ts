@@ -7,9 +7,11 @@ import type { RunningServer, ServerContext, ServerDefinition } from "@keelson/op
 import { findBubblewrap, openUnpackedImages } from "@keelson/execution";
 import type { AgentClient } from "../fleet/agent-client.ts";
 import { AgentMonitor } from "../fleet/agent-monitor.ts";
-import { type AgentPlacement, parseAgentPod } from "../fleet/agent-pod.ts";
+import { type AgentPlacement, listAgents, parseAgentPod } from "../fleet/agent-pod.ts";
+import { hasWarmChange, sumWarm } from "../fleet/warm-status.ts";
 import { agentProgram } from "../agent/agent-program-path.ts";
 import type { AgentIsolation } from "../agent/run-agent.ts";
+import { agentLabels } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { ensureToken } from "../bearer-token.ts";
@@ -19,7 +21,7 @@ import { hasEnded } from "../controllers/sandbox-decision.ts";
 import { FastCreator } from "./fast-creator.ts";
 import { serverFlags } from "../flags.ts";
 import { fastPathFlags, readIsolation } from "./fastpath-flags.ts";
-import { createFastPathMetrics, type FastPathMetrics } from "./fastpath-metrics.ts";
+import { createFastPathMetrics, type FastPathMetrics, type WarmPool } from "./fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath-server.ts";
 import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { IntentLog } from "./intent-log.ts";
@@ -104,7 +106,7 @@ class FastPath {
       },
       isPending: (id) => fast.isPending(id),
     });
-    const metrics = createFastPathMetrics();
+    const metrics = createFastPathMetrics(() => this.#warmPools(monitor));
     const token = await ensureToken(fastPathTokenFile(dataDir));
     const metricsUrl = await this.#serveMetrics(metrics, token);
     const url = await this.#serve(fast, monitor, metrics, token);
@@ -121,6 +123,15 @@ class FastPath {
 
   #reportLoad({ namespace, pool }: { readonly namespace: string; readonly pool: string }): void {
     for (const listener of this.#loadListeners) listener({ namespace, name: pool });
+  }
+
+  /** The warm slots of the agents that report. */
+  #warmPools(monitor: AgentMonitor): readonly WarmPool[] {
+    return this.#context.cache.list(SandboxPool).flatMap(({ metadata: { namespace = "", name: pool = "" } }) => {
+      const agents = listAgents(this.#context.cache.list(Pod, { namespace, labelSelector: `${agentLabels.pool}=${pool}` }));
+      const statuses = agents.flatMap((agent) => monitor.status(namespace, agent.name)?.warm ?? []);
+      return statuses.length === 0 ? [] : [{ namespace, pool, warm: sumWarm(statuses) }];
+    });
   }
 
   #restoreAllocations(): void {
@@ -145,7 +156,7 @@ class FastPath {
       onStatus: (agent, agentClient, status, before) => {
         fast.recover(agent.namespace, agent.name, status);
         janitor.check(agent, agentClient, status);
-        if (status.allocated !== before?.allocated) this.#reportLoad(agent);
+        if (status.allocated !== before?.allocated || hasWarmChange(before, status)) this.#reportLoad(agent);
       },
     });
     monitor = started;

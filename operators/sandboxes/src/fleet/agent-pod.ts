@@ -102,6 +102,7 @@ function agentContainer(
   const field = (name: string, fieldPath: string): EnvVar => ({ name, valueFrom: { fieldRef: { fieldPath } } });
   const isLocal = tools.kind === "local";
   const limits = pool.spec.resources?.limits ?? {};
+  const warm = pool.spec.warm ?? {};
   const env: EnvVar[] = [
     field("POD_NAME", "metadata.name"),
     field("POD_UID", "metadata.uid"),
@@ -113,9 +114,12 @@ function agentContainer(
     { name: "AGENT_DRIVER", value: driver },
     ...(containerdSocket === undefined ? [] : [{ name: "CONTAINERD_SOCKET", value: containerdSocket }]),
     { name: "AGENT_DIR", value: isLocal ? `${tools.dir}/$(POD_UID)` : defaultAgentDir },
-    ...Object.entries({ AGENT_SANDBOX_CPU: limits.cpu, AGENT_SANDBOX_MEMORY: limits.memory }).flatMap(([name, amount]) =>
-      amount === undefined ? [] : [{ name, value: String(amount) }],
-    ),
+    ...Object.entries({
+      AGENT_SANDBOX_CPU: limits.cpu,
+      AGENT_SANDBOX_MEMORY: limits.memory,
+      AGENT_WARM_SHELLS: warm.shells || undefined,
+      AGENT_WARM_PER_IMAGE: warm.perImage || undefined,
+    }).flatMap(([name, amount]) => (amount === undefined ? [] : [{ name, value: String(amount) }])),
     ...(isLocal ? [{ name: "AGENT_IMAGE_DIR", value: tools.imageDir }] : []),
     {
       name: "AGENT_TOKEN",

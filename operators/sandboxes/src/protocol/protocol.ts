@@ -1,6 +1,6 @@
 import { isJsonObject } from "@keelson/api-machinery";
 import { isQuantity, quantityToMillis } from "@keelson/api-machinery/quantity";
-import { argumentSizeProblem } from "@keelson/execution";
+import { argumentSizeProblem, type StartKind, type WarmStatus } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
 import type { DeniedFlows } from "../network/denied-flows.ts";
 import { type NetworkMode, networkProblem, type NetworkRule } from "../network/network-policy.ts";
@@ -75,6 +75,8 @@ export interface CreateAnswer {
   readonly rejected?: boolean;
   /** The driver's start time, in milliseconds. */
   readonly startMs?: number;
+  /** How the sandbox was started. */
+  readonly start?: StartKind;
 }
 
 /** Phases that an agent reports. */
@@ -110,6 +112,8 @@ export interface AgentStatus {
   readonly allocated: number;
   readonly images: readonly string[];
   readonly sandboxStatuses: readonly SandboxStatus[];
+  /** Absent if the agent keeps no warm slots. */
+  readonly warm?: WarmStatus;
 }
 
 const isText = (value: unknown): value is string => typeof value === "string" && !value.includes("\0");

@@ -5,6 +5,7 @@ import { sandboxIdPattern } from "../api/names.ts";
 import type { SandboxNetworks } from "../network/sandbox-networks.ts";
 import { Lifetimes } from "./lifetimes.ts";
 import { PortRelays } from "./port-relay.ts";
+import { type WarmCounts, WarmSandboxes } from "./warm-sandboxes.ts";
 import type { ImageStore, ReadyImage } from "./image-store.ts";
 import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
 import {
@@ -26,6 +27,8 @@ export interface SandboxManagerOptions extends SandboxProgramOptions {
   readonly log: Logger;
   /** File with changed expiry times. */
   readonly expiryFile: string;
+  /** Slots to keep ready, and the folder of the unpacked images. Default: none. */
+  readonly warm?: WarmCounts & { readonly imageDir: string };
   /** Networks of sandboxes with `internet` or `allowList`. Default: such sandboxes are rejected. */
   readonly networks?: SandboxNetworks;
 }
@@ -49,6 +52,7 @@ export class SandboxManager {
   readonly #tombstones = new Set<string>();
   readonly #lifetimes: Lifetimes;
   readonly #relays: PortRelays;
+  readonly #warm: WarmSandboxes | undefined;
   #isShuttingDown = false;
 
   /** Adopts the driver's sandboxes. */
@@ -65,6 +69,11 @@ export class SandboxManager {
       void program.exited().then(() => options.networks?.remove(program.id));
     }
     options.networks?.onDenied(() => this.#notify());
+    const { warm, images } = options;
+    if (warm !== undefined) {
+      this.#warm = new WarmSandboxes({ program: options, images, counts: warm, imageDir: warm.imageDir });
+      driver.warm?.onChange(() => this.#notify());
+    }
   }
 
   async create(sandbox: AgentSandbox): Promise<CreateAnswer> {
@@ -140,7 +149,9 @@ export class SandboxManager {
           ...(denied !== undefined && { denied }),
         };
       });
-    return { agentId, nodeName, capacity, allocated: this.#occupied().size, images: images.list(), sandboxStatuses };
+    const warm = this.#warm?.status();
+    const allocated = this.#occupied().size;
+    return { agentId, nodeName, capacity, allocated, images: images.list(), sandboxStatuses, ...(warm && { warm }) };
   }
 
   /** The program of a sandbox on this agent. */
@@ -239,6 +250,7 @@ export class SandboxManager {
     const { clock } = this.#options;
     const { sandboxId } = sandbox;
     const began = clock.monotonic();
+    this.#warm?.use(image);
     const program = await this.#startProgram(sandbox, image);
     const startMs = clock.monotonic() - began;
     this.#follow(program);
@@ -247,7 +259,7 @@ export class SandboxManager {
     if (program.state.kind === "exited" && program.state.reason === "StartFailed") {
       return { success: false, message: program.state.message, sandboxId };
     }
-    return { ...createdAnswer(program, clock), startMs };
+    return { ...createdAnswer(program, clock), startMs, start: program.startKind };
   }
 
   #expose(program: Program): void {

@@ -173,6 +173,7 @@ export class CrashingMachine {
     return {
       id,
       spec: running.spec,
+      startKind: "cold",
       get state() {
         return running.state;
       },

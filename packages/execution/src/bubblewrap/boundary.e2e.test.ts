@@ -19,11 +19,13 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { Driver, Program, ProgramSpec } from "../driver.ts";
+import type { Driver, Program, ProgramSpec, StartKind } from "../driver.ts";
 import { content } from "../contract/setup.ts";
 import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
 import { privateUser } from "./private-user.ts";
-import { programFolder } from "../program/program-folder.ts";
+import { openProgramFolder } from "../program/program-folder.ts";
+import { warmUp } from "../testing/warm-slots.ts";
+import { hasStub } from "../warm/start-stub.ts";
 
 /* What code in a sandbox can reach: each test is an attack. */
 
@@ -49,8 +51,15 @@ afterEach(async () => {
 
 const isolation = { network: "none", hasPrivateUser: true } as const;
 
-function start(script: string, spec: Partial<ProgramSpec> = {}, id = "a"): Promise<Program> {
-  return driver.start({ id, command: ["/bin/sh", "-c", script], isolation, ...spec });
+/** How the programs of a test start. */
+let startKind: StartKind = "cold";
+
+async function start(script: string, change: Partial<ProgramSpec> = {}, id = "a"): Promise<Program> {
+  const spec: ProgramSpec = { id, command: ["/bin/sh", "-c", script], isolation, ...change };
+  if (startKind !== "cold") await warmUp(driver, startKind, spec);
+  const program = await driver.start(spec);
+  expect(program.startKind).toBe(startKind);
+  return program;
 }
 
 /** The output of a script in a sandbox. */
@@ -67,15 +76,21 @@ const attackWithNode = (source: string): Promise<string> => attack(`exec ${proce
 /** Node.js may be outside of /usr, where a sandbox does not see it. */
 const seesNode = process.execPath.startsWith("/usr/");
 
-describe.runIf(isRoot)("a program with a private user", () => {
+const kinds: readonly StartKind[] = hasStub() ? ["cold", "shell", "image"] : ["cold", "shell"];
+
+describe.runIf(isRoot).each(kinds)("a program with a private user, started %s,", (kind) => {
+  beforeEach(() => {
+    startKind = kind;
+  });
+
   test("is an unprivileged user of the host that owns nothing else", async () => {
     const program = await start("id -u; echo $$ >pid; exec sleep 600");
     await content(join(dir, "a", "work", "pid"));
-    const { uid } = privateUser(programFolder(dir, "a"));
+    const { uid } = privateUser(openProgramFolder(dir, "a"));
     expect(readFileSync(program.logs.stdout, "utf8")).toBe("0\n");
     expect(statSync(join(dir, "a", "work", "pid")).uid).toBe(uid);
     expect(uid).toBeGreaterThan(1_879_000_000);
-    expect(privateUser(programFolder(dir, "b")).uid).not.toBe(uid);
+    expect(privateUser(openProgramFolder(dir, "b")).uid).not.toBe(uid);
     const session = await program.exec({ command: ["/bin/sh", "-c", "id -u; cat pid | wc -l; touch /tmp/mine && echo wrote"] });
     expect(await text(session.stdout)).toBe("0\n1\nwrote\n");
   });
@@ -116,7 +131,7 @@ describe.runIf(isRoot)("a program with a private user", () => {
   test("has no capabilities and cannot gain privileges with set-uid programs", async () => {
     const out = await attack(`grep -E "^(CapEff|CapPrm|CapBnd|NoNewPrivs|Seccomp):" /proc/self/status; cat /proc/self/uid_map`);
     // Root inside is an unprivileged id outside, also for set-uid programs.
-    expect(out).toMatch(new RegExp(`\\s0\\s+${privateUser(programFolder(dir, "a")).uid}\\s+1\\s*$`));
+    expect(out).toMatch(new RegExp(`\\s0\\s+${privateUser(openProgramFolder(dir, "a")).uid}\\s+1\\s*$`));
     expect(out).toMatch(/CapPrm:\s+0+\nCapEff:\s+0+\nCapBnd:\s+0+\nNoNewPrivs:\s+1\nSeccomp:\s+2\n/);
   });
 

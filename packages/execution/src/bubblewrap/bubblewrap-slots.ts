@@ -81,14 +81,9 @@ export class BubblewrapSlots implements SlotWrapping {
     }
   }
 
-  readonly wasUnreleased = ({ folder }: LaunchRequest): boolean => {
-    try {
-      if (/^unreleased$/m.test(readFileSync(statusFile(folder), "utf8"))) return true;
-      return readFileSync(claimFile(folder)).equals(unclaimedStub());
-    } catch {
-      return false;
-    }
-  };
+  readonly wasUnreleased = ({ folder }: LaunchRequest): boolean =>
+    /^unreleased$/m.test(readIfPresent(statusFile(folder)).toString("latin1")) ||
+    readIfPresent(claimFile(folder)).equals(unclaimedStub());
 
   #prepareShell(request: LaunchRequest, shape: SlotShape): Stage {
     writeOptions(request, { cwd: "/", binds: [], stage: undefined }, undefined);
@@ -103,7 +98,8 @@ export class BubblewrapSlots implements SlotWrapping {
     writeFileSync(claim, unclaimedStub());
     chmodSync(claim, 0o500);
     this.#canExecute ??= spawnSync(claim, { stdio: "ignore" }).status === 0;
-    if (!this.#canExecute) throw new StartFailure(`could not prepare a slot: files in ${dirname(folder.path)} cannot be executed`, 126);
+    if (!this.#canExecute)
+      throw new StartFailure(`could not prepare a slot: files in ${dirname(folder.path)} cannot be executed`, 126);
     const { uid, gid } = privateUser(folder, spec.isolation);
     // It will contain the program's environment.
     chownSync(claim, uid, gid);
@@ -120,6 +116,15 @@ function shellStage({ folder }: LaunchRequest, { roots }: SlotShape): Stage {
   const stage = new Stage([folder.path, ...roots]);
   for (const source of [...roots, settingsFolder(folder), temporaryFolder(folder), folder.work]) stage.add(source);
   return stage;
+}
+
+/** The content of a file; empty if it does not exist. */
+function readIfPresent(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch {
+    return Buffer.alloc(0);
+  }
 }
 
 /** The first bytes of a file. */

@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import { existsSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { describeError } from "../files/file-error.ts";
 import type { Isolation } from "../isolation.ts";
+import { StartFailure } from "../process/launcher.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { UserIds } from "../program/user.ts";
 
@@ -58,7 +60,7 @@ export class Stage {
     const files: string[] = [];
     for (const [index, source] of this.#sources.entries()) {
       const target = `${this.#folder}/${index}`;
-      if (statSync(source).isDirectory()) mounts.push({ type: "none", source, target, options: "rbind,X-mount.mkdir" });
+      if (isFolder(source)) mounts.push({ type: "none", source, target, options: "rbind,X-mount.mkdir" });
       else files.push(source, target);
     }
     writeMounts(file, mounts);
@@ -71,6 +73,14 @@ export class Stage {
       ...files,
       ...command,
     ];
+  }
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch (error) {
+    throw new StartFailure(`could not start the program: ${path}: ${describeError(error)}`, 126);
   }
 }
 

@@ -8,7 +8,14 @@ import { createInput } from "../io/program-input.ts";
 import { terminalCommand } from "../io/terminal.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import { limitsFromJson, limitsToJson, withDiskLimit } from "../program/limits-record.ts";
-import { claimFile, createLogs, errorLog, findExecutable, prepareWorkingDirectory, readErrorTail } from "../program/program-files.ts";
+import {
+  claimFile,
+  createLogs,
+  errorLog,
+  findExecutable,
+  prepareWorkingDirectory,
+  readErrorTail,
+} from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import { hostUser } from "../program/program-user.ts";
@@ -99,7 +106,9 @@ class ProcessLauncher implements Launcher {
     const cwd = prepareWorkingDirectory(request, user, this.#options.rootOf?.(request));
     const execution = this.#executionOf(request, user, cwd);
     const input = await createInput(request, this.#fifos, user);
-    const { shim, cgroup, entered } = await this.#startShim(request, execution, user, { ...(input !== undefined && { input }) });
+    const { shim, cgroup, entered } = await this.#startShim(request, execution, user, {
+      ...(input !== undefined && { input }),
+    });
     return this.#prepared(request, { shim, entered, startTime: readStat(shim.pid)?.startTime ?? 0 }, cgroup);
   }
 

@@ -121,7 +121,18 @@ const scripts = {
 function shimArguments({ command, files, input, slot }: ShimRequest, groups: readonly number[]): readonly string[] {
   const { append = "", read: [first = "", second = ""] = [] } = files ?? {};
   const pipe = [input?.mode ?? "", input?.path ?? ""];
-  return ["-c", `eval "$${scriptVariable}"`, "keelson-program", groups.join(" "), append, first, second, ...pipe, slot?.claim ?? "", ...command];
+  return [
+    "-c",
+    `eval "$${scriptVariable}"`,
+    "keelson-program",
+    groups.join(" "),
+    append,
+    first,
+    second,
+    ...pipe,
+    slot?.claim ?? "",
+    ...command,
+  ];
 }
 
 /** Variables that a shell reserves, or that change how it or its loader runs; they must not reach the shim. */

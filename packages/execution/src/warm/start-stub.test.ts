@@ -39,8 +39,8 @@ describe.runIf(hasStub())("a stub", () => {
   });
 
   test("exits with 126 and a message if the folder or the program does not exist", () => {
-    const failures = [stubOf({ cwd: join(dir, "missing") }), undefined].map(
-      (path) => spawnSync(path ?? stubOf({ path: join(dir, "missing") }), { encoding: "utf8" }),
+    const failures = [stubOf({ cwd: join(dir, "missing") }), undefined].map((path) =>
+      spawnSync(path ?? stubOf({ path: join(dir, "missing") }), { encoding: "utf8" }),
     );
     expect(failures.map(({ status, stderr }) => [status, stderr])).toEqual([
       [126, `${stubMessages.cwd}\n`],

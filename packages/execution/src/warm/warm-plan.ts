@@ -32,7 +32,10 @@ export function fits(shape: SlotShape, spec: ProgramSpec): boolean {
 }
 
 /** The slots that a plan asks for. */
-export function shapesOf(plan: WarmPlan, hasImageSlots: boolean): readonly { readonly shape: SlotShape; readonly count: number }[] {
+export function shapesOf(
+  plan: WarmPlan,
+  hasImageSlots: boolean,
+): readonly { readonly shape: SlotShape; readonly count: number }[] {
   const { template, roots, images, shells, perImage } = plan;
   const { root: _, ...isolation } = template.isolation ?? {};
   const shapes = images.map((root) => ({
@@ -44,7 +47,8 @@ export function shapesOf(plan: WarmPlan, hasImageSlots: boolean): readonly { rea
     count: perImage,
   }));
   const shell = { kind: "shell" as const, template: { ...template, isolation }, roots };
-  return [...(hasImageSlots ? shapes : []), { shape: shell, count: shells + (hasImageSlots ? 0 : perImage * images.length) }].filter(
-    ({ count }) => count > 0,
-  );
+  return [
+    ...(hasImageSlots ? shapes : []),
+    { shape: shell, count: shells + (hasImageSlots ? 0 : perImage * images.length) },
+  ].filter(({ count }) => count > 0);
 }
