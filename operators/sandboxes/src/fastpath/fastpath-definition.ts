@@ -127,7 +127,7 @@ class FastPath {
 
   /** The warm slots of the agents that report. */
   #warmPools(monitor: AgentMonitor): readonly WarmPool[] {
-    return this.#context.cache.list(SandboxPool).flatMap(({ metadata: { namespace = "", name: pool = "" } }) => {
+    return this.#context.cache.list(SandboxPool).flatMap(({ metadata: { namespace = "", name: pool } }) => {
       const agents = listAgents(this.#context.cache.list(Pod, { namespace, labelSelector: `${agentLabels.pool}=${pool}` }));
       const statuses = agents.flatMap((agent) => monitor.status(namespace, agent.name)?.warm ?? []);
       return statuses.length === 0 ? [] : [{ namespace, pool, warm: sumWarm(statuses) }];

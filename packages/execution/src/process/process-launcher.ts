@@ -1,11 +1,10 @@
-import { closeSync, openSync, writeFileSync } from "node:fs";
-import { createCgroup, removeCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
+import { writeFileSync } from "node:fs";
+import { createCgroup, type ProgramCgroup as Cgroup, removeCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
 import { discoverCgroups, enterShimGroup, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
 import { ExecutionError } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import { FifoPool, openAliveEnd } from "../io/fifo-pool.ts";
 import { createInput } from "../io/program-input.ts";
-import { terminalCommand } from "../io/terminal.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import { limitsFromJson, limitsToJson, withDiskLimit } from "../program/limits-record.ts";
 import {
@@ -17,12 +16,12 @@ import {
   readErrorTail,
 } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
-import { defaultPath } from "../program/program-spec.ts";
 import { hostUser } from "../program/program-user.ts";
 import type { UserIds } from "../program/user.ts";
 import { readExit } from "../shim/shim-exit.ts";
-import { exitFileBytes, type ShimRequest, spawnShim, splitEnvironment } from "../shim/shim.ts";
+import { exitFileBytes, type Shim, type ShimRequest, spawnShim } from "../shim/shim.ts";
 import { watchAdopted } from "../shim/shim-watch.ts";
+import { commandLine } from "./command-line.ts";
 import { cleanUpCgroup, type LaunchContext, treeOf } from "./launch-context.ts";
 import { LaunchedProcess } from "./launched-process.ts";
 import {
@@ -35,7 +34,8 @@ import {
   StartFailure,
 } from "./launcher.ts";
 import { isAlive, readBootId, readStat } from "./proc.ts";
-import { killTree, programVariable } from "./process-tree.ts";
+import { OpenedFiles } from "./opened-files.ts";
+import { killTree } from "./process-tree.ts";
 import type { SlotShape } from "../warm/warm-plan.ts";
 import type { Execution, SlotWrapping, Wrapping } from "./wrapping.ts";
 
@@ -60,12 +60,6 @@ export function createProcessLauncher(options: ProcessLauncherOptions): Launcher
   return new ProcessLauncher(options);
 }
 
-/** What `execve` gets: the command with its arguments, and the environment. */
-interface CommandLine {
-  readonly words: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-}
-
 /** A shim before its release. */
 interface WaitingShim {
   readonly shim: Shim;
@@ -79,9 +73,6 @@ interface WaitingSlot {
   readonly shape: SlotShape;
   readonly slots: SlotWrapping;
 }
-
-type Shim = Awaited<ReturnType<typeof spawnShim>>;
-type Cgroup = ReturnType<typeof createCgroup>;
 
 class ProcessLauncher implements Launcher {
   readonly #options: ProcessLauncherOptions;
@@ -305,38 +296,4 @@ function watchShim(shim: Shim, onEnd: () => void): () => void {
     isWatching = false;
     shim.unref();
   };
-}
-
-/** The command line of an execution, in its terminal if it has one. */
-function commandLine({ spec, folder }: LaunchRequest, execution: Execution): CommandLine {
-  const { inherited, assignments } = splitEnvironment({
-    PATH: defaultPath,
-    ...(execution.env ?? spec.env),
-    [programVariable]: folder.tag,
-  });
-  const [program] = execution.command;
-  if (assignments.length > 0 && program.includes("=")) {
-    const names = assignments.map((assignment) => assignment.slice(0, assignment.indexOf("="))).join(", ");
-    throw new StartFailure(`a program with "=" in its name cannot have these environment variables: ${names}`, 126);
-  }
-  const words = assignments.length === 0 ? execution.command : ["env", ...assignments, ...execution.command];
-  return spec.terminal === undefined ? { words, env: inherited } : terminalCommand(words, inherited, spec.terminal);
-}
-
-/** Descriptors that are open while a shim starts. */
-class OpenedFiles {
-  readonly #descriptors: number[] = [];
-
-  open(path: string, flags: string): number {
-    return this.add(openSync(path, flags, 0o640));
-  }
-
-  add(descriptor: number): number {
-    this.#descriptors.push(descriptor);
-    return descriptor;
-  }
-
-  close(): void {
-    for (const descriptor of this.#descriptors) closeSync(descriptor);
-  }
 }

@@ -27,7 +27,7 @@ import {
   type Termination,
 } from "../process/launcher.ts";
 import type { Deadline } from "./deadlines.ts";
-import { decideExit, type ExitContext, exitContext, type StopReason } from "./program-exit.ts";
+import { decideExit, exitContext, type StopReason } from "./program-exit.ts";
 import { discardFolder, type ProgramFolder } from "./program-folder.ts";
 import { PauseSwitch } from "./pause-switch.ts";
 import type { ProgramRecord } from "./program-record.ts";
@@ -222,8 +222,7 @@ export class SupervisedProgram implements Program {
   }
 
   #request(): LaunchRequest {
-    const { deadlines, unmounter } = this.#with;
-    return { spec: this.spec, folder: this.#folder, deadlines, unmounter };
+    return { ...this.#with, spec: this.spec, folder: this.#folder };
   }
 
   #supervise(launched: LaunchedProgram, startedAt: number): void {
@@ -270,17 +269,6 @@ export class SupervisedProgram implements Program {
     this.#logWatch?.close();
   }
 
-  #exitContext(termination: Termination): ExitContext {
-    const history = {
-      spec: this.spec,
-      stop: this.#stop?.reason,
-      isKilled: this.#killed,
-      startedAt: this.#state.kind === "running" ? this.#state.startedAt : undefined,
-      isAdopted: this.#isAdopted,
-    };
-    return exitContext(termination, history, this.#with.clock.now());
-  }
-
   /** Terminates the program: kills what is left, writes the exit status to disk, then resolves `exited`. */
   async #conclude(termination: Termination): Promise<void> {
     this.#cancelTimers();
@@ -288,7 +276,9 @@ export class SupervisedProgram implements Program {
     // As in a container, remaining processes are killed when the main process exits.
     await this.#launched?.kill();
     await this.#sessions.kill();
-    const exited = decideExit(termination, this.#exitContext(termination));
+    const startedAt = this.#state.kind === "running" ? this.#state.startedAt : undefined;
+    const known = { spec: this.spec, stop: this.#stop?.reason, isKilled: this.#killed, startedAt, isAdopted: this.#isAdopted };
+    const exited = decideExit(termination, exitContext(termination, known, this.#with.clock.now()));
     await this.#launched?.cleanUp({ isDiscarded: this.#isDiscarded });
     let reported = exited;
     try {

@@ -16,8 +16,9 @@ const isBelow = (path: string, folders: readonly string[]): boolean =>
   folders.some((folder) => path === folder || path.startsWith(`${folder}/`));
 
 /** The parts of a spec that are bound when a slot is prepared. */
-function fixedParts({ isolation: { root: _, ...isolation } = {}, limits }: Pick<ProgramSpec, "isolation" | "limits">): string {
-  return JSON.stringify([Object.entries(isolation).sort(), limits?.diskBytes]);
+function fixedParts({ isolation = {}, limits }: Pick<ProgramSpec, "isolation" | "limits">): string {
+  const parts = Object.entries(isolation).filter(([name]) => name !== "root");
+  return JSON.stringify([parts.sort(), limits?.diskBytes]);
 }
 
 /** Whether a program can run in a slot. */
