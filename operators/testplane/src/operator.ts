@@ -7,7 +7,15 @@ import { rerunCommand } from "./commands/rerun.ts";
 import { createRunCommand } from "./commands/run.ts";
 import { createValidateCommand } from "./commands/validate.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
+import type { GeneratorProgram } from "./controllers/load/generator-pods.ts";
+import { generatorProgramPath } from "./controllers/load/generator-program-path.ts";
 import { createLoadTestController } from "./controllers/load/load-test.ts";
+
+/** In a cluster, the load generator is in the Keelson image; otherwise in this installation. */
+function generatorProgram(): GeneratorProgram {
+  const image = process.env.KEELSON_IMAGE;
+  return { command: [process.execPath, generatorProgramPath], ...(image ? { image } : {}) };
+}
 
 /** The testplane operator: tests of operators as Kubernetes objects. */
 export const testplane: Operator = {
@@ -26,7 +34,8 @@ export const testplane: Operator = {
   ],
   // Tests act on whatever kinds their authors test.
   localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
-  controllers: () => [createIntegrationTestController(), createLoadTestController()],
+  controllers: () => [createIntegrationTestController(), createLoadTestController(generatorProgram())],
   servers: [],
+  deployment: { toolImage: { variable: "KEELSON_IMAGE" } },
   commands: [createRunCommand(process.stdin), rerunCommand, createValidateCommand(process.stdin), listCommand, reportCommand],
 };

@@ -3,6 +3,7 @@ import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { IntegrationTest, LoadTest } from "@keelson/testplane";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { serveHttp } from "../testing/http-server.ts";
 import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
@@ -69,6 +70,29 @@ describe("verdicts on real programs", { timeout: 90_000 }, () => {
       load: { source: "K6", requests: 500, errorPercent: 1 },
       criteria: [{ state: "Met" }, { state: "Met" }, { name: "latency p95", state: "NotMet" }],
     });
+  });
+
+  it("the load generator counts as many requests as the server, and its criteria decide", async () => {
+    let requests = 0;
+    await using server = await serveHttp((_, response) => response.writeHead(++requests % 10 === 0 ? 503 : 200).end("ok"));
+    const target = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "web" }, data: { address: server.address } };
+    const spec: LoadTest["spec"] = {
+      target: { resource: { manifest: target } },
+      workload: {
+        envInjection: [{ name: "ADDRESS", extract: { function: "FieldPath", params: { path: "data.address" } } }],
+        generator: { url: "http://${{ values.ADDRESS }}/", rate: 200, duration: "2s", requestTimeout: "30s", workers: 2 },
+      },
+      successCriteria: { maxErrorPercent: 10, latency: [{ percentile: 99.5, maxMilliseconds: 60_000 }] },
+    };
+    await client.create(LoadTest, { metadata: { name: "web", namespace }, spec });
+    const done = await watched(client, LoadTest, "web", (each) => each?.status?.workloadCleaned === true);
+    expect(done?.status).toMatchObject({
+      ...{ phase: "Succeeded", verdict: "Passed" },
+      load: { state: "Complete", workers: 2, requests: 400, failed: 40, notSent: 0, statusCodes: { 200: 360, 503: 40 } },
+      criteria: [{ name: "maxErrorPercent", actual: "10 %" }, { name: "latency p99.5" }],
+    });
+    expect(requests).toBe(400);
+    for (const pod of ["web-load-0", "web-load-1"]) await watched(client, Pod, pod, (each) => each === undefined);
   });
 
   it("a script reports its exit code, standard output and standard error, and its Pod is deleted", async () => {

@@ -5,6 +5,7 @@ import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { IntegrationTest, LoadTest } from "@keelson/testplane";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { serveHttp } from "../testing/http-server.ts";
 import { killAndRestart } from "../testing/kill.ts";
 import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { programsOf } from "../testing/processes-of.ts";
@@ -180,3 +181,32 @@ test.for(Object.keys(loadMoments))(
     await watched(client, LoadTest, "crash", (each) => each === undefined);
   },
 );
+
+test("kill -9 of up while the load generator runs: the load continues, and its figures are complete", { timeout }, async () => {
+  let requests = 0;
+  await using server = await serveHttp((_, response) => {
+    requests++;
+    response.end();
+  });
+  const before = await keelson.client();
+  await before.create(LoadTest, {
+    metadata: { name: "generated", namespace },
+    spec: {
+      target: { resource: { manifest: { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "target" } } } },
+      workload: { generator: { url: `http://${server.address}/`, rate: 50, duration: "6s", requestTimeout: "30s" } },
+    },
+  });
+  await expect.poll(() => requests, { timeout: 60_000 }).toBeGreaterThan(10);
+  await before.close();
+
+  const client = await killAndReconnect();
+  const done = await watched(client, LoadTest, "generated", (each) => each?.status?.workloadCleaned === true);
+  expect(done?.status).toMatchObject({
+    verdict: "Passed",
+    load: { state: "Complete", requests: 300, failed: 0, notSent: 0 },
+  });
+  expect(requests).toBe(300);
+  await watched(client, Pod, "generated-load-0", (each) => each === undefined);
+  await client.delete(LoadTest, { namespace, name: "generated" }, { propagationPolicy: "Foreground" });
+  await watched(client, LoadTest, "generated", (each) => each === undefined);
+});

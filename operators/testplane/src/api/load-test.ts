@@ -5,6 +5,7 @@ import { Type } from "typebox";
 import { roundVerdicts } from "../verdicts/verdict.ts";
 import { checkLists, conditionStatus, type Expectation, extractor, results, stepCondition } from "./expectation.ts";
 import { group, version } from "./names.ts";
+import { loadGenerator } from "./load-generator.ts";
 import { criterionResults, loadResult } from "./load-result.ts";
 import { manifestRef, resourceRef } from "./resource-ref.ts";
 import { successCriteria } from "./success-criteria.ts";
@@ -59,14 +60,17 @@ const spec = Type.Object(
             { description: "Values of the target to pass to the workload's Pods as annotations.", maxItems: 100 },
           ),
         ),
-        resources: Type.Array(manifestRef, { description: "The load generator.", maxItems: 100 }),
+        generator: Type.Optional(loadGenerator),
+        resources: Type.Optional(
+          Type.Array(manifestRef, { description: "Objects that make the load, such as a Job with k6.", maxItems: 100 }),
+        ),
         keepWhenDone: Type.Optional(
           Type.Boolean({
             description: "Keeps the workload running after the test has finished. Default: the workload is deleted.",
           }),
         ),
       },
-      { description: "The load generator." },
+      { description: "What makes the load: the built-in generator, other objects, or both." },
     ),
     healthCheck: Type.Optional(healthCheck("Checks on the target while the load runs.")),
     expectations: Type.Optional(healthCheck("Alias of healthCheck.")),

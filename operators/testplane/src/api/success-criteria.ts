@@ -12,7 +12,8 @@ export const successCriteria = Type.Object(
     ),
     maxErrorPercent: Type.Optional(
       Type.Number({
-        description: "Maximum percentage of requests that fail or cannot be sent. Default: unlimited.",
+        description:
+          "Maximum percentage of requests that fail or cannot be sent. Default: 0 with the built-in generator, otherwise unlimited.",
         minimum: 0,
         maximum: 100,
       }),

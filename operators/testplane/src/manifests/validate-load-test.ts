@@ -5,6 +5,8 @@ import { validateCondition as condition } from "./validate-condition.ts";
 import { validateCall } from "../functions/registry.ts";
 import { targetOf } from "../evaluation/target.ts";
 import { hasPods } from "../evaluation/workload-pods.ts";
+import { loadMs } from "../generator/plan-load.ts";
+import { validateLoadGenerator } from "./validate-load-generator.ts";
 import { annotationNameOf, expandManifest } from "./manifest.ts";
 import { validateManifest, validateResource as resource } from "./validate-manifest.ts";
 
@@ -29,7 +31,15 @@ export function validateLoadTest(spec: DeepReadonly<LoadTestSpec>, namespace: st
       errors.push(`${path}.name: ${injection.name} and ${other} both become ${injectPrefix}${annotation}`);
     names.set(annotation, injection.name);
   }
-  for (const [index, ref] of spec.workload.resources.entries()) {
+  const { generator, resources = [] } = spec.workload;
+  if (generator !== undefined) {
+    const found = validateLoadGenerator(generator, "spec.workload.generator");
+    errors.push(...found);
+    if (found.length === 0 && spec.durationSeconds && spec.durationSeconds * 1_000 < loadMs(generator)) {
+      errors.push(`spec.durationSeconds: must be at least ${loadMs(generator) / 1_000}, the duration of the generator's load`);
+    }
+  } else if (spec.workload.resources === undefined) errors.push("spec.workload: must have generator or resources");
+  for (const [index, ref] of resources.entries()) {
     const path = `spec.workload.resources[${index}].manifest`;
     try {
       for (const manifest of expandManifest(ref.manifest ?? {})) errors.push(...validateManifest(manifest, path, namespace));

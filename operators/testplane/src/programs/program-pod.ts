@@ -61,7 +61,7 @@ export function programPod(step: Step, name: string, serviceAccountName: string 
 }
 
 /** The kubelet expands `$(NAME)` in values, and reads `$$` as `$`. */
-const escaped = (text: string): string => text.replaceAll("$(", "$$$$(");
+export const escaped = (text: string): string => text.replaceAll("$(", "$$$$(");
 
 /** Maximum size of each output in the status. */
 const maxOutputBytes = 16_384;

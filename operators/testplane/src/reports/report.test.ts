@@ -8,6 +8,7 @@ import { isFinished } from "../controllers/test-status.ts";
 import { htmlReport } from "./html.ts";
 import { junitReport } from "./junit.ts";
 import { markdownReport } from "./markdown.ts";
+import { prometheusReport } from "./prometheus.ts";
 import { reportTest, type TestReport } from "./report.ts";
 import { jsonReport } from "./write-reports.ts";
 
@@ -180,6 +181,16 @@ describe("the report of a LoadTest", () => {
     ]);
     expect(report.load).toEqual(load);
     expect(markdownReport([report])).toContain("latency p99 is 12 ms, must be at most 5 ms");
+  });
+
+  it("has metrics for Prometheus", () => {
+    const text = prometheusReport([{ ...report, name: 'a"b\\c\nd' }]);
+    const labels = 'kind="LoadTest",name="a\\"b\\\\c\\nd"';
+    expect(text).toContain(`testplane_test_success{${labels},verdict="failed"} 0\n`);
+    expect(text).toContain(`testplane_load_requests{${labels}} 300\n`);
+    expect(text).toContain(`testplane_load_latency_seconds{${labels},quantile="0.99"} 0.012\n`);
+    for (const line of text.trimEnd().split("\n")) expect(line).toMatch(/^(# (HELP|TYPE) \w+ .+|\w+\{.+\} [\d.e-]+)$/);
+    expect(prometheusReport([])).toBe("\n");
   });
 
   it("plots the load in HTML, with texts escaped", () => {

@@ -3,6 +3,7 @@ import type { FlagDefinition, FlagValues } from "@keelson/operator";
 import { htmlReport } from "./html.ts";
 import { junitReport } from "./junit.ts";
 import { markdownReport } from "./markdown.ts";
+import { prometheusReport } from "./prometheus.ts";
 import type { TestReport } from "./report.ts";
 
 type Render = (tests: readonly TestReport[]) => string;
@@ -14,6 +15,7 @@ const formats: Readonly<Record<string, { readonly description: string; readonly 
   junit: { description: "write a JUnit report", render: junitReport },
   json: { description: "write a JSON report", render: jsonReport },
   html: { description: "write an HTML report that needs no server", render: htmlReport },
+  prometheus: { description: "write metrics in Prometheus' text format", render: prometheusReport },
   markdown: { description: "write a Markdown report", render: markdownReport },
 };
 

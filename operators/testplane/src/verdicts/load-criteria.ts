@@ -4,13 +4,15 @@ import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
 
 /** Compares what was measured with the success criteria of a load that has ended. */
 export function judgeCriteria(
-  { successCriteria = {} }: DeepReadonly<LoadTestSpec>,
+  { successCriteria = {}, workload }: DeepReadonly<LoadTestSpec>,
   status: DeepReadonly<LoadTestStatus>,
 ): readonly CriterionResult[] {
   const { checkCount = 0, passCount = 0 } = status.healthCheckStatus ?? {};
   const load = status.load?.state === "Complete" ? status.load : undefined;
-  const { minPassPercent = 100, maxErrorPercent, minRequestsPerSecond, minCheckPercent, maxTargetRestarts } = successCriteria;
+  const { minPassPercent = 100, minRequestsPerSecond, minCheckPercent, maxTargetRestarts } = successCriteria;
   const { latency = [] } = successCriteria;
+  // A load that failed throughout must not pass because no limit was set.
+  const maxErrorPercent = successCriteria.maxErrorPercent ?? (workload.generator === undefined ? undefined : 0);
   const checks = (load?.checksPassed ?? 0) + (load?.checksFailed ?? 0);
   return [
     ...(checkCount === 0 ? [] : [atLeast("minPassPercent", minPassPercent, (passCount * 100) / checkCount, "%")]),

@@ -1,6 +1,7 @@
 import type { ConditionInput, DeepReadonly } from "@keelson/api-machinery";
 import type { HealthCheck, LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
+import { maxLoadMs } from "../../generator/plan-load.ts";
 import { conclude, failTest, withConditions } from "./load-test-end.ts";
 import { defaultWebhookSeconds, type LoadTestDecision, type LoadTestInput } from "./load-test-input.ts";
 import { targetOf } from "../../evaluation/target.ts";
@@ -18,6 +19,9 @@ type Status = DeepReadonly<LoadTestStatus>;
 
 const healthCheckOf = (spec: DeepReadonly<LoadTestSpec>): DeepReadonly<HealthCheck> | undefined =>
   spec.healthCheck ?? spec.expectations;
+
+/** How late the Pods of a load generator may start. */
+const maxGeneratorDelayMs = 300_000;
 
 /** How often the output of a running workload is read. */
 const progressIntervalMs = 5_000;
@@ -39,9 +43,9 @@ export function runLoad(input: LoadTestInput, before: Status): LoadTestDecision 
 }
 
 /** Reads the output of a running workload if nothing else is to be done. */
-function withProgress({ spec, namespace, now }: LoadTestInput, decision: LoadTestDecision): LoadTestDecision {
+function withProgress({ spec, namespace, name = "", now }: LoadTestInput, decision: LoadTestDecision): LoadTestDecision {
   const { status, act, wakeAtMs = Number.POSITIVE_INFINITY } = decision;
-  if (act !== undefined || isFinished(status) || !workloadTargets(spec, namespace).some(hasPods)) return decision;
+  if (act !== undefined || isFinished(status) || !workloadTargets(spec, { namespace, name }).some(hasPods)) return decision;
   const since = status.progress?.observedAt ?? status.runningSince ?? iso(now);
   const due = Date.parse(since) + progressIntervalMs;
   return now < due ? { ...decision, wakeAtMs: Math.min(wakeAtMs, due) } : { ...decision, act: "read-progress" };
@@ -54,21 +58,30 @@ function finish(spec: DeepReadonly<LoadTestSpec>, status: Status, now: number): 
     : { status, act: "collect-output", webhookCalls: [], events: [] };
 }
 
-function decideLoad({ spec, namespace, observe, webhookState, now }: LoadTestInput, status: Status): LoadTestDecision {
+function decideLoad(
+  { spec, namespace, name = "", observe, webhookState, now }: LoadTestInput,
+  status: Status,
+): LoadTestDecision {
   const startedAt = Date.parse(status.runningSince ?? iso(now));
   if (status.workloadApplied !== true) {
     const deadline = startedAt + maxApplySeconds * 1_000;
     if (now >= deadline) return failTest(status, "WorkloadApplyFailed", status.message ?? "the workload was not applied", now);
     return { status, act: "apply-workload", webhookCalls: [], events: [], wakeAtMs: Math.min(now + 1_000, deadline) };
   }
-  const workload = workloadState(spec, namespace, observe);
+  const workload = workloadState(spec, { namespace, name }, observe);
   if (workload.kind === "failed") return failTest(status, "WorkloadFailed", workload.message, now);
   const hasCompleted = workload.kind === "completed";
+  const { generator } = spec.workload;
+  const limit = generator === undefined ? Number.POSITIVE_INFINITY : startedAt + maxLoadMs(generator) + maxGeneratorDelayMs;
+  if (!hasCompleted && now >= limit) {
+    return failTest(status, "LoadTimeout", "the load generator has not finished; its Pods may not have started", now);
+  }
   const end = spec.durationSeconds ? startedAt + spec.durationSeconds * 1_000 : undefined;
   const health = healthCheckOf(spec);
   if (health === undefined) {
     if (hasCompleted || (end !== undefined && now >= end)) return finish(spec, status, now);
-    return { status, webhookCalls: [], events: [], ...(end === undefined ? {} : { wakeAtMs: end }) };
+    const wakeAtMs = Math.min(end ?? Number.POSITIVE_INFINITY, limit);
+    return { status, webhookCalls: [], events: [], ...(Number.isFinite(wakeAtMs) ? { wakeAtMs } : {}) };
   }
   const intervalMs = (health.intervalSeconds || defaultIntervalSeconds) * 1_000;
   const before = status.healthCheckStatus;

@@ -132,6 +132,50 @@ describe("maxTargetRestarts", () => {
   });
 });
 
+describe("a LoadTest with the built-in generator", () => {
+  const generator = { url: "http://web", rate: 10, duration: "60s", requestTimeout: "10s", workers: 2 };
+  const withGenerator: LoadTestSpec = { ...spec, workload: { generator } };
+  const figures: LoadResult = { ...measured, source: "Generator" };
+  const finish = (load: LoadResult | undefined, successCriteria = {}) => {
+    const test = simulate({ ...withGenerator, successCriteria });
+    test.see("Lit");
+    test.settle();
+    test.measure(load);
+    for (const worker of [0, 1]) test.work(`load-load-${worker}`, { status: { phase: "Succeeded" } });
+    return test.settle();
+  };
+
+  it("fails by default if a request failed, and tolerates what its criteria allow", () => {
+    expect(finish(figures)).toMatchObject({ verdict: "Failed", message: "maxErrorPercent is 2 %, must be at most 0 %" });
+    expect(finish({ ...figures, failed: 0, errorPercent: 0 })).toMatchObject({ verdict: "Passed" });
+    expect(finish(figures, { maxErrorPercent: 5 })).toMatchObject({ verdict: "Passed" });
+  });
+
+  it("is Inconclusive if a worker has not reported, or no request was sent", () => {
+    const message = expect.stringContaining("not all workers of the load generator have reported") as unknown;
+    for (const load of [undefined, { ...figures, state: "Partial" as const }]) {
+      expect(finish(load)).toMatchObject({ verdict: "Inconclusive", reason: "ResultMissing", message });
+    }
+    expect(finish({ ...figures, requests: 0, failed: 0, errorPercent: 0 })).toMatchObject({ verdict: "Inconclusive" });
+  });
+
+  it("fails if a worker fails, and times out if its Pods never start", () => {
+    const test = simulate(withGenerator);
+    test.see("Lit");
+    test.settle();
+    const state = { terminated: { exitCode: 1 } };
+    test.work("load-load-1", { status: { phase: "Failed", containerStatuses: [{ name: "generator", state }] } });
+    expect(test.settle()).toMatchObject({
+      reason: "WorkloadFailed",
+      message: expect.stringContaining("Pod load-load-1") as unknown,
+    });
+    const stuck = simulate(withGenerator);
+    stuck.see("Lit");
+    expect(stuck.run(379)).toMatchObject({ phase: "Running" });
+    expect(stuck.run(1)).toMatchObject({ phase: "Failed", verdict: "Timeout", reason: "LoadTimeout" });
+  });
+});
+
 describe("the progress of a running workload", () => {
   it("is read every 5 s, and not before its Pods were applied or after the test has ended", () => {
     const test = simulate({ ...spec, durationSeconds: 12 });

@@ -21,16 +21,22 @@ export function conclude(spec: DeepReadonly<LoadTestSpec>, status: Status, now: 
     return failTest(judged, "ChecksFailed", why, now);
   }
   if (notMet.length > 0) return failTest(judged, "CriteriaNotMet", notMet.map(describeCriterion).join("; "), now);
-  const missing = missingFigures(status, criteria);
+  const missing = missingFigures(spec, status, criteria);
   return missing === undefined ? succeed(judged, now) : failTest(judged, "ResultMissing", missing, now);
 }
 
 /** Why the load cannot be judged. */
-function missingFigures({ workloadOutput = [] }: Status, criteria: readonly CriterionResult[]): string | undefined {
+function missingFigures(
+  { workload }: DeepReadonly<LoadTestSpec>,
+  { load, workloadOutput = [] }: Status,
+  criteria: readonly CriterionResult[],
+): string | undefined {
   const unknown = criteria.filter(({ state }) => state === "Unknown").map(({ name }) => name);
-  if (unknown.length === 0) return undefined;
+  const isPartial = workload.generator !== undefined && load?.state !== "Complete";
+  if (unknown.length === 0 && !isPartial) return undefined;
   const errors = workloadOutput.flatMap(({ pod, error }) => (error === undefined ? [] : [`${pod}: ${error}`]));
-  return [`the figures of ${unknown.join(", ")} are not known`, ...errors].join("; ");
+  const figures = unknown.length === 0 ? [] : [`the figures of ${unknown.join(", ")} are not known`];
+  return [...figures, ...(isPartial ? ["not all workers of the load generator have reported"] : []), ...errors].join("; ");
 }
 
 /** Succeeds a LoadTest. */

@@ -1,9 +1,11 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ControllerDefinition } from "@keelson/controller";
 import { LoadTest, type LoadTestSpec, type LoadTestStatus } from "../../api/load-test.ts";
+import type { ResourceRef } from "../../api/resource-ref.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
 import { type ActionContext, type ActionResult, applyResource, deleteResource } from "../resource-actions.ts";
 import { decideLoadTest, frozenLoadTest } from "./load-test-decision.ts";
+import { type GeneratorProgram, generatorPods } from "./generator-pods.ts";
 import { failTest, withConditions } from "./load-test-end.ts";
 import type { LoadTestAction } from "./load-test-input.ts";
 import { expandManifest, injectValues } from "../../manifests/manifest.ts";
@@ -17,26 +19,27 @@ import { createTestController, type ActionScope } from "../test-controller.ts";
 const retryMs = 2_000;
 
 /** Creates the controller of LoadTests. */
-export const createLoadTestController = (): ControllerDefinition =>
+export const createLoadTestController = (program: GeneratorProgram): ControllerDefinition =>
   createTestController({
     name: "testplane-loadtest",
     type: LoadTest,
     fieldManager: fieldManagers.loadTest,
     finalizer: finalizers.loadTest,
-    targets: ({ status, spec: current }, namespace) => {
+    targets: ({ status, spec: current, metadata: { name = "" } }, namespace) => {
       const spec = frozenLoadTest(status, current);
-      const workload = status?.phase === "Running" ? workloadTargets(spec, namespace) : [];
+      const workload = status?.phase === "Running" ? workloadTargets(spec, { namespace, name }) : [];
       return [targetOf(spec.target.resource, namespace), ...workload].flatMap((target) => [target, ...relatedTargets(target)]);
     },
     decide: ({ spec, metadata, status = {} }, observations) =>
-      decideLoadTest({ spec, generation: metadata.generation ?? 0, status, ...observations }),
-    act,
+      decideLoadTest({ spec, generation: metadata.generation ?? 0, name: metadata.name ?? "", status, ...observations }),
+    act: (decision, scope) => act(decision, scope, program),
   });
 
 /** Applies the target, applies the workload, or deletes the workload. */
 async function act(
   { status, act: kind }: ReturnType<typeof decideLoadTest>,
   { test, context, actionContext, write }: ActionScope<LoadTest>,
+  program: GeneratorProgram,
 ): Promise<number | undefined> {
   if (kind === undefined) return undefined;
   if (kind === "read-progress") {
@@ -45,10 +48,14 @@ async function act(
     return undefined;
   }
   if (kind === "collect-output") {
-    await write(test, { ...status, ...(await collectOutput(frozenLoadTest(status, test.spec), actionContext)) });
+    const collected = await collectOutput(frozenLoadTest(status, test.spec), actionContext);
+    const load = collected.load ?? status.load;
+    // A worker that was stopped has not reported its result.
+    const measured = load?.state === "Running" ? { load: { ...load, state: "Partial" as const } } : {};
+    await write(test, { ...status, ...collected, ...measured });
     return undefined;
   }
-  const results = await applyAction(kind, frozenLoadTest(status, test.spec), status, actionContext);
+  const results = await applyAction(kind, { ...test, status, spec: frozenLoadTest(status, test.spec) }, actionContext, program);
   const failure = results.find((result) => result.kind === "failed");
   const unavailable = results.find((result) => result.kind === "unavailable");
   const now = context.clock.now();
@@ -89,16 +96,18 @@ async function act(
 
 async function applyAction(
   kind: LoadTestAction,
-  spec: DeepReadonly<LoadTestSpec>,
-  status: DeepReadonly<LoadTestStatus>,
+  { spec, status = {} }: DeepReadonly<Pick<LoadTest, "spec" | "status">>,
   context: ActionContext,
+  program: GeneratorProgram,
 ): Promise<readonly ActionResult[]> {
   const target = spec.target.resource;
   if (kind === "apply-target") {
     return target.manifest === undefined ? [] : [await applyResource(target.manifest, target.adopt ?? false, context)];
   }
   const results: ActionResult[] = [];
-  for (const ref of spec.workload.resources) {
+  const objects = workloadObjects(spec, status, context, program);
+  if (typeof objects === "string") return [{ kind: "failed", reason: "TemplateFailed", message: objects }];
+  for (const ref of objects) {
     for (const manifest of expandManifest(ref.manifest ?? {})) {
       if (kind === "delete-workload") {
         if (ref.action !== "Delete" && !ref.adopt && spec.workload.keepWhenDone !== true) {
@@ -110,4 +119,16 @@ async function applyAction(
     }
   }
   return results;
+}
+
+/** The objects of a workload, those of the load generator last; or why its texts cannot be rendered. */
+function workloadObjects(
+  { workload: { generator, resources = [] } }: DeepReadonly<LoadTestSpec>,
+  { injectedValues = {} }: DeepReadonly<LoadTestStatus>,
+  { owner }: ActionContext,
+  program: GeneratorProgram,
+): readonly DeepReadonly<ResourceRef>[] | string {
+  if (generator === undefined) return resources;
+  const pods = generatorPods(generator, owner.metadata.name ?? "", injectedValues, program);
+  return pods.kind === "error" ? pods.message : [...resources, ...pods.value.map((manifest) => ({ manifest }))];
 }

@@ -4,6 +4,9 @@ import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/s
 import type { LoadTestSpec, LoadTestStatus } from "../../api/load-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
 import { parseK6Summary } from "../../load-results/k6-summary.ts";
+import { type GeneratorReport, lastReport } from "../../generator/generator-report.ts";
+import { generatorContainer, generatorPodNames } from "./generator-pods.ts";
+import { mergeReports } from "../../load-results/merge-reports.ts";
 import { mergeK6 } from "../../load-results/merge-k6.ts";
 import { readLogTail } from "../../programs/read-log-tail.ts";
 import { hasPods } from "../../evaluation/workload-pods.ts";
@@ -16,6 +19,8 @@ import { workloadTargets } from "./workload-state.ts";
 const maxContainers = 20;
 /** Maximum size of the stored outputs, below the maximum size of a ConfigMap. */
 const maxOutputBytes = 768 * 1_024;
+/** Maximum size of the end of a generator's output, which has its result. */
+const maxReportBytes = 512 * 1_024;
 const maxContainerBytes = 128 * 1_024;
 
 type Output = NonNullable<LoadTestStatus["workloadOutput"]>[number];
@@ -29,6 +34,8 @@ export type CollectedOutput = Pick<LoadTestStatus, "outputCollected" | "outputCo
  */
 export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: ActionContext): Promise<CollectedOutput> {
   const outputs: Output[] = [];
+  const reports: GeneratorReport[] = [];
+  const generators = new Set(generatorNames(spec, context));
   const data: Record<string, string> = {};
   const containers = (await workloadPods(spec, context)).flatMap((pod) =>
     objectsAt(pod, "status", "containerStatuses").map((container) => ({ pod, container })),
@@ -47,14 +54,19 @@ export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: A
     };
     try {
       const podKey = { namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" };
-      const text = await readLogTail(context.client, podKey, { container: name, maxBytes: limit, signal: context.signal });
+      const isGenerator = generators.has(podKey.name) && name === generatorContainer;
+      const maxBytes = isGenerator ? maxReportBytes : limit;
+      const whole = await readLogTail(context.client, podKey, { container: name, maxBytes, signal: context.signal });
+      const report = isGenerator ? lastReport(whole) : undefined;
+      if (report !== undefined) reports.push(report);
+      const text = isGenerator ? Buffer.from(whole).subarray(-limit).toString("utf8") : whole;
       data[key] = text;
       outputs.push({ ...output, tail: [...text.trimEnd()].slice(-1_024).join("") });
     } catch (error) {
       outputs.push({ ...output, error: truncate(errorMessage(error)) });
     }
   }
-  const measured = measuredLoad(Object.values(data));
+  const measured = measuredLoad(spec, Object.values(data), reports);
   if (Object.keys(data).length === 0) return { outputCollected: true, workloadOutput: outputs };
   const outputConfigMap = `${(context.owner.metadata.name ?? "").slice(0, 240)}-output`;
   const metadata = {
@@ -72,10 +84,24 @@ export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: A
 }
 
 /** The load that the outputs of a workload report. */
-function measuredLoad(outputs: readonly string[]): Pick<LoadTestStatus, "load"> {
-  const load = mergeK6(outputs.map(parseK6Summary).filter((result) => result !== undefined));
+function measuredLoad(
+  { workload: { generator }, successCriteria }: DeepReadonly<LoadTestSpec>,
+  outputs: readonly string[],
+  reports: readonly GeneratorReport[],
+): Pick<LoadTestStatus, "load"> {
+  const percentiles = (successCriteria?.latency ?? []).map(({ percentile }) => percentile);
+  const load =
+    generator === undefined
+      ? mergeK6(outputs.map(parseK6Summary).filter((result) => result !== undefined))
+      : mergeReports(reports, { workers: generator.workers ?? 1, percentiles });
   return load === undefined ? {} : { load };
 }
+
+/** Names of the Pods of the built-in generator. */
+const generatorNames = (
+  { workload: { generator } }: DeepReadonly<LoadTestSpec>,
+  { owner }: ActionContext,
+): readonly string[] => (generator === undefined ? [] : generatorPodNames(generator, owner.metadata.name ?? ""));
 
 /** The Pods of a workload: its own Pods, and those selected by its Jobs and other workload objects. */
 export async function workloadPods(
@@ -84,7 +110,7 @@ export async function workloadPods(
 ): Promise<readonly DeepReadonly<PodObject>[]> {
   const { namespace = "" } = owner.metadata;
   const pods = new Map<string, DeepReadonly<PodObject>>();
-  for (const target of workloadTargets(spec, namespace)) {
+  for (const target of workloadTargets(spec, { namespace, name: owner.metadata.name ?? "" })) {
     const type = mapKind(target.apiVersion, target.kind);
     const isPod = target.kind === "Pod";
     if (type === undefined || target.name === undefined || !hasPods(target)) continue;

@@ -5,6 +5,7 @@ import { createPodsOf, hasPods } from "../../evaluation/workload-pods.ts";
 import type { Resource } from "../../functions/function.ts";
 import { terminalPodError } from "../../functions/pod-health.ts";
 import { conditionOf, numberAt, objectsAt, stringAt } from "../../functions/read.ts";
+import { generatorPodNames } from "./generator-pods.ts";
 import { expandManifest } from "../../manifests/manifest.ts";
 
 /** State of a workload. `completed`: all of its Jobs and Pods succeeded, and nothing else is running. */
@@ -13,22 +14,35 @@ export type WorkloadState =
   | { readonly kind: "completed" }
   | { readonly kind: "failed"; readonly message: string };
 
+/** Names of a LoadTest. */
+export interface TestName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
 /** The objects that a LoadTest applies as its workload. */
-export function workloadTargets({ workload }: DeepReadonly<LoadTestSpec>, namespace: string): readonly Target[] {
-  return workload.resources
+export function workloadTargets(
+  { workload }: DeepReadonly<LoadTestSpec>,
+  { namespace, name: test }: TestName,
+): readonly Target[] {
+  const { generator, resources = [] } = workload;
+  const names = generator === undefined ? [] : generatorPodNames(generator, test);
+  const pods = names.map((name) => ({ apiVersion: "v1", kind: "Pod", namespace, name }));
+  const applied = resources
     .filter(({ action }) => action !== "Delete")
     .flatMap(({ manifest }) => expandManifest(manifest ?? {}))
     .map((manifest) => targetOf({ manifest }, namespace));
+  return [...pods, ...applied];
 }
 
 /** Observes the workload of a running LoadTest. */
 export function workloadState(
   spec: DeepReadonly<LoadTestSpec>,
-  namespace: string,
+  test: TestName,
   observe: (target: Target) => Observation,
 ): WorkloadState {
   const states: WorkloadState["kind"][] = [];
-  for (const target of workloadTargets(spec, namespace)) {
+  for (const target of workloadTargets(spec, test)) {
     if (!hasPods(target)) continue;
     const observation = observe(target);
     const [object] = observation.kind === "known" ? observation.objects : [];

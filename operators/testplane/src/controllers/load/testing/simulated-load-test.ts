@@ -100,7 +100,14 @@ export class SimulatedLoadTest {
 
   #turn(): void {
     const decision = decideLoadTest({
-      ...{ spec: this.#spec, generation: this.#generation, namespace: "default", status: this.#status, now: this.#now },
+      ...{
+        spec: this.#spec,
+        generation: this.#generation,
+        namespace: "default",
+        name: "load",
+        status: this.#status,
+        now: this.#now,
+      },
       observe: ({ kind, name = "" }) => {
         if (kind === "Pod" && name === "" && this.#pods !== undefined) return this.#pods;
         const object = this.#workload.get(name);

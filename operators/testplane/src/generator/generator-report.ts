@@ -1,0 +1,75 @@
+import { isJsonObject } from "@keelson/api-machinery";
+
+/** Figures that a worker prints, one JSON object per line: `progress` every second, `result` at the end. */
+export interface GeneratorReport {
+  readonly keelsonLoad: "progress" | "result";
+  /** Whether the worker did all of its plan. */
+  readonly isComplete: boolean;
+  readonly seconds: number;
+  readonly requests: number;
+  readonly failed: number;
+  readonly notSent: number;
+  readonly bytesReceived: number;
+  readonly statusCodes: Readonly<Record<string, number>>;
+  readonly errors: Readonly<Record<string, number>>;
+  /** Longest pause of the worker's event loop. */
+  readonly maxPauseMs: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** Encoded latencies. Empty in a progress report. */
+  readonly histogram: string;
+  readonly timeline: readonly TimelinePoint[];
+}
+
+/** An interval of the load. */
+export interface TimelinePoint {
+  readonly second: number;
+  readonly seconds: number;
+  readonly requests: number;
+  readonly failed: number;
+  readonly p99Ms: number;
+}
+
+/** The last report in an output, or undefined. */
+export function lastReport(output: string): GeneratorReport | undefined {
+  for (const line of output.trimEnd().split("\n").toReversed()) {
+    const report = line.startsWith('{"keelsonLoad"') ? parsed(line) : undefined;
+    if (report !== undefined) return report;
+  }
+  return undefined;
+}
+
+const numbers = ["seconds", "requests", "failed", "notSent", "bytesReceived", "maxPauseMs", "p50Ms", "p99Ms"] as const;
+
+/** The Pod is the test author's, so its output is validated. */
+function parsed(line: string): GeneratorReport | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return isReport(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isReport(value: unknown): value is GeneratorReport {
+  return (
+    isJsonObject(value) &&
+    (value["keelsonLoad"] === "progress" || value["keelsonLoad"] === "result") &&
+    typeof value["isComplete"] === "boolean" &&
+    typeof value["histogram"] === "string" &&
+    numbers.every((name) => isAmount(value[name])) &&
+    isCounts(value["statusCodes"]) &&
+    isCounts(value["errors"]) &&
+    Array.isArray(value["timeline"]) &&
+    value["timeline"].length <= 1_000 &&
+    value["timeline"].every(isPoint)
+  );
+}
+
+const isAmount = (value: unknown): boolean => typeof value === "number" && Number.isFinite(value) && value >= 0;
+
+const isCounts = (value: unknown): boolean =>
+  isJsonObject(value) && Object.keys(value).length <= 200 && Object.values(value).every(isAmount);
+
+const isPoint = (value: unknown): boolean =>
+  isJsonObject(value) && ["second", "seconds", "requests", "failed", "p99Ms"].every((name) => isAmount(value[name]));

@@ -1,0 +1,46 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { parseDuration } from "@keelson/api-machinery/time";
+import type { LoadGenerator } from "../api/load-generator.ts";
+import { loadMs } from "../generator/plan-load.ts";
+import { hasTemplate, validateTemplates } from "../templating/template.ts";
+
+type Generator = DeepReadonly<LoadGenerator>;
+
+/** Variables of the expressions in a generator. */
+export const generatorVariables = ["values"] as const;
+
+/** Validates a load generator beyond its schema. Returns one line per error. */
+export function validateLoadGenerator(generator: Generator, path: string): readonly string[] {
+  const errors = [...validateTemplates(generator, path, generatorVariables), ...modelErrors(generator, path)];
+  const urlError = hasTemplate(generator.url) ? undefined : validateUrl(generator.url);
+  if (urlError !== undefined) errors.push(`${path}.url: ${urlError}`);
+  if (errors.length > 0) return errors;
+  if (loadMs(generator) <= 0) errors.push(`${path}: the load must last longer than 0s`);
+  if (generator.requestTimeout !== undefined && parseDuration(generator.requestTimeout) <= 0) {
+    errors.push(`${path}.requestTimeout: must be greater than 0s`);
+  }
+  return errors;
+}
+
+/** Why a text is not a URL that a generator can request. */
+export function validateUrl(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") return `${JSON.stringify(text)} is not an http or https URL`;
+  return url.username === "" && url.password === "" ? undefined : "must not contain credentials; use a header";
+}
+
+function modelErrors({ rate, users, duration, stages, thinkTime }: Generator, path: string): readonly string[] {
+  const errors: string[] = [];
+  const isOpen = rate !== undefined || stages?.some((stage) => stage.rate !== undefined);
+  const isClosed = users !== undefined || stages?.some((stage) => stage.users !== undefined);
+  if (isOpen && isClosed) errors.push(`${path}: must have only one of rate (open model) and users (closed model)`);
+  if (!isOpen && !isClosed)
+    errors.push(`${path}: must have rate (open model), users (closed model), or stages with one of them`);
+  if (stages === undefined && duration === undefined) errors.push(`${path}.duration: required without stages`);
+  if (stages !== undefined && duration !== undefined) errors.push(`${path}.duration: not allowed with stages`);
+  if (isOpen && thinkTime !== undefined) errors.push(`${path}.thinkTime: requires users`);
+  for (const [index, stage] of (stages ?? []).entries()) {
+    if (stage.rate === undefined && stage.users === undefined) errors.push(`${path}.stages[${index}]: must have rate or users`);
+  }
+  return errors;
+}
