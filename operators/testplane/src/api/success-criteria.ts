@@ -1,7 +1,7 @@
 import { int32 } from "@keelson/api-machinery/fields";
-import { Type, type Static } from "typebox";
+import { Type } from "typebox";
 
-/** Schema of {@link SuccessCriteria}. */
+/** Schema of what a LoadTest requires to succeed. */
 export const successCriteria = Type.Object(
   {
     minPassPercent: Type.Optional(
@@ -47,5 +47,3 @@ export const successCriteria = Type.Object(
       "What the test requires to succeed, in addition to a workload that does not fail. A figure that is not known makes the test Inconclusive.",
   },
 );
-/** What a LoadTest requires to succeed. */
-export type SuccessCriteria = Static<typeof successCriteria>;

@@ -59,7 +59,7 @@ class Exchange implements Dispatcher.DispatchHandler, SentRequest {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // The request waited for a connection until it was given up.
+    // The request was aborted while it waited for a connection.
     if (this.#isAborted) controller.abort(new Error("aborted"));
   }
 

@@ -7,7 +7,7 @@ import { hasTemplate, validateTemplates } from "../templating/template.ts";
 type Generator = DeepReadonly<LoadGenerator>;
 
 /** Variables of the expressions in a generator. */
-export const generatorVariables = ["values"] as const;
+const generatorVariables = ["values"] as const;
 
 /** Validates a load generator beyond its schema. Returns one line per error. */
 export function validateLoadGenerator(generator: Generator, path: string): readonly string[] {
