@@ -25,6 +25,7 @@ import { publishKubernetesService } from "./kubernetes-service.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
 import { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
 import { metricsKinds, type MetricsSource } from "./registry/kinds/node/metrics.ts";
+import { startStorageMigration } from "./storage-migration/storage-migration.ts";
 import { toTable } from "./table/table.ts";
 
 /** Options of {@link serveApi}. */
@@ -101,6 +102,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     frontProxy: () => frontProxy,
     onError: onError ?? (() => undefined),
   });
+  let migration: { stop(): Promise<void> } | undefined;
   let isReady = false;
   let url = "";
   const opening = createApiServer({
@@ -174,6 +176,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     });
     await publishAuthenticationConfig(server.handle, pki);
     await aggregator.connect(server);
+    migration = startStorageMigration({ ...server, clock, onError: onError ?? (() => undefined) });
     isReady = true;
     const kubeconfig = join(dataDir, "kubeconfig");
     const write = ({ authority, admin }: Pki): Promise<void> =>
@@ -200,6 +203,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         await renewal.stop();
         await http.close();
         await audit?.log.close();
+        await migration?.stop();
         await aggregator.close();
         flow.close();
         metrics.close();
@@ -209,6 +213,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   } catch (error) {
     flow.close();
     metrics.close();
+    await migration?.stop();
     await aggregator.close();
     await server.close();
     await audit?.log.close();

@@ -10,6 +10,7 @@ import { namespaceKinds } from "./kinds/core/namespaces.ts";
 import { admissionPolicyKinds } from "./kinds/extension/admission-policies.ts";
 import { mutatingPolicyKinds } from "./kinds/extension/mutating-policies.ts";
 import { apiServiceKinds } from "./kinds/extension/api-services.ts";
+import { storageMigrationKinds } from "./kinds/extension/storage-version-migrations.ts";
 import { crdKinds } from "./kinds/extension/custom-resource-definitions.ts";
 import { webhookConfigurationKinds } from "./kinds/extension/webhook-configurations.ts";
 import { flowControlKinds } from "./kinds/limits/flow-control.ts";
@@ -78,6 +79,7 @@ export const groupOrder: readonly string[] = [
   "discovery.k8s.io",
   "flowcontrol.apiserver.k8s.io",
   "resource.k8s.io",
+  "storagemigration.k8s.io",
 ];
 
 /** All built-in kinds. To add a group, add a file below `kinds/` and a line here. */
@@ -120,6 +122,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
     ...certificateKinds(() => clock.now()),
     ...flowControlKinds(),
     ...apiServiceKinds(),
+    ...storageMigrationKinds(),
     ...crdKinds(() => clock.now()),
   ];
 }

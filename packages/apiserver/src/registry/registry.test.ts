@@ -107,6 +107,7 @@ describe("built-in kinds", () => {
       "discovery.k8s.io",
       "flowcontrol.apiserver.k8s.io",
       "resource.k8s.io",
+      "storagemigration.k8s.io",
     ]);
   });
 

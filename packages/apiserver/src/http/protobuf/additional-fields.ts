@@ -134,4 +134,8 @@ storage.v1.CSIDriver	1metadata:meta.v1.ObjectMeta 2spec:storage.v1.CSIDriverSpec
 storage.v1.CSIDriverSpec	1!attachRequired:b 2!podInfoOnMount:b 3volumeLifecycleModes:*s 4!storageCapacity:b 5fsGroupPolicy:s 6tokenRequests:*storage.v1.TokenRequest 7!requiresRepublish:b 8!seLinuxMount:b 9!nodeAllocatableUpdatePeriodSeconds:i 10serviceAccountTokenInSecrets:b 11preventPodSchedulingIfMissing:b
 storage.v1.CSIStorageCapacity	1metadata:meta.v1.ObjectMeta 2nodeTopology:meta.v1.LabelSelector 3storageClassName:s 4capacity:q 5maximumVolumeSize:q
 storage.v1.TokenRequest	1audience:s 2!expirationSeconds:i
-storage.v1.VolumeAttributesClass	1metadata:meta.v1.ObjectMeta 2driverName:s 3parameters:%s`;
+storage.v1.VolumeAttributesClass	1metadata:meta.v1.ObjectMeta 2driverName:s 3parameters:%s
+storagemigration.v1beta1.StorageVersionMigration	1metadata:meta.v1.ObjectMeta 2spec:storagemigration.v1beta1.StorageVersionMigrationSpec 3status:storagemigration.v1beta1.StorageVersionMigrationStatus
+storagemigration.v1beta1.StorageVersionMigrationSpec	1resource:storagemigration.v1beta1.GroupResource
+storagemigration.v1beta1.GroupResource	1!group:s 2!resource:s
+storagemigration.v1beta1.StorageVersionMigrationStatus	1conditions:*meta.v1.Condition 2resourceVersion:s`;

@@ -474,6 +474,9 @@ storage.v1.VolumeAttachmentStatus		attachError:storage.v1.VolumeError	attached!:
 storage.v1.VolumeAttributesClass	gvk=storage.k8s.io/v1/VolumeAttributesClass	apiVersion:string	driverName!:string	kind:string	metadata:meta.v1.ObjectMeta	parameters:{}string
 storage.v1.VolumeError		errorCode:int32	message:string	time:meta.v1.Time
 storage.v1.VolumeNodeResources		count:int32
+storagemigration.v1beta1.StorageVersionMigration	gvk=storagemigration.k8s.io/v1beta1/StorageVersionMigration	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:storagemigration.v1beta1.StorageVersionMigrationSpec	status:storagemigration.v1beta1.StorageVersionMigrationStatus
+storagemigration.v1beta1.StorageVersionMigrationSpec		resource!:meta.v1.GroupResource
+storagemigration.v1beta1.StorageVersionMigrationStatus		conditions:[]meta.v1.Condition list=map(type) patch=merge merge=type	resourceVersion:string
 apiextensions.v1.CustomResourceColumnDefinition		description:string	format:string	jsonPath!:string	name!:string	priority:int32	type!:string
 apiextensions.v1.CustomResourceConversion		strategy!:string	webhook:apiextensions.v1.WebhookConversion
 apiextensions.v1.CustomResourceDefinition	gvk=apiextensions.k8s.io/v1/CustomResourceDefinition	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:apiextensions.v1.CustomResourceDefinitionSpec	status:apiextensions.v1.CustomResourceDefinitionStatus

@@ -1,0 +1,182 @@
+import { isJsonObject, type JsonObject, parseApiVersion, type Status } from "@keelson/api-machinery";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
+import type { Handle } from "../endpoints/outcome.ts";
+import { listAt, textAt } from "../registry/object-fields.ts";
+import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
+import { systemUser } from "../server.ts";
+import { type Store, storageKey, type StoredObject } from "../storage/store.ts";
+
+/** What {@link startStorageMigration} takes. */
+export interface StorageMigrationOptions {
+  readonly store: Pick<Store, "get" | "list" | "watch" | "revision">;
+  readonly resources: Pick<ResourceTable, "list">;
+  readonly handle: Handle;
+  readonly clock: Clock;
+  /** Called with background errors. */
+  readonly onError: (error: unknown) => void;
+}
+
+const prefix = storageKey({ group: "storagemigration.k8s.io", plural: "storageversionmigrations" }, "", "");
+const path = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+const fieldManager = "storage-version-migrator-controller";
+/** How long a resource may be unknown after the migration was created, as its CustomResourceDefinition may be new. */
+const unknownResourceMs = 60_000;
+const retryMs = 1_000;
+/** Objects read at a time. */
+const pageSize = 500;
+
+/**
+ * Runs StorageVersionMigrations one after the other, like kube-controller-manager's storage-version-migrator-controller: writes each object of the
+ * resource without changing it, which stores it in the current storage version. `status.storedVersions` of a CustomResourceDefinition is
+ * left to its user.
+ */
+export function startStorageMigration(options: StorageMigrationOptions): { stop(): Promise<void> } {
+  return new StorageMigration(options);
+}
+
+class StorageMigration {
+  readonly #options: StorageMigrationOptions;
+  readonly #stopped = new AbortController();
+  readonly #queue = new Set<string>();
+  readonly #watch: { close(): void };
+  #running: Promise<void> | undefined;
+
+  constructor(options: StorageMigrationOptions) {
+    this.#options = options;
+    const { store } = options;
+    const { items, revision } = store.list(prefix);
+    for (const stored of items) this.#enqueue(stored);
+    this.#watch = store.watch(prefix, revision, (events) => {
+      for (const { type, object } of events) if (type === "put") this.#enqueue(object);
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#watch.close();
+    this.#stopped.abort();
+    await this.#running;
+  }
+
+  #enqueue(stored: StoredObject): void {
+    if (isFinished(stored)) return;
+    this.#queue.add(stored.key);
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
+    });
+  }
+
+  async #run(): Promise<void> {
+    const { clock, onError } = this.#options;
+    const { signal } = this.#stopped;
+    // Lets the write that caused this finish.
+    await Promise.resolve();
+    while (this.#queue.size > 0 && !signal.aborted) {
+      let isWaiting = false;
+      for (const key of [...this.#queue]) {
+        if (signal.aborted) return;
+        try {
+          if (await this.#migrate(key)) this.#queue.delete(key);
+          else isWaiting = true;
+        } catch (error) {
+          onError(error);
+          isWaiting = true;
+        }
+      }
+      if (isWaiting) await sleep(clock, retryMs, signal).catch(() => undefined);
+    }
+  }
+
+  /** Returns whether nothing is left to do. */
+  async #migrate(key: string): Promise<boolean> {
+    const { store, resources, clock } = this.#options;
+    const stored = store.get(key);
+    if (stored === undefined || isFinished(stored)) return true;
+    const { object } = stored;
+    const name = object.metadata.name ?? "";
+    const group = textAt(object, "spec", "resource", "group");
+    const plural = textAt(object, "spec", "resource", "resource");
+    const resource = resources
+      .list()
+      .find((each) => each.group === group && each.plural === plural && each.verbs.includes("patch"));
+    if (resource === undefined) {
+      const created = Date.parse(object.metadata.creationTimestamp ?? "");
+      if (clock.now() < created + unknownResourceMs) return false;
+      return this.#report(name, "Failed", "StorageVersionMigrationFailed", "resource not found");
+    }
+    if (!(await this.#report(name, "Running", "StorageVersionMigrationInProgress", ""))) return false;
+    const isMigrated = await this.#rewriteAll(resource);
+    if (this.#stopped.signal.aborted) return false;
+    return isMigrated
+      ? this.#report(name, "Succeeded", "StorageVersionMigrationSucceeded", "")
+      : this.#report(name, "Failed", "StorageVersionMigrationFailed", "migration encountered unhandled error");
+  }
+
+  /** Rewrites the objects that exist now. Later ones are in the storage version already. Returns false if one cannot be written. */
+  async #rewriteAll(resource: ServedResource): Promise<boolean> {
+    const { store } = this.#options;
+    const objects = `${parseApiVersion(resource.storageApiVersion).group}/${resource.plural}/`;
+    let startAfter: string | undefined;
+    do {
+      const page = store.list(objects, { limit: pageSize, ...(startAfter === undefined ? {} : { startAfter }) });
+      for (const { object } of page.items) {
+        if (this.#stopped.signal.aborted) return false;
+        const status = await this.#rewrite(resource, object.metadata);
+        if (status !== undefined && status.reason !== "Conflict" && status.reason !== "NotFound") return false;
+      }
+      startAfter = page.next;
+    } while (startAfter !== undefined);
+    return true;
+  }
+
+  /**
+   * Applies nothing to an object. Its uid and resourceVersion make the apply fail with a conflict if the object was updated or deleted
+   * meanwhile, so that it needs no migration.
+   */
+  async #rewrite(resource: ServedResource, metadata: StoredObject["object"]["metadata"]): Promise<Status | undefined> {
+    const { group, version, kind, plural } = resource;
+    const { namespace, name = "", uid = "", resourceVersion = "" } = metadata;
+    const root = group === "" ? `/api/${version}` : `/apis/${group}/${version}`;
+    const inNamespace = namespace === undefined ? "" : `/namespaces/${namespace}`;
+    const outcome = await this.#options.handle({
+      method: "PATCH",
+      path: `${root}${inNamespace}/${plural}/${encodeURIComponent(name)}`,
+      query: { fieldManager },
+      headers: { "content-type": "application/apply-patch+yaml" },
+      body: { apiVersion: group === "" ? version : `${group}/${version}`, kind, metadata: { name, uid, resourceVersion } },
+      user: systemUser,
+      userAgent: fieldManager,
+    });
+    return outcome.kind === "status" ? outcome.status : undefined;
+  }
+
+  /** Sets a condition. Returns false if the migration changed meanwhile. */
+  async #report(name: string, type: "Running" | "Succeeded" | "Failed", reason: string, message: string): Promise<boolean> {
+    const { store, handle, clock } = this.#options;
+    const stored = store.get(`${prefix}${name}`);
+    if (stored === undefined) return true;
+    const lastTransitionTime = `${new Date(clock.now()).toISOString().slice(0, 19)}Z`;
+    const before = listAt(stored.object, "status", "conditions").filter(isJsonObject);
+    if (before.some((condition) => condition["type"] === type && condition["status"] === "True")) return true;
+    const others = before
+      .filter((condition) => condition["type"] !== type)
+      .map((condition) =>
+        condition["type"] === "Running" ? { ...condition, status: "False", lastTransitionTime } : condition,
+      );
+    const conditions: JsonObject[] = [...others, { type, status: "True", lastTransitionTime, reason, message }];
+    const resourceVersion = textAt(stored.object, "status", "resourceVersion") || String(store.revision);
+    const outcome = await handle({
+      method: "PUT",
+      path: `${path}/${encodeURIComponent(name)}/status`,
+      body: { ...JSON.parse(JSON.stringify(stored.object)), status: { conditions, resourceVersion } },
+      user: systemUser,
+      userAgent: fieldManager,
+    });
+    return outcome.kind !== "status";
+  }
+}
+
+function isFinished({ object }: StoredObject): boolean {
+  return listAt(object, "status", "conditions").some(
+    (condition) => ["Succeeded", "Failed"].includes(textAt(condition, "type")) && textAt(condition, "status") === "True",
+  );
+}
