@@ -57,7 +57,7 @@ const programs = [
     program: "python3",
     packages: ["python3", "python3-pip"],
     why: "code in sandboxes, and the Python client",
-    tests: ["operators/sandboxes/src/clients.e2e.test.ts"],
+    tests: ["operators/sandboxes/src/{clients,ports}.e2e.test.ts"],
     // Sandboxes see the programs below /usr only.
     isUsable: () => spawnSync("/usr/bin/python3", ["-m", "pip", "--version"]).status === 0,
   },

@@ -15,6 +15,7 @@ import { age } from "./sandbox-age.ts";
 import { fileCommands } from "./files.ts";
 import { lifecycleCommands } from "./lifecycle.ts";
 import { processCommands } from "./processes.ts";
+import { portForwardCommand } from "./port-forward.ts";
 import { networkFlags, readNetwork } from "./network-flags.ts";
 
 /** The fast path takes whole numbers of up to 12 digits. */
@@ -292,5 +293,6 @@ export const sandboxCommands: readonly CommandDefinition[] = [
   reset,
   ...lifecycleCommands,
   ...fileCommands,
+  portForwardCommand,
   agentCommand,
 ];

@@ -3,6 +3,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
+import { SandboxPorts } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
 import { SandboxProcesses } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 
@@ -13,6 +14,7 @@ export interface FastPathClient {
   readonly lifecycle: Client<typeof SandboxLifecycle>;
   readonly files: Client<typeof SandboxFiles>;
   readonly processes: Client<typeof SandboxProcesses>;
+  readonly ports: Client<typeof SandboxPorts>;
 }
 
 /** Creates clients of the fast path at `baseUrl` (`http://127.0.0.1:9090`). Connects on the first call. */
@@ -28,5 +30,6 @@ export function createFastPathClient({ baseUrl, token }: { readonly baseUrl: str
     lifecycle: createClient(SandboxLifecycle, transport),
     files: createClient(SandboxFiles, transport),
     processes: createClient(SandboxProcesses, transport),
+    ports: createClient(SandboxPorts, transport),
   };
 }

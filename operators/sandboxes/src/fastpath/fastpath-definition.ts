@@ -32,6 +32,8 @@ import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
 import { SandboxProcesses } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
 import { createProcessesService } from "./processes-service.ts";
+import { SandboxPorts } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
+import { createPortsService } from "./ports-service.ts";
 import { createLifecycleService } from "./lifecycle-service.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { AgentFolderJanitor } from "../janitor/agent-folders.ts";
@@ -223,6 +225,7 @@ class FastPath {
         const streams = { cache, agentClient, pendingOf: (...key: [string, string]) => fast.pendingOf(...key) };
         router.service(SandboxStreams, createStreamsService(streams));
         router.service(SandboxProcesses, createProcessesService(streams));
+        router.service(SandboxPorts, createPortsService(cache));
         router.service(SandboxFiles, createFilesService(streams));
         router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },

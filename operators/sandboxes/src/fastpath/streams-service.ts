@@ -1,12 +1,10 @@
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
-import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
 import { argumentSizeProblem } from "@keelson/execution";
 import type { AgentClient, ExecConnection, ExecSettings } from "../fleet/agent-client.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import { type ExecEnd, execChannels } from "../protocol/exec-frames.ts";
-import { Sandbox } from "../api/sandbox.ts";
 import {
   type ExecRequest,
   type ExecResponse,
@@ -16,6 +14,7 @@ import {
   type SandboxStreams,
 } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
+import { findSandbox } from "./find-sandbox.ts";
 import { sandboxInfo } from "./sandbox-info.ts";
 
 /** Dependencies of the service. */
@@ -62,8 +61,7 @@ export function findAgent(
   { cache, agentClient, pendingOf }: StreamsOptions,
 ): { readonly agent: AgentClient; readonly sandboxId: string } {
   const key = { namespace: namespace || "default", name: sandboxName };
-  const sandbox: DeepReadonly<Sandbox> | undefined =
-    cache.get(Sandbox, key) ?? cache.list(Sandbox, { namespace: key.namespace, index: ["sandboxID", sandboxName] })[0];
+  const sandbox = findSandbox({ sandboxName, namespace }, cache);
   const pending = sandbox === undefined ? pendingOf(key.namespace, key.name) : undefined;
   if (sandbox === undefined && pending === undefined)
     throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);

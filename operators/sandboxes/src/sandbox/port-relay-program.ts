@@ -18,6 +18,8 @@ function count(change: number): void {
 process.on("message", (message: unknown, socket: unknown) => {
   const port = typeof message === "object" && message !== null && "port" in message ? Number(message.port) : 0;
   if (!(socket instanceof Socket)) return;
+  // Each direction ends by itself: a client that has sent its request may still wait for the answer.
+  socket.allowHalfOpen = true;
   count(1);
   // A socket can emit several errors, and one without a listener ends the process.
   socket.on("error", () => {});

@@ -68,6 +68,9 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
     get processes() {
       return connection.processes;
     },
+    get ports() {
+      return connection.ports;
+    },
     get lifecycle() {
       return connection.lifecycle;
     },

@@ -1,0 +1,93 @@
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
+import { Code } from "@connectrpc/connect";
+import { systemClock } from "@keelson/api-machinery/time";
+import { silentLogger } from "@keelson/controller";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { portForwardCommand } from "./commands/port-forward.ts";
+import { type LocalSandboxes, startLocalSandboxes } from "./testing/local-sandboxes.ts";
+
+/** Answers each connection with its input in capitals, once the input has ended. */
+const server = `
+import socket
+listener = socket.create_server(("127.0.0.1", 18090))
+print("ready", flush=True)
+while True:
+    connection, _ = listener.accept()
+    data = b""
+    while part := connection.recv(65536):
+        data += part
+    connection.sendall(data.upper())
+    connection.close()
+`;
+
+describe("connections to the ports of a sandbox", () => {
+  let local: LocalSandboxes;
+
+  beforeAll(async () => {
+    local = await startLocalSandboxes();
+    await local.pool({ poolMin: 1, poolMax: 1 });
+    await local.sandbox("one", { command: ["python3", "-c", server], exposedPorts: [18090] });
+    await local.phase("one", "Running");
+    for await (const { data } of local.streams.logs({ sandboxName: "one", follow: true })) if (data.length > 0) break;
+  });
+
+  afterAll(() => local.stop());
+
+  async function exchange(input: string, target: { sandboxName?: string; port?: number } = {}): Promise<string> {
+    async function* requests() {
+      yield { request: { case: "start" as const, value: { sandboxName: "one", port: 18090, ...target } } };
+      for (let from = 0; from < input.length; from += 100_000)
+        yield { request: { case: "data" as const, value: Buffer.from(input.slice(from, from + 100_000)) } };
+    }
+    const chunks: Uint8Array[] = [];
+    for await (const { data } of local.ports.connect(requests())) chunks.push(data);
+    return Buffer.concat(chunks).toString();
+  }
+
+  it("carry data in both directions, and each direction ends by itself", async () => {
+    const input = "abcdefghij".repeat(300_000);
+    const answer = await exchange(input);
+    // A failure must not print megabytes.
+    expect([answer.length, answer === input.toUpperCase()]).toEqual([input.length, true]);
+  });
+
+  it("reach exposed ports of running sandboxes only", async () => {
+    await expect(exchange("", { port: 5758 })).rejects.toMatchObject({ code: Code.FailedPrecondition });
+    await expect(exchange("", { sandboxName: "none" })).rejects.toMatchObject({ code: Code.NotFound });
+    await local.sandbox("done", { command: ["true"], exposedPorts: [18091] });
+    await local.phase("done", "Succeeded");
+    await expect(exchange("", { sandboxName: "done", port: 18091 })).rejects.toMatchObject({ code: Code.FailedPrecondition });
+  });
+
+  it("are forwarded from local ports until the command is interrupted", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "port-forward-"));
+    try {
+      writeFileSync(join(folder, "token"), local.token);
+      const control = new AbortController();
+      const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+      const running = portForwardCommand.run({
+        ...{ args: ["one", "0:18090"], stdout, stderr, clock: systemClock, log: silentLogger, signal: control.signal },
+        flags: { endpoint: local.url, "token-file": join(folder, "token") },
+        client: () => Promise.reject(new Error("not used")),
+      });
+      const [line] = (await once(stdout, "data")) as [Buffer];
+      const port = Number(/127\.0\.0\.1:(\d+) -> 18090/.exec(String(line))?.[1]);
+      const answers = ["one", "two"].map(async (word) => {
+        const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+        socket.end(word);
+        return text(socket);
+      });
+      expect(await Promise.all(answers)).toEqual(["ONE", "TWO"]);
+      control.abort();
+      expect(await running).toBe(0);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+});
