@@ -4,7 +4,7 @@ import { labels } from "../api/names.ts";
 import type { Periodic } from "../api/parent-job.ts";
 import { childName, labelValue } from "../work/child-name.ts";
 import { type ConditionClaim, conditionsOf } from "../work/conditions.ts";
-import { parseCronSchedule } from "../work/cron-schedule.ts";
+import { parseCronSchedule } from "@keelson/operator/cron";
 
 /** Input of {@link decideParent}. */
 export interface ParentObservation {

@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { MaintenanceWindow } from "../api/update-policy.ts";
-import { parseCronSchedule } from "../work/cron-schedule.ts";
+import { parseCronSchedule } from "@keelson/operator/cron";
 import { durationMsOf } from "../work/durations.ts";
 
 /** Whether tasks may be updated now. Times are in milliseconds since the epoch. */
