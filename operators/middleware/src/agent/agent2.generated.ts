@@ -13,7 +13,143 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agent2/v1/agent2.proto.
  */
 export const file_agent2_v1_agent2: GenFile = /*@__PURE__*/
-  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiJAoGTWVtYmVyEgwKBG5hbWUYASABKAkSDAoEaG9zdBgCIAEoCSJqChFTZXRNZW1iZXJzUmVxdWVzdBILCgNrZXkYASABKAkSIgoHbWVtYmVycxgCIAMoCzIRLmFnZW50Mi52MS5NZW1iZXISFQoNbWF4X2xhZ19ieXRlcxgDIAEoAxINCgV0b2tlbhgEIAEoCSI0ChJTZXRNZW1iZXJzUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSKtAQoTUmVxdWVzdExlYXNlUmVxdWVzdBIMCgRmcm9tGAEgASgJEg0KBWVwb2NoGAIgASgDEg4KBm9mZnNldBgDIAEoAxIMCgRraW5kGAQgASgJEhMKC292ZXJfaG9sZGVyGAUgASgJEhIKCm92ZXJfZXBvY2gYBiABKAMSEQoJYXBwb2ludGVkGAcgASgIEhEKCXN1Y2Nlc3NvchgIIAEoCRIMCgRob3N0GAkgASgJIkYKFFJlcXVlc3RMZWFzZVJlc3BvbnNlEg8KB2dyYW50ZWQYASABKAgSDQoFZXBvY2gYAiABKAMSDgoGcmVhc29uGAMgASgJIlAKFEdldEdyb3VwT3JkZXJSZXF1ZXN0EhYKDmNvbXBvbmVudF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEg4KBmdyb3VwcxgDIAMoCSI6ChVHZXRHcm91cE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCKvAQoSR2V0UG9kT3JkZXJSZXF1ZXN0EhIKCmdyb3VwX25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDAoEcG9kcxgDIAMoCRI3CgVyb2xlcxgKIAMoCzIoLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QuUm9sZXNFbnRyeRosCgpSb2xlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOAoTR2V0UG9kT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIhAKDkdldFJvbGVSZXF1ZXN0IhIKEFdhdGNoUm9sZVJlcXVlc3QiowEKD0dldFJvbGVSZXNwb25zZRIMCgRyb2xlGAEgASgJEhEKCWlzX2xlYWRlchgCIAEoCBI9CgpleHRyYV9pbmZvGAMgAygLMikuYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZS5FeHRyYUluZm9FbnRyeRowCg5FeHRyYUluZm9FbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItoBChNSZWxvYWRDb25maWdSZXF1ZXN0EhMKC2NvbmZpZ190eXBlGAEgASgJEhMKC2NvbmZpZ19wYXRoGAIgASgJEkIKCnBhcmFtZXRlcnMYCiADKAsyLi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSEwoLY29uZmlnX2hhc2gYCyABKAkSDQoFdG9rZW4YDCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEibAoUUmVsb2FkQ29uZmlnUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIYChByZXF1aXJlc19yZXN0YXJ0GAMgASgIEhoKEnJlc3RhcnRfcGFyYW1ldGVycxgKIAMoCSKoAQoPRmFpbG92ZXJSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSEwoLdGFyZ2V0X2hvc3QYCiABKAkSEwoLdGFyZ2V0X3BvcnQYCyABKA0SIwoGb3RoZXJzGAwgAygLMhMuYWdlbnQyLnYxLkVuZHBvaW50Eg0KBXRva2VuGA0gASgJEg0KBWVwb2NoGA4gASgDEhcKD3ByaW1hcnlfaXNfZG93bhgPIAEoCCImCghFbmRwb2ludBIMCgRob3N0GAEgASgJEgwKBHBvcnQYAiABKA0idwoQRmFpbG92ZXJSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhUKDXByZXZpb3VzX3JvbGUYAyABKAkSFAoMY3VycmVudF9yb2xlGAQgASgJEhYKDm11c3RfdGVybWluYXRlGAogASgIIkwKC1N0b3BSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSDQoFZm9yY2UYAiABKAgSDgoGcmVhc29uGAMgASgJEg0KBXRva2VuGAogASgJIi4KDFN0b3BSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJImsKEUFzc2lnblJvbGVSZXF1ZXN0EgwKBHJvbGUYASABKAkSFAoMcHJpbWFyeV9ob3N0GAIgASgJEhQKDHByaW1hcnlfcG9ydBgDIAEoDRINCgVlcG9jaBgEIAEoAxINCgV0b2tlbhgFIAEoCSI0ChJBc3NpZ25Sb2xlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCTLvBQoLVG9vbEludm9rZXISUgoNR2V0R3JvdXBPcmRlchIfLmFnZW50Mi52MS5HZXRHcm91cE9yZGVyUmVxdWVzdBogLmFnZW50Mi52MS5HZXRHcm91cE9yZGVyUmVzcG9uc2USTAoLR2V0UG9kT3JkZXISHS5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXF1ZXN0Gh4uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVzcG9uc2USQAoHR2V0Um9sZRIZLmFnZW50Mi52MS5HZXRSb2xlUmVxdWVzdBoaLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2USTwoMUmVsb2FkQ29uZmlnEh4uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QaHy5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVzcG9uc2USQwoIRmFpbG92ZXISGi5hZ2VudDIudjEuRmFpbG92ZXJSZXF1ZXN0GhsuYWdlbnQyLnYxLkZhaWxvdmVyUmVzcG9uc2USNwoEU3RvcBIWLmFnZW50Mi52MS5TdG9wUmVxdWVzdBoXLmFnZW50Mi52MS5TdG9wUmVzcG9uc2USRgoJV2F0Y2hSb2xlEhsuYWdlbnQyLnYxLldhdGNoUm9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlMAESSQoKQXNzaWduUm9sZRIcLmFnZW50Mi52MS5Bc3NpZ25Sb2xlUmVxdWVzdBodLmFnZW50Mi52MS5Bc3NpZ25Sb2xlUmVzcG9uc2USSQoKU2V0TWVtYmVycxIcLmFnZW50Mi52MS5TZXRNZW1iZXJzUmVxdWVzdBodLmFnZW50Mi52MS5TZXRNZW1iZXJzUmVzcG9uc2USTwoMUmVxdWVzdExlYXNlEh4uYWdlbnQyLnYxLlJlcXVlc3RMZWFzZVJlcXVlc3QaHy5hZ2VudDIudjEuUmVxdWVzdExlYXNlUmVzcG9uc2ViBnByb3RvMw");
+  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiEQoPU25hcHNob3RSZXF1ZXN0IkoKDVNuYXBzaG90Q2h1bmsSDAoEZGF0YRgBIAEoDBIrCgdzdW1tYXJ5GAIgASgLMhouYWdlbnQyLnYxLlNuYXBzaG90U3VtbWFyeSJzCg9TbmFwc2hvdFN1bW1hcnkSEgoKc2l6ZV9ieXRlcxgBIAEoAxIMCgRrZXlzGAIgASgDEhUKDWV4cGlyaW5nX2tleXMYAyABKAMSDgoGZm9ybWF0GAQgASgJEhcKD3Byb2dyYW1fdmVyc2lvbhgFIAEoCSIwCgxTbmFwc2hvdERhdGESEgoKc2l6ZV9ieXRlcxgBIAEoAxIMCgRkYXRhGAIgASgMIlUKDlNuYXBzaG90UmVzdWx0Eg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSDAoEa2V5cxgDIAEoAxIVCg1leHBpcmluZ19rZXlzGAQgASgDIiQKBk1lbWJlchIMCgRuYW1lGAEgASgJEgwKBGhvc3QYAiABKAkiagoRU2V0TWVtYmVyc1JlcXVlc3QSCwoDa2V5GAEgASgJEiIKB21lbWJlcnMYAiADKAsyES5hZ2VudDIudjEuTWVtYmVyEhUKDW1heF9sYWdfYnl0ZXMYAyABKAMSDQoFdG9rZW4YBCABKAkiNAoSU2V0TWVtYmVyc1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkirQEKE1JlcXVlc3RMZWFzZVJlcXVlc3QSDAoEZnJvbRgBIAEoCRINCgVlcG9jaBgCIAEoAxIOCgZvZmZzZXQYAyABKAMSDAoEa2luZBgEIAEoCRITCgtvdmVyX2hvbGRlchgFIAEoCRISCgpvdmVyX2Vwb2NoGAYgASgDEhEKCWFwcG9pbnRlZBgHIAEoCBIRCglzdWNjZXNzb3IYCCABKAkSDAoEaG9zdBgJIAEoCSJGChRSZXF1ZXN0TGVhc2VSZXNwb25zZRIPCgdncmFudGVkGAEgASgIEg0KBWVwb2NoGAIgASgDEg4KBnJlYXNvbhgDIAEoCSJQChRHZXRHcm91cE9yZGVyUmVxdWVzdBIWCg5jb21wb25lbnRfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIOCgZncm91cHMYAyADKAkiOgoVR2V0R3JvdXBPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgirwEKEkdldFBvZE9yZGVyUmVxdWVzdBISCgpncm91cF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEgwKBHBvZHMYAyADKAkSNwoFcm9sZXMYCiADKAsyKC5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXF1ZXN0LlJvbGVzRW50cnkaLAoKUm9sZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjgKE0dldFBvZE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCIQCg5HZXRSb2xlUmVxdWVzdCISChBXYXRjaFJvbGVSZXF1ZXN0IqMBCg9HZXRSb2xlUmVzcG9uc2USDAoEcm9sZRgBIAEoCRIRCglpc19sZWFkZXIYAiABKAgSPQoKZXh0cmFfaW5mbxgDIAMoCzIpLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2UuRXh0cmFJbmZvRW50cnkaMAoORXh0cmFJbmZvRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLaAQoTUmVsb2FkQ29uZmlnUmVxdWVzdBITCgtjb25maWdfdHlwZRgBIAEoCRITCgtjb25maWdfcGF0aBgCIAEoCRJCCgpwYXJhbWV0ZXJzGAogAygLMi4uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QuUGFyYW1ldGVyc0VudHJ5EhMKC2NvbmZpZ19oYXNoGAsgASgJEg0KBXRva2VuGAwgASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImwKFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSGAoQcmVxdWlyZXNfcmVzdGFydBgDIAEoCBIaChJyZXN0YXJ0X3BhcmFtZXRlcnMYCiADKAkiqAEKD0ZhaWxvdmVyUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEhMKC3RhcmdldF9ob3N0GAogASgJEhMKC3RhcmdldF9wb3J0GAsgASgNEiMKBm90aGVycxgMIAMoCzITLmFnZW50Mi52MS5FbmRwb2ludBINCgV0b2tlbhgNIAEoCRINCgVlcG9jaBgOIAEoAxIXCg9wcmltYXJ5X2lzX2Rvd24YDyABKAgiJgoIRW5kcG9pbnQSDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgNIncKEEZhaWxvdmVyUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIVCg1wcmV2aW91c19yb2xlGAMgASgJEhQKDGN1cnJlbnRfcm9sZRgEIAEoCRIWCg5tdXN0X3Rlcm1pbmF0ZRgKIAEoCCJMCgtTdG9wUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCRINCgV0b2tlbhgKIAEoCSIuCgxTdG9wUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSJrChFBc3NpZ25Sb2xlUmVxdWVzdBIMCgRyb2xlGAEgASgJEhQKDHByaW1hcnlfaG9zdBgCIAEoCRIUCgxwcmltYXJ5X3BvcnQYAyABKA0SDQoFZXBvY2gYBCABKAMSDQoFdG9rZW4YBSABKAkiNAoSQXNzaWduUm9sZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkywAcKC1Rvb2xJbnZva2VyElIKDUdldEdyb3VwT3JkZXISHy5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlcXVlc3QaIC5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlc3BvbnNlEkwKC0dldFBvZE9yZGVyEh0uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdBoeLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlc3BvbnNlEkAKB0dldFJvbGUSGS5hZ2VudDIudjEuR2V0Um9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlEk8KDFJlbG9hZENvbmZpZxIeLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1Jlc3BvbnNlEkMKCEZhaWxvdmVyEhouYWdlbnQyLnYxLkZhaWxvdmVyUmVxdWVzdBobLmFnZW50Mi52MS5GYWlsb3ZlclJlc3BvbnNlEjcKBFN0b3ASFi5hZ2VudDIudjEuU3RvcFJlcXVlc3QaFy5hZ2VudDIudjEuU3RvcFJlc3BvbnNlEkYKCVdhdGNoUm9sZRIbLmFnZW50Mi52MS5XYXRjaFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZTABEkkKCkFzc2lnblJvbGUSHC5hZ2VudDIudjEuQXNzaWduUm9sZVJlcXVlc3QaHS5hZ2VudDIudjEuQXNzaWduUm9sZVJlc3BvbnNlEkkKClNldE1lbWJlcnMSHC5hZ2VudDIudjEuU2V0TWVtYmVyc1JlcXVlc3QaHS5hZ2VudDIudjEuU2V0TWVtYmVyc1Jlc3BvbnNlEk8KDFJlcXVlc3RMZWFzZRIeLmFnZW50Mi52MS5SZXF1ZXN0TGVhc2VSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlcXVlc3RMZWFzZVJlc3BvbnNlEkIKCFNuYXBzaG90EhouYWdlbnQyLnYxLlNuYXBzaG90UmVxdWVzdBoYLmFnZW50Mi52MS5TbmFwc2hvdENodW5rMAESRQoNQ2hlY2tTbmFwc2hvdBIXLmFnZW50Mi52MS5TbmFwc2hvdERhdGEaGS5hZ2VudDIudjEuU25hcHNob3RSZXN1bHQoARJECgxMb2FkU25hcHNob3QSFy5hZ2VudDIudjEuU25hcHNob3REYXRhGhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0KAFiBnByb3RvMw");
+
+/**
+ * @generated from message agent2.v1.SnapshotRequest
+ */
+export type SnapshotRequest = Message<"agent2.v1.SnapshotRequest"> & {
+};
+
+/**
+ * Describes the message agent2.v1.SnapshotRequest.
+ * Use `create(SnapshotRequestSchema)` to create a new message.
+ */
+export const SnapshotRequestSchema: GenMessage<SnapshotRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 0);
+
+/**
+ * @generated from message agent2.v1.SnapshotChunk
+ */
+export type SnapshotChunk = Message<"agent2.v1.SnapshotChunk"> & {
+  /**
+   * @generated from field: bytes data = 1;
+   */
+  data: Uint8Array;
+
+  /**
+   * In the last message only.
+   *
+   * @generated from field: agent2.v1.SnapshotSummary summary = 2;
+   */
+  summary?: SnapshotSummary | undefined;
+};
+
+/**
+ * Describes the message agent2.v1.SnapshotChunk.
+ * Use `create(SnapshotChunkSchema)` to create a new message.
+ */
+export const SnapshotChunkSchema: GenMessage<SnapshotChunk> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 1);
+
+/**
+ * @generated from message agent2.v1.SnapshotSummary
+ */
+export type SnapshotSummary = Message<"agent2.v1.SnapshotSummary"> & {
+  /**
+   * @generated from field: int64 size_bytes = 1;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * @generated from field: int64 keys = 2;
+   */
+  keys: bigint;
+
+  /**
+   * Keys with a time to live, which may be gone when the snapshot is loaded.
+   *
+   * @generated from field: int64 expiring_keys = 3;
+   */
+  expiringKeys: bigint;
+
+  /**
+   * Format of the data, such as "rdb".
+   *
+   * @generated from field: string format = 4;
+   */
+  format: string;
+
+  /**
+   * Version of the program that wrote it.
+   *
+   * @generated from field: string program_version = 5;
+   */
+  programVersion: string;
+};
+
+/**
+ * Describes the message agent2.v1.SnapshotSummary.
+ * Use `create(SnapshotSummarySchema)` to create a new message.
+ */
+export const SnapshotSummarySchema: GenMessage<SnapshotSummary> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 2);
+
+/**
+ * @generated from message agent2.v1.SnapshotData
+ */
+export type SnapshotData = Message<"agent2.v1.SnapshotData"> & {
+  /**
+   * In the first message of a load only: the size of the whole snapshot.
+   *
+   * @generated from field: int64 size_bytes = 1;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * @generated from field: bytes data = 2;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message agent2.v1.SnapshotData.
+ * Use `create(SnapshotDataSchema)` to create a new message.
+ */
+export const SnapshotDataSchema: GenMessage<SnapshotData> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 3);
+
+/**
+ * @generated from message agent2.v1.SnapshotResult
+ */
+export type SnapshotResult = Message<"agent2.v1.SnapshotResult"> & {
+  /**
+   * @generated from field: bool success = 1;
+   */
+  success: boolean;
+
+  /**
+   * @generated from field: string error = 2;
+   */
+  error: string;
+
+  /**
+   * @generated from field: int64 keys = 3;
+   */
+  keys: bigint;
+
+  /**
+   * @generated from field: int64 expiring_keys = 4;
+   */
+  expiringKeys: bigint;
+};
+
+/**
+ * Describes the message agent2.v1.SnapshotResult.
+ * Use `create(SnapshotResultSchema)` to create a new message.
+ */
+export const SnapshotResultSchema: GenMessage<SnapshotResult> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 4);
 
 /**
  * @generated from message agent2.v1.Member
@@ -37,7 +173,7 @@ export type Member = Message<"agent2.v1.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 0);
+  messageDesc(file_agent2_v1_agent2, 5);
 
 /**
  * @generated from message agent2.v1.SetMembersRequest
@@ -75,7 +211,7 @@ export type SetMembersRequest = Message<"agent2.v1.SetMembersRequest"> & {
  * Use `create(SetMembersRequestSchema)` to create a new message.
  */
 export const SetMembersRequestSchema: GenMessage<SetMembersRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 1);
+  messageDesc(file_agent2_v1_agent2, 6);
 
 /**
  * @generated from message agent2.v1.SetMembersResponse
@@ -97,7 +233,7 @@ export type SetMembersResponse = Message<"agent2.v1.SetMembersResponse"> & {
  * Use `create(SetMembersResponseSchema)` to create a new message.
  */
 export const SetMembersResponseSchema: GenMessage<SetMembersResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 2);
+  messageDesc(file_agent2_v1_agent2, 7);
 
 /**
  * @generated from message agent2.v1.RequestLeaseRequest
@@ -168,7 +304,7 @@ export type RequestLeaseRequest = Message<"agent2.v1.RequestLeaseRequest"> & {
  * Use `create(RequestLeaseRequestSchema)` to create a new message.
  */
 export const RequestLeaseRequestSchema: GenMessage<RequestLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 3);
+  messageDesc(file_agent2_v1_agent2, 8);
 
 /**
  * @generated from message agent2.v1.RequestLeaseResponse
@@ -197,7 +333,7 @@ export type RequestLeaseResponse = Message<"agent2.v1.RequestLeaseResponse"> & {
  * Use `create(RequestLeaseResponseSchema)` to create a new message.
  */
 export const RequestLeaseResponseSchema: GenMessage<RequestLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 4);
+  messageDesc(file_agent2_v1_agent2, 9);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderRequest
@@ -224,7 +360,7 @@ export type GetGroupOrderRequest = Message<"agent2.v1.GetGroupOrderRequest"> & {
  * Use `create(GetGroupOrderRequestSchema)` to create a new message.
  */
 export const GetGroupOrderRequestSchema: GenMessage<GetGroupOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 5);
+  messageDesc(file_agent2_v1_agent2, 10);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderResponse
@@ -246,7 +382,7 @@ export type GetGroupOrderResponse = Message<"agent2.v1.GetGroupOrderResponse"> &
  * Use `create(GetGroupOrderResponseSchema)` to create a new message.
  */
 export const GetGroupOrderResponseSchema: GenMessage<GetGroupOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 6);
+  messageDesc(file_agent2_v1_agent2, 11);
 
 /**
  * @generated from message agent2.v1.GetPodOrderRequest
@@ -280,7 +416,7 @@ export type GetPodOrderRequest = Message<"agent2.v1.GetPodOrderRequest"> & {
  * Use `create(GetPodOrderRequestSchema)` to create a new message.
  */
 export const GetPodOrderRequestSchema: GenMessage<GetPodOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 7);
+  messageDesc(file_agent2_v1_agent2, 12);
 
 /**
  * @generated from message agent2.v1.GetPodOrderResponse
@@ -302,7 +438,7 @@ export type GetPodOrderResponse = Message<"agent2.v1.GetPodOrderResponse"> & {
  * Use `create(GetPodOrderResponseSchema)` to create a new message.
  */
 export const GetPodOrderResponseSchema: GenMessage<GetPodOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 8);
+  messageDesc(file_agent2_v1_agent2, 13);
 
 /**
  * @generated from message agent2.v1.GetRoleRequest
@@ -315,7 +451,7 @@ export type GetRoleRequest = Message<"agent2.v1.GetRoleRequest"> & {
  * Use `create(GetRoleRequestSchema)` to create a new message.
  */
 export const GetRoleRequestSchema: GenMessage<GetRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 9);
+  messageDesc(file_agent2_v1_agent2, 14);
 
 /**
  * @generated from message agent2.v1.WatchRoleRequest
@@ -328,7 +464,7 @@ export type WatchRoleRequest = Message<"agent2.v1.WatchRoleRequest"> & {
  * Use `create(WatchRoleRequestSchema)` to create a new message.
  */
 export const WatchRoleRequestSchema: GenMessage<WatchRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 10);
+  messageDesc(file_agent2_v1_agent2, 15);
 
 /**
  * @generated from message agent2.v1.GetRoleResponse
@@ -359,7 +495,7 @@ export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
  * Use `create(GetRoleResponseSchema)` to create a new message.
  */
 export const GetRoleResponseSchema: GenMessage<GetRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 11);
+  messageDesc(file_agent2_v1_agent2, 16);
 
 /**
  * @generated from message agent2.v1.ReloadConfigRequest
@@ -398,7 +534,7 @@ export type ReloadConfigRequest = Message<"agent2.v1.ReloadConfigRequest"> & {
  * Use `create(ReloadConfigRequestSchema)` to create a new message.
  */
 export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 12);
+  messageDesc(file_agent2_v1_agent2, 17);
 
 /**
  * @generated from message agent2.v1.ReloadConfigResponse
@@ -432,7 +568,7 @@ export type ReloadConfigResponse = Message<"agent2.v1.ReloadConfigResponse"> & {
  * Use `create(ReloadConfigResponseSchema)` to create a new message.
  */
 export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 13);
+  messageDesc(file_agent2_v1_agent2, 18);
 
 /**
  * @generated from message agent2.v1.FailoverRequest
@@ -483,7 +619,7 @@ export type FailoverRequest = Message<"agent2.v1.FailoverRequest"> & {
  * Use `create(FailoverRequestSchema)` to create a new message.
  */
 export const FailoverRequestSchema: GenMessage<FailoverRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 14);
+  messageDesc(file_agent2_v1_agent2, 19);
 
 /**
  * @generated from message agent2.v1.Endpoint
@@ -505,7 +641,7 @@ export type Endpoint = Message<"agent2.v1.Endpoint"> & {
  * Use `create(EndpointSchema)` to create a new message.
  */
 export const EndpointSchema: GenMessage<Endpoint> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 15);
+  messageDesc(file_agent2_v1_agent2, 20);
 
 /**
  * @generated from message agent2.v1.FailoverResponse
@@ -544,7 +680,7 @@ export type FailoverResponse = Message<"agent2.v1.FailoverResponse"> & {
  * Use `create(FailoverResponseSchema)` to create a new message.
  */
 export const FailoverResponseSchema: GenMessage<FailoverResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 16);
+  messageDesc(file_agent2_v1_agent2, 21);
 
 /**
  * @generated from message agent2.v1.StopRequest
@@ -578,7 +714,7 @@ export type StopRequest = Message<"agent2.v1.StopRequest"> & {
  * Use `create(StopRequestSchema)` to create a new message.
  */
 export const StopRequestSchema: GenMessage<StopRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 17);
+  messageDesc(file_agent2_v1_agent2, 22);
 
 /**
  * @generated from message agent2.v1.StopResponse
@@ -600,7 +736,7 @@ export type StopResponse = Message<"agent2.v1.StopResponse"> & {
  * Use `create(StopResponseSchema)` to create a new message.
  */
 export const StopResponseSchema: GenMessage<StopResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 18);
+  messageDesc(file_agent2_v1_agent2, 23);
 
 /**
  * @generated from message agent2.v1.AssignRoleRequest
@@ -641,7 +777,7 @@ export type AssignRoleRequest = Message<"agent2.v1.AssignRoleRequest"> & {
  * Use `create(AssignRoleRequestSchema)` to create a new message.
  */
 export const AssignRoleRequestSchema: GenMessage<AssignRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 19);
+  messageDesc(file_agent2_v1_agent2, 24);
 
 /**
  * @generated from message agent2.v1.AssignRoleResponse
@@ -663,7 +799,7 @@ export type AssignRoleResponse = Message<"agent2.v1.AssignRoleResponse"> & {
  * Use `create(AssignRoleResponseSchema)` to create a new message.
  */
 export const AssignRoleResponseSchema: GenMessage<AssignRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 20);
+  messageDesc(file_agent2_v1_agent2, 25);
 
 /**
  * @generated from service agent2.v1.ToolInvoker
@@ -769,6 +905,36 @@ export const ToolInvoker: GenService<{
     methodKind: "unary";
     input: typeof RequestLeaseRequestSchema;
     output: typeof RequestLeaseResponseSchema;
+  },
+  /**
+   * Streams a consistent snapshot of the data of this Pod: chunks of bytes, then one summary. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.Snapshot
+   */
+  snapshot: {
+    methodKind: "server_streaming";
+    input: typeof SnapshotRequestSchema;
+    output: typeof SnapshotChunkSchema;
+  },
+  /**
+   * Checks that the program of this Pod could load a snapshot, without touching its data. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.CheckSnapshot
+   */
+  checkSnapshot: {
+    methodKind: "client_streaming";
+    input: typeof SnapshotDataSchema;
+    output: typeof SnapshotResultSchema;
+  },
+  /**
+   * Replaces the data of this Pod, the primary, by a snapshot. Until all bytes have arrived, the old data stays. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.LoadSnapshot
+   */
+  loadSnapshot: {
+    methodKind: "client_streaming";
+    input: typeof SnapshotDataSchema;
+    output: typeof SnapshotResultSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_agent2_v1_agent2, 0);

@@ -3,15 +3,18 @@ import { parseArgs } from "node:util";
 import { systemClock } from "@keelson/api-machinery/time";
 import { type Logger, silentLogger } from "@keelson/controller";
 import { agentCommand } from "../commands/agent.ts";
+import { transferCommand } from "../commands/transfer.ts";
 
 /*
- * A standalone agent, for images without the `keelson` command.
+ * A standalone agent, for images without the `keelson` command; with the argument `transfer` the transfer of a backup.
  */
 
-const options = Object.fromEntries((agentCommand.flags ?? []).map((flag) => [flag.name, { type: "string" as const }]));
-const { values } = parseArgs({ options, strict: true });
+const isTransfer = process.argv[2] === "transfer";
+const command = isTransfer ? transferCommand : agentCommand;
+const options = Object.fromEntries((command.flags ?? []).map((flag) => [flag.name, { type: "string" as const }]));
+const { values } = parseArgs({ args: process.argv.slice(isTransfer ? 3 : 2), options, strict: true });
 const flags = Object.fromEntries(
-  (agentCommand.flags ?? []).map((flag) => [
+  (command.flags ?? []).map((flag) => [
     flag.name,
     values[flag.name] ?? (flag.env === undefined ? undefined : process.env[flag.env]) ?? flag.default,
   ]),
@@ -33,7 +36,7 @@ const log: Logger = {
 } as Logger;
 const ending = new AbortController();
 for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => ending.abort());
-process.exitCode = await agentCommand.run({
+process.exitCode = await command.run({
   args: [],
   flags,
   stdout: process.stdout,

@@ -46,7 +46,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   const engine = new QuorumEngine(redis, quorum, host);
   feed = new RoleFeed(engine, clock);
   await quorum.start();
-  const server = await startToolServer({ engine, feed, quorum, host, port: agentPort, token });
+  const server = await startToolServer({ engine, feed, quorum, snapshots: redis.snapshots, host, port: agentPort, token });
   const sentinel = await SentinelServer.start({
     ...{ host, clock, port: options.sentinelPort, password: options.password },
     topology: createTopology(options, engine, quorum),

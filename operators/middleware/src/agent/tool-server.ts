@@ -9,6 +9,8 @@ import type { Engine, EngineRole } from "./engine.ts";
 import { decodeRequest } from "./quorum/peers.ts";
 import type { QuorumAgent } from "./quorum/quorum-agent.ts";
 import type { RoleFeed } from "./role-feed.ts";
+import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
+import { createSnapshotTools } from "./snapshot/snapshot-tools.ts";
 import { RespError } from "./redis/resp-client.ts";
 
 /** A running agent server ({@link ToolInvoker}). */
@@ -22,6 +24,7 @@ export interface ToolServerOptions {
   readonly engine: Engine;
   readonly feed: RoleFeed;
   readonly quorum: QuorumAgent;
+  readonly snapshots: SnapshotEngine;
   readonly host: string;
   readonly port: number;
   readonly token: string;
@@ -58,7 +61,7 @@ export async function startToolServer(options: ToolServerOptions): Promise<ToolS
   };
 }
 
-function createTools({ engine, feed, quorum }: ToolServerOptions): ServiceImpl<typeof ToolInvoker> {
+function createTools({ engine, feed, quorum, snapshots }: ToolServerOptions): ServiceImpl<typeof ToolInvoker> {
   /** Publishes the role after a call that may have changed it. */
   const performing = async <T>(act: () => Promise<T>): Promise<T> => {
     try {
@@ -68,6 +71,7 @@ function createTools({ engine, feed, quorum }: ToolServerOptions): ServiceImpl<t
     }
   };
   return {
+    ...createSnapshotTools(snapshots),
     getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
     getPodOrder: ({ scenario, pods, roles }) => ({ order: podOrder(scenario, pods, roles), concurrent: false }),
     getRole: async () => answerOf(await answering(() => feed.refresh())),

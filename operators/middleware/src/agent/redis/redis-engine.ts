@@ -13,6 +13,7 @@ import { keysOf, RedisConnection } from "./redis-connection.ts";
 import { shutDownLeftover } from "./leftover-server.ts";
 import { RedisParameters } from "./redis-parameters.ts";
 import { hasCaughtUp, promoteTarget, RedisFence } from "./redis-switchover.ts";
+import { RedisSnapshots } from "./redis-snapshots.ts";
 import { RespError } from "./resp-client.ts";
 import { ServerProcess } from "../server-process.ts";
 
@@ -34,13 +35,10 @@ export interface RedisEngineOptions {
 }
 
 /** The role of the server, persisted in its volume. */
-interface RoleRecord {
-  readonly role: "primary" | "replica";
-  readonly primaryHost: string;
-  readonly epoch: number;
-}
+type RoleRecord = Assignment;
 
 const startTimeoutMs = 60_000;
+const loading = "a snapshot is being loaded";
 
 /**
  * Drives one redis-server or valkey-server process.
@@ -49,6 +47,7 @@ const startTimeoutMs = 60_000;
  * nor replicas can use it, so a primary that lost data never passes the loss on to its replicas.
  */
 export class RedisEngine implements FencedEngine {
+  readonly snapshots: RedisSnapshots;
   readonly #options: RedisEngineOptions;
   readonly #server: ServerProcess;
   readonly #connection: RedisConnection;
@@ -69,6 +68,7 @@ export class RedisEngine implements FencedEngine {
     this.#parameters = new RedisParameters(this.#connection);
     this.#fence = new RedisFence(this.#connection, this.#parameters, join(dataDir, "keelson-fence.json"));
     this.#roleFile = join(dataDir, "keelson-role.json");
+    this.snapshots = new RedisSnapshots({ ...options, connection: this.#connection });
   }
 
   get ended(): Promise<string> {
@@ -92,8 +92,7 @@ export class RedisEngine implements FencedEngine {
     await writeFile(file, config, { mode: 0o600 });
     const pid = this.#server.start([file], dataDir);
     await this.#waitUntilLoaded(pid);
-    const role = this.#record?.role ?? "unassigned";
-    log.info({ pid, role, hash: this.#parameters.hash }, `${program} is listening on ${host}:${port}`);
+    log.info({ pid, role: this.#record?.role ?? "unassigned" }, `${program} is listening on ${host}:${port}`);
   }
 
   async role(): Promise<EngineRole> {
@@ -104,7 +103,8 @@ export class RedisEngine implements FencedEngine {
       // Promoted by the agent of the previous primary.
       await this.#save({ role: "primary", primaryHost: host, epoch: this.#record.epoch + 1 });
     }
-    const isReplica = fields.role === "slave";
+    // While it loads a snapshot, the primary follows its agent.
+    const isReplica = fields.role === "slave" && !this.snapshots.isLoading;
     const isInSync =
       fields.loading === "0" && (!isReplica || (fields.master_link_status === "up" && fields.master_sync_in_progress === "0"));
     const assigned = isReplica ? "replica" : "primary";
@@ -129,6 +129,7 @@ export class RedisEngine implements FencedEngine {
     if (record !== undefined && assignment.epoch < record.epoch) {
       return { ok: false, error: `epoch ${assignment.epoch} is older than ${record.epoch}` };
     }
+    if (this.snapshots.isLoading) return { ok: false, error: loading };
     // Saved first, so that a restart in between continues with the new role.
     await this.#save(assignment.role === "primary" ? { ...assignment, primaryHost: host } : assignment);
     if (assignment.role === "primary") await this.#connection.run("REPLICAOF", "NO", "ONE");
@@ -164,6 +165,7 @@ export class RedisEngine implements FencedEngine {
       return { ok: false, error: `epoch ${epoch} must be newer than ${record.epoch}` };
     }
     if (this.#isIsolated) return { ok: false, error: "this server was restarted and has no role" };
+    if (this.snapshots.isLoading) return { ok: false, error: loading };
     const fields = await this.#connection.info();
     if (fields.role === "slave") {
       return fields.master_host === target

@@ -84,7 +84,7 @@ export async function connectResp({ host, port, password, timeoutMs, clock }: Re
             reject(error);
           },
         });
-        socket.write(`*${words.length}\r\n${words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("")}`);
+        socket.write(encodeCommand(words));
       });
     },
     close: () => end(new RespError("Unreachable", "closed")),
@@ -98,6 +98,11 @@ export async function connectResp({ host, port, password, timeoutMs, clock }: Re
     }
   }
   return client;
+}
+
+/** Encodes a command as an array of bulk strings. */
+export function encodeCommand(words: readonly string[]): string {
+  return `*${words.length}\r\n${words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("")}`;
 }
 
 /** A parsed reply and the position after it. */

@@ -1,0 +1,64 @@
+import { spawn } from "node:child_process";
+import { basename } from "node:path";
+import type { SnapshotOutcome } from "../snapshot/snapshot-engine.ts";
+
+/** Maximum length of the output that is kept. The result is at its end. */
+const maxOutputLength = 16_384;
+
+/** The checker reads a file: a pipe has a path, unlike the sockets that Node.js gives to children. */
+const script = 'cat | exec -a "$1" "$0" /dev/stdin';
+
+/**
+ * Runs the RDB checker that is part of every redis-server and valkey-server on a stream. It verifies the format version, the structure
+ * and the checksum, and counts the keys.
+ */
+export class RdbCheck {
+  readonly #child;
+  readonly #ended: Promise<SnapshotOutcome>;
+
+  constructor(program: string) {
+    const name = basename(program).startsWith("valkey") ? "valkey-check-rdb" : "redis-check-rdb";
+    this.#child = spawn("bash", ["-o", "pipefail", "-c", script, program, name], { stdio: ["pipe", "pipe", "pipe"] });
+    let output = "";
+    for (const stream of [this.#child.stdout, this.#child.stderr])
+      stream.on("data", (chunk: Buffer) => {
+        output = (output + chunk.toString("utf8")).slice(-maxOutputLength);
+      });
+    // A checker that has found an error does not read the rest.
+    this.#child.stdin.on("error", () => undefined);
+    this.#ended = new Promise((resolve) => {
+      this.#child.once("error", (error) => resolve({ ok: false, error: `the checker could not start: ${error.message}` }));
+      this.#child.once("close", () => resolve(readResult(output)));
+    });
+  }
+
+  /** Passes bytes on. Resolves when the checker can take more; false if it has ended. */
+  async write(chunk: Uint8Array): Promise<boolean> {
+    const { stdin } = this.#child;
+    if (stdin.destroyed || stdin.writableEnded) return false;
+    if (stdin.write(chunk)) return true;
+    await Promise.race([new Promise((resolve) => stdin.once("drain", resolve)), this.#ended]);
+    return !stdin.destroyed;
+  }
+
+  /** Ends the stream. Resolves to the result. */
+  end(): Promise<SnapshotOutcome> {
+    this.#child.stdin.end();
+    return this.#ended;
+  }
+
+  /** Ends the checker without a result. */
+  cancel(): void {
+    this.#child.stdin.destroy();
+  }
+}
+
+function readResult(output: string): SnapshotOutcome {
+  const count = (label: string): number => Number(new RegExp(`\\[info\\] (\\d+) ${label}`).exec(output)?.[1] ?? 0);
+  if (output.includes("RDB looks OK!")) return { ok: true, keys: count("keys read"), expiringKeys: count("expires") };
+  const lines = output
+    .split("\n")
+    .map((line) => line.replace(/^\[(offset \d+|info|additional info)\]\s*/, "").trim())
+    .filter((line) => line !== "" && !/^(AUX FIELD|Selecting DB|Checking RDB|\d+ )/.test(line) && !line.startsWith("---"));
+  return { ok: false, error: lines.slice(0, 3).join("; ") || "the checker ended without a result" };
+}

@@ -1,0 +1,147 @@
+import { type Clock, sleep } from "@keelson/api-machinery/time";
+import type { Logger } from "@keelson/controller";
+import { AgentError } from "../agent-error.ts";
+import type { SnapshotEngine, SnapshotOutcome, SnapshotSummary } from "../snapshot/snapshot-engine.ts";
+import { RdbCheck } from "./rdb-check.ts";
+import { RdbFeeder } from "./rdb-feeder.ts";
+import { streamRdb } from "./rdb-stream.ts";
+import { keysOf, type RedisConnection, type RedisInfo } from "./redis-connection.ts";
+import { RespError } from "./resp-client.ts";
+
+/** Options of {@link RedisSnapshots}. */
+export interface RedisSnapshotOptions {
+  readonly program: string;
+  readonly host: string;
+  readonly port: number;
+  readonly password: string;
+  readonly connection: RedisConnection;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const pollMs = 100;
+
+/** Snapshots of a redis-server or valkey-server, in RDB format, over its replication protocol. */
+export class RedisSnapshots implements SnapshotEngine {
+  readonly #options: RedisSnapshotOptions;
+  #isLoading = false;
+
+  constructor(options: RedisSnapshotOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the server is loading a snapshot. Meanwhile it follows the agent, and remains the primary of its Group. */
+  get isLoading(): boolean {
+    return this.#isLoading;
+  }
+
+  async *snapshot(): AsyncGenerator<Uint8Array | SnapshotSummary> {
+    const { program, connection } = this.#options;
+    const fields = await connection.info();
+    const check = new RdbCheck(program);
+    try {
+      let sizeBytes = 0;
+      for await (const chunk of streamRdb(this.#options)) {
+        sizeBytes += chunk.length;
+        await check.write(chunk);
+        yield chunk;
+      }
+      const outcome = await check.end();
+      if (!outcome.ok) throw new AgentError("SnapshotFailed", `the snapshot is not valid: ${outcome.error}`);
+      const { keys, expiringKeys } = outcome;
+      const programVersion = fields.valkey_version ?? fields.redis_version ?? "";
+      yield { sizeBytes, keys, expiringKeys, format: "rdb", programVersion };
+    } finally {
+      check.cancel();
+    }
+  }
+
+  async check(data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome> {
+    const check = new RdbCheck(this.#options.program);
+    try {
+      for await (const chunk of data) if (!(await check.write(chunk))) break;
+      return await check.end();
+    } finally {
+      check.cancel();
+    }
+  }
+
+  async load(sizeBytes: number, data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome> {
+    const { host, password, connection, log } = this.#options;
+    if (this.#isLoading) return { ok: false, error: "another snapshot is being loaded" };
+    const fields = await connection.info("replication");
+    if (fields.role !== "master") return { ok: false, error: "this server is not the primary" };
+    this.#isLoading = true;
+    const offset = Number(fields.master_repl_offset ?? 0) + 1;
+    const feeder = await RdbFeeder.start({ host, password, offset, sizeBytes, data });
+    try {
+      log.warn({ sizeBytes }, "replacing all data by a snapshot");
+      await connection.run("REPLICAOF", host, String(feeder.port));
+      await this.#until((info) => {
+        if (feeder.failure !== undefined) throw feeder.failure;
+        return isLoaded(info);
+      });
+    } catch (error) {
+      if (!(error instanceof AgentError)) throw error;
+      return { ok: false, error: error.message };
+    } finally {
+      try {
+        // A server that is not made a primary again would wait for the agent forever.
+        await this.#promote();
+      } finally {
+        await feeder.stop();
+        this.#isLoading = false;
+      }
+    }
+    await this.#until(isPersisted);
+    const loaded = await connection.info();
+    return { ok: true, keys: keysOf(loaded), expiringKeys: expiringKeysOf(loaded) };
+  }
+
+  async #promote(): Promise<void> {
+    for (;;) {
+      try {
+        await this.#options.connection.run("REPLICAOF", "NO", "ONE");
+        return;
+      } catch (error) {
+        // A server that is loading rejects the command, and one that empties its data does not answer.
+        if (!isBusy(error)) throw error;
+        await sleep(this.#options.clock, pollMs);
+      }
+    }
+  }
+
+  /** Waits until INFO satisfies a predicate. A server reports nothing by itself. */
+  async #until(isReached: (fields: RedisInfo) => boolean): Promise<void> {
+    for (;;) {
+      try {
+        if (isReached(await this.#options.connection.info())) return;
+      } catch (error) {
+        if (!isBusy(error)) throw error;
+      }
+      await sleep(this.#options.clock, pollMs);
+    }
+  }
+}
+
+const isLoaded = ({ loading, master_link_status: link, master_sync_in_progress: sync }: RedisInfo): boolean =>
+  loading === "0" && link === "up" && sync === "0";
+
+/** Whether a restart would find the loaded data: the server rewrites its append-only file after it has loaded a snapshot. */
+function isPersisted(fields: RedisInfo): boolean {
+  const { aof_enabled: isEnabled, aof_rewrite_in_progress: isRewriting, aof_rewrite_scheduled: isScheduled } = fields;
+  return isEnabled !== "1" || (isRewriting === "0" && isScheduled === "0" && fields.aof_last_bgrewrite_status === "ok");
+}
+
+const isBusy = (error: unknown): boolean =>
+  error instanceof RespError &&
+  !error.isConnectionRefused &&
+  (error.code === "Unreachable" || error.message.startsWith("LOADING"));
+
+/** Keys with a time to live in all databases, from lines such as `db0:keys=3,expires=1`. */
+function expiringKeysOf(fields: RedisInfo): number {
+  return Object.entries(fields).reduce((sum, [name, value]) => {
+    const keys = /^db\d+$/.test(name) ? /expires=(\d+)/.exec(value)?.[1] : undefined;
+    return sum + Number(keys ?? 0);
+  }, 0);
+}

@@ -1,0 +1,35 @@
+/** What a snapshot contains, as the program's own checker counts it. */
+export interface SnapshotContent {
+  readonly keys: number;
+  /** Keys with a time to live, which may have expired when the snapshot is loaded. */
+  readonly expiringKeys: number;
+}
+
+/** The end of a snapshot. */
+export interface SnapshotSummary extends SnapshotContent {
+  readonly sizeBytes: number;
+  /** Format of the data, such as `rdb`. */
+  readonly format: string;
+  /** Version of the program that wrote it. */
+  readonly programVersion: string;
+}
+
+/** Result of a check or of a load. */
+export type SnapshotOutcome = ({ readonly ok: true } & SnapshotContent) | { readonly ok: false; readonly error: string };
+
+/** The snapshots of a program. All data is streamed: memory use does not depend on its size. */
+export interface SnapshotEngine {
+  /**
+   * Streams a consistent snapshot: its bytes, then its summary. The snapshot is checked while it is sent.
+   *
+   * **Errors**: an `AgentError` with code `SnapshotFailed`.
+   */
+  snapshot(): AsyncIterable<Uint8Array | SnapshotSummary>;
+  /** Checks that the program could load a snapshot, without touching its data. */
+  check(data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome>;
+  /**
+   * Replaces the data of this primary by a snapshot of `sizeBytes`. The program keeps its data until all bytes have arrived. Rejects if
+   * the outcome is not known.
+   */
+  load(sizeBytes: number, data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome>;
+}

@@ -1,0 +1,14 @@
+/** Stores files of backups. Paths are relative, with `/`. */
+export interface BackupStore {
+  /** Stores a stream. The file is visible under its path only when it is complete and durable. */
+  write(path: string, data: AsyncIterable<Uint8Array>): Promise<void>;
+  /** Reads a file. Rejects with a `BackupError` with code `NotFound` if it does not exist. */
+  read(path: string): AsyncIterable<Uint8Array>;
+  /** Deletes a folder with everything in it, incomplete files included. A folder that does not exist is not an error. */
+  remove(folder: string): Promise<void>;
+}
+
+/** A file of one chunk. */
+export async function* bytesOf(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}

@@ -1,0 +1,64 @@
+import { createReadStream } from "node:fs";
+import { mkdir, open, rename, rm } from "node:fs/promises";
+import { dirname, join, normalize } from "node:path";
+import { BackupError } from "./backup-error.ts";
+import type { BackupStore } from "./backup-store.ts";
+
+/** Stores backups in a folder, such as a mounted volume. */
+export class VolumeStore implements BackupStore {
+  readonly #root: string;
+
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  async write(path: string, data: AsyncIterable<Uint8Array>): Promise<void> {
+    const file = this.#resolve(path);
+    await mkdir(dirname(file), { recursive: true });
+    const partial = `${file}.partial`;
+    const handle = await open(partial, "w", 0o600);
+    try {
+      for await (const chunk of data) await writeAll(handle, chunk);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(partial, file);
+    await syncFolder(dirname(file));
+  }
+
+  async *read(path: string): AsyncGenerator<Uint8Array> {
+    try {
+      for await (const chunk of createReadStream(this.#resolve(path), { highWaterMark: 1 << 18 })) yield chunk as Buffer;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT")
+        throw new BackupError("NotFound", `${path} not found`, { cause: error });
+      throw error;
+    }
+  }
+
+  async remove(folder: string): Promise<void> {
+    await rm(this.#resolve(folder), { recursive: true, force: true });
+  }
+
+  #resolve(path: string): string {
+    const clean = normalize(path);
+    if (clean === "." || clean.startsWith("..") || clean.startsWith("/"))
+      throw new BackupError("Storage", `path ${JSON.stringify(path)} must be beneath the volume`);
+    return join(this.#root, clean);
+  }
+}
+
+async function writeAll(handle: Awaited<ReturnType<typeof open>>, chunk: Uint8Array): Promise<void> {
+  for (let at = 0; at < chunk.length; ) at += (await handle.write(chunk, at)).bytesWritten;
+}
+
+/** A renamed file survives a crash of the machine only with its folder. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
