@@ -1,5 +1,8 @@
 export { type AgentOptions, runAgent } from "./agent/run-agent.ts";
 export { App, type ChangeTask, type Plan, priorities, type TaskState, type TaskType } from "./api/app.ts";
+export { Backup } from "./api/backup.ts";
+export { BackupSchedule } from "./api/backup-schedule.ts";
+export { Restore } from "./api/restore.ts";
 export { Component } from "./api/component.ts";
 export { Group } from "./api/group.ts";
 export * from "./api/names.ts";

@@ -1,15 +1,24 @@
 import { randomBytes } from "node:crypto";
+import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { ListenerDescription, Operator } from "@keelson/operator";
 import { createAgentClient } from "./agent/agent-client.ts";
 import { App } from "./api/app.ts";
+import { Backup } from "./api/backup.ts";
+import { BackupSchedule } from "./api/backup-schedule.ts";
 import { Component } from "./api/component.ts";
 import { Group } from "./api/group.ts";
 import { group } from "./api/names.ts";
+import { Restore } from "./api/restore.ts";
 import { agentCommand } from "./commands/agent.ts";
+import { backupCommands } from "./commands/backup.ts";
 import { changeCommands } from "./commands/changes.ts";
+import { transferCommand } from "./commands/transfer.ts";
 import { createAppController } from "./controllers/app/app.ts";
+import { createBackupController } from "./controllers/backup/backup.ts";
 import { createComponentController } from "./controllers/component/component.ts";
 import { createGroupController } from "./controllers/group/group.ts";
+import { createRestoreController } from "./controllers/restore/restore.ts";
+import { createScheduleController } from "./controllers/schedule/schedule.ts";
 import type { MiddlewareServices } from "./controllers/services.ts";
 import { PluginReader } from "./plugin/plugin-reader.ts";
 import { pluginServer } from "./plugin-server.ts";
@@ -34,11 +43,43 @@ const listeners: readonly ListenerDescription[] = [
     rights: "the addresses of the App's servers",
   },
   {
+    name: "Snapshots of middleware",
+    address: "a free port of the Pod's address, while a backup is loaded",
+    authentication: "the App's password",
+    rights: "the data of the backup",
+  },
+  {
     name: "Middleware",
     address: "the App's port of the Pod's address",
     authentication: "the App's password",
     rights: "the data of the App",
   },
+];
+
+const rules: readonly PolicyRule[] = [
+  { apiGroups: [group], resources: ["apps"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
+  { apiGroups: [group], resources: ["components", "groups"], verbs: ["get", "list", "watch", "create", "patch"] },
+  { apiGroups: [group], resources: ["apps/status", "components/status", "groups/status"], verbs: ["patch"] },
+  { apiGroups: [group], resources: ["backups", "restores"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
+  { apiGroups: [group], resources: ["backupschedules"], verbs: ["get", "list", "watch", "patch"] },
+  { apiGroups: [group], resources: ["backups/status", "backupschedules/status", "restores/status"], verbs: ["patch"] },
+  {
+    apiGroups: [group],
+    resources: ["backups/finalizers", "backupschedules/finalizers", "restores/finalizers"],
+    verbs: ["update"],
+  },
+  { apiGroups: [group], resources: ["apps/finalizers", "components/finalizers", "groups/finalizers"], verbs: ["update"] },
+  { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
+  {
+    apiGroups: [""],
+    resources: ["persistentvolumeclaims", "configmaps", "services"],
+    verbs: ["get", "list", "watch", "create", "patch"],
+  },
+  // Volumes of scratch Apps.
+  { apiGroups: [""], resources: ["persistentvolumeclaims"], verbs: ["delete"] },
+  { apiGroups: [""], resources: ["namespaces"], verbs: ["get", "create", "patch"] },
+  // One Secret per App. RBAC cannot match a name suffix.
+  { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
 ];
 
 /** Creates the middleware operator. */
@@ -50,29 +91,23 @@ export function createMiddleware({
     agents,
     plugins: new PluginReader(),
     agentCommand: command,
+    transferCommand: [...(command.at(-1) === "agent" ? command.slice(0, -1) : command), "transfer"],
     generateSecret: () => randomBytes(24).toString("base64url"),
   };
   return {
     name: "middleware",
     commandName: "app",
     description: "run stateful middleware and change it without losing data",
-    resources: [App, Component, Group],
-    rules: [
-      { apiGroups: [group], resources: ["apps"], verbs: ["get", "list", "watch", "patch"] },
-      { apiGroups: [group], resources: ["components", "groups"], verbs: ["get", "list", "watch", "create", "patch"] },
-      { apiGroups: [group], resources: ["apps/status", "components/status", "groups/status"], verbs: ["patch"] },
-      { apiGroups: [group], resources: ["apps/finalizers", "components/finalizers", "groups/finalizers"], verbs: ["update"] },
-      { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
-      {
-        apiGroups: [""],
-        resources: ["persistentvolumeclaims", "configmaps", "services"],
-        verbs: ["get", "list", "watch", "create", "patch"],
-      },
-      { apiGroups: [""], resources: ["namespaces"], verbs: ["get", "create", "patch"] },
-      // One Secret per App. RBAC cannot match a name suffix.
-      { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
+    resources: [App, Component, Group, Backup, BackupSchedule, Restore],
+    rules,
+    controllers: () => [
+      createAppController(services),
+      createComponentController(services),
+      createGroupController(services),
+      createBackupController(services),
+      createRestoreController(services),
+      createScheduleController(services),
     ],
-    controllers: () => [createAppController(services), createComponentController(services), createGroupController(services)],
     servers: [
       pluginServer,
       {
@@ -87,7 +122,7 @@ export function createMiddleware({
           }),
       },
     ],
-    commands: [...changeCommands, agentCommand],
+    commands: [...changeCommands, ...backupCommands, agentCommand, transferCommand],
     listeners,
   };
 }

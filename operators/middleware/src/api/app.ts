@@ -1,6 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
 import { anyMap, choice, conditions, duration, int32, int64, listMap, partName, time } from "@keelson/api-machinery/fields";
+import { backupEncryption, backupStorage } from "./backup-parts.ts";
 import { group, version } from "./names.ts";
 import { errorClasses, GroupPart, named, scenario } from "./parts.ts";
 
@@ -118,11 +119,20 @@ const spec = Type.Object(
     backup: Type.Optional(
       Type.Object(
         {
-          enabled: Type.Optional(Type.Boolean({ description: "Enables backups." })),
+          enabled: Type.Optional(Type.Boolean({ description: "Enables scheduled backups." })),
           schedule: Type.Optional(Type.String({ description: "Schedule in cron syntax.", pattern: "^(\\S+\\s+){4}\\S+$" })),
-          retention: Type.Optional(int32("Number of backups to keep.", { minimum: 1 })),
+          timeZone: Type.Optional(Type.String({ description: "Time zone of the schedule. Default: UTC.", maxLength: 100 })),
+          retention: Type.Optional(int32("Number of backups to keep. Default: 7.", { minimum: 1 })),
+          storage: Type.Optional(backupStorage),
+          encryption: Type.Optional(backupEncryption),
+          verify: Type.Optional(
+            Type.Boolean({ description: "Restores each backup into a scratch App and compares it. Default: false." }),
+          ),
         },
-        { description: "Validated and stored; not implemented yet." },
+        {
+          description:
+            "Scheduled backups, by a BackupSchedule with the name of the App. Without storage they go to a volume <app>-backups, which is created.",
+        },
       ),
     ),
   },

@@ -28,6 +28,8 @@ export const annotations = {
    * a replica discards its data and copies that of the primary.
    */
   restartControl: "middleware.io/restart-control",
+  /** On Apps created by a Restore: the UID of the Restore. */
+  restoredBy: "middleware.io/restored-by",
   /** On Components and Groups: the token of the operation to cancel. */
   cancelRequest: "middleware.io/cancel-request",
 } as const;
@@ -39,6 +41,10 @@ export const labels = {
   group: "middleware.io/group",
   plugin: "middleware.io/plugin",
   pluginVersion: "middleware.io/plugin-version",
+  /** On Backups: the BackupSchedule that created them. */
+  schedule: "middleware.io/backup-schedule",
+  /** On Pods that transfer data: the kind and name of the Backup or Restore, in lower case. */
+  transfer: "middleware.io/transfer",
   /** On Pods: the role that Services select. */
   role: "middleware.io/role",
 } as const;

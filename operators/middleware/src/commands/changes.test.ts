@@ -12,6 +12,7 @@ import { type FlagValues } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createAgentClient } from "../agent/agent-client.ts";
 import { App } from "../api/app.ts";
+import { BackupSchedule } from "../api/backup-schedule.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
 import { labels, pluginNamespace } from "../api/names.ts";
@@ -34,7 +35,7 @@ let folder: string;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "middleware-commands-"));
-  environment = await startTestEnvironment({ crds: [App.crd, Component.crd, Group.crd] });
+  environment = await startTestEnvironment({ crds: [App.crd, BackupSchedule.crd, Component.crd, Group.crd] });
   client = createClient({ transport: environment.transport(), fieldManager: "test" });
   await client.create(Namespace, { metadata: { name: pluginNamespace } });
   const { name, version, data } = redisPlugin;
@@ -49,6 +50,7 @@ beforeEach(async () => {
         agents: createAgentClient(),
         plugins: new PluginReader(),
         agentCommand: ["agent"],
+        transferCommand: ["transfer"],
         generateSecret: () => "secret",
       }),
     ],

@@ -1,14 +1,14 @@
-import { type DeepReadonly, isMissingKind, isNotFound } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag } from "@keelson/operator";
 import { App } from "../api/app.ts";
 import { annotations } from "../api/names.ts";
-import { PluginError } from "../plugin/read-plugin.ts";
 import { keyOf, namespaceFlag } from "./app-flags.ts";
 import { showPlan } from "./plan.ts";
 import { requestRebuild, requestRestart } from "./restart.ts";
 import { requestSwitchover } from "./switchover.ts";
 import { showTasks } from "./tasks.ts";
+import { withErrors } from "./with-errors.ts";
 
 /** `keelson app plan | tasks | cancel | retry | switchover | restart | rebuild`. */
 export const changeCommands: readonly CommandDefinition[] = [
@@ -74,16 +74,6 @@ export const changeCommands: readonly CommandDefinition[] = [
     run: (context) => withErrors(context, requestRebuild),
   },
 ];
-
-async function withErrors(context: CommandContext, act: (context: CommandContext) => Promise<number>): Promise<number> {
-  try {
-    return await act(context);
-  } catch (error) {
-    if (!(isNotFound(error) && !isMissingKind(error)) && !(error instanceof PluginError)) throw error;
-    context.stderr.write(`${error.message}\n`);
-    return 1;
-  }
-}
 
 async function control(context: CommandContext, action: "cancel" | "retry"): Promise<number> {
   const client = await context.client();

@@ -73,6 +73,14 @@ export type Effect =
       readonly annotations: Readonly<Record<string, string | null>>;
     }
   | { readonly kind: "apply"; readonly type: ResourceType; readonly object: DeepReadonly<KubernetesObject> }
+  /** Creates an object that others may change later, unless it exists. */
+  | { readonly kind: "create"; readonly type: ResourceType; readonly object: DeepReadonly<KubernetesObject> }
+  | {
+      readonly kind: "add-finalizer" | "remove-finalizer";
+      readonly type: ResourceType;
+      readonly object: DeepReadonly<KubernetesObject>;
+      readonly finalizer: string;
+    }
   /** Creates the access Secret with random values, unless it exists. */
   | { readonly kind: "access-secret"; readonly name: string; readonly object: DeepReadonly<KubernetesObject> }
   | {

@@ -1,6 +1,7 @@
 import {
   controllerReference,
   type DeepReadonly,
+  draft,
   isAlreadyExists,
   isConflict,
   isNotFound,
@@ -8,7 +9,7 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import { Secret } from "@keelson/api-machinery/kinds";
-import { ignoreConflict } from "@keelson/controller";
+import { addFinalizer, ignoreConflict, removeFinalizer } from "@keelson/controller";
 import type { Client } from "@keelson/client";
 import type { AgentClient } from "../agent/agent-client.ts";
 import { labels } from "../api/names.ts";
@@ -62,6 +63,15 @@ async function performEffect(effect: Effect, context: EffectContext): Promise<bo
       await client.apply(effect.type, configuration, { ...write, fieldManager: managerOf(effect, fieldManager) });
       return true;
     }
+    case "create":
+      await createObject(effect, context);
+      return true;
+    case "add-finalizer":
+      await addFinalizer(client, effect.type, effect.object, effect.finalizer);
+      return true;
+    case "remove-finalizer":
+      await removeFinalizer(client, effect.type, effect.object, effect.finalizer);
+      return true;
     case "access-secret":
       await createAccessSecret(effect, context);
       return true;
@@ -87,6 +97,16 @@ async function createAccessSecret({ name, object }: EffectOf<"access-secret">, c
   };
   try {
     await client.create(Secret, secret, { fieldManager, ...(signal ? { signal } : {}) });
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}
+
+/** Creates an object, unless it exists. */
+async function createObject({ type, object }: EffectOf<"create">, context: EffectContext): Promise<void> {
+  const { client, fieldManager, signal } = context;
+  try {
+    await client.create(type, draft(object) as KubernetesObject, { fieldManager, ...(signal ? { signal } : {}) });
   } catch (error) {
     if (!isAlreadyExists(error)) throw error;
   }

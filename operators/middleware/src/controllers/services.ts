@@ -7,6 +7,8 @@ export interface MiddlewareServices {
   readonly plugins: PluginReader;
   /** Command line of the agent in Pods, without flags. */
   readonly agentCommand: readonly string[];
+  /** Command line of the Pods that transfer backups, without flags. */
+  readonly transferCommand: readonly string[];
   /** Generates a secret as printable text. */
   readonly generateSecret: () => string;
 }

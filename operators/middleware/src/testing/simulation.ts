@@ -129,7 +129,13 @@ export function createSimulation({
     queue = [];
     timers = [];
     const { agents } = redis;
-    const services = { agents, plugins, agentCommand: ["agent"], generateSecret: () => "secret" };
+    const services = {
+      agents,
+      plugins,
+      agentCommand: ["agent"],
+      transferCommand: ["transfer"],
+      generateSecret: () => "secret",
+    };
     controllers = [createAppController(services), createComponentController(services), createGroupController(services)];
     stops = controllers.flatMap((controller) =>
       (controller.triggers ?? []).map(({ start }) =>

@@ -25,7 +25,14 @@ function appOf(status: AppStatus, more: Record<string, string> = {}): DeepReadon
 
 /** The status of the decision. */
 function decide(app: DeepReadonly<App>): AppStatus {
-  const [effect] = decideApp({ app, components: new Map(), plugin, metadata: undefined, now }).effects;
+  const [effect] = decideApp({
+    app,
+    components: new Map(),
+    plugin,
+    metadata: undefined,
+    backupSchedule: undefined,
+    now,
+  }).effects;
   if (effect?.kind !== "status") throw new Error("the decision writes no status");
   return effect.status as AppStatus;
 }

@@ -3,6 +3,7 @@ import { ConfigMap, type ConfigMapObject } from "@keelson/api-machinery/kinds";
 import { App, type AppStatus, type ChangeTask } from "../../api/app.ts";
 import { Component, type ComponentSpec } from "../../api/component.ts";
 import { accessSecretName, annotations, labels, metadataName } from "../../api/names.ts";
+import { scheduleEffects } from "./app-backup.ts";
 import type { AppObservation } from "./app-observation.ts";
 import { withPart } from "../plan/desired-components.ts";
 import type { Effect } from "../effect.ts";
@@ -11,7 +12,8 @@ import type { Effect } from "../effect.ts";
 const componentName = (app: string, component: string): string => `${app}-${component}`;
 
 /** The effects of a recorded status. */
-export function effectsOf({ app, components, plugin, metadata }: AppObservation, status: AppStatus): Effect[] {
+export function effectsOf(observed: AppObservation, status: AppStatus): Effect[] {
+  const { app, components, plugin, backupSchedule } = observed;
   const effects: Effect[] = [];
   const { name = "", namespace = "" } = app.metadata;
   if (!("problem" in plugin)) effects.push({ kind: "access-secret", name: accessSecretName(name), object: app });
@@ -50,27 +52,30 @@ export function effectsOf({ app, components, plugin, metadata }: AppObservation,
       } as unknown as DeepReadonly<Component>,
     });
   }
-  const data = { [name]: JSON.stringify(metadataOf(app, components)) };
-  if (components.size > 0 && !jsonEquals(metadata?.data, data)) {
-    effects.push({
-      kind: "apply",
-      type: ConfigMap,
-      object: {
-        apiVersion: "v1",
-        kind: "ConfigMap",
-        metadata: {
-          name: metadataName(name),
-          namespace,
-          labels: { [labels.app]: name },
-          ownerReferences: [controllerReference(app)],
-        },
-        data,
-      } as DeepReadonly<ConfigMapObject>,
-    });
-  }
+  effects.push(...metadataEffects(observed));
+  effects.push(...scheduleEffects(app, backupSchedule));
   const mirror = mirrorOf(app, status);
   if (Object.keys(mirror).length > 0) effects.push({ kind: "annotate", type: App, object: app, annotations: mirror });
   return effects;
+}
+
+/** Applies the ConfigMap with an App's metadata if it has changed. */
+function metadataEffects({ app, components, metadata }: AppObservation): Effect[] {
+  const { name = "", namespace = "" } = app.metadata;
+  const data = { [name]: JSON.stringify(metadataOf(app, components)) };
+  if (components.size === 0 || jsonEquals(metadata?.data, data)) return [];
+  const object = {
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: {
+      name: metadataName(name),
+      namespace,
+      labels: { [labels.app]: name },
+      ownerReferences: [controllerReference(app)],
+    },
+    data,
+  } as DeepReadonly<ConfigMapObject>;
+  return [{ kind: "apply", type: ConfigMap, object }];
 }
 
 function componentSpec(task: ChangeTask, current: DeepReadonly<ComponentSpec> | undefined): ComponentSpec {

@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import type { App } from "../../api/app.ts";
+import type { BackupSchedule } from "../../api/backup-schedule.ts";
 import type { Component } from "../../api/component.ts";
 import type { Plugin } from "../../plugin/plugin.ts";
 
@@ -12,5 +13,7 @@ export interface AppObservation {
   /** The plugin, or why it cannot be used. */
   readonly plugin: Plugin | { readonly problem: string };
   readonly metadata: DeepReadonly<ConfigMapObject> | undefined;
+  /** The BackupSchedule with the name of the App. */
+  readonly backupSchedule: DeepReadonly<BackupSchedule> | undefined;
   readonly now: number;
 }

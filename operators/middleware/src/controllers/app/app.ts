@@ -10,6 +10,7 @@ import {
 } from "@keelson/controller";
 import type { MiddlewareServices } from "../services.ts";
 import { App } from "../../api/app.ts";
+import { BackupSchedule } from "../../api/backup-schedule.ts";
 import { Component } from "../../api/component.ts";
 import { labels, metadataName } from "../../api/names.ts";
 import { isPlugin, pluginConfigMapName } from "../../plugin/read-plugin.ts";
@@ -24,7 +25,7 @@ export function createAppController(services: MiddlewareServices): ControllerDef
   return defineController({
     name: "middleware-app",
     for: App,
-    owns: [Component],
+    owns: [Component, BackupSchedule],
     watches: [
       // A plugin that is created or changed affects every App that uses it.
       watchOf(ConfigMap, (configMap, { cache }) =>
@@ -59,6 +60,7 @@ async function reconcile(
     components: new Map(components.map((component) => [component.metadata.labels?.[labels.component] ?? "", component])),
     plugin: plugins.find(cache, namespace, app.spec.plugin),
     metadata: cache.get(ConfigMap, { namespace, name: metadataName(name) }),
+    backupSchedule: cache.get(BackupSchedule, { namespace, name }),
     now: clock.now(),
   });
   await performEffects(decision.effects, {

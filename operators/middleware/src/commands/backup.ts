@@ -1,0 +1,167 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
+import { App } from "../api/app.ts";
+import { Backup, type BackupSpec } from "../api/backup.ts";
+import type { BackupStorage } from "../api/backup-parts.ts";
+import { labels } from "../api/names.ts";
+import { Restore } from "../api/restore.ts";
+import { storageOfApp } from "../controllers/app/app-backup.ts";
+import { keyOf, namespaceFlag } from "./app-flags.ts";
+import { withErrors } from "./with-errors.ts";
+import { waitForEnd } from "./wait-for-end.ts";
+
+const detachFlag = { name: "detach", description: "print the name and do not wait for the end" };
+
+/** `keelson app backup | backups | restore`. */
+export const backupCommands: readonly CommandDefinition[] = [
+  {
+    name: "backup",
+    description: "back up an App from a replica, and wait for completion; by default to the storage of its spec.backup",
+    args: ["NAME"],
+    flags: [
+      namespaceFlag,
+      outputFlag,
+      { name: "name", value: "BACKUP", description: "name of the Backup; default: the App and the time" },
+      { name: "claim", value: "CLAIM", description: "PersistentVolumeClaim to store the data in" },
+      { name: "s3", value: "URL", description: "bucket to store the data in: https://HOST/BUCKET[/PREFIX]" },
+      { name: "s3-credentials", value: "SECRET", description: "Secret with accessKeyId and secretAccessKey, for --s3" },
+      { name: "key-secret", value: "SECRET", description: "Secret whose value key encrypts the data" },
+      { name: "verify", description: "restore the backup into a scratch App and compare it" },
+      { name: "delete-data", description: "delete the data together with the Backup; default: retain it" },
+      detachFlag,
+    ],
+    run: (context) => withErrors(context, takeBackup),
+  },
+  {
+    name: "backups",
+    description: "list the backups of an App, or of all Apps of the namespace",
+    args: ["[NAME]"],
+    flags: [namespaceFlag, outputFlag],
+    run: (context) => withErrors(context, listBackups),
+  },
+  {
+    name: "restore",
+    description: "restore a backup into an App, which is created if it does not exist, and wait for completion",
+    args: ["[NAME]"],
+    flags: [
+      namespaceFlag,
+      outputFlag,
+      { name: "from", value: "BACKUP", description: "Backup to restore", required: true },
+      { name: "overwrite", description: "replace all data of an App that exists" },
+      { name: "verify", description: "restore into a scratch App, compare it, and delete it; without NAME" },
+      detachFlag,
+    ],
+    run: (context) => withErrors(context, restoreBackup),
+  },
+];
+
+const text = ({ flags }: CommandContext, name: string): string | undefined => {
+  const value = flags[name];
+  return typeof value === "string" && value !== "" ? value : undefined;
+};
+
+async function takeBackup(context: CommandContext): Promise<number> {
+  const { stderr, clock, flags } = context;
+  const client = await context.client();
+  const { namespace, name } = keyOf(context);
+  const app = await client.get(App, { namespace, name });
+  const storage = storageOf(context, app);
+  if (typeof storage === "string") {
+    stderr.write(`${storage}\n`);
+    return 2;
+  }
+  const keySecret = text(context, "key-secret");
+  const { encryption } = app.spec.backup ?? {};
+  const spec: DeepReadonly<BackupSpec> = {
+    app: { name },
+    storage,
+    ...(keySecret !== undefined ? { encryption: { keySecret: { name: keySecret } } } : encryption ? { encryption } : {}),
+    ...(flags.verify === true ? { verify: true } : {}),
+    ...(flags["delete-data"] === true ? { deletionPolicy: "Delete" } : {}),
+  };
+  const stamp = new Date(clock.now()).toISOString().replaceAll(/\D/g, "").slice(0, 14);
+  const metadata = { name: text(context, "name") ?? `${name}-${stamp}`, namespace, labels: { [labels.app]: name } };
+  const created = await client.create(Backup, { metadata, spec: spec as BackupSpec });
+  if (flags.detach === true) return print(context, created, `${metadata.name}\n`);
+  const ended = await waitForEnd(context, Backup, created);
+  if (ended === undefined) return 1;
+  return report(context, ended, `${metadata.name}: ${ended.status?.message ?? ""}\n`);
+}
+
+/** The storage of the flags, or that of the App. A text is an error. */
+function storageOf(context: CommandContext, app: DeepReadonly<App>): DeepReadonly<BackupStorage> | string {
+  const [claim, url, credentials] = [text(context, "claim"), text(context, "s3"), text(context, "s3-credentials")];
+  if (claim !== undefined && url !== undefined) return "--claim and --s3 must not be used together";
+  if (claim !== undefined) return { volume: { claimName: claim } };
+  if (url === undefined) return storageOfApp(app);
+  if (credentials === undefined) return "--s3-credentials: required with --s3";
+  const match = /^(https?:\/\/[^/?#]+)\/([a-z0-9][a-z0-9.-]+)(?:\/([^?#]*[^/?#]))?\/?$/.exec(url);
+  if (match === null) return `--s3: ${JSON.stringify(url)} must be https://HOST/BUCKET[/PREFIX]`;
+  const [, endpoint = "", bucket = "", prefix] = match;
+  return { s3: { endpoint, bucket, credentials: { name: credentials }, ...(prefix === undefined ? {} : { prefix }) } };
+}
+
+async function listBackups(context: CommandContext): Promise<number> {
+  const client = await context.client();
+  const { namespace, name } = keyOf(context);
+  const { items } = await client.list(Backup, { namespace });
+  const backups = items
+    .filter(({ spec }) => name === "" || spec.app.name === name)
+    .sort((a, b) => ((a.status?.startedAt ?? "") < (b.status?.startedAt ?? "") ? 1 : -1));
+  const rows = backups.map(({ metadata, spec, status }) => [
+    metadata.name ?? "",
+    spec.app.name,
+    status?.phase ?? "Pending",
+    String(status?.artifact?.keys ?? ""),
+    String(status?.artifact?.storedBytes ?? ""),
+    status?.artifact === undefined ? "" : status.artifact.keyId === undefined ? "no" : "yes",
+    verifiedOf(status),
+    status?.completedAt ?? "",
+    status?.phase === "Completed" ? (status.source?.pod ?? "") : (status?.message ?? ""),
+  ]);
+  const heading = ["BACKUP", "APP", "PHASE", "KEYS", "BYTES", "ENCRYPTED", "VERIFIED", "COMPLETED", "NOTE"];
+  return print(context, backups, rows.length === 0 ? "no backups\n" : renderTable([heading, ...rows]));
+}
+
+function verifiedOf(status: DeepReadonly<Backup>["status"]): string {
+  const value = status?.conditions?.find(({ type }) => type === "Verified")?.status;
+  return value === "True" ? "yes" : value === "False" ? "failed" : value === undefined ? "" : "running";
+}
+
+async function restoreBackup(context: CommandContext): Promise<number> {
+  const { stderr, clock, flags } = context;
+  const client = await context.client();
+  const { namespace, name } = keyOf(context);
+  const from = text(context, "from") ?? "";
+  const isVerify = flags.verify === true;
+  if ((name === "") !== isVerify) {
+    stderr.write(isVerify ? "NAME must not be set with --verify\n" : "NAME: required, unless --verify is set\n");
+    return 2;
+  }
+  await client.get(Backup, { namespace, name: from });
+  const metadata = { name: `${from}-${clock.now().toString(36)}`, namespace };
+  const created = await client.create(Restore, {
+    metadata,
+    spec: {
+      backup: { name: from },
+      ...(isVerify ? { verify: true } : { app: { name } }),
+      ...(flags.overwrite === true ? { overwrite: name } : {}),
+    },
+  });
+  if (flags.detach === true) return print(context, created, `${metadata.name}\n`);
+  const ended = await waitForEnd(context, Restore, created);
+  if (ended === undefined) return 1;
+  const hint = ended.status?.message?.includes("spec.overwrite") ? "; or pass --overwrite" : "";
+  return report(context, ended, `${metadata.name}: ${ended.status?.message ?? ""}${hint}\n`);
+}
+
+function print(context: CommandContext, result: unknown, words: string): number {
+  context.stdout.write(formatResult(context, result, () => words));
+  return 0;
+}
+
+/** Prints an object that has ended. Its phase is the exit code. */
+function report(context: CommandContext, object: DeepReadonly<Backup> | DeepReadonly<Restore>, words: string): number {
+  print(context, object, words);
+  return object.status?.phase === "Completed" ? 0 : 1;
+}

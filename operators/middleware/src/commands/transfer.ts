@@ -1,0 +1,77 @@
+import { randomBytes } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { isJsonObject } from "@keelson/api-machinery";
+import type { CommandContext, CommandDefinition } from "@keelson/operator";
+import { BackupError } from "../backup/backup-error.ts";
+import type { BackupStore } from "../backup/backup-store.ts";
+import { runTransfer } from "../backup/run-transfer.ts";
+import { parseKey } from "../backup/sealed-stream.ts";
+import { createSnapshotClient } from "../backup/snapshot-client.ts";
+import { type TransferRequest, type TransferResult, type TransferStorage, transferVariables } from "../backup/transfer.ts";
+import { VolumeStore } from "../backup/volume-store.ts";
+
+/** `keelson middleware transfer`: runs in Pods that store, verify, load or delete a backup. */
+export const transferCommand: CommandDefinition = {
+  name: "transfer",
+  isInternal: true,
+  description: "transfer the data of a backup",
+  flags: [
+    { name: "result", value: "FILE", description: "file for the result as JSON", required: true },
+    {
+      name: "request",
+      value: "JSON",
+      description: "what to transfer; set by the controller",
+      required: true,
+      env: transferVariables.request,
+    },
+    { name: "token", value: "TOKEN", description: "token of the App's agents", env: transferVariables.token, default: "" },
+    { name: "encryption-key", value: "KEY", description: "encryption key", env: transferVariables.encryptionKey, default: "" },
+    { name: "access-key-id", value: "ID", description: "S3 access key", env: transferVariables.accessKeyId, default: "" },
+    {
+      name: "secret-access-key",
+      value: "KEY",
+      description: "S3 secret key",
+      env: transferVariables.secretAccessKey,
+      default: "",
+    },
+  ],
+  run,
+};
+
+async function run({ flags, stdout, stderr }: CommandContext): Promise<number> {
+  const text = (name: string): string => (typeof flags[name] === "string" ? flags[name] : "");
+  const request: unknown = JSON.parse(text("request"));
+  if (!isJsonObject(request) || text("result") === "") {
+    stderr.write("--request: must be a JSON object, and --result a file\n");
+    return 2;
+  }
+  const work = request as unknown as TransferRequest;
+  const result = await performing(async () =>
+    runTransfer(work, {
+      store: await createStore(work.storage, text("access-key-id"), text("secret-access-key")),
+      connect: (baseUrl) => createSnapshotClient(baseUrl, text("token")),
+      encryptionKey: text("encryption-key") === "" ? undefined : parseKey(text("encryption-key")),
+      randomBytes,
+    }),
+  );
+  await writeFile(text("result"), JSON.stringify(result));
+  if (result.ok) stdout.write(`${work.kind}: done\n`);
+  else stderr.write(`${work.kind}: ${result.error}\n`);
+  return result.ok ? 0 : 1;
+}
+
+async function performing(act: () => Promise<TransferResult>): Promise<TransferResult> {
+  try {
+    return await act();
+  } catch (error) {
+    if (!(error instanceof BackupError)) throw error;
+    return { ok: false, error: error.message, isFinal: error.code !== "Storage" };
+  }
+}
+
+async function createStore(storage: TransferStorage, accessKeyId: string, secretAccessKey: string): Promise<BackupStore> {
+  if (storage.kind === "volume") return new VolumeStore(storage.root);
+  // Loaded on demand: agents and controllers do not need it.
+  const { S3Store } = await import("../backup/s3-store.ts");
+  return new S3Store({ ...storage, accessKeyId, secretAccessKey });
+}

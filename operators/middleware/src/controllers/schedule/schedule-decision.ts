@@ -1,0 +1,181 @@
+import { type Condition, type DeepReadonly, draft, jsonEquals, setCondition } from "@keelson/api-machinery";
+import { formatTime, parseDuration, parseTime } from "@keelson/api-machinery/time";
+import { type CronSchedule, parseCronSchedule } from "@keelson/operator/cron";
+import { Backup } from "../../api/backup.ts";
+import { BackupSchedule, type BackupScheduleStatus } from "../../api/backup-schedule.ts";
+import { labels } from "../../api/names.ts";
+import { isFinished } from "../backup/backup-decision.ts";
+import type { Decision, Effect } from "../effect.ts";
+
+/** Failed backups that are kept for their messages. */
+const maxFailed = 3;
+
+/** Inputs of a decision about a BackupSchedule. */
+export interface ScheduleObservation {
+  readonly schedule: DeepReadonly<BackupSchedule>;
+  /** Backups that it created. */
+  readonly backups: readonly DeepReadonly<Backup>[];
+  readonly now: number;
+}
+
+/**
+ * Decides about a BackupSchedule. Pure. The scheduled time is part of a Backup's name, so that a controller that crashes before it has
+ * recorded the time creates the same Backup again, and never two.
+ */
+export function decideSchedule({ schedule, backups, now }: ScheduleObservation): Decision {
+  const { metadata, spec } = schedule;
+  if (metadata.deletionTimestamp !== undefined) return { effects: [] };
+  const status = draft(schedule.status ?? {}) as BackupScheduleStatus;
+  status.observedGeneration = metadata.generation ?? 0;
+  const present = backups.filter((backup) => backup.metadata.deletionTimestamp === undefined);
+  summarize(status, present);
+  const cron = parseCronSchedule(spec.schedule, spec.timeZone ?? "UTC");
+  const problem = "problem" in cron ? `spec.schedule: ${cron.problem}` : undefined;
+  const condition = {
+    type: "Ready",
+    status: problem === undefined,
+    reason: problem !== undefined ? "InvalidSchedule" : spec.suspend ? "Suspended" : "Scheduled",
+    message: problem ?? "",
+    observedGeneration: metadata.generation ?? 0,
+  };
+  status.conditions = draft(setCondition(status.conditions, condition, now)) as Condition[];
+  const effects: Effect[] = expired(schedule, present, now).map((backup) => deletion(backup));
+  if ("problem" in cron) {
+    status.message = problem ?? "";
+    delete status.nextScheduleTime;
+    return { effects: [...effects, ...statusEffect(schedule, status)] };
+  }
+  const next = cron.next(now);
+  if (next === undefined || spec.suspend) delete status.nextScheduleTime;
+  else status.nextScheduleTime = formatTime(next);
+  const created = spec.suspend ? [] : start(schedule, cron, present, status, now);
+  // The Backup is created before the time is recorded: a crash in between creates it again, under the same name.
+  return {
+    effects: [...effects, ...created, ...statusEffect(schedule, status)],
+    ...requeue(schedule, present, next, now),
+  };
+}
+
+function statusEffect(schedule: DeepReadonly<BackupSchedule>, status: BackupScheduleStatus): Effect[] {
+  if (jsonEquals(status, schedule.status ?? {})) return [];
+  return [{ kind: "status", type: BackupSchedule, object: schedule, status }];
+}
+
+const deletion = ({ metadata: { name = "", namespace, uid = "" } }: DeepReadonly<Backup>): Effect => ({
+  kind: "delete",
+  type: Backup,
+  key: { namespace, name },
+  uid,
+});
+
+/** Complete Backups, the newest first. */
+function completed(backups: readonly DeepReadonly<Backup>[]): readonly DeepReadonly<Backup>[] {
+  return backups.filter(({ status }) => status?.phase === "Completed").sort((a, b) => completionOf(b) - completionOf(a));
+}
+
+const completionOf = ({ status }: DeepReadonly<Backup>): number => parseTime(status?.completedAt ?? "") ?? 0;
+
+function summarize(status: BackupScheduleStatus, backups: readonly DeepReadonly<Backup>[]): void {
+  const all = completed(backups);
+  status.backups = all.length;
+  const [newest] = all;
+  if (newest?.status?.completedAt === undefined) return;
+  status.lastSuccessTime = newest.status.completedAt;
+  status.lastBackup = newest.metadata.name ?? "";
+}
+
+/** A Backup whose verification failed is not a good one. */
+const isGood = ({ status }: DeepReadonly<Backup>): boolean =>
+  !(status?.conditions ?? []).some(({ type, status: value }) => type === "Verified" && value === "False");
+
+/** Backups beyond the retention. Never the newest good one, and never one that is not finished. */
+function expired(
+  { spec }: DeepReadonly<BackupSchedule>,
+  backups: readonly DeepReadonly<Backup>[],
+  now: number,
+): readonly DeepReadonly<Backup>[] {
+  const { count, maxAge } = spec.retention ?? {};
+  const all = completed(backups);
+  const kept = all.find(isGood) ?? all[0];
+  const oldest = maxAge === undefined ? Number.NEGATIVE_INFINITY : now - parseDuration(maxAge);
+  const old = all.filter(
+    (backup, index) => backup !== kept && (index >= (count ?? Number.POSITIVE_INFINITY) || completionOf(backup) < oldest),
+  );
+  const failed = backups.filter(({ status }) => status?.phase === "Failed").sort((a, b) => completionOf(b) - completionOf(a));
+  return [...old, ...failed.slice(maxFailed)];
+}
+
+/** Starts the Backup for the latest scheduled time, unless it exists or the policy forbids it. Mutates `status`. */
+function start(
+  schedule: DeepReadonly<BackupSchedule>,
+  cron: CronSchedule,
+  backups: readonly DeepReadonly<Backup>[],
+  status: BackupScheduleStatus,
+  now: number,
+): Effect[] {
+  const { metadata, spec } = schedule;
+  const last = parseTime(schedule.status?.lastScheduleTime ?? metadata.creationTimestamp ?? "") ?? now;
+  const due = cron.last(now);
+  if (due === undefined || due <= last) return [];
+  const { startingDeadline, concurrencyPolicy = "Forbid" } = spec;
+  const name = `${metadata.name}-${Math.floor(due / 60_000)}`;
+  if (backups.some((backup) => backup.metadata.name === name)) {
+    status.lastScheduleTime = formatTime(due);
+    return [];
+  }
+  const skip = (reason: string): Effect[] => {
+    status.lastScheduleTime = formatTime(due);
+    status.message = `skipped the backup of ${formatTime(due)}: ${reason}`;
+    return [];
+  };
+  if (startingDeadline !== undefined && now - due > parseDuration(startingDeadline))
+    return skip(`it is later than ${startingDeadline}`);
+  const active = backups.filter((backup) => !isFinished(backup.status ?? {}));
+  const [running] = active;
+  if (concurrencyPolicy === "Forbid" && running !== undefined) return skip(`${running.metadata.name} is still running`);
+  status.lastScheduleTime = formatTime(due);
+  status.message = `started ${name}`;
+  return [
+    ...(concurrencyPolicy === "Replace" ? active.map((backup) => deletion(backup)) : []),
+    { kind: "create", type: Backup, object: backupOf(schedule, name) },
+  ];
+}
+
+/** The Backup has no owner: deleting a schedule keeps its backups. */
+function backupOf({ metadata, spec }: DeepReadonly<BackupSchedule>, name: string): DeepReadonly<Backup> {
+  const { app, storage, encryption, maxReplicationLag, verify, deletionPolicy = "Delete" } = spec;
+  return {
+    apiVersion: "middleware.io/v1alpha1",
+    kind: "Backup",
+    metadata: {
+      name,
+      namespace: metadata.namespace ?? "",
+      labels: { [labels.schedule]: metadata.name ?? "", [labels.app]: app.name },
+    },
+    spec: {
+      ...{ app, storage, deletionPolicy },
+      ...(encryption === undefined ? {} : { encryption }),
+      ...(maxReplicationLag === undefined ? {} : { maxReplicationLag }),
+      ...(verify === undefined ? {} : { verify }),
+    },
+  };
+}
+
+/** Longest wait of one timer. */
+const maxRequeueMs = 24 * 3_600_000;
+
+/** Wakes up for the next scheduled time, and for the next backup that becomes too old. */
+function requeue(
+  { spec }: DeepReadonly<BackupSchedule>,
+  backups: readonly DeepReadonly<Backup>[],
+  next: number | undefined,
+  now: number,
+): { readonly requeueAfterMs?: number } {
+  const { maxAge } = spec.retention ?? {};
+  const times = [
+    ...(next === undefined || spec.suspend ? [] : [next]),
+    ...(maxAge === undefined ? [] : completed(backups).map((backup) => completionOf(backup) + parseDuration(maxAge) + 1)),
+  ].filter((time) => time > now);
+  if (times.length === 0) return {};
+  return { requeueAfterMs: Math.min(Math.max(Math.min(...times) - now, 10), maxRequeueMs) };
+}
