@@ -77,7 +77,7 @@ describe("backups of a Redis App", () => {
       encryption: { keySecret: { name: "backup-key" } },
     };
     const primary = await redis.primary();
-    await redis.command(primary, "SET", "large", randomBytes(1_500_000).toString("base64"));
+    await redis.command(primary, "SET", "large", randomBytes(4_500_000).toString("base64"));
     await redis.command(primary, "SET", "session", "expires", "EX", "100000");
 
     // Under writes.

@@ -67,6 +67,8 @@ export class RdbFeeder {
     socket.on("data", (chunk: Buffer) => {
       buffer = Buffer.concat([buffer, chunk]);
       for (;;) {
+        // A server that is loading sends newlines, so that its primary does not time out.
+        while (buffer[0] === 10) buffer = buffer.subarray(1);
         const parsed = buffer.length > 0 && buffer[0] === 42 ? parseReply(buffer, 0) : undefined;
         if (parsed === undefined) break;
         buffer = buffer.subarray(parsed.end);
