@@ -1,4 +1,5 @@
 export * from "./driver.ts";
+export { hasNeverRun } from "./program/program-exit.ts";
 export { setTerminalSize } from "./io/terminal.ts";
 export { createProcessDriver } from "./process/process-driver.ts";
 export type { ProcessDriverOptions } from "./process/process-driver.ts";

@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import type { Exited, ProgramSpec } from "../driver.ts";
-import type { Termination } from "../process/launcher.ts";
+import { neverRanMessage, type Termination } from "../process/launcher.ts";
 
 /** Why a supervisor stops a program. */
 export type StopReason = "Stopped" | "Timeout";
@@ -47,6 +47,9 @@ const maxSignalNumber = 64;
 function signalName(number: number): string {
   return Object.entries(constants.signals).find(([, value]) => value === number)?.[0] ?? `signal ${number}`;
 }
+
+/** Whether a program certainly never ran, because its supervisor was killed while it started the program. It may be started again. */
+export const hasNeverRun = ({ reason, message }: Exited): boolean => reason === "Lost" && message === neverRanMessage;
 
 /**
  * Decides a program's exit status from its launcher's report and our own actions. A shell returns 128 + n for a program killed by signal

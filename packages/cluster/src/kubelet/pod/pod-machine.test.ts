@@ -157,6 +157,20 @@ describe("after a restart of the kubelet", () => {
     });
   });
 
+  test("a program that was being started and never ran is started again, whatever the restart policy", () => {
+    const message = "the supervisor terminated before the program was released; it never ran";
+    const lost = { kind: "exited", reason: "Lost", message, exitCode: -1, finishedAt: 8 } as const;
+    const effectsOf = (exit: Partial<typeof lost>, pod = podOf({ restartPolicy: "Never" })) => {
+      const programs = [{ container: "main", attempt: 0, state: { ...lost, ...exit } }];
+      return stepPod({ ...restorePodState(pod, programs, 10), setup: "done" }, { kind: "tick" }, 10).effects;
+    };
+    expect(effectsOf({})).toEqual([{ kind: "start", name: "main", attempt: 1 }]);
+    const ran = effectsOf({ message: "its shim was killed" as typeof message });
+    expect(ran.filter(({ kind }) => kind === "start")).toEqual([]);
+    const failed = { ...podOf({ restartPolicy: "Never" }), status: { phase: "Failed" as const } };
+    expect(effectsOf({}, failed).filter(({ kind }) => kind === "start")).toEqual([]);
+  });
+
   test("a terminated Pod starts nothing", () => {
     const ended = { ...podOf(), status: { phase: "Succeeded" as const, startTime: "2026-01-01T00:00:00Z" } };
     expect(stepPod(restorePodState(ended, [], 10), { kind: "tick" }, 10).effects).toEqual([]);

@@ -1,5 +1,5 @@
 import { parseTime } from "@keelson/api-machinery/time";
-import type { Exited, ProgramState } from "@keelson/execution";
+import { type Exited, hasNeverRun, type ProgramState } from "@keelson/execution";
 import { running } from "./pod-events.ts";
 import { type ContainerRecord, type Finished, newContainer, type PodState } from "./pod-state.ts";
 import { type PodView, plannedContainers } from "./pod-view.ts";
@@ -37,6 +37,7 @@ export function finishedOf(attempt: number, exit: Exited): Finished {
  * adds what programs do not record (readiness, start time, terminal phase).
  */
 export function restorePodState(pod: PodView, programs: readonly FoundProgram[], now: number): PodState {
+  const phase = pod.status?.phase;
   const containers = plannedContainers(pod).map(({ role, container }): ContainerRecord => {
     const mine = programs.filter((program) => program.container === container.name).sort((a, b) => b.attempt - a.attempt);
     const fresh = newContainer(container.name, role);
@@ -67,6 +68,10 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     const { attempt, state } = newest;
     const last = before?.state.kind === "exited" ? { last: finishedOf(before.attempt, before.state) } : {};
     const base = { ...fresh, ...last, attempt, failures: attempt };
+    // As with a container that was created and never started, the restart policy does not matter.
+    if (state.kind === "exited" && hasNeverRun(state) && phase !== "Succeeded" && phase !== "Failed") {
+      return { ...base, attempt: attempt + 1, current: fresh.current };
+    }
     if (state.kind === "exited") {
       const finished = finishedOf(attempt, state);
       return { ...base, isReady: role === "init" && finished.exitCode === 0, current: terminated(finished, now) };
@@ -76,7 +81,6 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     if (shown === undefined || shown.restartCount !== attempt || shown.started !== true) return record;
     return { ...record, isStarted: true, isReady: shown.ready };
   });
-  const phase = pod.status?.phase;
   return {
     pod,
     startTime: parseTime(pod.status?.startTime ?? "") ?? now,
