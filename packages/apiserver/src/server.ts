@@ -4,6 +4,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
 import { certificateApproval } from "./admission/certificate-approval.ts";
+import { runtimeClasses } from "./admission/runtime-classes.ts";
 import { serviceAccounts } from "./admission/service-accounts.ts";
 import { limitRanger, limitRangeKind } from "./admission/limit-ranger.ts";
 import { NamespacedObjects } from "./admission/namespaced-objects.ts";
@@ -169,6 +170,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
         namespaceLifecycle(store),
         ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock)] : []),
         limitRanger(limitRanges),
+        ...(options.requiresServiceAccounts === true ? [runtimeClasses(store)] : []),
         mutatingPolicies,
         webhooks.mutating,
         // After webhooks, which must not undo what these require.

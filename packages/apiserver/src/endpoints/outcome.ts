@@ -15,6 +15,8 @@ export interface PipelineRequest extends ApiRequest {
    * whether they are warnings or errors.
    */
   readonly duplicateFields?: readonly string[];
+  /** The position of each field in a body with duplicate fields. */
+  readonly fieldPositions?: ReadonlyMap<string, number> | undefined;
   /** The same for a YAML body, as go-yaml reports it: `line 7: key "a" already set in map`. */
   readonly duplicateKeys?: readonly string[];
   /** Whether a long list may be read while it is sent, so that its size does not matter. Default: lists are complete. */

@@ -63,8 +63,8 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
     includeObject(target.query);
     const body = patch ?? (method === "GET" ? undefined : await bodies.read(request, isTyped));
     if (body?.value === undefined) return;
-    const { value, bytes, duplicateFields, duplicateKeys } = body;
-    Object.assign(result, { body: value, bodyBytes: bytes, duplicateFields, duplicateKeys });
+    const { value, bytes, duplicateFields, duplicateKeys, fieldPositions } = body;
+    Object.assign(result, { body: value, bodyBytes: bytes, duplicateFields, duplicateKeys, fieldPositions });
   };
   return result;
 }

@@ -1,11 +1,12 @@
 import { type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machinery";
 import { Namespace, type NamespaceObject } from "@keelson/api-machinery/kinds";
-import type { Clock } from "@keelson/api-machinery/time";
+import { type Clock, formatTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { type GarbageCollector, keyOf } from "../garbage-collector/garbage-collector.ts";
 import { KeyedWorkers } from "../keyed-workers.ts";
+import { type RemainingObject, terminatingConditions } from "./namespace-conditions.ts";
 import { decideNamespace } from "./namespace-decision.ts";
 
 /** Options of {@link startNamespaceController}. */
@@ -26,6 +27,7 @@ export function startNamespaceController(options: NamespaceControllerOptions): {
 class NamespaceController {
   readonly #client: Client;
   readonly #collector: GarbageCollector;
+  readonly #clock: Clock;
   readonly #log: Logger;
   readonly #workers: KeyedWorkers;
   readonly #known = new Map<string, DeepReadonly<NamespaceObject>>();
@@ -37,6 +39,7 @@ class NamespaceController {
   constructor({ client, collector, clock, random, log }: NamespaceControllerOptions) {
     this.#client = client;
     this.#collector = collector;
+    this.#clock = clock;
     this.#log = log;
     const work = (name: string, signal: AbortSignal): Promise<void> => this.#reconcile(name, signal);
     this.#workers = new KeyedWorkers({ clock, random, log, concurrency: 2, work });
@@ -83,11 +86,27 @@ class NamespaceController {
         const options = { propagationPolicy: "Background", preconditions: { uid: node.uid }, signal } as const;
         await ignoreNotFound(this.#client.delete(node.type, keyOf(node), options));
       }
+    } else if (action.kind === "wait") {
+      await this.#report(namespace, action.remaining, signal);
     } else if (action.kind === "finalize") {
       this.#log.info({ namespace: name }, "namespace is empty; removing its finalizer");
       const empty = { ...namespace, spec: { ...namespace.spec, finalizers: action.finalizers } };
       await ignoreNotFound(this.#client.update(Namespace, empty, { subresource: "finalize", signal }));
     }
+  }
+
+  async #report(
+    namespace: DeepReadonly<NamespaceObject>,
+    remaining: readonly RemainingObject[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    // A placeholder has no status.
+    if (namespace.metadata.uid === undefined) return;
+    const now = formatTime(this.#clock.now());
+    const conditions = terminatingConditions(namespace.status?.conditions ?? [], remaining, now);
+    if (conditions === undefined) return;
+    const next = { ...namespace, status: { ...namespace.status, conditions } };
+    await ignoreNotFound(this.#client.update(Namespace, next, { subresource: "status", signal }));
   }
 
   /**

@@ -6,7 +6,7 @@ import {
   isDefinitionName,
   longName,
 } from "../../registry/builtin/definition.ts";
-import { commonFieldDescription, descriptionOf } from "../../registry/builtin/descriptions.ts";
+import { commonFieldDescription, descriptionOf, metadataFieldDescription } from "../../registry/builtin/descriptions.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 
 /** A version of OpenAPI. They differ in references and a few types. */
@@ -82,8 +82,11 @@ export function addDefinition(set: DefinitionSet, name: string): string {
     const required = definition.fields.filter(({ isRequired }) => isRequired).map((field) => field.name);
     if (required.length > 0) schema["required"] = required;
     const properties: Json = {};
-    for (const field of definition.fields)
-      properties[field.name] = fieldSchema(set, field, definition.groupVersionKind !== undefined);
+    for (const field of definition.fields) {
+      const property = fieldSchema(set, field, definition.groupVersionKind !== undefined);
+      const text = name === "meta.v1.ObjectMeta" ? metadataFieldDescription(field.name) : undefined;
+      properties[field.name] = text === undefined ? property : { ...property, description: text };
+    }
     schema["properties"] = properties;
   }
   if (definition.mapType !== undefined) schema["x-kubernetes-map-type"] = definition.mapType;
@@ -141,6 +144,11 @@ function fieldReference(set: DefinitionSet, name: string): Json {
 }
 
 function customKind(set: DefinitionSet, resource: ServedResource): Json {
+  const groupVersionKind = [{ group: resource.group, kind: resource.kind, version: resource.version }];
+  // Clients that validate with OpenAPI 2 would reject unknown fields next to specified ones.
+  if (set.version === "v2" && resource.schema["x-kubernetes-preserve-unknown-fields"] === true) {
+    return { type: "object", "x-kubernetes-group-version-kind": groupVersionKind };
+  }
   const { apiVersion: _apiVersion, kind: _kind, metadata: _metadata, ...own } = resource.schema.properties ?? {};
   const { properties: _properties, ...rest } = resource.schema;
   const properties: Json = {};
@@ -155,7 +163,7 @@ function customKind(set: DefinitionSet, resource: ServedResource): Json {
       metadata: set.version === "v3" ? { description, allOf: [metadata] } : { ...metadata, description },
       ...properties,
     },
-    "x-kubernetes-group-version-kind": [{ group: resource.group, kind: resource.kind, version: resource.version }],
+    "x-kubernetes-group-version-kind": groupVersionKind,
   };
 }
 

@@ -158,14 +158,14 @@ function sortUnknown(paths: string[]): void {
 }
 
 function reportUnknown(
-  { request, resource, info, warnings }: Call,
+  call: Call,
   unknown: readonly string[],
   { fieldValidation }: Pick<WriteOptions, "fieldValidation">,
 ): void {
+  const { request, resource, info, warnings } = call;
   if (fieldValidation === "Ignore") return;
   const yaml = request.duplicateKeys ?? [];
-  const duplicates = (request.duplicateFields ?? []).map((path) => `duplicate field ${JSON.stringify(path)}`);
-  const messages = [...yaml, ...duplicates, ...unknownFieldMessages(unknown)];
+  const messages = [...yaml, ...fieldMessages(call, unknown)];
   if (messages.length === 0) return;
   if (fieldValidation === "Strict") {
     const yamlError = yaml.length === 0 ? [] : [["yaml: unmarshal errors:", ...yaml].join("\n  ")];
@@ -175,4 +175,18 @@ function reportUnknown(
     throw badRequest(info.verb === "patch" ? reason : prefix + reason);
   }
   for (const message of messages) if (!warnings.includes(message)) warnings.push(message);
+}
+
+/** Built-in kinds are decoded in one pass, so their faults are in the order of the text; of other kinds, duplicates are found first. */
+function fieldMessages({ request, resource }: Call, unknown: readonly string[]): readonly string[] {
+  const { duplicateFields = [], fieldPositions } = request;
+  const duplicates = duplicateFields.map((path) => ({ path, message: `duplicate field ${JSON.stringify(path)}` }));
+  const messages = unknownFieldMessages(unknown);
+  if (resource.origin !== "builtin" || fieldPositions === undefined || messages.length !== unknown.length) {
+    return [...duplicates.map(({ message }) => message), ...messages];
+  }
+  const position = ({ path }: { readonly path: string }): number => fieldPositions.get(path) ?? Number.POSITIVE_INFINITY;
+  return [...duplicates, ...unknown.map((path, index) => ({ path, message: messages[index] ?? "" }))]
+    .toSorted((a, b) => (position(a) === position(b) ? 0 : position(a) - position(b)))
+    .map(({ message }) => message);
 }

@@ -7,6 +7,7 @@ import { type Call, prefixOf } from "../call.ts";
 import { statusOf } from "../errors.ts";
 import { encodeUnstored, serveAll } from "../object/serve-object.ts";
 import type { EncodedObject, WatchedEvent, WatchSink } from "../outcome.ts";
+import { matchingConverted, matchingObjects, selectsConverted } from "./converted-selection.ts";
 import type { Selection } from "./selection.ts";
 import { sliceSize } from "./slices.ts";
 import { waitForRevision } from "./wait-for-revision.ts";
@@ -115,31 +116,43 @@ export class ObjectWatch {
   }
 
   #sendChanges(events: readonly StoreEvent[], isReplay?: boolean): void {
-    const changes: Change[] = [];
-    for (const event of events) {
-      const change = changeOf(event, this.#plan.selection);
-      if (change !== undefined) changes.push(change);
+    const { selection } = this.#plan;
+    if (!selectsConverted(this.#call, selection)) {
+      this.#sendServed(
+        changesOf(events, (stored) => selection.matches(stored)),
+        isReplay,
+      );
+      return;
     }
-    this.#sendServed(changes, isReplay);
+    const states = events.flatMap(({ previous, object }) => (previous === undefined ? [object] : [previous, object]));
+    this.#inOrder(async () => {
+      const matching = await matchingConverted(this.#call, selection, states);
+      const changes = changesOf(events, (stored) => matching.has(stored));
+      this.#sendEncoded(changes, await this.#serve(changes), isReplay);
+    });
   }
 
   /** Sends objects in the requested version. Those that a webhook converts are sent in order, once it has responded. */
   #sendServed(changes: readonly Change[], isInitial = false): void {
     if (changes.length === 0) return;
-    const served = serveAll(
+    const served = this.#serve(changes);
+    if (served instanceof Promise) this.#inOrder(async () => this.#sendEncoded(changes, await served, isInitial));
+    else this.#sendEncoded(changes, served, isInitial);
+  }
+
+  #serve(changes: readonly Change[]): ReturnType<typeof serveAll> {
+    return serveAll(
       this.#call,
       changes.map(({ stored }) => stored),
     );
-    const send = (objects: readonly EncodedObject[]): void =>
-      this.#send(
-        changes.flatMap(({ type }, index) => {
-          const object = objects[index];
-          return object === undefined ? [] : [{ type, object }];
-        }),
-        isInitial,
-      );
-    if (served instanceof Promise) this.#inOrder(async () => send(await served));
-    else send(served);
+  }
+
+  #sendEncoded(changes: readonly Change[], objects: readonly EncodedObject[], isInitial = false): void {
+    const events = changes.flatMap(({ type }, index) => {
+      const object = objects[index];
+      return object === undefined ? [] : [{ type, object }];
+    });
+    this.#send(events, isInitial);
   }
 
   /** Runs after everything that waits for a conversion. */
@@ -190,11 +203,13 @@ export class ObjectWatch {
   /** Sends a slice of the state. Returns where the next one starts. */
   #sendSlice(state: PinnedState, startAfter?: string): string | undefined {
     const page = state.list(this.#prefix, { limit: sliceSize, ...(startAfter === undefined ? {} : { startAfter }) });
-    const matching = page.items.filter((stored) => this.#plan.selection.matches(stored));
-    this.#sendServed(
-      matching.map((stored) => ({ type: "ADDED", stored })),
-      true,
-    );
+    const matching = matchingObjects(this.#call, this.#plan.selection, page.items);
+    if (matching instanceof Promise) {
+      this.#inOrder(async () => {
+        const changes = (await matching).map(addedChange);
+        this.#sendEncoded(changes, await this.#serve(changes), true);
+      });
+    } else this.#sendServed(matching.map(addedChange), true);
     return page.next;
   }
 
@@ -256,12 +271,25 @@ interface Change {
   readonly stored: StoredObject;
 }
 
-/** A change as a watcher with this selection sees it; undefined if it is not affected. */
-function changeOf(event: StoreEvent, selection: Selection): Change | undefined {
+function addedChange(stored: StoredObject): Change {
+  return { type: "ADDED", stored };
+}
+
+function changesOf(events: readonly StoreEvent[], matches: (stored: StoredObject) => boolean): Change[] {
+  const changes: Change[] = [];
+  for (const event of events) {
+    const change = changeOf(event, matches);
+    if (change !== undefined) changes.push(change);
+  }
+  return changes;
+}
+
+/** A change as a watcher sees it who selects objects that match; undefined if it is not affected. */
+function changeOf(event: StoreEvent, matches: (stored: StoredObject) => boolean): Change | undefined {
   const { previous, object } = event;
-  const wasIn = previous !== undefined && selection.matches(previous);
+  const wasIn = previous !== undefined && matches(previous);
   if (event.type === "delete") return wasIn ? { type: "DELETED", stored: object } : undefined;
-  const isIn = selection.matches(object);
+  const isIn = matches(object);
   if (isIn) return { type: wasIn ? "MODIFIED" : "ADDED", stored: object };
   if (!wasIn || previous === undefined) return undefined;
   // The object left the selection: send its last selected state with the revision of the change.

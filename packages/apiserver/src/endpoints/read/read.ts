@@ -8,6 +8,7 @@ import { decodeContinue, encodeContinue, type Position } from "./continue-token.
 import { encodeUnstored, serve, serveAll, typeMetaBytes } from "../object/serve-object.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
+import { matchingObjects } from "./converted-selection.ts";
 import { HeldState } from "./held-state.ts";
 import { waitForRevision } from "./wait-for-revision.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../outcome.ts";
@@ -95,12 +96,8 @@ async function* slicesAfter(
   }
 }
 
-function selected(
-  call: Call,
-  selection: Selection,
-  items: readonly StoredObject[],
-): readonly EncodedObject[] | Promise<readonly EncodedObject[]> {
-  return serveAll(call, selection.isSelective ? items.filter((stored) => selection.matches(stored)) : items);
+async function selected(call: Call, selection: Selection, items: readonly StoredObject[]): Promise<readonly EncodedObject[]> {
+  return serveAll(call, await matchingObjects(call, selection, items));
 }
 
 async function getProvided(
@@ -146,7 +143,7 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
     // With a selector, a slice may contain too few matches.
     const size = selection.isSelective ? sliceSize : Math.min(sliceSize, left);
     const page = state.list(prefix, { limit: size, ...(startAfter === undefined ? {} : { startAfter }) });
-    const matching = selection.isSelective ? page.items.filter((stored) => selection.matches(stored)) : page.items;
+    const matching = await matchingObjects(call, selection, page.items);
     for (const stored of matching.slice(0, left)) items.push(stored);
     const last = matching[left - 1];
     const hasMore = page.next !== undefined || (last !== undefined && last !== page.items.at(-1));

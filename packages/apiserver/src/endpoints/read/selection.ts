@@ -8,14 +8,16 @@ import { badRequest } from "../errors.ts";
 export interface Selection {
   /** False if it matches everything, so that objects need not be parsed. */
   readonly isSelective: boolean;
+  /** Whether it reads fields outside of the metadata, whose names depend on the version of the object. */
+  readonly readsFields: boolean;
   matches(stored: Pick<StoredObject, "object">): boolean;
 }
 
-const everything: Selection = { isSelective: false, matches: () => true };
+const everything: Selection = { isSelective: false, readsFields: false, matches: () => true };
 
 /** Parses `labelSelector` and `fieldSelector`. Throws `BadRequest` for invalid syntax or an unknown field. */
 export function selectionOf(
-  resource: Pick<ServedResource, "scope" | "selectableFields">,
+  resource: Pick<ServedResource, "scope" | "selectableFields" | "conversion">,
   query: Readonly<Record<string, string | undefined>>,
 ): Selection {
   const labelText = query["labelSelector"] ?? "";
@@ -38,10 +40,14 @@ export function selectionOf(
     const read = Object.hasOwn(known, field) ? (known as ServedResource["selectableFields"])[field] : undefined;
     return read?.(object) ?? "";
   };
+  const readsFields = fields.requirements.some(({ field }) => !field.startsWith("metadata."));
   return {
     isSelective: true,
+    readsFields,
     matches({ object }) {
-      return labels.matches(object.metadata.labels ?? {}) && fields.matches((field) => readField(object, field));
+      if (!labels.matches(object.metadata.labels ?? {})) return false;
+      const view = readsFields && resource.conversion !== undefined ? resource.conversion.fromStorage(object) : object;
+      return fields.matches((field) => readField(view, field));
     },
   };
 }

@@ -29,7 +29,6 @@ const created = new Set([
 /** Built-in resources whose status cannot be written with any metadata. */
 const resetMetadata = new Set([
   "apiservices.apiregistration.k8s.io",
-  "certificatesigningrequests.certificates.k8s.io",
   "customresourcedefinitions.apiextensions.k8s.io",
   "flowschemas.flowcontrol.apiserver.k8s.io",
   "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",

@@ -127,7 +127,8 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   if (own !== undefined) own.prepareForUpdate?.(next, live);
   else if (subresource === "") resource.strategy.prepareForUpdate?.(next, live);
   else if (subresource === "status") resource.strategy.status?.prepareForUpdate?.(next, live);
-  const isSpecChanged = subresource !== "status" && specChanged(resource, next, live);
+  // A binding changes `spec.nodeName` without a new generation.
+  const isSpecChanged = subresource !== "status" && subresource !== "binding" && specChanged(resource, next, live);
   const { generation } = live.metadata;
   if (isSpecChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;
   await pauseIfLarge(call);

@@ -8,6 +8,8 @@ export interface ParsedText {
   readonly value: unknown;
   /** Paths of keys that occur twice in one object (`metadata.labels.app`), at most 100. */
   readonly duplicateFields: readonly string[];
+  /** The position of each field in the text, of duplicates the second one. Absent without duplicates. */
+  readonly fieldPositions?: ReadonlyMap<string, number>;
   /** The same for YAML, as go-yaml reports it. */
   readonly duplicateKeys?: readonly string[];
 }
@@ -42,7 +44,7 @@ export function* tryParseJsonInSteps(text: string, mergesDuplicates = false): St
   // Counting is cheap and usually sufficient. Only a body with duplicates is scanned again.
   if (countKeys(value) === keysInText) return { value, duplicateFields: [] };
   yield;
-  return { value: mergesDuplicates ? parseMerging(text) : value, duplicateFields: findDuplicates(text) };
+  return { value: mergesDuplicates ? parseMerging(text) : value, ...findDuplicates(text) };
 }
 
 /**
@@ -143,9 +145,10 @@ interface Level {
   index: number;
 }
 
-/** Collects the paths of duplicate keys in valid JSON. */
-function findDuplicates(text: string): string[] {
+/** Collects the paths of duplicate keys in valid JSON, and where each key occurs. */
+function findDuplicates(text: string): Required<Pick<ParsedText, "duplicateFields" | "fieldPositions">> {
   const duplicates = new Set<string>();
+  const positions = new Map<string, number>();
   const levels: Level[] = [];
   const here = (): string => {
     const level = levels.at(-1);
@@ -161,7 +164,10 @@ function findDuplicates(text: string): string[] {
         const end = endOfString(text, at);
         if (isKey && level?.keys !== undefined) {
           level.key = String(JSON.parse(text.slice(at, end + 1)));
-          if (level.keys.has(level.key)) duplicates.add(here());
+          const path = here();
+          const isRepeated = level.keys.has(level.key);
+          if (!positions.has(path) || (isRepeated && !duplicates.has(path))) positions.set(path, at);
+          if (isRepeated) duplicates.add(path);
           level.keys.add(level.key);
         }
         at = end;
@@ -190,5 +196,5 @@ function findDuplicates(text: string): string[] {
       default:
     }
   }
-  return [...duplicates];
+  return { duplicateFields: [...duplicates], fieldPositions: positions };
 }

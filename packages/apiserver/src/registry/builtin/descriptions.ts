@@ -33,7 +33,7 @@ const descriptions: Readonly<Record<string, string>> = {
   "core.v1.ServiceAccount": "An identity for programs. Pods run as one and receive its tokens.",
   "events.v1.Event": "Reports something that happened to an object. Events expire.",
   "meta.v1.LabelSelector": "Selects objects by their labels. An empty selector selects all.",
-  "meta.v1.ObjectMeta": "Name, namespace, labels, owners and other standard metadata.",
+  "meta.v1.ObjectMeta": "Standard object's metadata: name, namespace, labels, annotations and owners.",
   "rbac.v1.ClusterRole": "A set of permissions for all namespaces and for cluster-scoped resources.",
   "rbac.v1.ClusterRoleBinding": "Grants a ClusterRole to users, groups and service accounts everywhere.",
   "rbac.v1.Role": "A set of permissions within one namespace.",
@@ -46,10 +46,29 @@ export function descriptionOf(name: string): string | undefined {
 }
 
 const fieldDescriptions = {
-  apiVersion: "Group and version of the schema of this object, such as v1 or apps/v1.",
+  apiVersion: "APIVersion defines the group and version of the schema of this object, such as v1 or apps/v1.",
   kind: "The kind of this object in CamelCase. It is immutable.",
-  metadata: "Name, namespace, labels, owners and other standard metadata.",
+  metadata: "Standard object's metadata: name, namespace, labels, annotations and owners.",
 };
+
+/** Fields of `metadata` whose meaning does not follow from their names. */
+const metadataDescriptions: Readonly<Record<string, string>> = {
+  creationTimestamp: "CreationTimestamp is a timestamp that the server sets when it creates the object.",
+  deletionGracePeriodSeconds: "The time between the deletion request and the removal of the object.",
+  deletionTimestamp: "When the object will be removed. Set by the server when a graceful deletion is requested.",
+  finalizers: "Controllers that must act before the object is removed. Each removes its own entry.",
+  generateName: "A prefix. The server appends a random suffix to it if `name` is empty.",
+  generation: "Counts the changes of the desired state.",
+  managedFields: "Which manager set which fields.",
+  ownerReferences: "Objects that this one depends on. The garbage collector deletes it after them.",
+  resourceVersion: "Changes with each write. Clients pass it back unchanged to detect conflicts and to resume watches.",
+  uid: "Unique in time and space, also among objects with the same name.",
+};
+
+/** The description of a field of `metadata`, if it has one. */
+export function metadataFieldDescription(field: string): string | undefined {
+  return Object.hasOwn(metadataDescriptions, field) ? metadataDescriptions[field] : undefined;
+}
 
 /** The description of a field that every object has. */
 export function commonFieldDescription(field: keyof typeof fieldDescriptions): string {

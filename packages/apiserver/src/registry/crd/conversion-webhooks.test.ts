@@ -24,6 +24,7 @@ const text = { type: "string" };
 function endpointsCrd(storage: string): KubernetesObject {
   const version = (name: string, spec: JsonObject): JsonObject => ({
     name,
+    selectableFields: Object.keys(spec["properties"] ?? {}).map((field) => ({ jsonPath: `.spec.${field}` })),
     served: true,
     storage: name === storage,
     subresources: { status: {} },
@@ -161,6 +162,29 @@ describe("conversion by webhook", () => {
     }
     const version = "stable.example.com/v2";
     expect(seen).toEqual([`ADDED ${version} a:1`, `ADDED ${version} b:1`, `MODIFIED ${version} a:2`, `DELETED ${version} b:1`]);
+  });
+
+  it("selects by the fields of the requested version, in lists and watches", async () => {
+    await send("POST", path("v1"), server("a", "a:1"));
+    await send("POST", path("v1"), server("b", "b:1"));
+    const names = async (version: string, fieldSelector: string): Promise<unknown> => {
+      const { items } = await client().list(serverType(version), { namespace: "default", fieldSelector });
+      return items.map(({ metadata }) => metadata.name);
+    };
+    expect(await names("v2", "spec.host=a")).toEqual(["a"]);
+    expect(await names("v2", "spec.host=a,spec.port=2")).toEqual([]);
+    expect(await names("v1", "spec.hostPort=b:1")).toEqual(["b"]);
+
+    const watch = await client().watch(serverType("v2"), { namespace: "default", fieldSelector: "spec.host=a" });
+    await send("PATCH", `${path("v1")}/b`, { spec: { hostPort: "a:3" } }, "merge");
+    await send("PATCH", `${path("v1")}/a`, { spec: { hostPort: "c:1" } }, "merge");
+    await send("DELETE", `${path("v1")}/b`);
+    const seen: string[] = [];
+    for await (const { type, object } of watch) {
+      seen.push(`${type} ${object.metadata.name}`);
+      if (seen.length === 4) break;
+    }
+    expect(seen).toEqual(["ADDED a", "ADDED b", "DELETED a", "DELETED b"]);
   });
 
   it("calls the webhook once for an object and version, and for a list once", async () => {

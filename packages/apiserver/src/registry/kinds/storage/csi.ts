@@ -86,6 +86,8 @@ const nodes = builtinResource({
   cells: (node, now) => [listAt(node, "spec", "drivers").length, age(node.metadata.creationTimestamp, now)],
   strategy: {
     hasGeneration: false,
+    // `drivers` may be empty.
+    reportsRequired: true,
     validate: (node) => {
       const names = listAt(node, "spec", "drivers").map((driver) => textAt(driver, "name"));
       return listAt(node, "spec", "drivers").flatMap((driver, index) => {
