@@ -1,6 +1,7 @@
 import type { ObjectReference } from "./core-objects.ts";
 import type { BuiltInCondition, Condition, KubernetesObject, ObjectMeta } from "../objects/object.ts";
 import type { ContainerStatus, PodSpec, PodTemplate } from "./pod-spec.ts";
+import type { Toleration } from "./scheduling.ts";
 import type { LabelSelector } from "../selectors/label-selector.ts";
 import type { PersistentVolumeClaimObject } from "./volume-objects.ts";
 
@@ -216,7 +217,7 @@ export interface RuntimeClassObject extends KubernetesObject {
   /** The name that nodes know the runtime by. */
   handler: string;
   overhead?: { podFixed?: Record<string, string> };
-  scheduling?: { nodeSelector?: Record<string, string> };
+  scheduling?: { nodeSelector?: Record<string, string>; tolerations?: Toleration[] };
 }
 
 /** apps/v1 ControllerRevision: a numbered revision of a StatefulSet or DaemonSet. */

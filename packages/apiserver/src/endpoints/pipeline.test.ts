@@ -209,6 +209,21 @@ describe("create", () => {
     expect((await create("Ignore", "c")).outcome).not.toHaveProperty("warnings");
   });
 
+  it("reports unknown and duplicate fields of a built-in kind in the order of the text", async () => {
+    const body = map("a", { extra: 1, data: { a: "b" }, other: 2 });
+    const fieldPositions = new Map([
+      ["extra", 10],
+      ["data", 20],
+      ["other", 15],
+    ]);
+    const request = { body, duplicateFields: ["data"], fieldPositions, query: { fieldValidation: "Strict" } };
+    const { body: status } = await send("POST", maps, request);
+    expect(status).toMatchObject({
+      code: 400,
+      message: expect.stringContaining('unknown field "extra", unknown field "other", duplicate field "data"'),
+    });
+  });
+
   it("does all but store with dryRun", async () => {
     const { code, body } = await send("POST", maps, { body: map("c"), query: { dryRun: "All" } });
     expect(code).toBe(201);

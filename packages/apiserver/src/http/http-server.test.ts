@@ -351,6 +351,7 @@ describe("a body", () => {
     const body = '{"a":[{"b":1},{"b":{"x":":","x":"{\\""},"b":2}],"c\\"":1,"c\\"":2}';
     await send(server, collection, put("application/json", body));
     expect(requests[0]?.duplicateFields).toEqual(["a[1].b.x", "a[1].b", 'c"']);
+    expect(requests[0]?.fieldPositions?.get("a[1].b")).toBe(body.indexOf('"b":2'));
     await send(server, collection, put("application/json", '{"a":"x:y\\\\","b":{"a":[{"a":1},{"a":2}]}}'));
     expect(requests[1]?.duplicateFields).toEqual([]);
   });

@@ -115,6 +115,8 @@ function nameProblems(resource: Pick<ServedResource, "group" | "plural">, name: 
   if (resource.group === "rbac.authorization.k8s.io" || (resource.group === "certificates.k8s.io" && name.includes(":"))) {
     return pathSegmentProblems(name);
   }
+  // The kind itself requires an IP address, which may contain colons.
+  if (resource.group === "networking.k8s.io" && resource.plural === "ipaddresses") return [];
   if (resource.group === "" && resource.plural === "namespaces") return dnsProblems(name, 63, label, labelRule);
   if (resource.group === "" && resource.plural === "services") return dnsProblems(name, 63, serviceLabel, serviceRule);
   return dnsProblems(name, 253, subdomain, subdomainRule);

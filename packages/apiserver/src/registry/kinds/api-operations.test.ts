@@ -28,6 +28,7 @@ describe("kinds of storage, networking and devices", () => {
     ["/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities", "CSIStorageCapacity", "c", { storageClassName: "s" }],
     ["/apis/storage.k8s.io/v1/volumeattributesclasses", "VolumeAttributesClass", "v", { driverName: "d" }],
     ["/apis/networking.k8s.io/v1/ipaddresses", "IPAddress", "192.0.2.1", { spec: { parentRef } }],
+    ["/apis/networking.k8s.io/v1/ipaddresses", "IPAddress", "2001:db8::1", { spec: { parentRef } }],
     ["/apis/networking.k8s.io/v1/servicecidrs", "ServiceCIDR", "extra", { spec: { cidrs: ["192.0.2.0/24"] } }],
     ["/apis/resource.k8s.io/v1/deviceclasses", "DeviceClass", "gpu.example", { spec: {} }],
     ["/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", "ResourceClaim", "c", { spec: claim }],

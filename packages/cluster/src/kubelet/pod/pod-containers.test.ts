@@ -16,6 +16,24 @@ describe("init containers", () => {
     expect(simulated.condition("Initialized")).toBe("True");
   });
 
+  test("are incomplete until they succeed", () => {
+    const simulated = new SimulatedPod(podOf({ initContainers }));
+    const incomplete = () => simulated.status.conditions?.find(({ type }) => type === "Initialized")?.message;
+    simulated.started("one");
+    expect(incomplete()).toBe("containers with incomplete status: [one two]");
+    expect(simulated.status.initContainerStatuses?.[0]?.ready).toBe(false);
+    simulated.exited(0, "one");
+    expect(incomplete()).toBe("containers with incomplete status: [two]");
+    expect(simulated.status.initContainerStatuses?.[0]?.ready).toBe(true);
+  });
+
+  test("make the other containers wait for the initialization", () => {
+    const reasonOf = (pod: ReturnType<typeof podOf>) =>
+      new SimulatedPod(pod).status.containerStatuses?.[0]?.state?.waiting?.reason;
+    expect(reasonOf(podOf({ initContainers }))).toBe("PodInitializing");
+    expect(reasonOf(podOf({}))).toBe("ContainerCreating");
+  });
+
   test("fail the Pod permanently with restartPolicy Never", () => {
     const simulated = new SimulatedPod(podOf({ initContainers, restartPolicy: "Never" })).started("one").exited(1, "one");
     expect(simulated.status.phase).toBe("Failed");

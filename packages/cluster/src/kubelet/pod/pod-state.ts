@@ -124,18 +124,23 @@ export function newPodState(pod: PodView, now: number): PodState {
     setup: "none",
     setupRetryAt: 0,
     setupFailures: 0,
-    containers: plannedContainers(pod).map(({ role, container }) => newContainer(container.name, role)),
+    containers: plannedContainers(pod).map(({ role, container }) => newContainer(container.name, role, creatingReason(pod))),
     isReleased: false,
   };
 }
 
+/** Why a container that has not started waits: in a Pod with init containers, all wait for the Pod's initialization. */
+export function creatingReason(pod: PodView): "ContainerCreating" | "PodInitializing" {
+  return plannedContainers(pod).some(({ role }) => role !== "main") ? "PodInitializing" : "ContainerCreating";
+}
+
 /** A container before its first start. */
-export function newContainer(name: string, role: Role): ContainerRecord {
+export function newContainer(name: string, role: Role, reason: ReturnType<typeof creatingReason>): ContainerRecord {
   return {
     name,
     role,
     attempt: 0,
-    current: { kind: "waiting", reason: role === "main" ? "ContainerCreating" : "PodInitializing", message: "" },
+    current: { kind: "waiting", reason, message: "" },
     failures: 0,
     retryAt: 0,
     isStarted: false,

@@ -1,7 +1,7 @@
 import type { BuiltInCondition, ContainerStatus, PodObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import { plannedContainers, programId } from "./pod-view.ts";
-import type { ContainerRecord, Finished, PodState, Waiting } from "./pod-state.ts";
+import { type ContainerRecord, creatingReason, type Finished, type PodState, type Waiting } from "./pod-state.ts";
 import { qosClass } from "./qos-class.ts";
 
 /** The parts of a Pod's status that do not follow from its state. */
@@ -50,9 +50,9 @@ function containerStatus({ pod }: PodState, record: ContainerRecord): ContainerS
   const hasProgram = record.current.kind === "running" || record.current.kind === "terminated";
   return {
     name: record.name,
-    state: shownState(record, id),
+    state: shownState(record, creatingReason(pod), id),
     lastState: record.last === undefined ? {} : { terminated: terminated(record.last, id) },
-    ready: record.isReady && !record.isHooked,
+    ready: record.role === "init" ? isCompleted(record) : record.isReady && !record.isHooked,
     // A pending attempt is not a restart yet.
     restartCount: hasProgram ? record.attempt : (record.last?.attempt ?? 0),
     image: container?.image ?? "",
@@ -62,9 +62,12 @@ function containerStatus({ pod }: PodState, record: ContainerRecord): ContainerS
   };
 }
 
-function shownState(record: ContainerRecord, id: (attempt: number) => string): NonNullable<ContainerStatus["state"]> {
+function shownState(
+  record: ContainerRecord,
+  creating: ReturnType<typeof creatingReason>,
+  id: (attempt: number) => string,
+): NonNullable<ContainerStatus["state"]> {
   const { current } = record;
-  const creating = record.role === "main" ? "ContainerCreating" : "PodInitializing";
   switch (current.kind) {
     case "waiting":
       return waiting(current);
@@ -95,13 +98,18 @@ function terminated(finished: Finished, id: (attempt: number) => string): NonNul
 }
 type ContainerState = NonNullable<ContainerStatus["state"]>;
 
+/** Whether an init container has succeeded. While it runs, it is not ready. */
+function isCompleted({ current }: ContainerRecord): boolean {
+  return current.kind === "terminated" && current.finished.exitCode === 0;
+}
+
 function conditions(state: PodState, phase: string, now: number): BuiltInCondition[] {
   const { pod } = state;
   const inits = state.containers.filter(({ role }) => role !== "main");
   const mains = state.containers.filter(({ role }) => role === "main");
   const notReady = mains.filter((record) => !record.isReady || record.isHooked).map(({ name }) => name);
   const uninitialised = inits
-    .filter((record) => (record.role === "sidecar" ? !record.isStarted : !record.isReady))
+    .filter((record) => (record.role === "sidecar" ? !record.isStarted : !isCompleted(record)))
     .map(({ name }) => name);
   const isInitialised =
     uninitialised.length === 0 || mains.some(({ current }) => current.kind !== "waiting") || phase === "Succeeded";

@@ -1,7 +1,7 @@
 import { parseTime } from "@keelson/api-machinery/time";
 import { type Exited, hasNeverRun, type ProgramState } from "@keelson/execution";
 import { running } from "./pod-events.ts";
-import { type ContainerRecord, type Finished, newContainer, type PodState } from "./pod-state.ts";
+import { type ContainerRecord, creatingReason, type Finished, newContainer, type PodState } from "./pod-state.ts";
 import { type PodView, plannedContainers } from "./pod-view.ts";
 
 /** A program of a Pod, running or exited, as found in its driver. */
@@ -40,7 +40,7 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
   const phase = pod.status?.phase;
   const containers = plannedContainers(pod).map(({ role, container }): ContainerRecord => {
     const mine = programs.filter((program) => program.container === container.name).sort((a, b) => b.attempt - a.attempt);
-    const fresh = newContainer(container.name, role);
+    const fresh = newContainer(container.name, role, creatingReason(pod));
     const [newest, before] = mine;
     const shown = [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(
       ({ name }) => name === container.name,
