@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
+import { startPolicyTypeChecks } from "./admission/policies/policy-type-checks.ts";
 import { Aggregator } from "./aggregation/aggregator.ts";
 import { publishAuthenticationConfig } from "./aggregation/authentication-config.ts";
 import { type AuditLog, type AuditLogFile, openAuditLog } from "./audit/audit-log.ts";
@@ -102,7 +103,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     frontProxy: () => frontProxy,
     onError: onError ?? (() => undefined),
   });
-  let migration: { stop(): Promise<void> } | undefined;
+  const controllers: { stop(): Promise<void> }[] = [];
   let isReady = false;
   let url = "";
   const opening = createApiServer({
@@ -176,7 +177,8 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     });
     await publishAuthenticationConfig(server.handle, pki);
     await aggregator.connect(server);
-    migration = startStorageMigration({ ...server, clock, onError: onError ?? (() => undefined) });
+    const context = { ...server, clock, onError: onError ?? (() => undefined) };
+    controllers.push(startStorageMigration(context), startPolicyTypeChecks(context));
     isReady = true;
     const kubeconfig = join(dataDir, "kubeconfig");
     const write = ({ authority, admin }: Pki): Promise<void> =>
@@ -203,7 +205,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         await renewal.stop();
         await http.close();
         await audit?.log.close();
-        await migration?.stop();
+        await stopAll(controllers);
         await aggregator.close();
         flow.close();
         metrics.close();
@@ -213,7 +215,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   } catch (error) {
     flow.close();
     metrics.close();
-    await migration?.stop();
+    await stopAll(controllers);
     await aggregator.close();
     await server.close();
     await audit?.log.close();
@@ -230,6 +232,10 @@ async function openAudit(
   const policy = await readAuditPolicyFile(policyFile);
   const log = await openAuditLog({ file, clock, metrics, onError });
   return { auditor: new Auditor({ policy, clock, metrics, write: log.write }), log };
+}
+
+async function stopAll(controllers: readonly { stop(): Promise<void> }[]): Promise<void> {
+  await Promise.all(controllers.map((each) => each.stop()));
 }
 
 /** The health checks, under kube-apiserver's names: `etcd` reads from the storage. */

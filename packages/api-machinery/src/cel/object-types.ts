@@ -1,8 +1,14 @@
-import type { Environment } from "@marcbachmann/cel-js";
+import type { RegisterTypeDefinition } from "@marcbachmann/cel-js";
 import type { Duration } from "@marcbachmann/cel-js/evaluator";
 import { isJsonObject } from "../objects/json.ts";
 import type { Schema } from "../schema/schema.ts";
 import { celEngine } from "./engine.ts";
+
+/** The part of an environment that types are declared to. */
+export interface TypeRegistry {
+  registerType(name: string, definition: RegisterTypeDefinition): unknown;
+  registerOperator(signature: string, handler: (left: unknown, right: unknown) => unknown): unknown;
+}
 
 /** The CEL view of the values of a schema. */
 export interface CelType {
@@ -18,7 +24,7 @@ export interface CelType {
  * `undefined` if the value has no type and is therefore hidden from CEL. Of an object's metadata, only `name` and
  * `generateName` are visible.
  */
-export function declareCelType(environment: Environment, schema: Schema, isObjectRoot = false): CelType | undefined {
+export function declareCelType(environment: TypeRegistry, schema: Schema, isObjectRoot = false): CelType | undefined {
   if (schema["x-kubernetes-int-or-string"] === true) return dynamic;
   switch (schema.type) {
     case "boolean":
@@ -71,13 +77,13 @@ function durationOf(text: string): Duration {
   return new (celEngine().Duration)(nanos / 1_000_000_000n, Number(nanos % 1_000_000_000n));
 }
 
-function listType(environment: Environment, { items }: Schema): CelType | undefined {
+function listType(environment: TypeRegistry, { items }: Schema): CelType | undefined {
   const item = items && declareCelType(environment, items);
   if (item === undefined) return undefined;
   return { name: `list<${item.name}>`, convert: (value) => (Array.isArray(value) ? value.map(item.convert) : []) };
 }
 
-function objectType(environment: Environment, schema: Schema, isObjectRoot: boolean): CelType | undefined {
+function objectType(environment: TypeRegistry, schema: Schema, isObjectRoot: boolean): CelType | undefined {
   const { properties = {}, additionalProperties } = schema;
   if (typeof additionalProperties === "object" && Object.keys(properties).length === 0) {
     const child = declareCelType(environment, additionalProperties);
@@ -111,7 +117,7 @@ function withTypeMeta(properties: Record<string, Schema> | Schema["properties"])
 let lastObject = 0;
 
 function registerObject(
-  environment: Environment,
+  environment: TypeRegistry,
   fields: ReadonlyMap<string, { readonly name: string; readonly type: CelType }>,
 ): CelType {
   lastObject += 1;
@@ -139,7 +145,7 @@ function registerObject(
 }
 
 /** Reserved words of CEL and its host languages. As fields they are escaped: `__namespace__`. */
-const reserved = new Set(
+export const reservedNames: ReadonlySet<string> = new Set(
   "true false null in as break const continue else for function if import let loop package namespace return var void while".split(
     " ",
   ),
@@ -147,7 +153,7 @@ const reserved = new Set(
 
 /** Returns a property's name as written in CEL rules (KEP-2876); `undefined` if it cannot be written. */
 function celName(property: string): string | undefined {
-  if (reserved.has(property)) return `__${property}__`;
+  if (reservedNames.has(property)) return `__${property}__`;
   const escaped = property
     .replaceAll("__", "__underscores__")
     .replaceAll(".", "__dot__")

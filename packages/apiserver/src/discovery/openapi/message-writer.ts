@@ -51,7 +51,7 @@ export const flag: FieldWriter = (writer, number, value) => {
 };
 
 /** `int64` */
-export const integer: FieldWriter = (writer, number, value) => {
+const integer: FieldWriter = (writer, number, value) => {
   writer.tag(number, WireType.Varint).int64(BigInt(Math.trunc(Number(value))));
 };
 
@@ -83,6 +83,35 @@ export function listOf(write: FieldWriter): FieldWriter {
 /** A nested message. `shape` is a function because messages contain themselves. */
 export function messageOf(shape: () => MessageShape): FieldWriter {
   return (writer, number, value) => writeBytes(writer, number, encodeMessage(shape(), value));
+}
+
+/** A message `{ oneof { X = 1; bool boolean = 2 } }`. */
+export function orFlag(write: FieldWriter): FieldWriter {
+  return (writer, number, value) => (typeof value === "boolean" ? wrapped(2, flag) : wrapped(1, write))(writer, number, value);
+}
+
+/** Keywords of schemas whose numbers follow each other in the messages of both versions. */
+const schemaKeywords: readonly (readonly [name: string, write: FieldWriter])[] = [
+  ["multipleOf", double],
+  ["maximum", double],
+  ["exclusiveMaximum", flag],
+  ["minimum", double],
+  ["exclusiveMinimum", flag],
+  ["maxLength", integer],
+  ["minLength", integer],
+  ["pattern", text],
+  ["maxItems", integer],
+  ["minItems", integer],
+  ["uniqueItems", flag],
+  ["maxProperties", integer],
+  ["minProperties", integer],
+  ["required", listOf(text)],
+  ["enum", listOf(anyValue)],
+];
+
+/** The fields of these keywords, from the number `first` on. */
+export function schemaFields(first: number): NonNullable<MessageShape["fields"]> {
+  return Object.fromEntries(schemaKeywords.map(([name, write], index) => [name, [first + index, write] as const]));
 }
 
 /** Whether a JSON object is a reference to another part of the document. */

@@ -1,13 +1,13 @@
 import {
   anyValue,
-  double,
   encodeMessage,
   type FieldWriter,
   flag,
-  integer,
   listOf,
   messageOf,
   type MessageShape,
+  orFlag,
+  schemaFields,
   text,
   wrapped,
 } from "./message-writer.ts";
@@ -23,8 +23,7 @@ export function encodeOpenApiV2(document: object): Uint8Array {
 const schema: FieldWriter = messageOf(() => schemaShape);
 
 /** `AdditionalPropertiesItem { oneof { Schema schema = 1; bool boolean = 2 } }` */
-const schemaOrFlag: FieldWriter = (writer, number, value) =>
-  (typeof value === "boolean" ? wrapped(2, flag) : wrapped(1, schema))(writer, number, value);
+const schemaOrFlag = orFlag(schema);
 
 const definitions: FieldWriter = messageOf(() => ({ map: [1, schema] }));
 
@@ -35,21 +34,7 @@ const schemaShape: MessageShape = {
     title: [3, text],
     description: [4, text],
     default: [5, anyValue],
-    multipleOf: [6, double],
-    maximum: [7, double],
-    exclusiveMaximum: [8, flag],
-    minimum: [9, double],
-    exclusiveMinimum: [10, flag],
-    maxLength: [11, integer],
-    minLength: [12, integer],
-    pattern: [13, text],
-    maxItems: [14, integer],
-    minItems: [15, integer],
-    uniqueItems: [16, flag],
-    maxProperties: [17, integer],
-    minProperties: [18, integer],
-    required: [19, listOf(text)],
-    enum: [20, listOf(anyValue)],
+    ...schemaFields(6),
     additionalProperties: [21, schemaOrFlag],
     type: [22, wrapped(1, text)],
     items: [23, wrapped(1, schema)],
@@ -63,27 +48,22 @@ const bodyParameter = messageOf(() => ({
   fields: { description: [1, text], name: [2, text], in: [3, text], required: [4, flag], schema: [5, schema] },
 }));
 
-const queryParameter = messageOf(() => ({
-  fields: {
-    required: [1, flag],
-    in: [2, text],
-    description: [3, text],
-    name: [4, text],
-    type: [6, text],
-    uniqueItems: [20, flag],
-  },
-}));
+/** The shape of a parameter outside the body, whose fields after the name have other numbers in each location. */
+function parameterShape(typeNumber: number, uniqueNumber: number): MessageShape {
+  return {
+    fields: {
+      required: [1, flag],
+      in: [2, text],
+      description: [3, text],
+      name: [4, text],
+      type: [typeNumber, text],
+      uniqueItems: [uniqueNumber, flag],
+    },
+  };
+}
 
-const pathParameter = messageOf(() => ({
-  fields: {
-    required: [1, flag],
-    in: [2, text],
-    description: [3, text],
-    name: [4, text],
-    type: [5, text],
-    uniqueItems: [19, flag],
-  },
-}));
+const queryParameter = messageOf(() => parameterShape(6, 20));
+const pathParameter = messageOf(() => parameterShape(5, 19));
 
 /** `ParametersItem { Parameter { BodyParameter | NonBodyParameter { QueryParameterSubSchema | PathParameterSubSchema } } }` */
 const parameter: FieldWriter = (writer, number, value) => writerOfParameter(value)(writer, number, value);

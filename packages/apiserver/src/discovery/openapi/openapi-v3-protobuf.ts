@@ -4,11 +4,12 @@ import {
   encodeMessage,
   type FieldWriter,
   flag,
-  integer,
   isReference,
   listOf,
   messageOf,
   type MessageShape,
+  orFlag,
+  schemaFields,
   text,
   wrapped,
 } from "./message-writer.ts";
@@ -32,8 +33,7 @@ const schema = messageOf(() => schemaShape);
 const schemaOrReference = orReference(schema);
 
 /** `AdditionalPropertiesItem { oneof { SchemaOrReference schema_or_reference = 1; bool boolean = 2 } }` */
-const additionalProperties: FieldWriter = (writer, number, value) =>
-  (typeof value === "boolean" ? wrapped(2, flag) : wrapped(1, schemaOrReference))(writer, number, value);
+const additionalProperties = orFlag(schemaOrReference);
 
 /** `DefaultType { oneof { double number = 1; bool boolean = 2; string string = 3 } }`; empty for other values. */
 const defaultValue: FieldWriter = (writer, number, value) => writerOfDefault(value)(writer, number, value);
@@ -61,21 +61,7 @@ const schemaShape: MessageShape = {
     externalDocs: [6, externalDocs],
     example: [7, anyValue],
     title: [9, text],
-    multipleOf: [10, double],
-    maximum: [11, double],
-    exclusiveMaximum: [12, flag],
-    minimum: [13, double],
-    exclusiveMinimum: [14, flag],
-    maxLength: [15, integer],
-    minLength: [16, integer],
-    pattern: [17, text],
-    maxItems: [18, integer],
-    minItems: [19, integer],
-    uniqueItems: [20, flag],
-    maxProperties: [21, integer],
-    minProperties: [22, integer],
-    required: [23, listOf(text)],
-    enum: [24, listOf(anyValue)],
+    ...schemaFields(10),
     type: [25, text],
     allOf: [26, listOf(schemaOrReference)],
     oneOf: [27, listOf(schemaOrReference)],
