@@ -27,6 +27,7 @@ const optionalFields = [
   "runLauncherAsWorker",
   "hostfile",
   "labelOutput",
+  "checkpoint",
 ] as const;
 
 const immutable = (field: string, rule: string) => ({
@@ -106,6 +107,25 @@ const spec = Type.Object(
         description:
           "Whether every line of output starts with its rank, for keelson mpi logs --rank. Lines stay whole. Default false.",
       }),
+    ),
+    checkpoint: Type.Optional(
+      Type.Object(
+        {
+          directory: Type.String({
+            description:
+              "Folder in the Pods that outlives them, such as one of a mounted volume. The job gets a folder in it, whose path is in KEELSON_JOB_CHECKPOINT_DIR.",
+            pattern: "^/",
+          }),
+          preRestartCommand: Type.Optional(
+            Type.Array(Type.String(), {
+              description:
+                "Command that the launcher runs before every attempt but the first, for example to choose a checkpoint. The attempt fails if it does. It does not pass through a shell.",
+              minItems: 1,
+            }),
+          ),
+        },
+        { description: "Where attempts find the state of those before them." },
+      ),
     ),
     startDeadlineSeconds: Type.Optional(
       int32("Seconds from the launcher's start until all workers must have joined. Unset: no limit.", { minimum: 1 }),

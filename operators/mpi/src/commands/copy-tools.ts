@@ -1,7 +1,7 @@
 import { chmodSync, copyFileSync, cpSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { CommandDefinition } from "@keelson/operator";
-import { podProgram } from "../controllers/pod-program-path.ts";
+import { podProgram } from "../children/pod-program-path.ts";
 
 /**
  * `keelson mpi copy-tools DIR`: copies the launcher and worker programs into a folder, with Node, its libraries and its loader, so that they

@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { RhinoJob, type RhinoJobSpec } from "../api/rhino-job.ts";
-import { layoutOf } from "../controllers/hosts.ts";
+import { layoutOf } from "../children/hosts.ts";
 import { findMpiexec } from "../launch/mpiexec/find-mpiexec.ts";
 import { mpiexecWords } from "../launch/mpiexec/mpiexec-command.ts";
 import type { LaunchOrder } from "../launch/pod-environment.ts";

@@ -73,6 +73,11 @@ export const runFlags = {
     default: "0",
   }),
   label: switchFlag({ name: "label", description: "start every line of output with its rank; lines of ranks do not mix" }),
+  checkpoint: textFlag({
+    name: "checkpoint",
+    value: "DIR",
+    description: "folder that outlives attempts; the job's folder in it is in $KEELSON_JOB_CHECKPOINT_DIR",
+  }),
   queue: textFlag({ name: "queue", value: "QUEUE", description: "queue that admits the job (default: default)" }),
   priorityClass: textFlag({ name: "priority-class", value: "CLASS", description: "PriorityClass of the job in its queue" }),
   requests: pairsFlag({
@@ -121,6 +126,7 @@ export function jobOfFlags(
   const workingDir = image === "local" ? resolve(folder, workdir ?? ".") : workdir;
   const startDeadlineSeconds = runFlags.startDeadline.read(values);
   const template = templateOf(runFlags.env.read(values), image === "local" ? path : undefined);
+  const checkpoint = runFlags.checkpoint.read(values);
   const workerTemplate = withRequests(template, runFlags.requests.read(values));
   const runPolicy = runPolicyOf(backoffLimit, runFlags.queue.read(values), runFlags.priorityClass.read(values));
   const activeDeadlineSeconds = runFlags.deadline.read(values);
@@ -140,6 +146,7 @@ export function jobOfFlags(
       ...(dataServer === undefined || dataPath === undefined ? {} : { dataServer, dataPath }),
       ...(startDeadlineSeconds === undefined ? {} : { startDeadlineSeconds }),
       ...(runPolicy === undefined ? {} : { runPolicy }),
+      ...(checkpoint === undefined ? {} : { checkpoint: { directory: resolve(folder, checkpoint) } }),
       ...(runFlags.label.read(values) ? { labelOutput: true } : {}),
       ...(hasInput ? { stdin: true } : {}),
       ...(template === undefined ? {} : { launcherTemplate: template }),

@@ -23,8 +23,8 @@ import type { ApplyOptions, Client } from "@keelson/client";
 import { labels } from "../api/names.ts";
 import type { JobView } from "./job-view.ts";
 import type { Status } from "./job-status.ts";
-import { type ChildNames, childNames } from "./child-names.ts";
-import { type ChildOptions, createChildren, fieldManager, remove, suspend, writeHosts } from "./children.ts";
+import { type ChildNames, childNames } from "../children/child-names.ts";
+import { type ChildOptions, createChildren, fieldManager, remove, suspend, writeHosts } from "../children/children.ts";
 
 import { isAdmittedByKueue } from "../queue/admission-need.ts";
 import { isCreating } from "./pod-trouble.ts";

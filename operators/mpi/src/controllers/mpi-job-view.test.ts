@@ -4,9 +4,9 @@ import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import type { MPIJob } from "../api/mpi-job.ts";
 import { launcherEnvironment, podVariables } from "../launch/pod-environment.ts";
-import { childNames } from "./child-names.ts";
-import { hostsData } from "./hosts.ts";
-import { launcherJob, type PodTools, workersJob } from "./job-templates.ts";
+import { childNames } from "../children/child-names.ts";
+import { hostsData } from "../children/hosts.ts";
+import { launcherJob, type PodTools, workersJob } from "../children/job-templates.ts";
 import { mpiJobFault, viewOfMpiJob } from "./mpi-job-view.ts";
 
 const manifest = parse(readFileSync(new URL("../../testdata/mpi-job.yaml", import.meta.url), "utf8")) as MPIJob;

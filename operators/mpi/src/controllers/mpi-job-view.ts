@@ -3,7 +3,7 @@ import type { Container } from "@keelson/api-machinery/kinds";
 import { containerNames } from "../api/names.ts";
 import type { MPIJob } from "../api/mpi-job.ts";
 import type { PodTemplateOverlay } from "../api/rhino-job.ts";
-import { labelValue } from "./child-names.ts";
+import { labelValue } from "../children/child-names.ts";
 import type { JobView } from "./job-view.ts";
 
 /** Attempts of an MPIJob without `backoffLimit`, as of a Job. */

@@ -1,6 +1,6 @@
 import type { ControllerDefinition } from "@keelson/controller";
 import { MPIJob } from "../api/mpi-job.ts";
-import type { ChildOptions } from "./children.ts";
+import type { ChildOptions } from "../children/children.ts";
 import { createJobController } from "./job-controller.ts";
 import { mpiJobFault, viewOfMpiJob } from "./mpi-job-view.ts";
 

@@ -1,9 +1,9 @@
 import { isControlledBy } from "@keelson/api-machinery";
 import { workerPodCount } from "../launch/host-layout.ts";
 import { launcherLostExitCode } from "../launch/exit-codes.ts";
-import { childNames } from "./child-names.ts";
+import { childNames } from "../children/child-names.ts";
 import { launcherFailed, workersFailed } from "./failure-cause.ts";
-import { layoutOf } from "./hosts.ts";
+import { layoutOf } from "../children/hosts.ts";
 import { afterTheEnd, completed, failed, haveEnded, stopRemaining } from "./job-end.ts";
 import { jobOutcome } from "./job-outcome.ts";
 import { changed, progress, statusWith, waitingForAdmission } from "./job-status.ts";

@@ -1,6 +1,6 @@
 import type { ControllerDefinition } from "@keelson/controller";
 import { RhinoJob } from "../api/rhino-job.ts";
-import type { ChildOptions } from "./children.ts";
+import type { ChildOptions } from "../children/children.ts";
 import { createJobController } from "./job-controller.ts";
 
 /** Dependencies of the controller. */

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import { workerPodCount } from "../launch/host-layout.ts";
-import { layoutOf } from "./hosts.ts";
+import { layoutOf } from "../children/hosts.ts";
 import { isCreating, type PodTrouble, podTrouble } from "./pod-trouble.ts";
 import type { Progress } from "./job-status.ts";
 import type { RhinoJobObservation } from "./observation.ts";

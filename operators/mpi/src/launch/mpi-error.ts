@@ -2,6 +2,8 @@
 export type MpiErrorCode =
   /** mpiexec wants a remote shell to run more than a program with arguments. */
   | "InvalidLaunchLine"
+  /** The folder of checkpoints cannot be created, or the command before a restart failed. */
+  | "CheckpointFailed"
   /** A variable of a Pod's program is missing or invalid. */
   | "InvalidEnvironment"
   /** The program is linked with another MPI than the requested one. */

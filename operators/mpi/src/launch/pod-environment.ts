@@ -25,7 +25,17 @@ export interface LaunchOrder {
   readonly stdin?: boolean;
   /** Whether every line of output starts with its rank. Default false. */
   readonly labelsOutput?: boolean;
+  /** Command to run before the program, without a shell. The launch fails if it does. Default: none. */
+  readonly before?: readonly string[];
 }
+
+/** Environment variables of a job's program, in every Pod. */
+export const programVariables = {
+  /** Number of the attempt, from 1. */
+  attempt: "KEELSON_JOB_ATTEMPT",
+  /** Folder of the job's checkpoints, which exists. Unset without `checkpoint`. */
+  checkpointFolder: "KEELSON_JOB_CHECKPOINT_DIR",
+} as const;
 
 /** Environment variables of a Pod's program. */
 export const podVariables = {
@@ -143,6 +153,7 @@ function parseOrder(text: string): LaunchOrder {
     hosts,
     waitsForWorkers,
     labelsOutput,
+    before,
   } = parsed as Record<string, unknown>;
   if (implementation !== "OpenMPI" && implementation !== "MPICH" && implementation !== "Auto")
     throw bad(`implementation: ${JSON.stringify(implementation)} must be OpenMPI, MPICH or Auto`);
@@ -150,6 +161,8 @@ function parseOrder(text: string): LaunchOrder {
     throw bad("ranks must be a number from 1");
   if (!Array.isArray(command) || command.length === 0 || !command.every((word) => typeof word === "string"))
     throw bad("command must be a list of strings");
+  if (before !== undefined && (!Array.isArray(before) || !before.every((word) => typeof word === "string")))
+    throw bad("before must be a list of strings");
   if (slots !== undefined && (typeof slots !== "number" || !Number.isInteger(slots) || slots < 1))
     throw bad("slots must be a number from 1");
   if (hosts !== undefined && (!Array.isArray(hosts) || !hosts.every((host) => typeof host === "string")))
@@ -162,6 +175,7 @@ function parseOrder(text: string): LaunchOrder {
     command: command as string[],
     ...(startDeadlineMs === undefined ? {} : { startDeadlineMs }),
     ...(stdin === true ? { stdin } : {}),
+    ...(before === undefined ? {} : { before: before as string[] }),
     ...(labelsOutput === true ? { labelsOutput } : {}),
     ...(slots === undefined ? {} : { slots }),
     ...(launcherIsWorker === true ? { launcherIsWorker } : {}),

@@ -1,4 +1,5 @@
 import type { Clock } from "@keelson/api-machinery/time";
+import { createCheckpointFolder, runBefore } from "./checkpoint.ts";
 import { launchFailedExitCode } from "./exit-codes.ts";
 import { type LauncherOptions, runLauncher } from "./launcher.ts";
 import {
@@ -37,6 +38,8 @@ async function launch(common: Omit<LauncherOptions, keyof LauncherEnvironment | 
     const environment = launcherEnvironment(process.env);
     const { token, podIP: host, order } = environment;
     const stop = AbortSignal.any([common.signal, launcherOver.signal]);
+    createCheckpointFolder(common.environment);
+    if (order.before !== undefined) await runBefore(order.before, common);
     const address = { token, host, port: rendezvousPort };
     const worker = order.launcherIsWorker === true ? runWorker({ ...common, ...address, index: 0, signal: stop }) : undefined;
     try {
@@ -68,6 +71,7 @@ async function main(part: string | undefined): Promise<number> {
   };
   try {
     if (part === "launcher") return await launch(common);
+    if (part === "worker") createCheckpointFolder(common.environment);
     if (part === "worker") return await runWorker({ ...workerEnvironment(process.env), ...common });
     log("the first argument must be launcher or worker");
   } catch (error) {

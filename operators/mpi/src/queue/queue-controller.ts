@@ -14,7 +14,7 @@ import {
 import { MPIJob } from "../api/mpi-job.ts";
 import { MPIQueue, type QueueStatus } from "../api/mpi-queue.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
-import type { PodTools } from "../controllers/job-templates.ts";
+import type { PodTools } from "../children/job-templates.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import { viewOfMpiJob } from "../controllers/mpi-job-view.ts";
 import { admissionNeed } from "./admission-need.ts";

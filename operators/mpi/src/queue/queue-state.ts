@@ -2,9 +2,9 @@ import { addAmounts, type Amounts, amountsOf, exclusionOf, podRequests } from "@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { NodeObject, PodObject, PriorityClassObject } from "@keelson/api-machinery/kinds";
 import type { MPIQueue } from "../api/mpi-queue.ts";
-import { childNames } from "../controllers/child-names.ts";
-import { layoutOf } from "../controllers/hosts.ts";
-import { launcherJob, type PodTools, workersJob } from "../controllers/job-templates.ts";
+import { childNames } from "../children/child-names.ts";
+import { layoutOf } from "../children/hosts.ts";
+import { launcherJob, type PodTools, workersJob } from "../children/job-templates.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import { deadlineMs } from "../controllers/run-policy.ts";
 import { workerPodCount } from "../launch/host-layout.ts";

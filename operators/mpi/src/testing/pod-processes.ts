@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { connect } from "node:net";
-import { podProgram } from "../controllers/pod-program-path.ts";
+import { podProgram } from "../children/pod-program-path.ts";
 import { formatOrder, type LaunchOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
 
 /*

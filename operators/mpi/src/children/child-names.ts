@@ -2,6 +2,10 @@ import { createHash } from "node:crypto";
 
 /** Names of a RhinoJob's children. */
 export interface ChildNames {
+  /** Number of the attempt that they belong to. */
+  readonly attempt: number;
+  /** Name of the job with a part of its uid, the same for all attempts. */
+  readonly job: string;
   readonly secret: string;
   /** The NetworkPolicy. */
   readonly policy: string;
@@ -25,8 +29,11 @@ export function childNames(name: string, uid: string, attempt = 1): ChildNames {
     plain.length <= maxBaseLength && plain === name
       ? plain
       : `${plain.slice(0, maxBaseLength - 7).replace(/-+$/, "")}-${hash(name)}`;
-  const prefix = `${base}-${uid.slice(0, 5)}${attempt === 1 ? "" : `-a${attempt}`}`;
+  const job = `${base}-${uid.slice(0, 5)}`;
+  const prefix = `${job}${attempt === 1 ? "" : `-a${attempt}`}`;
   return {
+    attempt,
+    job,
     secret: `${prefix}-token`,
     policy: `${prefix}-peers`,
     launcher: `${prefix}-launcher`,

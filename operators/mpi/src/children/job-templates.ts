@@ -1,13 +1,14 @@
+import { posix } from "node:path";
 import type { Container, EnvVar, JobObject, PodSpec, Volume } from "@keelson/api-machinery/kinds";
 import { containerNames, labels, tokenKey } from "../api/names.ts";
-import type { JobView } from "./job-view.ts";
-import { formatOrder, podVariables, rendezvousPort } from "../launch/pod-environment.ts";
+import type { JobView } from "../controllers/job-view.ts";
+import { formatOrder, podVariables, programVariables, rendezvousPort } from "../launch/pod-environment.ts";
 import { readyPipeVariable, readyProbeCommand } from "../launch/ready-signal.ts";
 import { workerPodCount } from "../launch/host-layout.ts";
 import { type ChildNames, labelValue } from "./child-names.ts";
 import { hostNames, hostsFolder, layoutOf } from "./hosts.ts";
 import { overlayTemplate } from "./pod-template.ts";
-import { deadlineMs } from "./run-policy.ts";
+import { deadlineMs } from "../controllers/run-policy.ts";
 
 /** How Pods get the launcher and worker programs. */
 export type PodTools =
@@ -21,6 +22,7 @@ const toolsFolder = "/keelson";
 /** The Job that runs mpiexec. Its deadline is what is left at `now` of that of all attempts. */
 export function launcherJob(job: JobView, names: ChildNames, tools: PodTools, now = 0): JobObject["spec"] {
   const { spec } = job;
+  const { attempt } = names;
   const order = formatOrder({
     implementation: spec.mpiImplementation,
     ...layoutOf(job),
@@ -29,6 +31,7 @@ export function launcherJob(job: JobView, names: ChildNames, tools: PodTools, no
     command: [spec.appExec, ...(spec.appArgs ?? [])],
     ...(spec.startDeadlineSeconds === undefined ? {} : { startDeadlineMs: spec.startDeadlineSeconds * 1000 }),
     ...(spec.stdin === true ? { stdin: true } : {}),
+    ...(spec.checkpoint?.preRestartCommand === undefined || attempt === 1 ? {} : { before: spec.checkpoint.preRestartCommand }),
     ...(spec.labelOutput === true ? { labelsOutput: true } : {}),
   });
   const container: Container = {
@@ -38,6 +41,7 @@ export function launcherJob(job: JobView, names: ChildNames, tools: PodTools, no
       tokenVariable(names),
       { name: readyPipeVariable, value: `keelson-mpi-${job.metadata.uid ?? ""}` },
       { name: podVariables.podIP, valueFrom: { fieldRef: { fieldPath: "status.podIP" } } },
+      ...attemptVariables(job, names),
     ],
     ports: [{ name: "rendezvous", containerPort: rendezvousPort }],
     ...(spec.stdin === true ? { stdin: true, stdinOnce: true } : {}),
@@ -71,7 +75,12 @@ export function workersJob(job: JobView, names: ChildNames, launcherIP: string, 
   const host = launcherIP.includes(":") ? `[${launcherIP}]` : launcherIP;
   const container: Container = {
     ...containerOf(job, "worker", tools),
-    env: [{ name: podVariables.launcher, value: `${host}:${rendezvousPort}` }, tokenVariable(names), ...indexVariables(job)],
+    env: [
+      { name: podVariables.launcher, value: `${host}:${rendezvousPort}` },
+      tokenVariable(names),
+      ...indexVariables(job),
+      ...attemptVariables(job, names),
+    ],
   };
   const layout = layoutOf(job);
   const count = workerPodCount(layout);
@@ -103,6 +112,17 @@ export function podLabels(job: JobView, type: "launcher" | "worker"): Record<str
     [labels.type]: type,
     [labels.uid]: job.metadata.uid ?? "",
   };
+}
+
+/** What a program needs to continue where an earlier attempt stopped. */
+function attemptVariables({ spec }: JobView, { attempt, job }: ChildNames): readonly EnvVar[] {
+  const { checkpoint } = spec;
+  return [
+    { name: programVariables.attempt, value: String(attempt) },
+    ...(checkpoint === undefined
+      ? []
+      : [{ name: programVariables.checkpointFolder, value: posix.join(checkpoint.directory, job).replaceAll("$(", "$$$$(") }]),
+  ];
 }
 
 /** Kubernetes sets the index in Pods of indexed Jobs; here it is set explicitly to the same value. */

@@ -10,9 +10,40 @@ const local: PodTools = { kind: "local", command: ["/usr/bin/node", "/keelson/po
 const image: PodTools = { kind: "image", image: "keelson:1" };
 const names = childNames("pi", uid);
 
+describe("checkpoints", () => {
+  const before = ["sh", "-c", "echo $HOME"];
+  const job = rhinoJobOf({ checkpoint: { directory: "/data/checkpoints/", preRestartCommand: before } });
+  const environmentOf = (attempt: number) => {
+    const children = childNames("pi", uid, attempt);
+    const specs = [launcherJob(job, children, local), workersJob(job, children, "10.0.0.7", local)];
+    return specs.map(({ template }) =>
+      Object.fromEntries((template.spec.containers[0]?.env ?? []).map(({ name, value }) => [name, value ?? ""])),
+    );
+  };
+
+  it("are in a folder that all attempts of a job and all its Pods share, beside the number of the attempt", () => {
+    for (const attempt of [1, 2])
+      for (const environment of environmentOf(attempt))
+        expect(environment).toMatchObject({
+          KEELSON_JOB_ATTEMPT: String(attempt),
+          KEELSON_JOB_CHECKPOINT_DIR: "/data/checkpoints/pi-0a1b2",
+        });
+  });
+
+  it("have a command that runs before every attempt but the first", () => {
+    const orders = [1, 2].map((attempt) => {
+      const [environment = {}] = environmentOf(attempt);
+      return launcherEnvironment({ ...environment, [podVariables.token]: "t", [podVariables.podIP]: "10.0.0.7" }).order;
+    });
+    expect(orders.map((order) => order.before)).toEqual([undefined, before]);
+  });
+});
+
 describe("names of a RhinoJob's children", () => {
   it("are the original's if the name is short", () => {
     expect(names).toEqual({
+      attempt: 1,
+      job: "pi-0a1b2",
       secret: "pi-0a1b2-token",
       policy: "pi-0a1b2-peers",
       launcher: "pi-0a1b2-launcher",

@@ -10,11 +10,11 @@ import {
 import { ConfigMap, Job, type JobObject, NetworkPolicy, type PodObject, Secret, Service } from "@keelson/api-machinery/kinds";
 import type { ReconcileContext } from "@keelson/controller";
 import { labels, tokenKey } from "../api/names.ts";
-import type { JobView } from "./job-view.ts";
+import type { JobView } from "../controllers/job-view.ts";
 import type { ChildNames } from "./child-names.ts";
 import { hostsData, hostsService } from "./hosts.ts";
 import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
-import type { RhinoJobDecision } from "./observation.ts";
+import type { RhinoJobDecision } from "../controllers/observation.ts";
 
 /** Owner of the fields that the controller writes. */
 export const fieldManager = "mpi-rhinojob-controller";
