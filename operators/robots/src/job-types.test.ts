@@ -1,51 +1,29 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
-import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
-import { type Client, createClient } from "@keelson/client";
+import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
-import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { Job } from "./api/job.ts";
-import { Robot } from "./api/robot.ts";
-import { Secret } from "./api/secret.ts";
 import { dispatchedJob } from "./commands/dispatch.ts";
-import { robots } from "./operator.ts";
-import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
+import { namespace, RobotsEnvironment } from "./testing/robots-environment.ts";
+import type { ScriptedAgent } from "./testing/scripted-agent.ts";
 
-const namespace = "default";
-let environment: TestEnvironment;
+let robots: RobotsEnvironment;
 let client: Client;
-let operator: RunningOperator;
-let dataDir: string;
 let clock: VirtualClock;
-let token: string;
-const agents: ScriptedAgent[] = [];
 
 beforeEach(async () => {
-  environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
-  client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  dataDir = mkdtempSync(join(tmpdir(), "robots-jobs-"));
   // The API server sets the times of creation by the real clock.
   clock = createVirtualClock(Date.now());
-  operator = await startOperator({ operator: robots, client, dataDir, clock, flags: { "mqtt-port": "0" } });
-  const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
-  token = Buffer.from(secret.data?.token ?? "", "base64").toString();
+  robots = await RobotsEnvironment.start({ clock });
+  client = robots.client;
 });
 
-afterEach(async () => {
-  for (const agent of agents.splice(0)) await agent.leave();
-  await operator.stop();
-  await environment.stop();
-  rmSync(dataDir, { recursive: true, force: true });
-});
+afterEach(() => robots[Symbol.asyncDispose]());
 
 async function robot(robotId: string): Promise<ScriptedAgent> {
-  const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId, token });
-  agents.push(agent);
+  const agent = await robots.connect({ robotId });
   await agent.register();
-  await watched(client, Robot, robotId, (each) => each?.status?.phase === "Online");
+  await robots.online(robotId);
   return agent;
 }
 

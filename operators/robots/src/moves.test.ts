@@ -1,49 +1,28 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
-import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
-import { type Client, createClient } from "@keelson/client";
+import type { Client } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
-import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { Robot } from "./api/robot.ts";
-import { Secret } from "./api/secret.ts";
 import { Task } from "./api/task.ts";
-import { robots } from "./operator.ts";
-import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
+import { namespace, RobotsEnvironment } from "./testing/robots-environment.ts";
+import type { ScriptedAgent } from "./testing/scripted-agent.ts";
 
-const namespace = "default";
-let environment: TestEnvironment;
+let robots: RobotsEnvironment;
 let client: Client;
-let operator: RunningOperator;
-let dataDir: string;
 let clock: VirtualClock;
-let token: string;
-const agents: ScriptedAgent[] = [];
 
 beforeEach(async () => {
-  environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
-  client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  dataDir = mkdtempSync(join(tmpdir(), "robots-moves-"));
   clock = createVirtualClock();
-  operator = await startOperator({ operator: robots, client, dataDir, clock, flags: { "mqtt-port": "0" } });
-  const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
-  token = Buffer.from(secret.data?.token ?? "", "base64").toString();
+  robots = await RobotsEnvironment.start({ clock });
+  client = robots.client;
 });
 
-afterEach(async () => {
-  for (const agent of agents.splice(0)) await agent.leave();
-  await operator.stop();
-  await environment.stop();
-  rmSync(dataDir, { recursive: true, force: true });
-});
+afterEach(() => robots[Symbol.asyncDispose]());
 
 async function robot(robotId: string, extra: Record<string, unknown> = {}): Promise<ScriptedAgent> {
-  const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId, token });
-  agents.push(agent);
+  const agent = await robots.connect({ robotId });
   await agent.register({ features: ["leases"], ...extra });
-  await watched(client, Robot, robotId, (each) => each?.status?.phase === "Online");
+  await robots.online(robotId);
   return agent;
 }
 
@@ -81,7 +60,7 @@ it("moves an exclusive task once its robot's lease has expired, and the returnin
   const { task: moved } = await two.dispatched();
   expect(moved.status).toMatchObject({ attempt: 2, moves: 1, movedFrom: "robot-001", lease: { attempt: 2 } });
 
-  agents.splice(agents.indexOf(one), 1);
+  robots.forget(one);
   const back = await robot("robot-001", { tasks: [held] });
   expect((await back.dispatched()).action).toBe("delete");
   expect(await back.requestLeases("late", [held])).toEqual({ nonce: "late", granted: [], refused: [held] });
@@ -103,7 +82,7 @@ it("does not move the task of an agent that does not enforce leases", async () =
   const { task } = await original.dispatched();
   expect(task.status?.lease).toBeUndefined();
   await original.leave(false);
-  agents.splice(agents.indexOf(original), 1);
+  robots.forget(original);
   const lost = await watched(client, Task, "arm", (each) => each?.status?.reason === "RobotNotReporting");
   expect(lost?.status?.message).toContain("not moved to another robot because the agent of robot-001 does not enforce leases");
 });

@@ -1,11 +1,9 @@
-import { mkdtempSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { statSync } from "node:fs";
 import { Event } from "@keelson/api-machinery/kinds";
-import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
 import { type Logger, silentLogger } from "@keelson/controller";
-import { clusterRulesOf, type RunningOperator, startOperator } from "@keelson/operator";
+import { clusterRulesOf } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Job } from "./api/job.ts";
 import { Robot } from "./api/robot.ts";
@@ -14,40 +12,22 @@ import { TaskGroup } from "./api/taskgroup.ts";
 import { joinTokenFile } from "./identity/join-token.ts";
 import { Secret } from "./api/secret.ts";
 import { sha256Hex } from "./identity/secret.ts";
-import { robots } from "./operator.ts";
+import { robots as robotsOperator } from "./operator.ts";
+import { namespace, RobotsEnvironment } from "./testing/robots-environment.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
-import { watched } from "@keelson/client/testing";
 
-const namespace = "default";
-let environment: TestEnvironment;
+let robots: RobotsEnvironment;
 let client: Client;
-let operator: RunningOperator;
-let dataDir: string;
-let token: string;
-const agents: ScriptedAgent[] = [];
-
-const start = (): Promise<RunningOperator> =>
-  startOperator({ operator: robots, client, dataDir, flags: { "mqtt-port": "0", "mqtt-bind-address": "127.0.0.1" } });
 
 beforeEach(async () => {
-  environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
-  client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  dataDir = mkdtempSync(join(tmpdir(), "robots-test-"));
-  operator = await start();
-  const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
-  token = Buffer.from(secret.data?.token ?? "", "base64").toString();
+  robots = await RobotsEnvironment.start();
+  client = robots.client;
 });
 
-afterEach(async () => {
-  for (const agent of agents.splice(0)) await agent.leave();
-  await operator.stop();
-  await environment.stop();
-  rmSync(dataDir, { recursive: true, force: true });
-});
+afterEach(() => robots[Symbol.asyncDispose]());
 
 async function robot(robotId: string, labels: Record<string, string> = { env: "demo" }): Promise<ScriptedAgent> {
-  const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId, token, labels });
-  agents.push(agent);
+  const agent = await robots.connect({ robotId, labels });
   await agent.register();
   return agent;
 }
@@ -130,11 +110,11 @@ describe("the robots operator", () => {
   });
 
   it("generates the join token once, readable by its owner only, and keeps it across a restart", async () => {
-    expect(statSync(joinTokenFile(dataDir)).mode & 0o777).toBe(0o600);
-    await operator.stop();
-    operator = await start();
+    expect(statSync(joinTokenFile(robots.dataDir)).mode & 0o777).toBe(0o600);
+    await robots.stopOperator();
+    await robots.startOperator();
     const secret = await client.get(Secret, { namespace, name: "robot-join-token" });
-    expect(Buffer.from(secret.data?.token ?? "", "base64").toString()).toBe(token);
+    expect(Buffer.from(secret.data?.token ?? "", "base64").toString()).toBe(robots.token);
   });
 
   it("responds to a registration once the robot is approved (Flow 1, step 6)", async () => {
@@ -242,27 +222,19 @@ describe("the robots operator", () => {
 
   it("binds a robot to the credential of its agent, so that the join token cannot impersonate it", async () => {
     const credentialSha256 = sha256Hex("credential of robot-001");
-    const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId: "robot-001", token });
-    agents.push(agent);
+    const agent = await robots.connect({ robotId: "robot-001" });
     await agent.register({ credentialSha256 });
     await agent.responded((response) => response.isCredentialBound === true);
     await agent.leave();
     await expect(robot("robot-001")).rejects.toThrow(/Not authorized|closed/i);
     await eventWith("WrongCredential");
-    const again = await connectScriptedAgent({
-      url: operator.endpoints.mqtt ?? "",
-      robotId: "robot-001",
-      token,
-      password: "credential of robot-001",
-    });
-    agents.push(again);
+    const again = await robots.connect({ robotId: "robot-001", password: "credential of robot-001" });
     await again.register({ credentialSha256 });
     expect(await again.responded()).toMatchObject({ success: true });
   });
 
   it("records an event about a robot with a wrong join token", async () => {
-    const url = operator.endpoints.mqtt ?? "";
-    await expect(connectScriptedAgent({ url, robotId: "robot-007", token: "wrong" })).rejects.toThrow();
+    await expect(connectScriptedAgent({ url: robots.url, robotId: "robot-007", token: "wrong" })).rejects.toThrow();
     await eventWith("WrongJoinToken");
   });
 
@@ -319,8 +291,7 @@ describe("the robots operator", () => {
   });
 
   it("waits for a robot with the driver", async () => {
-    const agent = await connectScriptedAgent({ url: operator.endpoints.mqtt ?? "", robotId: "robot-001", token });
-    agents.push(agent);
+    const agent = await robots.connect({ robotId: "robot-001" });
     await agent.register({ drivers: ["exec"] });
     await watched(client, Robot, "robot-001", (each) => each?.status?.phase === "Online");
     await client.create(Task, task("container", { driver: "docker" }));
@@ -329,14 +300,14 @@ describe("the robots operator", () => {
   });
 
   it("needs no permission that its rules do not grant", async () => {
-    await operator.stop();
+    await robots.stopOperator();
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", metadata: { name: "robots" } };
     const resource = (kind: string, plural: string) =>
       ({ group: "rbac.authorization.k8s.io", version: "v1", kind, plural, scope: "Cluster" }) as const;
     await client.create(resource("ClusterRole", "clusterroles"), {
       ...role,
       kind: "ClusterRole",
-      rules: clusterRulesOf(robots),
+      rules: clusterRulesOf(robotsOperator),
     } as never);
     await client.create(resource("ClusterRoleBinding", "clusterrolebindings"), {
       ...role,
@@ -347,7 +318,7 @@ describe("the robots operator", () => {
     // Deleted, so that this user has to create it.
     await client.delete(Secret, { namespace, name: "robot-join-token" });
     const user = { username: "robots-operator", groups: ["system:authenticated"] };
-    const limited = createClient({ transport: environment.transport(user), fieldManager: "robots" });
+    const limited = createClient({ transport: robots.environment.transport(user), fieldManager: "robots" });
     const denied: string[] = [];
     const log: Logger = {
       ...silentLogger,
@@ -355,7 +326,7 @@ describe("the robots operator", () => {
       error: (fields, message) => denied.push(`${message} ${JSON.stringify(fields)}`),
       warn: (fields, message) => /forbidden|cannot/.test(message) && denied.push(`${message} ${JSON.stringify(fields)}`),
     };
-    operator = await startOperator({ operator: robots, client: limited, dataDir, flags: { "mqtt-port": "0" }, logger: log });
+    await robots.startOperator({ client: limited, logger: log });
     const agent = await robot("robot-001");
     await client.create(Job, { ...hello, spec: { ...hello.spec, taskGroups: hello.spec.taskGroups.slice(1) } });
     await complete(agent, "hello-check-look-0");

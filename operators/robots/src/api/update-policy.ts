@@ -85,7 +85,7 @@ export const UpdatePolicy = Type.Object(
 export type UpdatePolicy = Static<typeof UpdatePolicy>;
 
 /** How far a rollout is. */
-export const rolloutPhase = choice(
+const rolloutPhase = choice(
   ["progressing", "waiting", "completed", "failed", "reverting", "reverted"],
   "progressing; waiting: see message; completed: all tasks on online robots run the revision; failed; reverting, reverted: the revision before it is or was restored.",
 );
@@ -134,6 +134,7 @@ export const JobRollout = Type.Object(
     ...progress,
     latestRevision: int32("Revision of the current spec.", { minimum: 1 }),
     stableRevision: int32("Last revision whose rollout completed.", { minimum: 0 }),
+    previousStableRevision: Type.Optional(int32("Last revision whose rollout completed before the stable one.")),
     failedRevision: Type.Optional(int32("Revision whose rollout failed.")),
   },
   { description: "Progress of the latest rollout." },

@@ -33,13 +33,13 @@ it("lists revisions with what changed, the newest first", () => {
   ]);
 });
 
-it("rolls back to the revision before, to the stable one during a rollout, and to one that is named", () => {
-  expect(rollbackTarget(rolledOut({}), three, undefined)).toBe(three[1]);
+it("rolls back to the revision that completed before, to the stable one during a rollout, and to one that is named", () => {
+  expect(rollbackTarget(rolledOut({ previousStableRevision: 1 }), three, undefined)).toBe(three[0]);
   expect(rollbackTarget(rolledOut({ stableRevision: 1, phase: "progressing" }), three, undefined)).toBe(three[0]);
   expect(rollbackTarget(rolledOut({}), three, 1)).toBe(three[0]);
   expect(rollbackTarget(rolledOut({}), three, 3)).toBe("revision 3 is the current one");
   expect(rollbackTarget(rolledOut({}), three, 9)).toBe("revision 9 not found");
-  expect(rollbackTarget(rolledOut({}), three.slice(2), undefined)).toBe("it has no earlier revision");
+  expect(rollbackTarget(rolledOut({}), three, undefined)).toBe("no earlier revision has completed; name one with --to");
 });
 
 it("restores a spec without its counts and update policy", () => {

@@ -143,14 +143,11 @@ export function rollbackTarget(
   revisions: readonly JobRevision[],
   to: number | undefined,
 ): JobRevision | string {
-  const { latestRevision = revisions.at(-1)?.number ?? 0, stableRevision = 0 } = job.status?.rollout ?? {};
+  const { latestRevision = revisions.at(-1)?.number ?? 0, stableRevision, previousStableRevision } = job.status?.rollout ?? {};
   if (to === latestRevision) return `revision ${to} is the current one`;
   if (to !== undefined) return revisions.find(({ number }) => number === to) ?? `revision ${to} not found`;
-  const isUnderWay = stableRevision !== latestRevision;
-  const target = isUnderWay
-    ? revisions.find(({ number }) => number === stableRevision)
-    : revisions.findLast(({ number }) => number < latestRevision);
-  return target ?? "it has no earlier revision";
+  const wanted = stableRevision === latestRevision ? previousStableRevision : stableRevision;
+  return revisions.find(({ number }) => number === wanted) ?? "no earlier revision has completed; name one with --to";
 }
 
 /** The spec of a revision with the counts and the update policies of the present spec. */

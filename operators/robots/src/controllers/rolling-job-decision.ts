@@ -140,7 +140,7 @@ function groupsWithout({ spec }: JobRevision, groups: readonly DeepReadonly<Task
 
 /** Old revisions beyond the limit. */
 function expiredRevisions({ job, revisions }: JobObservation, { target, status }: JobRolloutDecision): readonly string[] {
-  const used = new Set([target.number, status.stableRevision, status.latestRevision]);
+  const used = new Set([target.number, status.stableRevision, status.previousStableRevision, status.latestRevision]);
   const old = revisions.filter(({ number }) => !used.has(number));
   const limit = job.spec.revisionHistoryLimit ?? defaultHistoryLimit;
   return old.slice(0, Math.max(old.length - limit, 0)).map(({ name }) => name);

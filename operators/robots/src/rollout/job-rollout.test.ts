@@ -69,8 +69,19 @@ describe("decideJobRollout", () => {
       groups: [group("a", { revision: 2 }), group("b", { revision: 1 })],
       before: decision?.status,
     });
-    expect(done?.status).toMatchObject({ phase: "completed", stableRevision: 2 });
+    expect(done?.status).toMatchObject({ phase: "completed", stableRevision: 2, previousStableRevision: 1 });
+    const again = decide({ groups: [group("a", { revision: 2 }), group("b", { revision: 1 })], before: done?.status });
+    expect(again).toMatchObject({ status: done?.status, events: [] });
     expect(done?.events.map(({ reason }) => reason)).toEqual(["RolloutCompleted"]);
+  });
+
+  it("records no event about the first revision", () => {
+    const revisions = revisionsOf(first);
+    const started = decide({ spec: first, revisions, before: undefined });
+    expect(started).toMatchObject({ status: { phase: "progressing" }, events: [] });
+    const groups = [group("a", { revision: 1 }), group("b", { revision: 1 })];
+    const done = decide({ spec: first, revisions, groups, before: started?.status });
+    expect(done).toMatchObject({ status: { phase: "completed" }, events: [] });
   });
 
   const failed = [group("a", { revision: 2, phase: "failed", message: "why" }), group("b", { revision: 1 })];

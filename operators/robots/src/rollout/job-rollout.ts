@@ -75,7 +75,13 @@ export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDec
   const isDone =
     current.length === target.spec.taskGroups.length && current.every(({ rollout }) => rollout.phase === "completed");
   const counts = countsOf(current.map(({ rollout }) => rollout));
-  const common = { revision: target.number, latestRevision: latest.number, ...counts };
+  const previous = isDone && !isRevert && stable !== latest.number ? stable : before?.previousStableRevision;
+  const common = {
+    revision: target.number,
+    latestRevision: latest.number,
+    ...(previous === undefined ? {} : { previousStableRevision: previous }),
+    ...counts,
+  };
   const waiting = current.find(({ rollout }) => rollout.phase === "waiting")?.rollout;
   const decided = { target, stable: stableRevision, isRevert, isDone, isPromoted: isPromotedBy(observed, latest, current) };
   if (failure !== undefined) {
@@ -198,8 +204,9 @@ function eventsOf(
   // The first revision is not a rollout.
   if (before === undefined) return [];
   if (isNew) return [{ type: "Normal", reason: "RolloutStarted", note: `updating tasks to revision ${revision}` }];
-  if (phase === "completed" && before.phase !== "completed")
+  if (phase === "completed" && before.stableRevision !== revision) {
     return [{ type: "Normal", reason: "RolloutCompleted", note: message }];
+  }
   if (phase === "waiting" && before.reason !== reason) return [{ type: "Normal", reason: "RolloutWaiting", note: message }];
   return [];
 }

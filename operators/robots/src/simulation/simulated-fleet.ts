@@ -3,7 +3,7 @@ import type { TaskOrder } from "../agent/task-order.ts";
 import { type ProgramEnd, SimulatedRobot, type SimulatedRobotOptions } from "./simulated-robot.ts";
 
 /** Variables of a task that say how its simulated program behaves. */
-export const simulationVariables = {
+const simulationVariables = {
   /** Run time, after which the program exits. Default: it runs until it is stopped. */
   run: "SIMULATE_RUN",
   /** Exit code. Default 0. */
