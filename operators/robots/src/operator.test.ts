@@ -335,6 +335,14 @@ describe("the robots operator", () => {
     const { task: dispatched } = await agent.dispatched((message) => message.action === "delete");
     await agent.report({ uid: dispatched.metadata.uid ?? "", attempt: 1, seq: 3 }, "deleted");
     await watched(client, Task, "hello-check-look-0", (each) => each === undefined);
+    const service = { ...hello.spec, name: "serve", type: "service" as const, taskGroups: hello.spec.taskGroups.slice(1) };
+    await client.create(Job, { metadata: { name: "serve", namespace }, spec: service });
+    await watched(client, Job, "serve", (each) => each?.status?.rollout?.stableRevision === 1);
+    const renamed = service.taskGroups.map((group) => ({ ...group, name: "renamed" }));
+    await client.patch(Job, { namespace, name: "serve" }, { type: "merge", body: { spec: { taskGroups: renamed } } });
+    const first = await agent.dispatched(({ task }) => task.metadata.name === "serve-renamed-look-0");
+    await agent.report({ uid: first.task.metadata.uid ?? "", attempt: 1, seq: 1 }, "running");
+    await watched(client, TaskGroup, "serve-renamed", (each) => each?.status?.rollout?.updated === 1);
     expect(denied).toEqual([]);
   });
 

@@ -1,36 +1,47 @@
-import { type DeepReadonly, isNotFound } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { type CommandDefinition, renderTable } from "@keelson/operator";
+import { switchFlag } from "@keelson/operator/flags";
 import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { demandOf } from "../placement/demand.ts";
 import { explainRobots } from "../placement/placement.ts";
+import { coresOf, formatBytes, formatCores } from "../placement/resource-request.ts";
 import { loadOfTasks } from "../placement/robot-loads.ts";
 import { namespaceFlag } from "./flags.ts";
 
-/** `keelson robots explain TASK`. */
+const robotFlag = switchFlag({ name: "robot", description: "the name is that of a robot, even if a task has it too" });
+
+/** `keelson robots explain TASK` or `ROBOT`. */
 export const explainCommand: CommandDefinition = {
   name: "explain",
-  description: "show the state of a task, and for each robot whether the task fits and why not",
-  args: ["TASK"],
-  flags: [namespaceFlag],
+  description: "show the state of a task or a robot, and which robots or waiting tasks fit it and why not",
+  args: ["NAME"],
+  flags: [robotFlag, namespaceFlag],
   async run({ args, flags, stdout, stderr, signal, client: connect }) {
     const [name = ""] = args;
     const namespace = namespaceFlag.read(flags);
     const client = await connect();
     try {
-      const task = await client.get(Task, { namespace, name }, { signal });
-      const [jobs, robots, tasks] = await Promise.all([
+      const [{ items: jobs }, { items: robots }, { items: tasks }] = await Promise.all([
         client.list(Job, { namespace, signal }),
         client.list(Robot, { namespace, signal }),
         client.list(Task, { namespace, signal }),
       ]);
-      const job = jobs.items.find(({ metadata }) => metadata.name === task.spec.jobName);
-      stdout.write(explainTask({ task, job, robots: robots.items, tasks: tasks.items }));
-      return 0;
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-      stderr.write(`task ${name} not found in namespace ${namespace}; list tasks: kubectl get rtask -n ${namespace}\n`);
+      const task = robotFlag.read(flags) ? undefined : tasks.find(({ metadata }) => metadata.name === name);
+      const robot = robots.find(({ metadata }) => metadata.name === name);
+      if (task !== undefined) {
+        const job = jobs.find(({ metadata }) => metadata.name === task.spec.jobName);
+        stdout.write(explainTask({ task, job, robots, tasks }));
+        return 0;
+      }
+      if (robot !== undefined) {
+        stdout.write(explainRobot({ robot, jobs, tasks }));
+        return 0;
+      }
+      stderr.write(
+        `neither a task nor a robot is named ${name} in namespace ${namespace}; list them: kubectl get rtask,rb -n ${namespace}\n`,
+      );
       return 1;
     } finally {
       await client.close();
@@ -71,4 +82,50 @@ export function explainTask({
     reasons[index] ?? "",
   ]);
   return `${renderTable(facts)}\n${renderTable([["ROBOT", "FITS", "REASON"], ...rows])}`;
+}
+
+/** The state of a robot, its tasks, and for each waiting task whether it fits. */
+export function explainRobot({
+  robot,
+  jobs,
+  tasks,
+}: {
+  readonly robot: DeepReadonly<Robot>;
+  readonly jobs: readonly DeepReadonly<Job>[];
+  readonly tasks: readonly DeepReadonly<Task>[];
+}): string {
+  const { metadata, spec, status } = robot;
+  const { name = "" } = metadata;
+  const load = loadOfTasks(tasks, name);
+  const labels = Object.entries(spec.labels ?? {}).map(([key, value]) => `${key}=${value}`);
+  const facts = [
+    ["Robot:", name],
+    ["Phase:", status?.phase ?? "Pending"],
+    ["Message:", status?.message ?? "-"],
+    ["Schedulable:", spec.drain !== undefined ? "no, draining" : spec.unschedulable === true ? "no, cordoned" : "yes"],
+    ["Labels:", labels.join(",") || "-"],
+    ["Drivers:", status?.drivers?.join(",") ?? "unknown"],
+    ["CPU:", `${formatCores(coresOf(load, status?.deviceInfo?.cpu?.mhz))} of ${status?.deviceInfo?.cpu?.logicalCores ?? "unknown"}`],
+    ["Memory:", `${formatBytes(load.memoryBytes)} of ${formatTotal(status?.deviceInfo?.memory?.total)}`],
+    ["Last heartbeat:", status?.lastHeartbeatTime ?? "-"],
+  ];
+  const own = tasks
+    .filter((task) => task.spec.targetRobot === name && !isWaiting(task))
+    .map((task) => [task.metadata.name ?? "", task.status?.state ?? "", task.status?.message ?? ""]);
+  const waiting = tasks.filter(isWaiting).map((task) => {
+    const job = jobs.find((each) => each.metadata.name === task.spec.jobName);
+    const [reason] = explainRobots(demandOf(task, job), [robot], () => load);
+    return [task.metadata.name ?? "", reason === undefined ? "yes" : "no", reason ?? ""];
+  });
+  return [
+    renderTable(facts),
+    ...(own.length === 0 ? [] : [renderTable([["TASK", "STATE", "MESSAGE"], ...own])]),
+    ...(waiting.length === 0 ? [] : [renderTable([["WAITING TASK", "FITS", "REASON"], ...waiting])]),
+  ].join("\n");
+}
+
+const formatTotal = (bytes: number | undefined): string => (bytes === undefined ? "unknown" : formatBytes(bytes));
+
+function isWaiting({ status }: DeepReadonly<Task>): boolean {
+  return (status?.state || "pending") === "pending";
 }

@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { isLongRunning, type JobType } from "../api/job.ts";
 import type { ReschedulePolicy } from "../api/policies.ts";
+import { attemptWindowAt } from "./attempt-window.ts";
 import { durationMsOf } from "./durations.ts";
 
 /** Past moves of a task. */
@@ -52,9 +53,8 @@ export function decideReschedule(
   { now, ranMs }: { readonly now: number; readonly ranMs: number },
 ): RescheduleDecision {
   const { attempts, interval, unlimited, maxDelay } = policy;
-  const isInWindow = past.windowStartMs !== undefined && now < past.windowStartMs + durationMsOf(interval);
-  const windowStartMs = isInWindow && past.windowStartMs !== undefined ? past.windowStartMs : now;
-  const used = isInWindow ? past.movesInWindow : 0;
+  const window = attemptWindowAt({ startMs: past.windowStartMs, used: past.movesInWindow }, durationMsOf(interval), now);
+  const { startMs: windowStartMs, used } = window;
   if (!unlimited && used >= attempts) {
     const why =
       attempts === 0 ? "the reschedule policy has 0 attempts" : `${used} of ${attempts} moves within ${interval} are used up`;

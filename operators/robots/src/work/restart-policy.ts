@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { JobType } from "../api/job.ts";
 import type { RestartPolicy } from "../api/policies.ts";
+import { attemptWindowAt } from "./attempt-window.ts";
 import { durationMsOf } from "./durations.ts";
 
 /** Default restart policy of a Job type (Nomad's defaults). */
@@ -41,9 +42,8 @@ export function decideRestart(
   if (attempts === 0) return { kind: "fail", why: "the restart policy has 0 attempts" };
   const intervalMs = durationMsOf(interval);
   const delayMs = durationMsOf(delay);
-  const isInWindow = past.windowStartMs !== undefined && now < past.windowStartMs + intervalMs;
-  const windowStartMs = isInWindow && past.windowStartMs !== undefined ? past.windowStartMs : now;
-  const used = isInWindow ? past.restartsInWindow : 0;
+  const window = attemptWindowAt({ startMs: past.windowStartMs, used: past.restartsInWindow }, intervalMs, now);
+  const { startMs: windowStartMs, used } = window;
   if (used < attempts) return { kind: "restart", atMs: now + delayMs, windowStartMs, restartsInWindow: used + 1 };
   if (mode === "fail") return { kind: "fail", why: `${attempts} of ${attempts} restarts within ${interval} are used up` };
   const nextWindowMs = windowStartMs + intervalMs;
