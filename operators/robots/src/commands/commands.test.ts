@@ -43,7 +43,10 @@ it("explains a robot: its resources, its tasks, and why a waiting task does not 
     status: { phase: "Online", drivers: ["exec"], deviceInfo: { cpu: { logicalCores: 2 } } },
   });
   const resources = { cpu: "1500m" };
-  const own = taskOf({ state: "running", message: "Task started" }, { uid: "a", name: "own", spec: { resources, targetRobot: "robot-003" } });
+  const own = taskOf(
+    { state: "running", message: "Task started" },
+    { uid: "a", name: "own", spec: { resources, targetRobot: "robot-003" } },
+  );
   const big = taskOf({ state: "pending" }, { uid: "b", name: "big", spec: { resources } });
   const small = taskOf(undefined, { uid: "c", name: "small" });
   const text = explainRobot({ robot, jobs: [], tasks: [own, big, small] });

@@ -105,7 +105,10 @@ export function explainRobot({
     ["Schedulable:", spec.drain !== undefined ? "no, draining" : spec.unschedulable === true ? "no, cordoned" : "yes"],
     ["Labels:", labels.join(",") || "-"],
     ["Drivers:", status?.drivers?.join(",") ?? "unknown"],
-    ["CPU:", `${formatCores(coresOf(load, status?.deviceInfo?.cpu?.mhz))} of ${status?.deviceInfo?.cpu?.logicalCores ?? "unknown"}`],
+    [
+      "CPU:",
+      `${formatCores(coresOf(load, status?.deviceInfo?.cpu?.mhz))} of ${status?.deviceInfo?.cpu?.logicalCores ?? "unknown"}`,
+    ],
     ["Memory:", `${formatBytes(load.memoryBytes)} of ${formatTotal(status?.deviceInfo?.memory?.total)}`],
     ["Last heartbeat:", status?.lastHeartbeatTime ?? "-"],
   ];
