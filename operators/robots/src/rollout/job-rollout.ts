@@ -91,21 +91,8 @@ export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDec
     return { ...decided, statusFirst: before?.phase !== status.phase, status, events };
   }
   if (isRevert) {
-    const phase = isDone ? "reverted" : "reverting";
-    const note = `revision ${latest.number} failed; ${describeProgress(counts, target.number)}`;
-    return {
-      ...decided,
-      statusFirst: false,
-      status: {
-        ...common,
-        stableRevision: stable,
-        failedRevision: latest.number,
-        phase,
-        reason: phase === "reverted" ? "Reverted" : "Reverting",
-        message: note,
-      },
-      events: isDone && before?.phase !== "reverted" ? [{ type: "Normal", reason: "RolloutReverted", note }] : [],
-    };
+    const reverted = revertOf({ ...common, stableRevision: stable }, isDone, before?.phase === "reverted");
+    return { ...decided, statusFirst: false, ...reverted };
   }
   const phase = isDone ? "completed" : waiting === undefined ? "progressing" : "waiting";
   const message =
@@ -118,6 +105,27 @@ export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDec
     message: message ?? describeProgress(counts, target.number),
   };
   return { ...decided, statusFirst: false, status, events: eventsOf(status, before, isNew) };
+}
+
+/** The status and the events of a revert. */
+function revertOf(
+  common: Omit<JobRollout, "phase">,
+  isDone: boolean,
+  wasDone: boolean,
+): { readonly status: JobRollout; readonly events: readonly RolloutEvent[] } {
+  const { revision, latestRevision, total = 0, updated = 0, healthy = 0, unhealthy = 0, offline = 0 } = common;
+  const progress = describeProgress({ total, updated, healthy, unhealthy, offline }, revision);
+  const message = `revision ${latestRevision} failed; ${progress}`;
+  return {
+    status: {
+      ...common,
+      failedRevision: latestRevision,
+      phase: isDone ? "reverted" : "reverting",
+      reason: isDone ? "Reverted" : "Reverting",
+      message,
+    },
+    events: isDone && !wasDone ? [{ type: "Normal", reason: "RolloutReverted", note: message }] : [],
+  };
 }
 
 /** The status and the events of a rollout that a group has failed. */
