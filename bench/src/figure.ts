@@ -4,7 +4,8 @@ import { renderTable } from "@keelson/operator";
 export interface Figure {
   /** What was measured: `Task created -> program started, p50`. */
   readonly name: string;
-  readonly unit: "ms" | "us" | "B" | "MiB" | "1/s" | "%";
+  /** Empty for a count. */
+  readonly unit: "ms" | "us" | "B" | "MiB" | "1/s" | "%" | "";
   readonly ours: number;
   /** The value of the peer in the same run. Absent if there is no comparable peer, or it is missing on this machine. */
   readonly peer?: { readonly name: string; readonly value: number };

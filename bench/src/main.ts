@@ -17,6 +17,7 @@ import { runtimeInformers } from "./rows/runtime-informers.ts";
 import { runtimeQueue } from "./rows/runtime-queue.ts";
 import { runtimeReconciles } from "./rows/runtime-reconciles.ts";
 import { sandbox } from "./rows/sandbox.ts";
+import { sandboxLoad } from "./rows/sandbox-load.ts";
 import { taskLatency } from "./rows/task-latency.ts";
 import { storedObjects } from "./rows/stored-objects.ts";
 import { testStep } from "./rows/test-step.ts";
@@ -30,6 +31,7 @@ const benchmarks: readonly Benchmark[] = [
   mpiJob,
   mpiQueue,
   sandbox,
+  sandboxLoad,
   pods,
   programStart,
   apiServerLoad,
