@@ -57,7 +57,7 @@ const listeners: readonly ListenerDescription[] = [
 ];
 
 const rules: readonly PolicyRule[] = [
-  { apiGroups: [group], resources: ["apps"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
+  { apiGroups: [group], resources: ["apps"], verbs: ["get", "list", "watch", "create", "patch"] },
   { apiGroups: [group], resources: ["components", "groups"], verbs: ["get", "list", "watch", "create", "patch"] },
   { apiGroups: [group], resources: ["apps/status", "components/status", "groups/status"], verbs: ["patch"] },
   { apiGroups: [group], resources: ["backups", "restores"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },

@@ -65,6 +65,13 @@ const status = Type.Object(
     completedAt: Type.Optional(time("When the Restore completed or failed.")),
     ...retryStatus,
     transfer: Type.Optional(transferStatus),
+    /** The garbage collector deletes the scratch App with this Pod: the controller has no right to delete Apps. */
+    scratchOwner: Type.Optional(
+      Type.Object(
+        { name: Type.String({ description: "Name of the Pod." }), uid: Type.String({ description: "UID of the Pod." }) },
+        { description: "The Pod that owns the scratch App. The scratch App is deleted with it." },
+      ),
+    ),
     keys: Type.Optional(int64("Number of keys after the load.")),
     conditions: Type.Optional(conditions("Complete.")),
   },

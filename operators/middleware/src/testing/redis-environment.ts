@@ -9,7 +9,7 @@ import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { startKubelet } from "@keelson/cluster";
-import { reserveAddressBlock } from "@keelson/cluster/testing";
+import { garbageCollection, reserveAddressBlock } from "@keelson/cluster/testing";
 import { createVolumeControllers, createWorkloadControllers, ensureStandardClass } from "@keelson/cluster/controllers";
 import { createManager, type Logger, silentLogger } from "@keelson/controller";
 import { startOperator } from "@keelson/operator";
@@ -70,7 +70,10 @@ export async function startRedisEnvironment(): Promise<RedisEnvironment> {
     error: (fields: unknown, message?: string) =>
       errors.push(`${message ?? ""} ${JSON.stringify(fields)} ${String((fields as { err?: unknown }).err)}`),
   } as Logger;
-  const environment = await startTestEnvironment({ crds: middleware.resources.map((resource) => resource.crd) });
+  const environment = await startTestEnvironment({
+    crds: middleware.resources.map((resource) => resource.crd),
+    controllers: [garbageCollection],
+  });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
   const dataDir = await mkdtemp(join(tmpdir(), "middleware-e2e-"));
   await ensureStandardClass(client);

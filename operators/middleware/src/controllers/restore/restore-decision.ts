@@ -1,12 +1,4 @@
-import {
-  type Condition,
-  controllerReference,
-  type DeepReadonly,
-  draft,
-  hasFinalizer,
-  jsonEquals,
-  setCondition,
-} from "@keelson/api-machinery";
+import { type Condition, type DeepReadonly, draft, hasFinalizer, jsonEquals, setCondition } from "@keelson/api-machinery";
 import { PersistentVolumeClaim, type PersistentVolumeClaimObject, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import { App } from "../../api/app.ts";
@@ -134,6 +126,8 @@ function transferring(observed: RestoreObservation, status: RestoreStatus, step:
       status.message = "waiting for the replicas";
     } else {
       // Recorded before the App is created, so that its name is reserved.
+      const { pod: name, uid = "" } = outcome.transfer;
+      if (restore.spec.verify) status.scratchOwner = { name, uid };
       status.phase = app === undefined ? "Creating" : "Loading";
       status.message = app === undefined ? `creating the App ${status.app}` : "loading the data";
     }
@@ -163,7 +157,10 @@ function effectsOf(observed: RestoreObservation, status: RestoreStatus, outcome:
       pods.filter(({ metadata }) => metadata.name === current),
       undefined,
     );
-  return deletePods(pods, current);
+  return deletePods(
+    pods.filter(({ metadata }) => metadata.name !== status.scratchOwner?.name),
+    current,
+  );
 }
 
 function workOf({ step, agent }: TransferStatus, { status }: DeepReadonly<Backup>): TransferWork {
@@ -182,11 +179,11 @@ function creating(observed: RestoreObservation, status: RestoreStatus): Decision
   } else status.message = `waiting for the App ${status.app}: ${app?.status?.message ?? "creating"}`;
   const { backup } = observed;
   if (app !== undefined || backup === undefined) return settle(observed, status, []);
-  return settle(observed, status, [{ kind: "create", type: App, object: appOf(observed.restore, backup) }]);
+  return settle(observed, status, [{ kind: "create", type: App, object: appOf(observed.restore, backup, status) }]);
 }
 
 /** The App of a Restore. It has no owner unless it is a scratch App: it outlives the Restore. */
-function appOf(restore: DeepReadonly<Restore>, backup: DeepReadonly<Backup>): DeepReadonly<App> {
+function appOf(restore: DeepReadonly<Restore>, backup: DeepReadonly<Backup>, status: RestoreStatus): DeepReadonly<App> {
   const { namespace = "", uid = "" } = restore.metadata;
   const spec = draft(backup.status?.appSpec ?? {}) as unknown as App["spec"];
   delete spec.stopped;
@@ -207,7 +204,9 @@ function appOf(restore: DeepReadonly<Restore>, backup: DeepReadonly<Backup>): De
       name: targetApp(restore),
       namespace,
       annotations: { [annotations.restoredBy]: uid },
-      ...(restore.spec.verify ? { ownerReferences: [controllerReference(restore)] } : {}),
+      ...(status.scratchOwner === undefined
+        ? {}
+        : { ownerReferences: [{ apiVersion: "v1", kind: "Pod", ...status.scratchOwner }] }),
     },
     spec,
   };
@@ -252,11 +251,8 @@ function afterwards(observed: RestoreObservation, status: RestoreStatus): Decisi
   const effects = deletePods(pods, undefined);
   if (!hasFinalizer(restore, backupFinalizer)) return { effects };
   const isOwn = app?.metadata.annotations?.[annotations.restoredBy] === restore.metadata.uid;
-  if (app !== undefined && isOwn && status.createsApp) {
-    const { name = "", namespace, uid = "", deletionTimestamp } = app.metadata;
-    if (deletionTimestamp === undefined) effects.push({ kind: "delete", type: App, key: { namespace, name }, uid });
-    return { effects };
-  }
+  // The garbage collector deletes it with its owner.
+  if (app !== undefined && isOwn && status.createsApp) return { effects };
   const left = claims.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
   for (const { metadata } of app === undefined && status.createsApp ? left : [])
     effects.push({
