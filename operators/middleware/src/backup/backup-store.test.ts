@@ -1,6 +1,7 @@
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Agent, getGlobalDispatcher, setGlobalDispatcher } from "undici";
 import { afterEach, describe, expect, it } from "vitest";
 import { S3Server, s3Credentials } from "../testing/s3-server.ts";
 import { type BackupStore, bytesOf } from "./backup-store.ts";
@@ -114,6 +115,20 @@ describe("an S3 bucket", () => {
     );
     expect(server.objects.get("team/a/large")?.equals(bytes)).toBe(true);
     expect(server.uploads.size).toBe(0);
+  });
+
+  it("does not depend on the dispatcher of the process, which other modules replace", async () => {
+    const before = getGlobalDispatcher();
+    const replaced = new Agent();
+    setGlobalDispatcher(replaced);
+    try {
+      const { store } = await using(createBucket);
+      await store.write("a/data", bytesOf("x"));
+      expect(await textOf(store.read("a/data"))).toBe("x");
+    } finally {
+      setGlobalDispatcher(before);
+      await replaced.close();
+    }
   });
 
   it("aborts an upload that fails", async () => {

@@ -1,4 +1,5 @@
 import { S3mini } from "s3mini";
+import { Agent, fetch, type RequestInfo, type RequestInit } from "undici";
 import { BackupError } from "./backup-error.ts";
 import type { BackupStore } from "./backup-store.ts";
 
@@ -25,7 +26,8 @@ export class S3Store implements BackupStore {
   readonly #prefix: string;
 
   constructor({ endpoint, bucket, region = "auto", prefix, accessKeyId, secretAccessKey }: S3Options) {
-    this.#client = new S3mini({ endpoint: `${endpoint.replace(/\/+$/, "")}/${bucket}`, region, accessKeyId, secretAccessKey });
+    const url = `${endpoint.replace(/\/+$/, "")}/${bucket}`;
+    this.#client = new S3mini({ endpoint: url, region, accessKeyId, secretAccessKey, fetch: createFetch() });
     this.#prefix = prefix === undefined || prefix === "" ? "" : `${prefix}/`;
   }
 
@@ -72,6 +74,16 @@ export class S3Store implements BackupStore {
       for (const { Key } of objects) await this.#client.deleteObject(Key);
     });
   }
+}
+
+/**
+ * A fetch with a dispatcher of the same version. The fetch of Node.js uses the global dispatcher, which another module may have replaced
+ * by that of a later undici. The two disagree about the content length, and every upload would fail.
+ */
+function createFetch(): typeof globalThis.fetch {
+  const dispatcher = new Agent();
+  const send = (input: RequestInfo, init?: RequestInit) => fetch(input, { ...init, dispatcher });
+  return send as unknown as typeof globalThis.fetch;
 }
 
 /** Converts errors of the client. An error of the data that is stored is passed on. */
