@@ -45,13 +45,19 @@ const settlingStates = new Set([
 /** Reads the state of an object from its status. */
 export function objectHealth({ status }: DeepReadonly<KubernetesObject & { readonly status?: unknown }>): ObjectHealth {
   const { phase, state, jobStatus, reason, message, conditions = [] } = (status ?? {}) as CommonStatus;
-  const shown = [phase, state, jobStatus].map(textOf).find((text) => text !== "") ?? "";
+  const shown = [phase, state, jobStatus].map(textOf).find((text) => text !== "") ?? readiness(conditions);
   const failing = conditions.find(({ type = "", status: value }) => wantedConditions.has(type) && value === "False");
   const why = [textOf(message), failing?.message ?? "", textOf(reason), failing?.reason ?? ""].find((text) => text !== "");
   if (badStates.has(shown.toLowerCase())) return { state: shown, problem: why ?? shown };
   if (failing !== undefined && !settlingStates.has(shown.toLowerCase()))
     return { state: shown, problem: why ?? `not ${failing.type ?? ""}` };
   return { state: shown };
+}
+
+/** The state of a kind that has conditions only. */
+function readiness(conditions: NonNullable<CommonStatus["conditions"]>): string {
+  const ready = conditions.find(({ type }) => type === "Ready");
+  return ready === undefined ? "" : ready.status === "True" ? "Ready" : "NotReady";
 }
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");

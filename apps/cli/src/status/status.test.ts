@@ -14,6 +14,8 @@ test.each<[string, object | undefined, object]>([
   ["a failure without either", { phase: "Lost" }, { state: "Lost", problem: "Lost" }],
   ["a condition", { phase: "Running", conditions: [notReady] }, { state: "Running", problem: "no agent has capacity" }],
   ["a condition while it settles", { phase: "Creating", conditions: [notReady] }, { state: "Creating" }],
+  ["conditions without a phase", { conditions: [{ ...notReady, status: "True" }] }, { state: "Ready" }],
+  ["a false condition without a phase", { conditions: [notReady] }, { state: "NotReady", problem: "no agent has capacity" }],
   ["a condition that holds", { phase: "Running", conditions: [{ ...notReady, status: "True" }] }, { state: "Running" }],
 ])("the health of an object with %s", (_, status, health) => {
   expect(objectHealth(object(status))).toEqual(health);

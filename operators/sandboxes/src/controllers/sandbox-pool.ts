@@ -155,7 +155,7 @@ function statusOf(
       type: "Ready",
       status: isReady,
       reason: problem !== "" ? "AgentNotStarted" : isReady ? "AgentsReady" : "AgentsMissing",
-      message: problem !== "" ? problem : `${ready} of ${desired} agents are ready`,
+      message: problem !== "" ? problem : `${ready} of ${Math.max(ready, desired)} agents are ready`,
       observedGeneration: pool.metadata.generation,
     },
     clock.now(),
