@@ -5,14 +5,16 @@ import { exchange, type Route, switchProtocol } from "../endpoints/proxy/reverse
 import type { Endpoint } from "../registry/ready-endpoints.ts";
 import type { RemoteApi } from "./api-service.ts";
 import { type FrontProxy, userHeaders } from "./front-proxy.ts";
-import { connectionOptions, requireProxyable } from "./service-request.ts";
+import { connectionOptions, requireProxyable, type ServiceResponse } from "./service-request.ts";
 
-/** Where a request is passed on. */
+/** The extension API server that receives a request. */
 export interface AggregatedTarget {
   readonly api: RemoteApi;
   readonly endpoint: Endpoint;
   readonly frontProxy: FrontProxy;
 }
+
+const redirectRefused = "the backend attempted to redirect this request, which is not permitted";
 
 /** The response while an extension API server is not available, in kube-aggregator's form. */
 export function unavailable(message = "service unavailable", status = 503): RawOutcome {
@@ -40,11 +42,18 @@ export async function forwardToService(request: PipelineRequest, target: Aggrega
     if (typeof outcome.body === "object" && "destroy" in outcome.body && typeof outcome.body.destroy === "function") {
       outcome.body.destroy();
     }
-    return unavailable("the backend attempted to redirect this request, which is not permitted", 502);
+    return unavailable(redirectRefused, 502);
   } catch (error) {
     if (isStatusError(error, "ServiceUnavailable")) return unavailable(error.message);
     throw error;
   }
+}
+
+/** Returns a document of an extension API server to a client, which must not be redirected to another host. */
+export function forwardDocument({ status, body, contentType, location }: ServiceResponse): RawOutcome {
+  if (location !== "" && !/^\/(?![/\\])/.test(location)) return unavailable(redirectRefused, 502);
+  const headers = { "content-type": contentType || "application/json", ...(location === "" ? {} : { location }) };
+  return { kind: "raw", status, headers, body };
 }
 
 function routeOf(url: string): Route {

@@ -31,7 +31,7 @@ let extension: ExtensionServer;
 beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), "keelson-aggregation-"));
   const users: readonly (readonly [string, UserInfo])[] = [
-    [token, { username: "admin", groups: ["system:masters"], extra: { "example.com/Team": ["a"] } }],
+    [token, { username: "admin", uid: "uid-of-admin", groups: ["system:masters"], extra: { "example.com/Team": ["a"] } }],
     ["token-of-an-ordinary-user", { username: "jane", groups: ["dev"] }],
   ];
   api = await serveApi({
@@ -57,6 +57,7 @@ afterAll(async () => {
 });
 beforeEach(() => {
   extension.status = undefined;
+  extension.documentLocation = undefined;
 });
 
 function apiService(name: string, spec: object, service = { namespace: "default", name: "wardle", port: 443 }): object {
@@ -124,6 +125,7 @@ describe("a request of an extension API server's group", () => {
       headers: {
         "content-type": "application/json",
         "x-remote-user": "root",
+        "x-remote-uid": "uid-of-root",
         "x-remote-extra-a": "b",
         "x-remote-group": "all",
       },
@@ -133,6 +135,7 @@ describe("a request of an extension API server's group", () => {
     expect({ method, url, sent }).toEqual({ method: "POST", url: `${flunders}?dryRun=All&x=%2F`, sent: '{"kind":"Flunder"}' });
     expect(headers).toMatchObject({
       "x-remote-user": "admin",
+      "x-remote-uid": "uid-of-admin",
       "x-remote-group": "system:masters, system:authenticated",
       "x-remote-extra-example.com%2fteam": "a",
     });
@@ -224,6 +227,12 @@ describe("discovery", () => {
     const url = textAt(index, "paths", "apis/wardle.example.com/v1", "serverRelativeURL");
     expect(url).toBe("/openapi/v3/apis/wardle.example.com/v1?hash=1");
     expect((await send("GET", url)).body).toMatchObject({ openapi: "3.0.0" });
+    extension.documentLocation = "/openapi/v3/apis/wardle.example.com/v1?hash=2";
+    expect(await send("GET", url)).toMatchObject({ status: 301, headers: { location: extension.documentLocation } });
+    for (const location of ["//other.example.com/x", "/\\other.example.com/x", "https://other.example.com/x"]) {
+      extension.documentLocation = location;
+      expect(await send("GET", url)).toMatchObject({ status: 502 });
+    }
     const v2 = (await send("GET", "/openapi/v2", { headers: { accept: "application/json" } })).body;
     const paths = Object.keys(Object(valueAt(v2, "paths")));
     expect(paths).toContain("/apis/wardle.example.com/v1/flunders");

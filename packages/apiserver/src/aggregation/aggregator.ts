@@ -5,15 +5,15 @@ import type { RandomSource } from "../endpoints/random-source.ts";
 import type { RequestInfo } from "../endpoints/request-info.ts";
 import type { ResourceTable } from "../registry/served-resource.ts";
 import type { Endpoint } from "../registry/ready-endpoints.ts";
-import { type Store, storageKey, type StoredObject, type StoreWatch } from "../storage/store.ts";
+import { type Store, type StoredObject, type StoreEvent, storagePrefix, type StoreWatch } from "../storage/store.ts";
 import { createServiceResolver, type ResolveService } from "../webhooks/service-resolver.ts";
-import { forwardToService, unavailable } from "./aggregated-proxy.ts";
+import { forwardDocument, forwardToService, unavailable } from "./aggregated-proxy.ts";
 import { type ApiServiceCondition, availability, type RemoteApi, remoteApi, withAvailability } from "./api-service.ts";
 import { checkAvailability } from "./check-availability.ts";
 import type { FrontProxy } from "./front-proxy.ts";
 import { apiServicesPrefix, localGroupPriority, syncLocalApiServices, writeAvailability } from "./local-api-services.ts";
 import { readRemoteDocuments, type RemoteDocuments } from "./remote-documents.ts";
-import { fetchFromService, type ServiceResponse } from "./service-request.ts";
+import { fetchFromService, fetchStatus, type ServiceRequestOptions, type ServiceResponse } from "./service-request.ts";
 
 /** What {@link Aggregator} takes. */
 export interface AggregatorOptions {
@@ -89,9 +89,11 @@ export class Aggregator {
           if (type === "put") this.#follow(object);
           else this.#forget(object.key);
       }),
-      store.watch(storageKey({ group: "", plural: "services" }, "", "").slice(0, -1), revision, () => this.#checkRemotes()),
-      store.watch(storageKey({ group: "discovery.k8s.io", plural: "endpointslices" }, "", "").slice(0, -1), revision, () =>
-        this.#checkRemotes(),
+      store.watch(storagePrefix({ group: "", plural: "services" }), revision, (events) =>
+        this.#checkServices(events, ({ object: { metadata } }) => metadata.name),
+      ),
+      store.watch(storagePrefix({ group: "discovery.k8s.io", plural: "endpointslices" }), revision, (events) =>
+        this.#checkServices(events, ({ object: { metadata } }) => metadata.labels?.["kubernetes.io/service-name"]),
       ),
     );
   }
@@ -127,9 +129,7 @@ export class Aggregator {
   async openApiV3(group: string, version: string, path: string, accept: string): Promise<Outcome> {
     const api = this.#remotes.get(`${version}.${group}`)?.remote;
     if (api === undefined || !api.isAvailable) return unavailable();
-    const { status, body, contentType, location } = await this.#fetch(api, path, accept);
-    const headers = { "content-type": contentType || "application/json", ...(location === "" ? {} : { location }) };
-    return { kind: "raw", status, headers, body };
+    return this.#fetch(api, path, accept).then(forwardDocument, () => unavailable());
   }
 
   /** Calls back when {@link remoteVersions} has changed. */
@@ -184,29 +184,49 @@ export class Aggregator {
     for (const listener of [...this.#listeners]) listener();
   }
 
-  #checkRemotes(): void {
-    for (const followed of this.#remotes.values()) this.#check(followed);
+  /** Checks the APIServices of Services that may have changed. `nameOf` returns the name of the Service that an object belongs to. */
+  #checkServices(events: readonly StoreEvent[], nameOf: (stored: StoredObject) => string | undefined): void {
+    const changed = new Set<string>();
+    for (const { object, previous } of events)
+      for (const stored of previous === undefined ? [object] : [object, previous])
+        changed.add(`${stored.object.metadata.namespace ?? ""}/${nameOf(stored) ?? ""}`);
+    for (const followed of this.#remotes.values()) {
+      const { namespace = "", name = "" } = followed.remote?.service ?? {};
+      if (changed.has(`${namespace}/${name}`)) this.#check(followed);
+    }
+  }
+
+  /** Whether an entry is still that of its APIService: one that was deleted and created again has a new entry. */
+  #isFollowed(followed: Followed): boolean {
+    return !this.#isClosed && this.#followed.get(followed.stored.key) === followed;
   }
 
   /** Checks an APIService now, or once more after the check in progress. */
   #check(followed: Followed): void {
     followed.isDue = true;
-    if (followed.isChecking || this.#isClosed) return;
+    if (followed.isChecking || !this.#isFollowed(followed)) return;
     followed.isChecking = true;
     followed.timer?.cancel();
-    const work = this.#runChecks(followed)
-      .catch(this.#options.onError)
-      .finally(() => this.#working.delete(work));
+    const work = this.#runChecks(followed).finally(() => this.#working.delete(work));
     this.#working.add(work);
   }
 
   async #runChecks(followed: Followed): Promise<void> {
-    while (followed.isDue && !this.#isClosed) {
-      followed.isDue = false;
-      await this.#checkOnce(followed);
+    let isWritten = true;
+    try {
+      while (followed.isDue && this.#isFollowed(followed)) {
+        followed.isDue = false;
+        await this.#checkOnce(followed);
+      }
+    } catch (error) {
+      isWritten = false;
+      followed.failures = Math.max(1, followed.failures);
+      this.#options.onError(error);
+    } finally {
+      followed.isChecking = false;
     }
-    followed.isChecking = false;
-    if (followed.remote === undefined || this.#isClosed || !this.#followed.has(followed.stored.key)) return;
+    // The condition of a local APIService changes only with the APIService itself.
+    if ((followed.remote === undefined && isWritten) || !this.#isFollowed(followed)) return;
     const delay = followed.failures === 0 ? resyncMs : Math.min(resyncMs, minRetryMs * 2 ** (followed.failures - 1));
     followed.timer = this.#options.clock.setTimer(delay, () => this.#check(followed), { background: true });
   }
@@ -221,7 +241,7 @@ export class Aggregator {
         : await checkAvailability(remote, {
             store,
             resolve: (api) => this.#endpointOf(api),
-            fetch: (endpoint, path) => this.#fetchAt(remote, endpoint, path, "application/json"),
+            fetchStatus: (endpoint, path) => fetchStatus(this.#requestTo(remote, endpoint, path, "application/json")),
           });
     followed.failures = condition.status === "True" ? 0 : followed.failures + 1;
     if (remote !== undefined && condition.status === "True") await this.#refresh(followed, remote);
@@ -232,9 +252,9 @@ export class Aggregator {
       before?.["status"] === condition.status &&
       before["message"] === condition.message &&
       before["reason"] === condition.reason;
-    if (isSame || this.#isClosed) return;
+    if (isSame || !this.#isFollowed(followed)) return;
     const isWritten = await writeAvailability(store, stored, conditions);
-    if (!isWritten && this.#followed.has(stored.key)) followed.isDue = true;
+    if (!isWritten) followed.isDue = true;
   }
 
   /** Reads the documents of an available API. */
@@ -264,13 +284,13 @@ export class Aggregator {
     return this.#resolve(api.service);
   }
 
-  #fetch(api: RemoteApi, path: string, accept: string): Promise<ServiceResponse> {
-    return this.#fetchAt(api, this.#endpointOf(api), path, accept);
+  async #fetch(api: RemoteApi, path: string, accept: string): Promise<ServiceResponse> {
+    return fetchFromService(this.#requestTo(api, this.#endpointOf(api), path, accept));
   }
 
-  #fetchAt(api: RemoteApi, endpoint: Endpoint, path: string, accept: string): Promise<ServiceResponse> {
+  #requestTo(api: RemoteApi, endpoint: Endpoint, path: string, accept: string): ServiceRequestOptions {
     const { clock, frontProxy } = this.#options;
-    return fetchFromService({ api, endpoint, frontProxy: frontProxy(), path, accept, clock });
+    return { api, endpoint, frontProxy: frontProxy(), path, accept, clock };
   }
 }
 

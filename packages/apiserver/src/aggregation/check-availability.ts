@@ -3,15 +3,14 @@ import { type Endpoint, readyEndpoints } from "../registry/ready-endpoints.ts";
 import { type Store, storageKey } from "../storage/store.ts";
 import { networkErrorText } from "../webhooks/network-error.ts";
 import type { ApiServiceCondition, RemoteApi } from "./api-service.ts";
-import type { ServiceResponse } from "./service-request.ts";
 
 /** What {@link checkAvailability} takes. */
 export interface AvailabilityOptions {
   readonly store: Pick<Store, "get" | "list">;
   /** Returns an address of the API's Service, chosen at random. */
   readonly resolve: (api: RemoteApi) => Endpoint;
-  /** Reads a document from the API's server. */
-  readonly fetch: (endpoint: Endpoint, path: string) => Promise<ServiceResponse>;
+  /** Returns the HTTP status of a document of the API's server. */
+  readonly fetchStatus: (endpoint: Endpoint, path: string) => Promise<number>;
 }
 
 const maxAttempts = 5;
@@ -54,14 +53,14 @@ function hasSlices(store: Pick<Store, "list">, namespace: string, name: string):
 }
 
 /** Why the discovery document of the group version cannot be read; undefined if it can. */
-async function discoveryFailure(api: RemoteApi, { resolve, fetch }: AvailabilityOptions): Promise<string | undefined> {
+async function discoveryFailure(api: RemoteApi, { resolve, fetchStatus }: AvailabilityOptions): Promise<string | undefined> {
   const path = `/apis/${api.group}/${api.version}`;
   let url = path;
   try {
     const endpoint = resolve(api);
     const { host } = endpoint;
     url = `https://${host.includes(":") ? `[${host}]` : host}:${endpoint.port}${path}`;
-    const { status } = await fetch(endpoint, path);
+    const status = await fetchStatus(endpoint, path);
     if (status >= 200 && status < 300) return undefined;
     return `failing or missing response from ${url}: bad status from ${url}: ${status}`;
   } catch (error) {

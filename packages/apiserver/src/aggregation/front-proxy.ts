@@ -7,8 +7,9 @@ export interface FrontProxy {
 }
 
 /** The headers that tell an extension API server who sent a request. */
-export function userHeaders({ username, groups, extra = {} }: UserInfo): Record<string, string | string[]> {
+export function userHeaders({ username, uid = "", groups, extra = {} }: UserInfo): Record<string, string | string[]> {
   const headers: Record<string, string | string[]> = { "x-remote-user": headerText(username) };
+  if (uid !== "") headers["x-remote-uid"] = headerText(uid);
   if (groups.length > 0) headers["x-remote-group"] = groups.map(headerText);
   for (const [key, values] of Object.entries(extra)) {
     headers[`x-remote-extra-${escapedKey(key)}`] = values.map(headerText);

@@ -4,11 +4,11 @@ import { listAt, textAt, valueAt } from "../registry/object-fields.ts";
 import type { RemoteApi } from "./api-service.ts";
 import type { ServiceResponse } from "./service-request.ts";
 
-/** What an extension API server says about one group version. */
+/** Discovery and OpenAPI documents of one remote group version. */
 export interface RemoteDocuments {
   /** apidiscovery.k8s.io/v2 APIVersionDiscovery, without freshness. */
   readonly discovery: JsonObject;
-  /** The path and query of the OpenAPI v3 document; undefined if there is none. */
+  /** The path and query of the OpenAPI v3 document, below `/openapi/v3/`; undefined if there is none. */
   readonly openApiV3: string | undefined;
   /** Paths and definitions of the OpenAPI v2 document. */
   readonly openApiV2: { readonly paths: JsonObject; readonly definitions: JsonObject } | undefined;
@@ -33,7 +33,7 @@ export async function readRemoteDocuments(
   const openApiV2 = await optional(fetch, "/openapi/v2");
   return {
     discovery,
-    openApiV3: openApiV3 === "" ? undefined : openApiV3,
+    openApiV3: /^\/openapi\/v3\/[\x21-\x7e]*$/.test(openApiV3) ? openApiV3 : undefined,
     openApiV2: openApiV2 && ownPart(api, openApiV2),
   };
 }

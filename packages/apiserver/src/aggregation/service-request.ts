@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import { request as httpsRequest, type RequestOptions } from "node:https";
 import { buffer } from "node:stream/consumers";
 import { statusError } from "@keelson/api-machinery";
@@ -19,7 +20,7 @@ export function connectionOptions(api: RemoteApi, frontProxy: FrontProxy): Reque
   };
 }
 
-/** What {@link fetchFromService} takes. */
+/** What {@link fetchFromService} and {@link fetchStatus} take. */
 export interface ServiceRequestOptions {
   readonly api: RemoteApi;
   readonly endpoint: Endpoint;
@@ -42,27 +43,39 @@ const timeoutMs = 5_000;
 const maxResponseBytes = 32 * 1024 * 1024;
 
 /** Reads a document of an extension API server as the aggregator itself. Rejects if it cannot be read within 5 s. */
-export async function fetchFromService(options: ServiceRequestOptions): Promise<ServiceResponse> {
+export function fetchFromService(options: ServiceRequestOptions): Promise<ServiceResponse> {
+  return exchange(options, async (response) => {
+    let size = 0;
+    response.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      if (size > maxResponseBytes) response.destroy(statusError("InternalError", "the response is too large"));
+    });
+    const { statusCode: status = 0, headers } = response;
+    const body = await buffer(response);
+    return { status, contentType: headers["content-type"] ?? "", location: headers.location ?? "", body };
+  });
+}
+
+/** Returns the HTTP status of a document without reading it. Rejects if there is no response within 5 s. */
+export function fetchStatus(options: ServiceRequestOptions): Promise<number> {
+  return exchange(options, async (response) => {
+    response.destroy();
+    return response.statusCode ?? 0;
+  });
+}
+
+async function exchange<T>(options: ServiceRequestOptions, read: (response: IncomingMessage) => Promise<T>): Promise<T> {
   const { api, endpoint, frontProxy, path, accept, clock } = options;
   requireProxyable(endpoint);
   const headers = { accept, ...userHeaders({ username: "system:kube-aggregator", groups: ["system:masters"] }) };
   const abort = new AbortController();
   const timer = clock.setTimer(timeoutMs, () => abort.abort(), { background: true });
   try {
-    return await new Promise<ServiceResponse>((resolve, reject) => {
+    return await new Promise<T>((resolve, reject) => {
       const fail = (error: Error): void => reject(abort.signal.aborted ? timedOut() : error);
       const request = httpsRequest(
         { ...endpoint, ...connectionOptions(api, frontProxy), path, headers, agent: false, signal: abort.signal },
-        (response) => {
-          let size = 0;
-          response.on("data", (chunk: Buffer) => {
-            size += chunk.length;
-            if (size > maxResponseBytes) response.destroy(statusError("InternalError", "the response is too large"));
-          });
-          const { statusCode: status = 0, headers: received } = response;
-          const described = { status, contentType: received["content-type"] ?? "", location: received.location ?? "" };
-          buffer(response).then((body) => resolve({ ...described, body }), fail);
-        },
+        (response) => void read(response).then(resolve, fail),
       );
       request.on("error", fail);
       request.end();

@@ -1,9 +1,9 @@
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdtemp, open, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { openAuditLog } from "./audit-log.ts";
+import { AuditLog, openAuditLog } from "./audit-log.ts";
 import { AuditMetrics } from "./audit-metrics.ts";
 
 let directory: string;
@@ -57,6 +57,55 @@ it("rotates the file by size, and keeps the newest files up to the number and ag
     "other.log",
   ]);
   expect((await stat(join(directory, "audit.log"))).size).toBe(third.length * 2);
+});
+
+it("ends a line that a crash tore, and counts its event as lost", async () => {
+  const metrics = new AuditMetrics();
+  await writeFile(join(directory, "audit.log"), 'before\n{"kind":"Ev');
+  const log = await openAuditLog({ file: file("audit.log"), clock, metrics, onError: unexpected });
+  log.write("after\n");
+  await log.close();
+  expect(await readFile(join(directory, "audit.log"), "utf8")).toBe('before\n{"kind":"Ev\nafter\n');
+  expect(lost(metrics)).toBe('apiserver_audit_error_total{plugin="log"} 1');
+});
+
+it("starts a new file when it is due although the old one was moved away", async () => {
+  const log = await openAuditLog({ file: file("audit.log"), clock, metrics: new AuditMetrics(), onError: unexpected });
+  log.write(third.repeat(2));
+  await written(join(directory, "audit.log"), third.length * 2);
+  await rename(join(directory, "audit.log"), join(directory, "moved.log"));
+  log.write(third.repeat(2));
+  await log.close();
+  expect((await readdir(directory)).sort()).toEqual(["audit.log", "moved.log"]);
+  expect((await stat(join(directory, "audit.log"))).size).toBe(third.length * 2);
+});
+
+it("reports a rotation that fails again and again once", async () => {
+  const errors: unknown[] = [];
+  const options = { clock, metrics: new AuditMetrics(), onError: (error: unknown) => errors.push(error) };
+  const log = await openAuditLog({ file: file("logs/audit.log"), ...options });
+  log.write(third.repeat(2));
+  await written(join(directory, "logs/audit.log"), third.length * 2);
+  await rm(join(directory, "logs"), { recursive: true });
+  log.write(third.repeat(2));
+  while (errors.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  log.write(third.repeat(2));
+  await log.close();
+  expect(errors).toMatchObject([{ code: "ENOENT" }]);
+  expect(lost(options.metrics)).toBe('apiserver_audit_error_total{plugin="log"} 0');
+});
+
+it("does not extend a file that was truncated by others when a write fails", async () => {
+  const path = join(directory, "audit.log");
+  const handle = await open(path, "a+");
+  handle.appendFile = () => Promise.reject(new RangeError("the disk is full"));
+  const errors: unknown[] = [];
+  const options = { clock, metrics: new AuditMetrics(), onError: (error: unknown) => errors.push(error) };
+  const log = new AuditLog({ file: file("audit.log"), ...options }, handle, 1000);
+  log.write("a\n");
+  await log.close();
+  expect(errors).toHaveLength(1);
+  expect((await stat(path)).size).toBe(0);
 });
 
 it("counts the events that a full disk does not take, and reports the first error only", async () => {

@@ -27,6 +27,7 @@ export interface AuditLogOptions {
   readonly maxPendingBytes?: number;
 }
 
+const lineBreak = 0x0a;
 const defaultMaxSize = 100;
 const defaultMaxPendingBytes = 32 * 1024 * 1024;
 
@@ -40,7 +41,7 @@ export async function openAuditLog(options: AuditLogOptions): Promise<AuditLog> 
   try {
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
     const handle = await openFile(path);
-    return new AuditLog(options, handle, (await handle.stat()).size);
+    return new AuditLog(options, handle, await continued(handle, options.metrics));
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new AuditError("Unwritable", `could not open the audit log ${path}: ${why}`, { cause: error });
@@ -97,42 +98,78 @@ export class AuditLog {
       const lines = this.#pending;
       this.#pending = [];
       try {
-        await this.#append(Buffer.from(lines.join("")));
-        this.#isFailing = false;
+        const isRotated = await this.#append(Buffer.from(lines.join("")));
+        this.#isFailing &&= !isRotated;
       } catch (error) {
         this.#options.metrics.lose(lines.length);
-        if (!this.#isFailing) this.#options.onError(error);
-        this.#isFailing = true;
+        this.#report(error);
       }
       this.#pendingBytes = this.#pending.reduce((sum, line) => sum + line.length, 0);
     }
     this.#flushing = undefined;
   }
 
-  async #append(batch: Buffer): Promise<void> {
-    if (this.#size > 0 && this.#size + batch.length > this.#maxBytes) await this.#rotate().catch(this.#options.onError);
+  /** Returns false if the file was due to be rotated and could not be. */
+  async #append(batch: Buffer): Promise<boolean> {
+    const isRotated = this.#size === 0 || this.#size + batch.length <= this.#maxBytes || (await this.#rotate());
     try {
       await this.#handle.appendFile(batch);
       this.#size += batch.length;
     } catch (error) {
       // A batch that was written in part would leave a torn line.
-      await this.#handle.truncate(this.#size).catch(() => undefined);
+      await this.#truncate().catch(() => undefined);
       throw error;
+    }
+    return isRotated;
+  }
+
+  /** Removes what a failed write left. The file may be smaller than expected: `logrotate` with `copytruncate` empties it. */
+  async #truncate(): Promise<void> {
+    const { size } = await this.#handle.stat();
+    this.#size = Math.min(this.#size, size);
+    if (size > this.#size) await this.#handle.truncate(this.#size);
+  }
+
+  /** Renames the file and starts a new one. If that fails, reports it and returns false: the log continues in the old one. */
+  async #rotate(): Promise<boolean> {
+    const { file, clock, metrics } = this.#options;
+    try {
+      await rename(file.path, await backupPath(file.path, clock.now())).catch(ignoreMissing);
+      const next = await openFile(file.path);
+      const previous = this.#handle;
+      this.#handle = next;
+      this.#size = await continued(next, metrics);
+      await previous.close();
+      await pruneBackups(file, clock.now());
+      return true;
+    } catch (error) {
+      this.#report(error);
+      return false;
     }
   }
 
-  /** Renames the file and starts a new one. If that fails, the log continues in the old one. */
-  async #rotate(): Promise<void> {
-    const { file, clock, onError } = this.#options;
-    await rename(file.path, await backupPath(file.path, clock.now()));
-    const previous = this.#handle;
-    this.#handle = await openFile(file.path);
-    this.#size = 0;
-    await previous.close();
-    await pruneBackups(file, clock.now()).catch(onError);
+  #report(error: unknown): void {
+    if (!this.#isFailing) this.#options.onError(error);
+    this.#isFailing = true;
   }
 }
 
+/** Returns the size of a file. A last line that a crash tore is ended and counted as a lost event. */
+async function continued(handle: FileHandle, metrics: AuditMetrics): Promise<number> {
+  const { size } = await handle.stat();
+  if (size === 0) return 0;
+  const { bytesRead, buffer } = await handle.read(Buffer.alloc(1), 0, 1, size - 1);
+  if (bytesRead === 0 || buffer[0] === lineBreak) return size;
+  metrics.lose(1);
+  await handle.appendFile("\n");
+  return size + 1;
+}
+
+/** The log was moved away, or an earlier rotation failed after it renamed the file. */
+function ignoreMissing(error: unknown): void {
+  if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
+}
+
 function openFile(path: string): Promise<FileHandle> {
-  return open(path, "a", 0o600);
+  return open(path, "a+", 0o600);
 }

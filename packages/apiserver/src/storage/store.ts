@@ -102,3 +102,8 @@ export function storageKey(
 ): string {
   return `${resource.group}/${resource.plural}/${namespace}/${name}`;
 }
+
+/** The prefix of the keys of all objects of a resource, in all namespaces. */
+export function storagePrefix(resource: { readonly group: string; readonly plural: string }): string {
+  return `${resource.group}/${resource.plural}/`;
+}

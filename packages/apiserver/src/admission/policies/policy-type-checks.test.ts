@@ -1,5 +1,6 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import type { Handle, Outcome } from "../../endpoints/outcome.ts";
 import { valueAt } from "../../registry/object-fields.ts";
 import { systemUser } from "../../server.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
@@ -73,6 +74,24 @@ it("warns of fields and operators that the matched kinds do not have", async () 
       ],
     },
   });
+});
+
+it("writes nothing to a policy that replaced the checked one", async () => {
+  const first = policy([deployments], [{ expression: "object.nope" }]);
+  const second = policy([deployments], [{ expression: "true" }]);
+  await checks.stop();
+  const outcome = new Promise<Outcome>((resolve, reject) => {
+    const handle: Handle = async (request) => {
+      await environment.handle({ method: "DELETE", path: `${path}/p`, user: systemUser });
+      await environment.handle({ method: "POST", path, body: second, user: systemUser });
+      const result = await environment.handle(request);
+      resolve(result);
+      return result;
+    };
+    checks = startPolicyTypeChecks({ ...environment.server, handle, onError: (error) => errors.push(error) });
+    environment.handle({ method: "POST", path, body: first, user: systemUser }).catch(reject);
+  });
+  expect(await outcome).toMatchObject({ kind: "status", status: { reason: "Conflict" } });
 });
 
 it("does not warn of expressions that fit", async () => {

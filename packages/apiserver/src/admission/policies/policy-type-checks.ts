@@ -33,7 +33,7 @@ export function startPolicyTypeChecks(options: PolicyTypeCheckOptions): { stop()
     const generation = policy?.metadata.generation ?? 0;
     if (isStopped || policy === undefined || generation <= Number(valueAt(policy, "status", "observedGeneration") ?? 0)) return;
     const warnings = await checkPolicyTypes(policy, resources);
-    const { name = "" } = policy.metadata;
+    const { name = "", uid = "" } = policy.metadata;
     const typeChecking = warnings.length === 0 ? {} : { expressionWarnings: warnings.map((warning) => ({ ...warning })) };
     const apiVersion = `${group}/v1`;
     const outcome = await handle({
@@ -42,12 +42,14 @@ export function startPolicyTypeChecks(options: PolicyTypeCheckOptions): { stop()
       query: { fieldManager: "validatingadmissionpolicy-status", force: "true" },
       headers: { "content-type": "application/apply-patch+yaml" },
       body: {
-        ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name } },
+        ...{ apiVersion, kind: "ValidatingAdmissionPolicy", metadata: { name, uid } },
         status: { observedGeneration: generation, typeChecking },
       },
       user: systemUser,
     });
-    if (outcome.kind === "status" && outcome.status.reason !== "NotFound") onError(new StatusError(outcome.status));
+    // The uid makes the apply fail with a conflict if the policy was replaced meanwhile. Its successor is checked on its own.
+    const isReplaced = outcome.kind === "status" && ["NotFound", "Conflict"].includes(outcome.status.reason ?? "");
+    if (outcome.kind === "status" && !isReplaced) onError(new StatusError(outcome.status));
   };
   const enqueue = (key: string): void => {
     working = working.then(() => check(key)).catch(onError);

@@ -23,6 +23,8 @@ export interface ExtensionServer {
   servesAggregated: boolean;
   /** The status of all responses instead of the regular ones. */
   status: number | undefined;
+  /** Where OpenAPI v3 documents are redirected to. Default: nowhere. */
+  documentLocation: string | undefined;
   close(): Promise<void>;
 }
 
@@ -65,6 +67,7 @@ class RunningExtension implements ExtensionServer {
   readonly requests: ReceivedRequest[] = [];
   servesAggregated = false;
   status: number | undefined;
+  documentLocation: string | undefined;
   readonly #server: Server;
 
   constructor(server: Server, caBundle: string) {
@@ -116,6 +119,9 @@ class RunningExtension implements ExtensionServer {
       },
       [`${apis}/namespaces/default/flunders/a`]: flunder,
     };
+    if (path.startsWith("/openapi/v3/") && this.documentLocation !== undefined) {
+      return void response.writeHead(301, { location: this.documentLocation }).end();
+    }
     if (path.endsWith("/moved")) return void response.writeHead(302, { location: "https://127.0.0.1/" }).end();
     if (url.includes("watch=")) {
       response.writeHead(200, { "content-type": "application/json" });

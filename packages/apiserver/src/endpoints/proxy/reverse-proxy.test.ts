@@ -5,6 +5,7 @@ import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
+import { connect as tlsConnect } from "node:tls";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type ServedApi, serveApi } from "../../serve-api.ts";
@@ -23,6 +24,8 @@ let api: ServedApi;
 let connection: ApiConnection;
 let backend: Server;
 let port: number;
+/** The headers of the last upgrade that reached the backend. */
+let upgraded: IncomingMessage["headers"];
 
 beforeAll(async () => {
   backend = createServer(
@@ -33,7 +36,8 @@ beforeAll(async () => {
         else response.writeHead(200, { "content-type": "application/json", "x-backend": "yes" }).end(JSON.stringify(seen));
       }),
   );
-  backend.on("upgrade", (_request, socket) => {
+  backend.on("upgrade", (request, socket) => {
+    upgraded = request.headers;
     socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n");
     socket.pipe(socket);
   });
@@ -130,6 +134,23 @@ describe("the proxy", () => {
     expect((await send(method, `${core}/services/s:web/proxy/x`)).body).toMatchObject({ method, path: "/x" });
   });
 
+  it.each(["DELETE", "GET", "OPTIONS", "POST"])("passes on the chunked body of %s as a body", async (method) => {
+    const body = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    const { hostname, port: apiPort } = new URL(api.url);
+    const socket = tlsConnect({ host: hostname, port: Number(apiPort), ca: authority });
+    const head = [
+      `${method} ${core}/pods/p/proxy/x HTTP/1.1`,
+      "host: a",
+      `authorization: Bearer ${token}`,
+      "transfer-encoding: chunked",
+      "connection: close",
+    ];
+    socket.write(`${head.join("\r\n")}\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`);
+    const response = await text(socket);
+    expect(response).toContain("HTTP/1.1 200 OK");
+    expect(response).toContain(JSON.stringify({ method, path: "/x", body }).slice(0, -1));
+  });
+
   it("keeps the client's credentials to itself and says where it was called", async () => {
     const { body } = await send("GET", `${core}/pods/p/proxy/x`);
     const { headers } = body as { headers: Record<string, string> };
@@ -152,7 +173,12 @@ describe("the proxy", () => {
       const request = httpsRequest(`${api.url}${core}/pods/p/proxy/x`, {
         ca: authority,
         agent: false,
-        headers: { authorization: `Bearer ${token}`, connection: "Upgrade", upgrade: "echo" },
+        headers: {
+          authorization: `Bearer ${token}`,
+          connection: "Upgrade, X-Remote-User",
+          upgrade: "echo",
+          "content-length": "0",
+        },
       });
       request.on("error", reject);
       request.on("response", (response) => reject(new Error(`not switched: ${response.statusCode}`)));
@@ -166,6 +192,8 @@ describe("the proxy", () => {
       request.end();
     });
     expect(received).toBe("ping");
+    expect(upgraded).toMatchObject({ connection: "Upgrade", upgrade: "echo" });
+    expect(upgraded).not.toHaveProperty("content-length");
   });
 
   it.each([

@@ -68,8 +68,9 @@ function outgoingOf(target: ProxyTarget, route: Route, forwarded: ForwardedReque
     // `x-keelson-` headers are from the API server to the kubelet.
     const isIdentity = target.identity !== undefined && name.startsWith("x-remote-");
     const isKept = !droppedHeaders.has(name) && !/^(impersonate|x-keelson)-/.test(name) && !isIdentity;
-    if (value !== undefined && (isKept || (isUpgrade && (name === "connection" || name === "upgrade")))) headers[name] = value;
+    if (value !== undefined && isKept) headers[name] = value;
   }
+  setFraming(headers, forwarded, isUpgrade);
   const { host } = forwarded.headers;
   if (host !== undefined) headers["x-forwarded-host"] = host;
   headers["x-forwarded-proto"] = "https";
@@ -86,6 +87,20 @@ function outgoingOf(target: ProxyTarget, route: Route, forwarded: ForwardedReque
     rejectUnauthorized: false,
     ...target.identity?.connection,
   });
+}
+
+/**
+ * Frames the body as it arrived. Node adds no framing to a DELETE, GET or OPTIONS, and its body would be read as another request. Of the
+ * client's `Connection`, only the upgrade is passed on: other names in it could make the target drop the sender's identity.
+ */
+function setFraming(
+  headers: Record<string, string | string[]>,
+  { headers: { upgrade, "transfer-encoding": encoding } }: ForwardedRequest,
+  isUpgrade: boolean,
+): void {
+  if (isUpgrade || encoding !== undefined) delete headers["content-length"];
+  if (isUpgrade) Object.assign(headers, { connection: "Upgrade", upgrade });
+  else if (encoding !== undefined) headers["transfer-encoding"] = "chunked";
 }
 
 /** Sends a request to `target` and returns its response. Rejects with `ServiceUnavailable` if it cannot be reached. */

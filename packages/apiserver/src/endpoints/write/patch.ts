@@ -132,11 +132,16 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   const isStatus = info.subresource === "status";
   const apply = async (live: DeepReadonly<KubernetesObject> | undefined): Promise<KubernetesObject> => {
     const applied = await takeSteps(applyConfigurationInSteps(live, config, context), call.load.bytes);
-    if (applied === live) return mutableCopy(live, isStatus);
+    // The configuration's uid and resourceVersion are preconditions, but merging drops them.
+    const { uid, resourceVersion } = config.metadata;
+    if (applied === live) {
+      const unchanged = mutableCopy(live, isStatus);
+      if (uid !== undefined) unchanged.metadata.uid = uid;
+      return unchanged;
+    }
     await pauseIfLarge(call);
     const next = await normalizeObject(call, mutableCopy(applied, isStatus), options);
-    // The configuration's resourceVersion is a precondition, but merging drops it.
-    const { resourceVersion } = config.metadata;
+    if (live !== undefined && uid !== undefined) next.metadata.uid = uid;
     if (live !== undefined && resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
     return next;
   };
