@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { describeRankFailure, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
+import { describeRankFailure, lostAbortMessage, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
 
 const describeExit = (exitCode: number, stderr = "") =>
   describeRankFailure({ rank: 1, worker: 1, exitCode, at: 0 }, "./pi", stderr);
@@ -70,5 +70,23 @@ describe("withoutAgentRaces", () => {
     expect(withoutAgentRaces(warning)).toBe("");
     const other = "setpgid(1,1) failed\n[vm:12] plm:rsh: Error: setpgid(0,0) failed in child\n";
     expect(withoutAgentRaces(other)).toBe(other);
+  });
+});
+
+describe("lostAbortMessage", () => {
+  it("names an abort whose message mpiexec did not wait for, by daemons that only lost mpiexec", () => {
+    const message = "a rank called MPI_Abort with exit code 9; mpiexec ended before it had the rank's message";
+    expect(lostAbortMessage(9, [7, 5, 7], "input.dat: no such mesh\n")).toBe(message);
+  });
+
+  it.each([
+    [9, [143, 7], ""],
+    [9, [], ""],
+    [137, [7], ""],
+    [0, [7], ""],
+    [255, [7], ""],
+    [1, [7], "[mpiexec@vm] HYDT_bscu_wait_for_completion: error\n"],
+  ])("names no abort for an mpiexec that ended with %i, after daemons with %j", (exitCode, daemons, stderr) => {
+    expect(lostAbortMessage(exitCode, daemons, stderr)).toBeUndefined();
   });
 });

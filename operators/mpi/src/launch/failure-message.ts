@@ -3,6 +3,8 @@ import type { FailedRank } from "./launch-state.ts";
 
 const maxDetailLength = 400;
 const maxSignalNumber = 64;
+/** Exit codes of MPICH's daemon without a connection to mpiexec: when it writes and when it reads. */
+const lostMpiexecExitCodes: ReadonlySet<number> = new Set([5, 7]);
 
 /** Lines that mpiexec, its daemons, crash handlers and the launcher write around the program's own output. */
 const noise =
@@ -38,6 +40,18 @@ function lastProgramLine(stderr: string): string | undefined {
 export function abortMessage(stderr: string): string | undefined {
   const abort = /^Abort\(\d+\) on node \d+ \(rank (\d+) in comm \d+\): (.*)$/m.exec(stderr);
   return abort === null ? undefined : `rank ${abort[1]} called MPI_Abort: ${abort[2]}`.slice(0, maxDetailLength);
+}
+
+/**
+ * The failure of a run whose mpiexec ended before its daemons, which then lost it. MPICH's mpiexec exits as soon as it receives a rank's
+ * MPI_Abort, without the rank's standard error if that has not arrived yet. `exitCode` is mpiexec's, `daemonExitCodes` are those of the
+ * daemons that failed. Undefined if something else explains the failure.
+ */
+export function lostAbortMessage(exitCode: number, daemonExitCodes: readonly number[], stderr: string): string | undefined {
+  const haveLostMpiexec = daemonExitCodes.length > 0 && daemonExitCodes.every((code) => lostMpiexecExitCodes.has(code));
+  // An mpiexec that fails itself says so, or was killed.
+  if (!haveLostMpiexec || exitCode === 0 || exitCode > 128 || /^\[mpiexec@/m.test(stderr)) return undefined;
+  return `a rank called MPI_Abort with exit code ${exitCode}; mpiexec ended before it had the rank's message`;
 }
 
 /**

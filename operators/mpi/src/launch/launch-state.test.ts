@@ -45,7 +45,7 @@ describe("a launch", () => {
       const failed = [line(0), joined(0), ended(0), mpiexecEnded(exitCode)];
       expect(types(after(1, ...failed).effects)).toEqual(["armRankReports"]);
       expect(after(1, ...failed, { type: "rankReportsDue" }).effects).toEqual([
-        { type: "logMpiexecMessage", hasFailedWorker: false },
+        { type: "logMpiexecMessage", exitCode, failedWorkers: [] },
         { type: "finish", exitCode },
       ]);
     }
@@ -75,7 +75,21 @@ describe("a launch", () => {
 
   it("prefers the failure of a worker to what mpiexec concludes from it", () => {
     const failed = [...running, ended(1, 143), mpiexecEnded(143), { type: "rankReportsDue" } as const];
-    expect(after(2, ...failed).effects[0]).toEqual({ type: "logMpiexecMessage", hasFailedWorker: true });
+    expect(after(2, ...failed).effects[0]).toEqual({ type: "logMpiexecMessage", exitCode: 143, failedWorkers: [143] });
+  });
+
+  it("waits longer, but not forever, for the failure of a worker that explains the end of mpiexec", () => {
+    const due = { type: "rankReportsDue" } as const;
+    const waiting = [...running, mpiexecEnded(9), due];
+    expect(after(2, ...waiting).effects).toEqual([{ type: "armRankReports" }]);
+    expect(after(2, ...waiting, ended(0, 7), due).effects).toEqual([
+      { type: "logMpiexecMessage", exitCode: 9, failedWorkers: [7] },
+      { type: "finish", exitCode: 9 },
+    ]);
+    expect(after(2, ...waiting, ...Array.from({ length: 10 }, () => due)).effects.at(-1)).toEqual({
+      type: "finish",
+      exitCode: 9,
+    });
   });
 
   it("stops an mpiexec that does not end after a rank has failed", () => {

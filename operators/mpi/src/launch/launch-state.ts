@@ -7,6 +7,8 @@ import { launchWords } from "./mpiexec/launch-line.ts";
 export const partialExitGraceMs = 3000;
 /** Time that workers have to report the failed rank after mpiexec has failed. */
 export const rankReportGraceMs = 300;
+/** How often that time is granted again while nothing explains the failure and workers have not ended. */
+const maxReportExtensions = 10;
 
 /** Why a launcher stopped mpiexec. */
 export type StopReason =
@@ -38,6 +40,7 @@ export interface LaunchState {
   readonly failedRank?: FailedRank;
   /** Exit status of an mpiexec that failed before a failed rank was reported. */
   readonly mpiexecExitCode?: number;
+  readonly reportExtensions?: number;
   readonly isOver: boolean;
 }
 
@@ -67,8 +70,8 @@ export type LaunchEffect =
   | { readonly type: "armPartialExit"; readonly worker: number }
   | { readonly type: "armRankReports" }
   | { readonly type: "logFailedRank"; readonly failed: FailedRank }
-  /** Log what mpiexec wrote. */
-  | { readonly type: "logMpiexecMessage"; readonly hasFailedWorker: boolean }
+  /** Log what mpiexec wrote. `failedWorkers`: exit codes of the workers that failed. */
+  | { readonly type: "logMpiexecMessage"; readonly exitCode: number; readonly failedWorkers: readonly number[] }
   | { readonly type: "allJoined" }
   | { readonly type: "killMpiexec" }
   | { readonly type: "log"; readonly message: string }
@@ -196,9 +199,20 @@ function onRankEnded(
 function onRankReportsDue(state: LaunchState): readonly [LaunchState, readonly LaunchEffect[]] {
   const { failedRank, mpiexecExitCode } = state;
   if (mpiexecExitCode === undefined) return [state, []];
+  const { reportExtensions = 0 } = state;
+  if (failedRank === undefined && isUnexplained(state) && reportExtensions < maxReportExtensions)
+    return [{ ...state, reportExtensions: reportExtensions + 1 }, [{ type: "armRankReports" }]];
   const report: LaunchEffect =
-    failedRank === undefined ? mpiexecMessageOf(state) : { type: "logFailedRank", failed: failedRank };
+    failedRank === undefined ? mpiexecMessageOf(state, mpiexecExitCode) : { type: "logFailedRank", failed: failedRank };
   return [{ ...state, isOver: true }, [report, { type: "finish", exitCode: failedRank?.exitCode ?? mpiexecExitCode }]];
+}
+
+/** Whether no worker has failed, but one may: it has not ended. */
+function isUnexplained({ workers }: LaunchState): boolean {
+  return (
+    workers.every(({ exitCode = 0 }) => exitCode === 0) &&
+    workers.some(({ hasJoined, exitCode }) => hasJoined && exitCode === undefined)
+  );
 }
 
 function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchState, readonly LaunchEffect[]] {
@@ -221,12 +235,12 @@ function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchS
       ],
     ];
   }
-  return [over, [...(exitCode === 0 ? [] : [mpiexecMessageOf(state)]), { type: "finish", exitCode }]];
+  return [over, [...(exitCode === 0 ? [] : [mpiexecMessageOf(state, exitCode)]), { type: "finish", exitCode }]];
 }
 
-function mpiexecMessageOf({ workers }: LaunchState): LaunchEffect {
-  const hasFailedWorker = workers.some(({ exitCode = 0 }) => exitCode !== 0);
-  return { type: "logMpiexecMessage", hasFailedWorker };
+function mpiexecMessageOf({ workers }: LaunchState, exitCode: number): LaunchEffect {
+  const failedWorkers = workers.flatMap((worker) => ((worker.exitCode ?? 0) === 0 ? [] : [worker.exitCode ?? 0]));
+  return { type: "logMpiexecMessage", exitCode, failedWorkers };
 }
 
 function stop(

@@ -4,7 +4,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import { type AgentFolder, createAgentFolder } from "./mpiexec/agent-folder.ts";
 import { type Channel, type ChannelServer, listenForChannels } from "./channel.ts";
 import { launchFailedExitCode } from "./exit-codes.ts";
-import { abortMessage, describeRankFailure, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
+import { abortMessage, describeRankFailure, lostAbortMessage, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
 import { hostCount } from "./host-layout.ts";
 import { findMpiexec } from "./mpiexec/find-mpiexec.ts";
 import {
@@ -18,7 +18,7 @@ import {
 import { type LauncherMessage, workerMessage } from "./messages.ts";
 import { labelledLine, type RankLine, RankLines } from "./mpiexec/rank-lines.ts";
 import { mpiexecWords, workerHost, workerOfHost } from "./mpiexec/mpiexec-command.ts";
-import type { LauncherEnvironment } from "./pod-environment.ts";
+import type { LauncherEnvironment, MpiImplementation } from "./pod-environment.ts";
 
 /** Time to read the rest of mpiexec's standard error after it has ended. */
 const stderrGraceMs = 100;
@@ -56,7 +56,7 @@ export async function runLauncher(options: LauncherOptions): Promise<number> {
   const { implementation, path } = findMpiexec(order, environment.PATH ?? "/usr/local/bin:/usr/bin:/bin", workingDirectory);
   const hosts = Array.from({ length: hostCount(order) }, (_, index) => workerHost(index));
   return new Promise((resolve, reject) => {
-    const launch = new Launch(options, resolve, reject);
+    const launch = new Launch(options, implementation, resolve, reject);
     const folder = createAgentFolder(hosts, (host, text) =>
       launch.on({ type: "line", host, text, worker: workerOfHost(host) }),
     );
@@ -75,6 +75,7 @@ export async function runLauncher(options: LauncherOptions): Promise<number> {
 /** A running launch: carries out the effects of {@link stepLaunch}. */
 class Launch {
   readonly #options: LauncherOptions;
+  readonly #implementation: MpiImplementation;
   readonly #resolve: (exitCode: number) => void;
   readonly #reject: (error: unknown) => void;
   readonly #channels = new Map<number, Channel>();
@@ -86,8 +87,14 @@ class Launch {
   #folder: AgentFolder | undefined;
   #server: ChannelServer | undefined;
 
-  constructor(options: LauncherOptions, resolve: (exitCode: number) => void, reject: (error: unknown) => void) {
+  constructor(
+    options: LauncherOptions,
+    implementation: MpiImplementation,
+    resolve: (exitCode: number) => void,
+    reject: (error: unknown) => void,
+  ) {
     this.#options = options;
+    this.#implementation = implementation;
     this.#resolve = resolve;
     this.#reject = reject;
     this.#state = newLaunch(hostCount(options.order));
@@ -171,8 +178,11 @@ class Launch {
       case "logFailedRank":
         return this.#options.log(describeRankFailure(effect.failed, this.#options.order.command[0] ?? "", this.#stderr));
       case "logMpiexecMessage": {
-        // The failure of a worker says more than what mpiexec concludes from it.
-        const message = effect.hasFailedWorker ? abortMessage(this.#stderr) : mpiexecMessage(this.#stderr);
+        // The failure of a worker says more than what mpiexec concludes from it, unless it follows from a rank's abort.
+        const message =
+          effect.failedWorkers.length === 0
+            ? mpiexecMessage(this.#stderr)
+            : (abortMessage(this.#stderr) ?? this.#lostAbortMessage(effect.exitCode, effect.failedWorkers));
         if (message !== undefined) this.#options.log(message);
         return;
       }
@@ -186,6 +196,10 @@ class Launch {
       case "finish":
         return this.#finish(effect.exitCode);
     }
+  }
+
+  #lostAbortMessage(exitCode: number, failedWorkers: readonly number[]): string | undefined {
+    return this.#implementation === "MPICH" ? lostAbortMessage(exitCode, failedWorkers, this.#stderr) : undefined;
   }
 
   async #listen(): Promise<void> {

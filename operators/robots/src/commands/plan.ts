@@ -1,8 +1,9 @@
 import { readFile } from "node:fs/promises";
+import { text } from "node:stream/consumers";
 import { type DeepReadonly, isNotFound, isStatusError } from "@keelson/api-machinery";
 import type { Client, NewObject } from "@keelson/client";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
-import { switchFlag, textFlag } from "@keelson/operator/flags";
+import { switchFlag } from "@keelson/operator/flags";
 import { parseAllDocuments } from "yaml";
 import { Job } from "../api/job.ts";
 import { group, labels } from "../api/names.ts";
@@ -15,32 +16,33 @@ import { mergeUpdatePolicies } from "../rollout/update-policy.ts";
 import { labelValue } from "../work/child-name.ts";
 import { namespaceFlag } from "./flags.ts";
 
-const fileFlag = textFlag({ name: "file", short: "f", value: "FILE", description: "manifest with Jobs", required: true });
 const allFlag = switchFlag({ name: "all", description: "also list tasks that do not change" });
 
-/** `keelson robots plan -f FILE`. */
+/** `keelson robots plan FILE`. */
 export const planCommand: CommandDefinition = {
   name: "plan",
-  description: "show which tasks a changed job would create, restart, move or stop, and why; change nothing",
-  flags: [fileFlag, allFlag, namespaceFlag, outputFlag],
+  description:
+    "show which tasks the jobs of a manifest (- for standard input) would create, restart, move or stop, and why; change nothing",
+  args: ["FILE"],
+  flags: [allFlag, namespaceFlag, outputFlag],
   run: plan,
 };
 
 async function plan(context: CommandContext): Promise<number> {
-  const { flags, stdout, stderr, signal } = context;
-  const jobs = await readJobs(fileFlag.read(flags));
+  const { args, flags, stdout, stderr, signal } = context;
+  const jobs = await readJobs(args[0] ?? "-", process.stdin);
   if (typeof jobs === "string") {
-    stderr.write(`--file: ${jobs}\n`);
+    stderr.write(`FILE: ${jobs}\n`);
     return 2;
   }
   const client = await context.client();
   try {
     const plans: Awaited<ReturnType<typeof planOf>>[] = [];
     for (const manifest of jobs) plans.push(await planOf(client, manifest, namespaceFlag.read(flags), signal));
-    const text = (): string =>
+    const describe = (): string =>
       plans.map(({ job, isNew, tasks }) => describePlan(job, isNew, tasks, allFlag.read(flags))).join("\n");
     const result = plans.map(({ job, tasks }) => ({ job: job.metadata.name, tasks }));
-    stdout.write(formatResult(context, result, text));
+    stdout.write(formatResult(context, result, describe));
     return 0;
   } catch (error) {
     if (!isStatusError(error)) throw error;
@@ -51,15 +53,15 @@ async function plan(context: CommandContext): Promise<number> {
   }
 }
 
-/** The Jobs of a manifest, or the problem. */
-async function readJobs(file: string): Promise<readonly NewObject<Job>[] | string> {
-  let text: string;
+/** The Jobs of a manifest, which `-` reads from `input`; or the problem. */
+export async function readJobs(file: string, input: NodeJS.ReadableStream): Promise<readonly NewObject<Job>[] | string> {
+  let manifest: string;
   try {
-    text = await readFile(file, "utf8");
+    manifest = file === "-" ? await text(input) : await readFile(file, "utf8");
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
-  const documents = parseAllDocuments(text);
+  const documents = parseAllDocuments(manifest);
   const problem = documents.flatMap(({ errors }) => errors)[0];
   if (problem !== undefined) return `${file}: ${problem.message}`;
   const objects = documents.map((document) => document.toJS() as Partial<NewObject<Job>> | null);

@@ -1,8 +1,9 @@
+import { Readable } from "node:stream";
 import { expect, it } from "vitest";
 import { planJob } from "../rollout/plan-job.ts";
 import { revisionData, type JobRevision } from "../rollout/job-revision.ts";
 import { definition, groupOf, jobOf, robotOf, taskOf } from "../testing/objects.ts";
-import { describePlan } from "./plan.ts";
+import { describePlan, readJobs } from "./plan.ts";
 import { describeHistory, restoredSpec, rollbackTarget } from "./rollout.ts";
 
 const withEnv = (env: Record<string, string>, count = 2) =>
@@ -101,4 +102,11 @@ it("plans nothing for an unchanged Job, and says that a batch Job keeps its task
   const changed = { ...batch, spec: { ...withEnv({ VERSION: "b" }).spec, type: "batch" as const } };
   const [first] = planJob({ ...observed, job: changed, live: batch });
   expect(first).toMatchObject({ action: "ignore", why: expect.stringContaining("a task of type batch keeps its template") });
+});
+
+it("reads the Jobs to plan from standard input if the file is -", async () => {
+  const manifest = JSON.stringify(withEnv({ VERSION: "a" }));
+  const input = Readable.from([`${manifest}\n---\n{"apiVersion":"v1","kind":"ConfigMap"}\n`]);
+  expect(await readJobs("-", input)).toEqual([withEnv({ VERSION: "a" })]);
+  expect(await readJobs("-", Readable.from(["{}"]))).toBe("- contains no Job of robot.k8s4r.io");
 });

@@ -58,6 +58,20 @@ async function figure(name: string): Promise<number> {
 }
 
 describe("controller", () => {
+  test("lets any number of requests of running reconciles listen to its signal", async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on("warning", onWarning);
+    const manager = await run(async (_request, { signal }) => {
+      for (let index = 0; index < 20; index++) signal.addEventListener("abort", () => index);
+    });
+    await create("r");
+    await settle();
+    await manager.stop();
+    process.off("warning", onWarning);
+    expect(warnings).toEqual([]);
+  });
+
   test("starts when every existing object is queued, and handles changes first", async () => {
     for (const name of ["r1", "r2", "r3"]) await create(name);
     const seen: string[] = [];

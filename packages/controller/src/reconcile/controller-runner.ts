@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
@@ -63,6 +64,8 @@ export class ControllerRunner {
     this.#log = options.log.child({ controller: options.definition.name });
     this.#writes = new OwnWrites(options.cache);
     this.#trace = new ReconcileTrace(options.traceLength);
+    // Every request of the running reconciles listens to it.
+    setMaxListeners(0, this.#abort.signal);
     const { clock, random, metrics } = options;
     this.#queue = new WorkQueue({ clock, random, idOf, metrics, ...options.definition.backoff });
     options.metrics.watchInProgress(() => this.#queue.inProgressMs());

@@ -43,3 +43,23 @@ test("a controller may spread the context", () => {
   expect(Object.values(context).every((value) => value !== undefined)).toBe(true);
   attempt.end();
 });
+
+test("any number of requests may listen to the signal of an attempt", async () => {
+  const clock = createVirtualClock();
+  const client = createClient({ transport: new FakeApiServer(), fieldManager: "test", clock });
+  const attempt = new Attempt({
+    definition: defineController({ name: "r", for: robotType, reconcileTimeoutMs: 1_000, reconcile: async () => {} }),
+    cache: new SharedCache({ client, clock, random: () => 0, log: silentLogger }),
+    ...{ client, clock, log: silentLogger, events: { event: () => {} }, isTraced: false, hooks: () => ({}) },
+    request: { namespace: "a", name: "r" },
+    stop: new AbortController().signal,
+  });
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error): void => void warnings.push(warning);
+  process.on("warning", onWarning);
+  for (let index = 0; index < 20; index++) attempt.signal.addEventListener("abort", () => index);
+  await new Promise((resolve) => setImmediate(resolve));
+  process.off("warning", onWarning);
+  attempt.end();
+  expect(warnings).toEqual([]);
+});

@@ -2,6 +2,7 @@ import type { DeepReadonly, KubernetesObject, ObjectKey, ResourceType } from "@k
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { randomUUID } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import { InterceptedClient, type WriteHooks } from "./intercepted-client.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { Cache } from "../cache/cache.ts";
@@ -63,6 +64,8 @@ export class Attempt {
       return;
     }
     const controller = new AbortController();
+    // Every request of the reconcile listens to it.
+    setMaxListeners(0, controller.signal);
     this.#controller = controller;
     this.signal = controller.signal;
     if (options.stop.aborted) controller.abort(options.stop.reason);
