@@ -1,4 +1,4 @@
-import type { ResourceType } from "@keelson/api-machinery";
+import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
@@ -12,7 +12,7 @@ import type { KindSource } from "./garbage-collector/object-monitor.ts";
 export interface DiscoverKindsOptions {
   /** Reads discovery documents. */
   readonly transport: Transport;
-  /** Watches CustomResourceDefinitions. */
+  /** Watches CustomResourceDefinitions and APIServices. */
   readonly client: Client;
   readonly clock: Clock;
   readonly random: () => number;
@@ -21,17 +21,25 @@ export interface DiscoverKindsOptions {
 
 /** A {@link KindSource} that must be stopped. */
 export interface DiscoveredKinds extends KindSource {
+  staleVersions(): readonly string[];
   stop(): Promise<void>;
 }
 
 const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const apiServices: ResourceType<KubernetesObject> = {
+  group: "apiregistration.k8s.io",
+  version: "v1",
+  kind: "APIService",
+  plural: "apiservices",
+  scope: "Cluster",
+};
 /** CustomResourceDefinitions change in bursts, and a new one is served shortly after it was stored. */
 const settleMs = 200;
 const retryMs = 1_000;
 
 /**
  * Lists the deletable kinds of an API server through aggregated discovery (KEP-3352), once per kind in its preferred version, and
- * refreshes the list when a CustomResourceDefinition changes.
+ * refreshes the list when a CustomResourceDefinition or an APIService changes.
  *
  * **Errors**: rejects if the first discovery request fails.
  */
@@ -47,6 +55,7 @@ class DiscoveredKindSource implements DiscoveredKinds {
   readonly #stopped = new AbortController();
   readonly #listeners = new Set<() => void>();
   #kinds: readonly ResourceType[] = [];
+  #staleVersions: readonly string[] = [];
   #running: Promise<unknown> = Promise.resolve();
   #isDue = false;
   #refreshing: Promise<void> | undefined;
@@ -59,6 +68,10 @@ class DiscoveredKindSource implements DiscoveredKinds {
     return this.#kinds;
   }
 
+  staleVersions(): readonly string[] {
+    return this.#staleVersions;
+  }
+
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -67,8 +80,12 @@ class DiscoveredKindSource implements DiscoveredKinds {
   start(): void {
     const { client, clock, random, log } = this.#options;
     const onEffect = (): void => this.#schedule();
-    const informer = new Informer({ client, type: CustomResourceDefinition, clock, random, log, onEffect });
-    this.#running = informer.run(this.#stopped.signal);
+    const common = { client, clock, random, log, onEffect };
+    const informers = [
+      new Informer({ ...common, type: CustomResourceDefinition }),
+      new Informer({ ...common, type: apiServices }),
+    ];
+    this.#running = Promise.all(informers.map((informer) => informer.run(this.#stopped.signal)));
   }
 
   async stop(): Promise<void> {
@@ -87,10 +104,11 @@ class DiscoveredKindSource implements DiscoveredKinds {
     );
     const failed = documents.find(({ status }) => status !== 200);
     if (failed !== undefined) throw new ClusterError("Discovery", `discovery failed with HTTP status ${failed.status}`);
-    const next = documents.flatMap(({ body }) => deletableKinds(body as GroupList));
-    const id = (types: readonly ResourceType[]): string => JSON.stringify(types);
-    if (id(next) === id(this.#kinds)) return;
-    this.#kinds = next;
+    const kinds = documents.flatMap(({ body }) => deletableKinds(body as GroupList));
+    const staleVersions = documents.flatMap(({ body }) => staleVersionsOf(body as GroupList));
+    if (JSON.stringify([kinds, staleVersions]) === JSON.stringify([this.#kinds, this.#staleVersions])) return;
+    this.#kinds = kinds;
+    this.#staleVersions = staleVersions;
     for (const listener of [...this.#listeners]) listener();
   }
 
@@ -133,6 +151,12 @@ interface GroupList {
       }[];
     }[];
   }[];
+}
+
+function staleVersionsOf({ items = [] }: GroupList): string[] {
+  return items.flatMap(({ metadata: { name: group = "" }, versions }) =>
+    versions.filter(({ freshness }) => freshness === "Stale").map(({ version }) => `${group}/${version}`),
+  );
 }
 
 function deletableKinds({ items = [] }: GroupList): ResourceType[] {

@@ -21,8 +21,8 @@ export interface GarbageCollector {
   readonly monitor: ObjectMonitor;
   /** Calls `listener` on every change of an object that {@link monitor} follows. Returns a function that unsubscribes. */
   onNode(listener: NodeListener): () => void;
-  /** Calls `listener` whenever every served kind has been listed. Returns a function that unsubscribes. */
-  onSynced(listener: () => void): () => void;
+  /** Calls `listener` whenever the kinds change and {@link monitor} is settled. Returns a function that unsubscribes. */
+  onSettled(listener: () => void): () => void;
   stop(): Promise<void>;
 }
 
@@ -40,7 +40,7 @@ class WatchingCollector implements GarbageCollector {
   readonly #log: Logger;
   readonly #workers: KeyedWorkers;
   readonly #listeners = new Set<NodeListener>();
-  readonly #syncListeners = new Set<() => void>();
+  readonly #settledListeners = new Set<() => void>();
 
   constructor(options: GarbageCollectorOptions) {
     const { client, clock, random, log } = options;
@@ -65,9 +65,9 @@ class WatchingCollector implements GarbageCollector {
     return () => void this.#listeners.delete(listener);
   }
 
-  onSynced(listener: () => void): () => void {
-    this.#syncListeners.add(listener);
-    return () => void this.#syncListeners.delete(listener);
+  onSettled(listener: () => void): () => void {
+    this.#settledListeners.add(listener);
+    return () => void this.#settledListeners.delete(listener);
   }
 
   async stop(): Promise<void> {
@@ -94,15 +94,15 @@ class WatchingCollector implements GarbageCollector {
 
   #kindListed(): void {
     // An owner that looked absent may not have been listed yet.
-    if (!this.monitor.isSynced) return;
+    if (!this.monitor.isSettled) return;
     for (const node of this.monitor.graph.all()) if (mayNeedWork(node)) this.#workers.add(node.uid);
-    for (const listener of this.#syncListeners) listener();
+    for (const listener of this.#settledListeners) listener();
   }
 
   async #collect(uid: string, signal: AbortSignal): Promise<void> {
     const { graph } = this.monitor;
     const node = graph.get(uid);
-    if (node === undefined || !this.monitor.isSynced) return;
+    if (node === undefined || !this.monitor.isSettled) return;
     const states = new Map<string, OwnerState>();
     for (const owner of node.owners) states.set(owner.uid, await this.#ownerState(node, owner, signal));
     const action = decideGarbage(

@@ -1,5 +1,5 @@
 import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
@@ -8,7 +8,9 @@ import { type GraphNode, nodeOf, ObjectGraph } from "./object-graph.ts";
 /** The deletable kinds. They change with CustomResourceDefinitions. */
 export interface KindSource {
   list(): readonly ResourceType[];
-  /** Calls `listener` when the kinds change. Returns a function that unsubscribes. */
+  /** Group versions (`group/version`) whose kinds are unknown because their API server is not available. Default: none. */
+  staleVersions?(): readonly string[];
+  /** Calls `listener` when the kinds or the stale versions change. Returns a function that unsubscribes. */
   onChange(listener: () => void): () => void;
 }
 
@@ -27,7 +29,7 @@ export interface ObjectMonitorOptions {
   readonly random: () => number;
   readonly log: Logger;
   readonly onNode: NodeListener;
-  /** Called when a kind has been listed for the first time or is no longer served. */
+  /** Called when a kind has been listed for the first time, cannot be listed, or is no longer served, and when versions become stale. */
   readonly onKind: () => void;
 }
 
@@ -37,8 +39,13 @@ interface MonitoredKind {
   readonly running: Promise<void>;
   /** Uids of its objects, to detect removals on a relist. */
   readonly uids: Set<string>;
+  readonly overdue: Timer;
   isListed: boolean;
+  isOverdue: boolean;
 }
+
+/** How long to wait for a kind that cannot be listed, as in kube-controller-manager. */
+const maxListMs = 30_000;
 
 /** Watches every object of every deletable kind and keeps only what an {@link ObjectGraph} needs. */
 export class ObjectMonitor {
@@ -49,14 +56,30 @@ export class ObjectMonitor {
 
   constructor(options: ObjectMonitorOptions) {
     this.#options = options;
-    this.#unsubscribe = options.kinds.onChange(() => this.#follow());
+    this.#unsubscribe = options.kinds.onChange(() => {
+      this.#follow();
+      options.onKind();
+    });
     this.#follow();
   }
 
-  /** Whether every served kind has been listed. Until then a missing node proves nothing. */
-  get isSynced(): boolean {
-    for (const kind of this.#kinds.values()) if (!kind.isListed) return false;
+  /**
+   * Whether every served kind has been listed, except for those that could not be listed for 30 s, such as kinds of a broken extension API
+   * server. Until then a missing node proves nothing.
+   */
+  get isSettled(): boolean {
+    for (const kind of this.#kinds.values()) if (!kind.isListed && !kind.isOverdue) return false;
     return true;
+  }
+
+  /** The served kinds that have not been listed. */
+  get unlistedKinds(): readonly ResourceType[] {
+    return [...this.#kinds.values()].filter(({ isListed }) => !isListed).map(({ type }) => type);
+  }
+
+  /** Group versions (`group/version`) whose kinds are unknown because their API server is not available. */
+  get staleVersions(): readonly string[] {
+    return this.#options.kinds.staleVersions?.() ?? [];
   }
 
   /** The served type of this group and kind, in any version. */
@@ -70,7 +93,7 @@ export class ObjectMonitor {
     this.#unsubscribe();
     const kinds = [...this.#kinds.values()];
     this.#kinds.clear();
-    for (const kind of kinds) kind.stop.abort();
+    for (const kind of kinds) stopKind(kind);
     await Promise.all(kinds.map((kind) => kind.running));
   }
 
@@ -79,7 +102,7 @@ export class ObjectMonitor {
     for (const [id, kind] of this.#kinds) {
       if (served.has(id)) continue;
       this.#kinds.delete(id);
-      kind.stop.abort();
+      stopKind(kind);
       for (const uid of [...kind.uids]) this.#remove(kind, uid);
       this.#options.onKind();
     }
@@ -93,7 +116,20 @@ export class ObjectMonitor {
     const stop = new AbortController();
     const onEffect = (effect: StoreEffect): void => this.#applyEffect(kind, effect);
     const informer = new Informer({ client, type, clock, random, log, onEffect });
-    const kind: MonitoredKind = { type, stop, uids: new Set(), isListed: false, running: informer.run(stop.signal) };
+    const giveUp = (): void => {
+      if (kind.isListed) return;
+      kind.isOverdue = true;
+      log.warn(
+        { group: type.group, version: type.version, resource: type.plural },
+        "kind cannot be listed; continuing without it",
+      );
+      this.#options.onKind();
+    };
+    const overdue = clock.setTimer(maxListMs, giveUp, { background: true });
+    const kind: MonitoredKind = {
+      ...{ type, stop, overdue, uids: new Set(), isListed: false, isOverdue: false },
+      running: informer.run(stop.signal),
+    };
     return kind;
   }
 
@@ -106,6 +142,7 @@ export class ObjectMonitor {
       for (const object of effect.objects) this.#put(kind, object);
       if (!kind.isListed) {
         kind.isListed = true;
+        kind.overdue.cancel();
         this.#options.onKind();
       }
     }
@@ -123,4 +160,9 @@ export class ObjectMonitor {
     const node = this.graph.remove(uid);
     if (node) this.#options.onNode({ type: "remove", node });
   }
+}
+
+function stopKind({ stop, overdue }: MonitoredKind): void {
+  overdue.cancel();
+  stop.abort();
 }

@@ -41,3 +41,20 @@ test("a condition keeps its transition time while its status stays the same, and
   expect(next?.every(({ lastTransitionTime }) => lastTransitionTime !== "2026-01-01T00:00:09Z")).toBe(true);
   expect(next?.[4]?.message).toBe("Some resources are remaining: secrets. has 1 resource instances");
 });
+
+test("stale group versions and kinds that cannot be listed are failures", () => {
+  const failures = {
+    staleVersions: ["b.example.com/v1", "a.example.com/v1"],
+    unlistedKinds: [{ group: "c.example.com", plural: "lamps" }],
+  };
+  const conditions = terminatingConditions([], [], "2026-01-01T00:00:00Z", failures);
+  expect([statuses(conditions)?.[0], statuses(conditions)?.[2]]).toEqual([
+    [
+      "True",
+      "DiscoveryFailed",
+      "Discovery failed for some groups, 2 failing: unable to retrieve the complete list of server APIs: " +
+        "a.example.com/v1: stale GroupVersion discovery: a.example.com/v1, b.example.com/v1: stale GroupVersion discovery: b.example.com/v1",
+    ],
+    ["True", "ContentDeletionFailed", "Failed to delete all resource types, 1 remaining: lamps.c.example.com cannot be listed"],
+  ]);
+});

@@ -7,6 +7,14 @@ export interface RemainingObject {
   readonly finalizers: readonly string[];
 }
 
+/** What may still be in a Namespace but cannot be read. */
+export interface ContentFailures {
+  /** Group versions (`group/version`) whose API server is not available. */
+  readonly staleVersions: readonly string[];
+  /** Served kinds that cannot be listed. */
+  readonly unlistedKinds: readonly { readonly group: string; readonly plural: string }[];
+}
+
 type Condition = DeepReadonly<NonNullable<NonNullable<NamespaceObject["status"]>["conditions"]>[number]>;
 
 /** The conditions while nothing fails and nothing is known to remain, in kube-controller-manager's order and words. */
@@ -26,8 +34,9 @@ export function terminatingConditions(
   current: readonly Condition[],
   remaining: readonly RemainingObject[],
   now: string,
+  failures: ContentFailures = { staleVersions: [], unlistedKinds: [] },
 ): readonly Condition[] | undefined {
-  const reported = new Map<string, readonly [reason: string, message: string]>();
+  const reported = new Map(reportedFailures(failures));
   if (remaining.length > 0) {
     const resources = counted(
       remaining.map(({ type }) => `${type.plural}.${type.group}`),
@@ -51,6 +60,25 @@ export function terminatingConditions(
   const conditions = [...others, ...next];
   const isSame = conditions.every((condition) => current.some((before) => jsonEquals(before, condition)));
   return isSame ? undefined : conditions;
+}
+
+type Reported = readonly [type: string, text: readonly [reason: string, message: string]];
+
+/** The conditions of failures, in the words of kube-controller-manager and of client-go's discovery. */
+function reportedFailures({ staleVersions, unlistedKinds }: ContentFailures): readonly Reported[] {
+  const reported: Reported[] = [];
+  if (staleVersions.length > 0) {
+    const errors = staleVersions.map((each) => `${each}: stale GroupVersion discovery: ${each}`).toSorted();
+    const why = `unable to retrieve the complete list of server APIs: ${errors.join(", ")}`;
+    const message = `Discovery failed for some groups, ${staleVersions.length} failing: ${why}`;
+    reported.push(["NamespaceDeletionDiscoveryFailure", ["DiscoveryFailed", message]]);
+  }
+  if (unlistedKinds.length > 0) {
+    const errors = unlistedKinds.map(({ group, plural }) => `${plural}.${group} cannot be listed`).toSorted();
+    const message = `Failed to delete all resource types, ${unlistedKinds.length} remaining: ${errors.join(", ")}`;
+    reported.push(["NamespaceDeletionContentFailure", ["ContentDeletionFailed", message]]);
+  }
+  return reported;
 }
 
 /** Such as `configmaps. has 2 resource instances, secrets. has 1 resource instances`. */

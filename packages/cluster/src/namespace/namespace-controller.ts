@@ -6,7 +6,7 @@ import type { Logger } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { type GarbageCollector, keyOf } from "../garbage-collector/garbage-collector.ts";
 import { KeyedWorkers } from "../keyed-workers.ts";
-import { type RemainingObject, terminatingConditions } from "./namespace-conditions.ts";
+import { type ContentFailures, type RemainingObject, terminatingConditions } from "./namespace-conditions.ts";
 import { decideNamespace } from "./namespace-decision.ts";
 
 /** Options of {@link startNamespaceController}. */
@@ -47,7 +47,7 @@ class NamespaceController {
       collector.onNode(({ node: { namespace } }) => {
         if (namespace !== "" && this.#isTerminating(namespace)) this.#workers.add(namespace);
       }),
-      collector.onSynced(() => {
+      collector.onSettled(() => {
         for (const name of this.#known.keys()) if (this.#isTerminating(name)) this.#workers.add(name);
       }),
     ];
@@ -77,17 +77,22 @@ class NamespaceController {
 
   async #reconcile(name: string, signal: AbortSignal): Promise<void> {
     const { monitor } = this.#collector;
-    if (!monitor.isSynced) return;
+    if (!monitor.isSettled) return;
     const namespace = this.#known.get(name) ?? (await this.#absent(name, signal));
     if (namespace === undefined) return;
-    const action = decideNamespace(namespace, monitor.graph.inNamespace(name));
+    const failures: ContentFailures = {
+      staleVersions: monitor.staleVersions,
+      unlistedKinds: monitor.unlistedKinds.filter(({ scope }) => scope === "Namespaced"),
+    };
+    const isComplete = failures.staleVersions.length === 0 && failures.unlistedKinds.length === 0;
+    const action = decideNamespace(namespace, monitor.graph.inNamespace(name), isComplete);
     if (action.kind === "empty") {
       for (const node of action.objects) {
         const options = { propagationPolicy: "Background", preconditions: { uid: node.uid }, signal } as const;
         await ignoreNotFound(this.#client.delete(node.type, keyOf(node), options));
       }
     } else if (action.kind === "wait") {
-      await this.#report(namespace, action.remaining, signal);
+      await this.#report(namespace, action.remaining, failures, signal);
     } else if (action.kind === "finalize") {
       this.#log.info({ namespace: name }, "namespace is empty; removing its finalizer");
       const empty = { ...namespace, spec: { ...namespace.spec, finalizers: action.finalizers } };
@@ -98,12 +103,13 @@ class NamespaceController {
   async #report(
     namespace: DeepReadonly<NamespaceObject>,
     remaining: readonly RemainingObject[],
+    failures: ContentFailures,
     signal: AbortSignal,
   ): Promise<void> {
     // A placeholder has no status.
     if (namespace.metadata.uid === undefined) return;
     const now = formatTime(this.#clock.now());
-    const conditions = terminatingConditions(namespace.status?.conditions ?? [], remaining, now);
+    const conditions = terminatingConditions(namespace.status?.conditions ?? [], remaining, now, failures);
     if (conditions === undefined) return;
     const next = { ...namespace, status: { ...namespace.status, conditions } };
     await ignoreNotFound(this.#client.update(Namespace, next, { subresource: "status", signal }));
