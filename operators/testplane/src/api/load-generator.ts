@@ -61,10 +61,13 @@ export const loadGenerator = Type.Object(
     ),
     thinkTime: Type.Optional(duration("Pause of a user after a response. Default: none.")),
     maxConnections: Type.Optional(
-      int32("Maximum connections of a worker. Default: the users of the worker, 100 (open model), or 4 (HTTP/2).", {
-        minimum: 1,
-        maximum: 10_000,
-      }),
+      int32(
+        "Maximum connections of a worker. Default: the users of the worker, 100 (open model), or 4 for HTTP/2 (more if a worker has over 400 users).",
+        {
+          minimum: 1,
+          maximum: 10_000,
+        },
+      ),
     ),
     workers: Type.Optional(
       int32("Number of Pods that share the load. A worker uses one core. Default: 1.", { minimum: 1, maximum: 16 }),
@@ -72,7 +75,7 @@ export const loadGenerator = Type.Object(
   },
   {
     description:
-      "The built-in load generator. Its Pods have no rights. Latencies of the open model count from the time at which a request is due, so that a slow target cannot hide behind requests that were not sent.",
+      "The built-in load generator. Its Pods have no API credentials. Latencies of the open model count from the time at which a request is due, so that a slow target cannot hide behind requests that were not sent.",
   },
 );
 /** A built-in load generator. */

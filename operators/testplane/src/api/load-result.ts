@@ -29,16 +29,22 @@ export const loadResult = Type.Object(
     source: choice(["Generator", "K6"], "What measured: the built-in generator, or k6 by the summary in its output."),
     state: choice(
       ["Running", "Complete", "Partial"],
-      "Running: the load runs, and percentiles are the highest of a worker. Complete: all workers have reported. Partial: some have not, or were stopped.",
+      "Running: the load runs, and percentiles are the highest of a worker. Complete: all workers have reported. Partial: some have not, were stopped, or their output could not be read.",
     ),
     observedAt: Type.Optional(time("When the figures were read.")),
     workers: Type.Optional(int32("Number of workers that have reported.")),
-    seconds: amount("How long the load has run."),
-    requests: int64("Number of requests that were sent and have ended."),
-    failed: int64("Number of requests that failed: no response, a timeout, or an unexpected status."),
+    seconds: amount("How long the load has run, until the last response."),
+    requests: Type.Optional(int64("Number of requests that were sent and have ended. Absent if k6 did not report it.")),
+    failed: Type.Optional(
+      int64("Number of requests that failed: no response, a timeout, or an unexpected status. Absent if k6 did not report it."),
+    ),
     notSent: Type.Optional(int64("Number of requests that were due and could not be sent, because all connections were busy.")),
-    errorPercent: amount("Percentage of the due requests that failed or were not sent."),
-    requestsPerSecond: amount("Requests per second."),
+    errorPercent: Type.Optional(
+      amount("Percentage of the due requests that failed or were not sent. Absent if k6 did not report it."),
+    ),
+    requestsPerSecond: Type.Optional(
+      amount("Requests per second, from the start until the last response. Absent if k6 did not report it."),
+    ),
     minMilliseconds: Type.Optional(amount("Lowest latency.")),
     meanMilliseconds: Type.Optional(amount("Mean latency.")),
     percentiles: Type.Optional(
@@ -53,7 +59,7 @@ export const loadResult = Type.Object(
     checksPassed: Type.Optional(int64("Number of k6 checks that held.")),
     checksFailed: Type.Optional(int64("Number of k6 checks that failed.")),
     maxPauseMilliseconds: Type.Optional(
-      amount("Longest pause of a worker. Percentiles below it may describe the generator and not the target."),
+      amount("Longest event-loop stall of a worker. Percentiles below it may describe the generator and not the target."),
     ),
     timeline: Type.Optional(Type.Array(Point, { description: "The load over time.", maxItems: 120 })),
   },

@@ -62,7 +62,10 @@ const spec = Type.Object(
         ),
         generator: Type.Optional(loadGenerator),
         resources: Type.Optional(
-          Type.Array(manifestRef, { description: "Objects that make the load, such as a Job with k6.", maxItems: 100 }),
+          Type.Array(manifestRef, {
+            description: "Objects that generate the load, such as a Job that runs k6.",
+            maxItems: 100,
+          }),
         ),
         keepWhenDone: Type.Optional(
           Type.Boolean({
@@ -70,14 +73,14 @@ const spec = Type.Object(
           }),
         ),
       },
-      { description: "What makes the load: the built-in generator, other objects, or both." },
+      { description: "Source of the load: the built-in generator, other objects, or both." },
     ),
     healthCheck: Type.Optional(healthCheck("Checks on the target while the load runs.")),
     expectations: Type.Optional(healthCheck("Alias of healthCheck.")),
     successCriteria: Type.Optional(successCriteria),
     durationSeconds: Type.Optional(
       int32(
-        "Seconds that the load runs. 0 means until the workload has completed (Jobs and Pods), or the test fails or is deleted.",
+        "Seconds that the load runs. 0 means until the workload has completed (Jobs and Pods), or the test fails or is deleted. The built-in generator is not stopped before it has finished.",
         { minimum: 0 },
       ),
     ),
@@ -142,9 +145,10 @@ const status = Type.Object(
       Type.Array(
         Type.Object({
           uid: Type.String({ description: "UID of the Pod." }),
-          restarts: int32("Restarts of its containers when the load started."),
+          restarts: int32("Restarts of its containers when the load started. 0 for Pods that were created later."),
+          lastRestarts: Type.Optional(int32("Restarts of its containers when the Pod was last observed.")),
         }),
-        { description: "Pods of the target when the load started.", maxItems: 500 },
+        { description: "Pods of the target since the load started.", maxItems: 500 },
       ),
     ),
     injectedValues: Type.Optional(stringMap("Values passed to the workload.")),

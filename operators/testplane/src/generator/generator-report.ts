@@ -1,4 +1,5 @@
 import { isJsonObject } from "@keelson/api-machinery";
+import { isAmount, isCount } from "./figure-bounds.ts";
 
 /** Figures that a worker prints, one JSON object per line: `progress` every second, `result` at the end. */
 export interface GeneratorReport {
@@ -39,7 +40,10 @@ export function lastReport(output: string): GeneratorReport | undefined {
   return undefined;
 }
 
-const numbers = ["seconds", "requests", "failed", "notSent", "bytesReceived", "maxPauseMs", "p50Ms", "p99Ms"] as const;
+const amounts = ["seconds", "maxPauseMs", "p50Ms", "p99Ms"] as const;
+const counts = ["requests", "failed", "notSent", "bytesReceived"] as const;
+/** Maximum length of a status or the cause of an error. */
+const maxNameLength = 64;
 
 /** The Pod is the test author's, so its output is validated. */
 function parsed(line: string): GeneratorReport | undefined {
@@ -57,7 +61,8 @@ function isReport(value: unknown): value is GeneratorReport {
     (value["keelsonLoad"] === "progress" || value["keelsonLoad"] === "result") &&
     typeof value["isComplete"] === "boolean" &&
     typeof value["histogram"] === "string" &&
-    numbers.every((name) => isAmount(value[name])) &&
+    amounts.every((name) => isAmount(value[name])) &&
+    counts.every((name) => isCount(value[name])) &&
     isCounts(value["statusCodes"]) &&
     isCounts(value["errors"]) &&
     Array.isArray(value["timeline"]) &&
@@ -66,10 +71,12 @@ function isReport(value: unknown): value is GeneratorReport {
   );
 }
 
-const isAmount = (value: unknown): boolean => typeof value === "number" && Number.isFinite(value) && value >= 0;
-
 const isCounts = (value: unknown): boolean =>
-  isJsonObject(value) && Object.keys(value).length <= 200 && Object.values(value).every(isAmount);
+  isJsonObject(value) &&
+  Object.keys(value).length <= 200 &&
+  Object.entries(value).every(([name, count]) => name.length <= maxNameLength && isCount(count));
 
 const isPoint = (value: unknown): boolean =>
-  isJsonObject(value) && ["second", "seconds", "requests", "failed", "p99Ms"].every((name) => isAmount(value[name]));
+  isJsonObject(value) &&
+  ["second", "seconds", "p99Ms"].every((name) => isAmount(value[name])) &&
+  ["requests", "failed"].every((name) => isCount(value[name]));

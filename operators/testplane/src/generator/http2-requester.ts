@@ -1,9 +1,6 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants, type OutgoingHttpHeaders } from "node:http2";
-import type { LoadPlan } from "./load-plan.ts";
+import { type LoadPlan, maxStreams } from "./load-plan.ts";
 import { causeOf, isExpectedStatus, type Outcome, type Requester, type SentRequest } from "./requester.ts";
-
-/** Maximum requests of one connection at the same time. */
-const maxStreams = 100;
 
 /** Sends requests by HTTP/2 over at most `maxConnections` connections, in turn. A connection that ends is replaced. */
 export class Http2Requester implements Requester {

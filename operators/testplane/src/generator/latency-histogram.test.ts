@@ -1,3 +1,4 @@
+import { deflateRawSync } from "node:zlib";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { LatencyHistogram } from "./latency-histogram.ts";
@@ -42,7 +43,10 @@ describe("a histogram of latencies", () => {
     expect(new LatencyHistogram().addEncoded(empty.encode())).toBe(true);
   });
 
-  it.each(["x", "!!", Buffer.from("1:1").toString("base64")])("rejects the invalid text %j", (text) => {
+  const forged = ["1:zzzzzzzzzzzz", "1:9zzzzzzzzz,1:9zzzzzzzzz", "1:-1", "-1:1"].map((text) =>
+    deflateRawSync(text).toString("base64"),
+  );
+  it.each(["x", "!!", Buffer.from("1:1").toString("base64"), ...forged])("rejects the invalid text %j", (text) => {
     const histogram = new LatencyHistogram();
     expect(histogram.addEncoded(text)).toBe(false);
     expect(histogram.count).toBe(0);

@@ -1,5 +1,6 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { Float64Histogram } from "hdr-histogram-js";
+import { isCount } from "./figure-bounds.ts";
 
 /** Maximum latency that is recorded; longer ones count as this. */
 const maxMicroseconds = 3_600_000_000;
@@ -66,12 +67,13 @@ export class LatencyHistogram {
 function decode(encoded: string): readonly (readonly [value: number, count: number])[] | undefined {
   const text = inflated(encoded);
   if (text === undefined) return undefined;
-  let value = 0;
+  let [value, total] = [0, 0];
   const entries: (readonly [number, number])[] = [];
   for (const entry of text === "" ? [] : text.split(",")) {
     const [delta = Number.NaN, count = Number.NaN] = entry.split(":").map((part) => Number.parseInt(part, 36));
     value += delta;
-    if (!(delta >= 0 && count > 0 && value <= maxMicroseconds * 2)) return undefined;
+    total += count;
+    if (!(delta >= 0 && count > 0 && isCount(total) && value <= maxMicroseconds * 2)) return undefined;
     entries.push([Math.min(value, maxMicroseconds), count]);
   }
   return entries;

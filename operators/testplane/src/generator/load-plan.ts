@@ -17,6 +17,12 @@ export interface LoadPlan {
   readonly workers: number;
 }
 
+/** Environment variable with the plan of a worker. */
+export const planVariable = "KEELSON_LOAD";
+
+/** Maximum requests of an HTTP/2 connection at the same time. */
+export const maxStreams = 100;
+
 /** A period in which the load changes linearly. */
 export interface LoadStage {
   readonly durationMs: number;

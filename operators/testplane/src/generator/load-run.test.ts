@@ -2,7 +2,7 @@ import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/te
 import { describe, expect, it } from "vitest";
 import type { GeneratorReport } from "./generator-report.ts";
 import { LatencyHistogram } from "./latency-histogram.ts";
-import type { LoadPlan } from "./load-plan.ts";
+import { durationOf, type LoadPlan } from "./load-plan.ts";
 import type { Outcome, Requester } from "./requester.ts";
 import { runGenerator } from "./run-generator.ts";
 
@@ -17,9 +17,11 @@ const ok: Outcome = { status: 200, bytes: 3, isExpected: true };
 /** A target on the virtual clock that responds after `delayMs(time, n)`; undefined: never. */
 function target(clock: VirtualClock, capacity: number, delayMs: (now: number, n: number) => number | undefined, outcome = ok) {
   let [requests, current, highest] = [0, 0, 0];
+  const times: number[] = [];
   const requester: Requester = {
     capacity,
     send: (onEnd) => {
+      times.push(clock.monotonic());
       const delay = delayMs(clock.monotonic(), requests++);
       highest = Math.max(highest, ++current);
       let isOpen = true;
@@ -32,7 +34,17 @@ function target(clock: VirtualClock, capacity: number, delayMs: (now: number, n:
     },
     close: () => Promise.resolve(),
   };
-  return { requester, requests: () => requests, highest: () => highest };
+  return { requester, times, requests: () => requests, highest: () => highest };
+}
+
+interface Run {
+  readonly report: GeneratorReport;
+  /** When the requests were sent, in milliseconds since the start. */
+  readonly times: readonly number[];
+  readonly requests: number;
+  readonly highest: number;
+  readonly pendingTimers: number;
+  readonly lines: readonly string[];
 }
 
 /** Runs a plan against a target to its end. */
@@ -40,8 +52,9 @@ async function run(
   plan: Partial<LoadPlan>,
   delayMs: (now: number, n: number) => number | undefined,
   outcome = ok,
-): Promise<{ report: GeneratorReport; requests: number; highest: number; pendingTimers: number; lines: readonly string[] }> {
+): Promise<Run> {
   const clock = createVirtualClock();
+  const start = clock.monotonic();
   const whole = { ...base, ...plan };
   const server = target(clock, whole.maxConnections, delayMs, outcome);
   const lines: string[] = [];
@@ -50,9 +63,10 @@ async function run(
     maxPauseMs: () => 0,
     print: (line) => Promise.resolve(void lines.push(line)),
   });
-  await clock.advance(60_000);
+  await clock.advance(durationOf(whole) + 50_000);
   const report = await ended;
-  return { report, requests: server.requests(), highest: server.highest(), pendingTimers: clock.pendingTimers, lines };
+  const times = server.times.map((time) => time - start);
+  return { report, times, requests: server.requests(), highest: server.highest(), pendingTimers: clock.pendingTimers, lines };
 }
 
 const percentileOf = ({ histogram }: GeneratorReport, percentile: number): number => {
@@ -73,8 +87,8 @@ describe("an open model", () => {
     expect(lines.filter((line) => line.includes('"progress"')).length).toBe(10);
   });
 
-  it("counts latency from when a request was due: a target that stands still for 2 s is not hidden", async () => {
-    // Requests 400 to 600 are due while the target stands still. They wait for one of 10 connections.
+  it("counts latency from when a request was due: a target that stalls for 2 s is not hidden", async () => {
+    // Requests 400 to 600 are due while the target stalls. They wait for one of 10 connections.
     const { report, requests, highest } = await run({}, (now) => (now >= 4_000 && now < 6_000 ? 6_000 - now : 5));
     expect([report.requests, requests, highest, report.notSent]).toEqual([1_000, 1_000, 10, 0]);
     // 200 of 1,000 waited up to 2 s, evenly: the 90th percentile is about 1 s.
@@ -105,7 +119,8 @@ describe("an open model", () => {
     const stages = [{ durationMs: 3_000, from: 0, to: 99 }];
     const parts = await Promise.all([0, 1, 2].map((worker) => run({ stages, worker, workers: 3 }, () => 1)));
     const whole = await run({ stages }, () => 1);
-    expect(parts.reduce((sum, { report }) => sum + report.requests, 0)).toBe(whole.report.requests);
+    expect(whole.times.length).toBeGreaterThan(100);
+    expect(parts.flatMap(({ times }) => times).toSorted((a, b) => a - b)).toEqual(whole.times);
   });
 
   it("lasts as long as its stages even if the last requests come early", async () => {
@@ -164,6 +179,16 @@ describe("a closed model", () => {
     expect(report.errors).toEqual({ ECONNREFUSED: report.requests });
   });
 
+  it("has all users at the same time although they share fewer connections", async () => {
+    const { report, highest, pendingTimers } = await run({ ...users(50), maxConnections: 5 }, () => 1_000);
+    expect([highest, report.requests, pendingTimers]).toEqual([50, 500, 0]);
+  });
+
+  it("ends with the last response, although users would pause after it", async () => {
+    const { report } = await run({ ...users(3), thinkTimeMs: 30_000, timeoutMs: 20_000 }, () => 11_000);
+    expect(report).toMatchObject({ requests: 3, seconds: 11, isComplete: true });
+  });
+
   it("ends with its stages although users pause for longer", async () => {
     const { report, pendingTimers } = await run({ ...users(3), thinkTimeMs: 3_600_000 }, () => 1);
     expect([report.requests, report.isComplete, pendingTimers]).toEqual([3, true, 0]);
@@ -187,7 +212,11 @@ it.each(["open", "closed"] as const)("stops a load with the %s model when its si
 });
 
 it("keeps its size whatever the number of requests and the duration", async () => {
-  const { report } = await run({ stages: [{ durationMs: 50_000, from: 400, to: 400 }] }, (_, n) => (n * 7) % 20);
-  expect(report.requests).toBe(20_000);
+  const { report } = await run({ stages: [{ durationMs: 600_000, from: 40, to: 40 }] }, (_, n) => (n * 7) % 20);
+  expect(report.requests).toBe(24_000);
+  // Twice 120 points of 1 s were merged, and then 120 points of 4 s.
+  expect(report.timeline.length).toBeLessThan(120);
+  expect(report.timeline.reduce((sum, { requests }) => sum + requests, 0)).toBe(24_000);
+  expect(report.timeline[0]?.seconds).toBe(8);
   expect(JSON.stringify(report).length).toBeLessThan(20_000);
 });

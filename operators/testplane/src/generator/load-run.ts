@@ -36,7 +36,8 @@ interface InFlight {
  * wait for a connection (no coordinated omission). The backlog is a number, not a list, so memory does not grow. Requests that are due
  * and still wait when the stages are over get `timeoutMs` more; then they count as not sent.
  *
- * **Closed model**: each user sends a request, waits for the response, pauses, and repeats.
+ * **Closed model**: each user sends a request, waits for the response, pauses, and repeats. Users may share fewer connections; the
+ * latency includes the wait for one.
  */
 export class LoadRun {
   readonly #plan: LoadPlan;
@@ -149,7 +150,8 @@ export class LoadRun {
       return;
     }
     const wanted = Math.ceil((Math.round(levelAt(this.#plan, this.elapsedMs)) - worker) / workers);
-    while (this.#users < wanted && this.#inFlight.size < this.#requester.capacity) {
+    // The requester queues requests that find all connections busy, so that there are as many users as planned.
+    while (this.#users < wanted) {
       this.#users++;
       this.#send(this.elapsedMs, true);
     }
@@ -166,7 +168,8 @@ export class LoadRun {
       this.#pump();
     };
     const pause = isResponse ? thinkTimeMs : Math.max(thinkTimeMs, minErrorPauseMs);
-    if (pause === 0 || this.#isStopped) {
+    // A pause after the last stage would only prolong the load.
+    if (pause === 0 || this.#isStopped || this.elapsedMs >= this.#endMs) {
       again();
       return;
     }

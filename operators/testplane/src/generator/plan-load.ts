@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { parseDuration } from "@keelson/api-machinery/time";
 import type { LoadGenerator } from "../api/load-generator.ts";
-import { durationOf, type LoadPlan, type LoadStage } from "./load-plan.ts";
+import { durationOf, type LoadPlan, type LoadStage, maxStreams } from "./load-plan.ts";
 
 type Generator = DeepReadonly<LoadGenerator>;
 
@@ -26,10 +26,14 @@ export function planLoad(generator: Generator): readonly LoadPlan[] {
     workers,
   };
   const maxUsers = Math.ceil(Math.max(...plan.stages.flatMap(({ from, to }) => [from, to])) / workers);
-  const needed = plan.model === "closed" && protocol === "HTTP/1.1" ? Math.max(maxUsers, 1) : defaultConnections[protocol];
+  const needed = plan.model === "closed" ? connectionsOf(maxUsers, protocol) : defaultConnections[protocol];
   const maxConnections = generator.maxConnections ?? needed;
   return Array.from({ length: workers }, (_, worker) => ({ ...plan, maxConnections, worker }));
 }
+
+/** Connections on which no user waits for another one. */
+const connectionsOf = (users: number, protocol: keyof typeof defaultConnections): number =>
+  protocol === "HTTP/2" ? Math.max(Math.ceil(users / maxStreams), defaultConnections[protocol]) : Math.max(users, 1);
 
 /** How long the load of a valid generator lasts at most, with the requests under way at its end. */
 export const maxLoadMs = (generator: Generator): number =>

@@ -18,7 +18,7 @@ export interface SentRequest {
 
 /** Sends the requests of a load. */
 export interface Requester {
-  /** Maximum requests at the same time. */
+  /** Maximum requests at the same time. More of them wait in the requester for a connection. */
   readonly capacity: number;
   /** Sends a request. `onEnd` is called once when it has ended, never before `send` returns. */
   send(onEnd: (outcome: Outcome) => void): SentRequest;

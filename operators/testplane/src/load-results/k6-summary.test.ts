@@ -58,6 +58,22 @@ describe("the summary of k6", () => {
     expect(parseK6Summary(output)).toMatchObject({ requests: 20, failed: 5, errorPercent: 25, seconds: 5 });
   });
 
+  it("has no figure for a metric that is missing or not valid, because 0 would look like a success", () => {
+    const { http_req_failed: _, ...withoutFailures } = summary.metrics;
+    const found = parseK6Summary(JSON.stringify({ ...summary, metrics: withoutFailures }));
+    expect(found).toMatchObject({ requests: 500, requestsPerSecond: 49.97 });
+    expect([found?.failed, found?.errorPercent]).toEqual([undefined, undefined]);
+    const onlyChecks = parseK6Summary(JSON.stringify({ metrics: { checks: { passes: 3, fails: 0 } } }));
+    expect(onlyChecks).toEqual({ source: "K6", state: "Complete", seconds: 0, checksPassed: 3, checksFailed: 0 });
+    const forged =
+      '{"metrics": {"http_reqs": {"count": 1e300, "rate": 1e999}, "http_req_duration": {"med": 1e999, "p(200)": 1}}}';
+    expect(parseK6Summary(forged)).toEqual({ source: "K6", state: "Complete", seconds: 0 });
+    if (found === undefined || onlyChecks === undefined) throw new Error("no summary");
+    expect(mergeK6([found, found])).toMatchObject({ requests: 1_000 });
+    expect(mergeK6([found, found])?.failed).toBeUndefined();
+    expect(mergeK6([found, onlyChecks])?.requestsPerSecond).toBeUndefined();
+  });
+
   it.each([
     "",
     "no summary",

@@ -1,10 +1,14 @@
 import { isJsonObject } from "@keelson/api-machinery";
 import type { LoadResult } from "../api/load-result.ts";
+import { isAmount, isCount } from "../generator/figure-bounds.ts";
+import { knownFigures } from "./k6-figures.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
 /** Maximum positions at which a summary is searched. */
 const maxCandidates = 200;
+/** Minimum rate from which a duration is derived. */
+const minRate = 1e-6;
 
 /**
  * The figures of the last k6 summary in an output: the JSON that `handleSummary` returns for `stdout`, or that
@@ -30,26 +34,34 @@ function resultOf(metrics: Json, state: unknown): LoadResult | undefined {
   };
   const [requests, durations, failures, checks] = ["http_reqs", "http_req_duration", "http_req_failed", "checks"].map(metric);
   if (requests === undefined && checks === undefined) return undefined;
-  const count = numberOf(requests?.["count"]);
-  const rate = numberOf(requests?.["rate"]);
+  const count = countOf(requests?.["count"]);
+  const rate = amountOf(requests?.["rate"]);
   // `passes` of this metric counts the requests that failed.
-  const failed = numberOf(failures?.["passes"]);
-  const runMs = isJsonObject(state) ? numberOf(state["testRunDurationMs"]) : 0;
+  const failed = countOf(failures?.["passes"]);
+  const runMs = isJsonObject(state) ? (amountOf(state["testRunDurationMs"]) ?? 0) : 0;
   const percentiles = percentilesOf(durations);
   return {
     source: "K6",
     state: "Complete",
-    seconds: rounded(runMs > 0 ? runMs / 1_000 : rate > 0 ? count / rate : 0),
-    requests: count,
-    failed,
-    errorPercent: count === 0 ? 0 : rounded((failed / count) * 100),
-    requestsPerSecond: rounded(rate),
-    ...(durations === undefined
-      ? {}
-      : { minMilliseconds: rounded(numberOf(durations["min"])), meanMilliseconds: rounded(numberOf(durations["avg"])) }),
+    seconds: rounded(runMs > 0 ? runMs / 1_000 : secondsOf(count, rate)),
+    ...knownFigures({ requests: count, failed, requestsPerSecond: rate }),
+    ...latencyOf("minMilliseconds", durations?.["min"]),
+    ...latencyOf("meanMilliseconds", durations?.["avg"]),
     ...(percentiles.length === 0 ? {} : { percentiles: [...percentiles] }),
-    ...(checks === undefined ? {} : { checksPassed: numberOf(checks["passes"]), checksFailed: numberOf(checks["fails"]) }),
+    ...checksOf(checks),
   };
+}
+
+/** How long k6 ran, if its summary only has the rate. */
+const secondsOf = (count = 0, rate = 0): number => (rate >= minRate ? count / rate : 0);
+
+const latencyOf = (name: "minMilliseconds" | "meanMilliseconds", value: unknown): Partial<LoadResult> =>
+  isAmount(value) ? { [name]: rounded(value) } : {};
+
+/** Both counts or none: one of them alone would make a wrong percentage. */
+function checksOf(checks: Json | undefined): Pick<LoadResult, "checksPassed" | "checksFailed"> {
+  const [checksPassed, checksFailed] = [countOf(checks?.["passes"]), countOf(checks?.["fails"])];
+  return checksPassed === undefined || checksFailed === undefined ? {} : { checksPassed, checksFailed };
 }
 
 type Percentiles = NonNullable<LoadResult["percentiles"]>;
@@ -59,7 +71,7 @@ function percentilesOf(trend: Json | undefined): Percentiles {
   const found = Object.entries(trend ?? {}).flatMap(([name, value]): Percentiles => {
     const percentile =
       name === "med" ? 50 : name === "max" ? 100 : Number(/^p\((\d+(?:\.\d+)?)\)$/.exec(name)?.[1] ?? Number.NaN);
-    return Number.isFinite(percentile) && typeof value === "number" ? [{ percentile, milliseconds: rounded(value) }] : [];
+    return percentile <= 100 && isAmount(value) ? [{ percentile, milliseconds: rounded(value) }] : [];
   });
   return found.toSorted((a, b) => a.percentile - b.percentile).slice(0, 30);
 }
@@ -88,6 +100,8 @@ function parsed(text: string): unknown {
   }
 }
 
-const numberOf = (value: unknown): number => (typeof value === "number" && Number.isFinite(value) && value > 0 ? value : 0);
+const countOf = (value: unknown): number | undefined => (isCount(value) ? value : undefined);
+
+const amountOf = (value: unknown): number | undefined => (isAmount(value) ? value : undefined);
 
 const rounded = (value: number): number => Number(value.toFixed(3));

@@ -53,8 +53,18 @@ it("reads the last report of an output, and rejects texts that only look like on
     '{"keelsonLoad":"result"}',
     JSON.stringify({ ...last, requests: -1 }),
     JSON.stringify({ ...last, requests: "9" }),
+    JSON.stringify({ ...last, requests: 1.5 }),
+    JSON.stringify({ ...last, failed: 2 ** 60 }),
+    JSON.stringify({ ...last, errors: { a: 0.5 } }),
+    JSON.stringify({ ...last, errors: { ["a".repeat(100)]: 1 } }),
+    JSON.stringify({ ...last, seconds: 1e300 }),
+    JSON.stringify({ ...last, timeline: [{ second: 0, seconds: 1, requests: 0.1, failed: 0, p99Ms: 1 }] }),
     JSON.stringify({ ...last, timeline: [{}] }),
     JSON.stringify({ ...last, statusCodes: { a: Number.NaN } }),
   ];
   for (const line of forged) expect(lastReport(line)).toBeUndefined();
+});
+
+it("has only finite figures, however short the load", () => {
+  expect(mergeReports([{ ...reportOf(fast), seconds: 1e-300 }], { workers: 1 })?.requestsPerSecond).toBe(0);
 });

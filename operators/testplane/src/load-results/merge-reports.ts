@@ -1,8 +1,12 @@
 import type { LoadResult } from "../api/load-result.ts";
 import type { GeneratorReport, TimelinePoint } from "../generator/generator-report.ts";
 import { LatencyHistogram } from "../generator/latency-histogram.ts";
+import { shownErrorPercent } from "./error-percent.ts";
 
 const shownPercentiles = [50, 75, 90, 95, 99, 99.9, 99.99, 100] as const;
+
+/** Shorter loads have no throughput. */
+const minSeconds = 0.001;
 
 /** What {@link mergeReports} needs to know about the load. */
 export interface ExpectedReports {
@@ -38,8 +42,8 @@ export function mergeReports(
     workers: reports.length,
     seconds: rounded(seconds),
     ...{ requests, failed, notSent },
-    errorPercent: requests + notSent === 0 ? 0 : rounded(((failed + notSent) / (requests + notSent)) * 100),
-    requestsPerSecond: seconds > 0 ? rounded(requests / seconds) : 0,
+    errorPercent: shownErrorPercent({ requests, failed, notSent }) ?? 0,
+    requestsPerSecond: seconds >= minSeconds ? rounded(requests / seconds) : 0,
     ...(isReadable
       ? {
           minMilliseconds: rounded(latencies.minMs),

@@ -1,7 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { parseDuration } from "@keelson/api-machinery/time";
 import type { LoadGenerator } from "../api/load-generator.ts";
-import { loadMs } from "../generator/plan-load.ts";
+import { planVariable } from "../generator/load-plan.ts";
+import { loadMs, planLoad } from "../generator/plan-load.ts";
 import { hasTemplate, validateTemplates } from "../templating/template.ts";
 
 type Generator = DeepReadonly<LoadGenerator>;
@@ -19,7 +20,20 @@ export function validateLoadGenerator(generator: Generator, path: string): reado
   if (generator.requestTimeout !== undefined && parseDuration(generator.requestTimeout) <= 0) {
     errors.push(`${path}.requestTimeout: must be greater than 0s`);
   }
-  return errors;
+  const sizeError = validatePlanSize(generator, path);
+  return sizeError === undefined ? errors : [...errors, sizeError];
+}
+
+/** Maximum size of an environment variable with its name and its end: MAX_ARG_STRLEN of Linux. */
+const maxVariableBytes = 131_072;
+
+/** Why the plan of a generator cannot be passed to its Pods in an environment variable. Names the largest field. */
+export function validatePlanSize(generator: Generator, path: string): string | undefined {
+  const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");
+  const size = Math.max(...planLoad(generator).map(bytesOf)) + Buffer.byteLength(`${planVariable}=`) + 1;
+  if (size <= maxVariableBytes) return undefined;
+  const field = bytesOf(generator.body) > bytesOf(generator.headers) ? "body" : "headers";
+  return `${path}.${field}: too long: url, headers and body must have at most 128 KiB together as JSON, but have about ${Math.ceil(size / 1_024)} KiB`;
 }
 
 /** Why a text is not a URL that a generator can request. */

@@ -38,6 +38,9 @@ export function validateLoadTest(spec: DeepReadonly<LoadTestSpec>, namespace: st
     if (found.length === 0 && spec.durationSeconds && spec.durationSeconds * 1_000 < loadMs(generator)) {
       errors.push(`spec.durationSeconds: must be at least ${loadMs(generator) / 1_000}, the duration of the generator's load`);
     }
+    if (spec.successCriteria?.minCheckPercent !== undefined) {
+      errors.push("spec.successCriteria.minCheckPercent: requires k6; the built-in generator has no checks");
+    }
   } else if (spec.workload.resources === undefined) errors.push("spec.workload: must have generator or resources");
   for (const [index, ref] of resources.entries()) {
     const path = `spec.workload.resources[${index}].manifest`;

@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CriterionResult, LoadResult } from "../api/load-result.ts";
 import type { LoadTestSpec, LoadTestStatus } from "../api/load-test.ts";
+import { errorPercentOf } from "../load-results/error-percent.ts";
 
 /** Compares what was measured with the success criteria of a load that has ended. */
 export function judgeCriteria(
@@ -16,7 +17,7 @@ export function judgeCriteria(
   const checks = (load?.checksPassed ?? 0) + (load?.checksFailed ?? 0);
   return [
     ...(checkCount === 0 ? [] : [atLeast("minPassPercent", minPassPercent, (passCount * 100) / checkCount, "%")]),
-    ...optional(maxErrorPercent, (max) => atMost("maxErrorPercent", max, percentOf(load), "%")),
+    ...optional(maxErrorPercent, (max) => atMost("maxErrorPercent", max, load && errorPercentOf(load), "%")),
     ...optional(minRequestsPerSecond, (min) => atLeast("minRequestsPerSecond", min, load?.requestsPerSecond, "requests/s")),
     ...latency.map(({ percentile, maxMilliseconds }) =>
       atMost(`latency p${percentile}`, maxMilliseconds, latencyAt(load, percentile), "ms"),
@@ -26,11 +27,6 @@ export function judgeCriteria(
     ),
     ...optional(maxTargetRestarts, (max) => atMost("maxTargetRestarts", max, status.targetRestarts, "restarts")),
   ];
-}
-
-/** Without a single request, the percentage of errors says nothing. */
-function percentOf(load: DeepReadonly<LoadResult> | undefined): number | undefined {
-  return load === undefined || load.requests + (load.notSent ?? 0) === 0 ? undefined : load.errorPercent;
 }
 
 /** The measured latency at a percentile. */
@@ -55,8 +51,10 @@ function resultOf(
   isMet: (actual: number) => boolean,
 ): CriterionResult {
   if (actual === undefined) return { name, expected, state: "Unknown" };
-  const shown = `${Number(actual.toFixed(3))} ${unit}`;
-  return { name, expected, actual: shown, state: isMet(actual) ? "Met" : "NotMet" };
+  const [rounded, met] = [Number(actual.toPrecision(6)), isMet(actual)];
+  // A value that misses the limit by a rounding error is not shown as the limit.
+  const shown = `${isMet(rounded) === met ? rounded : actual} ${unit}`;
+  return { name, expected, actual: shown, state: met ? "Met" : "NotMet" };
 }
 
 /** What a criterion says, such as `latency p99 is 312 ms, must be at most 200 ms`. */
@@ -72,5 +70,6 @@ export function describeLoad({
 }: DeepReadonly<LoadResult>): string {
   const p99 = percentiles.find(({ percentile }) => percentile === 99);
   const latency = p99 === undefined ? "" : `, p99 ${p99.milliseconds} ms`;
-  return `${requests} requests (${requestsPerSecond}/s), ${errorPercent} % failed${latency}`;
+  const failures = errorPercent === undefined ? "" : `, ${errorPercent} % failed`;
+  return `${requests ?? "unknown"} requests (${requestsPerSecond ?? "unknown"}/s)${failures}${latency}`;
 }

@@ -66,6 +66,28 @@ describe("the Pods of a load generator", () => {
       ],
     });
     expect(pods({ ...base, protocol: "HTTP/2" }).plans[0]?.maxConnections).toBe(4);
+    const users = { url: "http://web/", duration: "5s", protocol: "HTTP/2" } as const;
+    expect(pods({ ...users, users: 10 }).plans[0]?.maxConnections).toBe(4);
+    expect(pods({ ...users, users: 1_050 }).plans[0]?.maxConnections).toBe(11);
+  });
+});
+
+describe("the size of a load generator's plan", () => {
+  const headers = Array.from({ length: 17 }, (_, index) => ({ name: `X-${index}`, value: "a".repeat(8_000) }));
+
+  it("is at most that of an environment variable", () => {
+    expect(validateLoadGenerator({ ...base, headers }, "g")).toEqual([expect.stringMatching(/^g\.headers: too long/)]);
+    expect(validateLoadGenerator({ ...base, headers: headers.slice(1) }, "g")).toEqual([]);
+    const body = "\u0001".repeat(30_000);
+    expect(validateLoadGenerator({ ...base, body }, "g")).toEqual([expect.stringMatching(/^g\.body: too long/)]);
+  });
+
+  it("is checked again with the values of the target", () => {
+    const body = "${{ values.LONG }}";
+    expect(generatorPods({ ...base, body }, "t", { LONG: "a".repeat(200_000) }, program)).toMatchObject({
+      kind: "error",
+      message: expect.stringContaining("spec.workload.generator.body: ") as unknown,
+    });
   });
 });
 

@@ -1,7 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { LoadGenerator } from "../../api/load-generator.ts";
+import { planVariable } from "../../generator/load-plan.ts";
 import { planLoad } from "../../generator/plan-load.ts";
-import { validateUrl } from "../../manifests/validate-load-generator.ts";
+import { validatePlanSize, validateUrl } from "../../manifests/validate-load-generator.ts";
 import { escaped } from "../../programs/program-pod.ts";
 import { render, type Rendered } from "../../templating/template.ts";
 
@@ -31,10 +32,11 @@ export function generatorPods(
   if (rendered.kind === "error") return rendered;
   const urlError = validateUrl(String(rendered.value.url));
   if (urlError !== undefined) return { kind: "error", message: `spec.workload.generator.url: ${urlError}` };
+  const texts = textsOf(rendered.value);
+  const sizeError = validatePlanSize(texts, "spec.workload.generator");
+  if (sizeError !== undefined) return { kind: "error", message: sizeError };
   const names = generatorPodNames(generator, test);
-  const pods = planLoad(textsOf(rendered.value)).map((plan, worker) =>
-    podOf(names[worker] ?? "", JSON.stringify(plan), program),
-  );
+  const pods = planLoad(texts).map((plan, worker) => podOf(names[worker] ?? "", JSON.stringify(plan), program));
   return { kind: "rendered", value: pods };
 }
 
@@ -60,7 +62,7 @@ function podOf(name: string, plan: string, { command, image }: GeneratorProgram)
     name: generatorContainer,
     image: image ?? "keelson",
     command: [...command],
-    env: [{ name: "KEELSON_LOAD", value: escaped(plan) }],
+    env: [{ name: planVariable, value: escaped(plan) }],
     ...(image === undefined ? {} : confined),
   };
   return {

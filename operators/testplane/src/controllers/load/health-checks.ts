@@ -72,11 +72,16 @@ function decideLoad(
   if (workload.kind === "failed") return failTest(status, "WorkloadFailed", workload.message, now);
   const hasCompleted = workload.kind === "completed";
   const { generator } = spec.workload;
-  const limit = generator === undefined ? Number.POSITIVE_INFINITY : startedAt + maxLoadMs(generator) + maxGeneratorDelayMs;
-  if (!hasCompleted && now >= limit) {
+  const isGenerating = workload.kind === "running" && workload.isGenerating;
+  const limit =
+    generator === undefined || !isGenerating
+      ? Number.POSITIVE_INFINITY
+      : startedAt + maxLoadMs(generator) + maxGeneratorDelayMs;
+  if (now >= limit) {
     return failTest(status, "LoadTimeout", "the load generator has not finished; its Pods may not have started", now);
   }
-  const end = spec.durationSeconds ? startedAt + spec.durationSeconds * 1_000 : undefined;
+  // A worker that started late, or waits for its last responses, is not stopped: without its result the load cannot be judged.
+  const end = spec.durationSeconds && !isGenerating ? startedAt + spec.durationSeconds * 1_000 : undefined;
   const health = healthCheckOf(spec);
   if (health === undefined) {
     if (hasCompleted || (end !== undefined && now >= end)) return finish(spec, status, now);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { LoadResult } from "../../api/load-result.ts";
 import type { LoadTestSpec } from "../../api/load-test.ts";
-import { simulate } from "./testing/simulated-load-test.ts";
+import { lit, simulate } from "./testing/simulated-load-test.ts";
 
 const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "generator" } };
 const spec: LoadTestSpec = {
@@ -50,12 +50,29 @@ describe("the success criteria of a LoadTest", () => {
     expect(end(criteria)).toMatchObject({ phase: "Failed", verdict: "Failed", reason: "CriteriaNotMet", message });
   });
 
+  it("judge the error rate by the counts, not by the rounded percentage", () => {
+    const oneFailure = { ...measured, requests: 240_000, failed: 1, errorPercent: 0 };
+    const message = "maxErrorPercent is 0.000416667 %, must be at most 0 %";
+    expect(end({ maxErrorPercent: 0 }, oneFailure)).toMatchObject({ reason: "CriteriaNotMet", message });
+    expect(end({ maxErrorPercent: 0.5 }, { ...measured, failed: 0, notSent: 6, requests: 994 })).toMatchObject({
+      message: "maxErrorPercent is 0.6 %, must be at most 0.5 %",
+    });
+    const almost = { ...measured, requestsPerSecond: 99.999_999_9 };
+    expect(end({ minRequestsPerSecond: 100 }, almost)).toMatchObject({
+      message: "minRequestsPerSecond is 99.9999999 requests/s, must be at least 100 requests/s",
+    });
+  });
+
   it("that cannot be judged make the test Inconclusive, never Passed", () => {
     const inconclusive = { phase: "Failed", verdict: "Inconclusive", reason: "ResultMissing" };
     const criteria = { latency: [{ percentile: 99.9, maxMilliseconds: 1_000 }] };
     expect(end(criteria)).toMatchObject({ ...inconclusive, message: "the figures of latency p99.9 are not known" });
     expect(end({ maxErrorPercent: 100 }, "none")).toMatchObject(inconclusive);
     expect(end({ minCheckPercent: 0 }, { ...measured, checksPassed: 0, checksFailed: 0 })).toMatchObject(inconclusive);
+    const { failed: _, errorPercent: __, ...withoutFailures } = measured;
+    expect(end({ maxErrorPercent: 100 }, withoutFailures)).toMatchObject(inconclusive);
+    const { requests: ___, requestsPerSecond: ____, ...withoutRequests } = withoutFailures;
+    expect(end({ minRequestsPerSecond: 0 }, withoutRequests)).toMatchObject(inconclusive);
     const idle = { ...measured, requests: 0, failed: 0, errorPercent: 0 };
     expect(end({ maxErrorPercent: 100 }, idle)).toMatchObject(inconclusive);
     expect(end({ maxErrorPercent: 100 }, { ...measured, state: "Partial" })).toMatchObject(inconclusive);
@@ -113,6 +130,31 @@ describe("maxTargetRestarts", () => {
     expect(see(test, target("b", 0))).toMatchObject({ phase: "Running", targetRestarts: 1 });
     expect(see(test, target("a", 7))).toMatchObject({ phase: "Running", targetRestarts: 1 });
     expect(see(test, target("b", 1))).toMatchObject({ phase: "Failed", targetRestarts: 2 });
+  });
+
+  it("keeps the restarts of deleted Pods, also of those that were created while the load ran", () => {
+    const test = simulate({ ...withRestarts, successCriteria: { maxTargetRestarts: 100 } });
+    test.know({ kind: "known", objects: [target("a", 7)], hasSeen: () => true });
+    test.settle();
+    expect(see(test, target("a", 9))).toMatchObject({ targetRestarts: 2 });
+    expect(see(test, target("b", 0))).toMatchObject({ targetRestarts: 3 });
+    expect(see(test, target("b", 2))).toMatchObject({ targetRestarts: 5 });
+    expect(see(test, target("c", 0))).toMatchObject({ targetRestarts: 6 });
+    expect(see(test, target("c", 1))).toMatchObject({ targetRestarts: 7 });
+  });
+
+  it("counts sidecars, and no other init containers", () => {
+    const test = start();
+    const sidecar = {
+      ...target("a", 7),
+      spec: { initContainers: [{ name: "proxy", restartPolicy: "Always" }, { name: "migrate" }] },
+    };
+    const initContainerStatuses = [
+      { name: "proxy", restartCount: 1 },
+      { name: "migrate", restartCount: 5 },
+    ];
+    const status = { ...sidecar.status, initContainerStatuses };
+    expect(see(test, { ...sidecar, status })).toMatchObject({ phase: "Running", targetRestarts: 1 });
   });
 
   it("passes a target that did not restart more often than allowed", () => {
@@ -173,6 +215,59 @@ describe("a LoadTest with the built-in generator", () => {
     stuck.see("Lit");
     expect(stuck.run(379)).toMatchObject({ phase: "Running" });
     expect(stuck.run(1)).toMatchObject({ phase: "Failed", verdict: "Timeout", reason: "LoadTimeout" });
+  });
+
+  const passing: LoadResult = { ...figures, failed: 0, errorPercent: 0 };
+  const beside = (kind: string, apiVersion: string, more: Partial<LoadTestSpec> = {}) => {
+    const resources = [{ manifest: { apiVersion, kind, metadata: { name: "extra" } } }];
+    const test = simulate({ ...withGenerator, workload: { generator, resources }, ...more });
+    test.see("Lit");
+    test.measure(passing);
+    test.work("extra", { spec: {} });
+    test.knowPods({ kind: "known", objects: [], hasSeen: () => true });
+    test.settle();
+    return test;
+  };
+  const complete = (test: ReturnType<typeof simulate>): void => {
+    for (const worker of [0, 1]) test.work(`load-load-${worker}`, { status: { phase: "Succeeded" } });
+  };
+
+  it.each([{}, { healthCheck: { intervalSeconds: 10, failureThreshold: 3, allOf: lit.allOf } }])(
+    "is not stopped by durationSeconds, with %j",
+    (more) => {
+      const test = simulate({ ...withGenerator, durationSeconds: 60, ...more });
+      test.see("Lit");
+      test.measure(passing);
+      expect(test.run(90)).toMatchObject({ phase: "Running" });
+      complete(test);
+      expect(test.settle()).toMatchObject({ phase: "Succeeded", verdict: "Passed" });
+    },
+  );
+
+  it("has no time limit once it has completed: the load lasts until the Job next to it has completed", () => {
+    const test = beside("Job", "batch/v1");
+    test.run(60);
+    complete(test);
+    expect(test.run(3_600)).toMatchObject({ phase: "Running" });
+    test.work("extra", { status: { conditions: [{ type: "Complete", status: "True" }] } });
+    expect(test.settle()).toMatchObject({ phase: "Succeeded" });
+  });
+
+  it("ends although a Deployment next to it runs for ever, or with the duration", () => {
+    const test = beside("Deployment", "apps/v1");
+    complete(test);
+    expect(test.settle()).toMatchObject({ phase: "Succeeded" });
+    const limited = beside("Job", "batch/v1", { durationSeconds: 600 });
+    complete(limited);
+    expect(limited.run(599)).toMatchObject({ phase: "Running" });
+    expect(limited.run(1)).toMatchObject({ phase: "Succeeded" });
+  });
+
+  it("has no checks of k6", () => {
+    expect(finish(passing, { minCheckPercent: 90 })).toMatchObject({
+      reason: "InvalidConfig",
+      message: "spec.successCriteria.minCheckPercent: requires k6; the built-in generator has no checks",
+    });
   });
 });
 

@@ -11,10 +11,11 @@ import type { LoadGenerator } from "../../api/load-generator.ts";
 import type { LoadResult } from "../../api/load-result.ts";
 import type { ActionContext } from "../resource-actions.ts";
 import { iso } from "../test-status.ts";
-import { workloadPods } from "./workload-output.ts";
+import { generatorNames, maxReportBytes, workloadPods } from "./workload-output.ts";
 
 /** Maximum Pods whose output is read while the load runs. */
 const maxPods = 20;
+/** Maximum size of a line of other containers. The lines of a generator have its timeline and histogram. */
 const maxLineBytes = 16_384;
 
 /** Reads the end of a running workload's output. What cannot be read is left out: progress does not affect the verdict. */
@@ -26,15 +27,19 @@ export async function readProgress(
   const { client, signal } = context;
   const lines: string[] = [];
   const reports: GeneratorReport[] = [];
+  const generators = new Set(generatorNames(spec, context));
   for (const pod of (await workloadPods(spec, context).catch(() => [])).slice(0, maxPods)) {
     const [container] = objectsAt(pod, "status", "containerStatuses");
     if (container === undefined) continue;
     const key = { namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" };
-    const options = { container: stringAt(container, "name"), maxBytes: maxLineBytes, tailLines: 1, signal };
+    const name = stringAt(container, "name");
+    const isGenerator = generators.has(key.name) && name === generatorContainer;
+    const options = { container: name, maxBytes: isGenerator ? maxReportBytes : maxLineBytes, tailLines: 1, signal };
     const text = await readLogTail(client, key, options).catch(() => "");
-    const report = stringAt(container, "name") === generatorContainer ? lastReport(text) : undefined;
+    const report = isGenerator ? lastReport(text) : undefined;
     if (report !== undefined) reports.push(report);
-    else if (text.trim() !== "") lines.push(text.trim());
+    // A line of a generator is a report or unreadable; its histogram is not progress.
+    else if (!isGenerator && text.trim() !== "") lines.push(text.trim());
   }
   const load = spec.workload.generator === undefined ? undefined : runningLoad(spec.workload.generator, reports, now);
   const line = load === undefined ? lines.at(-1) : `${Math.floor(load.seconds)} s: ${describeLoad(load)}`;

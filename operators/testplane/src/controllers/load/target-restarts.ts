@@ -7,12 +7,12 @@ import { numberAt, objectsAt, stringAt } from "../../functions/read.ts";
 
 type Restarts = Pick<LoadTestStatus, "targetPods" | "targetRestarts">;
 
-/** Maximum Pods whose restarts are counted. */
+/** Maximum Pods that are recorded. Others count while they exist. */
 const maxPods = 500;
 
 /**
  * Counts the restarts of the target's containers and the deletions of its Pods since the load started. The first observation records
- * where to count from. Returns the fields as they are while the Pods are not known.
+ * where to count from; later ones record new Pods and the latest counts, so that those of deleted Pods are kept. Returns the fields as they are while the Pods are not known.
  */
 export function countTargetRestarts(
   before: DeepReadonly<Restarts>,
@@ -21,20 +21,26 @@ export function countTargetRestarts(
 ): DeepReadonly<Restarts> {
   const pods = podsOf(target, observe);
   if (pods === undefined) return before;
-  const restarts = new Map(pods.slice(0, maxPods).map((pod) => [stringAt(pod, "metadata", "uid"), restartsOf(pod)]));
-  if (before.targetPods === undefined) {
-    return { targetPods: [...restarts].map(([uid, count]) => ({ uid, restarts: count })), targetRestarts: 0 };
-  }
-  let total = 0;
-  const known = new Set<string>();
-  for (const { uid, restarts: base } of before.targetPods) {
-    known.add(uid);
-    // A Pod that was deleted counts as one restart.
-    total += Math.max((restarts.get(uid) ?? base + 1) - base, 0);
-  }
-  for (const [uid, count] of restarts) if (!known.has(uid)) total += count;
-  return { targetPods: before.targetPods, targetRestarts: Math.max(total, before.targetRestarts ?? 0) };
+  const current = new Map(pods.map((pod) => [stringAt(pod, "metadata", "uid"), restartsOf(pod)]));
+  const isFirst = before.targetPods === undefined;
+  const known = (before.targetPods ?? []).map((pod) => ({ ...pod, ...lastRestarts(current.get(pod.uid)) }));
+  const uids = new Set(known.map(({ uid }) => uid));
+  const added = [...current]
+    .filter(([uid]) => !uids.has(uid))
+    .map(([uid, count]) => ({ uid, restarts: isFirst ? count : 0, ...(isFirst ? {} : { lastRestarts: count }) }));
+  const all: readonly KnownPod[] = [...known, ...added];
+  const total = all.reduce((sum, pod) => sum + restartsSince(pod, current.has(pod.uid)), 0);
+  return { targetPods: all.slice(0, maxPods), targetRestarts: Math.max(total, before.targetRestarts ?? 0) };
 }
+
+type KnownPod = NonNullable<DeepReadonly<Restarts>["targetPods"]>[number];
+
+const lastRestarts = (count: number | undefined): Pick<KnownPod, "lastRestarts"> =>
+  count === undefined ? {} : { lastRestarts: count };
+
+/** The restarts of a Pod since the load started. Its deletion counts as one more. */
+const restartsSince = ({ restarts, lastRestarts: last = restarts }: KnownPod, exists: boolean): number =>
+  Math.max(last - restarts, 0) + (exists ? 0 : 1);
 
 function podsOf(target: Target, observe: (target: Target) => Observation): readonly NonNullable<Resource>[] | undefined {
   const observation = observe(target);
@@ -50,8 +56,16 @@ function podsOf(target: Target, observe: (target: Target) => Observation): reado
   return found;
 }
 
-const restartsOf = (pod: Resource): number =>
-  objectsAt(pod, "status", "containerStatuses").reduce(
-    (total, container) => total + numberAt(container, ["restartCount"], 0),
-    0,
+/** Restarts of a Pod's containers and sidecars, as `kubectl get` counts them. */
+function restartsOf(pod: Resource): number {
+  const sidecars = new Set(
+    objectsAt(pod, "spec", "initContainers")
+      .filter((container) => stringAt(container, "restartPolicy") === "Always")
+      .map((container) => stringAt(container, "name")),
   );
+  const statuses = [
+    ...objectsAt(pod, "status", "containerStatuses"),
+    ...objectsAt(pod, "status", "initContainerStatuses").filter((status) => sidecars.has(stringAt(status, "name"))),
+  ];
+  return statuses.reduce((total, status) => total + numberAt(status, ["restartCount"], 0), 0);
+}

@@ -20,7 +20,7 @@ const maxContainers = 20;
 /** Maximum size of the stored outputs, below the maximum size of a ConfigMap. */
 const maxOutputBytes = 768 * 1_024;
 /** Maximum size of the end of a generator's output, which has its result. */
-const maxReportBytes = 512 * 1_024;
+export const maxReportBytes = 512 * 1_024;
 const maxContainerBytes = 128 * 1_024;
 
 type Output = NonNullable<LoadTestStatus["workloadOutput"]>[number];
@@ -66,7 +66,8 @@ export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: A
       outputs.push({ ...output, error: truncate(errorMessage(error)) });
     }
   }
-  const measured = measuredLoad(spec, Object.values(data), reports);
+  const isUnread = containers.length > maxContainers || outputs.some(({ error }) => error !== undefined);
+  const measured = measuredLoad(spec, reports, { texts: Object.values(data), isUnread });
   if (Object.keys(data).length === 0) return { outputCollected: true, workloadOutput: outputs };
   const outputConfigMap = `${(context.owner.metadata.name ?? "").slice(0, 240)}-output`;
   const metadata = {
@@ -83,22 +84,23 @@ export async function collectOutput(spec: DeepReadonly<LoadTestSpec>, context: A
   }
 }
 
-/** The load that the outputs of a workload report. */
+/** The load that the outputs of a workload report. An output that was not read may have had a summary of k6. */
 function measuredLoad(
   { workload: { generator }, successCriteria }: DeepReadonly<LoadTestSpec>,
-  outputs: readonly string[],
   reports: readonly GeneratorReport[],
+  { texts, isUnread }: { readonly texts: readonly string[]; readonly isUnread: boolean },
 ): Pick<LoadTestStatus, "load"> {
   const percentiles = (successCriteria?.latency ?? []).map(({ percentile }) => percentile);
   const load =
     generator === undefined
-      ? mergeK6(outputs.map(parseK6Summary).filter((result) => result !== undefined))
+      ? mergeK6(texts.map(parseK6Summary).filter((result) => result !== undefined))
       : mergeReports(reports, { workers: generator.workers ?? 1, percentiles });
-  return load === undefined ? {} : { load };
+  if (load === undefined) return {};
+  return { load: generator === undefined && isUnread ? { ...load, state: "Partial" } : load };
 }
 
 /** Names of the Pods of the built-in generator. */
-const generatorNames = (
+export const generatorNames = (
   { workload: { generator } }: DeepReadonly<LoadTestSpec>,
   { owner }: ActionContext,
 ): readonly string[] => (generator === undefined ? [] : generatorPodNames(generator, owner.metadata.name ?? ""));

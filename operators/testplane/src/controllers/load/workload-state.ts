@@ -8,9 +8,12 @@ import { conditionOf, numberAt, objectsAt, stringAt } from "../../functions/read
 import { generatorPodNames } from "./generator-pods.ts";
 import { expandManifest } from "../../manifests/manifest.ts";
 
-/** State of a workload. `completed`: all of its Jobs and Pods succeeded, and nothing else is running. */
+/**
+ * State of a workload. `completed`: all of its Jobs and Pods succeeded, and nothing else is running, except for Deployments and the like
+ * next to the built-in generator. `isGenerating`: a Pod of the built-in generator has not completed.
+ */
 export type WorkloadState =
-  | { readonly kind: "running" }
+  | { readonly kind: "running"; readonly isGenerating: boolean }
   | { readonly kind: "completed" }
   | { readonly kind: "failed"; readonly message: string };
 
@@ -41,19 +44,31 @@ export function workloadState(
   test: TestName,
   observe: (target: Target) => Observation,
 ): WorkloadState {
-  const states: WorkloadState["kind"][] = [];
+  const { generator } = spec.workload;
+  const generators = new Set(generator === undefined ? [] : generatorPodNames(generator, test.name));
+  let [isGenerating, isRunning, hasCompleted] = [false, false, false];
   for (const target of workloadTargets(spec, test)) {
     if (!hasPods(target)) continue;
     const observation = observe(target);
     const [object] = observation.kind === "known" ? observation.objects : [];
-    const state = object === undefined ? { kind: "running" as const } : stateOf(target, object, observe);
+    const state = object === undefined ? running : stateOf(target, object, observe);
     if (state.kind === "failed") return state;
-    states.push(state.kind);
+    if (state.kind === "completed") hasCompleted = true;
+    else if (target.kind === "Pod" && generators.has(target.name ?? "")) isGenerating = true;
+    // The load of a generator ends although a Deployment next to it runs for ever.
+    else if (generator === undefined || canComplete(target)) isRunning = true;
   }
-  return { kind: states.length > 0 && states.every((kind) => kind === "completed") ? "completed" : "running" };
+  return hasCompleted && !isGenerating && !isRunning ? { kind: "completed" } : { kind: "running", isGenerating };
 }
 
-function stateOf(target: Target, object: NonNullable<Resource>, observe: (target: Target) => Observation): WorkloadState {
+const canComplete = ({ kind }: Target): boolean => kind === "Pod" || kind === "Job";
+
+/** State of an object of a workload. */
+type ObjectState = Exclude<WorkloadState, { kind: "running" }> | { readonly kind: "running" };
+
+const running: ObjectState = { kind: "running" };
+
+function stateOf(target: Target, object: NonNullable<Resource>, observe: (target: Target) => Observation): ObjectState {
   if (target.kind === "Pod") return podState(target, object);
   if (target.kind === "Job") {
     const failed = conditionOf(object, "Failed");
@@ -65,15 +80,15 @@ function stateOf(target: Target, object: NonNullable<Resource>, observe: (target
   }
   const pods = createPodsOf(observe, target)(object);
   const error = Array.isArray(pods) ? pods.map(terminalPodError).find((each) => each !== undefined) : undefined;
-  return error === undefined ? { kind: "running" } : { kind: "failed", message: error };
+  return error === undefined ? running : { kind: "failed", message: error };
 }
 
-function podState(target: Target, pod: NonNullable<Resource>): WorkloadState {
+function podState(target: Target, pod: NonNullable<Resource>): ObjectState {
   const phase = stringAt(pod, "status", "phase");
   if (phase === "Succeeded") return { kind: "completed" };
   if (phase !== "Failed") {
     const error = terminalPodError(pod);
-    return error === undefined ? { kind: "running" } : { kind: "failed", message: error };
+    return error === undefined ? running : { kind: "failed", message: error };
   }
   const exits = objectsAt(pod, "status", "containerStatuses").flatMap((container) => {
     const exitCode = numberAt(container, ["state", "terminated", "exitCode"], 0);
