@@ -181,7 +181,7 @@ function conformancePage() {
   });
   return [
     `# Kubernetes' conformance tests\n\n${note}`,
-    `The ${tests.length} conformance tests of Kubernetes ${version}, with their results against \`keelson up\` on ${lastRun}.`,
+    `The ${tests.length} conformance tests of Kubernetes ${version}, with their latest results against \`keelson up\`. Results were last recorded on ${lastRun}.`,
     `${count("passed")} tests that need no container image passed, and ${count("failed")} failed.`,
     `${count("passed", "substitute")} more passed and ${count("failed", "substitute")} failed in Pods with \`--pod-runtime bubblewrap\`, with substitutes for the suite's`,
     "images: agnhost built from its sources, another busybox, and a small web server instead of nginx. The others were not run; the tables name what they need.\n",

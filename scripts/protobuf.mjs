@@ -1,4 +1,4 @@
-/* Generates TypeScript from proto files; with --check only says whether what is committed is as it would be generated. */
+/* Generates TypeScript from proto files; with `--check`, only reports whether the committed files are up to date. */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
