@@ -34,7 +34,7 @@ export const reportCommand: CommandDefinition = {
     const client = await connect();
     try {
       const tests = await selectTests(client, flags, args, signal);
-      const reports = tests.map(({ test }) => reportTest(test));
+      const reports = tests.map(({ namespace, test }) => reportTest({ ...test, namespace }));
       const { [bundlesFlag.name]: folder } = flags;
       if (typeof folder === "string") await writeBundles(client, tests, folder, stdout, signal);
       else if ((await writeReports(flags, reports)) === 0) stdout.write(markdownReport(reports));

@@ -198,7 +198,7 @@ export class TestRun {
 
   #reports(): readonly TestReport[] {
     return this.#manifests.map((manifest) =>
-      reportTest({ kind: manifest.kind, name: manifest.name, object: this.#latest.get(manifest) } as ReportedTest),
+      reportTest({ kind: manifest.kind, ...this.#keyOf(manifest), object: this.#latest.get(manifest) } as ReportedTest),
     );
   }
 

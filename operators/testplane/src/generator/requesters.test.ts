@@ -119,6 +119,15 @@ describe.each<Protocol>(["HTTP/1.1", "HTTP/2"])("a load by %s", { timeout: 60_00
     expect(report.failed).toBe(0);
   });
 
+  it("lets the users of a closed model share a connection", async () => {
+    const server = await serve(protocol, (_, __, respond) => respond(200));
+    const stages = [{ durationMs: 300, from: 150, to: 150 }];
+    const report = await load(server.url, protocol, { model: "closed", stages, maxConnections: 1 });
+    expect(report).toMatchObject({ requests: server.requests(), failed: 0, isComplete: true });
+    expect(report.requests).toBeGreaterThanOrEqual(150);
+    expect(server.connections()).toBe(1);
+  });
+
   it("counts broken connections as failures and continues with new ones", async () => {
     const server = await serve(protocol, (count, _, respond, hangUp) => (count === 20 ? hangUp() : respond(200)));
     const report = await load(server.url, protocol, { maxConnections: 1 });

@@ -17,7 +17,12 @@ const metrics: readonly Metric[] = [
   {
     name: "testplane_test_success",
     help: "Whether the test succeeded.",
-    samples: ({ isSuccess, verdict }) => [{ labels: { verdict }, value: isSuccess ? 1 : 0 }],
+    samples: ({ isSuccess }) => one(isSuccess ? 1 : 0),
+  },
+  {
+    name: "testplane_test_info",
+    help: "Verdict of the test. The value is 1.",
+    samples: ({ verdict }) => [{ labels: { verdict }, value: 1 }],
   },
   { name: "testplane_test_duration_seconds", help: "Duration of the test.", samples: ({ seconds }) => one(seconds) },
   { name: "testplane_rounds", help: "Number of finished rounds.", samples: ({ rounds }) => one(rounds?.completed) },
@@ -50,14 +55,19 @@ export function prometheusReport(tests: readonly TestReport[]): string {
   const lines: string[] = [];
   for (const { name, help, samples } of metrics) {
     const found = tests.flatMap((test) =>
-      samples(test).map(
-        ({ labels, value }) => `${name}{${labelText({ kind: test.kind, name: test.name, ...labels })}} ${value}`,
-      ),
+      samples(test).map(({ labels, value }) => `${name}{${labelText({ ...identityOf(test), ...labels })}} ${value}`),
     );
     if (found.length > 0) lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} gauge`, ...found);
   }
   return `${lines.join("\n")}\n`;
 }
+
+/** The labels of a test's series. They do not change with its result, so that series continue. */
+const identityOf = ({ kind, namespace, name }: TestReport): Readonly<Record<string, string>> => ({
+  kind,
+  ...(namespace === undefined ? {} : { namespace }),
+  name,
+});
 
 const labelText = (labels: Readonly<Record<string, string>>): string =>
   Object.entries(labels)

@@ -184,9 +184,11 @@ describe("the report of a LoadTest", () => {
   });
 
   it("has metrics for Prometheus", () => {
-    const text = prometheusReport([{ ...report, name: 'a"b\\c\nd' }]);
-    const labels = 'kind="LoadTest",name="a\\"b\\\\c\\nd"';
-    expect(text).toContain(`testplane_test_success{${labels},verdict="failed"} 0\n`);
+    const text = prometheusReport([{ ...report, namespace: "team-a", name: 'a"b\\c\nd' }]);
+    const labels = 'kind="LoadTest",namespace="team-a",name="a\\"b\\\\c\\nd"';
+    // The identity of a series does not depend on its value.
+    expect(text).toContain(`testplane_test_success{${labels}} 0\n`);
+    expect(text).toContain(`testplane_test_info{${labels},verdict="failed"} 1\n`);
     expect(text).toContain(`testplane_load_requests{${labels}} 300\n`);
     expect(text).toContain(`testplane_load_latency_seconds{${labels},quantile="0.99"} 0.012\n`);
     for (const line of text.trimEnd().split("\n")) expect(line).toMatch(/^(# (HELP|TYPE) \w+ .+|\w+\{.+\} [\d.e-]+)$/);

@@ -10,9 +10,10 @@ import type { PassRate } from "../verdicts/pass-rate.ts";
 import { type RoundVerdict, type Verdict, type VerdictCounts, verdictOfReason } from "../verdicts/verdict.ts";
 
 /** A test with its last known state. */
-export type ReportedTest =
-  | { readonly kind: "IntegrationTest"; readonly name: string; readonly object: DeepReadonly<IntegrationTest> | undefined }
-  | { readonly kind: "LoadTest"; readonly name: string; readonly object: DeepReadonly<LoadTest> | undefined };
+export type ReportedTest = { readonly name: string; readonly namespace?: string } & (
+  | { readonly kind: "IntegrationTest"; readonly object: DeepReadonly<IntegrationTest> | undefined }
+  | { readonly kind: "LoadTest"; readonly object: DeepReadonly<LoadTest> | undefined }
+);
 
 /** A step, or a round if there are several, or the load. `error`: it did not finish, or the test is invalid. */
 export interface CaseReport {
@@ -31,6 +32,8 @@ export type ReportVerdict = Lowercase<Verdict>;
 /** The result of a test. All output formats and the exit code are derived from it, so that they cannot disagree. */
 export interface TestReport {
   readonly kind: ReportedTest["kind"];
+  /** Namespace of the test, if it is known. */
+  readonly namespace?: string;
   readonly name: string;
   readonly verdict: ReportVerdict;
   /** Whether the test counts as successful: it passed, or it is flaky and quarantined. */
@@ -68,7 +71,7 @@ export interface RoundsReport {
 
 /** Reports a test. */
 export function reportTest(test: ReportedTest): TestReport {
-  const { kind, name, object } = test;
+  const { kind, name, namespace, object } = test;
   const status = object?.status;
   const seconds = secondsBetween(status?.startTime, status?.completionTime);
   const result = resultOf(status);
@@ -76,6 +79,7 @@ export function reportTest(test: ReportedTest): TestReport {
   const cases = status?.completionTime === undefined ? [] : casesOf(test, seconds);
   return {
     ...{ kind, name, seconds },
+    ...(namespace === undefined ? {} : { namespace }),
     ...result,
     ...(rounds === undefined ? {} : { rounds }),
     cases: consistentCases(result, cases, seconds),
