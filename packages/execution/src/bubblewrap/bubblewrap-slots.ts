@@ -6,7 +6,7 @@ import { pathInRoot } from "../files/root-path.ts";
 import { type LaunchRequest, StartFailure } from "../process/launcher.ts";
 import type { Execution, SlotWrapping } from "../process/wrapping.ts";
 import { claimFile, findExecutable } from "../program/program-files.ts";
-import { hasStub, startStub, unclaimedStub } from "../warm/start-stub.ts";
+import { claimStub, hasStub, isUnclaimed, unclaimedStub } from "../warm/start-stub.ts";
 import type { SlotShape } from "../warm/warm-plan.ts";
 import {
   type BubblewrapWrappingOptions,
@@ -77,13 +77,13 @@ export class BubblewrapSlots implements SlotWrapping {
       writeFileSync(claimFile(request.folder), setArguments(bwrapCommand(bwrap, command)));
     } else {
       const env = { ...environmentOf(request), PWD: cwd };
-      writeFileSync(claimFile(request.folder), startStub({ path, argv: command, env, cwd }));
+      claimStub(claimFile(request.folder), { path, argv: command, env, cwd });
     }
   }
 
   readonly wasUnreleased = ({ folder }: LaunchRequest): boolean =>
-    /^unreleased$/m.test(readIfPresent(statusFile(folder)).toString("latin1")) ||
-    readIfPresent(claimFile(folder)).equals(unclaimedStub());
+    /^unreleased$/m.test(readIfPresent(statusFile(folder))?.toString("latin1") ?? "") ||
+    isUnbound(readIfPresent(claimFile(folder)));
 
   #prepareShell(request: LaunchRequest, shape: SlotShape): Stage {
     writeOptions(request, { cwd: "/", binds: [], stage: undefined }, undefined);
@@ -118,12 +118,15 @@ function shellStage({ folder }: LaunchRequest, { roots }: SlotShape): Stage {
   return stage;
 }
 
-/** The content of a file; empty if it does not exist. */
-function readIfPresent(path: string): Buffer {
+/** Whether a slot has this claim and was never bound to a program. A program that started cold has no claim. */
+const isUnbound = (claim: Buffer | undefined): boolean => claim !== undefined && (claim.length === 0 || isUnclaimed(claim));
+
+/** The content of a file, if it exists. */
+function readIfPresent(path: string): Buffer | undefined {
   try {
     return readFileSync(path);
   } catch {
-    return Buffer.alloc(0);
+    return undefined;
   }
 }
 

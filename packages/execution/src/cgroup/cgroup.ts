@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmdirSync, statSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { allControllers } from "./cgroup-hierarchies.ts";
 import type { CgroupHierarchy, Controller } from "./cgroup-hierarchies.ts";
 import type { Limits } from "../driver.ts";
@@ -29,6 +29,26 @@ function limitSettings(
   }
   if (controller === "pids" && pids !== undefined) return [["pids.max", String(pids)]];
   return [];
+}
+
+function writeSettings(folder: string, settings: readonly (readonly [file: string, value: string])[]): void {
+  for (const [file, value] of settings) writeFileSync(join(folder, file), value);
+}
+
+/** Sets or changes a memory limit, without swap: a program at its limit is killed instead. Machines without swap accounting lack the file. */
+function setMemoryLimit(folder: string, version: 1 | 2, settings: readonly (readonly [file: string, value: string])[]): void {
+  const swap = join(folder, version === 2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
+  const swapSettings = existsSync(swap)
+    ? settings.map(([, bytes]) => [basename(swap), version === 2 ? "0" : bytes] as const)
+    : [];
+  try {
+    writeSettings(folder, settings);
+  } catch (error) {
+    // In version 1 the limit with swap is never below the limit without: it is raised first, and lowered last.
+    if (version === 2 || swapSettings.length === 0) throw error;
+    writeSettings(folder, [...swapSettings, ...settings]);
+  }
+  writeSettings(folder, swapSettings);
 }
 
 /** The cgroups of one program. Their names derive from the program, so a later supervisor finds them without a record. */
@@ -94,14 +114,11 @@ export function createCgroup(
     }
     entryFiles.push(entryFile(hierarchy, name));
     for (const controller of wanted) {
+      const settings = limitSettings(hierarchy.version, controller, limits);
       try {
-        for (const [file, value] of limitSettings(hierarchy.version, controller, limits))
-          writeFileSync(join(folder, file), value);
+        if (controller === "memory") setMemoryLimit(folder, hierarchy.version, settings);
+        else writeSettings(folder, settings);
         applied[limitOf[controller]] = limits[limitOf[controller]];
-        // Without this a program at its limit swaps instead of being killed; machines without swap accounting lack the file.
-        const swap = join(folder, hierarchy.version === 2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
-        if (controller === "memory" && existsSync(swap))
-          writeFileSync(swap, hierarchy.version === 2 ? "0" : String(limits.memoryBytes));
       } catch (error) {
         problems.push(`${limitOf[controller]}: ${describeError(error)}`);
       }

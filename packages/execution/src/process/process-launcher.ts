@@ -216,11 +216,7 @@ class ProcessLauncher implements Launcher {
   /** A slot whose command waits for its release. */
   #slot(request: LaunchRequest, slot: WaitingShim & WaitingSlot): PreparedSlot {
     const { shim, shape, slots } = slot;
-    const abandon = async (folder: ProgramFolder): Promise<void> => {
-      shim.abandon();
-      await shim.ended;
-      await cleanUpCgroup(this.#context, folder, request.deadlines);
-    };
+    const abandon = (folder: ProgramFolder): Promise<void> => this.#abandon(shim, folder, request.deadlines);
     return {
       ended: shim.ended,
       canRun: (spec) => isAlive(shim.pid, slot.startTime) && slots.canRun(shape.kind, spec),
@@ -245,11 +241,17 @@ class ProcessLauncher implements Launcher {
     const execution: Execution = { command: [first.startsWith("-") ? path : first, ...rest], cwd };
     const isSame = JSON.stringify(spec.limits) === JSON.stringify(shape.template.limits);
     const cgroup = isSame ? slot.cgroup : this.#createCgroup(request);
-    return this.#prepared(request, slot, cgroup, () => {
+    return this.#prepared(request, slot, cgroup, async () => {
       slots.bind(request, { ...execution, path }, shape);
       // A slot of an image has nothing that could answer.
-      return shape.kind === "image" ? Promise.resolve(slot.shim.open()) : slot.shim.release();
+      await (shape.kind === "image" ? slot.shim.open() : slot.shim.release());
     });
+  }
+
+  async #abandon(shim: Shim, folder: ProgramFolder, deadlines: Deadlines): Promise<void> {
+    shim.abandon();
+    await shim.ended;
+    await cleanUpCgroup(this.#context, folder, deadlines);
   }
 
   /** The program behind a shim that waits for its release. */
@@ -260,11 +262,15 @@ class ProcessLauncher implements Launcher {
     release: () => Promise<void> = () => shim.release(),
   ): PreparedProgram {
     const { folder, deadlines } = request;
+    const abandon = (): Promise<void> => entered.then(() => this.#abandon(shim, folder, deadlines));
     return {
       identity: { shimPid: shim.pid, shimStartTime: startTime, bootId: this.#bootId, ...limitsToJson(cgroup) },
       release: async () => {
         await entered;
-        await release();
+        await release().catch(async (error: unknown) => {
+          await abandon();
+          throw error;
+        });
         const limits = readExit(folder).outsideCgroup
           ? { applied: {}, message: "not enforced: the program could not enter its cgroup" }
           : { applied: cgroup.applied, ...(cgroup.message !== undefined && { message: cgroup.message }) };
@@ -276,12 +282,7 @@ class ProcessLauncher implements Launcher {
           lostMessage: shimKilled,
         });
       },
-      abandon: async () => {
-        await entered;
-        shim.abandon();
-        await shim.ended;
-        await cleanUpCgroup(this.#context, folder, deadlines);
-      },
+      abandon,
     };
   }
 }

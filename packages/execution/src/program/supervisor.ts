@@ -143,7 +143,7 @@ class SupervisingDriver implements Driver {
 
   async #start(program: SupervisedProgram, folder: ProgramFolder, slot: ReadySlot | undefined): Promise<void> {
     try {
-      await (slot === undefined ? createFolder(folder) : moveFolder(slot, folder));
+      await (slot === undefined ? createFolder(folder) : moveFolder(slot, folder, this.#supervision));
       const written = writeSpec(folder, program.spec);
       // It may reject before it is awaited.
       written.catch(() => {});
@@ -159,14 +159,19 @@ class SupervisingDriver implements Driver {
   }
 }
 
-/** Makes the folder of a slot that of a program. */
-async function moveFolder({ folder: from, prepared }: ReadySlot, folder: ProgramFolder): Promise<void> {
+/** Makes the folder of a slot that of a program. Discards the slot if that fails. */
+async function moveFolder(
+  { folder: from, prepared }: ReadySlot,
+  folder: ProgramFolder,
+  { trash, clock, unmounter }: Supervision,
+): Promise<void> {
   try {
     // rename(2) would replace an empty folder.
     if (existsSync(folder.path)) throw new ExecutionError("AlreadyExists", `folder ${folder.path} already exists`);
     await rename(from.path, folder.path);
   } catch (error) {
     await prepared.abandon();
+    await discardFolder(from, trash, clock.now(), unmounter);
     if (error instanceof ExecutionError) throw error;
     throw folderUnusable(folder, error);
   }

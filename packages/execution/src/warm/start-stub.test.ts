@@ -1,9 +1,9 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { hasStub, startStub, type StubTarget, stubMessages, unclaimedStub } from "./start-stub.ts";
+import { claimStub, hasStub, isUnclaimed, startStub, type StubTarget, stubMessages, unclaimedStub } from "./start-stub.ts";
 
 let dir: string;
 
@@ -46,6 +46,22 @@ describe.runIf(hasStub())("a stub", () => {
       [126, `${stubMessages.cwd}\n`],
       [126, `${stubMessages.exec}\n`],
     ]);
+  });
+
+  test("is claimed in place, and does nothing if the claim is interrupted before its header is written", () => {
+    const target = { path: "/bin/sh", argv: ["sh", "-c", "echo claimed"], env: {}, cwd: "/" };
+    const path = write(unclaimedStub());
+    claimStub(path, target);
+    expect(readFileSync(path)).toEqual(startStub(target));
+    expect(isUnclaimed(readFileSync(path))).toBe(false);
+    expect(execFileSync(path, { encoding: "utf8" })).toBe("claimed\n");
+    const header = 120;
+    for (const length of [header + 13, 200, startStub(target).length]) {
+      const half = Buffer.concat([unclaimedStub().subarray(0, header), startStub(target).subarray(header, length)]);
+      expect(isUnclaimed(half)).toBe(true);
+      const { status, stdout, stderr } = spawnSync(write(half), { encoding: "utf8" });
+      expect([status, stdout, stderr]).toEqual([0, "", ""]);
+    }
   });
 
   test("does nothing before it is claimed", () => {

@@ -6,6 +6,8 @@
  * The file is an ELF executable of one read-only segment: headers, code, pointers, strings (System V ABI, AMD64 supplement).
  */
 
+import { closeSync, openSync, writeSync } from "node:fs";
+
 /** What a stub executes. Nothing is inherited and nothing is looked up. */
 export interface StubTarget {
   /** Absolute path of the program. */
@@ -110,7 +112,8 @@ function codeOf({ cwd, path, argv, env, cwdMessage, execMessage }: CodeData): Bu
   ]);
 }
 
-function executable(content: Buffer): Buffer {
+/** An executable of `content`, whose code begins after `skippedBytes`. */
+function executable(content: Buffer, skippedBytes = 0): Buffer {
   const header = Buffer.alloc(codeOffset);
   header.write("\x7fELF", 0, "latin1");
   // 64 bits, little-endian, version 1.
@@ -118,7 +121,7 @@ function executable(content: Buffer): Buffer {
   header.writeUInt16LE(2, 16); // ET_EXEC
   header.writeUInt16LE(62, 18); // EM_X86_64
   header.writeUInt32LE(1, 20);
-  header.writeBigUInt64LE(BigInt(segmentAddress + codeOffset), 24); // entry
+  header.writeBigUInt64LE(BigInt(segmentAddress + codeOffset + skippedBytes), 24); // entry
   header.writeBigUInt64LE(BigInt(elfHeaderBytes), 32); // program headers
   header.writeUInt16LE(elfHeaderBytes, 52);
   header.writeUInt16LE(56, 54);
@@ -134,10 +137,10 @@ function executable(content: Buffer): Buffer {
   return Buffer.concat([header, content]);
 }
 
-/** An executable that starts `target`. For x86-64, see {@link hasStub}. */
+/** An executable that starts `target`. For x86-64, see {@link hasStub}. It differs from {@link unclaimedStub} in the header and after it. */
 export function startStub(target: StubTarget): Buffer {
   const none = { cwd: 0, path: 0, argv: 0, env: 0, cwdMessage: 0, execMessage: 0 };
-  const data = new Segment(codeOffset + codeOf(none).length);
+  const data = new Segment(codeOffset + unclaimed.length + codeOf(none).length);
   const argv = target.argv.map((text) => data.addText(text));
   const env = Object.entries(target.env).map(([name, value]) => data.addText(`${name}=${value}`));
   const code = codeOf({
@@ -148,8 +151,37 @@ export function startStub(target: StubTarget): Buffer {
     argv: data.addPointers(argv),
     env: data.addPointers(env),
   });
-  return executable(Buffer.concat([code, data.bytes()]));
+  return executable(Buffer.concat([unclaimed, code, data.bytes()]), unclaimed.length);
 }
 
+/** Code of a stub that is not claimed. */
+const unclaimed = exit(0);
+
 /** An executable that exits with 0: the content of the file before the sandbox is claimed. */
-export const unclaimedStub = (): Buffer => executable(exit(0));
+export const unclaimedStub = (): Buffer => executable(unclaimed);
+
+/** Whether the content of a file is an unclaimed stub, or one whose claim was interrupted. */
+export const isUnclaimed = (content: Buffer): boolean => {
+  const stub = unclaimedStub();
+  return content.subarray(0, stub.length).equals(stub);
+};
+
+/**
+ * Claims the stub in a file. The header is written last, in one page: a claim that is interrupted leaves a stub that exits with 0. The
+ * file is changed in place, because it is already mounted in the sandbox.
+ */
+export function claimStub(file: string, target: StubTarget): void {
+  const content = startStub(target);
+  const descriptor = openSync(file, "r+");
+  try {
+    writeWhole(descriptor, content.subarray(codeOffset), codeOffset);
+    writeWhole(descriptor, content.subarray(0, codeOffset), 0);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function writeWhole(descriptor: number, bytes: Buffer, position: number): void {
+  for (let written = 0; written < bytes.length; )
+    written += writeSync(descriptor, bytes, written, bytes.length - written, position + written);
+}

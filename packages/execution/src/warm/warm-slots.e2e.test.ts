@@ -121,6 +121,36 @@ describe.runIf(isRoot).each(warmKinds)("a program in a slot of kind %s", (kind) 
     expect(await program.exited()).toMatchObject({ reason: "Error", exitCode: 7 });
   });
 
+  test("can have more memory than its slot was prepared with", async () => {
+    const more = { ...limits, memoryBytes: 1 << 29 };
+    const program = await start(kind, { command: ["/bin/sleep", "600"], limits: more });
+    expect(program.limits).toEqual({ applied: more });
+  });
+
+  test("leaves nothing of its slot behind if the claim cannot be written", async () => {
+    await warmUp(driver, kind, specOf());
+    const [slot = ""] = readdirSync(join(dir, ".warm"));
+    const claim = join(dir, ".warm", slot, "claim");
+    rmSync(claim);
+    mkdirSync(claim);
+    const program = await driver.start(specOf());
+    expect(await program.exited()).toMatchObject({ reason: "StartFailed", message: expect.stringContaining("EISDIR") });
+    await program.remove();
+    await driver.close();
+    expect([await processes(), mounts(), groups()]).toEqual([[], [], []]);
+    driver = await open();
+  });
+
+  test("leaves nothing of its slot behind if its folder exists", async () => {
+    await warmUp(driver, kind, specOf());
+    mkdirSync(join(dir, "a"));
+    await expect(driver.start(specOf())).rejects.toMatchObject({ code: "AlreadyExists" });
+    await driver.close();
+    expect([readdirSync(join(dir, ".warm")), mounts(), groups()]).toEqual([[], [], []]);
+    rmSync(join(dir, "a"), { recursive: true });
+    driver = await open();
+  });
+
   test("fails to start with the same reason as a program that starts cold", async () => {
     const root = join(base, "image");
     mkdirSync(join(root, "bin"), { recursive: true });
@@ -248,6 +278,8 @@ describe.runIf(isRoot)("warm slots", () => {
     for (const [id, name, content] of [
       ["shell", "bwrap-status.json", "unreleased\n"],
       ["image", "claim", unclaimedStub()],
+      ["interrupted", "claim", Buffer.concat([unclaimedStub(), Buffer.from("part of a claim")])],
+      ["empty", "claim", ""],
     ] as const) {
       mkdirSync(join(dir, id));
       writeFileSync(join(dir, id, "spec.json"), JSON.stringify(specOf({ id })));
@@ -259,7 +291,7 @@ describe.runIf(isRoot)("warm slots", () => {
     driver = await open();
     expect(driver.get("moved")).toBeUndefined();
     expect(groups()).toEqual([]);
-    for (const id of ["shell", "image"])
+    for (const id of ["shell", "image", "interrupted", "empty"])
       expect(await driver.get(id)?.exited()).toMatchObject({ reason: "Lost", message: expect.stringContaining("never ran") });
   });
 

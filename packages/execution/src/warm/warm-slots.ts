@@ -1,9 +1,17 @@
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { ProgramSpec, StartKind, WarmPlan, WarmPrograms, WarmStatus } from "../driver.ts";
+import {
+  ExecutionError,
+  type ProgramSpec,
+  type StartKind,
+  type WarmPlan,
+  type WarmPrograms,
+  type WarmStatus,
+} from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import type { LaunchRequest, PreparedSlot } from "../process/launcher.ts";
 import { discardFolder, type ProgramFolder, programFolder, tagFile } from "../program/program-folder.ts";
+import { readErrorTail } from "../program/program-files.ts";
 import type { Deadline } from "../program/deadlines.ts";
 import type { Supervision } from "../program/supervision.ts";
 import { fits, type SlotShape, shapeKey, shapesOf } from "./warm-plan.ts";
@@ -20,6 +28,15 @@ export interface WarmSlotsOptions extends Omit<Supervision, "forget"> {
   /** Folder of the slots, on the file system of the programs' folders. */
   readonly dir: string;
   readonly random: () => number;
+}
+
+/** A shape whose slots fail. */
+interface Failure {
+  /** Why the last one failed; undefined while another one is ready. */
+  readonly problem: string | undefined;
+  readonly retryMs: number;
+  /** By the monotonic clock. */
+  readonly retryAtMs: number;
 }
 
 /** Slots that are prepared at the same time. More would compete with the requests that they are for. */
@@ -44,10 +61,9 @@ export class WarmSlots implements WarmPrograms {
   readonly #starts: Record<StartKind, number> = { cold: 0, shell: 0, image: 0 };
   readonly #refills = { count: 0, totalMs: 0 };
   #wanted: readonly { readonly shape: SlotShape; readonly count: number }[] = [];
-  /** Why the last slot of a shape could not be prepared. */
-  readonly #problems = new Map<string, string>();
-  #retryMs = minRetryMs;
-  #timer: Deadline | undefined;
+  /** Shapes whose slots failed since one was claimed. */
+  readonly #failures = new Map<string, Failure>();
+  #timer: { readonly dueMs: number; readonly deadline: Deadline } | undefined;
   #isClosed = false;
 
   constructor(options: WarmSlotsOptions) {
@@ -66,15 +82,14 @@ export class WarmSlots implements WarmPrograms {
 
   keep(plan: WarmPlan): void {
     this.#wanted = shapesOf(plan, this.#options.launcher.slotKinds?.includes("image") === true);
-    this.#retryMs = minRetryMs;
-    this.#problems.clear();
+    this.#failures.clear();
     for (const slot of this.#surplus()) this.#discard(slot);
     this.#schedule(0);
     this.#notify();
   }
 
   status(): WarmStatus {
-    const [problem] = this.#problems.values();
+    const problem = [...this.#failures.values()].find((failure) => failure.problem !== undefined)?.problem;
     const count = (kind: SlotShape["kind"]): { readonly desired: number; readonly ready: number } => ({
       desired: this.#wanted.reduce((sum, { shape, count: each }) => sum + (shape.kind === kind ? each : 0), 0),
       ready: this.#ready.filter(({ shape }) => shape.kind === kind).length,
@@ -109,7 +124,7 @@ export class WarmSlots implements WarmPrograms {
   /** Removes all slots. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#timer?.cancel();
+    this.#timer?.deadline.cancel();
     this.#wanted = [];
     await Promise.all(this.#refilling.keys());
     for (const slot of [...this.#ready]) this.#discard(slot);
@@ -125,47 +140,61 @@ export class WarmSlots implements WarmPrograms {
     });
   }
 
-  /** The shape of which most slots are missing; one that could not be prepared comes last. */
-  #findMissing(): SlotShape | undefined {
+  /** The shapes of which slots are missing, most first; those that have failed come last, and one slot of them is prepared at a time. */
+  #missing(): readonly { readonly shape: SlotShape; readonly retryAtMs: number }[] {
     const missing = this.#wanted.map(({ shape, count }) => {
       const key = shapeKey(shape);
       const present = this.#ready.filter((slot) => shapeKey(slot.shape) === key).length;
       const coming = [...this.#refilling.values()].filter((each) => each === key).length;
-      return { shape, count: count - present - coming, failures: this.#problems.has(key) ? 1 : 0 };
+      const retryAtMs = this.#failures.get(key)?.retryAtMs ?? 0;
+      return { shape, retryAtMs, count: retryAtMs > 0 && coming > 0 ? 0 : count - present - coming };
     });
-    const [first] = missing
+    return missing
       .filter(({ count }) => count > 0)
-      .sort((one, other) => one.failures - other.failures || other.count - one.count);
-    return first?.shape;
+      .sort((one, other) => Math.sign(one.retryAtMs) - Math.sign(other.retryAtMs) || other.count - one.count);
   }
 
+  /** Refills after this time, or earlier if that is scheduled. */
   #schedule(delayMs: number): void {
-    if (this.#isClosed) return;
-    this.#timer ??= this.#options.deadlines.after(delayMs, () => {
+    const { deadlines, clock } = this.#options;
+    const dueMs = clock.monotonic() + delayMs;
+    if (this.#isClosed || (this.#timer !== undefined && this.#timer.dueMs <= dueMs)) return;
+    this.#timer?.deadline.cancel();
+    const deadline = deadlines.after(delayMs, () => {
       this.#timer = undefined;
       this.#refill();
     });
+    this.#timer = { dueMs, deadline };
   }
 
   #refill(): void {
+    const now = this.#options.clock.monotonic();
     while (!this.#isClosed && this.#refilling.size < maxRefills) {
-      const shape = this.#findMissing();
-      if (shape === undefined) return;
-      const refilling = this.#prepare(shape).then((isReady) => {
+      const missing = this.#missing();
+      const shape = missing.find(({ retryAtMs }) => retryAtMs <= now)?.shape;
+      if (shape === undefined) {
+        if (missing.length > 0) this.#schedule(Math.min(...missing.map(({ retryAtMs }) => retryAtMs)) - now);
+        return;
+      }
+      const refilling = this.#prepare(shape).then(() => {
         this.#refilling.delete(refilling);
         // The plan may have changed meanwhile.
         for (const slot of this.#surplus()) this.#discard(slot);
-        this.#schedule(isReady ? 0 : this.#retryMs);
-        if (!isReady) this.#retryMs = Math.min(this.#retryMs * 2, maxRetryMs);
+        this.#schedule(0);
       });
       this.#refilling.set(refilling, shapeKey(shape));
-      // Nothing else is missing: one attempt at a time.
-      if (this.#problems.has(shapeKey(shape))) return;
     }
   }
 
-  /** Prepares one slot. False if that fails; never rejects. */
-  async #prepare(shape: SlotShape): Promise<boolean> {
+  /** Records why a slot of a shape failed. Until one is claimed, each failure doubles the time to the next attempt. */
+  #fail(shape: SlotShape, problem: string): void {
+    const before = this.#failures.get(shapeKey(shape))?.retryMs;
+    const retryMs = before === undefined ? minRetryMs : Math.min(before * 2, maxRetryMs);
+    this.#failures.set(shapeKey(shape), { problem, retryMs, retryAtMs: this.#options.clock.monotonic() + retryMs });
+  }
+
+  /** Prepares one slot. Never rejects. */
+  async #prepare(shape: SlotShape): Promise<void> {
     const { dir, launcher, deadlines, unmounter, random, clock } = this.#options;
     const began = clock.monotonic();
     const folder = programFolder(dir, Math.floor(random() * 2 ** 52).toString(36));
@@ -175,30 +204,42 @@ export class WarmSlots implements WarmPrograms {
       const spec: ProgramSpec = { id: basename(folder.path), command: ["true"], ...shape.template };
       const request: LaunchRequest = { spec, folder, deadlines, unmounter };
       const prepared = await launcher.prepareSlot?.(request, shape);
-      if (prepared === undefined) return false;
-      this.#add({ shape, folder, prepared });
+      if (prepared === undefined) throw new ExecutionError("Unsupported", "this driver has no warm slots");
+      this.#add(shape, folder, prepared);
       this.#refills.count += 1;
       this.#refills.totalMs += clock.monotonic() - began;
-      this.#problems.delete(shapeKey(shape));
-      this.#retryMs = minRetryMs;
-      return true;
+      // It may still end before it is claimed.
+      const failure = this.#failures.get(shapeKey(shape));
+      if (failure !== undefined) this.#failures.set(shapeKey(shape), { ...failure, problem: undefined });
     } catch (error) {
-      this.#problems.set(shapeKey(shape), describeError(error));
+      this.#fail(shape, describeError(error));
       await launcher.sweep(folder, deadlines).catch(() => {});
       await this.#discardFolder(folder).catch(() => {});
-      return false;
     } finally {
       this.#notify();
     }
   }
 
-  #add(slot: ReadySlot): void {
+  #add(shape: SlotShape, folder: ProgramFolder, prepared: PreparedSlot): void {
+    const slot: ReadySlot = {
+      ...{ shape, folder },
+      prepared: {
+        ...prepared,
+        claim: async (request) => {
+          const claimed = await prepared.claim(request);
+          this.#failures.delete(shapeKey(shape));
+          return claimed;
+        },
+      },
+    };
     this.#ready.push(slot);
-    // Something outside of this process has ended it.
-    void slot.prepared.ended.then(() => {
+    // Its image or settings are broken, or something outside of this process has ended it.
+    void prepared.ended.then(() => {
       if (!this.#ready.includes(slot)) return;
+      const message = readErrorTail(folder, { id: basename(folder.path), command: ["true"] }).trim();
+      this.#fail(shape, `a slot ended before it was claimed${message === "" ? "" : `: ${message}`}`);
       this.#discard(slot);
-      this.#schedule(minRetryMs);
+      this.#schedule(0);
       this.#notify();
     });
   }
