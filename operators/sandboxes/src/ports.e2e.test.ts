@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -63,6 +63,22 @@ describe("connections to the ports of a sandbox", () => {
     await local.sandbox("done", { command: ["true"], exposedPorts: [18091] });
     await local.phase("done", "Succeeded");
     await expect(exchange("", { sandboxName: "done", port: 18091 })).rejects.toMatchObject({ code: Code.FailedPrecondition });
+  });
+
+  it("are not made to a program of the host that uses the port", async () => {
+    const strangers = createServer((socket) => socket.end("stranger"));
+    const address = (await local.fastPath.getSandbox({ sandboxName: "one" })).endpoints[0]?.replace(/:\d+$/, "");
+    await new Promise<void>((resolve) => strangers.listen(18092, address, resolve));
+    try {
+      await local.sandbox("late", { command: ["sleep", "600"], exposedPorts: [18092] });
+      await local.phase("late", "Running");
+      await expect(exchange("", { sandboxName: "late", port: 18092 })).rejects.toMatchObject({
+        code: Code.Unavailable,
+        message: expect.stringContaining("does not listen on 18092"),
+      });
+    } finally {
+      await new Promise((resolve) => strangers.close(resolve));
+    }
   });
 
   it("are forwarded from local ports until the command is interrupted", async () => {

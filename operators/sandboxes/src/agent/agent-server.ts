@@ -30,6 +30,7 @@ import { SandboxProcesses } from "../processes/sandbox-processes.ts";
 import { limitHandshakes } from "./handshake-limit.ts";
 import { readLog } from "./log-follow.ts";
 import { agentPaths, fileResultHeader, parseAgentSandbox, parseExpiryChange, parseSandboxId } from "../protocol/protocol.ts";
+import { whenWritable } from "../protocol/when-writable.ts";
 import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
 import { streamStatuses } from "./status-stream.ts";
 import { serveExec } from "./serve-exec.ts";
@@ -77,6 +78,8 @@ class HttpsAgentServer implements AgentServer {
   readonly #helpers: FileHelpers;
   readonly #processes: SandboxProcesses;
   readonly #streams = new Set<AbortController>();
+  /** Streams that clients have caused, see {@link maxStreams}. */
+  #clientStreams = 0;
   readonly #commands = new Set<Duplex>();
   readonly #answers: ReadonlyMap<string, Answer> = new Map<string, Answer>([
     [agentPaths.create, (request, response) => this.#create(request, response)],
@@ -220,7 +223,8 @@ class HttpsAgentServer implements AgentServer {
     requireGet(request);
     const { manager, clock } = this.#options;
     if (query.get("watch") !== "true") return send(response, 200, manager.status());
-    await this.#stream(request, response, "application/x-ndjson", (signal) => streamStatuses(manager, clock, signal));
+    // Exempt from the limit: without it, clients' streams could make the operator consider this agent lost.
+    await this.#sendStream(request, response, "application/x-ndjson", (signal) => streamStatuses(manager, clock, signal));
   }
 
   async #logs(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
@@ -236,7 +240,21 @@ class HttpsAgentServer implements AgentServer {
     type: string,
     read: (signal: AbortSignal) => AsyncIterable<string | Buffer>,
   ): Promise<void> {
-    if (this.#streams.size >= maxStreams) throw new RequestError(429, `too many streams: the limit is ${maxStreams}`);
+    if (this.#clientStreams >= maxStreams) throw new RequestError(429, `too many streams: the limit is ${maxStreams}`);
+    this.#clientStreams += 1;
+    try {
+      await this.#sendStream(request, response, type, read);
+    } finally {
+      this.#clientStreams -= 1;
+    }
+  }
+
+  async #sendStream(
+    request: IncomingMessage,
+    response: ServerResponse,
+    type: string,
+    read: (signal: AbortSignal) => AsyncIterable<string | Buffer>,
+  ): Promise<void> {
     const control = new AbortController();
     this.#streams.add(control);
     request.once("close", () => response.writableFinished || control.abort());
@@ -245,7 +263,7 @@ class HttpsAgentServer implements AgentServer {
     response.flushHeaders();
     try {
       for await (const chunk of read(control.signal)) {
-        if (!response.write(chunk)) await Promise.race([once(response, "drain"), once(response, "close")]);
+        if (!response.write(chunk)) await whenWritable(response);
         if (control.signal.aborted) break;
       }
     } finally {

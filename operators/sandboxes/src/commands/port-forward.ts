@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { UsageError } from "@keelson/operator/flags";
+import { whenWritable } from "../protocol/when-writable.ts";
 import { type Connection, connectionFlags, runWith } from "./connection.ts";
 
 /** A local port and the port of the sandbox that it leads to. */
@@ -95,7 +96,7 @@ class PortForwards implements AsyncDisposable {
     }
     try {
       for await (const { data } of ports.connect(requests(), { signal: control.signal })) {
-        if (!socket.write(data)) await Promise.race([once(socket, "drain"), once(socket, "close")]);
+        if (!socket.write(data)) await whenWritable(socket);
       }
       socket.end();
     } catch (error) {

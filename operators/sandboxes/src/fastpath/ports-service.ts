@@ -3,8 +3,9 @@ import { connect, type Socket } from "node:net";
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { Pod } from "@keelson/api-machinery/kinds";
-import type { Cache } from "@keelson/controller";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { parseAgentPod } from "../fleet/agent-pod.ts";
+import { whenWritable } from "../protocol/when-writable.ts";
 import { findSandbox } from "./find-sandbox.ts";
 import {
   type ConnectPortRequest,
@@ -12,19 +13,32 @@ import {
   type ConnectPortStart,
   type SandboxPorts,
 } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
+import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 
 /** How long a connection to an agent may take to open. */
 const connectTimeoutMs = 10_000;
 
+/** How long a call waits for the agent to listen on a port, in steps. Another process may hold it for a moment. */
+const listenTimeoutMs = 2_000;
+const listenPollMs = 100;
+
+/** Dependencies of the service. */
+export interface PortsOptions extends StreamsOptions {
+  readonly clock: Clock;
+}
+
 /** The service `keelson.sandboxes.v1.SandboxPorts`: connects callers with the exposed ports of sandboxes. */
-export function createPortsService(cache: Cache): ServiceImpl<typeof SandboxPorts> {
+export function createPortsService(options: PortsOptions): ServiceImpl<typeof SandboxPorts> {
   return {
     async *connect(requests, { signal }) {
       const incoming = requests[Symbol.asyncIterator]();
       const first = await incoming.next();
       if (first.done || first.value.request.case !== "start")
         throw new ConnectError("start: must be the first message", Code.InvalidArgument);
-      const socket = await openSocket(addressOf(first.value.request.value, cache), signal);
+      const start = first.value.request.value;
+      const address = addressOf(start, options);
+      await requireOpen(start, options, signal);
+      const socket = await openSocket(address, signal);
       // The response ends the call, not the input.
       void passData(incoming, socket).catch(() => socket.destroy());
       try {
@@ -41,7 +55,7 @@ export function createPortsService(cache: Cache): ServiceImpl<typeof SandboxPort
 /** Where the agent of a sandbox relays an exposed port. The address is that of the agent's Pod, not one that the Sandbox's status names. */
 function addressOf(
   { sandboxName, namespace, port }: ConnectPortStart,
-  cache: Cache,
+  { cache }: PortsOptions,
 ): { readonly host: string; readonly port: number } {
   const sandbox = findSandbox({ sandboxName, namespace }, cache);
   if (sandbox === undefined)
@@ -59,7 +73,30 @@ function addressOf(
   const pod = cache.get(Pod, { namespace: sandbox.metadata.namespace ?? "", name: status.assignedPod ?? "" });
   const url = pod === undefined ? undefined : parseAgentPod(pod)?.url;
   if (url === undefined) throw new ConnectError(`agent ${status.assignedPod} has no address`, Code.Unavailable);
-  return { host: new URL(url).hostname, port };
+  // The host name of a URL has an IPv6 address in brackets.
+  return { host: new URL(url).hostname.replace(/^\[(.*)\]$/, "$1"), port };
+}
+
+/**
+ * Requires that the agent currently listens on the port for this sandbox: otherwise a program of the agent's host or another sandbox may
+ * answer. **Errors**: `Unavailable`.
+ */
+async function requireOpen(start: ConnectPortStart, options: PortsOptions, signal: AbortSignal): Promise<void> {
+  const { clock } = options;
+  const { agent, sandboxId } = findAgent(start, options);
+  const deadline = clock.monotonic() + listenTimeoutMs;
+  for (;;) {
+    const { sandboxStatuses } = await agent.status().catch((error: unknown) => {
+      throw agentError(error);
+    });
+    if (sandboxStatuses.find((each) => each.sandboxId === sandboxId)?.openPorts?.includes(start.port)) return;
+    if (clock.monotonic() >= deadline)
+      throw new ConnectError(
+        `port: the agent does not listen on ${start.port} for sandbox ${start.sandboxName}; another process may use the port`,
+        Code.Unavailable,
+      );
+    await sleep(clock, listenPollMs, signal);
+  }
 }
 
 async function openSocket(address: { readonly host: string; readonly port: number }, signal: AbortSignal): Promise<Socket> {
@@ -85,7 +122,7 @@ async function passData(requests: AsyncIterator<ConnectPortRequest>, socket: Soc
   for (let next = await requests.next(); !next.done; next = await requests.next()) {
     const { request } = next.value;
     if (request.case !== "data") throw new ConnectError("data: must follow the first message", Code.InvalidArgument);
-    if (!socket.write(request.value)) await Promise.race([once(socket, "drain"), once(socket, "close")]);
+    if (!socket.write(request.value)) await whenWritable(socket);
     if (socket.destroyed) return;
   }
   socket.end();

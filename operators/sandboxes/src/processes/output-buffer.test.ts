@@ -51,6 +51,45 @@ it("drops nothing that no reader has taken if it waits for them", async () => {
   expect(textOf(await readAll(buffer, 9))).toBe("jklmno");
 });
 
+it("joins small parts, so that output written byte by byte is read in few parts", async () => {
+  const buffer = new OutputBuffer(100_000, "drop");
+  for (let index = 0; index < 10_000; index++) await buffer.append("stdout", Buffer.from(String(index % 10)));
+  buffer.end();
+  const parts = await readAll(buffer);
+  expect(textOf(parts)).toBe("0123456789".repeat(1_000));
+  expect(parts.length).toBeLessThan(10);
+});
+
+it("does not change a part that a reader has when more is written", async () => {
+  const buffer = new OutputBuffer(100, "drop");
+  await buffer.append("stdout", Buffer.from("ab"));
+  const { value: part } = await buffer.read(0, forever).next();
+  await buffer.append("stdout", Buffer.from("cd"));
+  buffer.end();
+  expect(textOf([part as OutputPart])).toBe("ab");
+  expect(textOf(await readAll(buffer, 1))).toBe("bcd");
+});
+
+it.each(["drop", "wait"] as const)(
+  "limits the parts of a process that alternates between its outputs (%s)",
+  async (whenFull) => {
+    const buffer = new OutputBuffer(1_000_000, whenFull);
+    const count = 20_000;
+    let written = 0;
+    const writer = (async () => {
+      for (; written < count; written++) await buffer.append(written % 2 === 0 ? "stdout" : "stderr", Buffer.from("x"));
+      buffer.end();
+    })();
+    if (whenFull === "drop") await writer;
+    else await new Promise((resolve) => setImmediate(resolve));
+    expect(written < count).toBe(whenFull === "wait");
+    const parts = await readAll(buffer);
+    await writer;
+    const lost = parts.reduce((sum, part) => sum + (part.kind === "gap" ? part.lostBytes : 0), 0);
+    expect(lost).toBe(whenFull === "wait" ? 0 : count - 16_384);
+  },
+);
+
 it("gives several readers the same output and ends each when it aborts", async () => {
   const buffer = new OutputBuffer(100, "drop");
   const control = new AbortController();

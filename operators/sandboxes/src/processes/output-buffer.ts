@@ -6,19 +6,28 @@ export type OutputPart =
 
 type Chunk = Extract<OutputPart, { readonly data: Buffer }>;
 
+/** A chunk with the memory that it can grow into: `data` is the start of `storage`. */
+type StoredChunk = Chunk & { readonly storage: Buffer };
+
+/** Chunks up to this size are joined: a process may write byte by byte. */
+const joinedBytes = 4096;
+
+/** Maximum number of chunks. Only a process that alternates between its outputs reaches it. */
+const maxChunks = 16_384;
+
 /** What an output does if it is full: `drop` its oldest part, or `wait` until a reader has taken more. */
 export type WhenFull = "drop" | "wait";
 
 /**
  * The last output of a process, for readers that come, go and return.
  *
- * **Guarantees**: holds at most `maxBytes` plus one chunk per stream. A reader sees every byte once and in order, or a gap in its place.
+ * **Guarantees**: holds at most `maxBytes` plus one chunk per stream, in a bounded number of chunks. A reader sees every byte once and in order, or a gap in its place.
  * With `wait`, only bytes that a reader has taken are dropped.
  */
 export class OutputBuffer {
   readonly #maxBytes: number;
   readonly #whenFull: WhenFull;
-  readonly #chunks: Chunk[] = [];
+  readonly #chunks: StoredChunk[] = [];
   /** Positions of the first byte that is kept, after the last one, and after the last one that a reader has taken. */
   #start = 0;
   #end = 0;
@@ -39,12 +48,12 @@ export class OutputBuffer {
   /** Adds output. With `wait`, resolves when there is room for more. */
   async append(kind: Chunk["kind"], data: Buffer): Promise<void> {
     if (this.#isEnded || data.length === 0) return;
-    this.#chunks.push({ kind, offset: this.#end, data });
+    this.#add(kind, data);
     this.#end += data.length;
     this.#trim();
     this.#wake();
     // Half of the buffer is for readers that return after bytes were lost on the way.
-    while (this.#whenFull === "wait" && this.#end - this.#taken > this.#maxBytes / 2 && !this.#isEnded) await this.#changed();
+    while (this.#whenFull === "wait" && this.#isFull() && !this.#isEnded) await this.#changed();
   }
 
   /** No more output follows. */
@@ -73,9 +82,43 @@ export class OutputBuffer {
     }
   }
 
+  /** Whether readers have to take more before there is room. */
+  #isFull(): boolean {
+    return this.#end - this.#taken > this.#maxBytes / 2 || this.#chunks.length > maxChunks;
+  }
+
+  #add(kind: Chunk["kind"], data: Buffer): void {
+    const last = this.#chunks.at(-1);
+    const length = (last?.data.length ?? 0) + data.length;
+    if (last?.kind !== kind || length > joinedBytes) {
+      this.#chunks.push({ kind, offset: this.#end, data, storage: data });
+      return;
+    }
+    let { storage } = last;
+    if (storage.length < length) {
+      storage = Buffer.allocUnsafeSlow(Math.min(length * 2, joinedBytes));
+      last.data.copy(storage);
+    }
+    // Readers that have the previous part still see the same bytes.
+    data.copy(storage, last.data.length);
+    this.#chunks[this.#chunks.length - 1] = { ...last, storage, data: storage.subarray(0, length) };
+  }
+
+  /** The chunk with the byte at a position, if it is not before the first one. */
+  #find(position: number): Chunk | undefined {
+    let [from, to] = [0, this.#chunks.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      const chunk = this.#chunks[middle];
+      if (chunk !== undefined && chunk.offset + chunk.data.length <= position) from = middle + 1;
+      else to = middle;
+    }
+    return this.#chunks[from];
+  }
+
   #next(position: number): OutputPart | undefined {
     if (position < this.#start) return { kind: "gap", offset: position, lostBytes: this.#start - position };
-    const chunk = this.#chunks.find(({ offset, data }) => offset + data.length > position);
+    const chunk = this.#find(position);
     if (chunk === undefined || chunk.offset > position) return undefined;
     return { kind: chunk.kind, offset: position, data: chunk.data.subarray(position - chunk.offset) };
   }
@@ -91,7 +134,7 @@ export class OutputBuffer {
   #trim(): void {
     for (let [oldest] = this.#chunks; oldest !== undefined; [oldest] = this.#chunks) {
       const next = oldest.offset + oldest.data.length;
-      if (this.#end - next < this.#maxBytes) {
+      if (this.#end - next < this.#maxBytes && this.#chunks.length <= maxChunks) {
         this.#cut(oldest);
         return;
       }
@@ -102,10 +145,11 @@ export class OutputBuffer {
   }
 
   /** A single chunk above the limit keeps its end. */
-  #cut(oldest: Chunk): void {
+  #cut(oldest: StoredChunk): void {
     const excess = this.#end - this.#start - this.#maxBytes;
     if (excess <= 0 || this.#whenFull === "wait") return;
-    this.#chunks[0] = { ...oldest, offset: oldest.offset + excess, data: Buffer.from(oldest.data.subarray(excess)) };
+    const data = oldest.data.subarray(excess);
+    this.#chunks[0] = { ...oldest, offset: oldest.offset + excess, data, storage: data };
     this.#start = oldest.offset + excess;
   }
 

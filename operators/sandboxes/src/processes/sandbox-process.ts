@@ -75,12 +75,16 @@ export class SandboxProcess {
     if (!this.spec.hasInput) throw new ProcessError("Conflict", "the process was started without stdin");
     if (offset > this.#inputBytes)
       throw new ProcessError("Invalid", `offset: ${offset} must be at most ${this.#inputBytes}, the input accepted so far`);
-    const rest = data.subarray(this.#inputBytes - offset);
-    if (stdin.writableLength > maxHeldInputBytes) await this.#waitForReader();
-    if (stdin.writableLength > maxHeldInputBytes) return;
-    // Both before the next await, so that a repeated write finds the position.
-    this.#inputBytes += rest.length;
-    if (rest.length > 0 && stdin.writable) stdin.write(rest);
+    const hasMore = (): boolean => offset + data.length > this.#inputBytes;
+    if (hasMore() && stdin.writableLength > maxHeldInputBytes) await this.#waitForReader();
+    // No await from here on: a repeated write that waited too finds the position.
+    if (hasMore()) {
+      if (stdin.writableLength > maxHeldInputBytes) return;
+      const rest = data.subarray(this.#inputBytes - offset);
+      this.#inputBytes += rest.length;
+      if (stdin.writable) stdin.write(rest);
+    }
+    // Takes effect once the process has read what is held.
     if (isEnd) stdin.end();
   }
 

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import type { ExecSession, ExecSpec } from "@keelson/execution";
@@ -100,6 +101,37 @@ it("accepts no more input than a process that does not read can hold", async () 
   expect(await second).toBe(400_000);
   sessions[0]?.stdin.resume();
   expect(await write(400_000)).toBe(800_000);
+});
+
+it("ends an input that the process has not read yet once it has read it", async () => {
+  await processes.run(host, start("a"));
+  const data = Buffer.alloc(400_000).toString("base64");
+  await processes.run(host, { kind: "input", processId: "a", offset: 0, data, isEnd: false });
+  const closed = processes.run(host, { kind: "input", processId: "a", offset: 400_000, data: "", isEnd: true });
+  await clock.advance(3_000);
+  await closed;
+  let bytes = 0;
+  for await (const chunk of sessions[0]?.stdin ?? []) bytes += (chunk as Buffer).length;
+  expect(bytes).toBe(400_000);
+});
+
+it("writes input once if repeats of it wait for the process to read", async () => {
+  await processes.run(host, start("a"));
+  const write = async (offset: number, size: number) =>
+    (
+      await processes.run(host, {
+        ...{ kind: "input", processId: "a", offset, isEnd: false },
+        data: Buffer.alloc(size).toString("base64"),
+      })
+    ).processes[0]?.inputBytes;
+  await write(0, 400_000);
+  const repeats = Promise.all([write(400_000, 10), write(400_000, 10)]);
+  let bytes = 0;
+  sessions[0]?.stdin.on("data", (chunk: Buffer) => (bytes += chunk.length));
+  expect(await repeats).toEqual([400_010, 400_010]);
+  sessions[0]?.stdin.end();
+  await once(sessions[0]?.stdin ?? new PassThrough(), "end");
+  expect(bytes).toBe(400_010);
 });
 
 it("kills a process after its timeout", async () => {

@@ -94,6 +94,8 @@ export interface SandboxStatus {
   readonly createdAt: number;
   readonly exitCode?: number;
   readonly ports: readonly number[];
+  /** Exposed ports that currently lead to the sandbox on the agent's address. Absent: an agent of an earlier version. */
+  readonly openPorts?: readonly number[];
   /** When the agent stops it; null: never. Absent if the agent leaves that to the operator. */
   readonly expiresAtMs?: number | null;
   /** Whether it is frozen; its phase is `running`. */

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { networkNamespaceOf, type Program } from "@keelson/execution";
+import { isAlive, portsOf } from "./sandbox-program.ts";
 
 /*
  * A sandbox has a network namespace of its own with nothing but loopback. For each exposed port the agent listens on its own address and
@@ -15,10 +16,14 @@ import { networkNamespaceOf, type Program } from "@keelson/execution";
 export interface PortRelaysOptions {
   /** Address to listen on. */
   readonly address: string;
+  /** Whether programs have a network of their own. Otherwise they listen on `address` themselves. */
+  readonly isRelayed: boolean;
   readonly clock: Clock;
   readonly log: Logger;
   /** Called when a sandbox gets its first connection. The returned function is called when it has none left. */
   readonly begin?: (sandboxId: string) => () => void;
+  /** Called when a relay has begun to listen on a port. */
+  readonly onListening?: () => void;
 }
 
 /** The built relay program, even if this module runs from its source. */
@@ -42,14 +47,22 @@ export class PortRelays {
   }
 
   /** Exposes the ports of a program until it exits. */
-  open(program: Program, ports: readonly number[]): void {
-    if (ports.length === 0 || this.#relays.has(program.id) || program.state.kind === "exited") return;
+  open(program: Program): void {
+    const ports = portsOf(program);
+    if (!this.#options.isRelayed || ports.length === 0 || this.#relays.has(program.id) || program.state.kind === "exited")
+      return;
     const relay = new Relay(program, ports, this.#options);
     this.#relays.set(program.id, relay);
     void program.exited().then(() => {
       relay.close();
       if (this.#relays.get(program.id) === relay) this.#relays.delete(program.id);
     });
+  }
+
+  /** Ports of the agent that lead to a program: those on which its relay listens. */
+  openPorts(program: Program): readonly number[] {
+    if (this.#options.isRelayed) return this.#relays.get(program.id)?.listening() ?? [];
+    return isAlive(program) ? portsOf(program) : [];
   }
 
   close(): void {
@@ -62,7 +75,7 @@ export class PortRelays {
 class Relay {
   readonly #program: Program;
   readonly #options: PortRelaysOptions;
-  readonly #servers: Server[];
+  readonly #servers: ReadonlyMap<number, Server>;
   #process: ChildProcess | undefined;
   /** Ends the use of the sandbox by its connections. */
   #endUse: (() => void) | undefined;
@@ -71,24 +84,29 @@ class Relay {
   constructor(program: Program, ports: readonly number[], options: PortRelaysOptions) {
     this.#program = program;
     this.#options = options;
-    this.#servers = ports.map((port) => this.#listen(port));
+    this.#servers = new Map(ports.map((port) => [port, this.#listen(port)]));
+  }
+
+  listening(): readonly number[] {
+    return [...this.#servers].flatMap(([port, server]) => (server.listening ? [port] : []));
   }
 
   close(): void {
     this.#isClosed = true;
-    for (const server of this.#servers) server.close();
+    for (const server of this.#servers.values()) server.close();
     this.#count(0);
     this.#process?.disconnect();
   }
 
   #listen(port: number): Server {
-    const { address, clock, log } = this.#options;
+    const { address, clock, log, onListening } = this.#options;
     // Paused: not a byte is read before the relay has the connection.
     const server = createServer({ pauseOnConnect: true }, (socket) => this.#forward(port, socket));
     server.on("error", (error) => {
       log.warn({ err: error, sandboxId: this.#program.id, port }, "could not listen on an exposed port; retrying");
       clock.setTimer(listenRetryMs, () => !this.#isClosed && server.listen(port, address), { background: true });
     });
+    if (onListening !== undefined) server.on("listening", onListening);
     return server.listen(port, address);
   }
 

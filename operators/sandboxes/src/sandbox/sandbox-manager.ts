@@ -62,10 +62,15 @@ export class SandboxManager {
     const { expiryFile } = options;
     this.#lifetimes = new Lifetimes({ driver, clock, log, expiryFile, onChange: () => this.#notify() });
     const begin = (sandboxId: string): (() => void) => this.#lifetimes.use(sandboxId);
-    this.#relays = new PortRelays({ address: options.address, clock, log, begin });
+    this.#relays = new PortRelays({
+      ...{ address: options.address, clock, log, begin },
+      // Without isolation a sandbox listens on the agent's address itself.
+      isRelayed: driver.name !== "process",
+      onListening: () => this.#notify(),
+    });
     for (const program of driver.list()) {
       this.#lifetimes.follow(program);
-      this.#expose(program);
+      this.#relays.open(program);
       void program.exited().then(() => options.networks?.remove(program.id));
     }
     options.networks?.onDenied(() => this.#notify());
@@ -146,6 +151,7 @@ export class SandboxManager {
         return {
           ...statusOf(program, this.#deleting.has(program.id), clock),
           ...this.#lifetimes.statusOf(program),
+          openPorts: this.#relays.openPorts(program),
           ...(denied !== undefined && { denied }),
         };
       });
@@ -254,17 +260,12 @@ export class SandboxManager {
     const program = await this.#startProgram(sandbox, image);
     const startMs = clock.monotonic() - began;
     this.#follow(program);
-    this.#expose(program);
+    this.#relays.open(program);
     this.#lifetimes.follow(program);
     if (program.state.kind === "exited" && program.state.reason === "StartFailed") {
       return { success: false, message: program.state.message, sandboxId };
     }
     return { ...createdAnswer(program, clock), startMs, start: program.startKind };
-  }
-
-  #expose(program: Program): void {
-    // Without isolation a sandbox listens on the agent's address itself.
-    if (this.#options.driver.name !== "process") this.#relays.open(program, portsOf(program));
   }
 
   #follow(program: Program): void {
