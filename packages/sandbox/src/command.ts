@@ -39,13 +39,17 @@ export class Command {
   readonly id: string;
   readonly #connection: Connection;
   readonly #key: SandboxKey;
-  #inputBytes = 0;
+  /** Position of the next input. Undefined until the server has reported it. */
+  #inputBytes: number | undefined;
+  /** Settles after the last write. Concurrent ones would use the same position. */
+  #lastInput: Promise<unknown> = Promise.resolve();
 
-  /** Use `Sandbox.start` or `Sandbox.command`. */
-  constructor(connection: Connection, key: SandboxKey, id: string) {
+  /** Use `Sandbox.start` or `Sandbox.command`. `inputBytes` is the input that it has accepted, if known. */
+  constructor(connection: Connection, key: SandboxKey, id: string, inputBytes?: number) {
     this.#connection = connection;
     this.#key = key;
     this.id = id;
+    this.#inputBytes = inputBytes;
   }
 
   /**
@@ -91,20 +95,21 @@ export class Command {
     }
   }
 
-  /** Writes standard input. Resolves when the command has room for it. */
+  /** Writes standard input, after earlier writes. Resolves when the command has room for it. */
   async write(data: string | Uint8Array, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    const start = this.#inputBytes;
-    const end = start + bytes.length;
-    while (this.#inputBytes < end) {
-      const from = this.#inputBytes - start;
-      await this.#input({ data: bytes.subarray(from, from + maxInputBytes) }, signal);
-    }
+    await this.#inOrder(async () => {
+      const start = this.#inputBytes ?? (await this.#input(0, { data: new Uint8Array() }, signal));
+      for (let position = start; position < start + bytes.length; ) {
+        const from = position - start;
+        position = await this.#input(position, { data: bytes.subarray(from, from + maxInputBytes) }, signal);
+      }
+    });
   }
 
-  /** Ends standard input. */
+  /** Ends standard input, after earlier writes. */
   async closeInput({ signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    await this.#input({ data: new Uint8Array(), end: true }, signal);
+    await this.#inOrder(() => this.#input(this.#inputBytes ?? 0, { data: new Uint8Array(), end: true }, signal));
   }
 
   /** Sends a signal, such as `SIGTERM`, to the process group of the command. */
@@ -128,10 +133,22 @@ export class Command {
     await call(signal, () => this.#connection.processes.resize(request, { ...(signal && { signal }) }));
   }
 
-  async #input(input: { readonly data: Uint8Array; readonly end?: boolean }, signal: AbortSignal | undefined): Promise<void> {
-    const request = { ...this.#key, ...input, processId: this.id, offset: BigInt(this.#inputBytes) };
+  async #inOrder(write: () => Promise<unknown>): Promise<void> {
+    const written = this.#lastInput.then(write);
+    this.#lastInput = written.catch(() => {});
+    await written;
+  }
+
+  /** Writes input at a position. Returns the next position. */
+  async #input(
+    position: number,
+    input: { readonly data: Uint8Array; readonly end?: boolean },
+    signal: AbortSignal | undefined,
+  ): Promise<number> {
+    const request = { ...this.#key, ...input, processId: this.id, offset: BigInt(position) };
     const answer = await call(signal, () => this.#connection.processes.writeInput(request, { ...(signal && { signal }) }));
     this.#inputBytes = Number(answer.acceptedBytes);
+    return this.#inputBytes;
   }
 }
 

@@ -31,6 +31,12 @@ export interface Connection {
   readonly streams: Client<typeof SandboxStreams>;
 }
 
+/** The server limits its connections, so unused ones are closed. */
+const idleConnectionTimeoutMs = 10_000;
+
+/** Detects a server that has disappeared, also while a call waits for its output. */
+const pingIntervalMs = 30_000;
+
 /** Creates a connection. The first call opens it. */
 export async function openConnection(options: ConnectionOptions): Promise<Connection> {
   const transport = options.transport ?? (await createTransport(options));
@@ -51,13 +57,21 @@ async function createTransport({ endpoint, token }: ConnectionOptions): Promise<
   const baseUrl = /^https?:/.test(address) ? address : `http://${address}`;
   if (!URL.canParse(baseUrl))
     throw new SandboxError("InvalidArgument", `endpoint: ${address} must have the form 127.0.0.1:9090`);
-  const secret = token ?? env.KEELSON_SANDBOX_TOKEN ?? (await readToken(env.KEELSON_SANDBOX_TOKEN_FILE));
+  const secret = parseToken(token ?? env.KEELSON_SANDBOX_TOKEN ?? (await readToken(env.KEELSON_SANDBOX_TOKEN_FILE)));
   const authorize: Interceptor = (next) => (request) => {
     request.header.set("authorization", `Bearer ${secret}`);
     return next(request);
   };
   const { createGrpcTransport } = await import("@connectrpc/connect-node");
-  return createGrpcTransport({ baseUrl, interceptors: [authorize] });
+  return createGrpcTransport({ baseUrl, interceptors: [authorize], idleConnectionTimeoutMs, pingIntervalMs });
+}
+
+/** The token without surrounding white space. An invalid header value would be part of the error of every call. */
+function parseToken(text: string): string {
+  const token = text.trim();
+  if (!/^[\x21-\x7e]+$/.test(token))
+    throw new SandboxError("InvalidArgument", "token: must be printable ASCII characters without spaces");
+  return token;
 }
 
 async function readToken(file: string | undefined): Promise<string> {
@@ -65,7 +79,7 @@ async function readToken(file: string | undefined): Promise<string> {
     throw new SandboxError("Unauthenticated", "token: is required, or set KEELSON_SANDBOX_TOKEN or KEELSON_SANDBOX_TOKEN_FILE");
   const { readFile } = await import("node:fs/promises");
   try {
-    return (await readFile(file, "utf8")).trim();
+    return await readFile(file, "utf8");
   } catch (error) {
     throw new SandboxError("Unauthenticated", `KEELSON_SANDBOX_TOKEN_FILE: could not read ${file}`, { cause: error });
   }

@@ -69,7 +69,7 @@ export async function startCommand(
     ...(terminal && { terminal }),
   };
   const started = await call(signal, () => connection.processes.start(request, { ...(signal && { signal }) }));
-  return new Command(connection, key, infoOf(started).id);
+  return new Command(connection, key, infoOf(started).id, 0);
 }
 
 /** Runs a command to its end. It is killed if `signal` aborts. */
@@ -124,11 +124,19 @@ class CollectedOutput {
   }
 
   async read(command: Command, signal: AbortSignal | undefined): Promise<CommandInfo> {
-    const output = command.output(signal === undefined ? {} : { signal });
-    for (;;) {
-      const next = await output.next();
-      if (next.done) return next.value;
-      this.#add(next.value);
+    const control = new AbortController();
+    const output = command.output({
+      signal: signal === undefined ? control.signal : AbortSignal.any([signal, control.signal]),
+    });
+    try {
+      for (;;) {
+        const next = await output.next();
+        if (next.done) return next.value;
+        this.#add(next.value);
+      }
+    } finally {
+      // Cancels the call if a part is rejected.
+      control.abort();
     }
   }
 

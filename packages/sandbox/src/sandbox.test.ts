@@ -30,6 +30,7 @@ let signals: string[];
 let input: string;
 let accepts: number[];
 let offsets: number[];
+let cancelled: number;
 let outputs: (() => AsyncIterable<ProcessOutput>)[];
 let createError: ConnectError | undefined;
 let box: Sandbox;
@@ -53,14 +54,20 @@ function routes(router: ConnectRouter): void {
       started.push(request);
       return { processId: "p", state: ProcessState.RUNNING };
     },
-    async *output({ offset }) {
+    async *output({ offset }, { signal }) {
       offsets.push(Number(offset));
+      signal.addEventListener("abort", () => (cancelled += 1));
       yield* outputs.shift()?.() ?? [];
     },
-    writeInput({ data, offset, end }) {
-      const accepted = data.subarray(0, accepts.shift() ?? data.length);
-      input += new TextDecoder().decode(accepted) + (end ? "." : "");
-      return { acceptedBytes: offset + BigInt(accepted.length) };
+    async writeInput({ data, offset, end }) {
+      await new Promise((resolve) => setImmediate(resolve));
+      // What was accepted before is skipped.
+      const rest = data.subarray(input.length - Number(offset));
+      const accepted = rest.subarray(0, accepts.shift() ?? rest.length);
+      input += new TextDecoder().decode(accepted);
+      const acceptedBytes = BigInt(input.length);
+      if (end) input += ".";
+      return { acceptedBytes };
     },
     signal({ signal }) {
       signals.push(signal);
@@ -91,6 +98,7 @@ const transport = createRouterTransport(routes);
 beforeEach(async () => {
   [created, deleted, started, signals, accepts, offsets, outputs, input] = [[], [], [], [], [], [], [], ""];
   createError = undefined;
+  cancelled = 0;
   box = await Sandbox.create({ image: "host", name: "one", transport });
 });
 
@@ -141,6 +149,12 @@ describe("a sandbox", () => {
     expect(input).toBe("expireInSeconds=2expireTimeSeconds=0");
   });
 
+  it("rejects a token that no header can contain, without showing it", async () => {
+    const listing = Sandbox.list({ endpoint: "127.0.0.1:1", token: " s3cr3t\nx " });
+    await expect(listing).rejects.toMatchObject({ code: "InvalidArgument", message: expect.not.stringContaining("s3cr3t") });
+    await expect(Sandbox.list({ endpoint: "127.0.0.1:1", token: "s3cr3t\n" })).rejects.toMatchObject({ code: "Unavailable" });
+  });
+
   it("requires a token", async () => {
     await expect(Sandbox.list({ endpoint: "127.0.0.1:1" })).rejects.toMatchObject({ code: "Unauthenticated" });
   });
@@ -184,6 +198,28 @@ describe("a command", () => {
     outputs = [() => parts(part(0, { case: "stdout", value: text("too long") }))];
     await expect(box.exec(["x"], { maxOutputBytes: 3 })).rejects.toMatchObject({ code: "ResourceExhausted" });
     expect(signals).toEqual(["SIGKILL", "SIGKILL"]);
+  });
+
+  it("cancels the call for its output if the caller rejects a part", async () => {
+    const endless = async function* () {
+      yield part(0, { case: "stdout", value: text("too long") });
+      await new Promise(() => {});
+    };
+    outputs = [endless, endless];
+    await expect(box.exec(["x"], { maxOutputBytes: 3 })).rejects.toMatchObject({ code: "ResourceExhausted" });
+    const refuse = (): never => {
+      throw new Error("refused");
+    };
+    await expect(box.exec(["x"], { onOutput: refuse })).rejects.toThrow("refused");
+    expect(cancelled).toBe(2);
+  });
+
+  it("gets concurrent writes in their order, whole and after what was written before", async () => {
+    input = "before ";
+    accepts = [0, 2, 1];
+    const command = box.command("p");
+    await Promise.all([command.write("first "), command.write("second"), command.closeInput()]);
+    expect(input).toBe("before first second.");
   });
 
   it("is killed if the caller aborts, which rejects with the caller's reason", async () => {

@@ -68,17 +68,16 @@ export class Sandbox implements AsyncDisposable {
 
   /** Connects to a sandbox that exists, by its name or id. **Errors**: `NotFound`. */
   static async connect(nameOrId: string, options: ConnectionOptions & CallOptions = {}): Promise<Sandbox> {
-    const all = await Sandbox.list(options);
+    const connection = await openConnection(options);
+    const all = await listOf(connection, options);
     const found = all.find(({ name, id }) => name === nameOrId || id === nameOrId);
     if (found === undefined) throw new SandboxError("NotFound", `sandbox ${nameOrId} not found`);
-    return new Sandbox(await openConnection(options), found.name);
+    return new Sandbox(connection, found.name);
   }
 
   /** Lists the sandboxes of a namespace. */
-  static async list({ signal, ...options }: ConnectionOptions & CallOptions = {}): Promise<readonly SandboxInfo[]> {
-    const { sandboxes, namespace } = await openConnection(options);
-    const { items } = await call(signal, () => sandboxes.listSandboxes({ namespace }, { ...(signal && { signal }) }));
-    return items.map(infoOf);
+  static async list(options: ConnectionOptions & CallOptions = {}): Promise<readonly SandboxInfo[]> {
+    return listOf(await openConnection(options), options);
   }
 
   async info({ signal }: CallOptions = {}): Promise<SandboxInfo> {
@@ -170,6 +169,11 @@ export class SandboxPorts {
       throw new SandboxError("NotFound", `sandbox ${name} does not expose port ${port}; list it in the ports of create`);
     return found;
   }
+}
+
+async function listOf({ sandboxes, namespace }: Connection, { signal }: CallOptions): Promise<readonly SandboxInfo[]> {
+  const { items } = await call(signal, () => sandboxes.listSandboxes({ namespace }, { ...(signal && { signal }) }));
+  return items.map(infoOf);
 }
 
 function infoOf(info: InfoMessage): SandboxInfo {

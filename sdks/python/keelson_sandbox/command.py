@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from dataclasses import dataclass
 from typing import Dict, Iterator, Optional, Sequence, Union
@@ -66,12 +67,17 @@ class ExecResult:
 class Command:
     """A command in a sandbox: its output, input and end. Use `Sandbox.start` or `Sandbox.command`."""
 
-    def __init__(self, processes: SandboxProcessesClient, key: Dict[str, str], id: str) -> None:
+    def __init__(
+        self, processes: SandboxProcessesClient, key: Dict[str, str], id: str, input_bytes: Optional[int] = None
+    ) -> None:
         self.id = id
         self.info: Optional[CommandInfo] = None
         self._processes = processes
         self._key = {**key, "processId": id}
-        self._input_bytes = 0
+        #: Position of the next input. None until the server has reported it.
+        self._input_bytes = input_bytes
+        #: Held by a write: concurrent ones would use the same position.
+        self._input_lock = threading.Lock()
 
     def output(self, offset: int = 0) -> Iterator[OutputChunk]:
         """Follows the output until the command has exited; `info` is set then. After a dropped connection it continues by itself."""
@@ -105,16 +111,19 @@ class Command:
         return self.info
 
     def write(self, data: Union[str, bytes]) -> None:
-        """Writes standard input. Returns when the command has room for it."""
+        """Writes standard input, after earlier writes. Returns when the command has room for it."""
         content = data.encode() if isinstance(data, str) else data
-        start = self._input_bytes
-        while self._input_bytes < start + len(content):
-            position = self._input_bytes - start
-            self._write(content[position : position + _MAX_INPUT])
+        with self._input_lock:
+            start = self._write(0, b"") if self._input_bytes is None else self._input_bytes
+            position = start
+            while position < start + len(content):
+                sent = position - start
+                position = self._write(position, content[sent : sent + _MAX_INPUT])
 
     def close_input(self) -> None:
-        """Ends standard input."""
-        self._write(b"", end=True)
+        """Ends standard input, after earlier writes."""
+        with self._input_lock:
+            self._write(self._input_bytes or 0, b"", end=True)
 
     def signal(self, name: str) -> None:
         """Sends a signal, such as SIGTERM, to the process group of the command."""
@@ -124,15 +133,17 @@ class Command:
         """Kills the command and everything that it has started."""
         self.signal("SIGKILL")
 
-    def _write(self, data: bytes, end: bool = False) -> None:
+    def _write(self, position: int, data: bytes, end: bool = False) -> int:
+        """Writes input at a position. Returns the next position."""
         request = {
             **self._key,
-            "offset": str(self._input_bytes),
+            "offset": str(position),
             "data": base64.b64encode(data).decode(),
             "end": end,
         }
         answer = self._processes.write_input(request, CALL_TIMEOUT)  # type: ignore[arg-type]
         self._input_bytes = int(answer.get("acceptedBytes", "0"))
+        return self._input_bytes
 
 
 def info_of(process: ProcessInfo) -> CommandInfo:

@@ -179,7 +179,7 @@ class Sandbox:
             "maxUnattendedMs": "0" if background else str(_MAX_UNATTENDED_MS),
         }
         started = self._processes.start(request, CALL_TIMEOUT)  # type: ignore[arg-type]
-        return Command(self._processes, self._key, started["processId"])
+        return Command(self._processes, self._key, started["processId"], 0)
 
     def exec(
         self,
@@ -280,7 +280,7 @@ def _read_token() -> str:
         raise SandboxError("Unauthenticated", message)
     try:
         with open(file, encoding="utf-8") as opened:
-            return opened.read().strip()
+            return opened.read()
     except OSError as error:
         raise SandboxError("Unauthenticated", f"KEELSON_SANDBOX_TOKEN_FILE: could not read {file}: {error}") from error
 

@@ -33,7 +33,7 @@ class HttpTransport:
         self._is_secure = url.scheme == "https"
         self._host = url.hostname
         self._port = url.port
-        self._token = token
+        self._token = _parse_token(token)
 
     def unary(self, path: str, request: object, timeout: Optional[float]) -> dict:
         connection = self._connect(timeout)
@@ -75,6 +75,8 @@ class HttpTransport:
             raise SandboxError("Unavailable", f"could not connect to {self._host}:{self._port}: {error}") from error
         connection.sock.settimeout(None if timeout is None else timeout + _GRACE)
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Detects a server that has disappeared while a call waits for its output.
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
 
     def _send(
@@ -97,6 +99,14 @@ class HttpTransport:
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise _lost(error) from error
+
+
+def _parse_token(text: str) -> str:
+    """The token without surrounding white space. An invalid header value would be part of the error of every call."""
+    token = text.strip()
+    if not token or not all("!" <= character <= "~" for character in token):
+        raise SandboxError("InvalidArgument", "token: must be printable ASCII characters without spaces")
+    return token
 
 
 def _envelope(message: object) -> bytes:

@@ -71,6 +71,7 @@ class SandboxTest(unittest.TestCase):
         self.calls = []
         self.answers = {}
         self.input = b""
+        self.input_lock = threading.Lock()
         self.accepts = []
         self.input_ended = threading.Event()
         self.box = Sandbox(self.transport, "one")
@@ -89,8 +90,10 @@ class SandboxTest(unittest.TestCase):
         request = requests if is_stream else json.loads(body)
         self.calls.append((method, request))
         if method == "WriteInput":
-            data = base64.b64decode(request["data"])[: self.accepts.pop(0) if self.accepts else None]
-            self.input += data
+            with self.input_lock:
+                # What was accepted before is skipped.
+                rest = base64.b64decode(request["data"])[len(self.input) - int(request["offset"]) :]
+                self.input += rest[: self.accepts.pop(0) if self.accepts else None]
             if request["end"]:
                 self.input_ended.set()
             handler.reply(200, json.dumps({"acceptedBytes": str(len(self.input))}).encode())
@@ -175,6 +178,27 @@ class SandboxTest(unittest.TestCase):
         start = self.request("Start")
         self.assertEqual(start["command"], ["sh", "-c", "cat"])
         self.assertEqual((start["timeoutMs"], start["maxUnattendedMs"], start["stdin"]), ("1500", "30000", True))
+
+    def test_writes_after_what_a_command_has_accepted_and_one_write_at_a_time(self):
+        self.input = b"before "
+        command = self.box.command("p")
+        self.accepts = [0, 2, 1]
+        writes = [threading.Thread(target=command.write, args=(text,)) for text in ("first ", "other ")]
+        for write in writes:
+            write.start()
+        for write in writes:
+            write.join()
+        command.close_input()
+        self.assertIn(self.input, (b"before first other ", b"before other first "))
+        self.assertTrue(self.input_ended.is_set())
+
+    def test_rejects_a_token_that_no_header_can_contain_without_showing_it(self):
+        for token in ("s3cr3t\nx", "s3cr3t\u00e9", "s3cr3t\u20ac", " "):
+            error = self.fails("InvalidArgument", lambda: connect("127.0.0.1:1", token))
+            self.assertNotIn("s3cr3t", str(error))
+        transport = connect(f"127.0.0.1:{self.server.server_port}", " secret\n")
+        self.answers["ListSandboxes"] = {}
+        self.assertEqual(Sandbox.list(transport=transport), [])
 
     def test_continues_an_output_after_dropped_connections(self):
         self.answers.update(
