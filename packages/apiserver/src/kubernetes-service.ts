@@ -1,5 +1,4 @@
-import type { JsonObject } from "@keelson/api-machinery";
-import { StatusError } from "@keelson/api-machinery";
+import { applyAsServer } from "./apply-as-server.ts";
 import type { Handle } from "./endpoints/outcome.ts";
 import { systemUser } from "./server.ts";
 
@@ -26,7 +25,7 @@ export async function publishKubernetesService(handle: Handle, options: Kubernet
   const { clusterIp, address, port } = options;
   await publishServiceCidr(handle, options);
   const core = "/api/v1/namespaces/default";
-  await apply(handle, `${core}/services/kubernetes`, {
+  await applyAsServer(handle, `${core}/services/kubernetes`, {
     apiVersion: "v1",
     kind: "Service",
     metadata: { ...metadata, labels: { component: "apiserver", provider: "kubernetes" } },
@@ -37,13 +36,13 @@ export async function publishKubernetesService(handle: Handle, options: Kubernet
       ports: [{ name: "https", protocol: "TCP", port: 443, targetPort: port }],
     },
   });
-  await apply(handle, `${core}/endpoints/kubernetes`, {
+  await applyAsServer(handle, `${core}/endpoints/kubernetes`, {
     apiVersion: "v1",
     kind: "Endpoints",
     metadata: { ...metadata, labels: { "endpointslice.kubernetes.io/skip-mirror": "true" } },
     subsets: [{ addresses: [{ ip: address }], ports: [{ name: "https", port, protocol: "TCP" }] }],
   });
-  await apply(handle, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", {
+  await applyAsServer(handle, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", {
     apiVersion: "discovery.k8s.io/v1",
     kind: "EndpointSlice",
     metadata: { ...metadata, labels: { "kubernetes.io/service-name": "kubernetes" } },
@@ -61,22 +60,9 @@ async function publishServiceCidr(handle: Handle, { serviceCidr, now }: Kubernet
   const existing = await handle({ method: "GET", path: `${serviceCidrs}/${name}`, user });
   if (existing.kind === "object") return;
   const body = { apiVersion: "networking.k8s.io/v1", kind: "ServiceCIDR", metadata: { name } };
-  await apply(handle, `${serviceCidrs}/${name}`, { ...body, spec: { cidrs: [serviceCidr] } });
+  await applyAsServer(handle, `${serviceCidrs}/${name}`, { ...body, spec: { cidrs: [serviceCidr] } });
   const message = "Kubernetes default Service CIDR is ready";
   const lastTransitionTime = `${new Date(now()).toISOString().slice(0, 19)}Z`;
   const condition = { type: "Ready", status: "True", reason: "", message, lastTransitionTime };
-  await apply(handle, `${serviceCidrs}/${name}/status`, { ...body, status: { conditions: [condition] } });
-}
-
-async function apply(handle: Handle, path: string, body: JsonObject): Promise<void> {
-  const outcome = await handle({
-    method: "PATCH",
-    path,
-    query: { fieldManager: "kube-apiserver", force: "true" },
-    headers: { "content-type": "application/apply-patch+yaml" },
-    body,
-    user: systemUser,
-    userAgent: "kube-apiserver",
-  });
-  if (outcome.kind === "status") throw new StatusError(outcome.status);
+  await applyAsServer(handle, `${serviceCidrs}/${name}/status`, { ...body, status: { conditions: [condition] } });
 }

@@ -21,6 +21,7 @@ import { ApiServerMetrics } from "./discovery/metrics.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import { FlowController } from "./flowcontrol/flow-controller.ts";
 import { startHttpServer } from "./http/http-server.ts";
+import type { HttpServer } from "./http/http-server-options.ts";
 import type { ServerTls } from "./http/http-server-options.ts";
 import { publishKubernetesService } from "./kubernetes-service.ts";
 import type { UserInfo } from "./registry/served-resource.ts";
@@ -139,6 +140,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     clock,
     ...(options.seats === undefined ? {} : { seats: options.seats }),
   });
+  let listening: HttpServer | undefined;
   try {
     const http = await startHttpServer({
       flow,
@@ -160,6 +162,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       ...(audit === undefined ? {} : { auditor: audit.auditor }),
       ...(onError === undefined ? {} : { onError }),
     });
+    listening = http;
     metrics.observe({
       flow: () => flow.usage(),
       watches: () => server.openWatches,
@@ -192,8 +195,8 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       async use(renewed) {
         http.setTls(tlsOf(renewed));
         frontProxy = renewed.frontProxy;
-        await publishAuthenticationConfig(server.handle, renewed);
         await write(renewed);
+        await publishAuthenticationConfig(server.handle, renewed);
       },
       onError,
     });
@@ -213,6 +216,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       },
     };
   } catch (error) {
+    await listening?.close();
     flow.close();
     metrics.close();
     await stopAll(controllers);

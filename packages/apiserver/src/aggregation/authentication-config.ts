@@ -1,7 +1,6 @@
-import { type JsonObject, StatusError } from "@keelson/api-machinery";
+import { applyAsServer } from "../apply-as-server.ts";
 import { frontProxyUser, type Pki } from "../auth/certificates/pki.ts";
 import type { Handle } from "../endpoints/outcome.ts";
-import { systemUser } from "../server.ts";
 
 const namespace = "kube-system";
 const name = "extension-apiserver-authentication";
@@ -15,7 +14,7 @@ export async function publishAuthenticationConfig(
   handle: Handle,
   { authority, frontProxyAuthority }: Pick<Pki, "authority" | "frontProxyAuthority">,
 ): Promise<void> {
-  await apply(handle, `/api/v1/namespaces/${namespace}/configmaps/${name}`, {
+  await applyAsServer(handle, `/api/v1/namespaces/${namespace}/configmaps/${name}`, {
     apiVersion: "v1",
     kind: "ConfigMap",
     metadata: { name, namespace },
@@ -32,31 +31,18 @@ export async function publishAuthenticationConfig(
   const rbac = `/apis/rbac.authorization.k8s.io/v1/namespaces/${namespace}`;
   const metadata = { namespace, labels: { "kubernetes.io/bootstrapping": "rbac-defaults" } };
   const apiVersion = "rbac.authorization.k8s.io/v1";
-  await apply(handle, `${rbac}/roles/${role}`, {
+  await applyAsServer(handle, `${rbac}/roles/${role}`, {
     apiVersion,
     kind: "Role",
     metadata: { name: role, ...metadata },
     rules: [{ apiGroups: [""], resources: ["configmaps"], resourceNames: [name], verbs: ["get", "list", "watch"] }],
   });
   const subjects = ["system:kube-controller-manager", "system:kube-scheduler"];
-  await apply(handle, `${rbac}/rolebindings/system::${role}`, {
+  await applyAsServer(handle, `${rbac}/rolebindings/system::${role}`, {
     apiVersion,
     kind: "RoleBinding",
     metadata: { name: `system::${role}`, ...metadata },
     roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name: role },
     subjects: subjects.map((user) => ({ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: user })),
   });
-}
-
-async function apply(handle: Handle, path: string, body: JsonObject): Promise<void> {
-  const outcome = await handle({
-    method: "PATCH",
-    path,
-    query: { fieldManager: "kube-apiserver", force: "true" },
-    headers: { "content-type": "application/apply-patch+yaml" },
-    body,
-    user: systemUser,
-    userAgent: "kube-apiserver",
-  });
-  if (outcome.kind === "status") throw new StatusError(outcome.status);
 }

@@ -84,10 +84,10 @@ export class AuditRecord implements RequestAudit {
     this.#requestObject = this.#bounded(JSON.stringify(omitManagedFields ? withoutManagedFields(body) : body));
   }
 
-  /** Records the result. A long-running request has the stage `ResponseStarted`. */
-  respond(outcome: Outcome): void {
+  /** Records the result. A long-running request has the stage `ResponseStarted`. `upgradeStatus` is the response to an upgrade. */
+  respond(outcome: Outcome, upgradeStatus = 101): void {
     if (outcome.kind === "status") return this.fail(outcome.status);
-    this.#responseStatus = { metadata: {}, code: codeOf(outcome) };
+    this.#responseStatus = { metadata: {}, code: outcome.kind === "upgrade" ? upgradeStatus : codeOf(outcome) };
     if (this.#includes("RequestResponse")) {
       if (outcome.kind === "object") this.#responseObject = this.#bounded(this.#textOf(outcome.object));
       else if (outcome.kind === "list") this.#responseObject = this.#bounded(this.#listText(outcome));
@@ -218,8 +218,7 @@ function isLongRunning(info: RequestInfo): boolean {
   return info.isResource && (info.verb === "watch" || longRunningSubresources.has(info.subresource));
 }
 
-function codeOf(outcome: Exclude<Outcome, { readonly kind: "status" }>): number {
-  if (outcome.kind === "upgrade") return 101;
+function codeOf(outcome: Exclude<Outcome, { readonly kind: "status" | "upgrade" }>): number {
   return outcome.kind === "list" || outcome.kind === "watch" ? 200 : outcome.status;
 }
 

@@ -148,8 +148,8 @@ export interface RawOutcome {
 }
 
 /**
- * An accepted protocol upgrade (exec, port-forward). `connect` writes the `101 Switching Protocols` and everything after it. Only for
- * requests with an `Upgrade` header.
+ * An accepted protocol upgrade (exec, port-forward). `connect` writes the `101 Switching Protocols`, or the response of a target that
+ * refuses, and everything after it. Only for requests with an `Upgrade` header.
  */
 export interface UpgradeOutcome {
   readonly kind: "upgrade";
@@ -160,6 +160,8 @@ export interface UpgradeOutcome {
     /** Raw path and query: parameters may occur more than once. */
     readonly url: string;
     readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+    /** Must be called with the status of the response: 101, or that of a refusal. */
+    onStatus(status: number): void;
   }): void;
 }
 

@@ -34,7 +34,10 @@ export interface AccessDecision {
 /** What {@link createPipeline} takes. */
 export interface PipelineOptions extends EndpointContext {
   readonly authorize: Authorize;
-  /** Serves requests to other API servers, before anything else but authorization. Undefined: it is not one of them. Default: none are. */
+  /**
+   * Forwards requests that another API server serves, directly after authorization. Returns undefined for requests that this server serves.
+   * Default: none are forwarded.
+   */
   readonly delegate?: (request: PipelineRequest, info: RequestInfo) => Promise<Outcome> | undefined;
   /** Serves non-resource paths: `/healthz`, `/apis`, `/openapi/v3`. Default: 404. */
   readonly nonResource?: (request: PipelineRequest) => Promise<Outcome | undefined>;

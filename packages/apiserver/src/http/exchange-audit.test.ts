@@ -206,3 +206,21 @@ test("a handler that fails with a Status is not a fault", async () => {
   await waitFor(2);
   expect(events[1]).toMatchObject({ stage: "ResponseComplete", responseStatus: { reason: "TooManyRequests", code: 429 } });
 });
+
+test("a refused upgrade has the status of its response", async () => {
+  const { server, events, waitFor } = await start(async () => ({
+    kind: "upgrade",
+    connect({ socket, onStatus }) {
+      onStatus(403);
+      socket.end("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    },
+  }));
+  const exec = "/api/v1/namespaces/default/pods/p/exec?command=a";
+  expect((await get(server, exec, { connection: "Upgrade", upgrade: "SPDY/3.1" })).statusCode).toBe(403);
+  await waitFor(3);
+  expect(events.map(({ stage, responseStatus }) => [stage, responseStatus])).toEqual([
+    ["RequestReceived", undefined],
+    ["ResponseStarted", { metadata: {}, code: 403 }],
+    ["ResponseComplete", { metadata: {}, code: 403 }],
+  ]);
+});

@@ -186,13 +186,12 @@ class ApiHttpServer implements HttpServer {
       Object.assign(headers, admission?.headers);
       try {
         const outcome = await this.#options.handle(pipeline);
-        audit.record?.respond(outcome);
+        // An upgrade is recorded once its target has accepted or refused it.
+        if (outcome.kind !== "upgrade") audit.record?.respond(outcome);
         if (outcome.kind === "list") this.#accounting.recordSize(pipeline, outcome);
         if (outcome.kind !== "upgrade") await this.#responder.send(exchange, outcome);
-        else if (upgrade !== undefined) {
-          upgrade.socket.on("close", () => audit.complete(101));
-          this.#switchProtocol(request, response, outcome, upgrade);
-        } else throw statusError("BadRequest", "Upgrade request required");
+        else if (upgrade !== undefined) this.#switchProtocol(exchange, outcome, upgrade);
+        else throw statusError("BadRequest", "Upgrade request required");
       } finally {
         admission?.release();
       }
@@ -225,12 +224,13 @@ class ApiHttpServer implements HttpServer {
     await this.#responder.fail(exchange, status);
   }
 
-  #switchProtocol(
-    request: IncomingMessage,
-    response: ServerResponse,
-    outcome: UpgradeOutcome,
-    { socket, head }: Upgrade,
-  ): void {
+  #switchProtocol({ request, response, audit }: AuditedExchange, outcome: UpgradeOutcome, { socket, head }: Upgrade): void {
+    let code: number | undefined;
+    const onStatus = (status: number): void => {
+      code = status;
+      audit.record?.respond(outcome, status);
+    };
+    socket.on("close", () => audit.complete(code));
     response.detachSocket(request.socket);
     request.socket.setTimeout(0);
     if (this.#isClosing) {
@@ -239,7 +239,7 @@ class ApiHttpServer implements HttpServer {
     }
     this.#upgraded.add(socket);
     socket.on("close", () => this.#upgraded.delete(socket));
-    outcome.connect({ socket, head, url: request.url ?? "/", headers: request.headers });
+    outcome.connect({ socket, head, url: request.url ?? "/", headers: request.headers, onStatus });
   }
 
   #report(error: unknown, request: IncomingMessage, auditId: string): void {

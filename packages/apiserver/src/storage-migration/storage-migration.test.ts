@@ -114,6 +114,13 @@ it("does nothing to built-in objects, which are stored in their only version", a
   expect(environment.store.get("/configmaps/default/c")?.revision).toBe(before);
 });
 
+it("starts as soon as its resource is served", async () => {
+  await migrate("m", { group: "example.com", resource: "widgets" });
+  const succeeded = becomes("m", "Succeeded");
+  await environment.install([crd("v1")]);
+  await succeeded;
+});
+
 it("fails for a resource that is unknown for a minute", async () => {
   await migrate("m", { group: "example.com", resource: "none" });
   await clock.advance(59_000);

@@ -4,12 +4,12 @@ import type { Handle } from "../endpoints/outcome.ts";
 import { listAt, textAt } from "../registry/object-fields.ts";
 import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
 import { systemUser } from "../server.ts";
-import { type Store, storageKey, type StoredObject } from "../storage/store.ts";
+import { type Store, storageKey, type StoredObject, storagePrefix } from "../storage/store.ts";
 
 /** What {@link startStorageMigration} takes. */
 export interface StorageMigrationOptions {
   readonly store: Pick<Store, "get" | "list" | "watch" | "revision">;
-  readonly resources: Pick<ResourceTable, "list">;
+  readonly resources: Pick<ResourceTable, "list" | "onChange">;
   readonly handle: Handle;
   readonly clock: Clock;
   /** Called with background errors. */
@@ -27,8 +27,8 @@ const pageSize = 500;
 
 /**
  * Runs StorageVersionMigrations one after the other, like kube-controller-manager's storage-version-migrator-controller: writes each object of the
- * resource without changing it, which stores it in the current storage version. `status.storedVersions` of a CustomResourceDefinition is
- * left to its user.
+ * resource without changing it, which stores it in the current storage version. `status.storedVersions` of a CustomResourceDefinition
+ * is not updated; the user removes old versions.
  */
 export function startStorageMigration(options: StorageMigrationOptions): { stop(): Promise<void> } {
   return new StorageMigration(options);
@@ -39,7 +39,11 @@ class StorageMigration {
   readonly #stopped = new AbortController();
   readonly #queue = new Set<string>();
   readonly #watch: { close(): void };
+  readonly #unsubscribe: () => void;
   #running: Promise<void> | undefined;
+  /** Whether a migration or the resources changed since the queue was last processed. */
+  #isDue = false;
+  #pause: AbortController | undefined;
 
   constructor(options: StorageMigrationOptions) {
     this.#options = options;
@@ -49,9 +53,11 @@ class StorageMigration {
     this.#watch = store.watch(prefix, revision, (events) => {
       for (const { type, object } of events) if (type === "put") this.#enqueue(object);
     });
+    this.#unsubscribe = options.resources.onChange(() => this.#wake());
   }
 
   async stop(): Promise<void> {
+    this.#unsubscribe();
     this.#watch.close();
     this.#stopped.abort();
     await this.#running;
@@ -60,47 +66,76 @@ class StorageMigration {
   #enqueue(stored: StoredObject): void {
     if (isFinished(stored)) return;
     this.#queue.add(stored.key);
-    this.#running ??= this.#run().finally(() => {
-      this.#running = undefined;
-    });
+    this.#wake();
+    this.#running ??= this.#run();
+  }
+
+  #wake(): void {
+    this.#isDue = true;
+    this.#pause?.abort();
   }
 
   async #run(): Promise<void> {
-    const { clock, onError } = this.#options;
     const { signal } = this.#stopped;
     // Lets the write that caused this finish.
     await Promise.resolve();
     while (this.#queue.size > 0 && !signal.aborted) {
-      let isWaiting = false;
-      for (const key of [...this.#queue]) {
-        if (signal.aborted) return;
-        try {
-          if (await this.#migrate(key)) this.#queue.delete(key);
-          else isWaiting = true;
-        } catch (error) {
-          onError(error);
-          isWaiting = true;
-        }
-      }
-      if (isWaiting) await sleep(clock, retryMs, signal).catch(() => undefined);
+      this.#isDue = false;
+      const waitMs = await this.#migrateAll();
+      if (waitMs !== undefined && !this.#isDue) await this.#sleep(waitMs);
     }
+    // In the same turn as the check of the queue, so that a migration enqueued later starts a new run.
+    this.#running = undefined;
   }
 
-  /** Returns whether nothing is left to do. */
-  async #migrate(key: string): Promise<boolean> {
-    const { store, resources, clock } = this.#options;
-    const stored = store.get(key);
-    if (stored === undefined || isFinished(stored)) return true;
-    const { object } = stored;
-    const name = object.metadata.name ?? "";
+  /** Sleeps until {@link #wake}. */
+  async #sleep(ms: number): Promise<void> {
+    this.#pause = new AbortController();
+    const signal = AbortSignal.any([this.#stopped.signal, this.#pause.signal]);
+    await sleep(this.#options.clock, ms, signal).catch(() => undefined);
+    this.#pause = undefined;
+  }
+
+  /** Runs the queued migrations. Returns after how many milliseconds to retry; undefined if none is left. */
+  async #migrateAll(): Promise<number | undefined> {
+    let waitMs: number | undefined;
+    for (const key of [...this.#queue]) {
+      if (this.#stopped.signal.aborted) return undefined;
+      try {
+        if (await this.#migrate(key)) this.#queue.delete(key);
+        else waitMs = Math.min(waitMs ?? Infinity, this.#retryAfterMs(key));
+      } catch (error) {
+        this.#options.onError(error);
+        waitMs = retryMs;
+      }
+    }
+    return waitMs;
+  }
+
+  /** A migration of an unknown resource waits until the resources change, or until it fails. */
+  #retryAfterMs(key: string): number {
+    const stored = this.#options.store.get(key);
+    if (stored === undefined || this.#resourceOf(stored) !== undefined) return retryMs;
+    return Math.max(retryMs, deadlineOf(stored) - this.#options.clock.now());
+  }
+
+  #resourceOf({ object }: StoredObject): ServedResource | undefined {
     const group = textAt(object, "spec", "resource", "group");
     const plural = textAt(object, "spec", "resource", "resource");
-    const resource = resources
+    return this.#options.resources
       .list()
       .find((each) => each.group === group && each.plural === plural && each.verbs.includes("patch"));
+  }
+
+  /** Returns true once the migration is finished or gone; false to retry. */
+  async #migrate(key: string): Promise<boolean> {
+    const { store, clock } = this.#options;
+    const stored = store.get(key);
+    if (stored === undefined || isFinished(stored)) return true;
+    const name = stored.object.metadata.name ?? "";
+    const resource = this.#resourceOf(stored);
     if (resource === undefined) {
-      const created = Date.parse(object.metadata.creationTimestamp ?? "");
-      if (clock.now() < created + unknownResourceMs) return false;
+      if (clock.now() < deadlineOf(stored)) return false;
       return this.#report(name, "Failed", "StorageVersionMigrationFailed", "resource not found");
     }
     if (!(await this.#report(name, "Running", "StorageVersionMigrationInProgress", ""))) return false;
@@ -114,7 +149,7 @@ class StorageMigration {
   /** Rewrites the objects that exist now. Later ones are in the storage version already. Returns false if one cannot be written. */
   async #rewriteAll(resource: ServedResource): Promise<boolean> {
     const { store } = this.#options;
-    const objects = `${parseApiVersion(resource.storageApiVersion).group}/${resource.plural}/`;
+    const objects = storagePrefix({ group: parseApiVersion(resource.storageApiVersion).group, plural: resource.plural });
     let startAfter: string | undefined;
     do {
       const page = store.list(objects, { limit: pageSize, ...(startAfter === undefined ? {} : { startAfter }) });
@@ -173,6 +208,11 @@ class StorageMigration {
     });
     return outcome.kind !== "status";
   }
+}
+
+/** When a migration of an unknown resource fails. */
+function deadlineOf({ object }: StoredObject): number {
+  return Date.parse(object.metadata.creationTimestamp ?? "") + unknownResourceMs;
 }
 
 function isFinished({ object }: StoredObject): boolean {

@@ -64,11 +64,12 @@ type Connection = Parameters<Extract<Awaited<ReturnType<Handler>>, { kind: "upgr
 /** Repeats the client's upgrade request to the kubelet and connects the two sockets, or relays the kubelet's error. */
 function proxyUpgrade(
   socketPath: string,
-  { socket, head, url, headers }: Connection,
+  { socket, head, url, headers, onStatus }: Connection,
   access: Readonly<Record<string, string>>,
 ): void {
   const fail = (error: Error): void => {
     const status = statusError("ServiceUnavailable", unreachable(error)).status;
+    onStatus(status.code ?? 503);
     respond(socket, status.code ?? 503, JSON.stringify(status));
   };
   socket.on("error", () => {});
@@ -76,6 +77,7 @@ function proxyUpgrade(
   const outgoing = request({ socketPath, path: url, headers: { ...forwarded, ...access }, agent: false });
   outgoing.on("error", fail);
   outgoing.once("response", (response) => {
+    onStatus(response.statusCode ?? 500);
     text(response).then(
       (body) => respond(socket, response.statusCode ?? 500, body),
       (error: unknown) => fail(error instanceof Error ? error : new Error(String(error))),
@@ -83,6 +85,7 @@ function proxyUpgrade(
   });
   outgoing.once("upgrade", (response, kubelet, kubeletHead) => {
     outgoing.off("error", fail);
+    onStatus(response.statusCode ?? 101);
     kubelet.on("error", () => {});
     const lines = [`HTTP/1.1 ${response.statusCode ?? 101} ${response.statusMessage ?? ""}`];
     for (let index = 0; index + 1 < response.rawHeaders.length; index += 2) {

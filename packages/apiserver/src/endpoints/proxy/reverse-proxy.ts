@@ -156,10 +156,11 @@ function unreachable(error: Error): Error {
 export function switchProtocol(target: ProxyTarget, route: Route, forwarded: ForwardedRequest): UpgradeOutcome {
   return {
     kind: "upgrade",
-    connect({ socket, head }) {
+    connect({ socket, head, onStatus }) {
       const outgoing = outgoingOf(target, route, forwarded, true);
       const refuse = (code: number, body: string): void => {
         if (socket.writableEnded) return;
+        onStatus(code);
         socket.end(
           `HTTP/1.1 ${code} ${STATUS_CODES[code] ?? ""}\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
         );
@@ -168,6 +169,7 @@ export function switchProtocol(target: ProxyTarget, route: Route, forwarded: For
       outgoing.on("error", (error) => refuse(503, unreachable(error).message));
       outgoing.once("response", (response) => refuse(response.statusCode ?? 502, ""));
       outgoing.once("upgrade", (response, upstream, upstreamHead) => {
+        onStatus(response.statusCode ?? 101);
         const lines = [`HTTP/1.1 ${response.statusCode ?? 101} ${response.statusMessage ?? ""}`];
         for (let index = 0; index + 1 < response.rawHeaders.length; index += 2) {
           lines.push(`${response.rawHeaders[index]}: ${response.rawHeaders[index + 1]}`);

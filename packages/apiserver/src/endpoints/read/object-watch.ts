@@ -284,7 +284,7 @@ function changesOf(events: readonly StoreEvent[], matches: (stored: StoredObject
   return changes;
 }
 
-/** A change as a watcher sees it who selects objects that match; undefined if it is not affected. */
+/** The watch event for a watcher with this selection; undefined if the change does not affect it. */
 function changeOf(event: StoreEvent, matches: (stored: StoredObject) => boolean): Change | undefined {
   const { previous, object } = event;
   const wasIn = previous !== undefined && matches(previous);

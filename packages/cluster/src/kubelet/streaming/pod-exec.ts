@@ -39,6 +39,7 @@ export async function answerExec(
   return {
     kind: "upgrade",
     connect(request) {
+      request.onStatus?.(101);
       const query = new URL(request.url, "http://localhost").searchParams;
       const requested = requestedStreams(query);
       remoteStreams(request, agreed, requested)

@@ -30,6 +30,7 @@ export async function answerPortForward(
   return {
     kind: "upgrade",
     connect(request) {
+      request.onStatus?.(101);
       const transport =
         agreed.over === "spdy" ? acceptSpdy(request, agreed.protocol) : webSocketStream(request.socket, request.head, agreed);
       forwardPorts(

@@ -11,6 +11,8 @@ export interface UpgradeRequest {
   /** The raw path and query; `command` occurs several times. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** Called with the status of the response. */
+  onStatus?(status: number): void;
 }
 
 /** A response that switches protocols. */
