@@ -4,6 +4,7 @@ import { containerNames } from "../api/names.ts";
 import type { MPIJob } from "../api/mpi-job.ts";
 import type { PodTemplateOverlay } from "../api/rhino-job.ts";
 import { labelValue } from "../children/child-names.ts";
+import { templateFault } from "../children/template-fault.ts";
 import type { JobView } from "./job-view.ts";
 
 /** Attempts of an MPIJob without `backoffLimit`, as of a Job. */
@@ -15,12 +16,18 @@ const mpiLabels = {
   operator: "training.kubeflow.org/operator-name",
 } as const;
 
-/** An MPIJob as the job that the controller runs. */
+/**
+ * An MPIJob as the job that the controller runs. Templates that {@link templateFault} refuses are treated as empty, because the job is
+ * refused for them.
+ */
 export function viewOfMpiJob(job: DeepReadonly<MPIJob>): JobView {
   const { runPolicy = {}, mpiReplicaSpecs, slotsPerWorker = 1, runLauncherAsWorker = false, mpiImplementation } = job.spec;
   const { Launcher, Worker } = mpiReplicaSpecs;
+  const [launcher, worker] = [Launcher.template, Worker?.template].map((each) =>
+    templateFault(each, "") === undefined ? each : undefined,
+  );
   const hosts = (Worker === undefined ? 0 : (Worker.replicas ?? 1)) + (runLauncherAsWorker ? 1 : 0);
-  const main = mainContainer(Launcher.template);
+  const main = mainContainer(launcher);
   // The entry points of images for mpi-operator execute their arguments.
   const [appExec = "", ...appArgs] = [...(main.command ?? []), ...(main.args ?? [])];
   return {
@@ -40,15 +47,15 @@ export function viewOfMpiJob(job: DeepReadonly<MPIJob>): JobView {
       memoryAllocationSize: 2,
       mpiImplementation: mpiImplementation === "OpenMPI" || mpiImplementation === undefined ? "OpenMPI" : "MPICH",
       runPolicy: { cleanPodPolicy: "None", backoffLimit: defaultBackoffLimit, ...runPolicy },
-      launcherTemplate: templateOf(job, "launcher", Launcher.template),
-      workerTemplate: templateOf(job, "worker", Worker?.template),
+      launcherTemplate: templateOf(job, "launcher", launcher),
+      workerTemplate: templateOf(job, "worker", worker),
     },
     ...(job.status === undefined ? {} : { status: job.status }),
     session: {
-      workerImage: mainContainer(Worker?.template).image ?? "",
+      workerImage: mainContainer(worker).image ?? "",
       containerNames: {
         launcher: main.name ?? containerNames.launcher,
-        worker: mainContainer(Worker?.template).name ?? containerNames.worker,
+        worker: mainContainer(worker).name ?? containerNames.worker,
       },
       waitsForWorkers: job.spec.launcherCreationPolicy === "WaitForWorkersReady",
     },
@@ -57,7 +64,12 @@ export function viewOfMpiJob(job: DeepReadonly<MPIJob>): JobView {
 
 /** Why an MPIJob cannot run; undefined if it can. The schema checks everything else. */
 export function mpiJobFault({ spec }: DeepReadonly<MPIJob>): string | undefined {
-  const { command = [], args = [] } = mainContainer(spec.mpiReplicaSpecs.Launcher.template);
+  const { Launcher, Worker } = spec.mpiReplicaSpecs;
+  const fault =
+    templateFault(Launcher.template, "spec.mpiReplicaSpecs[Launcher].template") ??
+    templateFault(Worker?.template, "spec.mpiReplicaSpecs[Worker].template");
+  if (fault !== undefined) return fault;
+  const { command = [], args = [] } = mainContainer(Launcher.template);
   if (command.length + args.length > 0) return undefined;
   const path = "spec.mpiReplicaSpecs[Launcher].template.spec.containers[0].command";
   return `${path}: Required value: command or args must start mpiexec, because the image's entry point is not known`;

@@ -1,6 +1,7 @@
 import type { ControllerDefinition } from "@keelson/controller";
 import { RhinoJob } from "../api/rhino-job.ts";
 import type { ChildOptions } from "../children/children.ts";
+import { templateFault } from "../children/template-fault.ts";
 import { createJobController } from "./job-controller.ts";
 
 /** Dependencies of the controller. */
@@ -13,6 +14,9 @@ export function createRhinoJobController(options: RhinoJobControllerOptions): Co
       name: "mpi-rhinojob",
       type: RhinoJob,
       viewOf: (job) => job,
+      faultOf: ({ spec }) =>
+        templateFault(spec.launcherTemplate, "spec.launcherTemplate") ??
+        templateFault(spec.workerTemplate, "spec.workerTemplate"),
       applyStatus: (client, status, options) => client.applyStatus(RhinoJob, status, options),
     },
     options,

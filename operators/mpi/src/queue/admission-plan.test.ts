@@ -31,6 +31,18 @@ describe("gang admission", () => {
     expect(verdictOf(first, "y")).toMatchObject({ kind: "waiting", position: 1 });
   });
 
+  it("keeps the reservation of a job while the Pods of the one before it end", () => {
+    const ending = new Map([["n", cpus(4)]]);
+    const waiting = [
+      waitingJob("head", { workers: 2, cpu: 2, createdAt: 1 }),
+      waitingJob("small", { workers: 1, cpu: 1, createdAt: 2 }),
+    ];
+    const verdicts = plan({ n: 4 }, { waiting, ending });
+    expect(verdictOf(verdicts, "head")).toMatchObject({ kind: "waiting", position: 1, reason: "InsufficientCapacity" });
+    expect(admittedIds(plan({ n: 5 }, { waiting, ending }))).toEqual([]);
+    expect(admittedIds(plan({ n: 4 }, { waiting }))).toEqual(["head"]);
+  });
+
   it("spreads workers over nodes, but never splits one", () => {
     const nodes = ["n", "m"];
     expect(admittedIds(plan({ n: 3, m: 3 }, { waiting: [waitingJob("j", { workers: 2, cpu: 3, nodes })] }))).toEqual(["j"]);

@@ -1,7 +1,7 @@
 import { formatQuantity } from "@keelson/api-machinery/quantity";
 import { addAmounts, type Amounts } from "@keelson/api-machinery/scheduling";
 import { defaultQueueName, type WaitReason } from "../api/mpi-queue.ts";
-import { Capacity } from "./capacity.ts";
+import { Capacity, type Placement } from "./capacity.ts";
 import type { Gang } from "./gang.ts";
 import { type OrderedJob, orderJobs } from "./job-order.ts";
 import { domainsOf, type Excess, QuotaLedger, type QueueRules } from "./quota.ts";
@@ -21,6 +21,8 @@ export interface WaitingJob extends OrderedJob {
 export interface QueueState {
   /** What running jobs may use and waiting jobs may get, by resource, by node. Undefined if the cluster has no nodes: only quotas count. */
   readonly free: ReadonlyMap<string, Amounts> | undefined;
+  /** What Pods of jobs that have ended hold until they have ended too. Default: nothing. */
+  readonly ending?: Placement;
   /** What all nodes have. */
   readonly all: Amounts;
   readonly running: readonly RunningJob[];
@@ -67,7 +69,7 @@ class Plan {
   readonly #state: QueueState;
   readonly #capacity: Capacity;
   readonly #ledger = new QuotaLedger();
-  /** The capacity when all running jobs have ended. */
+  /** The capacity when all running jobs and the Pods of earlier ones have ended. */
   readonly #drained: Capacity;
   readonly #running: RunningJob[];
   readonly #reservations: { readonly name: string; readonly reservation: Reservation }[] = [];
@@ -78,6 +80,7 @@ class Plan {
     this.#running = [...state.running];
     this.#drained = new Capacity(state.free ?? new Map());
     this.#capacity = this.#drained.copy();
+    this.#capacity.take(state.ending ?? new Map());
     for (const job of state.running) {
       this.#capacity.take(job.placement);
       this.#ledger.take(job);

@@ -66,10 +66,57 @@ describe("the queue", () => {
     await operator.endJob(launcher, "Complete", "CompletionsReached");
     await operator.setPod("first-l", { phase: "Succeeded" });
     await operator.reached((job) => job?.status?.jobStatus === "Completed", "first");
+    // A job that is queued now is evidence of a plan after that end.
+    await operator.create(requesting("2.5"), "third");
+    await operator.reached(isAt(2), "third");
     const second = await operator.reached(() => true, "second");
+    expect(second?.status?.queue).toMatchObject({ position: 1, reason: "InsufficientCapacity" });
     expect(second?.status?.queue?.admittedAttempt).toBeUndefined();
     for (const index of [0, 1]) await operator.setPod(`first-w-${index}`, { phase: "Succeeded" });
     await operator.reached(isAdmitted, "second");
+  });
+
+  it.each([
+    ["containers", { containers: 5 }, "spec.launcherTemplate.spec.containers: Invalid value: 5: must be a list"],
+    ["env", { containers: [{ env: 5 }] }, "spec.launcherTemplate.spec.containers[0].env: Invalid value: 5: must be a list"],
+  ])("admits other jobs beside one with malformed %s, which is refused", async (_field, spec, message) => {
+    await operator.addNode("n", { cpu: "10", pods: "100" });
+    await operator.create({ launcherTemplate: { spec } } as never, "malformed");
+    await launcherOf(await operator.create(requesting("2"), "other"));
+    const malformed = await operator.reached((job) => job?.status?.jobStatus === "Failed", "malformed");
+    expect(malformed?.status?.message).toBe(message);
+  });
+
+  it("admits other jobs beside an MPIJob with malformed commands, which is refused", async () => {
+    await operator.addNode("n", { cpu: "10", pods: "100" });
+    const template = { spec: { containers: [{ name: "c", image: "x", command: 5 }] } };
+    await operator.client.create(MPIJob, {
+      metadata: { name: "malformed", namespace },
+      spec: { mpiReplicaSpecs: { Launcher: { template } } },
+    } as never);
+    await launcherOf(await operator.create(requesting("2"), "other"));
+    const malformed = await watched(operator.client, MPIJob, "malformed", (job) => job?.status?.jobStatus === "Failed");
+    expect(malformed?.status?.message).toContain("containers[0].command: Invalid value: 5: must be a list");
+  });
+
+  it("admits other jobs if the status of one cannot be written", async () => {
+    await operator.stopOperator();
+    const failing = new Proxy(operator.client, {
+      get(client, key) {
+        const value: unknown = Reflect.get(client, key, client);
+        if (typeof value !== "function") return value;
+        return (...args: unknown[]) => {
+          const [, object] = args as [unknown, { readonly metadata?: { readonly name?: string } } | undefined];
+          if (key === "applyStatus" && object?.metadata?.name === "unwritable") return Promise.reject(new Error("rejected"));
+          return Reflect.apply(value, client, args);
+        };
+      },
+    });
+    await operator.addNode("n", { cpu: "10", pods: "100" });
+    await operator.create(requesting("1"), "unwritable");
+    await operator.create(requesting("1"), "writable");
+    await operator.startOperator(failing);
+    await operator.reached(isAdmitted, "writable");
   });
 
   it("orders jobs by PriorityClass, and both kinds together", async () => {

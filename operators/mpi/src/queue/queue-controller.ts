@@ -65,7 +65,19 @@ class JobQueue {
   async reconcile(context: ReconcileContext): Promise<Result | undefined> {
     const { cache, clock } = context;
     const now = clock.now();
-    const jobs: readonly JobView[] = [...cache.list(RhinoJob), ...cache.list(MPIJob).map(viewOfMpiJob)];
+    const onFault = ({ metadata: { namespace, name } }: Pick<JobView, "metadata">, error: unknown): void =>
+      context.log.warn({ namespace, name, err: error }, "skipped a job whose Pods cannot be computed");
+    const jobs: readonly JobView[] = [
+      ...cache.list(RhinoJob),
+      ...cache.list(MPIJob).flatMap((job) => {
+        try {
+          return [viewOfMpiJob(job)];
+        } catch (error) {
+          onFault(job, error);
+          return [];
+        }
+      }),
+    ];
     const queues = cache.list(MPIQueue);
     const state = queueStateOf({
       jobs,
@@ -75,39 +87,69 @@ class JobQueue {
       priorityClasses: cache.list(PriorityClass),
       tools: this.#tools(),
       now,
+      onFault,
     });
     const verdicts = new Map(planAdmissions(state).map((verdict) => [verdict.job.id, verdict]));
-    const isLate = await this.#writeJobs(jobs, verdicts, context);
-    for (const queue of queues) await writeUse(queue, state, verdicts, context);
+    const { isLate, failures } = await this.#writeJobs(jobs, verdicts, context);
+    const useFailures = await tryEach(queues, context.signal, (queue) => writeUse(queue, state, verdicts, context));
+    const [failure, ...others] = [...failures, ...useFailures];
+    if (others.length > 0) throw new AggregateError([failure, ...others], `${others.length + 1} statuses could not be written`);
+    if (failure !== undefined) throw failure;
     const waits = [...nextChanges(jobs, state), ...(isLate ? [this.#positionsWrittenAt + positionIntervalMs - now] : [])];
     return waits.length === 0 ? undefined : { requeueAfterMs: Math.max(Math.min(...waits), 1) };
   }
 
-  /** Writes what has changed. Returns whether positions are still to be written. */
+  /** Writes what has changed, the admissions first. */
   async #writeJobs(
     jobs: readonly JobView[],
     verdicts: ReadonlyMap<string, Verdict>,
     context: ReconcileContext,
-  ): Promise<boolean> {
+  ): Promise<{ readonly isLate: boolean; readonly failures: readonly unknown[] }> {
     const now = context.clock.now();
-    const mayWritePositions = now - this.#positionsWrittenAt >= positionIntervalMs;
-    let isLate = false;
+    const admissions: StatusWrite[] = [];
+    const reasons: StatusWrite[] = [];
+    const positions: StatusWrite[] = [];
     for (const job of jobs) {
       const verdict = verdicts.get(jobId(job));
       const status = verdict === undefined ? statusWithoutVerdict(job) : statusOfVerdict(job, verdict, now);
       const before = job.status?.queue;
       if (status === undefined || jsonEquals(status, before)) continue;
-      if (!differsInReason(status, before)) {
-        if (!mayWritePositions) {
-          isLate = true;
-          continue;
-        }
-        this.#positionsWrittenAt = now;
-      }
-      await writeJob(job, status, verdict, context);
+      const writes = verdict?.kind === "admitted" ? admissions : differsInReason(status, before) ? reasons : positions;
+      writes.push({ job, status, verdict });
     }
-    return isLate;
+    const isLate = positions.length > 0 && now - this.#positionsWrittenAt < positionIntervalMs;
+    if (positions.length > 0 && !isLate) this.#positionsWrittenAt = now;
+    const writes = [...admissions, ...reasons, ...(isLate ? [] : positions)];
+    const failures = await tryEach(writes, context.signal, ({ job, status, verdict }) =>
+      writeJob(job, status, verdict, context),
+    );
+    return { isLate, failures };
   }
+}
+
+/** A status to write. */
+interface StatusWrite {
+  readonly job: JobView;
+  readonly status: QueueStatus;
+  readonly verdict: Verdict | undefined;
+}
+
+/** Handles every item, whatever happens to the others, and returns the errors. */
+async function tryEach<T>(
+  items: readonly T[],
+  signal: AbortSignal,
+  handle: (item: T) => Promise<void>,
+): Promise<readonly unknown[]> {
+  const failures: unknown[] = [];
+  for (const item of items) {
+    try {
+      await handle(item);
+    } catch (error) {
+      signal.throwIfAborted();
+      failures.push(error);
+    }
+  }
+  return failures;
 }
 
 async function writeJob(

@@ -2,13 +2,14 @@ import { addAmounts, type Amounts, amountsOf, exclusionOf, podRequests } from "@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { NodeObject, PodObject, PriorityClassObject } from "@keelson/api-machinery/kinds";
 import type { MPIQueue } from "../api/mpi-queue.ts";
+import { labels } from "../api/names.ts";
 import { childNames } from "../children/child-names.ts";
 import { layoutOf } from "../children/hosts.ts";
 import { launcherJob, type PodTools, workersJob } from "../children/job-templates.ts";
 import type { JobView } from "../controllers/job-view.ts";
-import { deadlineMs } from "../controllers/run-policy.ts";
+import { deadlineMs, isManagedElsewhere } from "../controllers/run-policy.ts";
 import { workerPodCount } from "../launch/host-layout.ts";
-import { admissionNeed, queueOf } from "./admission-need.ts";
+import { admissionNeed, isAdmittedByKueue, queueOf } from "./admission-need.ts";
 import type { QueueState, WaitingJob } from "./admission-plan.ts";
 import { Capacity, type Placement } from "./capacity.ts";
 import { type Gang, type PodShape, totalOf } from "./gang.ts";
@@ -29,6 +30,8 @@ export interface QueueObjects {
   readonly queues: readonly DeepReadonly<MPIQueue>[];
   readonly tools: PodTools;
   readonly now: number;
+  /** Called for a job whose Pods cannot be computed. It is skipped: its own controller refuses it. */
+  readonly onFault?: (job: JobView, error: unknown) => void;
 }
 
 /** Identifies a job of either kind. */
@@ -38,7 +41,7 @@ export function jobId({ kind, metadata: { namespace = "", name = "" } }: JobView
 
 /**
  * The state of the queue. A job that was admitted holds what its Pods on nodes request, and room for those that are not on a node yet. All
- * other Pods that have not ended count as they are.
+ * other Pods that have not ended count as they are, and those of MPI jobs as ending.
  */
 export function queueStateOf(objects: QueueObjects): QueueState {
   const { jobs, nodes, now, queues } = objects;
@@ -49,12 +52,28 @@ export function queueStateOf(objects: QueueObjects): QueueState {
   for (const job of jobs) {
     const need = admissionNeed(job);
     if (need.kind === "none") continue;
-    const gang = gangOf(job, need.attempt, shapes, objects);
+    let gang: Gang;
+    try {
+      gang = gangOf(job, need.attempt, shapes, objects);
+    } catch (error) {
+      // One job must not stop the admission of all others.
+      objects.onFault?.(job, error);
+      continue;
+    }
     if (need.kind === "running") held.push({ job, gang, ...ownPods.take(job, need.attempt, gang) });
     else if (need.readyAt <= now) waiting.push(waitingJobOf(job, gang, objects));
   }
-  const free = freeAmounts(nodes, ownPods.others());
+  const others = ownPods.others();
+  const runningElsewhere = new Set(jobs.filter(runsElsewhere).map(({ metadata }) => metadata.uid));
+  const isEnding = (pod: DeepReadonly<PodObject>): boolean =>
+    isOfJob(pod) && !runningElsewhere.has(pod.metadata.labels?.[labels.uid]);
+  const free = freeAmounts(
+    nodes,
+    others.filter((pod) => !isEnding(pod)),
+  );
+  const ending = placementOf(others.filter(isEnding));
   const left = new Capacity(free);
+  left.take(ending);
   for (const { onNodes } of held) left.take(onNodes);
   const running = held.map(({ job, gang, onNodes, rest }): RunningJob => {
     const reserved = left.place(rest) ?? new Map<string, Amounts>();
@@ -64,7 +83,14 @@ export function queueStateOf(objects: QueueObjects): QueueState {
   const all = new Map<string, bigint>();
   for (const node of nodes) addAmounts(all, allocatableOf(node));
   const rules = new Map(queues.map((queue) => [queue.metadata.name ?? "", rulesOf(queue)]));
-  return { free: nodes.length === 0 ? undefined : free, all, running, waiting, rules, now };
+  return { free: nodes.length === 0 ? undefined : free, ending, all, running, waiting, rules, now };
+}
+
+/** Whether another system admits the job, which may be running. */
+function runsElsewhere(job: JobView): boolean {
+  const { jobStatus } = job.status ?? {};
+  const isOver = jobStatus === "Completed" || jobStatus === "Failed" || job.metadata.deletionTimestamp !== undefined;
+  return !isOver && (isManagedElsewhere(job) || isAdmittedByKueue(job));
 }
 
 function useOf(job: JobView, gang: Gang): Pick<RunningJob, "queue" | "namespace" | "total"> {
@@ -195,14 +221,9 @@ class PodsByOwner {
     const names = childNames(name, uid, attempt);
     const launchers = this.#pods.get(`${namespace}/${names.launcher}`) ?? [];
     const workers = this.#pods.get(`${namespace}/${names.workers}`) ?? [];
-    const onNodes = new Map<string, Map<string, bigint>>();
-    for (const pod of [...launchers, ...workers]) {
-      this.#taken.add(pod);
-      if (!isOnNode(pod) || hasEnded(pod)) continue;
-      const on = onNodes.get(pod.spec.nodeName ?? "") ?? new Map<string, bigint>();
-      addAmounts(on, requestsOf(pod));
-      onNodes.set(pod.spec.nodeName ?? "", on);
-    }
+    const own = [...launchers, ...workers];
+    for (const pod of own) this.#taken.add(pod);
+    const onNodes = placementOf(own.filter((pod) => isOnNode(pod) && !hasEnded(pod)));
     const isPlaced = (pod: DeepReadonly<PodObject>): boolean => isOnNode(pod) || hasEnded(pod);
     const { launcher, ...rest } = gang;
     const isOver = launchers.some(hasEnded);
@@ -214,6 +235,24 @@ class PodsByOwner {
   others(): readonly DeepReadonly<PodObject>[] {
     return this.#all.filter((pod) => isOnNode(pod) && !hasEnded(pod) && !this.#taken.has(pod));
   }
+}
+
+/** What Pods request on their nodes. */
+function placementOf(pods: readonly DeepReadonly<PodObject>[]): Placement {
+  const placement = new Map<string, Map<string, bigint>>();
+  for (const pod of pods) {
+    const { nodeName = "" } = pod.spec;
+    const on = placement.get(nodeName) ?? new Map<string, bigint>();
+    addAmounts(on, requestsOf(pod));
+    placement.set(nodeName, on);
+  }
+  return placement;
+}
+
+/** Whether a Pod is of an MPI job: of one that has ended, unless it was taken. */
+function isOfJob({ metadata }: DeepReadonly<PodObject>): boolean {
+  const isOwned = metadata.ownerReferences?.some(({ controller, kind }) => controller === true && kind === "Job") === true;
+  return isOwned && metadata.labels?.[labels.uid] !== undefined;
 }
 
 function isOnNode({ spec }: DeepReadonly<PodObject>): boolean {

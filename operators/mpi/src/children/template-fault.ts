@@ -1,0 +1,46 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { PodTemplateOverlay } from "../api/rhino-job.ts";
+
+const podLists = ["containers", "initContainers", "volumes"] as const;
+const containerLists = ["command", "args", "env", "volumeMounts", "ports"] as const;
+
+/**
+ * Why a Pod template cannot be merged with ours: a list that is not one. Undefined if it can. The schemas accept any fields of a template,
+ * and the API server validates the Job that is created from it. `path`: path of the template, for messages.
+ */
+export function templateFault(template: DeepReadonly<PodTemplateOverlay> | undefined, path: string): string | undefined {
+  const spec: unknown = template?.spec;
+  if (spec === undefined) return undefined;
+  if (!isRecord(spec)) return invalid(`${path}.spec`, spec, "an object");
+  const notList = podLists.find((field) => spec[field] !== undefined && !Array.isArray(spec[field]));
+  if (notList !== undefined) return invalid(`${path}.spec.${notList}`, spec[notList], "a list");
+  for (const field of ["containers", "initContainers"] as const) {
+    const containers: unknown = spec[field];
+    if (!Array.isArray(containers)) continue;
+    for (const [index, container] of containers.entries()) {
+      const fault = containerFault(container, `${path}.spec.${field}[${index}]`);
+      if (fault !== undefined) return fault;
+    }
+  }
+  return undefined;
+}
+
+function containerFault(container: unknown, path: string): string | undefined {
+  if (!isRecord(container)) return invalid(path, container, "an object");
+  for (const field of containerLists) {
+    const value: unknown = container[field];
+    if (value === undefined) continue;
+    if (!Array.isArray(value)) return invalid(`${path}.${field}`, value, "a list");
+    const index = field === "command" || field === "args" ? -1 : value.findIndex((item) => !isRecord(item));
+    if (index >= 0) return invalid(`${path}.${field}[${index}]`, value[index], "an object");
+  }
+  return undefined;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function invalid(path: string, value: unknown, kind: string): string {
+  return `${path}: Invalid value: ${JSON.stringify(value)}: must be ${kind}`;
+}
