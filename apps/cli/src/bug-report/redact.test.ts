@@ -45,6 +45,17 @@ describe("an object", () => {
     expect(redactObject(secret)).toMatchObject({ data: redacted, stringData: redacted });
   });
 
+  it("loses the data of Secrets that it contains, and its payload", () => {
+    const secret = { apiVersion: "v1", kind: "Secret", metadata: { name: "s" }, data: { ca: "Y2E=" }, stringData: { a: "b" } };
+    const configMap = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c" }, data: { a: "b" } };
+    expect(specOf({ steps: [{ manifests: [secret, configMap] }], payload: "aHVudGVyMg==" })).toEqual({
+      steps: [{ manifests: [{ ...secret, data: redacted, stringData: redacted }, configMap] }],
+      payload: redacted,
+    });
+    // Whether a dispatch has a payload is not one.
+    expect(specOf({ payload: { required: true } })).toEqual({ payload: { required: true } });
+  });
+
   it("loses its managed fields and the copy that kubectl apply keeps", () => {
     const annotations = { "kubectl.kubernetes.io/last-applied-configuration": '{"spec":{}}', kept: "yes" };
     const metadata = { annotations, managedFields: [{ manager: "a" }] };

@@ -9,6 +9,8 @@ const sensitiveName =
 /** Maps of variables by name, and lists of variables with a value. */
 const variableFields = /^(?:env|envs|environment|variables|secrets)$/i;
 
+const secretFields: ReadonlySet<string> = new Set(["data", "stringData"]);
+
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 
 const textRules: readonly (readonly [RegExp, string])[] = [
@@ -32,18 +34,14 @@ export function redactText(text: string): string {
 }
 
 /**
- * A copy of an object without credentials: the data of Secrets, values of environment variables, and fields and arguments that are named as
+ * A copy of an object without credentials: the data of Secrets, also of those that the object contains, payloads, values of environment variables, and fields and arguments that are named as
  * secrets. `managedFields` and the annotation of `kubectl apply`, which repeat the object, are omitted.
  */
 export function redactObject(object: DeepReadonly<KubernetesObject>): JsonValue {
   const { metadata, ...rest } = object as DeepReadonly<KubernetesObject> & Readonly<Record<string, unknown>>;
   const { managedFields: _, annotations, ...kept } = metadata;
   const { [lastApplied]: __, ...otherAnnotations } = annotations ?? {};
-  const content: Record<string, unknown> = { ...rest };
-  if (object.kind === "Secret") {
-    for (const field of ["data", "stringData"]) if (field in content) content[field] = redacted;
-  }
-  const all = { ...content, metadata: { ...kept, ...(annotations === undefined ? {} : { annotations: otherAnnotations }) } };
+  const all = { ...rest, metadata: { ...kept, ...(annotations === undefined ? {} : { annotations: otherAnnotations }) } };
   return redactValue(all as unknown as JsonValue);
 }
 
@@ -53,13 +51,17 @@ function redactValue(value: JsonValue): JsonValue {
     return value.map((item, index) => (isArgumentOf(value[index - 1], item) ? redacted : redactValue(item)));
   if (!isJsonObject(value)) return value;
   const result: Record<string, JsonValue> = {};
-  for (const [name, field] of Object.entries(value)) setOwn(result, name, redactField(name, field));
+  const isSecret = value["kind"] === "Secret";
+  for (const [name, field] of Object.entries(value)) {
+    setOwn(result, name, isSecret && secretFields.has(name) ? redacted : redactField(name, field));
+  }
   return result;
 }
 
 function redactField(name: string, field: JsonValue): JsonValue {
   if (variableFields.test(name)) return redactVariables(field);
-  if (typeof field === "string" && field !== "" && sensitiveName.test(name)) return redacted;
+  const isSensitive = name === "payload" || sensitiveName.test(name);
+  if (typeof field === "string" && field !== "" && isSensitive) return redacted;
   return redactValue(field);
 }
 

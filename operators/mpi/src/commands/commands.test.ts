@@ -89,6 +89,27 @@ describe("keelson mpi", () => {
     expect(metadata.annotations).toEqual({ "openrhino.org/cancel": "true" });
   });
 
+  it.each([
+    ["cancel", "cancelled"],
+    ["suspend", "suspended"],
+    ["resume", "resumed"],
+  ])("says that a job has ended instead of %s", async (command, done) => {
+    await create();
+    await setStatus({ jobStatus: "Completed", exitCode: 0 });
+    expect(await start(command, ["pi"])).toEqual({
+      exitCode: 1,
+      out: "",
+      err: `rhinojob pi has already ended: Completed; it cannot be ${done}\n`,
+    });
+  });
+
+  it("rejects the logs of one rank with those of the daemons", async () => {
+    await create();
+    await expect(start("logs", ["pi"], { rank: "1", workers: true })).rejects.toThrow(
+      "--rank cannot be combined with --workers",
+    );
+  });
+
   it("lists the jobs of both kinds that wait for admission, in order", async () => {
     expect((await start("queue", [])).out).toBe("No jobs wait for admission\n");
     await create();
@@ -154,10 +175,14 @@ describe("keelson mpi", () => {
       { name: "d", usage: { cpu: "1m", memory: "1Ki" } },
     ];
     await client.create(PodMetrics, { metadata: { name: "w-0", namespace }, containers } as never);
+    await create();
     const { out } = await start("top", ["pi"]);
     expect(out).toMatch(/^pi +l +- +-$/m);
     expect(out).toMatch(/^pi +w-0 +1502m +3Mi$/m);
-    expect((await start("top", ["other"])).out).toBe("No running Pods of jobs\n");
+    expect(await start("top", ["other"])).toMatchObject({
+      exitCode: 1,
+      err: "job other not found in namespace default; list jobs: keelson mpi list -n default\n",
+    });
   });
 
   it("explains the state of a job by its conditions and Pods", async () => {

@@ -1,4 +1,4 @@
-import { basename, resolve } from "node:path";
+import { basename, isAbsolute, resolve } from "node:path";
 import { isQuantity } from "@keelson/api-machinery/quantity";
 import type { CommandContext } from "@keelson/operator";
 import { choiceFlag, countFlag, pairsFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
@@ -127,6 +127,8 @@ export function jobOfFlags(
   const startDeadlineSeconds = runFlags.startDeadline.read(values);
   const template = templateOf(runFlags.env.read(values), image === "local" ? path : undefined);
   const checkpoint = runFlags.checkpoint.read(values);
+  if (checkpoint !== undefined && image !== "local" && !isAbsolute(checkpoint))
+    throw new UsageError("--checkpoint must be an absolute path in the container with --image");
   const workerTemplate = withRequests(template, runFlags.requests.read(values));
   const runPolicy = runPolicyOf(backoffLimit, runFlags.queue.read(values), runFlags.priorityClass.read(values));
   const activeDeadlineSeconds = runFlags.deadline.read(values);

@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandDefinition } from "@keelson/operator";
-import { countFlag, switchFlag } from "@keelson/operator/flags";
+import { countFlag, switchFlag, UsageError } from "@keelson/operator/flags";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { namespaceFlag } from "./flags.ts";
 import { followLogs } from "./follow-logs.ts";
@@ -31,6 +31,8 @@ export const logsCommand: CommandDefinition = {
     const namespace = namespaceFlag.read(flags);
     const name = args[0] ?? "";
     const workers = flags.workers === true;
+    if (workers && rankFlag.read(flags) !== undefined)
+      throw new UsageError("--rank cannot be combined with --workers: the workers' daemons have no ranks");
     const client = await connect();
     try {
       let job: DeepReadonly<RhinoJob> = await client.get(RhinoJob, { namespace, name }, { signal });

@@ -55,6 +55,7 @@ describe("keelson mpi run", () => {
     [["./pi"], { mpi: "LAM" }, /--mpi/],
     [["./pi"], { server: "10.0.0.7" }, /--server and --dir/],
     [["./pi"], { deadline: "0" }, /--deadline/],
+    [["./pi"], { image: "me/pi", checkpoint: "state" }, /--checkpoint must be an absolute path/],
   ])("names what is wrong with %j %j", (args, flags, message) => {
     expect(() => job(args, flags as Record<string, string>)).toThrow(UsageError);
     expect(() => job(args, flags as Record<string, string>)).toThrow(message);

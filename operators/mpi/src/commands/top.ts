@@ -1,8 +1,19 @@
-import { type DeepReadonly, isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  ignoreNotFound,
+  isNotFound,
+  type KubernetesObject,
+  type ObjectKey,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { formatQuantity, parseQuantity } from "@keelson/api-machinery/quantity";
+import type { Client } from "@keelson/client";
 import { type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { labels } from "../api/names.ts";
+import { labelValue } from "../children/child-names.ts";
+import { RhinoJob } from "../api/rhino-job.ts";
+import { MPIJob } from "../api/mpi-job.ts";
 import { namespaceFlag } from "./flags.ts";
 
 /** metrics.k8s.io/v1beta1 PodMetrics. */
@@ -39,9 +50,14 @@ export const topCommand: CommandDefinition = {
     const [name] = args;
     const client = await connect();
     try {
+      if (name !== undefined && !(await exists(client, { namespace, name }, signal))) {
+        stderr.write(`job ${name} not found in namespace ${namespace}; list jobs: keelson mpi list -n ${namespace}\n`);
+        return 1;
+      }
       const { items } = await client.list(Pod, { namespace, labelSelector: labels.uid, signal });
       const pods = items.filter(
-        ({ status, metadata }) => status?.phase === "Running" && (name === undefined || metadata.labels?.[labels.app] === name),
+        ({ status, metadata }) =>
+          status?.phase === "Running" && (name === undefined || metadata.labels?.[labels.app] === labelValue(name)),
       );
       const metrics = await client.list(PodMetrics, { namespace, signal });
       const usage = new Map(metrics.items.map((each) => [each.metadata.name, each]));
@@ -57,6 +73,14 @@ export const topCommand: CommandDefinition = {
     }
   },
 };
+
+/** Whether a job of either kind exists. */
+async function exists(client: Client, key: ObjectKey, signal: AbortSignal): Promise<boolean> {
+  for (const type of [RhinoJob, MPIJob]) {
+    if ((await ignoreNotFound<unknown>(client.get<KubernetesObject>(type, key, { signal }))) !== undefined) return true;
+  }
+  return false;
+}
 
 function useOf({ metadata, spec }: DeepReadonly<PodObject>, metrics: DeepReadonly<PodMetricsObject> | undefined): PodUse {
   const sum = (resource: string, format: "DecimalSI" | "BinarySI"): string | undefined => {

@@ -154,7 +154,7 @@ const status = Type.Object(
     ),
     conditions: Type.Optional(
       conditions(
-        "Completed, Failed, Lost, and SpecApplied (False: part of a spec change has no effect). For service and system also Progressing (False: the rollout failed) and Available (all but the tasks that may be updated at the same time are running).",
+        "Completed, Failed, Lost, and SpecApplied (False: part of a spec change has no effect). For service and system also Progressing (False: the rollout failed) and Available (at least one task is running, and all are, apart from those that a rollout may update at the same time).",
       ),
     ),
   },

@@ -15,6 +15,7 @@ import { type PlannedTask, planJob } from "../rollout/plan-job.ts";
 import { mergeUpdatePolicies } from "../rollout/update-policy.ts";
 import { labelValue } from "../work/child-name.ts";
 import { namespaceFlag } from "./flags.ts";
+import { listRevisions } from "./rollout.ts";
 
 const allFlag = switchFlag({ name: "all", description: "also list tasks that do not change" });
 
@@ -83,15 +84,16 @@ async function planOf(client: Client, manifest: NewObject<Job>, defaultNamespace
     live === undefined
       ? await client.create(Job, { ...manifest, metadata: { ...manifest.metadata, namespace } }, { dryRun: true, signal })
       : await client.patch(Job, { namespace, name }, { type: "json", operations }, { dryRun: true, signal });
-  const [groups, allTasks, robots] = await Promise.all([
+  const [groups, allTasks, robots, revisions] = await Promise.all([
     client.list(TaskGroup, { namespace, labelSelector: `${labels.job}=${labelValue(name)}`, signal }),
     client.list(Task, { namespace, signal }),
     client.list(Robot, { namespace, signal }),
+    live === undefined ? [] : listRevisions(live, client, signal),
   ]);
   const own = groups.items.filter(({ metadata }) => metadata.ownerReferences?.some(({ uid }) => uid === live?.metadata.uid));
   const uids = new Set(own.map(({ metadata }) => metadata.uid));
   const tasks = allTasks.items.filter(({ metadata }) => metadata.ownerReferences?.some(({ uid }) => uids.has(uid)));
-  const observed = { job, live, groups: own, tasks, allTasks: allTasks.items, robots: robots.items };
+  const observed = { job, live, revisions, groups: own, tasks, allTasks: allTasks.items, robots: robots.items };
   return { job, isNew: live === undefined, tasks: isParent(job) ? [] : planJob(observed) };
 }
 

@@ -4,7 +4,7 @@ import { planJob } from "../rollout/plan-job.ts";
 import { revisionData, type JobRevision } from "../rollout/job-revision.ts";
 import { definition, groupOf, jobOf, robotOf, taskOf } from "../testing/objects.ts";
 import { describePlan, readJobs } from "./plan.ts";
-import { describeHistory, restoredSpec, rollbackTarget } from "./rollout.ts";
+import { canPromote, describeHistory, restoredSpec, rollbackOperations, rollbackTarget } from "./rollout.ts";
 
 const withEnv = (env: Record<string, string>, count = 2) =>
   jobOf({ type: "service", taskGroups: [{ name: "workers", count, tasks: [{ ...definition, env }] }] });
@@ -72,7 +72,7 @@ it("plans which tasks are created, restarted, moved and stopped, and says why", 
   const live = withEnv({ VERSION: "a" });
   const spec = { ...withEnv({ VERSION: "b" }, 3).spec, robotSelector: { env: "a" } };
   const job = { ...live, spec };
-  const plan = planJob({ job, live, groups: [groupOf()], tasks, allTasks: tasks, robots });
+  const plan = planJob({ job, live, revisions: [], groups: [groupOf()], tasks, allTasks: tasks, robots });
   const changed = "changed: robotSelector, tasks[name=run].env.VERSION";
   expect(plan).toEqual([
     { group: "workers", task: "run/0", action: "restart", robot: "robot-001", why: changed },
@@ -94,7 +94,7 @@ it("plans which tasks are created, restarted, moved and stopped, and says why", 
 it("plans nothing for an unchanged Job, and says that a batch Job keeps its tasks", () => {
   const tasks = [running(0, "robot-001"), running(1, "robot-002")];
   const live = withEnv({ VERSION: "a" });
-  const observed = { groups: [groupOf()], tasks, allTasks: tasks, robots };
+  const observed = { revisions: [], groups: [groupOf()], tasks, allTasks: tasks, robots };
   const unchanged = planJob({ ...observed, job: live, live });
   expect(unchanged.map(({ action }) => action)).toEqual(["keep", "keep"]);
   expect(describePlan(live, false, unchanged, false)).toContain("Nothing changes.");
@@ -109,4 +109,34 @@ it("reads the Jobs to plan from standard input if the file is -", async () => {
   const input = Readable.from([`${manifest}\n---\n{"apiVersion":"v1","kind":"ConfigMap"}\n`]);
   expect(await readJobs("-", input)).toEqual([withEnv({ VERSION: "a" })]);
   expect(await readJobs("-", Readable.from(["{}"]))).toBe("- contains no Job of robot.k8s4r.io");
+});
+
+it("plans nothing for the manifest that an automatic revert returned to, and for the one that failed", () => {
+  const tasks = [0, 1].map((index) => {
+    const task = running(index, "robot-001");
+    return { ...task, spec: { ...task.spec, revision: 1 } };
+  });
+  const [old, failed] = [withEnv({ VERSION: "a" }), withEnv({ VERSION: "b" })];
+  const revisions = [old, failed].map(({ spec }, index) => ({
+    ...{ number: index + 1, name: `r${index + 1}`, createdAt: undefined },
+    ...revisionData(spec, index + 1, []),
+  }));
+  const observed = { revisions, groups: [groupOf()], tasks, allTasks: tasks, robots };
+  const actionsOf = (job: typeof old) => planJob({ ...observed, job, live: failed }).map(({ action }) => action);
+  expect(actionsOf(old)).toEqual(["keep", "keep"]);
+  expect(actionsOf(failed)).toEqual(["keep", "keep"]);
+  expect(actionsOf(withEnv({ VERSION: "c" }))).toEqual(["restart", "restart"]);
+});
+
+it("promotes only a rollout in progress", () => {
+  for (const phase of ["progressing", "waiting"] as const) expect(canPromote(rolledOut({ phase })), phase).toBe(true);
+  for (const phase of ["failed", "reverting", "reverted", "completed"] as const)
+    expect(canPromote(rolledOut({ phase })), phase).toBe(false);
+  expect(canPromote(withEnv({}))).toBe(false);
+});
+
+it("rolls back the spec that was read, whatever happens to the status", () => {
+  const job = rolledOut({});
+  const read = { ...job, metadata: { ...job.metadata, generation: 7 } };
+  expect(rollbackOperations(read, revision(1, "a"))[0]).toEqual({ op: "test", path: "/metadata/generation", value: 7 });
 });

@@ -19,7 +19,7 @@ const toFlag = countFlag({
 /** `keelson robots history JOB`. */
 export const historyCommand: CommandDefinition = {
   name: "history",
-  description: "list the revisions of a job, with what changed and how their rollout ended",
+  description: "list the revisions of a job and what changed in each",
   args: ["JOB"],
   flags: [namespaceFlag, outputFlag],
   run: (context) =>
@@ -48,8 +48,9 @@ export const promoteCommand: CommandDefinition = {
   run: (context) =>
     withJob(context, async (job, client) => {
       const { latestRevision, phase } = job.status?.rollout ?? {};
-      if (latestRevision === undefined || phase === "completed" || phase === "reverted") {
-        context.stderr.write(`job ${nameOf(job)} has no rollout to promote; see keelson robots history ${nameOf(job)}\n`);
+      if (latestRevision === undefined || !canPromote(job)) {
+        const why = phase === undefined ? "has no rollout" : `has no rollout to promote: the last one is ${phase}`;
+        context.stderr.write(`job ${nameOf(job)} ${why}; see keelson robots history ${nameOf(job)}\n`);
         return 1;
       }
       const annotations = { [promotedRevisionAnnotation]: String(latestRevision) };
@@ -80,6 +81,12 @@ function pauseDefinition(name: "pause" | "resume", description: string, paused: 
   };
 }
 
+/** Whether a rollout of the Job is in progress. One that failed is not continued by a promotion. */
+export function canPromote({ status }: DeepReadonly<Job>): boolean {
+  const phase = status?.rollout?.phase;
+  return phase === "progressing" || phase === "waiting";
+}
+
 const nameOf = ({ metadata }: DeepReadonly<Job>): string => metadata.name ?? "";
 
 /** Runs a command on a Job of type service or system. */
@@ -104,7 +111,12 @@ async function withJob(
   }
 }
 
-async function listRevisions(job: DeepReadonly<Job>, client: Client, signal: AbortSignal): Promise<readonly JobRevision[]> {
+/** The revisions of a Job, oldest first. */
+export async function listRevisions(
+  job: DeepReadonly<Job>,
+  client: Client,
+  signal: AbortSignal,
+): Promise<readonly JobRevision[]> {
   const { namespace, uid } = job.metadata;
   const labelSelector = `${labels.job}=${labelValue(nameOf(job))}`;
   const { items } = await client.list(ControllerRevision, { namespace, labelSelector, signal });
@@ -127,11 +139,8 @@ async function rollBack(
     stderr.write(`cannot roll back job ${nameOf(job)}: ${target}; see keelson robots history ${nameOf(job)}\n`);
     return 1;
   }
-  const { namespace, resourceVersion } = job.metadata;
-  const operations = [
-    { op: "test" as const, path: "/metadata/resourceVersion", value: resourceVersion ?? "" },
-    { op: "replace" as const, path: "/spec", value: restoredSpec(job, target) },
-  ];
+  const { namespace } = job.metadata;
+  const operations = rollbackOperations(job, target);
   await client.patch(Job, { namespace, name: nameOf(job) }, { type: "json", operations }, { signal });
   stdout.write(`job ${nameOf(job)}: the spec is that of revision ${target.number} again\n`);
   return 0;
@@ -148,6 +157,14 @@ export function rollbackTarget(
   if (to !== undefined) return revisions.find(({ number }) => number === to) ?? `revision ${to} not found`;
   const wanted = stableRevision === latestRevision ? previousStableRevision : stableRevision;
   return revisions.find(({ number }) => number === wanted) ?? "no earlier revision has completed; name one with --to";
+}
+
+/** The patch that restores a revision, unless the spec has changed since the Job was read. Its status changes all the time. */
+export function rollbackOperations(job: DeepReadonly<Job>, target: JobRevision) {
+  return [
+    { op: "test" as const, path: "/metadata/generation", value: job.metadata.generation ?? 0 },
+    { op: "replace" as const, path: "/spec", value: restoredSpec(job, target) },
+  ];
 }
 
 /** The spec of a revision with the counts and the update policies of the present spec. */

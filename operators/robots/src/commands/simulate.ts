@@ -1,5 +1,6 @@
 import { setOwn } from "@keelson/api-machinery";
 import { sleep } from "@keelson/api-machinery/time";
+import { aborted } from "@keelson/controller/shutdown";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { countFlag, durationFlag, isUsageError, logLevelFlag, pairsFlag, textFlag } from "@keelson/operator/flags";
 import { SimulatedFleet } from "../simulation/simulated-fleet.ts";
@@ -69,13 +70,6 @@ async function simulate(context: CommandContext): Promise<number> {
     await fleet.stop();
   }
   return 0;
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
 }
 
 async function leaveAndReturn(fleet: SimulatedFleet, { flags: values, stdout, clock, signal }: CommandContext): Promise<void> {

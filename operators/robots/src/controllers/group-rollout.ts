@@ -3,12 +3,15 @@ import type { Task } from "../api/task.ts";
 import { copyOf } from "../rollout/copies.ts";
 import { windowStateOf } from "../rollout/maintenance-window.ts";
 import { decideRollout, type RolloutDecision } from "../rollout/rollout-decision.ts";
+import type { RolloutObservation } from "../rollout/rollout-observation.ts";
 import { completeUpdatePolicy } from "../rollout/update-policy.ts";
 import { copiesOf, type GroupCopy, keyOf, keyOfCopy, specOf } from "../work/group-copies.ts";
 import type { TaskGroupObservation } from "./taskgroup-observation.ts";
 
 /** What a rollout does with a group's copies. */
 export interface RolloutPlan extends RolloutDecision {
+  /** Surplus Tasks in the order of their removal: those that the stable revision does not have either come first. */
+  readonly orderSurplus: (surplus: readonly DeepReadonly<Task>[]) => readonly DeepReadonly<Task>[];
   /** Spec of a missing Task. */
   readonly specOf: (copy: GroupCopy) => DeepReadonly<Task["spec"]>;
 }
@@ -34,6 +37,7 @@ export function planRollout(
   };
   const wanted = new Set(copies.map(keyOfCopy));
   const surplus = tasks.filter((task) => !wanted.has(keyOf(task)));
+  const isUnneeded = (task: DeepReadonly<Task>): boolean => stableSpec !== undefined && !stableCopies.has(keyOf(task));
   const before = group.status?.rollout;
   const decision = decideRollout({
     revision,
@@ -46,10 +50,7 @@ export function planRollout(
       const key = keyOfCopy(copy);
       return copyOf({ key, ...(copy.robot === undefined ? {} : { robot: copy.robot }) }, present.get(key), context);
     }),
-    surplus: {
-      total: surplus.length,
-      deleting: surplus.filter(({ metadata }) => metadata.deletionTimestamp !== undefined).length,
-    },
+    surplus: countSurplus(surplus, isUnneeded),
     before,
     window: windowStateOf(policy.windows, now),
     now,
@@ -57,6 +58,7 @@ export function planRollout(
   const previousRobots = new Map((before?.updating ?? []).map(({ task, robot }) => [task, robot]));
   return {
     ...decision,
+    orderSurplus: (tasks) => [...tasks.filter(isUnneeded), ...tasks.filter((task) => !isUnneeded(task))],
     specOf(copy) {
       const key = keyOfCopy(copy);
       const old = decision.createStable.has(key) ? stableCopies.get(key) : undefined;
@@ -70,5 +72,18 @@ export function planRollout(
         ...(preferred === undefined ? {} : { preferredRobot: preferred }),
       };
     },
+  };
+}
+
+/** Counts the Tasks that a revision does not have. */
+function countSurplus(
+  surplus: readonly DeepReadonly<Task>[],
+  isUnneeded: (task: DeepReadonly<Task>) => boolean,
+): RolloutObservation["surplus"] {
+  const remaining = surplus.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+  return {
+    total: surplus.length,
+    deleting: surplus.length - remaining.length,
+    unneeded: remaining.filter(isUnneeded).length,
   };
 }

@@ -187,4 +187,17 @@ describe("decideJob", () => {
     expect(a).toHaveLength(63);
     expect(a).not.toBe(b);
   });
+
+  it.each([
+    ["all tasks run", { runningTasks: 2 }, "completed", "True"],
+    ["a task does not run outside of a rollout", { runningTasks: 1, pendingTasks: 1 }, "completed", "False"],
+    ["a task is updated", { runningTasks: 1, pendingTasks: 1 }, "progressing", "True"],
+    ["nothing runs", { pendingTasks: 2 }, "progressing", "False"],
+  ] as const)("says whether a service is available: %s", (_case, counts, phase, expected) => {
+    const update = { maxParallel: 5 };
+    const rollout = { revision: 1, phase, progressAt: new Date(t0).toISOString() };
+    const group = existing({ ...counted("running", counts), rollout }, { type: "service", revision: 1 });
+    const { status } = decide(jobOf({ type: "service", update }), [group]);
+    expect(status?.conditions?.find(({ type }) => type === "Available")?.status).toBe(expected);
+  });
 });

@@ -151,8 +151,9 @@ function claimsOf(job: DeepReadonly<Job>, { status, target, isRevert }: JobRollo
   const { phase, reason = "Progressing", message = "" } = status;
   const hasFailed = phase === "failed" || phase === "reverting" || phase === "reverted";
   const { running, lost, total } = plan.tally;
-  const slack = target.spec.taskGroups.reduce((sum, { name }) => sum + maxParallelOf(job, name, total), 0);
-  const isAvailable = total > 0 && running - lost >= total - slack;
+  const isRolling = phase === "progressing" || phase === "waiting" || phase === "reverting";
+  const isAvailable =
+    running > lost && target.spec.taskGroups.every(({ name }) => isGroupAvailable(job, name, plan.summary[name], isRolling));
   return [
     isRevert
       ? {
@@ -172,6 +173,18 @@ function claimsOf(job: DeepReadonly<Job>, { status, target, isRevert }: JobRollo
       message: `${running} of ${total} tasks are running`,
     },
   ];
+}
+
+/** Whether all tasks of a group are running. During a rollout, as many as are updated at the same time may not be. */
+function isGroupAvailable(
+  job: DeepReadonly<Job>,
+  group: string,
+  counts: GroupPlan["summary"][string] | undefined,
+  isRolling: boolean,
+): boolean {
+  const { queued = 0, complete = 0, failed = 0, running = 0, lost = 0 } = counts ?? {};
+  const total = queued + complete + failed + running;
+  return running - lost >= total - (isRolling ? maxParallelOf(job, group, total) : 0);
 }
 
 function maxParallelOf(job: DeepReadonly<Job>, group: string, total: number): number {

@@ -204,6 +204,17 @@ describe("decideTaskGroup", () => {
     });
   });
 
+  it("deletes the tasks beyond a lower count while a rollout is paused or has failed", () => {
+    const tasks = [0, 1, 2].map((index) =>
+      taskOf({ state: "running" }, { name: `hello-workers-run-${index}`, uid: String(index), index, spec: { revision: 1 } }),
+    );
+    const rollout = { stable: 1, isPaused: true };
+    const group = groupOf({ count: 1, type: "service", revision: 2, rollout }, {});
+    const stable = groupOf({ count: 3, type: "service" }).spec;
+    const decision = decideTaskGroup({ group, tasks, stable, taskNamed: () => undefined, robots: [], now: t0 });
+    expect(decision.remove).toEqual(["hello-workers-run-1", "hello-workers-run-2"]);
+  });
+
   it("creates nothing for a group that is being deleted", () => {
     expect(decide(groupOf({}, { deleting: true }))).toEqual({ create: [], remove: [] });
   });

@@ -71,7 +71,8 @@ export function decideTaskGroup(observation: TaskGroupObservation): TaskGroupDec
     (task) => !wanted.has(keyOf(task)) && task.metadata.deletionTimestamp === undefined && !isResult(group, task),
   );
   const stopped = (rollout?.stop ?? []).flatMap((key) => present.get(key) ?? []);
-  const remove = [...stopped, ...surplus.slice(0, rollout?.removeSurplus)].map((task) => task.metadata.name ?? "");
+  const ordered = rollout?.orderSurplus(surplus) ?? surplus;
+  const remove = [...stopped, ...ordered.slice(0, rollout?.removeSurplus)].map((task) => task.metadata.name ?? "");
 
   const outcome = workStateOf(tally);
   // More robots may join, so a system group does not complete. It has failed while every one of its tasks has.

@@ -29,6 +29,7 @@ export function copyOf(wanted: WantedCopy, task: DeepReadonly<Task> | undefined,
   const { robots, stableKeys, policy, now } = context;
   const name = task?.spec.targetRobot ?? wanted.robot;
   const robot = name === undefined ? undefined : robots.get(name);
+  const deletedAt = task?.metadata.deletionTimestamp;
   const health = healthOf(task, policy.minHealthyMs, now);
   return {
     key: wanted.key,
@@ -36,7 +37,8 @@ export function copyOf(wanted: WantedCopy, task: DeepReadonly<Task> | undefined,
     isOffline: name !== undefined && robot?.status?.phase !== "Online",
     wave: waveOf(robot, policy),
     ...(task === undefined ? {} : { revision: task.spec.revision ?? firstRevision }),
-    isDeleting: task?.metadata.deletionTimestamp !== undefined,
+    isDeleting: deletedAt !== undefined,
+    ...(deletedAt === undefined ? {} : { deletedAtMs: Date.parse(deletedAt) }),
     ...health,
     isInStable: stableKeys.has(wanted.key),
   };

@@ -127,9 +127,19 @@ describe("decideJobRollout", () => {
   ])("promotes the canaries of all groups together: healthy %j", (healthy, isPromoted) => {
     const both = specOf({ a: "2", b: "2" }, { update: { canary: 1, autoPromote: true } });
     const groups = ["a", "b"].map((name, index) =>
-      group(name, { revision: 2, phase: "waiting", reason: healthy[index] ? "AwaitingPromotion" : "Progressing" }),
+      group(name, { revision: 2, phase: "waiting", reason: "AwaitingPromotion", total: 2, healthy: healthy[index] ? 1 : 0 }),
     );
     expect(decide({ spec: both, revisions: revisionsOf(first, both), groups })?.isPromoted).toBe(isPromoted);
+  });
+
+  it("promotes no canary that is unhealthy, though tolerated", () => {
+    const both = specOf({ a: "2", b: "1" }, { update: { canary: 2, autoPromote: true, abortThreshold: 1 } });
+    const rollout = { revision: 2, phase: "waiting", reason: "AwaitingPromotion", total: 2 } as const;
+    const isPromoted = (counts: Partial<GroupRollout>) =>
+      decide({ spec: both, revisions: revisionsOf(first, both), groups: [group("a", { ...rollout, ...counts })] })?.isPromoted;
+    expect(isPromoted({ healthy: 1, unhealthy: 1 })).toBe(false);
+    expect(isPromoted({ healthy: 2, unhealthy: 1 })).toBe(false);
+    expect(isPromoted({ healthy: 2, unhealthy: 0 })).toBe(true);
   });
 
   it("promotes by hand", () => {

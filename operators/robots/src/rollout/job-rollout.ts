@@ -52,7 +52,7 @@ export interface JobRolloutDecision {
  * Decides which revision of a Job runs.
  *
  * **Guarantees**: a failure is stored before a TaskGroup changes for it, so a crash does not repeat a failed rollout. A revert ends with
- * the stable revision. A new spec ends whatever rollout there was.
+ * the stable revision. A new spec supersedes the rollout in progress.
  */
 export function decideJobRollout(observed: JobRolloutObservation): JobRolloutDecision | undefined {
   const { revisions, before, groups, spec, hasUnknownPast } = observed;
@@ -179,8 +179,12 @@ function isPromotedBy(
     withCanaries.length > 0 &&
     withCanaries.every(({ name }) => {
       const rollout = current.find((each) => each.name === name)?.rollout;
-      const areHealthy = rollout?.reason === "AwaitingPromotion" && (rollout.unhealthy ?? 0) === 0;
-      return policyOf(spec, name).autoPromote === true && (areHealthy || rollout?.phase === "completed");
+      const { autoPromote, canary = 0 } = policyOf(spec, name);
+      // A canary whose robot is offline is neither healthy nor unhealthy.
+      const wanted = Math.min(canary, rollout?.total ?? canary);
+      const areHealthy =
+        rollout?.reason === "AwaitingPromotion" && (rollout.unhealthy ?? 0) === 0 && (rollout.healthy ?? 0) >= wanted;
+      return autoPromote === true && (areHealthy || rollout?.phase === "completed");
     })
   );
 }

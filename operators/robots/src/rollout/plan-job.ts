@@ -8,7 +8,7 @@ import { demandOf } from "../placement/demand.ts";
 import { decidePlacement, explainRobots, type Load } from "../placement/placement.ts";
 import { loadOfTasks } from "../placement/robot-loads.ts";
 import { taskGroupSpecOf } from "../work/task-group-spec.ts";
-import { changedPaths, groupPart } from "./job-revision.ts";
+import { changedPaths, groupPart, isSameRevision, type JobRevision, type JobSpec } from "./job-revision.ts";
 
 /** Input of {@link planJob}. */
 export interface JobPlanObservation {
@@ -16,6 +16,8 @@ export interface JobPlanObservation {
   readonly job: DeepReadonly<Job>;
   /** The Job as it is; undefined if it does not exist. */
   readonly live: DeepReadonly<Job> | undefined;
+  /** Revisions of the Job. Tasks of another revision than the present spec are compared with theirs. */
+  readonly revisions: readonly JobRevision[];
   /** TaskGroups and Tasks of the Job. */
   readonly groups: readonly DeepReadonly<TaskGroup>[];
   readonly tasks: readonly DeepReadonly<Task>[];
@@ -75,10 +77,10 @@ function planGroup(
   const spec = taskGroupSpecOf(job.metadata.name ?? "", job.spec, template);
   const group = groups.find((each) => each.spec.groupName === template.name);
   const present = new Map(tasksOf(group, tasks).map((task) => [keyOf(task), task]));
-  const changes =
-    live === undefined || group === undefined
-      ? []
-      : changedPaths(groupPart(live.spec, template.name) ?? {}, groupPart(job.spec, template.name) ?? {});
+  const planned = groupPart(job.spec, template.name) ?? {};
+  const isSame = live === undefined || isSameRevision(live.spec, job.spec);
+  const changesOf = (task: DeepReadonly<Task>): readonly string[] =>
+    isSame ? [] : changedPaths(runningPart(observed, live.spec, template.name, task), planned);
   const copies = copiesOf(spec, robots);
   const wanted = new Set(copies.map(keyOfCopy));
   const groupOf = { metadata: group?.metadata ?? {}, spec };
@@ -86,10 +88,10 @@ function planGroup(
     ...copies.map((copy) => {
       const task = present.get(keyOfCopy(copy));
       const isNew = task === undefined;
-      const planned = { ...specTask(observed, groupOf, copy), ...(isNew ? {} : { metadata: task.metadata }) };
-      const outcome = isNew ? planCreation(observed, planned, assigned) : planChange(observed, task, planned, changes);
+      const draft = { ...specTask(observed, groupOf, copy), ...(isNew ? {} : { metadata: task.metadata }) };
+      const outcome = isNew ? planCreation(observed, draft, assigned) : planChange(observed, task, draft, changesOf(task));
       if (isNew && outcome.robot !== undefined) {
-        assigned.push({ ...planned, spec: { ...planned.spec, targetRobot: outcome.robot } });
+        assigned.push({ ...draft, spec: { ...draft.spec, targetRobot: outcome.robot } });
       }
       return { group: template.name, task: keyOfCopy(copy), ...outcome };
     }),
@@ -100,9 +102,23 @@ function planGroup(
         task: keyOf(task),
         action: "stop" as const,
         robot: task.spec.targetRobot,
-        why: changes.length > 0 ? `changed: ${changes.join(", ")}` : "the count is lower, or its robot does not match",
+        why:
+          changesOf(task).length > 0
+            ? `changed: ${changesOf(task).join(", ")}`
+            : "the count is lower, or its robot does not match",
       })),
   ];
+}
+
+/** What a task was created from. After a revert, it is another revision than that of the stored spec. */
+function runningPart(
+  { revisions }: JobPlanObservation,
+  live: DeepReadonly<JobSpec>,
+  group: string,
+  { spec }: DeepReadonly<Task>,
+): Record<string, unknown> {
+  const source = revisions.findLast(({ groupRevisions }) => groupRevisions[group] === spec.revision);
+  return groupPart(source?.spec ?? live, group) ?? {};
 }
 
 function specTask(

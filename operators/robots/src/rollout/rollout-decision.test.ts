@@ -226,6 +226,32 @@ describe("decideRollout", () => {
     expect(last.status.phase).toBe("progressing");
   });
 
+  it("counts tasks that an earlier rollout has stopped, unless their robot is offline or does not confirm the end", () => {
+    const deleting = copy(0, { isDeleting: true, deletedAtMs: t0 });
+    const third = { revision: 3, before: progressing(), policy: policy({ maxParallel: 2, healthyDeadline: "1m" }) };
+    const first = decide([deleting, missing(1), copy(2)], third);
+    expect(updatingOf(first)).toEqual([]);
+    expect(first.requeueAfterMs).toBe(60_000);
+    expect(updatingOf(decide([deleting, copy(1), copy(2)], third))).toEqual(["run/1"]);
+    expect(updatingOf(decide([{ ...deleting, isOffline: true }, copy(1), copy(2)], third))).toEqual(["run/1", "run/2"]);
+    const revert = { ...third, revision: 1, isRevert: true, now: t0 + 60_000 };
+    const failed = [1, 2].map((index) => copy(index, { revision: 2 }));
+    expect(updatingOf(decide([deleting, ...failed], revert))).toEqual(["run/1", "run/2"]);
+  });
+
+  it("creates copies that no earlier revision has in turn", () => {
+    const added = [0, 1, 2].map((index) => missing(index, { isInStable: false }));
+    expect(updatingOf(decide([...added, copy(3)]))).toEqual(["run/0", "run/1"]);
+  });
+
+  it.each([{ isPaused: true }, { before: progressing({ phase: "failed" }) }])(
+    "removes tasks that no revision has immediately, also if the rollout does not progress: %j",
+    (state) => {
+      const surplus = { total: 5, deleting: 0, unneeded: 3 };
+      expect(decide([copy(0)], { surplus, ...state }).removeSurplus).toBe(3);
+    },
+  );
+
   it("removes surplus tasks immediately outside of a rollout", () => {
     const scaled = decide([copy(0)], { revision: 1, surplus: { total: 5, deleting: 0 }, isPaused: true });
     expect(scaled.removeSurplus).toBe(5);

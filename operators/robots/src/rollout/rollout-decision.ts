@@ -21,7 +21,7 @@ export interface RolloutDecision {
 /**
  * Decides how a group's tasks are replaced by those of another revision.
  *
- * **Guarantees**: at most `maxParallel` tasks are updated at the same time. A task is stopped only after the stored status lists it, so a
+ * **Guarantees**: at most `maxParallel` tasks are updated at the same time, with those that an earlier rollout has stopped. A task is stopped only after the stored status lists it, so a
  * crash at any point changes nothing. Without pause, canary or closed window, a rollout ends: as completed or failed. A revert does not
  * fail, and ends with every task on an online robot at its revision. Tasks on offline robots neither delay nor fail a rollout;
  * they are updated when their robot returns.
@@ -63,7 +63,7 @@ export function decideRollout(observed: RolloutObservation): RolloutDecision {
       // A copy is created once the stored status lists it.
       ...(isSettled ? [] : started.map(({ task }) => task)),
     ]),
-    removeSurplus: outcome.removeSurplus,
+    removeSurplus: Math.max(outcome.removeSurplus, observed.surplus.unneeded ?? 0),
     status,
     ...(dueMs === undefined ? {} : { requeueAfterMs: Math.max(dueMs - now, 0) }),
   };
@@ -174,7 +174,10 @@ function holdOf(
   if (isPaused) return { reason: "Paused", message: "paused: spec.paused is true" };
   const limit = canaryLimit(observed, isOver);
   if (limit !== undefined && entries.active.length === 0 && updatedCount(observed, entries) >= limit) {
-    return { reason: "AwaitingPromotion", message: `waits for the promotion of ${limit} canaries` };
+    return {
+      reason: "AwaitingPromotion",
+      message: `waits for the promotion of ${limit} ${limit === 1 ? "canary" : "canaries"}`,
+    };
   }
   if (isRevert || window.kind === "open") return undefined;
   const { opensAtMs, problem } = window;
@@ -189,14 +192,32 @@ function startable(
   isOver: boolean,
 ): readonly Copy[] {
   const { policy, copies, isRevert } = observed;
+  const down = downCopies(observed, entries, candidates).length;
   const limit = canaryLimit(observed, isOver);
   const canaries = limit === undefined ? Number.POSITIVE_INFINITY : limit - updatedCount(observed, entries);
-  const slots = Math.max(Math.min(policy.maxParallel - entries.active.length, canaries), 0);
+  const slots = Math.max(Math.min(policy.maxParallel - entries.active.length - down, canaries), 0);
   if (isRevert) return candidates.slice(0, slots);
   const active = new Set(entries.active.map(({ task }) => task));
   const waves = [...candidates, ...copies.filter(({ key }) => active.has(key))].map(({ wave }) => wave);
   const wave = Math.min(...waves);
   return candidates.filter((candidate) => candidate.wave === wave).slice(0, slots);
+}
+
+/**
+ * Copies that are being deleted or created, for another reason or by an earlier rollout. They take slots, but a robot that does not confirm
+ * the end of a task only does so until the health deadline.
+ */
+function downCopies(
+  { copies, policy, now }: RolloutObservation,
+  { list }: Entries,
+  candidates: readonly Copy[],
+): readonly Copy[] {
+  const others = new Set([...list.map(({ task }) => task), ...candidates.map(({ key }) => key)]);
+  return copies.filter((copy) => {
+    if (copy.isOffline || others.has(copy.key)) return false;
+    if (copy.revision === undefined) return true;
+    return copy.isDeleting && now < (copy.deletedAtMs ?? now) + policy.healthyDeadlineMs;
+  });
 }
 
 function countsOf({ copies, revision }: RolloutObservation, updating: ReadonlySet<string>, unhealthy: number): RolloutCounts {
@@ -212,7 +233,7 @@ function countsOf({ copies, revision }: RolloutObservation, updating: ReadonlySe
 
 /** When the decision can change without an event. */
 function nextTimeOf(
-  { copies, policy, isRevert, window, revision }: RolloutObservation,
+  { copies, policy, isRevert, window, revision, now }: RolloutObservation,
   updating: readonly Entry[],
   { phase, reason, progressAt }: Outcome,
 ): number | undefined {
@@ -223,6 +244,10 @@ function nextTimeOf(
     if (isOffline === true || copy === undefined) continue;
     if (copy.revision === revision && copy.availableAtMs !== undefined) times.push(copy.availableAtMs);
     if (problem === undefined) times.push(Date.parse(since) + policy.healthyDeadlineMs);
+  }
+  for (const { isDeleting, isOffline, deletedAtMs } of copies) {
+    const dueMs = (deletedAtMs ?? now) + policy.healthyDeadlineMs;
+    if (isDeleting && !isOffline && dueMs > now && phase === "progressing") times.push(dueMs);
   }
   if (phase === "progressing" && !isRevert) times.push(Date.parse(progressAt) + policy.progressDeadlineMs);
   if (reason === "OutsideMaintenanceWindow" && window.kind === "closed" && window.opensAtMs !== undefined) {

@@ -16,6 +16,8 @@ export interface Copy {
   /** Revision of the Task. Undefined if there is no Task. */
   readonly revision?: number;
   readonly isDeleting: boolean;
+  /** When its deletion started, in milliseconds since the epoch. */
+  readonly deletedAtMs?: number;
   /** available: runs, and did so for minHealthyTime; starting: may become available; failed: will not. */
   readonly condition: "available" | "starting" | "failed";
   /** Time at which it becomes available if nothing happens, in milliseconds since the epoch. */
@@ -37,8 +39,11 @@ export interface RolloutObservation {
   readonly policy: CompleteUpdatePolicy;
   /** The copies that the revision has. */
   readonly copies: readonly Copy[];
-  /** Number of Tasks that the revision does not have, and how many of them are being deleted. */
-  readonly surplus: { readonly total: number; readonly deleting: number };
+  /**
+   * Number of Tasks that the revision does not have, how many of them are being deleted, and how many of the others the stable revision
+   * does not have either, such as after `count` was lowered (default 0).
+   */
+  readonly surplus: { readonly total: number; readonly deleting: number; readonly unneeded?: number };
   /** The stored status. */
   readonly before: DeepReadonly<GroupRollout> | undefined;
   readonly window: WindowState;

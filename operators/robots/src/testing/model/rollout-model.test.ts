@@ -32,3 +32,8 @@ it("a rollout fails with the first unhealthy task beyond its threshold", () => {
   const results = check({ policy: { maxParallel: 2, maxUnhealthy: 2 }, broken: 8 });
   expect(results.every(({ phase }) => phase === "failed")).toBe(true);
 });
+
+it.each([3, 10, 25])("a spec that changes after %i steps of a rollout makes no more tasks unavailable", (changeAfter) => {
+  const results = check({ policy: { maxParallel: 3 }, broken: 0, changeAfter });
+  expect(results.every(({ phase }) => phase === "completed")).toBe(true);
+});

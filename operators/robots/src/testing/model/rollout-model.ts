@@ -13,6 +13,8 @@ export interface RolloutModelOptions {
   /** Robots on which the new revision fails. */
   readonly broken: number;
   readonly copies?: number;
+  /** Number of steps after which the spec changes again, to revision 3. Default: it does not. */
+  readonly changeAfter?: number;
 }
 
 /** Result of a run. */
@@ -44,7 +46,7 @@ const maxSteps = 5_000;
 
 /**
  * Rolls out revision 2 over copies whose robots leave and return, with writes that are lost, decisions on outdated state, and tasks that
- * start late or not at all; then reverts to revision 1 if the rollout fails. Checks that
+ * start late or not at all; then reverts to revision 1 if the rollout fails. The spec may change again during the rollout. Checks that
  *
  * - the rollout never makes more than `maxParallel` copies unavailable, plus the unhealthy ones that it tolerates;
  * - it ends, as does the revert;
@@ -89,8 +91,11 @@ export class RolloutModel {
 
   /** Runs the rollout and, if it fails, the revert. */
   run(): RolloutModelResult {
-    const phase = this.#rollOut(2, false);
-    const last = phase === "failed" ? 1 : 2;
+    const { changeAfter } = this.#options;
+    for (let step = 0; step < (changeAfter ?? 0); step++) this.#step(2, false);
+    const latest = changeAfter === undefined ? 2 : 3;
+    const phase = this.#rollOut(latest, false);
+    const last = phase === "failed" ? 1 : latest;
     if (phase === "failed") {
       const reverted = this.#rollOut(1, true);
       if (reverted !== "completed") this.#violations.push(`the revert ended as ${reverted}`);
