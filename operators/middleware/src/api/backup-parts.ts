@@ -15,6 +15,9 @@ const secretKey = (description: string, key: string) =>
     { description },
   );
 
+/** Any name except `.` and `..`, without lookahead, which the API server's expressions lack. */
+const prefixSegment = String.raw`(\.?[A-Za-z0-9_-][A-Za-z0-9._-]*|\.\.[A-Za-z0-9._-]+)`;
+
 /** Where backups are stored: exactly one of a volume and a bucket. */
 export const backupStorage = Type.Object(
   {
@@ -40,8 +43,8 @@ export const backupStorage = Type.Object(
           region: Type.Optional(Type.String({ description: "Region. Default: auto.", maxLength: 100 })),
           prefix: Type.Optional(
             Type.String({
-              description: "Folder in the bucket.",
-              pattern: "^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$",
+              description: "Folder in the bucket. Its segments must not be . or ..",
+              pattern: `^${prefixSegment}(/${prefixSegment})*$`,
               maxLength: 500,
             }),
           ),

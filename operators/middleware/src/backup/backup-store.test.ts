@@ -93,13 +93,15 @@ describe.each([
     await store.remove("a/missing");
     expect(await files()).toEqual(["a/10/data"]);
   });
-});
 
-describe("a volume", () => {
-  it("rejects paths outside of it", async () => {
-    const { store } = await using(createVolume);
-    for (const path of ["../x", "/etc/x", "a/../../x", "."])
+  it("rejects paths outside of it, and paths with more than one spelling", async () => {
+    const { store, files } = await using<Harness>(create);
+    for (const path of ["../x", "/etc/x", "a/../../x", "a/../b", "a/./b", "a//b", ".", ""]) {
       await expect(store.write(path, bytesOf("x")), path).rejects.toMatchObject({ code: "Storage" });
+      await expect(textOf(store.read(path)), path).rejects.toMatchObject({ code: "Storage" });
+      await expect(store.remove(path), path).rejects.toMatchObject({ code: "Storage" });
+    }
+    expect(await files()).toEqual([]);
   });
 });
 
@@ -129,6 +131,19 @@ describe("an S3 bucket", () => {
       setGlobalDispatcher(before);
       await replaced.close();
     }
+  });
+
+  it.each([
+    ["sendsError", /not completed.*InternalError/],
+    ["truncates", /has 18874367 bytes instead of 18874368/],
+  ] as const)("rejects an upload whose completion %s with status 200", async (completion, message) => {
+    const { store, server } = await using(createBucket);
+    server.completion = completion;
+    const large = (async function* () {
+      yield Buffer.alloc(9 << 20);
+      yield Buffer.alloc(9 << 20);
+    })();
+    await expect(store.write("large", large)).rejects.toMatchObject({ code: "Storage", message });
   });
 
   it("aborts an upload that fails", async () => {

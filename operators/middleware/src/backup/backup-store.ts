@@ -1,3 +1,5 @@
+import { BackupError } from "./backup-error.ts";
+
 /** Stores files of backups. Paths are relative, with `/`. */
 export interface BackupStore {
   /** Stores a stream. The file is visible under its path only when it is complete and durable. */
@@ -6,6 +8,17 @@ export interface BackupStore {
   read(path: string): AsyncIterable<Uint8Array>;
   /** Deletes a folder with everything in it, incomplete files included. A folder that does not exist is not an error. */
   remove(folder: string): Promise<void>;
+}
+
+/**
+ * Returns a path whose segments are names.
+ *
+ * **Errors**: a `BackupError` with code `Storage` for an absolute path, and for empty, `.` and `..` segments.
+ */
+export function checkedPath(path: string): string {
+  if (path.split("/").some((segment) => segment === "" || segment === "." || segment === ".."))
+    throw new BackupError("Storage", `path ${JSON.stringify(path)} must be relative, without empty, . and .. segments`);
+  return path;
 }
 
 /** A file of one chunk. */

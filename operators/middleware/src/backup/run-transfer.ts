@@ -58,10 +58,12 @@ async function withClient<T>(
 
 /** Stores the data, then a description of it. A backup exists when both are complete and the result was read. */
 async function takeBackup(
-  { path, description }: BackupTransfer,
+  { path, description, mustEncrypt = false }: BackupTransfer,
   client: SnapshotClient,
   { store, encryptionKey, randomBytes }: TransferContext,
 ): Promise<TransferResult> {
+  if (mustEncrypt && encryptionKey === undefined)
+    throw new BackupError("InvalidKey", "spec.encryption.keySecret: the key must not be empty");
   const inner = new Digest();
   const outer = new Digest();
   let summary: SnapshotSummary | undefined;

@@ -1,7 +1,7 @@
 import { S3mini } from "s3mini";
 import { Agent, fetch, type RequestInfo, type RequestInit } from "undici";
 import { BackupError } from "./backup-error.ts";
-import type { BackupStore } from "./backup-store.ts";
+import { type BackupStore, checkedPath } from "./backup-store.ts";
 
 /** A bucket and the credentials for it. */
 export interface S3Options {
@@ -15,6 +15,8 @@ export interface S3Options {
   readonly accessKeyId: string;
   readonly secretAccessKey: string;
 }
+
+type UploadedPart = Awaited<ReturnType<S3mini["uploadPart"]>>;
 
 const mebibyte = 1 << 20;
 /** Parts of 8 MiB, later of 64 MiB: S3 allows 10,000 parts, and memory holds one. */
@@ -32,7 +34,7 @@ export class S3Store implements BackupStore {
   }
 
   async write(path: string, data: AsyncIterable<Uint8Array>): Promise<void> {
-    const key = this.#prefix + path;
+    const key = this.#keyOf(path);
     await storing(key, async () => {
       const parts = partsOf(data)[Symbol.asyncIterator]();
       const [first, second] = [await parts.next(), await parts.next()];
@@ -41,14 +43,16 @@ export class S3Store implements BackupStore {
         return;
       }
       const uploadId = await this.#client.getMultipartUploadId(key);
-      const uploaded: Awaited<ReturnType<S3mini["uploadPart"]>>[] = [];
+      let sentBytes = 0;
+      const uploaded: UploadedPart[] = [];
       const upload = async (part: Buffer): Promise<void> => {
+        sentBytes += part.length;
         uploaded.push(await this.#client.uploadPart(key, uploadId, part, uploaded.length + 1));
       };
       try {
         await upload(first.value);
         for (let next: IteratorResult<Buffer> = second; next.done !== true; next = await parts.next()) await upload(next.value);
-        await this.#client.completeMultipartUpload(key, uploadId, uploaded);
+        await this.#complete(key, uploadId, uploaded, sentBytes);
       } catch (error) {
         await this.#client.abortMultipartUpload(key, uploadId).catch(() => undefined);
         throw error;
@@ -56,8 +60,21 @@ export class S3Store implements BackupStore {
     });
   }
 
+  /** S3 may answer with status 200 and an error, because it sends the status before it has joined the parts. */
+  async #complete(key: string, uploadId: string, parts: readonly UploadedPart[], sentBytes: number): Promise<void> {
+    const result = await this.#client.completeMultipartUpload(key, uploadId, [...parts]);
+    if (!result.etag) throw new BackupError("Storage", `${key}: the upload was not completed: ${JSON.stringify(result)}`);
+    const storedBytes = await this.#client.getContentLength(key);
+    if (storedBytes !== sentBytes)
+      throw new BackupError("Storage", `${key}: the stored object has ${storedBytes} bytes instead of ${sentBytes}`);
+  }
+
+  #keyOf(path: string): string {
+    return checkedPath(this.#prefix + path);
+  }
+
   async *read(path: string): AsyncGenerator<Uint8Array> {
-    const key = this.#prefix + path;
+    const key = this.#keyOf(path);
     const response = await storing(key, () => this.#client.getObjectResponse(key));
     if (response?.body === null || response === null) throw new BackupError("NotFound", `${path} not found`);
     try {
@@ -68,7 +85,7 @@ export class S3Store implements BackupStore {
   }
 
   async remove(folder: string): Promise<void> {
-    const prefix = `${this.#prefix}${folder}/`;
+    const prefix = `${this.#keyOf(folder)}/`;
     await storing(prefix, async () => {
       const objects = (await this.#client.listObjects("/", prefix)) ?? [];
       for (const { Key } of objects) await this.#client.deleteObject(Key);

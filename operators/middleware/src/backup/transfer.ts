@@ -18,6 +18,8 @@ export interface BackupTransfer {
   readonly agent: string;
   /** Folder of the data. */
   readonly path: string;
+  /** Whether the data must be encrypted. Without a key the transfer fails. Default: false. */
+  readonly mustEncrypt?: boolean;
   /** Description of the backup for `manifest.json`, which users read. */
   readonly description: Readonly<Record<string, unknown>>;
 }

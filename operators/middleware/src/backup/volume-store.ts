@@ -1,15 +1,15 @@
 import { createReadStream } from "node:fs";
 import { mkdir, open, rename, rm } from "node:fs/promises";
-import { dirname, join, normalize } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { BackupError } from "./backup-error.ts";
-import type { BackupStore } from "./backup-store.ts";
+import { type BackupStore, checkedPath } from "./backup-store.ts";
 
 /** Stores backups in a folder, such as a mounted volume. */
 export class VolumeStore implements BackupStore {
   readonly #root: string;
 
   constructor(root: string) {
-    this.#root = root;
+    this.#root = resolve(root);
   }
 
   async write(path: string, data: AsyncIterable<Uint8Array>): Promise<void> {
@@ -24,7 +24,11 @@ export class VolumeStore implements BackupStore {
       await handle.close();
     }
     await rename(partial, file);
-    await syncFolder(dirname(file));
+    // A folder survives a crash of the machine only with its parent. An earlier attempt may have created it without a sync.
+    for (let folder = dirname(file); ; folder = dirname(folder)) {
+      await syncFolder(folder);
+      if (folder === this.#root) break;
+    }
   }
 
   async *read(path: string): AsyncGenerator<Uint8Array> {
@@ -42,10 +46,7 @@ export class VolumeStore implements BackupStore {
   }
 
   #resolve(path: string): string {
-    const clean = normalize(path);
-    if (clean === "." || clean.startsWith("..") || clean.startsWith("/"))
-      throw new BackupError("Storage", `path ${JSON.stringify(path)} must be beneath the volume`);
-    return join(this.#root, clean);
+    return join(this.#root, checkedPath(path));
   }
 }
 

@@ -15,6 +15,8 @@ export class S3Server implements AsyncDisposable {
   readonly #server: Server;
   /** Fails the request with this method and key, if it returns true. */
   fails: (method: string, key: string) => boolean = () => false;
+  /** How the completion of an upload fails with status 200: it sends an error, or stores less than it received. */
+  completion: "succeeds" | "sendsError" | "truncates" = "succeeds";
 
   private constructor() {
     this.#server = createServer((request, response) => {
@@ -83,7 +85,9 @@ export class S3Server implements AsyncDisposable {
     }
     this.uploads.delete(id);
     if (method === "DELETE") return void response.writeHead(204).end();
-    const whole = Buffer.concat([...parts].sort(([a], [b]) => a - b).map(([, part]) => part));
+    if (this.completion === "sendsError") return respond(response, 200, error("InternalError"));
+    const received = Buffer.concat([...parts].sort(([a], [b]) => a - b).map(([, part]) => part));
+    const whole = this.completion === "truncates" ? received.subarray(1) : received;
     this.objects.set(key, whole);
     const result = `<ETag>${etagOf(whole).replaceAll('"', "&quot;")}</ETag><Key>${key}</Key>`;
     respond(response, 200, `<CompleteMultipartUploadResult>${result}</CompleteMultipartUploadResult>`);

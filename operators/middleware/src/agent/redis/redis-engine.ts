@@ -68,11 +68,21 @@ export class RedisEngine implements FencedEngine {
     this.#parameters = new RedisParameters(this.#connection);
     this.#fence = new RedisFence(this.#connection, this.#parameters, join(dataDir, "keelson-fence.json"));
     this.#roleFile = join(dataDir, "keelson-role.json");
-    this.snapshots = new RedisSnapshots({ ...options, connection: this.#connection });
+    this.snapshots = new RedisSnapshots({
+      ...options,
+      connection: this.#connection,
+      obstacle: () => this.#loadObstacle(),
+    });
   }
 
   get ended(): Promise<string> {
     return this.#server.ended;
+  }
+
+  /** Why this server must not load a snapshot: it may not be the primary of its Group any more. */
+  async #loadObstacle(): Promise<string | undefined> {
+    if (this.#isIsolated) return "this server was restarted and has no role";
+    return (await this.isFenced()) ? "this server is fenced: another one is being promoted" : undefined;
   }
 
   async start(): Promise<void> {

@@ -1,7 +1,7 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { AgentError } from "../agent-error.ts";
-import type { SnapshotEngine, SnapshotOutcome, SnapshotSummary } from "../snapshot/snapshot-engine.ts";
+import type { LoadOptions, SnapshotEngine, SnapshotOutcome, SnapshotSummary } from "../snapshot/snapshot-engine.ts";
 import { RdbCheck } from "./rdb-check.ts";
 import { RdbFeeder } from "./rdb-feeder.ts";
 import { streamRdb } from "./rdb-stream.ts";
@@ -15,6 +15,8 @@ export interface RedisSnapshotOptions {
   readonly port: number;
   readonly password: string;
   readonly connection: RedisConnection;
+  /** Why the server must not load a snapshot now, such as a write fence. */
+  readonly obstacle: () => Promise<string | undefined>;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -24,6 +26,8 @@ const pollMs = 100;
 /** Snapshots of a redis-server or valkey-server, in RDB format, over its replication protocol. */
 export class RedisSnapshots implements SnapshotEngine {
   readonly #options: RedisSnapshotOptions;
+  /** Whether a load has been accepted. Set synchronously, so that only one is. */
+  #hasLoad = false;
   #isLoading = false;
 
   constructor(options: RedisSnapshotOptions) {
@@ -66,36 +70,59 @@ export class RedisSnapshots implements SnapshotEngine {
     }
   }
 
-  async load(sizeBytes: number, data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome> {
-    const { host, password, connection, log } = this.#options;
-    if (this.#isLoading) return { ok: false, error: "another snapshot is being loaded" };
+  async load(sizeBytes: number, data: AsyncIterable<Uint8Array>, { signal }: LoadOptions = {}): Promise<SnapshotOutcome> {
+    if (this.#hasLoad) return { ok: false, error: "another snapshot is being loaded" };
+    this.#hasLoad = true;
+    try {
+      const problem = await this.#replaceData(sizeBytes, data, signal);
+      if (problem !== undefined) return { ok: false, error: problem };
+      await this.#until(isPersisted, signal);
+      const loaded = await this.#options.connection.info();
+      return { ok: true, keys: keysOf(loaded), expiringKeys: expiringKeysOf(loaded) };
+    } finally {
+      this.#hasLoad = false;
+    }
+  }
+
+  /** Returns why the data was not replaced, if the server has kept it. */
+  async #replaceData(sizeBytes: number, data: AsyncIterable<Uint8Array>, signal?: AbortSignal): Promise<string | undefined> {
+    const { host, password, connection, log, obstacle } = this.#options;
+    const problem = await obstacle();
+    if (problem !== undefined) return problem;
     const fields = await connection.info("replication");
-    if (fields.role !== "master") return { ok: false, error: "this server is not the primary" };
+    if (fields.role !== "master") return "this server is not the primary";
+    signal?.throwIfAborted();
+    // Not before its role is known: a replica must not be reported as a primary.
     this.#isLoading = true;
-    const offset = Number(fields.master_repl_offset ?? 0) + 1;
-    const feeder = await RdbFeeder.start({ host, password, offset, sizeBytes, data });
+    let feeder: RdbFeeder | undefined;
+    try {
+      const offset = Number(fields.master_repl_offset ?? 0) + 1;
+      feeder = await RdbFeeder.start({ host, password, offset, sizeBytes, data });
+      await this.#follow(feeder, log, sizeBytes, signal);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof AgentError)) throw error;
+      return error.message;
+    } finally {
+      await feeder?.stop();
+      this.#isLoading = false;
+    }
+  }
+
+  /** Makes the server follow the feeder until it has loaded the snapshot, and a primary again. */
+  async #follow(feeder: RdbFeeder, log: Logger, sizeBytes: number, signal?: AbortSignal): Promise<void> {
+    const { host, connection } = this.#options;
     try {
       log.warn({ sizeBytes }, "replacing all data by a snapshot");
       await connection.run("REPLICAOF", host, String(feeder.port));
       await this.#until((info) => {
         if (feeder.failure !== undefined) throw feeder.failure;
         return isLoaded(info);
-      });
-    } catch (error) {
-      if (!(error instanceof AgentError)) throw error;
-      return { ok: false, error: error.message };
+      }, signal);
     } finally {
-      try {
-        // A server that is not made a primary again would wait for the agent forever.
-        await this.#promote();
-      } finally {
-        await feeder.stop();
-        this.#isLoading = false;
-      }
+      // A server that is not made a primary again would wait for the agent forever.
+      await this.#promote();
     }
-    await this.#until(isPersisted);
-    const loaded = await connection.info();
-    return { ok: true, keys: keysOf(loaded), expiringKeys: expiringKeysOf(loaded) };
   }
 
   async #promote(): Promise<void> {
@@ -111,15 +138,16 @@ export class RedisSnapshots implements SnapshotEngine {
     }
   }
 
-  /** Waits until INFO satisfies a predicate. A server reports nothing by itself. */
-  async #until(isReached: (fields: RedisInfo) => boolean): Promise<void> {
+  /** Waits until INFO satisfies a predicate. A server reports nothing by itself. Rejects with the signal's reason. */
+  async #until(isReached: (fields: RedisInfo) => boolean, signal?: AbortSignal): Promise<void> {
     for (;;) {
+      signal?.throwIfAborted();
       try {
         if (isReached(await this.#options.connection.info())) return;
       } catch (error) {
         if (!isBusy(error)) throw error;
       }
-      await sleep(this.#options.clock, pollMs);
+      await sleep(this.#options.clock, pollMs, signal);
     }
   }
 }

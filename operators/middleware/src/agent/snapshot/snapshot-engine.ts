@@ -17,6 +17,12 @@ export interface SnapshotSummary extends SnapshotContent {
 /** Result of a check or of a load. */
 export type SnapshotOutcome = ({ readonly ok: true } & SnapshotContent) | { readonly ok: false; readonly error: string };
 
+/** Options of {@link SnapshotEngine.load}. */
+export interface LoadOptions {
+  /** Ends the load when its caller has disconnected. */
+  readonly signal?: AbortSignal;
+}
+
 /** The snapshots of a program. All data is streamed: memory use does not depend on its size. */
 export interface SnapshotEngine {
   /**
@@ -29,7 +35,7 @@ export interface SnapshotEngine {
   check(data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome>;
   /**
    * Replaces the data of this primary by a snapshot of `sizeBytes`. The program keeps its data until all bytes have arrived. Rejects if
-   * the outcome is not known.
+   * the outcome is not known, and with the signal's reason if it aborts; the program is then a primary again.
    */
-  load(sizeBytes: number, data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome>;
+  load(sizeBytes: number, data: AsyncIterable<Uint8Array>, options?: LoadOptions): Promise<SnapshotOutcome>;
 }

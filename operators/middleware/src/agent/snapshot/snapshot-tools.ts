@@ -27,13 +27,13 @@ export function createSnapshotTools(engine: SnapshotEngine): SnapshotTools {
     async checkSnapshot(messages) {
       return resultOf(await engine.check(bytesOf(messages)));
     },
-    async loadSnapshot(messages) {
+    async loadSnapshot(messages, { signal }) {
       const iterator = messages[Symbol.asyncIterator]();
       const first = await iterator.next();
       if (first.done === true || first.value.sizeBytes <= 0n)
         throw new ConnectError("size_bytes: must be positive in the first message", Code.InvalidArgument);
       const data = bytesOf({ [Symbol.asyncIterator]: () => iterator });
-      return resultOf(await engine.load(Number(first.value.sizeBytes), data));
+      return resultOf(await engine.load(Number(first.value.sizeBytes), data, { signal }));
     },
   };
 }

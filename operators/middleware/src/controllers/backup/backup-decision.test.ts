@@ -169,6 +169,16 @@ describe("a Backup", () => {
     expect(status()).toMatchObject({ phase: "Failed", message: "the Pod reported no data" });
   });
 
+  it("is not complete if the data had to be encrypted and was not", () => {
+    const { driver, status } = createDriver({ encryption: { keySecret: { name: "key" } } });
+    driver.settle();
+    expect(requestOf(driver).mustEncrypt).toBe(true);
+    driver.endPod({ ok: true, artifact });
+    driver.settle();
+    expect(status()).toMatchObject({ phase: "Failed", message: "the Pod stored the data without encryption" });
+    expect(status()?.artifact).toBeUndefined();
+  });
+
   it("deletes a Pod that exceeds its timeout before it starts another one", () => {
     const { driver, status } = createDriver({ timeout: "10m" });
     const waitMs = driver.settle() ?? 0;

@@ -83,6 +83,8 @@ export function decideBackup(observed: BackupObservation): Decision {
   if (outcome.kind === "done") {
     const { artifact } = outcome.result;
     if (artifact === undefined) return complete(status, observed, "the Pod reported no data");
+    if (backup.spec.encryption !== undefined && artifact.keyId === undefined)
+      return complete(status, observed, "the Pod stored the data without encryption");
     status.artifact = draft(artifact) as NonNullable<BackupStatus["artifact"]>;
     return complete(status, observed, undefined);
   }
@@ -131,7 +133,8 @@ function backupWork({ backup }: BackupObservation, status: BackupStatus): Backup
     app: { name: backup.spec.app.name, component, group, spec: appSpec },
     startedAt: status.startedAt,
   };
-  return { kind: "backup", agent: transfer?.agent ?? "", path: transfer?.path ?? "", description };
+  const mustEncrypt = backup.spec.encryption !== undefined;
+  return { kind: "backup", agent: transfer?.agent ?? "", path: transfer?.path ?? "", mustEncrypt, description };
 }
 
 /** Writes a changed status; otherwise performs what the outcome of a step needs. */
