@@ -44,6 +44,7 @@ export {
   isConflict,
   isExpired,
   isMissingKind,
+  isNamespaceTerminating,
   isNotFound,
   isStatusError,
   type Status,

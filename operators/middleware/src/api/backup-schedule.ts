@@ -33,7 +33,10 @@ const spec = Type.Object(
     ),
     deletionPolicy: Type.Optional(deletionPolicy("Delete")),
   },
-  { description: "When backups are taken, and how long they are kept." },
+  {
+    description: "When backups are taken, and how long they are kept.",
+    "x-kubernetes-validations": [{ rule: "self.app == oldSelf.app", message: "app must not change" }],
+  },
 );
 /** Desired state of a BackupSchedule. */
 export type BackupScheduleSpec = Static<typeof spec>;

@@ -43,6 +43,8 @@ export const labels = {
   pluginVersion: "middleware.io/plugin-version",
   /** On Backups: the BackupSchedule that created them. */
   schedule: "middleware.io/backup-schedule",
+  /** On Backups: the UID of that BackupSchedule. Another one of the same name does not delete them. */
+  scheduleUid: "middleware.io/backup-schedule-uid",
   /** On Pods that transfer data: the kind and name of the Backup or Restore, in lower case. */
   transfer: "middleware.io/transfer",
   /** On Pods: the role that Services select. */

@@ -1,7 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
-import { choice, conditions, duration, int32, int64, partName, time } from "@keelson/api-machinery/fields";
-import { retryStatus, transferStatus } from "./backup-parts.ts";
+import { anyMap, choice, conditions, duration, int32, int64, partName, time } from "@keelson/api-machinery/fields";
+import { artifact, backupEncryption, backupStorage, retryStatus, transferStatus } from "./backup-parts.ts";
 import { group, version } from "./names.ts";
 
 const spec = Type.Object(
@@ -48,6 +48,21 @@ const spec = Type.Object(
 /** Desired state of a Restore. */
 export type RestoreSpec = Static<typeof spec>;
 
+const source = Type.Object(
+  {
+    storage: backupStorage,
+    encryption: Type.Optional(backupEncryption),
+    artifact,
+    image: Type.String({ description: "Image of the Pods that transfer data." }),
+    component: Type.String({ description: "Component that was backed up." }),
+    group: Type.String({ description: "Group that was backed up." }),
+    appSpec: anyMap("The spec of the App at the time of the backup."),
+  },
+  { description: "What the Restore uses of its Backup, which may be deleted once the data is being loaded." },
+);
+/** What a Restore uses of its Backup. */
+export type RestoreSource = Static<typeof source>;
+
 const status = Type.Object(
   {
     phase: Type.Optional(
@@ -63,6 +78,15 @@ const status = Type.Object(
     createsApp: Type.Optional(Type.Boolean({ description: "Whether this Restore creates the App." })),
     startedAt: Type.Optional(time("When the Restore started.")),
     completedAt: Type.Optional(time("When the Restore completed or failed.")),
+    source: Type.Optional(source),
+    deadlineAt: Type.Optional(time("When the phase Creating or Syncing times out.")),
+    /** A different primary may never have received the data. */
+    loadedInto: Type.Optional(
+      Type.Object(
+        { pod: Type.String({ description: "Name of the Pod." }), epoch: int64("Epoch of the primary.") },
+        { description: "The primary into which the data was loaded. The data is loaded again if it changes." },
+      ),
+    ),
     ...retryStatus,
     transfer: Type.Optional(transferStatus),
     /** The garbage collector deletes the scratch App with this Pod: the controller has no right to delete Apps. */

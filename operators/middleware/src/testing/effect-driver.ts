@@ -25,12 +25,18 @@ export class EffectDriver<T extends KubernetesObject> {
    */
   settle(crashAfter = Number.POSITIVE_INFINITY): number | undefined {
     for (let round = 0; round < 100; round += 1) {
-      if (this.object === undefined) return undefined;
-      const { effects, requeueAfterMs } = this.#decide(this.object as DeepReadonly<T>, this);
-      const done = effects.slice(0, crashAfter).map((effect) => this.#perform(effect));
-      if (!done.includes(true)) return requeueAfterMs;
+      const { isChanged, requeueAfterMs } = this.step(crashAfter);
+      if (!isChanged) return requeueAfterMs;
     }
     throw new Error(`not settled: ${JSON.stringify(this.object, undefined, 1)}`);
+  }
+
+  /** Decides and performs once. */
+  step(crashAfter = Number.POSITIVE_INFINITY): { readonly isChanged: boolean; readonly requeueAfterMs: number | undefined } {
+    if (this.object === undefined) return { isChanged: false, requeueAfterMs: undefined };
+    const { effects, requeueAfterMs } = this.#decide(this.object as DeepReadonly<T>, this);
+    const done = effects.slice(0, crashAfter).map((effect) => this.#perform(effect));
+    return { isChanged: done.includes(true), requeueAfterMs };
   }
 
   /** The only Pod that has not ended. */

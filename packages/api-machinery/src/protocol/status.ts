@@ -139,6 +139,15 @@ export async function ignoreNotFound<T>(request: Promise<T>): Promise<T | undefi
 export const isMissingKind = (error: unknown): error is StatusError =>
   isNotFound(error) && error.status.details?.name === undefined;
 
+/** Reports whether the API rejects a write because the namespace of the object is being deleted, or was deleted. */
+export function isNamespaceTerminating(error: unknown): error is StatusError {
+  if (isNotFound(error)) return error.status.details?.kind === "namespaces";
+  return (
+    isStatusError(error, "Forbidden") &&
+    (error.status.details?.causes?.some(({ reason }) => reason === "NamespaceTerminating") ?? false)
+  );
+}
+
 /** Reports whether `error` is a `Conflict` from the API. */
 export const isConflict = (error: unknown): error is StatusError => isStatusError(error, "Conflict");
 /** Reports whether `error` is an `AlreadyExists` from the API. */

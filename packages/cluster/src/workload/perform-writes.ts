@@ -2,8 +2,8 @@ import {
   type DeepReadonly,
   isAlreadyExists,
   isConflict,
+  isNamespaceTerminating,
   isNotFound,
-  isStatusError,
   type KubernetesObject,
   type ObjectKey,
 } from "@keelson/api-machinery";
@@ -123,12 +123,4 @@ function recordPartEvent(
 
 function keyOf({ metadata: { namespace, name = "" } }: DeepReadonly<KubernetesObject>): ObjectKey {
   return { namespace, name };
-}
-
-function isNamespaceTerminating(error: unknown): boolean {
-  if (isNotFound(error)) return error.status.details?.kind === "namespaces";
-  return (
-    isStatusError(error, "Forbidden") &&
-    (error.status.details?.causes?.some(({ reason }) => reason === "NamespaceTerminating") ?? false)
-  );
 }

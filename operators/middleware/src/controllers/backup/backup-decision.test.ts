@@ -97,7 +97,16 @@ describe("a Backup", () => {
     const [container] = driver.runningPod().spec.containers;
     const secrets = container?.env?.filter(({ valueFrom }) => valueFrom !== undefined);
     expect(secrets?.map(({ name }) => name)).toEqual(["AGENT_TOKEN", "BACKUP_ENCRYPTION_KEY"]);
-    expect(driver.runningPod().spec).toMatchObject({ automountServiceAccountToken: false, restartPolicy: "Never" });
+    expect(driver.runningPod().spec).toMatchObject({
+      automountServiceAccountToken: false,
+      restartPolicy: "Never",
+      activeDeadlineSeconds: 3_600,
+    });
+    expect(container?.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ["ALL"] },
+      seccompProfile: { type: "RuntimeDefault" },
+    });
   });
 
   it("waits until a Pod is in sync, and for its App", () => {
@@ -190,6 +199,19 @@ describe("a Backup", () => {
     driver.now += 5_000;
     driver.settle();
     expect(driver.runningPod().metadata.name).toBe("nightly-backup-2");
+  });
+
+  it("retries when a Pod could not be created within its timeout", () => {
+    const { driver, status } = createDriver({ timeout: "10m" });
+    // The controller records the attempt, and crashes.
+    while (status()?.transfer === undefined) driver.step();
+    driver.now += 600_000;
+    driver.settle();
+    expect(driver.pods.size).toBe(0);
+    expect(status()).toMatchObject({
+      phase: "Pending",
+      message: expect.stringContaining("could not be created within its timeout"),
+    });
   });
 
   it("never runs two Pods, and ends the same way, if the controller crashes after every effect", () => {

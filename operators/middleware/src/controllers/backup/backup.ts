@@ -1,4 +1,4 @@
-import { type DeepReadonly, isStatusError } from "@keelson/api-machinery";
+import { type DeepReadonly, isNamespaceTerminating } from "@keelson/api-machinery";
 import { PersistentVolumeClaim, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
@@ -66,7 +66,7 @@ async function reconcile(
     });
   } catch (error) {
     // A namespace that is being deleted accepts no Pods.
-    if (backup.metadata.deletionTimestamp === undefined || !isStatusError(error, "Forbidden")) throw error;
+    if (backup.metadata.deletionTimestamp === undefined || !isNamespaceTerminating(error)) throw error;
     const note = `the stored data is kept: ${error.message}`;
     context.events.event(backup, { type: "Warning", reason: "DataKept", note });
     await removeFinalizer(client, Backup, backup, backupFinalizer);

@@ -1,5 +1,6 @@
 import { controllerReference, type DeepReadonly, type KubernetesObject } from "@keelson/api-machinery";
 import { PersistentVolumeClaim, type PersistentVolumeClaimObject, type PodObject } from "@keelson/api-machinery/kinds";
+import { parseTime } from "@keelson/api-machinery/time";
 import type { BackupSpec } from "../../api/backup.ts";
 import type { BackupStorage, TransferStatus } from "../../api/backup-parts.ts";
 import { accessSecretName, labels } from "../../api/names.ts";
@@ -61,6 +62,8 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
     },
     spec: {
       restartPolicy: "Never",
+      // The controller deletes the Pod at its deadline; this also ends it while no controller runs.
+      activeDeadlineSeconds: timeoutSeconds(transfer),
       automountServiceAccountToken: false,
       enableServiceLinks: false,
       containers: [
@@ -69,6 +72,11 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
           image,
           command: [...command],
           args: [`--result=${resultPath}`],
+          securityContext: {
+            allowPrivilegeEscalation: false,
+            capabilities: { drop: ["ALL"] },
+            seccompProfile: { type: "RuntimeDefault" },
+          },
           terminationMessagePath: resultPath,
           terminationMessagePolicy: "FallbackToLogsOnError",
           env,
@@ -80,6 +88,11 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
         : { volumes: [{ name: "backups", persistentVolumeClaim: { claimName: volume.claimName } }] }),
     },
   } as PodObject;
+}
+
+function timeoutSeconds({ startedAt, deadlineAt }: DeepReadonly<TransferStatus>): number {
+  const timeoutMs = (parseTime(deadlineAt) ?? 0) - (parseTime(startedAt) ?? 0);
+  return Math.max(Math.ceil(timeoutMs / 1_000), 1);
 }
 
 function storageOf({ s3 }: DeepReadonly<BackupStorage>): TransferStorage {

@@ -52,6 +52,11 @@ export function runStep(step: TransferStatus["step"], status: TransferProgress, 
   if (transfer === undefined) return begin(step, status, context);
   const deadlineMs = parseTime(transfer.deadlineAt) ?? now;
   if (pod === undefined || (transfer.uid !== undefined && pod.metadata.uid !== transfer.uid)) {
+    if (transfer.uid === undefined && now >= deadlineMs)
+      return fail(status, context, {
+        error: `the Pod ${transfer.pod} could not be created within its timeout`,
+        isFinal: false,
+      });
     if (transfer.uid === undefined) return { kind: "create", transfer, message: `creating the Pod ${transfer.pod}` };
     return fail(status, context, { error: `the Pod ${transfer.pod} was deleted or exceeded its timeout`, isFinal: false });
   }

@@ -38,10 +38,11 @@ interface World {
   app: DeepReadonly<App> | undefined;
   readyReplicas: number;
   claims: number;
+  primary: { pod: string; epoch: number } | undefined;
 }
 
 function createDriver(spec: Partial<RestoreSpec>) {
-  const world: World = { backup, app: undefined, readyReplicas: 0, claims: 0 };
+  const world: World = { backup, app: undefined, readyReplicas: 0, claims: 0, primary: { pod: "cache-0", epoch: 1 } };
   const restore: Restore = {
     apiVersion: "middleware.io/v1alpha1",
     kind: "Restore",
@@ -53,7 +54,9 @@ function createDriver(spec: Partial<RestoreSpec>) {
       restore: object,
       backup: world.backup,
       app: world.app,
-      group: { status: { replicas: 3, readyReplicas: world.readyReplicas } } as DeepReadonly<Group>,
+      group: {
+        status: { replicas: 3, readyReplicas: world.readyReplicas, primary: world.primary },
+      } as DeepReadonly<Group>,
       primary: world.app?.status?.phase === "Running" ? "10.0.0.1" : undefined,
       pods: [...pods.values()],
       claims: Array.from({ length: world.claims }, (_, index) => ({
@@ -125,6 +128,69 @@ describe("a Restore into a new App", () => {
     expect(status()).toMatchObject({ phase: "Failed", message: expect.stringContaining("set spec.overwrite") });
   });
 
+  it("is refused if a deleted App has left volumes, without a confirmation", () => {
+    const { driver, world, status } = createDriver({ app: { name: "cache" } });
+    world.claims = 1;
+    driver.settle();
+    expect(status()).toMatchObject({ phase: "Failed", message: expect.stringContaining('set spec.overwrite to "cache"') });
+    expect(driver.created).toEqual([]);
+    const confirmed = createDriver({ app: { name: "cache" }, overwrite: "cache" });
+    confirmed.world.claims = 1;
+    confirmed.driver.settle();
+    confirmed.driver.endPod({ ok: true });
+    confirmed.driver.settle();
+    expect(confirmed.driver.created.length).toBe(1);
+  });
+
+  it("ends when its App does not run before the timeout", () => {
+    const { driver, status } = createDriver({ app: { name: "cache" }, timeout: "10m" });
+    driver.settle();
+    driver.endPod({ ok: true });
+    expect(driver.settle()).toBe(600_000);
+    driver.now += 600_000;
+    driver.settle();
+    expect(status()).toMatchObject({
+      phase: "Failed",
+      message: expect.stringContaining("Creating exceeded the timeout of 10m"),
+    });
+  });
+
+  it("fails if its Backup is deleted before the data is loaded", () => {
+    for (const left of [
+      undefined,
+      { ...backup, metadata: { ...backup.metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } },
+    ]) {
+      const { driver, world, status } = createDriver({ app: { name: "cache" } });
+      driver.settle();
+      world.backup = left;
+      driver.settle();
+      expect(status()).toMatchObject({
+        phase: "Failed",
+        message: expect.stringMatching(/^Backup nightly (was|is being) deleted$/),
+      });
+    }
+  });
+
+  it("completes with what it has recorded of a Backup that is deleted while the data is loaded", () => {
+    const { driver, world, status } = createDriver({ app: { name: "cache" } });
+    driver.settle();
+    driver.endPod({ ok: true });
+    driver.settle();
+    world.app = appOf("Running", own);
+    driver.settle();
+    expect(status()?.phase).toBe("Loading");
+    world.backup = undefined;
+    driver.settle();
+    driver.endPod({ ok: false, error: "unreachable", isFinal: false });
+    driver.now += driver.settle() ?? 0;
+    driver.settle();
+    expect(workOf(driver)).toMatchObject({ kind: "load", artifact });
+    driver.endPod({ ok: true, keys: 10, expiringKeys: 2 });
+    world.readyReplicas = 3;
+    driver.settle();
+    expect(status()?.phase).toBe("Completed");
+  });
+
   it("waits for a running backup, and refuses a failed one", () => {
     const { driver, world, status } = createDriver({ app: { name: "cache" } });
     world.backup = undefined;
@@ -182,6 +248,37 @@ describe("a Restore into an existing App", () => {
     expect(status()?.message).toBe("the App cache has no primary that responds");
   });
 
+  it("loads the data again if the primary changes before all replicas have it", () => {
+    const { driver, world, status } = createDriver({ app: { name: "cache" }, overwrite: "cache" });
+    world.app = appOf("Running");
+    driver.settle();
+    driver.endPod({ ok: true });
+    driver.settle();
+    driver.endPod({ ok: true, keys: 10, expiringKeys: 2 });
+    driver.settle();
+    expect(status()).toMatchObject({ phase: "Syncing", loadedInto: { pod: "cache-0", epoch: 1 } });
+    Object.assign(world, { primary: { pod: "cache-1", epoch: 2 }, readyReplicas: 3 });
+    driver.settle();
+    expect(status()?.phase).toBe("Loading");
+    expect(workOf(driver).kind).toBe("load");
+    driver.endPod({ ok: true, keys: 10, expiringKeys: 2 });
+    driver.settle();
+    expect(status()).toMatchObject({ phase: "Completed", loadedInto: { pod: "cache-1", epoch: 2 } });
+  });
+
+  it("ends when the replicas do not become ready before the timeout", () => {
+    const { driver, world, status } = createDriver({ app: { name: "cache" }, overwrite: "cache", timeout: "10m" });
+    world.app = appOf("Running");
+    driver.settle();
+    driver.endPod({ ok: true });
+    driver.settle();
+    driver.endPod({ ok: true, keys: 10, expiringKeys: 2 });
+    expect(driver.settle()).toBe(600_000);
+    driver.now += 600_000;
+    driver.settle();
+    expect(status()).toMatchObject({ phase: "Failed", message: expect.stringContaining("0 of 3 Pods are ready") });
+  });
+
   it("fails if keys are missing after the load, except those that may have expired", () => {
     for (const [keys, phase] of [
       [7, "Failed"],
@@ -228,6 +325,37 @@ describe("a verification", () => {
     expect(driver.object?.metadata.finalizers).toHaveLength(1);
     world.claims = 0;
     driver.settle();
+    expect(driver.object?.metadata.finalizers).toBeUndefined();
+  });
+
+  it("ends when the Pod that owns the scratch App is deleted", () => {
+    const { driver, status } = createDriver({ verify: true });
+    driver.settle();
+    driver.endPod({ ok: true });
+    driver.settle();
+    driver.pods.clear();
+    driver.settle();
+    expect(status()).toMatchObject({ phase: "Failed", message: expect.stringContaining("owns the scratch App, was deleted") });
+  });
+
+  it("never deletes volumes that it did not create", () => {
+    const before = createDriver({ verify: true });
+    before.world.claims = 1;
+    before.driver.settle();
+    expect(before.status()?.phase).toBe("Failed");
+    expect(before.driver.performed.some(({ kind }) => kind === "delete")).toBe(false);
+    // A user creates an App of this name meanwhile, and deletes it afterwards.
+    const { driver, world, status } = createDriver({ verify: true });
+    driver.settle();
+    driver.endPod({ ok: true });
+    driver.settle();
+    Object.assign(world, { app: appOf("Running"), claims: 1 });
+    driver.settle();
+    expect(status()?.phase).toBe("Failed");
+    world.app = undefined;
+    driver.settle();
+    const deletedKinds = driver.performed.flatMap((effect) => (effect.kind === "delete" ? [effect.type.kind] : []));
+    expect(deletedKinds).not.toContain("PersistentVolumeClaim");
     expect(driver.object?.metadata.finalizers).toBeUndefined();
   });
 

@@ -19,7 +19,8 @@ import { runningAddress } from "../backup/backup.ts";
 import { transferLabel } from "../backup/transfer-pod.ts";
 import { performEffects } from "../perform-effects.ts";
 import type { MiddlewareServices } from "../services.ts";
-import { decideRestore, hasEnded, type RestoreObservation, targetApp } from "./restore-decision.ts";
+import { decideRestore } from "./restore-decision.ts";
+import { hasEnded, type RestoreObservation, sourceOf, targetApp } from "./restore-observation.ts";
 
 const fieldManager = "middleware-restore-controller";
 
@@ -48,7 +49,7 @@ export function createRestoreController(services: MiddlewareServices): Controlle
       watchOf(Group, (group, { cache }) =>
         restoresOf(group, cache, (restore) => targetApp(restore) === group.metadata.labels?.[labels.app]),
       ),
-      // The volumes of a scratch App.
+      // The volumes of a scratch App, and those that a deleted App has left.
       watchOf(PersistentVolumeClaim, (claim, { cache }) =>
         restoresOf(claim, cache, (restore) => targetApp(restore) === claim.metadata.labels?.[labels.app]),
       ),
@@ -82,12 +83,12 @@ function observe(restore: DeepReadonly<Restore>, cache: Cache, command: readonly
   const { namespace } = restore.metadata;
   const name = targetApp(restore);
   const backup = cache.get(Backup, { namespace, name: restore.spec.backup.name });
+  const source = sourceOf(restore.status, backup);
   const group = cache
     .list(Group, { namespace, labelSelector: `${labels.app}=${name}` })
     .find(
       ({ metadata }) =>
-        metadata.labels?.[labels.component] === backup?.status?.component &&
-        metadata.labels?.[labels.group] === backup?.status?.group,
+        metadata.labels?.[labels.component] === source?.component && metadata.labels?.[labels.group] === source?.group,
     );
   const primary = group?.status?.primary?.pod;
   const pod = primary === undefined ? undefined : cache.get(Pod, { namespace, name: primary });
@@ -98,7 +99,7 @@ function observe(restore: DeepReadonly<Restore>, cache: Cache, command: readonly
     group,
     primary: pod === undefined ? undefined : runningAddress(pod),
     pods: cache.list(Pod, { namespace, labelSelector: `${labels.transfer}=${transferLabel(restore)}` }),
-    claims: restore.spec.verify ? cache.list(PersistentVolumeClaim, { namespace, labelSelector: `${labels.app}=${name}` }) : [],
+    claims: cache.list(PersistentVolumeClaim, { namespace, labelSelector: `${labels.app}=${name}` }),
     ...{ command, now },
   };
 }

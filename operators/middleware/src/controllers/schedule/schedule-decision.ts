@@ -13,8 +13,10 @@ const maxFailed = 3;
 /** Inputs of a decision about a BackupSchedule. */
 export interface ScheduleObservation {
   readonly schedule: DeepReadonly<BackupSchedule>;
-  /** Backups that it created. */
+  /** All Backups of its namespace. */
   readonly backups: readonly DeepReadonly<Backup>[];
+  /** Names of the Backups that unfinished Restores use. */
+  readonly restored: ReadonlySet<string>;
   readonly now: number;
 }
 
@@ -22,12 +24,12 @@ export interface ScheduleObservation {
  * Decides about a BackupSchedule. Pure. The scheduled time is part of a Backup's name, so that a controller that crashes before it has
  * recorded the time creates the same Backup again, and never two.
  */
-export function decideSchedule({ schedule, backups, now }: ScheduleObservation): Decision {
+export function decideSchedule({ schedule, backups, restored, now }: ScheduleObservation): Decision {
   const { metadata, spec } = schedule;
   if (metadata.deletionTimestamp !== undefined) return { effects: [] };
   const status = draft(schedule.status ?? {}) as BackupScheduleStatus;
   status.observedGeneration = metadata.generation ?? 0;
-  const present = backups.filter((backup) => backup.metadata.deletionTimestamp === undefined);
+  const present = backups.filter((backup) => isCreatedBy(schedule, backup) && backup.metadata.deletionTimestamp === undefined);
   summarize(status, present);
   const cron = parseCronSchedule(spec.schedule, spec.timeZone ?? "UTC");
   const problem = "problem" in cron ? `spec.schedule: ${cron.problem}` : undefined;
@@ -39,7 +41,9 @@ export function decideSchedule({ schedule, backups, now }: ScheduleObservation):
     observedGeneration: metadata.generation ?? 0,
   };
   status.conditions = draft(setCondition(status.conditions, condition, now)) as Condition[];
-  const effects: Effect[] = expired(schedule, present, now).map((backup) => deletion(backup));
+  const effects: Effect[] = expired(schedule, present, now)
+    .filter(({ metadata: { name = "" } }) => !restored.has(name))
+    .map((backup) => deletion(backup));
   if ("problem" in cron) {
     status.message = problem ?? "";
     delete status.nextScheduleTime;
@@ -48,7 +52,7 @@ export function decideSchedule({ schedule, backups, now }: ScheduleObservation):
   const next = cron.next(now);
   if (next === undefined || spec.suspend) delete status.nextScheduleTime;
   else status.nextScheduleTime = formatTime(next);
-  const created = spec.suspend ? [] : start(schedule, cron, present, status, now);
+  const created = spec.suspend ? [] : start(schedule, cron, { present, all: backups }, status, now);
   // The Backup is created before the time is recorded: a crash in between creates it again, under the same name.
   return {
     effects: [...effects, ...created, ...statusEffect(schedule, status)],
@@ -84,9 +88,20 @@ function summarize(status: BackupScheduleStatus, backups: readonly DeepReadonly<
   status.lastBackup = newest.metadata.name ?? "";
 }
 
-/** A Backup whose verification failed is not a good one. */
-const isGood = ({ status }: DeepReadonly<Backup>): boolean =>
-  !(status?.conditions ?? []).some(({ type, status: value }) => type === "Verified" && value === "False");
+/** Whether this BackupSchedule created a Backup of its App. */
+const isCreatedBy = ({ metadata, spec }: DeepReadonly<BackupSchedule>, backup: DeepReadonly<Backup>): boolean =>
+  metadata.uid !== undefined &&
+  backup.metadata.labels?.[labels.scheduleUid] === metadata.uid &&
+  backup.spec.app.name === spec.app.name;
+
+const isRefuted = ({ status }: DeepReadonly<Backup>): boolean =>
+  (status?.conditions ?? []).some(({ type, status: value }) => type === "Verified" && value === "False");
+
+/** A Backup to verify is good when its verification has succeeded. */
+const isGood = (backup: DeepReadonly<Backup>): boolean =>
+  backup.spec.verify === true
+    ? (backup.status?.conditions ?? []).some(({ type, status: value }) => type === "Verified" && value === "True")
+    : !isRefuted(backup);
 
 /** Backups beyond the retention. Never the newest good one, and never one that is not finished. */
 function expired(
@@ -96,7 +111,7 @@ function expired(
 ): readonly DeepReadonly<Backup>[] {
   const { count, maxAge } = spec.retention ?? {};
   const all = completed(backups);
-  const kept = all.find(isGood) ?? all[0];
+  const kept = all.find(isGood) ?? all.find((backup) => !isRefuted(backup)) ?? all[0];
   const oldest = maxAge === undefined ? Number.NEGATIVE_INFINITY : now - parseDuration(maxAge);
   const old = all.filter(
     (backup, index) => backup !== kept && (index >= (count ?? Number.POSITIVE_INFINITY) || completionOf(backup) < oldest),
@@ -109,7 +124,7 @@ function expired(
 function start(
   schedule: DeepReadonly<BackupSchedule>,
   cron: CronSchedule,
-  backups: readonly DeepReadonly<Backup>[],
+  { present, all }: Readonly<Record<"present" | "all", readonly DeepReadonly<Backup>[]>>,
   status: BackupScheduleStatus,
   now: number,
 ): Effect[] {
@@ -119,18 +134,20 @@ function start(
   if (due === undefined || due <= last) return [];
   const { startingDeadline, concurrencyPolicy = "Forbid" } = spec;
   const name = `${metadata.name}-${Math.floor(due / 60_000)}`;
-  if (backups.some((backup) => backup.metadata.name === name)) {
-    status.lastScheduleTime = formatTime(due);
-    return [];
-  }
   const skip = (reason: string): Effect[] => {
     status.lastScheduleTime = formatTime(due);
     status.message = `skipped the backup of ${formatTime(due)}: ${reason}`;
     return [];
   };
+  const existing = all.find((backup) => backup.metadata.name === name);
+  if (existing !== undefined) {
+    if (!isCreatedBy(schedule, existing)) return skip(`Backup ${name} exists and does not belong to this BackupSchedule`);
+    status.lastScheduleTime = formatTime(due);
+    return [];
+  }
   if (startingDeadline !== undefined && now - due > parseDuration(startingDeadline))
     return skip(`it is later than ${startingDeadline}`);
-  const active = backups.filter((backup) => !isFinished(backup.status ?? {}));
+  const active = present.filter((backup) => !isFinished(backup.status ?? {}));
   const [running] = active;
   if (concurrencyPolicy === "Forbid" && running !== undefined) return skip(`${running.metadata.name} is still running`);
   status.lastScheduleTime = formatTime(due);
@@ -150,7 +167,11 @@ function backupOf({ metadata, spec }: DeepReadonly<BackupSchedule>, name: string
     metadata: {
       name,
       namespace: metadata.namespace ?? "",
-      labels: { [labels.schedule]: metadata.name ?? "", [labels.app]: app.name },
+      labels: {
+        [labels.schedule]: metadata.name ?? "",
+        [labels.scheduleUid]: metadata.uid ?? "",
+        [labels.app]: app.name,
+      },
     },
     spec: {
       ...{ app, storage, deletionPolicy },

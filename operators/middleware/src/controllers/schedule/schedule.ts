@@ -9,9 +9,11 @@ import {
 import { Backup } from "../../api/backup.ts";
 import { BackupSchedule, type BackupScheduleStatus } from "../../api/backup-schedule.ts";
 import { labels } from "../../api/names.ts";
+import { Restore } from "../../api/restore.ts";
 import { AgentCallError } from "../agent-call-error.ts";
 import { performEffects } from "../perform-effects.ts";
 import type { MiddlewareServices } from "../services.ts";
+import { hasEnded } from "../restore/restore-observation.ts";
 import { decideSchedule } from "./schedule-decision.ts";
 
 const fieldManager = "middleware-backup-schedule-controller";
@@ -26,6 +28,11 @@ export function createScheduleController(services: MiddlewareServices): Controll
         const name = metadata.labels?.[labels.schedule];
         return name === undefined ? [] : [{ namespace: metadata.namespace, name }];
       }),
+      // Retention waits for the Restores that use a Backup.
+      watchOf(Restore, ({ metadata: { namespace }, spec }, { cache }) => {
+        const name = cache.get(Backup, { namespace, name: spec.backup.name })?.metadata.labels?.[labels.schedule];
+        return name === undefined ? [] : [{ namespace, name }];
+      }),
     ],
     reconcile: (request, context) => reconcile(request, context, services),
   });
@@ -38,9 +45,11 @@ async function reconcile(
 ): Promise<Result | undefined> {
   const schedule = cache.get(BackupSchedule, request);
   if (schedule === undefined) return undefined;
-  const { namespace, name } = request;
-  const backups = cache.list(Backup, { namespace, labelSelector: `${labels.schedule}=${name}` });
-  const { effects, requeueAfterMs } = decideSchedule({ schedule, backups, now: clock.now() });
+  const { namespace } = request;
+  const backups = cache.list(Backup, { namespace });
+  const restores = cache.list(Restore, { namespace }).filter(({ status }) => !hasEnded(status ?? {}));
+  const restored = new Set(restores.map(({ spec }) => spec.backup.name));
+  const { effects, requeueAfterMs } = decideSchedule({ schedule, backups, restored, now: clock.now() });
   await performEffects(effects, {
     ...{ client, fieldManager, signal, agents, generateSecret },
     agentToken: () => Promise.reject(new AgentCallError("NoToken", "the BackupSchedule controller calls no agents")),
