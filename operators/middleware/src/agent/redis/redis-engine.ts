@@ -8,7 +8,7 @@ import { AgentError } from "../agent-error.ts";
 import type { Assignment, EngineRole, FailoverOrder, FencedEngine, Outcome, ReloadOutcome, StopOptions } from "../engine.ts";
 import { discardData } from "../discard-data.ts";
 import { readJson, writeJson } from "../json-file.ts";
-import { fence, redisConfig } from "./redis-config.ts";
+import { redisConfig } from "./redis-config.ts";
 import { keysOf, RedisConnection } from "./redis-connection.ts";
 import { shutDownLeftover } from "./leftover-server.ts";
 import { RedisParameters } from "./redis-parameters.ts";
@@ -68,21 +68,11 @@ export class RedisEngine implements FencedEngine {
     this.#parameters = new RedisParameters(this.#connection);
     this.#fence = new RedisFence(this.#connection, this.#parameters, join(dataDir, "keelson-fence.json"));
     this.#roleFile = join(dataDir, "keelson-role.json");
-    this.snapshots = new RedisSnapshots({
-      ...options,
-      connection: this.#connection,
-      obstacle: () => this.#loadObstacle(),
-    });
+    this.snapshots = new RedisSnapshots({ ...options, connection: this.#connection, isIsolated: () => this.#isIsolated });
   }
 
   get ended(): Promise<string> {
     return this.#server.ended;
-  }
-
-  /** Why this server must not load a snapshot: it may not be the primary of its Group any more. */
-  async #loadObstacle(): Promise<string | undefined> {
-    if (this.#isIsolated) return "this server was restarted and has no role";
-    return (await this.isFenced()) ? "this server is fenced: another one is being promoted" : undefined;
   }
 
   async start(): Promise<void> {
@@ -225,9 +215,8 @@ export class RedisEngine implements FencedEngine {
     return RedisFence.raise(this.#connection);
   }
 
-  async isFenced(): Promise<boolean> {
-    const [, value] = (await this.#connection.run("CONFIG", "GET", "min-replicas-to-write")) as readonly string[];
-    return value === fence;
+  isFenced(): Promise<boolean> {
+    return RedisFence.isEffective(this.#connection);
   }
 
   isDown(host: string): Promise<boolean> {

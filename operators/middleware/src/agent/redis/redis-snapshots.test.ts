@@ -2,9 +2,10 @@ import { createServer, type AddressInfo } from "node:net";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { fence } from "./redis-config.ts";
 import { RedisConnection } from "./redis-connection.ts";
 import { RedisSnapshots } from "./redis-snapshots.ts";
-import { parseReply } from "./resp-client.ts";
+import { encodeCommand, parseReply } from "./resp-client.ts";
 
 const host = "127.0.0.1";
 
@@ -12,6 +13,7 @@ const host = "127.0.0.1";
 class FakeServer implements AsyncDisposable {
   /** Arguments of the REPLICAOF commands. */
   readonly followed: string[] = [];
+  minReplicasToWrite = "0";
   onFollow: () => void = () => undefined;
   readonly #server = createServer((socket) => {
     socket.on("error", () => socket.destroy());
@@ -40,6 +42,7 @@ class FakeServer implements AsyncDisposable {
       this.onFollow();
       return "+OK\r\n";
     }
+    if (command === "CONFIG") return encodeCommand(["min-replicas-to-write", this.minReplicasToWrite]);
     const isPrimary = this.followed.length === 0 || this.followed.at(-1) === "NO ONE";
     const info = `role:${isPrimary ? "master" : "slave"}\r\nloading:0\r\nmaster_link_status:down\r\nmaster_sync_in_progress:0\r\n`;
     return `$${info.length}\r\n${info}\r\n`;
@@ -51,16 +54,16 @@ async function* nothing(): AsyncGenerator<Uint8Array> {}
 describe("a load of a snapshot", () => {
   let server: FakeServer;
   let connection: RedisConnection;
-  let obstacle: string | undefined;
+  let isIsolated: boolean;
   let snapshots: RedisSnapshots;
   beforeEach(async () => {
     server = new FakeServer();
     const port = await server.start();
     connection = new RedisConnection({ host, port, password: "", clock: systemClock });
-    obstacle = undefined;
+    isIsolated = false;
     const log = silentLogger;
     const shared = { program: "redis", host, port, password: "", connection, clock: systemClock, log };
-    snapshots = new RedisSnapshots({ ...shared, obstacle: () => Promise.resolve(obstacle) });
+    snapshots = new RedisSnapshots({ ...shared, isIsolated: () => isIsolated });
   });
   afterEach(async () => {
     connection.close();
@@ -84,11 +87,14 @@ describe("a load of a snapshot", () => {
     expect(server.followed.length).toBe(2);
   });
 
-  it("is rejected on a fenced server, and accepted afterwards", async () => {
-    obstacle = "this server is fenced";
+  it("is rejected on a fenced or isolated server, and accepted afterwards", async () => {
+    server.minReplicasToWrite = fence;
     await expect(snapshots.load(10, nothing())).resolves.toEqual({ ok: false, error: "this server is fenced" });
+    server.minReplicasToWrite = "0";
+    isIsolated = true;
+    await expect(snapshots.load(10, nothing())).resolves.toMatchObject({ ok: false, error: /has no role/ });
     expect(server.followed).toEqual([]);
-    obstacle = undefined;
+    isIsolated = false;
     const caller = new AbortController();
     server.onFollow = () => caller.abort(new Error("disconnected"));
     await expect(snapshots.load(10, nothing(), { signal: caller.signal })).rejects.toThrow("disconnected");

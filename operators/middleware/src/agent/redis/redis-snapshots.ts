@@ -6,6 +6,7 @@ import { RdbCheck } from "./rdb-check.ts";
 import { RdbFeeder } from "./rdb-feeder.ts";
 import { streamRdb } from "./rdb-stream.ts";
 import { keysOf, type RedisConnection, type RedisInfo } from "./redis-connection.ts";
+import { RedisFence } from "./redis-switchover.ts";
 import { RespError } from "./resp-client.ts";
 
 /** Options of {@link RedisSnapshots}. */
@@ -15,8 +16,8 @@ export interface RedisSnapshotOptions {
   readonly port: number;
   readonly password: string;
   readonly connection: RedisConnection;
-  /** Why the server must not load a snapshot now, such as a write fence. */
-  readonly obstacle: () => Promise<string | undefined>;
+  /** Whether the server was (re)started and has no role yet. */
+  readonly isIsolated: () => boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -86,10 +87,11 @@ export class RedisSnapshots implements SnapshotEngine {
 
   /** Returns why the data was not replaced, if the server has kept it. */
   async #replaceData(sizeBytes: number, data: AsyncIterable<Uint8Array>, signal?: AbortSignal): Promise<string | undefined> {
-    const { host, password, connection, log, obstacle } = this.#options;
-    const problem = await obstacle();
-    if (problem !== undefined) return problem;
+    const { host, password, connection, log, isIsolated } = this.#options;
+    // Another server may be the primary of the Group by now, or become it.
+    if (await RedisFence.isEffective(connection)) return "this server is fenced";
     const fields = await connection.info("replication");
+    if (isIsolated()) return "this server was restarted and has no role";
     if (fields.role !== "master") return "this server is not the primary";
     signal?.throwIfAborted();
     // Not before its role is known: a replica must not be reported as a primary.

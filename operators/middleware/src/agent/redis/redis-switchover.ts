@@ -28,6 +28,12 @@ export class RedisFence {
     await connection.run("CONFIG", "SET", "min-replicas-to-write", fence);
   }
 
+  /** Whether a server rejects all writes. */
+  static async isEffective(connection: RedisConnection): Promise<boolean> {
+    const [, value] = (await connection.run("CONFIG", "GET", "min-replicas-to-write")) as readonly string[];
+    return value === fence;
+  }
+
   /** Whether a switchover raised the fence. */
   async isRaised(): Promise<boolean> {
     return (await readJson(this.#file)) !== undefined;
