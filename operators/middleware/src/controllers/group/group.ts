@@ -9,7 +9,7 @@ import type { Plugin } from "../../plugin/plugin.ts";
 import { type RenderedGroup, renderGroup } from "../../plugin/render-group.ts";
 import { isPlugin, pluginConfigMapName, PluginError } from "../../plugin/read-plugin.ts";
 import { TemplateError } from "../../template/template-error.ts";
-import { readAgentToken } from "../agent-token.ts";
+import { findAgentToken, readAgentToken } from "../agent-token.ts";
 import { performEffects, type EffectContext } from "../perform-effects.ts";
 
 import { decideGroup } from "./group-decision.ts";
@@ -71,7 +71,8 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
   const pods = cache.list(Pod, { namespace, labelSelector });
   const readToken = (): Promise<string> => readAgentToken(client, namespace, app, signal);
   const running = pods.flatMap(runningPod);
-  const token = running.length === 0 ? "" : await readToken();
+  const token = running.length === 0 ? "" : await findAgentToken(client, namespace, app, signal);
+  if (token === undefined) return;
   // Watched before the roles are read, so that a later change is not missed.
   watches.follow(request, running, token);
   const roles = await readRoles(running, agents, token, signal);
