@@ -64,7 +64,7 @@ test("starts a native sidecar before the containers, completes without waiting f
     }),
   );
   await wait("sidecar", "jsonpath={.status.phase}=Succeeded");
-  // Tells how the sidecar ended if the test fails.
+  // Shows how the sidecar ended if the test fails.
   const statuses = await kubectl("get", "pod", "sidecar", "-o", "jsonpath={.status.initContainerStatuses}");
   expect(readFileSync(file, "utf8"), statuses).toMatch(
     /^first\nbeside\nsecond\nmain\nbeside ends\n$|^first\nsecond\nbeside\nmain\nbeside ends\n$/,
