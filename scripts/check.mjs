@@ -11,7 +11,6 @@ const generators = [
   "packages/apiserver/scripts/generate-builtin-schemas.mjs",
   "packages/execution/scripts/generate-protobuf.mjs",
   "operators/middleware/scripts/generate-protocol.mjs",
-  "operators/sandboxes/scripts/generate-protobuf.mjs",
   "packages/sandbox/scripts/generate-protobuf.mjs",
   "scripts/generate-crds.mjs",
   "scripts/generate-docs.mjs",

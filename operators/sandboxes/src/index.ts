@@ -3,6 +3,6 @@ export * from "./api/names.ts";
 export { type Phase, phases, Sandbox } from "./api/sandbox.ts";
 export { SandboxPool } from "./api/sandbox-pool.ts";
 export { createFastPathClient, type FastPathClient } from "./fastpath/client.ts";
-export { ConsistencyMode, FailurePolicy, FastPathService } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
+export { ConsistencyMode, FailurePolicy, FastPathService } from "@keelson/sandbox/protocol";
 export { fastPathTokenFile, imagesFolder } from "./fastpath/fastpath-definition.ts";
 export { sandboxes } from "./operator.ts";

@@ -4,9 +4,9 @@ import { Pod } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
 import { clusterRulesOf } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { ConsistencyMode, FastPathService, WhenFull } from "@keelson/sandbox/protocol";
 import { Sandbox } from "./api/sandbox.ts";
 import { SandboxPool } from "./api/sandbox-pool.ts";
-import { ConsistencyMode, FastPathService, WhenFull } from "./fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { sandboxes } from "./operator.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 

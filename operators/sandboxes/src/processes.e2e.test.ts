@@ -1,6 +1,6 @@
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ProcessState } from "./fastpath/generated/keelson/sandboxes/v1/processes_pb.ts";
+import { ProcessState } from "@keelson/sandbox/protocol";
 import { type LocalSandboxes, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 
 describe("processes of a sandbox", () => {

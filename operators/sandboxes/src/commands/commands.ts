@@ -1,13 +1,7 @@
 import { toJson } from "@bufbuild/protobuf";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { choiceFlag, countFlag, invalidFlag, pairsFlag, textFlag, UsageError } from "@keelson/operator/flags";
-import {
-  ConsistencyMode,
-  CreateResponseSchema,
-  FailurePolicy,
-  SandboxInfoSchema,
-  WhenFull,
-} from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import { ConsistencyMode, CreateResponseSchema, FailurePolicy, SandboxInfoSchema, WhenFull } from "@keelson/sandbox/protocol";
 import { agentCommand } from "./agent.ts";
 import { execCommand } from "./exec.ts";
 import { connectionFlags, runWith } from "./connection.ts";

@@ -2,12 +2,7 @@ import type { ReadStream } from "node:tty";
 import { create } from "@bufbuild/protobuf";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { pairsFlag, textFlag, UsageError } from "@keelson/operator/flags";
-import {
-  type ExecRequest,
-  ExecRequestSchema,
-  ExecStartSchema,
-  TerminalSizeSchema,
-} from "../fastpath/generated/keelson/sandboxes/v1/streams_pb.ts";
+import { type ExecRequest, ExecRequestSchema, ExecStartSchema, TerminalSizeSchema } from "@keelson/sandbox/protocol";
 import { type Connection, connectionFlags, runWith } from "./connection.ts";
 
 type Request = ExecRequest["request"];

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { renderTable } from "@keelson/operator";
 import { UsageError } from "@keelson/operator/flags";
-import { type FileInfo, FileType } from "../fastpath/generated/keelson/sandboxes/v1/files_pb.ts";
+import { type FileInfo, FileType } from "@keelson/sandbox/protocol";
 import { type Connection, connectionFlags, runWith } from "./connection.ts";
 import { printable } from "./printable.ts";
 

@@ -1,6 +1,6 @@
 import type { CommandDefinition } from "@keelson/operator";
 import { countFlag, UsageError } from "@keelson/operator/flags";
-import type { SandboxState } from "../fastpath/generated/keelson/sandboxes/v1/lifecycle_pb.ts";
+import type { SandboxState } from "@keelson/sandbox/protocol";
 import { type Connection, connectionFlags, runWith } from "./connection.ts";
 
 const maxSeconds = 999_999_999_999;

@@ -1,7 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { CommandContext } from "@keelson/operator";
 import { choiceFlag, invalidFlag, listFlag } from "@keelson/operator/flags";
-import type { CreateRequestSchema } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import type { CreateRequestSchema } from "@keelson/sandbox/protocol";
 import { networkModes, networkProblem } from "../network/network-policy.ts";
 
 /** Flags of a sandbox's network access. */

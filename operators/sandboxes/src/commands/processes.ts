@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type CommandContext, type CommandDefinition, outputFlag, formatResult, renderTable } from "@keelson/operator";
 import { countFlag, textFlag } from "@keelson/operator/flags";
 import { toJson } from "@bufbuild/protobuf";
-import { type ProcessInfo, ProcessInfoSchema, ProcessState } from "../fastpath/generated/keelson/sandboxes/v1/processes_pb.ts";
+import { type ProcessInfo, ProcessInfoSchema, ProcessState } from "@keelson/sandbox/protocol";
 import { connectionFlags, runWith } from "./connection.ts";
 import { printable } from "./printable.ts";
 

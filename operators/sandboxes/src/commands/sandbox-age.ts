@@ -1,4 +1,4 @@
-import type { SandboxInfo } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
+import type { SandboxInfo } from "@keelson/sandbox/protocol";
 
 /** The age of a sandbox, as kubectl shows it. */
 export function age(info: SandboxInfo, nowMs: number): string {

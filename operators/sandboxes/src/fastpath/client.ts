@@ -1,11 +1,13 @@
 import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
-import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
-import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
-import { SandboxPorts } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
-import { SandboxProcesses } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
-import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
+import {
+  FastPathService,
+  SandboxFiles,
+  SandboxLifecycle,
+  SandboxPorts,
+  SandboxProcesses,
+  SandboxStreams,
+} from "@keelson/sandbox/protocol";
 
 /** Clients of the fast path's services. */
 export interface FastPathClient {

@@ -5,6 +5,14 @@ import { readOf } from "@keelson/controller";
 import { createProbeServer } from "@keelson/controller/probes";
 import type { RunningServer, ServerContext, ServerDefinition } from "@keelson/operator";
 import { findBubblewrap, openUnpackedImages } from "@keelson/execution";
+import {
+  FastPathService,
+  SandboxFiles,
+  SandboxLifecycle,
+  SandboxPorts,
+  SandboxProcesses,
+  SandboxStreams,
+} from "@keelson/sandbox/protocol";
 import type { AgentClient } from "../fleet/agent-client.ts";
 import { AgentMonitor } from "../fleet/agent-monitor.ts";
 import { type AgentPlacement, listAgents, parseAgentPod } from "../fleet/agent-pod.ts";
@@ -23,19 +31,13 @@ import { serverFlags } from "../flags.ts";
 import { fastPathFlags, readIsolation } from "./fastpath-flags.ts";
 import { createFastPathMetrics, type FastPathMetrics, type WarmPool } from "./fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath-server.ts";
-import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { IntentLog } from "./intent-log.ts";
 import { createFastPathService } from "./service.ts";
 import { createStreamsService } from "./streams-service.ts";
 import { createFilesService } from "./files-service.ts";
-import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
-import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
-import { SandboxProcesses } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
 import { createProcessesService } from "./processes-service.ts";
-import { SandboxPorts } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
 import { createPortsService } from "./ports-service.ts";
 import { createLifecycleService } from "./lifecycle-service.ts";
-import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { AgentFolderJanitor } from "../janitor/agent-folders.ts";
 import { Janitor } from "../janitor/janitor.ts";
 import { Registry } from "../registry/registry.ts";

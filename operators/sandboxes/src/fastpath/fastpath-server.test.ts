@@ -2,10 +2,9 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { FastPathService, SandboxStreams } from "@keelson/sandbox/protocol";
 import { createFastPathClient } from "./client.ts";
 import { type FastPathServer, startFastPathServer } from "./fastpath-server.ts";
-import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
-import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 
 const token = "secret";
 let server: FastPathServer;

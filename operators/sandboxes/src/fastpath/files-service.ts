@@ -2,12 +2,6 @@ import { randomBytes } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import {
-  maxChunkBytes,
-  type FileInfo as AgentFileInfo,
-  type FileOperation,
-  type FileResult,
-} from "../files/file-operations.ts";
-import {
   FileChunkSchema,
   type FileInfo,
   FileInfoSchema,
@@ -16,7 +10,13 @@ import {
   RemoveFileResponseSchema,
   type SandboxFiles,
   type WriteFileRequest,
-} from "./generated/keelson/sandboxes/v1/files_pb.ts";
+} from "@keelson/sandbox/protocol";
+import {
+  maxChunkBytes,
+  type FileInfo as AgentFileInfo,
+  type FileOperation,
+  type FileResult,
+} from "../files/file-operations.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 
 /** Entries of a folder per message. */

@@ -4,6 +4,13 @@ import { type DeepReadonly, isConflict } from "@keelson/api-machinery";
 import { type Clock, formatTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, OnChange } from "@keelson/controller";
+import {
+  type RenewRequest,
+  type SandboxLifecycle,
+  type SandboxRequest,
+  type SandboxState,
+  SandboxStateSchema,
+} from "@keelson/sandbox/protocol";
 import { type Phase, Sandbox } from "../api/sandbox.ts";
 import { lifetimeEnd } from "../controllers/lifetime.ts";
 import { hasEnded } from "../controllers/sandbox-decision.ts";
@@ -11,13 +18,6 @@ import type { AgentClient } from "../fleet/agent-client.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import { connectError } from "./connect-error.ts";
 import type { FastCreator } from "./fast-creator.ts";
-import {
-  type RenewRequest,
-  type SandboxLifecycle,
-  type SandboxRequest,
-  type SandboxState,
-  SandboxStateSchema,
-} from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
 import { sandboxInfo } from "./sandbox-info.ts";
 import { type SandboxKey, waitForSandbox } from "./wait-for-sandbox.ts";
 

@@ -4,15 +4,15 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
-import { parseAgentPod } from "../fleet/agent-pod.ts";
-import { whenWritable } from "../protocol/when-writable.ts";
-import { findSandbox } from "./find-sandbox.ts";
 import {
   type ConnectPortRequest,
   ConnectPortResponseSchema,
   type ConnectPortStart,
   type SandboxPorts,
-} from "./generated/keelson/sandboxes/v1/ports_pb.ts";
+} from "@keelson/sandbox/protocol";
+import { parseAgentPod } from "../fleet/agent-pod.ts";
+import { whenWritable } from "../protocol/when-writable.ts";
+import { findSandbox } from "./find-sandbox.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 
 /** How long a connection to an agent may take to open. */

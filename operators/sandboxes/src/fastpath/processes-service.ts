@@ -2,15 +2,6 @@ import { randomBytes } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { argumentSizeProblem, isSignal } from "@keelson/execution";
-import type { AgentClient } from "../fleet/agent-client.ts";
-import {
-  isProcessId,
-  maxInputBytes,
-  type ProcessOperation,
-  type ProcessStart,
-  type ProcessStatus,
-} from "../processes/process-operations.ts";
-import { execChannels, type ExecFrame } from "../protocol/exec-frames.ts";
 import {
   ListProcessesResponseSchema,
   type ProcessInfo,
@@ -21,7 +12,16 @@ import {
   type SandboxProcesses,
   type StartProcessRequest,
   WriteInputResponseSchema,
-} from "./generated/keelson/sandboxes/v1/processes_pb.ts";
+} from "@keelson/sandbox/protocol";
+import type { AgentClient } from "../fleet/agent-client.ts";
+import {
+  isProcessId,
+  maxInputBytes,
+  type ProcessOperation,
+  type ProcessStart,
+  type ProcessStatus,
+} from "../processes/process-operations.ts";
+import { execChannels, type ExecFrame } from "../protocol/exec-frames.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 

@@ -4,12 +4,12 @@ import { type DeepReadonly, isAlreadyExists, isConflict, isNotFound } from "@kee
 import { type Clock, formatMicroTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, OnChange } from "@keelson/controller";
+import { type CreateRequest, type CreateResponse, CreateResponseSchema } from "@keelson/sandbox/protocol";
 import { cleanupFinalizer, requestIdAnnotation, startDeadlineAnnotation } from "../api/names.ts";
 import { type Phase, Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { connectError } from "./connect-error.ts";
 import type { FastCreator } from "./fast-creator.ts";
-import { type CreateRequest, type CreateResponse, CreateResponseSchema } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { parseRequestId, specOf } from "./read-request.ts";
 import { retryHintMs, retryPushbackHeader } from "./retry-hint.ts";
 import { sandboxInfo } from "./sandbox-info.ts";

@@ -1,9 +1,9 @@
 import { create } from "@bufbuild/protobuf";
 import type { DeepReadonly } from "@keelson/api-machinery";
+import { type SandboxInfo, SandboxInfoSchema } from "@keelson/sandbox/protocol";
 import type { Sandbox } from "../api/sandbox.ts";
 import { lifetimeEnd } from "../controllers/lifetime.ts";
 import { fastPathAllocation } from "../controllers/instance.ts";
-import { type SandboxInfo, SandboxInfoSchema } from "./generated/fastpath/v1/fastpath_pb.ts";
 
 /** A Sandbox in the fast path's format. */
 export function sandboxInfo(sandbox: DeepReadonly<Sandbox>): SandboxInfo {

@@ -2,16 +2,16 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import { isNotFound } from "@keelson/api-machinery";
 import type { Patch } from "@keelson/client";
-import { Sandbox } from "../api/sandbox.ts";
-import { connectError, messageOf } from "./connect-error.ts";
-import type { FastPathMetrics } from "./fastpath-metrics.ts";
 import {
   ConsistencyMode,
   DeleteResponseSchema,
   type FastPathService,
   ListResponseSchema,
   UpdateResponseSchema,
-} from "./generated/fastpath/v1/fastpath_pb.ts";
+} from "@keelson/sandbox/protocol";
+import { Sandbox } from "../api/sandbox.ts";
+import { connectError, messageOf } from "./connect-error.ts";
+import type { FastPathMetrics } from "./fastpath-metrics.ts";
 import { parseUpdate } from "./read-request.ts";
 import { SandboxCreator, type SandboxCreatorOptions } from "./sandbox-creator.ts";
 import { sandboxInfo } from "./sandbox-info.ts";

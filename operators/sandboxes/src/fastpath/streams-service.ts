@@ -2,9 +2,6 @@ import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import type { Cache } from "@keelson/controller";
 import { argumentSizeProblem } from "@keelson/execution";
-import type { AgentClient, ExecConnection, ExecSettings } from "../fleet/agent-client.ts";
-import { AgentError } from "../protocol/agent-error.ts";
-import { type ExecEnd, execChannels } from "../protocol/exec-frames.ts";
 import {
   type ExecRequest,
   type ExecResponse,
@@ -12,7 +9,10 @@ import {
   type ExecStart,
   LogChunkSchema,
   type SandboxStreams,
-} from "./generated/keelson/sandboxes/v1/streams_pb.ts";
+} from "@keelson/sandbox/protocol";
+import type { AgentClient, ExecConnection, ExecSettings } from "../fleet/agent-client.ts";
+import { AgentError } from "../protocol/agent-error.ts";
+import { type ExecEnd, execChannels } from "../protocol/exec-frames.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
 import { findSandbox } from "./find-sandbox.ts";
 import { sandboxInfo } from "./sandbox-info.ts";

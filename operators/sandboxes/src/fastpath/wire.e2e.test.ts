@@ -12,8 +12,8 @@ import { loadSync } from "@grpc/proto-loader";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { watched } from "@keelson/client/testing";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { ConsistencyMode, WhenFull } from "@keelson/sandbox/protocol";
 import { Sandbox } from "../api/sandbox.ts";
-import { ConsistencyMode, WhenFull } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "../testing/local-sandboxes.ts";
 
 /*

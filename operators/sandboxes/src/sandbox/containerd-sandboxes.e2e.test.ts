@@ -7,9 +7,9 @@ import { Pod } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
 import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { FailurePolicy } from "@keelson/sandbox/protocol";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
-import { FailurePolicy } from "../fastpath/generated/fastpath/v1/fastpath_pb.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "../testing/local-sandboxes.ts";
 
 let dir: string;
