@@ -18,6 +18,6 @@ export { createRuleEvaluator } from "./cel/rule-evaluator.ts";
 export * from "./schema/default.ts";
 export * from "./schema/formats.ts";
 export * from "./schema/prune.ts";
-export { ruleBudgetCauses } from "./schema/rule-budget.ts";
+export { ruleBudgetCauses } from "./schema/rules/rule-budget.ts";
 export * from "./schema/structural.ts";
 export * from "./schema/validate.ts";

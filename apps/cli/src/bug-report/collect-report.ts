@@ -9,7 +9,7 @@ import { readLogTail } from "@keelson/execution";
 import type { Operator } from "@keelson/operator";
 import { examine, type Machine } from "../doctor/requirements.ts";
 import { componentLabel } from "../install/objects/install-object.ts";
-import { metricsTokenFile } from "../local/metrics-access.ts";
+import { metricsTokenFile } from "../local/access/metrics-access.ts";
 import type { UpState } from "../local/up-state.ts";
 import { collectStatus, listOrEmpty, type StatusOptions } from "../status/collect-status.ts";
 import { keelsonVersion } from "../version.ts";

@@ -8,7 +8,7 @@ import { Robot, robots } from "@keelson/robots";
 import { Sandbox, SandboxPool, sandboxes } from "@keelson/sandboxes";
 import { IntegrationTest, testplane } from "@keelson/testplane";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { systemNamespace } from "../local/operator-user.ts";
+import { systemNamespace } from "../local/access/operator-user.ts";
 import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
 import { operatorKubeconfig, startOperatorProcess } from "../testing/operator-process.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";

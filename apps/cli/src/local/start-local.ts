@@ -12,7 +12,7 @@ import type { PodRuntimeName } from "./pod-runtime-flag.ts";
 import { portOf, portsOf } from "./ports.ts";
 import type { ApiServerConfig, ComponentConfig, ComponentTokens, ControllersConfig } from "./processes/messages.ts";
 import { type Endpoints, launchProcess, type LaunchOptions, type SupervisedProcess } from "./processes/supervised-process.ts";
-import { tokenNames } from "./token-names.ts";
+import { tokenNames } from "./access/token-names.ts";
 
 /** Options of {@link startLocal}. */
 export interface LocalOptions {

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Client } from "@keelson/client";
 import type { Operator } from "@keelson/operator";
-import { ensureSystemNamespace, prepareOperator } from "../local/operator-access.ts";
-import { systemNamespace } from "../local/operator-user.ts";
+import { ensureSystemNamespace, prepareOperator } from "../local/access/operator-access.ts";
+import { systemNamespace } from "../local/access/operator-user.ts";
 import { type KeelsonProcess, startKeelson } from "./keelson-process.ts";
 import type { TestKeelson } from "./local-keelson.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Schema } from "../schema/schema.ts";
-import { celCauses } from "../schema/schema-expressions.ts";
+import { celCauses } from "../schema/rules/schema-expressions.ts";
 import { compileExpression } from "./expression.ts";
 
 const schema = (rule: string): Schema => ({

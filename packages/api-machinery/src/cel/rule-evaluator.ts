@@ -1,7 +1,7 @@
 import { childPath, fieldCause, type FieldReason, invalidCause } from "../protocol/field-causes.ts";
 import { isJsonObject, jsonEquals } from "../objects/json.ts";
 import type { ValidationRule } from "../schema/schema.ts";
-import type { RuleEvaluator, RuleSite } from "../schema/evaluate-rules.ts";
+import type { RuleEvaluator, RuleSite } from "../schema/rules/evaluate-rules.ts";
 import type { StatusCause } from "../protocol/status.ts";
 import { compileRules, optionalOld, type RuleProgram, type RuleSet, type RuleSize } from "./rule-program.ts";
 

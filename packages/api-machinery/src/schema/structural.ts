@@ -1,11 +1,11 @@
 import { isJsonObject } from "../objects/json.ts";
 import { forbiddenCause, invalidCause, notSupportedCause, requiredCause } from "../protocol/field-causes.ts";
 import type { StatusCause } from "../protocol/status.ts";
-import { expressionLimitCauses } from "./expression-limits.ts";
+import { expressionLimitCauses } from "./rules/expression-limits.ts";
 import { checkListType } from "./list-type.ts";
 import { prune } from "./prune.ts";
 import type { Schema } from "./schema.ts";
-import { celCauses, patternCauses, withoutPatterns } from "./schema-expressions.ts";
+import { celCauses, patternCauses, withoutPatterns } from "./rules/schema-expressions.ts";
 import { asNode, entries, maxSchemaDepth, type SchemaNode } from "./schema-node.ts";
 import { checkUnsupportedKeywords } from "./unsupported-keywords.ts";
 import { validate } from "./validate.ts";

@@ -11,7 +11,7 @@ import {
 import { isJsonObject, jsonEquals } from "../objects/json.ts";
 import type { StatusCause } from "../protocol/status.ts";
 import { checkEmbeddedResource } from "./embedded-resource.ts";
-import { evaluateRules, type RuleEvaluator } from "./evaluate-rules.ts";
+import { evaluateRules, type RuleEvaluator } from "./rules/evaluate-rules.ts";
 import { canonical, correlateItems, identityOf } from "./list-identity.ts";
 import type { Schema } from "./schema.ts";
 import { checkNumber, checkString } from "./validate-scalar.ts";

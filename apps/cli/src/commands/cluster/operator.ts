@@ -7,7 +7,7 @@ import { createPrometheusMetrics, type PrometheusMetrics } from "@keelson/contro
 import { leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
 import { type FlagDefinition, type FlagValues, logLevelFlag } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../../command-line.ts";
-import { systemNamespace } from "../../local/operator-user.ts";
+import { systemNamespace } from "../../local/access/operator-user.ts";
 import { createLogger } from "../../logger.ts";
 import { loadOperators, loadServerFlags, operatorEntries } from "../../operators.ts";
 import { type BindAddress, parseBindAddress, type Probes, type ProbesOptions, startProbes } from "./probe-servers.ts";

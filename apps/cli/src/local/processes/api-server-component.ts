@@ -10,7 +10,7 @@ import {
 } from "@keelson/apiserver";
 import { createClient } from "@keelson/client";
 import { UsageError } from "@keelson/operator/flags";
-import { userOfToken } from "../identities.ts";
+import { userOfToken } from "../access/identities.ts";
 import { kubeletSocket } from "../kubelet-socket.ts";
 import { PodIsolation } from "../pod-isolation.ts";
 import { withFreePort } from "../ports.ts";

@@ -1,10 +1,10 @@
-import { ruleCauses } from "../cel/rule-faults.ts";
-import { isJsonObject } from "../objects/json.ts";
-import { invalidCause } from "../protocol/field-causes.ts";
-import type { StatusCause } from "../protocol/status.ts";
-import { compilePattern } from "./pattern.ts";
-import type { Schema } from "./schema.ts";
-import { asNode, entries, list, maxSchemaDepth, type SchemaNode } from "./schema-node.ts";
+import { ruleCauses } from "../../cel/rule-faults.ts";
+import { isJsonObject } from "../../objects/json.ts";
+import { invalidCause } from "../../protocol/field-causes.ts";
+import type { StatusCause } from "../../protocol/status.ts";
+import { compilePattern } from "../pattern.ts";
+import type { Schema } from "../schema.ts";
+import { asNode, entries, list, maxSchemaDepth, type SchemaNode } from "../schema-node.ts";
 
 /** Reports patterns that do not compile. `metadata` of the root is exempt: its schema is implied. */
 export function patternCauses(schema: SchemaNode, path: string, isRoot = true, depth = 0): StatusCause[] {

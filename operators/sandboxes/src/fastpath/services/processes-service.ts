@@ -13,15 +13,15 @@ import {
   type StartProcessRequest,
   WriteInputResponseSchema,
 } from "@keelson/sandbox/protocol";
-import type { AgentClient } from "../fleet/agent-client.ts";
+import type { AgentClient } from "../../fleet/agent-client.ts";
 import {
   isProcessId,
   maxInputBytes,
   type ProcessOperation,
   type ProcessStart,
   type ProcessStatus,
-} from "../processes/process-operations.ts";
-import { execChannels, type ExecFrame } from "../protocol/exec-frames.ts";
+} from "../../processes/process-operations.ts";
+import { execChannels, type ExecFrame } from "../../protocol/exec-frames.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 

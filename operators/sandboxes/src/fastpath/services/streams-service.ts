@@ -10,12 +10,12 @@ import {
   LogChunkSchema,
   type SandboxStreams,
 } from "@keelson/sandbox/protocol";
-import type { AgentClient, ExecConnection, ExecSettings } from "../fleet/agent-client.ts";
-import { AgentError } from "../protocol/agent-error.ts";
-import { type ExecEnd, execChannels } from "../protocol/exec-frames.ts";
+import type { AgentClient, ExecConnection, ExecSettings } from "../../fleet/agent-client.ts";
+import { AgentError } from "../../protocol/agent-error.ts";
+import { type ExecEnd, execChannels } from "../../protocol/exec-frames.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
 import { findSandbox } from "./find-sandbox.ts";
-import { sandboxInfo } from "./sandbox-info.ts";
+import { sandboxInfo } from "../sandbox-info.ts";
 
 /** Dependencies of the service. */
 export interface StreamsOptions {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Sandbox } from "../api/sandbox.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
 import { retryHintMs } from "./retry-hint.ts";
 
 const now = Date.UTC(2026, 0, 1);

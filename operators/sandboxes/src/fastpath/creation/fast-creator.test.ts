@@ -6,11 +6,11 @@ import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/t
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { AgentClient } from "../fleet/agent-client.ts";
-import type { AgentSandbox, AgentStatus, CreateAnswer } from "../protocol/protocol.ts";
-import { requestIdAnnotation } from "../api/names.ts";
-import { Sandbox } from "../api/sandbox.ts";
-import { Registry } from "../registry/registry.ts";
+import type { AgentClient } from "../../fleet/agent-client.ts";
+import type { AgentSandbox, AgentStatus, CreateAnswer } from "../../protocol/protocol.ts";
+import { requestIdAnnotation } from "../../api/names.ts";
+import { Sandbox } from "../../api/sandbox.ts";
+import { Registry } from "../../registry/registry.ts";
 import { watched } from "@keelson/client/testing";
 import { FastCreator } from "./fast-creator.ts";
 import { IntentLog } from "./intent-log.ts";

@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises";
 import { dirname } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
-import type { Sandbox } from "../api/sandbox.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
 
 /** A create in progress: enough to complete or undo it after a crash. */
 export interface Intent {

@@ -1,8 +1,8 @@
 import type { Clock } from "@keelson/api-machinery/time";
-import type { AgentClient } from "../fleet/agent-client.ts";
-import { agentSandbox } from "../fleet/agent-sandbox.ts";
-import type { CreateAnswer } from "../protocol/protocol.ts";
-import type { RegisteredAgent } from "../registry/registry.ts";
+import type { AgentClient } from "../../fleet/agent-client.ts";
+import { agentSandbox } from "../../fleet/agent-sandbox.ts";
+import type { CreateAnswer } from "../../protocol/protocol.ts";
+import type { RegisteredAgent } from "../../registry/registry.ts";
 import type { FastRequest } from "./fast-request.ts";
 import type { Intent } from "./intent-log.ts";
 

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Sandbox } from "../api/sandbox.ts";
-import { expiryOf } from "../controllers/lifetime.ts";
-import { hasEnded } from "../controllers/sandbox-decision.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { expiryOf } from "../../controllers/lifetime.ts";
+import { hasEnded } from "../../controllers/sandbox-decision.ts";
 
 /** Trailer by which gRPC servers ask clients to wait before a retry (gRFC A6), in milliseconds. */
 export const retryPushbackHeader = "grpc-retry-pushback-ms";

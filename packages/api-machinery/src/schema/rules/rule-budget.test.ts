@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { estimateCost } from "../cel/rule-cost.ts";
+import { estimateCost } from "../../cel/rule-cost.ts";
 import { ruleBudgetCauses } from "./rule-budget.ts";
-import type { Schema } from "./schema.ts";
+import type { Schema } from "../schema.ts";
 
 const text = (maxLength: number): Schema => ({ type: "string", maxLength });
 const list = (items: Schema, maxItems?: number): Schema => ({

@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
-import { Sandbox } from "../api/sandbox.ts";
+import { Sandbox } from "../../api/sandbox.ts";
 
 /** The Sandbox with this name or id. An empty namespace is `default`. */
 export function findSandbox(

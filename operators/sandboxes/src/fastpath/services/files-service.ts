@@ -16,7 +16,7 @@ import {
   type FileInfo as AgentFileInfo,
   type FileOperation,
   type FileResult,
-} from "../files/file-operations.ts";
+} from "../../files/file-operations.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 
 /** Entries of a folder per message. */

@@ -2,7 +2,7 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Sandbox } from "../api/sandbox.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
 import { type Intent, IntentLog } from "./intent-log.ts";
 
 let dir: string;

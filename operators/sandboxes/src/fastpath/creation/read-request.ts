@@ -2,10 +2,10 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { dns1123SubdomainFaults } from "@keelson/api-machinery/validation";
 import { argumentSizeProblem } from "@keelson/execution";
 import { type CreateRequest, FailurePolicy, type UpdateRequest, WhenFull } from "@keelson/sandbox/protocol";
-import { isPositiveQuantity, isPort } from "../protocol/protocol.ts";
-import { reservedPorts } from "../api/names.ts";
-import type { Sandbox } from "../api/sandbox.ts";
-import { networkModes, networkProblem } from "../network/network-policy.ts";
+import { isPositiveQuantity, isPort } from "../../protocol/protocol.ts";
+import { reservedPorts } from "../../api/names.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import { networkModes, networkProblem } from "../../network/network-policy.ts";
 
 const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 

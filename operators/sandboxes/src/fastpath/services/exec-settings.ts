@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { ExecSettings } from "../fleet/agent-client.ts";
-import { isTerminalSize } from "../protocol/exec-frames.ts";
+import type { ExecSettings } from "../../fleet/agent-client.ts";
+import { isTerminalSize } from "../../protocol/exec-frames.ts";
 
 /** A terminal's size, if one is requested. **Errors**: InvalidArgument. */
 export function terminalSize(

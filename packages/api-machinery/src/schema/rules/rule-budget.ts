@@ -1,8 +1,8 @@
-import { estimateCost } from "../cel/rule-cost.ts";
-import { maxElements, maxOccurrences } from "../cel/value-bounds.ts";
-import { forbiddenCause } from "../protocol/field-causes.ts";
-import type { StatusCause } from "../protocol/status.ts";
-import type { Schema } from "./schema.ts";
+import { estimateCost } from "../../cel/rule-cost.ts";
+import { maxElements, maxOccurrences } from "../../cel/value-bounds.ts";
+import { forbiddenCause } from "../../protocol/field-causes.ts";
+import type { StatusCause } from "../../protocol/status.ts";
+import type { Schema } from "../schema.ts";
 
 /** Limits of the estimated cost of a rule and of all rules of a schema. Same as kube-apiserver. */
 const maxRuleCost = 10_000_000;

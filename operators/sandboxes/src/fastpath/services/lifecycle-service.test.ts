@@ -7,9 +7,9 @@ import { type Client, createClient } from "@keelson/client";
 import type { Cache } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { SandboxLifecycle } from "@keelson/sandbox/protocol";
-import { Sandbox } from "../api/sandbox.ts";
-import type { AgentClient } from "../fleet/agent-client.ts";
-import { AgentError } from "../protocol/agent-error.ts";
+import { Sandbox } from "../../api/sandbox.ts";
+import type { AgentClient } from "../../fleet/agent-client.ts";
+import { AgentError } from "../../protocol/agent-error.ts";
 import { createLifecycleService } from "./lifecycle-service.ts";
 
 const key = { namespace: "default", name: "one" };

@@ -9,13 +9,13 @@ import {
   ListResponseSchema,
   UpdateResponseSchema,
 } from "@keelson/sandbox/protocol";
-import { Sandbox } from "../api/sandbox.ts";
-import { connectError, messageOf } from "./connect-error.ts";
-import type { FastPathMetrics } from "./fastpath-metrics.ts";
-import { parseUpdate } from "./read-request.ts";
-import { SandboxCreator, type SandboxCreatorOptions } from "./sandbox-creator.ts";
-import { sandboxInfo } from "./sandbox-info.ts";
-import type { SandboxKey } from "./wait-for-sandbox.ts";
+import { Sandbox } from "../../api/sandbox.ts";
+import { connectError, messageOf } from "../connect-error.ts";
+import type { FastPathMetrics } from "../fastpath-metrics.ts";
+import { parseUpdate } from "../creation/read-request.ts";
+import { SandboxCreator, type SandboxCreatorOptions } from "../creation/sandbox-creator.ts";
+import { sandboxInfo } from "../sandbox-info.ts";
+import type { SandboxKey } from "../wait-for-sandbox.ts";
 
 /** Dependencies of the service. */
 export interface FastPathOptions extends SandboxCreatorOptions {

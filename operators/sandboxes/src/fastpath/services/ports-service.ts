@@ -10,8 +10,8 @@ import {
   type ConnectPortStart,
   type SandboxPorts,
 } from "@keelson/sandbox/protocol";
-import { parseAgentPod } from "../fleet/agent-pod.ts";
-import { whenWritable } from "../protocol/when-writable.ts";
+import { parseAgentPod } from "../../fleet/agent-pod.ts";
+import { whenWritable } from "../../protocol/when-writable.ts";
 import { findSandbox } from "./find-sandbox.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 

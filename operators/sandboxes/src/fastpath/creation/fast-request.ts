@@ -1,5 +1,5 @@
-import type { Sandbox } from "../api/sandbox.ts";
-import type { RegisteredAgent } from "../registry/registry.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
+import type { RegisteredAgent } from "../../registry/registry.ts";
 
 /** A requested sandbox. */
 export interface FastRequest {

@@ -1,7 +1,7 @@
-import { forbiddenCause } from "../protocol/field-causes.ts";
-import type { StatusCause } from "../protocol/status.ts";
-import { isJsonObject } from "../objects/json.ts";
-import { asNode, entries, list, maxSchemaDepth, type SchemaNode } from "./schema-node.ts";
+import { forbiddenCause } from "../../protocol/field-causes.ts";
+import type { StatusCause } from "../../protocol/status.ts";
+import { isJsonObject } from "../../objects/json.ts";
+import { asNode, entries, list, maxSchemaDepth, type SchemaNode } from "../schema-node.ts";
 
 /** Maximum number of different patterns, and of CEL rules, of a schema. They are compiled in one turn; the largest CRDs have a few hundred. */
 const maxExpressions = 1_000;

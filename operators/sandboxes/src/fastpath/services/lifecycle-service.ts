@@ -11,15 +11,15 @@ import {
   type SandboxState,
   SandboxStateSchema,
 } from "@keelson/sandbox/protocol";
-import { type Phase, Sandbox } from "../api/sandbox.ts";
-import { lifetimeEnd } from "../controllers/lifetime.ts";
-import { hasEnded } from "../controllers/sandbox-decision.ts";
-import type { AgentClient } from "../fleet/agent-client.ts";
-import { AgentError } from "../protocol/agent-error.ts";
-import { connectError } from "./connect-error.ts";
-import type { FastCreator } from "./fast-creator.ts";
-import { sandboxInfo } from "./sandbox-info.ts";
-import { type SandboxKey, waitForSandbox } from "./wait-for-sandbox.ts";
+import { type Phase, Sandbox } from "../../api/sandbox.ts";
+import { lifetimeEnd } from "../../controllers/lifetime.ts";
+import { hasEnded } from "../../controllers/sandbox-decision.ts";
+import type { AgentClient } from "../../fleet/agent-client.ts";
+import { AgentError } from "../../protocol/agent-error.ts";
+import { connectError } from "../connect-error.ts";
+import type { FastCreator } from "../creation/fast-creator.ts";
+import { sandboxInfo } from "../sandbox-info.ts";
+import { type SandboxKey, waitForSandbox } from "../wait-for-sandbox.ts";
 
 /** Dependencies of the service. */
 export interface LifecycleOptions {

@@ -1,8 +1,8 @@
-import { isJsonObject } from "../objects/json.ts";
-import { childPath } from "../protocol/field-causes.ts";
-import type { StatusCause } from "../protocol/status.ts";
-import { correlateItems } from "./list-identity.ts";
-import type { Schema } from "./schema.ts";
+import { isJsonObject } from "../../objects/json.ts";
+import { childPath } from "../../protocol/field-causes.ts";
+import type { StatusCause } from "../../protocol/status.ts";
+import { correlateItems } from "../list-identity.ts";
+import type { Schema } from "../schema.ts";
 
 /** The input of a {@link RuleEvaluator}: a value whose schema has `x-kubernetes-validations`. */
 export interface RuleSite {

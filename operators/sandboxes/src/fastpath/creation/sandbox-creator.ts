@@ -5,15 +5,15 @@ import { type Clock, formatMicroTime } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, OnChange } from "@keelson/controller";
 import { type CreateRequest, type CreateResponse, CreateResponseSchema } from "@keelson/sandbox/protocol";
-import { cleanupFinalizer, requestIdAnnotation, startDeadlineAnnotation } from "../api/names.ts";
-import { type Phase, Sandbox } from "../api/sandbox.ts";
-import { SandboxPool } from "../api/sandbox-pool.ts";
-import { connectError } from "./connect-error.ts";
+import { cleanupFinalizer, requestIdAnnotation, startDeadlineAnnotation } from "../../api/names.ts";
+import { type Phase, Sandbox } from "../../api/sandbox.ts";
+import { SandboxPool } from "../../api/sandbox-pool.ts";
+import { connectError } from "../connect-error.ts";
 import type { FastCreator } from "./fast-creator.ts";
 import { parseRequestId, specOf } from "./read-request.ts";
 import { retryHintMs, retryPushbackHeader } from "./retry-hint.ts";
-import { sandboxInfo } from "./sandbox-info.ts";
-import { type SandboxKey, waitForSandbox } from "./wait-for-sandbox.ts";
+import { sandboxInfo } from "../sandbox-info.ts";
+import { type SandboxKey, waitForSandbox } from "../wait-for-sandbox.ts";
 
 /** Dependencies of a {@link SandboxCreator}. */
 export interface SandboxCreatorOptions {

@@ -6,8 +6,8 @@ import {
   createdByLabel,
   createTimestampAnnotation,
   requestIdAnnotation,
-} from "../api/names.ts";
-import type { Sandbox } from "../api/sandbox.ts";
+} from "../../api/names.ts";
+import type { Sandbox } from "../../api/sandbox.ts";
 import type { Intent } from "./intent-log.ts";
 
 /** The object of a sandbox that already runs. Its annotation names the agent, so that the controller does not start it again. */
