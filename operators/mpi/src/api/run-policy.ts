@@ -10,7 +10,7 @@ const schedulingPolicy = Type.Object(
     minAvailable: Type.Optional(int32("Accepted and not used: a job is admitted with all its Pods.")),
     queue: Type.Optional(
       Type.String({
-        description: "Queue that admits the job: the name of an MPIQueue. Default: default. Ignored if there are no MPIQueues.",
+        description: "Queue that admits the job: the name of an MPIQueue. Default: default. Ignored while no MPIQueue exists.",
       }),
     ),
     minResources: Type.Optional(anyMap("Accepted and not used: the Pods' requests count.")),

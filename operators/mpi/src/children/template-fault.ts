@@ -1,4 +1,4 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
 import type { PodTemplateOverlay } from "../api/rhino-job.ts";
 
 const podLists = ["containers", "initContainers", "volumes"] as const;
@@ -11,7 +11,7 @@ const containerLists = ["command", "args", "env", "volumeMounts", "ports"] as co
 export function templateFault(template: DeepReadonly<PodTemplateOverlay> | undefined, path: string): string | undefined {
   const spec: unknown = template?.spec;
   if (spec === undefined) return undefined;
-  if (!isRecord(spec)) return invalid(`${path}.spec`, spec, "an object");
+  if (!isJsonObject(spec)) return invalid(`${path}.spec`, spec, "an object");
   const notList = podLists.find((field) => spec[field] !== undefined && !Array.isArray(spec[field]));
   if (notList !== undefined) return invalid(`${path}.spec.${notList}`, spec[notList], "a list");
   for (const field of ["containers", "initContainers"] as const) {
@@ -26,19 +26,15 @@ export function templateFault(template: DeepReadonly<PodTemplateOverlay> | undef
 }
 
 function containerFault(container: unknown, path: string): string | undefined {
-  if (!isRecord(container)) return invalid(path, container, "an object");
+  if (!isJsonObject(container)) return invalid(path, container, "an object");
   for (const field of containerLists) {
     const value: unknown = container[field];
     if (value === undefined) continue;
     if (!Array.isArray(value)) return invalid(`${path}.${field}`, value, "a list");
-    const index = field === "command" || field === "args" ? -1 : value.findIndex((item) => !isRecord(item));
+    const index = field === "command" || field === "args" ? -1 : value.findIndex((item) => !isJsonObject(item));
     if (index >= 0) return invalid(`${path}.${field}[${index}]`, value[index], "an object");
   }
   return undefined;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function invalid(path: string, value: unknown, kind: string): string {

@@ -177,7 +177,7 @@ describe("quotas", () => {
     expect(admittedIds(verdicts)).toEqual(["k"]);
   });
 
-  it("ignores the names of queues if there is no MPIQueue", () => {
+  it("ignores queue names while no MPIQueue exists", () => {
     expect(admittedIds(plan({ n: 1 }, { waiting: [waitingJob("j", { queue: "volcano-queue" })] }))).toEqual(["j"]);
   });
 });

@@ -29,6 +29,9 @@ const fieldManager = "mpi-queue-controller";
 /** Interval of updates that change positions only. */
 const positionIntervalMs = 1000;
 
+/** Time until statuses that could not be written are written again. */
+const failureRetryMs = 10_000;
+
 /** All jobs are one work item, because their order is decided across all of them. */
 const allJobs = [{ name: "all-jobs" }];
 
@@ -92,10 +95,14 @@ class JobQueue {
     const verdicts = new Map(planAdmissions(state).map((verdict) => [verdict.job.id, verdict]));
     const { isLate, failures } = await this.#writeJobs(jobs, verdicts, context);
     const useFailures = await tryEach(queues, context.signal, (queue) => writeUse(queue, state, verdicts, context));
-    const [failure, ...others] = [...failures, ...useFailures];
-    if (others.length > 0) throw new AggregateError([failure, ...others], `${others.length + 1} statuses could not be written`);
-    if (failure !== undefined) throw failure;
-    const waits = [...nextChanges(jobs, state), ...(isLate ? [this.#positionsWrittenAt + positionIntervalMs - now] : [])];
+    const allFailures = [...failures, ...useFailures];
+    // Not thrown: the backoff of the only request would delay the admission of all other jobs.
+    for (const err of allFailures) context.log.error({ err }, "failed to write a queue status; retrying");
+    const waits = [
+      ...nextChanges(jobs, state),
+      ...(isLate ? [this.#positionsWrittenAt + positionIntervalMs - now] : []),
+      ...(allFailures.length > 0 ? [failureRetryMs] : []),
+    ];
     return waits.length === 0 ? undefined : { requeueAfterMs: Math.max(Math.min(...waits), 1) };
   }
 

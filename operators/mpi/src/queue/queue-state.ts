@@ -30,7 +30,7 @@ export interface QueueObjects {
   readonly queues: readonly DeepReadonly<MPIQueue>[];
   readonly tools: PodTools;
   readonly now: number;
-  /** Called for a job whose Pods cannot be computed. It is skipped: its own controller refuses it. */
+  /** Called for a job whose Pods cannot be computed. The job is skipped. */
   readonly onFault?: (job: JobView, error: unknown) => void;
 }
 
@@ -65,8 +65,13 @@ export function queueStateOf(objects: QueueObjects): QueueState {
   }
   const others = ownPods.others();
   const runningElsewhere = new Set(jobs.filter(runsElsewhere).map(({ metadata }) => metadata.uid));
-  const isEnding = (pod: DeepReadonly<PodObject>): boolean =>
-    isOfJob(pod) && !runningElsewhere.has(pod.metadata.labels?.[labels.uid]);
+  const known = new Set(jobs.map(({ metadata: { namespace, uid } }) => `${namespace}/${uid}`));
+  // Any user can set the label: without a job of that uid, only a Pod that is being deleted counts as ending.
+  const isEnding = (pod: DeepReadonly<PodObject>): boolean => {
+    const { namespace, labels: podLabels, deletionTimestamp } = pod.metadata;
+    const uid = podLabels?.[labels.uid];
+    return isOfJob(pod) && !runningElsewhere.has(uid) && (deletionTimestamp !== undefined || known.has(`${namespace}/${uid}`));
+  };
   const free = freeAmounts(
     nodes,
     others.filter((pod) => !isEnding(pod)),
