@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
+import { addAbortSignal, type Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { type DeepReadonly, isNotFound, isStatusError } from "@keelson/api-machinery";
+import { type DeepReadonly, ignoreNotFound, isStatusError } from "@keelson/api-machinery";
 import type { Client, NewObject } from "@keelson/client";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { switchFlag } from "@keelson/operator/flags";
@@ -31,9 +32,9 @@ export const planCommand: CommandDefinition = {
 
 async function plan(context: CommandContext): Promise<number> {
   const { args, flags, stdout, stderr, signal } = context;
-  const jobs = await readJobs(args[0] ?? "-", process.stdin);
+  const jobs = await readJobs(args[0] ?? "-", process.stdin, signal);
   if (typeof jobs === "string") {
-    stderr.write(`FILE: ${jobs}\n`);
+    stderr.write(`${jobs}\n`);
     return 2;
   }
   const client = await context.client();
@@ -55,28 +56,34 @@ async function plan(context: CommandContext): Promise<number> {
 }
 
 /** The Jobs of a manifest, which `-` reads from `input`; or the problem. */
-export async function readJobs(file: string, input: NodeJS.ReadableStream): Promise<readonly NewObject<Job>[] | string> {
+export async function readJobs(
+  file: string,
+  input: Readable,
+  signal: AbortSignal,
+): Promise<readonly NewObject<Job>[] | string> {
+  const source = file === "-" ? "standard input" : file;
   let manifest: string;
   try {
-    manifest = file === "-" ? await text(input) : await readFile(file, "utf8");
+    manifest = file === "-" ? await text(addAbortSignal(signal, input)) : await readFile(file, "utf8");
   } catch (error) {
+    signal.throwIfAborted();
     return error instanceof Error ? error.message : String(error);
   }
   const documents = parseAllDocuments(manifest);
   const problem = documents.flatMap(({ errors }) => errors)[0];
-  if (problem !== undefined) return `${file}: ${problem.message}`;
+  if (problem !== undefined) return `${source}: ${problem.message}`;
   const objects = documents.map((document) => document.toJS() as Partial<NewObject<Job>> | null);
   // The server validates them.
   const jobs = objects.filter(
     (object): object is NewObject<Job> => object?.kind === Job.kind && object.apiVersion?.startsWith(`${group}/`) === true,
   );
-  return jobs.length === 0 ? `${file} contains no Job of ${group}` : jobs;
+  return jobs.length === 0 ? `${source} contains no Job of ${group}` : jobs;
 }
 
 async function planOf(client: Client, manifest: NewObject<Job>, defaultNamespace: string, signal: AbortSignal) {
   const namespace = manifest.metadata.namespace ?? defaultNamespace;
   const name = manifest.metadata.name ?? "";
-  const live = await existing(client, namespace, name, signal);
+  const live = await ignoreNotFound(client.get(Job, { namespace, name }, { signal }));
   // A dry run, so that the server applies defaults and validates. The whole spec is replaced, so that fields missing in the
   // file are removed, as with `kubectl apply`.
   const operations = [{ op: "replace" as const, path: "/spec", value: manifest.spec }];
@@ -95,20 +102,6 @@ async function planOf(client: Client, manifest: NewObject<Job>, defaultNamespace
   const tasks = allTasks.items.filter(({ metadata }) => metadata.ownerReferences?.some(({ uid }) => uids.has(uid)));
   const observed = { job, live, revisions, groups: own, tasks, allTasks: allTasks.items, robots: robots.items };
   return { job, isNew: live === undefined, tasks: isParent(job) ? [] : planJob(observed) };
-}
-
-async function existing(
-  client: Client,
-  namespace: string,
-  name: string,
-  signal: AbortSignal,
-): Promise<DeepReadonly<Job> | undefined> {
-  try {
-    return await client.get(Job, { namespace, name }, { signal });
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-    return undefined;
-  }
 }
 
 /** A plan as text. */
@@ -131,7 +124,7 @@ export function describePlan(
 
 function describePace(job: DeepReadonly<Job>, template: DeepReadonly<Job["spec"]["taskGroups"][number]>): string {
   const { maxParallel = 1, canary, autoRevert } = mergeUpdatePolicies([template.update, job.spec.update]);
-  const canaries = canary === undefined || canary === 0 ? "" : `, after ${canary} canaries`;
+  const canaries = canary === undefined || canary === 0 ? "" : `, after ${canary} ${canary === 1 ? "canary" : "canaries"}`;
   const failure = autoRevert === true ? "reverts" : "stops";
   return `Group ${template.name}: at most ${maxParallel} at the same time${canaries}; ${failure} if it fails.\n`;
 }

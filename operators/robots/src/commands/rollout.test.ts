@@ -14,6 +14,7 @@ const revision = (number: number, version: string): JobRevision => ({
   createdAt: `2026-01-0${number}T00:00:00Z`,
   ...revisionData(withEnv({ VERSION: version }).spec, number, []),
 });
+const { signal } = new AbortController();
 const three = [revision(1, "a"), revision(2, "b"), revision(3, "c")];
 const rolledOut = (rollout: Partial<NonNullable<NonNullable<ReturnType<typeof jobOf>["status"]>["rollout"]>>) => {
   const status = { rollout: { revision: 3, latestRevision: 3, stableRevision: 3, phase: "completed" as const, ...rollout } };
@@ -107,8 +108,8 @@ it("plans nothing for an unchanged Job, and says that a batch Job keeps its task
 it("reads the Jobs to plan from standard input if the file is -", async () => {
   const manifest = JSON.stringify(withEnv({ VERSION: "a" }));
   const input = Readable.from([`${manifest}\n---\n{"apiVersion":"v1","kind":"ConfigMap"}\n`]);
-  expect(await readJobs("-", input)).toEqual([withEnv({ VERSION: "a" })]);
-  expect(await readJobs("-", Readable.from(["{}"]))).toBe("- contains no Job of robot.k8s4r.io");
+  expect(await readJobs("-", input, signal)).toEqual([withEnv({ VERSION: "a" })]);
+  expect(await readJobs("-", Readable.from(["{}"]), signal)).toBe("standard input contains no Job of robot.k8s4r.io");
 });
 
 it("plans nothing for the manifest that an automatic revert returned to, and for the one that failed", () => {

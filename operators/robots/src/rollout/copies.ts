@@ -5,7 +5,7 @@ import type { Copy } from "./rollout-observation.ts";
 import type { CompleteUpdatePolicy } from "./update-policy.ts";
 
 /** Revision of Tasks that were created before Jobs had revisions. */
-const firstRevision = 1;
+export const firstRevision = 1;
 
 /** A copy that a group should have. */
 export interface WantedCopy {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, isJsonObject, jsonEquals } from "@keelson/api-machinery";
 import type { ControllerRevisionObject } from "@keelson/api-machinery/kinds";
 import { applyDefaults } from "@keelson/api-machinery/schema";
 import { Job } from "../api/job.ts";
@@ -32,7 +32,7 @@ export function revisionsOf(objects: readonly DeepReadonly<ControllerRevisionObj
 }
 
 function contentOf(data: unknown): Pick<JobRevision, "spec" | "groupRevisions"> | undefined {
-  if (!isRecord(data) || !isRecord(data.spec) || !isRecord(data.groupRevisions)) return undefined;
+  if (!isJsonObject(data) || !isJsonObject(data.spec) || !isJsonObject(data.groupRevisions)) return undefined;
   // Written by the controller from a validated Job, and immutable.
   return Array.isArray(data.spec.taskGroups) ? (data as unknown as Pick<JobRevision, "spec" | "groupRevisions">) : undefined;
 }
@@ -76,19 +76,15 @@ export function changedPaths(before: unknown, after: unknown, path = ""): readon
       ),
     );
   }
-  if (isRecord(before) && isRecord(after)) {
+  if (isJsonObject(before) && isJsonObject(after)) {
     const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
     return keys.flatMap((key) => changedPaths(before[key], after[key], path === "" ? key : `${path}.${key}`));
   }
   return [path];
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 function isNamed(list: readonly unknown[]): list is readonly { readonly name: string }[] {
-  return list.every((each) => isRecord(each) && typeof each.name === "string");
+  return list.every((each) => isJsonObject(each) && typeof each.name === "string");
 }
 
 /** The `data` of a new revision's object. A group whose content an earlier revision had gets that revision's number. */
@@ -106,7 +102,7 @@ export function revisionData(
   return { spec, groupRevisions };
 }
 
-/** What the tasks of a group are created from, apart from its count. Undefined if there is no such group. */
+/** The part of a group that its tasks are created from: everything but `count`. Undefined if the group does not exist. */
 export function groupPart(spec: DeepReadonly<JobSpec>, name: string): Record<string, unknown> | undefined {
   const { taskGroups, ...common } = revisedPart(spec);
   const group = taskGroups.find((each) => each.name === name);

@@ -8,6 +8,7 @@ import { demandOf } from "../placement/demand.ts";
 import { decidePlacement, explainRobots, type Load } from "../placement/placement.ts";
 import { loadOfTasks } from "../placement/robot-loads.ts";
 import { taskGroupSpecOf } from "../work/task-group-spec.ts";
+import { firstRevision } from "./copies.ts";
 import { changedPaths, groupPart, isSameRevision, type JobRevision, type JobSpec } from "./job-revision.ts";
 
 /** Input of {@link planJob}. */
@@ -117,7 +118,7 @@ function runningPart(
   group: string,
   { spec }: DeepReadonly<Task>,
 ): Record<string, unknown> {
-  const source = revisions.findLast(({ groupRevisions }) => groupRevisions[group] === spec.revision);
+  const source = revisions.findLast(({ groupRevisions }) => groupRevisions[group] === (spec.revision ?? firstRevision));
   return groupPart(source?.spec ?? live, group) ?? {};
 }
 

@@ -21,8 +21,8 @@ export interface RolloutDecision {
 /**
  * Decides how a group's tasks are replaced by those of another revision.
  *
- * **Guarantees**: at most `maxParallel` tasks are updated at the same time, with those that an earlier rollout has stopped. A task is stopped only after the stored status lists it, so a
- * crash at any point changes nothing. Without pause, canary or closed window, a rollout ends: as completed or failed. A revert does not
+ * **Guarantees**: at most `maxParallel` tasks are updated at the same time, including those that an earlier rollout has stopped. A task
+ * is stopped only after the stored status lists it, so a crash at any point changes nothing. Without pause, canary or closed window, a rollout ends: as completed or failed. A revert does not
  * fail, and ends with every task on an online robot at its revision. Tasks on offline robots neither delay nor fail a rollout;
  * they are updated when their robot returns.
  */
@@ -152,7 +152,7 @@ function candidatesOf({ revision, stable, copies }: RolloutObservation, { list }
 
 const rank = (copy: Copy): number => (copy.revision !== undefined && copy.condition === "available" ? 1 : 0);
 
-/** Number of copies that are updated before the promotion; undefined if there is no limit. */
+/** Number of copies that are updated before the promotion; undefined: unlimited. */
 function canaryLimit({ policy, isPromoted, isRevert }: RolloutObservation, isOver: boolean): number | undefined {
   return isOver || isRevert || isPromoted || policy.canary === 0 ? undefined : policy.canary;
 }

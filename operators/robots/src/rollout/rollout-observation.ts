@@ -13,7 +13,7 @@ export interface Copy {
   readonly isOffline: boolean;
   /** Index of its wave. Copies of later waves are updated later. */
   readonly wave: number;
-  /** Revision of the Task. Undefined if there is no Task. */
+  /** Revision of the Task. Undefined if the Task does not exist. */
   readonly revision?: number;
   readonly isDeleting: boolean;
   /** When its deletion started, in milliseconds since the epoch. */
