@@ -2,8 +2,8 @@ import type { LoadResult } from "../api/load-result.ts";
 import { knownFigures } from "./k6-figures.ts";
 
 /**
- * Adds the figures of several k6 processes. A figure that one of them did not report is absent. Percentiles are dropped: those of
- * separate processes cannot be merged.
+ * Adds the figures of several k6 processes. A figure that one of them did not report is absent, except for checks, which a script need
+ * not have. Percentiles are dropped: those of separate processes cannot be merged.
  */
 export function mergeK6(results: readonly LoadResult[]): LoadResult | undefined {
   const [first, ...others] = results;

@@ -15,8 +15,16 @@ export function loadFigure(load: Load): string {
 function table(load: Load): string {
   const { requests, failed, notSent, errorPercent, requestsPerSecond, seconds, workers, maxPauseMilliseconds } = load;
   const rows: readonly (readonly [string, string | undefined])[] = [
-    ["Requests", requests === undefined ? undefined : `${requests} in ${seconds} s (${requestsPerSecond ?? 0}/s)`],
-    ["Failed", failed === undefined ? undefined : `${failed} (${errorPercent ?? 0} % of the due requests)`],
+    [
+      "Requests",
+      requests === undefined
+        ? undefined
+        : `${requests} in ${seconds} s${requestsPerSecond === undefined ? "" : ` (${requestsPerSecond}/s)`}`,
+    ],
+    [
+      "Failed",
+      failed === undefined ? undefined : `${failed}${errorPercent === undefined ? "" : ` (${errorPercent} % of the due requests)`}`,
+    ],
     ["Not sent", shown(notSent)],
     [
       "Latency",

@@ -7,12 +7,13 @@ import { numberAt, objectsAt, stringAt } from "../../functions/read.ts";
 
 type Restarts = Pick<LoadTestStatus, "targetPods" | "targetRestarts">;
 
-/** Maximum Pods that are recorded. Others count while they exist. */
+/** Maximum number of Pods that are recorded. Restarts of others do not count. */
 const maxPods = 500;
 
 /**
  * Counts the restarts of the target's containers and the deletions of its Pods since the load started. The first observation records
- * where to count from; later ones record new Pods and the latest counts, so that those of deleted Pods are kept. Returns the fields as they are while the Pods are not known.
+ * where to count from; later ones record new Pods and the latest counts, so that those of deleted Pods are kept. Returns the fields as
+ * they are while the Pods are not known.
  */
 export function countTargetRestarts(
   before: DeepReadonly<Restarts>,
@@ -25,9 +26,11 @@ export function countTargetRestarts(
   const isFirst = before.targetPods === undefined;
   const known = (before.targetPods ?? []).map((pod) => ({ ...pod, ...lastRestarts(current.get(pod.uid)) }));
   const uids = new Set(known.map(({ uid }) => uid));
+  // Beyond the maximum, a Pod's count at the start of the load is not known.
+  const isBase = isFirst || known.length >= maxPods;
   const added = [...current]
     .filter(([uid]) => !uids.has(uid))
-    .map(([uid, count]) => ({ uid, restarts: isFirst ? count : 0, ...(isFirst ? {} : { lastRestarts: count }) }));
+    .map(([uid, count]) => ({ uid, restarts: isBase ? count : 0, ...(isBase ? {} : { lastRestarts: count }) }));
   const all: readonly KnownPod[] = [...known, ...added];
   const total = all.reduce((sum, pod) => sum + restartsSince(pod, current.has(pod.uid)), 0);
   return { targetPods: all.slice(0, maxPods), targetRestarts: Math.max(total, before.targetRestarts ?? 0) };
