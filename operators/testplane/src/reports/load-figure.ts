@@ -23,7 +23,9 @@ function table(load: Load): string {
     ],
     [
       "Failed",
-      failed === undefined ? undefined : `${failed}${errorPercent === undefined ? "" : ` (${errorPercent} % of the due requests)`}`,
+      failed === undefined
+        ? undefined
+        : `${failed}${errorPercent === undefined ? "" : ` (${errorPercent} % of the due requests)`}`,
     ],
     ["Not sent", shown(notSent)],
     [
