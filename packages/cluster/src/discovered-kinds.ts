@@ -1,6 +1,6 @@
 import type { KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
-import { type Clock, sleep } from "@keelson/api-machinery/time";
+import { type Clock, sleep, type Timer } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
@@ -36,10 +36,12 @@ const apiServices: ResourceType<KubernetesObject> = {
 /** CustomResourceDefinitions change in bursts, and a new one is served shortly after it was stored. */
 const settleMs = 200;
 const retryMs = 1_000;
+/** The documents of an extension API server may be read later than its APIService becomes available, which no watch event shows. */
+const staleRetryMs = 5_000;
 
 /**
  * Lists the deletable kinds of an API server through aggregated discovery (KEP-3352), once per kind in its preferred version, and
- * refreshes the list when a CustomResourceDefinition or an APIService changes.
+ * refreshes the list when a CustomResourceDefinition or an APIService changes, and every 5 s while a version is stale.
  *
  * **Errors**: rejects if the first discovery request fails.
  */
@@ -59,6 +61,7 @@ class DiscoveredKindSource implements DiscoveredKinds {
   #running: Promise<unknown> = Promise.resolve();
   #isDue = false;
   #refreshing: Promise<void> | undefined;
+  #staleTimer: Timer | undefined;
 
   constructor(options: DiscoverKindsOptions) {
     this.#options = options;
@@ -90,6 +93,7 @@ class DiscoveredKindSource implements DiscoveredKinds {
 
   async stop(): Promise<void> {
     this.#stopped.abort();
+    this.#staleTimer?.cancel();
     this.#listeners.clear();
     await this.#running;
     await this.#refreshing;
@@ -132,6 +136,9 @@ class DiscoveredKindSource implements DiscoveredKinds {
         await sleep(clock, retryMs, signal).catch(() => {});
       });
     }
+    this.#staleTimer?.cancel();
+    if (this.#staleVersions.length === 0 || signal.aborted) return;
+    this.#staleTimer = clock.setTimer(staleRetryMs, () => this.#schedule(), { background: true });
   }
 }
 

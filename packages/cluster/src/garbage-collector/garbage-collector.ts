@@ -1,4 +1,4 @@
-import { isConflict, isNotFound, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
+import { isConflict, isMissingKind, isNotFound, type KubernetesObject, parseApiVersion } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
@@ -129,6 +129,8 @@ class WatchingCollector implements GarbageCollector {
       const live = await this.#client.get({ ...type, version: type.version || version }, key, { signal });
       return live.metadata.uid === owner.uid ? "solid" : "dangling";
     } catch (error) {
+      // The kind was removed since it was discovered.
+      if (isMissingKind(error)) return "solid";
       if (isNotFound(error)) return "dangling";
       throw error;
     }

@@ -5,7 +5,7 @@ import type { Logger } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { type GraphNode, nodeOf, ObjectGraph } from "./object-graph.ts";
 
-/** The deletable kinds. They change with CustomResourceDefinitions. */
+/** The deletable kinds. They change with CustomResourceDefinitions and APIServices. */
 export interface KindSource {
   list(): readonly ResourceType[];
   /** Group versions (`group/version`) whose kinds are unknown because their API server is not available. Default: none. */
@@ -104,7 +104,6 @@ export class ObjectMonitor {
       this.#kinds.delete(id);
       stopKind(kind);
       for (const uid of [...kind.uids]) this.#remove(kind, uid);
-      this.#options.onKind();
     }
     for (const [id, type] of served) {
       if (!this.#kinds.has(id)) this.#kinds.set(id, this.#start(type));

@@ -67,9 +67,11 @@ test("a namespace is not finalized while the kinds of a group version are unknow
   expect(await deleted).toBe("DELETED");
 });
 
+/** Discovered, but its server answers 404. */
+const broken: ResourceType = { group: "example.com", version: "v1", kind: "Lamp", plural: "lamps", scope: "Namespaced" };
+
 test("a kind that cannot be listed delays garbage collection by 30 s only, and keeps namespaces from being finalized", async () => {
   const clock = createVirtualClock();
-  const broken: ResourceType = { group: "example.com", version: "v1", kind: "Lamp", plural: "lamps", scope: "Namespaced" };
   const client = await start(clock, ({ resources }) => ({ list: () => [...storedKinds(resources).list(), broken] }));
   const ownerReferences = [{ apiVersion: "v1", kind: "ConfigMap", name: "none", uid: "u" }];
   await client.create(ConfigMap, { metadata: { name: "garbage", namespace: "default", ownerReferences } });
@@ -81,4 +83,25 @@ test("a kind that cannot be listed delays garbage collection by 30 s only, and k
   for await (const { type } of watch) if (type === "DELETED") break;
   watch.close();
   expect(await failure).toBe("Failed to delete all resource types, 1 remaining: lamps.example.com cannot be listed");
+});
+
+test("an object is kept if the kind of its owner is no longer served", async () => {
+  const clock = createVirtualClock();
+  const client = await start(clock, ({ resources }) => ({ list: () => [...storedKinds(resources).list(), broken] }));
+  const createOwned = (name: string, apiVersion: string, kind: string) =>
+    client.create(ConfigMap, {
+      metadata: { name, namespace: "default", ownerReferences: [{ apiVersion, kind, name: "none", uid: "u" }] },
+    });
+  await createOwned("of-lamp", "example.com/v1", "Lamp");
+  await createOwned("garbage", "v1", "ConfigMap");
+  const watch = await client.watch(ConfigMap, { namespace: "default" });
+  await clock.advance(30_000);
+  for await (const { type, object } of watch) if (type === "DELETED" && object.metadata.name === "garbage") break;
+  // Decided after the object of the lamp.
+  await createOwned("later-garbage", "v1", "ConfigMap");
+  for await (const { type, object } of watch) if (type === "DELETED" && object.metadata.name === "later-garbage") break;
+  watch.close();
+  expect(await client.get(ConfigMap, { namespace: "default", name: "of-lamp" })).toMatchObject({
+    metadata: { name: "of-lamp" },
+  });
 });
