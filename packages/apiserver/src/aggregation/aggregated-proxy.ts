@@ -51,7 +51,7 @@ export async function forwardToService(request: PipelineRequest, target: Aggrega
 
 /** Returns a document of an extension API server to a client, which must not be redirected to another host. */
 export function forwardDocument({ status, body, contentType, location }: ServiceResponse): RawOutcome {
-  if (location !== "" && !/^\/(?![/\\])/.test(location)) return unavailable(redirectRefused, 502);
+  if (location !== "" && !/^\/(?![/\\])[\x21-\x7e]*$/.test(location)) return unavailable(redirectRefused, 502);
   const headers = { "content-type": contentType || "application/json", ...(location === "" ? {} : { location }) };
   return { kind: "raw", status, headers, body };
 }

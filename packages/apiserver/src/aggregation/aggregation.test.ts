@@ -229,7 +229,12 @@ describe("discovery", () => {
     expect((await send("GET", url)).body).toMatchObject({ openapi: "3.0.0" });
     extension.documentLocation = "/openapi/v3/apis/wardle.example.com/v1?hash=2";
     expect(await send("GET", url)).toMatchObject({ status: 301, headers: { location: extension.documentLocation } });
-    for (const location of ["//other.example.com/x", "/\\other.example.com/x", "https://other.example.com/x"]) {
+    for (const location of [
+      "//other.example.com/x",
+      "/\\other.example.com/x",
+      "/\t/other.example.com/x",
+      "https://other.example.com/x",
+    ]) {
       extension.documentLocation = location;
       expect(await send("GET", url)).toMatchObject({ status: 502 });
     }

@@ -1,4 +1,5 @@
 import { isJsonObject } from "@keelson/api-machinery";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { textAt } from "../registry/object-fields.ts";
@@ -64,14 +65,6 @@ function checked({ store }: TestEnvironment): Promise<void> {
   });
 }
 
-function gate(): [promise: Promise<void>, open: () => void] {
-  let open = (): void => undefined;
-  const promise = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return [promise, () => open()];
-}
-
 it("checks an APIService again after its status could not be written", async () => {
   const { store, resources } = environment;
   let isBroken = true;
@@ -79,15 +72,12 @@ it("checks an APIService again after its status could not be written", async () 
     if (each === key && isBroken) return Promise.reject(new TypeError("the disk is full"));
     return store.write(each, expected, object);
   });
-  let onError = (_error: unknown): void => undefined;
-  const failed = new Promise<unknown>((resolve) => {
-    onError = resolve;
-  });
+  const failed = createDeferred<unknown>();
   const options = { clock, random: systemRandom, frontProxy: () => ({ certificate: "", key: "" }) };
-  const aggregator = new Aggregator({ ...options, onError });
+  const aggregator = new Aggregator({ ...options, onError: failed.resolve });
   await aggregator.connect({ store: broken, resources });
   await register(environment);
-  expect(await failed).toMatchObject({ message: "the disk is full" });
+  expect(await failed.promise).toMatchObject({ message: "the disk is full" });
   isBroken = false;
   const done = checked(environment);
   await clock.advance(1_000);
@@ -97,14 +87,14 @@ it("checks an APIService again after its status could not be written", async () 
 
 it("abandons the check of an APIService that was deleted and created again", async () => {
   const { store, resources, handle } = environment;
-  const [held, release] = gate();
-  const [reached, reach] = gate();
+  const held = createDeferred<void>();
+  const reached = createDeferred<void>();
   const expectedRevisions: number[] = [];
   const slow = storeThrough(store, async (each, expected, object) => {
     if (each === key) {
       expectedRevisions.push(expected);
-      reach();
-      await held;
+      reached.resolve();
+      await held.promise;
     }
     return store.write(each, expected, object);
   });
@@ -112,12 +102,12 @@ it("abandons the check of an APIService that was deleted and created again", asy
   const aggregator = new Aggregator({ ...options, onError: (error) => expect.fail(String(error)) });
   await aggregator.connect({ store: slow, resources });
   await register(environment);
-  await reached;
+  await reached.promise;
   await handle({ method: "DELETE", path: `${path}/${name}`, user: systemUser });
   await register(environment);
-  release();
+  held.resolve();
   await checked(environment);
-  // Gives a loop that did not end the time to show.
+  // A loop that did not end would have written again by the time of this response.
   await handle({ method: "DELETE", path: `${path}/${name}`, user: systemUser });
   await aggregator.close();
   const [first] = expectedRevisions;

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@keelson/api-machinery/time";
+import { type Clock, formatTime, type Timer } from "@keelson/api-machinery/time";
 import type { RemoteVersion } from "../discovery/resource-groups.ts";
 import type { Outcome, PipelineRequest } from "../endpoints/outcome.ts";
 import type { RandomSource } from "../endpoints/random-source.ts";
@@ -129,7 +129,10 @@ export class Aggregator {
   async openApiV3(group: string, version: string, path: string, accept: string): Promise<Outcome> {
     const api = this.#remotes.get(`${version}.${group}`)?.remote;
     if (api === undefined || !api.isAvailable) return unavailable();
-    return this.#fetch(api, path, accept).then(forwardDocument, () => unavailable());
+    return this.#fetch(api, path, accept).then(forwardDocument, (error: unknown) => {
+      if (error instanceof TypeError) throw error;
+      return unavailable();
+    });
   }
 
   /** Calls back when {@link remoteVersions} has changed. */
@@ -245,7 +248,7 @@ export class Aggregator {
           });
     followed.failures = condition.status === "True" ? 0 : followed.failures + 1;
     if (remote !== undefined && condition.status === "True") await this.#refresh(followed, remote);
-    const now = `${new Date(this.#options.clock.now()).toISOString().slice(0, 19)}Z`;
+    const now = formatTime(this.#options.clock.now());
     const conditions = withAvailability(stored.object, condition, now);
     const before = availability(stored.object);
     const isSame =

@@ -1,4 +1,5 @@
 import { draft, type KubernetesObject } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import { valueAt } from "../registry/object-fields.ts";
 import type { ResourceTable } from "../registry/served-resource.ts";
 import { type Store, storageKey, type StoredObject } from "../storage/store.ts";
@@ -91,7 +92,7 @@ function localApiService(
   { now, newId }: LocalApiServicesOptions,
 ): KubernetesObject {
   const name = `${version}.${group}`;
-  const creationTimestamp = `${new Date(now()).toISOString().slice(0, 19)}Z`;
+  const creationTimestamp = formatTime(now());
   const isCustom = origin === "custom";
   const object = {
     apiVersion: "apiregistration.k8s.io/v1",

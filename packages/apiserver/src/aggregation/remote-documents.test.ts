@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { RemoteApi } from "./api-service.ts";
-import { readRemoteDocuments } from "./remote-documents.ts";
+import { readRemoteDocuments, type RemoteDocuments } from "./remote-documents.ts";
 
 const api: RemoteApi = {
   name: "v1.example.com",
@@ -31,4 +31,33 @@ it.each([
     undefined,
   );
   expect(documents.openApiV3).toBe(isRead ? url : undefined);
+});
+
+it("rejects if the group version is not served, so that its kinds are not forgotten", async () => {
+  const notFound = { status: 404, contentType: "text/plain", location: "", body: Buffer.from("404 page not found\n") };
+  await expect(readRemoteDocuments(api, async () => notFound, undefined)).rejects.toThrow(
+    "discovery of /apis/example.com/v1 failed with HTTP status 404",
+  );
+});
+
+it("reads OpenAPI documents again if they were missing", async () => {
+  let isReady = false;
+  const read = (known?: RemoteDocuments): Promise<RemoteDocuments> =>
+    readRemoteDocuments(
+      api,
+      async (path) => {
+        const isMissing = !isReady && path.startsWith("/openapi/");
+        const index = { paths: { "apis/example.com/v1": { serverRelativeURL: "/openapi/v3/x" } } };
+        const body = Buffer.from(JSON.stringify(path === "/openapi/v3" ? index : {}));
+        return { status: isMissing ? 503 : 200, contentType: "application/json", location: "", body };
+      },
+      known,
+    );
+  const first = await read();
+  expect(first).toMatchObject({ openApiV3: undefined, openApiV2: undefined });
+  expect(await read(first)).toBe(first);
+  isReady = true;
+  const second = await read(first);
+  expect(second).toMatchObject({ openApiV3: "/openapi/v3/x", openApiV2: { paths: {} } });
+  expect(await read(second)).toBe(second);
 });

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
+import { isJsonObject, type JsonObject, statusError } from "@keelson/api-machinery";
 import { aggregatedMediaType } from "../discovery/aggregated-discovery.ts";
 import { listAt, textAt, valueAt } from "../registry/object-fields.ts";
 import type { RemoteApi } from "./api-service.ts";
@@ -27,10 +27,12 @@ export async function readRemoteDocuments(
   known: RemoteDocuments | undefined,
 ): Promise<RemoteDocuments> {
   const discovery = (await aggregatedVersion(api, fetch)) ?? (await plainVersion(api, fetch));
-  if (known !== undefined && JSON.stringify(known.discovery) === JSON.stringify(discovery)) return known;
+  const isSame = known !== undefined && JSON.stringify(known.discovery) === JSON.stringify(discovery);
+  if (isSame && known.openApiV3 !== undefined && known.openApiV2 !== undefined) return known;
   const index = await optional(fetch, "/openapi/v3");
   const openApiV3 = textAt(index, "paths", `apis/${api.group}/${api.version}`, "serverRelativeURL");
   const openApiV2 = await optional(fetch, "/openapi/v2");
+  if (isSame && openApiV3 === "" && openApiV2 === undefined) return known;
   return {
     discovery,
     openApiV3: /^\/openapi\/v3\/[\x21-\x7e]*$/.test(openApiV3) ? openApiV3 : undefined,
@@ -50,8 +52,10 @@ async function aggregatedVersion(api: RemoteApi, fetch: FetchDocument): Promise<
 
 /** Converts an APIResourceList. */
 async function plainVersion(api: RemoteApi, fetch: FetchDocument): Promise<JsonObject> {
-  const { status, body } = await fetch(`/apis/${api.group}/${api.version}`, json);
-  const list: unknown = status === 200 ? JSON.parse(body.toString()) : undefined;
+  const path = `/apis/${api.group}/${api.version}`;
+  const { status, body } = await fetch(path, json);
+  if (status !== 200) throw statusError("ServiceUnavailable", `discovery of ${path} failed with HTTP status ${status}`);
+  const list: unknown = JSON.parse(body.toString());
   const all = listAt(list, "resources").filter(isJsonObject);
   const resources = all.filter((each) => !textAt(each, "name").includes("/")).map((each) => resourceDiscovery(api, each, all));
   return { version: api.version, resources };

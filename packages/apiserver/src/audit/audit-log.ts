@@ -138,9 +138,11 @@ export class AuditLog {
       const next = await openFile(file.path);
       const previous = this.#handle;
       this.#handle = next;
-      this.#size = await continued(next, metrics);
+      this.#size = 0;
       await previous.close();
-      await pruneBackups(file, clock.now());
+      this.#size = await continued(next, metrics);
+      // The file was rotated: only the deletion of old ones has failed.
+      await pruneBackups(file, clock.now()).catch((error: unknown) => this.#report(error));
       return true;
     } catch (error) {
       this.#report(error);

@@ -1,5 +1,5 @@
 import { parseApiVersion } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
+import { type Clock, formatTime } from "@keelson/api-machinery/time";
 import type { StatusCause } from "@keelson/api-machinery/validation";
 import type { AdmissionChain } from "../admission/admission.ts";
 import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
@@ -65,7 +65,7 @@ export class Timestamps {
   now(offsetSeconds = 0): string {
     const second = Math.floor(this.#clock.now() / 1000) + offsetSeconds;
     if (this.#written.second !== second) {
-      this.#written = { second, text: `${new Date(second * 1000).toISOString().slice(0, 19)}Z` };
+      this.#written = { second, text: formatTime(second * 1000) };
     }
     return this.#written.text;
   }

@@ -137,6 +137,7 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
     if (applied === live) {
       const unchanged = mutableCopy(live, isStatus);
       if (uid !== undefined) unchanged.metadata.uid = uid;
+      if (resourceVersion !== undefined) unchanged.metadata.resourceVersion = resourceVersion;
       return unchanged;
     }
     await pauseIfLarge(call);

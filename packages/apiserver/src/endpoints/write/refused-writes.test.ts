@@ -64,8 +64,23 @@ describe("an apply of what is not there", () => {
     const metadata = { name: "new", uid: "11111111-2222-3333-4444-555555555555" };
     expect(await patch("apply-patch+yaml", { ...fields, metadata }, "new", query)).toMatchObject({ code: 409 });
     expect(await send("GET", `${configMaps}/new`)).toMatchObject({ code: 404 });
-    // Of what is there the URL says the name.
+    // The URL names an existing object.
     expect(await patch("apply-patch+yaml", { ...fields, data: { b: "2" } }, "c", query)).toMatchObject({ data: { b: "2" } });
+  });
+
+  it("fails at another resourceVersion, even if it changes nothing", async () => {
+    const config = (resourceVersion?: string) => ({
+      apiVersion: "v1",
+      kind: "ConfigMap",
+      metadata: { resourceVersion },
+      data: { b: "2" },
+    });
+    const applied = await patch("apply-patch+yaml", config(), "c", query);
+    const { resourceVersion } = (applied as KubernetesObject).metadata;
+    expect(await patch("apply-patch+yaml", config(resourceVersion), "c", query)).toMatchObject({
+      metadata: { resourceVersion },
+    });
+    expect(await patch("apply-patch+yaml", config("1"), "c", query)).toMatchObject({ code: 409 });
   });
 });
 
