@@ -1,3 +1,4 @@
+import { formatTime } from "@keelson/api-machinery/time";
 import { applyAsServer } from "./apply-as-server.ts";
 import type { Handle } from "./endpoints/outcome.ts";
 import { systemUser } from "./server.ts";
@@ -62,7 +63,7 @@ async function publishServiceCidr(handle: Handle, { serviceCidr, now }: Kubernet
   const body = { apiVersion: "networking.k8s.io/v1", kind: "ServiceCIDR", metadata: { name } };
   await applyAsServer(handle, `${serviceCidrs}/${name}`, { ...body, spec: { cidrs: [serviceCidr] } });
   const message = "Kubernetes default Service CIDR is ready";
-  const lastTransitionTime = `${new Date(now()).toISOString().slice(0, 19)}Z`;
+  const lastTransitionTime = formatTime(now());
   const condition = { type: "Ready", status: "True", reason: "", message, lastTransitionTime };
   await applyAsServer(handle, `${serviceCidrs}/${name}/status`, { ...body, status: { conditions: [condition] } });
 }

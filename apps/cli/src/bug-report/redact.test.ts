@@ -45,14 +45,14 @@ describe("an object", () => {
     expect(redactObject(secret)).toMatchObject({ data: redacted, stringData: redacted });
   });
 
-  it("loses the data of Secrets that it contains, and its payload", () => {
+  it("loses the data of embedded Secrets, and its payload", () => {
     const secret = { apiVersion: "v1", kind: "Secret", metadata: { name: "s" }, data: { ca: "Y2E=" }, stringData: { a: "b" } };
     const configMap = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c" }, data: { a: "b" } };
     expect(specOf({ steps: [{ manifests: [secret, configMap] }], payload: "aHVudGVyMg==" })).toEqual({
       steps: [{ manifests: [{ ...secret, data: redacted, stringData: redacted }, configMap] }],
       payload: redacted,
     });
-    // Whether a dispatch has a payload is not one.
+    // `payload.required` only says whether a dispatch needs a payload.
     expect(specOf({ payload: { required: true } })).toEqual({ payload: { required: true } });
   });
 

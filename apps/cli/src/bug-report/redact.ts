@@ -28,14 +28,15 @@ const textRules: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
-/** Removes credentials that text contains: private keys, tokens, user information in URLs, and values that are named as secrets. */
+/** Removes credentials that text contains: private keys, tokens, user information in URLs, and values whose names indicate secrets. */
 export function redactText(text: string): string {
   return textRules.reduce((current, [pattern, replacement]) => current.replace(pattern, replacement), text);
 }
 
 /**
- * A copy of an object without credentials: the data of Secrets, also of those that the object contains, payloads, values of environment variables, and fields and arguments that are named as
- * secrets. `managedFields` and the annotation of `kubectl apply`, which repeat the object, are omitted.
+ * A copy of an object without credentials: the data of Secrets and embedded Secrets, payloads, values of environment variables, and
+ * fields and arguments whose names indicate secrets. `managedFields` and the annotation of `kubectl apply`, which repeat the object, are
+ * omitted.
  */
 export function redactObject(object: DeepReadonly<KubernetesObject>): JsonValue {
   const { metadata, ...rest } = object as DeepReadonly<KubernetesObject> & Readonly<Record<string, unknown>>;

@@ -1,5 +1,6 @@
 import { type Condition, type DeepReadonly, jsonEquals, setCondition } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
+import { formatTime } from "@keelson/api-machinery/time";
 import { labels } from "../api/names.ts";
 import type { JobStatus, RhinoJob } from "../api/rhino-job.ts";
 import type { RhinoJobObservation } from "./observation.ts";
@@ -107,5 +108,5 @@ function replicaStatus(job: DeepReadonly<RhinoJob>, type: "launcher" | "worker",
 
 /** RFC 3339 time with seconds. */
 export function rfc3339(ms: number): string {
-  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
+  return formatTime(ms);
 }

@@ -1,5 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ContainerState, JobObject, PodObject } from "@keelson/api-machinery/kinds";
+import { formatTime } from "@keelson/api-machinery/time";
 import type { RhinoJob } from "../api/rhino-job.ts";
 
 /*
@@ -10,7 +11,7 @@ import type { RhinoJob } from "../api/rhino-job.ts";
 export const t0 = Date.UTC(2026, 0, 1);
 
 /** RFC 3339 time, `seconds` after {@link t0}. */
-export const at = (seconds: number): string => `${new Date(t0 + seconds * 1000).toISOString().slice(0, 19)}Z`;
+export const at = (seconds: number): string => formatTime(t0 + seconds * 1000);
 
 /** UID of the RhinoJobs in tests. */
 export const uid = "0a1b2c3d-0000-4000-8000-000000000001";

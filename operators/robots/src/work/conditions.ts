@@ -1,4 +1,5 @@
 import type { Condition, DeepReadonly } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 
 /** A condition as a decision states it, without `lastTransitionTime`. */
 export type ConditionClaim = Omit<Condition, "lastTransitionTime">;
@@ -26,5 +27,5 @@ export function hasCondition(
 
 /** RFC 3339 with whole seconds, the format of condition times. */
 export function wholeSeconds(ms: number): string {
-  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
+  return formatTime(ms);
 }

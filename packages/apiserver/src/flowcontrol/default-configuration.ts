@@ -1,3 +1,4 @@
+import { formatTime } from "@keelson/api-machinery/time";
 import type { RandomSource } from "../endpoints/random-source.ts";
 import { type Store, storageKey } from "../storage/store.ts";
 import {
@@ -151,7 +152,7 @@ export async function ensureFlowControl(
   store: Pick<Store, "get" | "write">,
   options: { readonly now: () => number; readonly random: Pick<RandomSource, "uuid"> },
 ): Promise<void> {
-  const creationTimestamp = `${new Date(options.now()).toISOString().slice(0, 19)}Z`;
+  const creationTimestamp = formatTime(options.now());
   await Promise.all(
     defaultFlowControl().map(async ({ apiVersion, kind, metadata, ...rest }) => {
       const plural = kind === "FlowSchema" ? "flowschemas" : "prioritylevelconfigurations";

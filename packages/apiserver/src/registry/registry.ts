@@ -1,5 +1,5 @@
 import { draft, type KubernetesObject } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
+import { type Clock, formatTime } from "@keelson/api-machinery/time";
 import type { Store, StoreEvent, StoredObject } from "../storage/store.ts";
 import { type BuiltinKindsOptions, builtinKinds, groupOrder } from "./builtin-kinds.ts";
 import { deleteAll } from "./crd/crd-cleanup.ts";
@@ -132,7 +132,7 @@ class CrdRegistry implements Registry {
       const stored = this.#crds.get(key)?.stored;
       if (stored === undefined || isTerminating(stored) || this.#stopped.signal.aborted) return;
       const others = [...this.#crds.values()].map((followed) => asCrd(followed.stored.object));
-      const status = decideStatus(asCrd(stored.object), others, `${new Date(this.#now()).toISOString().slice(0, 19)}Z`);
+      const status = decideStatus(asCrd(stored.object), others, formatTime(this.#now()));
       if (status === undefined) return;
       await this.#store.write(key, stored.revision, { ...draft(stored.object), status: draft(status) } as KubernetesObject);
       // Written or not, the watch has delivered a newer state by now, unless the CRD was deleted.

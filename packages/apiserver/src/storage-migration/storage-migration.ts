@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, parseApiVersion, type Status } from "@keelson/api-machinery";
-import { type Clock, sleep } from "@keelson/api-machinery/time";
+import { type Clock, formatTime, sleep } from "@keelson/api-machinery/time";
 import type { Handle } from "../endpoints/outcome.ts";
 import { listAt, textAt } from "../registry/object-fields.ts";
 import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
@@ -88,7 +88,7 @@ class StorageMigration {
     this.#running = undefined;
   }
 
-  /** Sleeps until {@link #wake}. */
+  /** Sleeps for `ms`, or until {@link #wake}. */
   async #sleep(ms: number): Promise<void> {
     this.#pause = new AbortController();
     const signal = AbortSignal.any([this.#stopped.signal, this.#pause.signal]);
@@ -189,7 +189,7 @@ class StorageMigration {
     const { store, handle, clock } = this.#options;
     const stored = store.get(`${prefix}${name}`);
     if (stored === undefined) return true;
-    const lastTransitionTime = `${new Date(clock.now()).toISOString().slice(0, 19)}Z`;
+    const lastTransitionTime = formatTime(clock.now());
     const before = listAt(stored.object, "status", "conditions").filter(isJsonObject);
     if (before.some((condition) => condition["type"] === type && condition["status"] === "True")) return true;
     const others = before

@@ -1,5 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { dns1123SubdomainFaults } from "@keelson/api-machinery/validation";
+import { formatTime } from "@keelson/api-machinery/time";
 import { argumentSizeProblem } from "@keelson/execution";
 import { type CreateRequest, FailurePolicy, type UpdateRequest, WhenFull } from "@keelson/sandbox/protocol";
 import { isPositiveQuantity, isPort } from "../../protocol/protocol.ts";
@@ -93,7 +94,7 @@ function networkOf({ network, networkAllow }: CreateRequest): Pick<Sandbox["spec
 function timeOf(unixSeconds: number): string {
   const ms = unixSeconds * 1000;
   if (!(ms <= 253_402_300_799_000)) throw invalid("expire_time_seconds: must not be after the year 9999");
-  return `${new Date(ms).toISOString().slice(0, 19)}Z`;
+  return formatTime(ms);
 }
 
 /** The merge patch of an update. **Errors**: InvalidArgument with the field's name. */

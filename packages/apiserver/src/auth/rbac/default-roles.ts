@@ -1,5 +1,6 @@
 import { type DeepReadonly, type KubernetesObject, jsonEquals } from "@keelson/api-machinery";
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
+import { formatTime } from "@keelson/api-machinery/time";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { rulesOf, uncoveredRules } from "./policy-rule.ts";
 import { mastersGroup } from "../certificates/pki.ts";
@@ -182,7 +183,7 @@ interface DefaultObject extends KubernetesObject {
 
 function created(object: DefaultObject, now: number, uid: string): DefaultObject {
   const { apiVersion, kind, metadata, ...rest } = object;
-  const creationTimestamp = `${new Date(now).toISOString().slice(0, 19)}Z`;
+  const creationTimestamp = formatTime(now);
   return { apiVersion, kind, metadata: { name: metadata.name ?? "", uid, creationTimestamp, ...metadata }, ...rest };
 }
 

@@ -1,4 +1,5 @@
 import { isJsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { type TokenAuthenticator, withAuthenticated } from "../authentication/authenticator.ts";
 import type { BoundObject, ServiceAccountTokens } from "../authentication/service-account-tokens.ts";
@@ -26,7 +27,7 @@ export function createTokenReviews(
 ): Pick<Reviews, "selfSubjectReview" | "tokenReview" | "tokenRequest"> {
   return {
     selfSubjectReview: async (object, { user }) => {
-      const creationTimestamp = `${new Date(options.now()).toISOString().slice(0, 19)}Z`;
+      const creationTimestamp = formatTime(options.now());
       const metadata = { ...object.metadata, creationTimestamp };
       return withStatus({ ...object, metadata }, { userInfo: userObject(user) });
     },
@@ -76,7 +77,7 @@ function requestToken(
     expirationSeconds,
     bound,
   });
-  const expirationTimestamp = `${new Date(expiresAt).toISOString().slice(0, 19)}Z`;
+  const expirationTimestamp = formatTime(expiresAt);
   return {
     ...withStatus(object, { token, expirationTimestamp }),
     metadata: { ...object.metadata, name, namespace },

@@ -1,5 +1,6 @@
 import { draft } from "@keelson/api-machinery";
 import { createDeferred } from "@keelson/api-machinery/deferred";
+import { formatTime } from "@keelson/api-machinery/time";
 import type { Store, StoredObject } from "../../storage/store.ts";
 
 /** Objects per round of deletions. */
@@ -44,7 +45,7 @@ async function deleteOne(store: Pick<Store, "write">, stored: StoredObject, now:
   }
   if (metadata.deletionTimestamp !== undefined) return false;
   const object = draft(stored.object);
-  object.metadata.deletionTimestamp = `${new Date(now()).toISOString().slice(0, 19)}Z`;
+  object.metadata.deletionTimestamp = formatTime(now());
   object.metadata.deletionGracePeriodSeconds = 0;
   await store.write(stored.key, stored.revision, object);
   return true;

@@ -8,6 +8,7 @@ import {
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
+import { formatTime } from "@keelson/api-machinery/time";
 import { age, humanDuration } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { ensureMap, keepField, listAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
@@ -109,7 +110,7 @@ function keepDecisions(request: KubernetesObject, old: Read): void {
 }
 
 function stampConditions(request: KubernetesObject, old: Read, now: number): void {
-  const time = `${new Date(now).toISOString().slice(0, 19)}Z`;
+  const time = formatTime(now);
   for (const condition of objectsAt(request, "status", "conditions")) {
     const before = listAt(old, "status", "conditions").find(
       (each) => textAt(each, "type") === textAt(condition, "type") && textAt(each, "status") === textAt(condition, "status"),

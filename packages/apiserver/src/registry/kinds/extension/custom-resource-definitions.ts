@@ -1,4 +1,5 @@
 import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { asCrd, cleanupFinalizer, storedVersions, withCondition } from "../../crd/crd-spec.ts";
 import { crdCauses, crdUpdateCauses, ruleCostCauses } from "../../crd/crd-validation.ts";
@@ -48,7 +49,7 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
                 reason: "InstanceDeletionPending",
                 message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
               },
-              `${new Date(now()).toISOString().slice(0, 19)}Z`,
+              formatTime(now()),
             ),
           );
         },
