@@ -157,15 +157,8 @@ export class Aggregator {
     const remote = remoteApi(stored);
     const isSame = known !== undefined && specOf(known.stored) === specOf(stored);
     const documents = isSame ? known.documents : undefined;
-    const followed: Followed = known ?? {
-      stored,
-      remote,
-      documents,
-      failures: 0,
-      timer: undefined,
-      isChecking: false,
-      isDue: false,
-    };
+    const unchecked = { failures: 0, timer: undefined, isChecking: false, isDue: false };
+    const followed: Followed = known ?? { stored, remote, documents, ...unchecked };
     Object.assign(followed, { stored, remote, documents });
     this.#followed.set(stored.key, followed);
     const name = stored.object.metadata.name ?? "";
