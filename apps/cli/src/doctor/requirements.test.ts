@@ -35,7 +35,7 @@ test.each<[string, Partial<Machine>, readonly string[]]>([
   expect(await missing(changes)).toEqual(names);
 });
 
-test("what is missing has a remedy", async () => {
+test("each missing requirement has a remedy", async () => {
   const [bwrap] = (await examine({ ...machine, findProgram: () => undefined })).filter(({ name }) => name === "bwrap");
   expect(bwrap).toEqual({
     name: "bwrap",

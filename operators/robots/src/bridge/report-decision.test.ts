@@ -160,7 +160,7 @@ describe("decideReport", () => {
     });
   });
 
-  it("comes to the robot's last word whatever arrives twice, late or out of order", () => {
+  it("converges on the robot's last report despite duplicates, delays and reordering", () => {
     const sent = [report("running", { seq: 1 }), report("running", { seq: 2 }), report("completed", { seq: 3, exitCode: 0 })];
     const last = sent[2] ?? report("completed");
     fc.assert(

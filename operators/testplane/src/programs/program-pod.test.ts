@@ -4,7 +4,7 @@ import { parseOutput, podNameOf, programPod } from "./program-pod.ts";
 describe("the Pod of a program", () => {
   const run = { test: "shop.example", uid: "01234567-89ab", round: 2, index: 3, attempt: 1 };
 
-  it("has the same name whenever the same attempt is made", () => {
+  it("has the same name for the same attempt", () => {
     expect(podNameOf(run)).toBe("shop.example-01234-2-3-1");
     expect(podNameOf({ ...run, attempt: 2 })).not.toBe(podNameOf(run));
     expect(podNameOf({ ...run, test: "x".repeat(200) }).length).toBeLessThan(64);

@@ -112,7 +112,7 @@ describe("discovery", () => {
     });
   });
 
-  it("has nothing at unknown groups, versions and paths", async () => {
+  it("returns 404 for unknown groups, versions and paths", async () => {
     for (const path of [
       "/apis/none.example",
       "/apis/apiextensions.k8s.io/v7",
@@ -127,7 +127,7 @@ describe("discovery", () => {
     expect(await handle({ ...request("/apis"), method: "POST" })).toBeUndefined();
   });
 
-  it("follows what is served", async () => {
+  it("follows CustomResourceDefinitions", async () => {
     expect(await handle(request("/apis/example.com/v1"))).toBeUndefined();
     serve([...builtin, ...widgets()]);
     expect(await at("/apis/example.com/v1", "groupVersion")).toBe("example.com/v1");
@@ -179,7 +179,7 @@ describe("discovery", () => {
     expect(valueAt(core, "items", 1)).toBeUndefined();
   });
 
-  it("answers 304 to a client that has the document, until it changes", async () => {
+  it("returns 304 to a client that has the document, until it changes", async () => {
     const { headers } = await get("/apis");
     const etag = headers?.["etag"] ?? "";
     expect(etag).toMatch(/^"[0-9A-F]+"$/);
@@ -188,7 +188,7 @@ describe("discovery", () => {
     expect((await get("/apis", { "if-none-match": etag })).status).toBe(200);
   });
 
-  it("tells a version in Kubernetes' form", async () => {
+  it("reports the version in Kubernetes' form", async () => {
     expect((await get("/version")).body).toMatchObject({
       major: "1",
       minor: "35",
@@ -213,7 +213,7 @@ describe("health", () => {
     expect((await get("/readyz", {}, { exclude: "storage" })).status).toBe(200);
   });
 
-  it("lists the checks on demand, and knows no others", async () => {
+  it("lists the checks on demand, and rejects unknown ones", async () => {
     expect((await get("/livez", {}, { verbose: "" })).body).toBe("[+]ping ok\n[+]storage ok\nlivez check passed\n");
     expect(await handle(request("/healthz/no-such-check"))).toBeUndefined();
     expect(await handle(request("/healthz/constructor"))).toBeUndefined();
@@ -265,7 +265,7 @@ describe("OpenAPI v3", () => {
     expect(Buffer.from(body as Uint8Array).includes("com.example.v1.Widget")).toBe(true);
   });
 
-  it("holds every schema that it refers to", async () => {
+  it("contains every schema that it refers to", async () => {
     serve([...builtin, ...widgets()]);
     const index = (await at("/openapi/v3", "paths")) as object;
     for (const path of Object.keys(index)) {
@@ -296,7 +296,7 @@ describe("OpenAPI v3", () => {
 });
 
 describe("OpenAPI v2", () => {
-  it("is protobuf for a client that asks for it, named by its own content", async () => {
+  it("is protobuf for a client that requests it, with an ETag of its own content", async () => {
     const accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     const first = await get("/openapi/v2", { accept });
     expect(first.headers).toMatchObject({
@@ -312,7 +312,7 @@ describe("OpenAPI v2", () => {
     expect(Buffer.from(second.body as Uint8Array).includes("com.example.v1.Widget")).toBe(true);
   });
 
-  it("carries patch strategies and kinds, and custom schemas without what it can't say", async () => {
+  it("contains patch strategies and kinds, and custom schemas without keywords that v2 lacks", async () => {
     const [resource] = widgets();
     if (resource === undefined) throw new Error("Widgets are not served");
     const spec = { type: "object", properties: { a: { type: "string", nullable: true, anyOf: [{ minLength: 1 }] } } } as const;
@@ -329,7 +329,7 @@ describe("OpenAPI v2", () => {
     ]);
   });
 
-  it("holds every schema that it refers to", async () => {
+  it("contains every schema that it refers to", async () => {
     const { body } = await get("/openapi/v2");
     const names = Object.keys(valueAt(body, "definitions") as object);
     for (const [, name] of JSON.stringify(body).matchAll(/#\/definitions\/([^"]+)/g)) expect(names).toContain(name);

@@ -58,7 +58,7 @@ async function send(
   switch (outcome.kind) {
     case "object": {
       const body = JSON.parse(Buffer.from(outcome.object.bytes).toString());
-      if (!jsonEquals(body, outcome.object.object)) throw new Error("the bytes are not those of the object");
+      if (!jsonEquals(body, outcome.object.object)) throw new Error("bytes and object differ");
       return { code: outcome.status, body, outcome };
     }
     case "status":
@@ -117,7 +117,7 @@ async function watch(
 }
 
 describe("create", () => {
-  it("sets what the server sets and drops what a client may not", async () => {
+  it("sets server-owned fields and drops values that clients may not set", async () => {
     const { code, body } = await send("POST", maps, {
       body: map(
         "c",
@@ -143,7 +143,7 @@ describe("create", () => {
     expect(body["spec"].extra).toBeUndefined();
   });
 
-  it("draws another generated name when one is taken, and says when neither name is given", async () => {
+  it("generates a name, and requires name or generateName", async () => {
     const { body } = await send("POST", maps, { body: map("", {}, { name: undefined, generateName: "part-" }) });
     expect(body["metadata"].name).toMatch(/^part-[bcdfghjklmnpqrstvwxz2456789]{5}$/);
     const neither = await send("POST", maps, { body: { metadata: {} } });
@@ -153,7 +153,7 @@ describe("create", () => {
     });
   });
 
-  it("refuses a second object of the name, a missing namespace and a terminating one", async () => {
+  it("rejects an existing name, a missing namespace and a terminating namespace", async () => {
     await send("POST", maps, { body: map("c") });
     expect(await send("POST", maps, { body: map("c") })).toMatchObject({
       code: 409,
@@ -163,18 +163,18 @@ describe("create", () => {
       code: 404,
       body: { message: 'namespaces "nope" not found', details: { name: "nope", kind: "namespaces" } },
     });
-    await send("POST", "/api/v1/namespaces", { body: { metadata: { name: "going" } } });
-    expect(await send("DELETE", "/api/v1/namespaces/going")).toMatchObject({
+    await send("POST", "/api/v1/namespaces", { body: { metadata: { name: "terminating" } } });
+    expect(await send("DELETE", "/api/v1/namespaces/terminating")).toMatchObject({
       code: 200,
       body: { status: { phase: "Terminating" } },
     });
-    expect(await send("POST", "/api/v1/namespaces/going/configmaps", { body: map("c") })).toMatchObject({
+    expect(await send("POST", "/api/v1/namespaces/terminating/configmaps", { body: map("c") })).toMatchObject({
       code: 403,
       body: { details: { causes: [{ reason: "NamespaceTerminating", field: "metadata.namespace" }] } },
     });
   });
 
-  it("names bad names, labels, types and bodies", async () => {
+  it("reports invalid names, labels, types and bodies", async () => {
     const causes = async (body: unknown): Promise<unknown> => (await send("POST", maps, { body })).body["details"]?.causes;
     expect(await causes(map("Upper"))).toMatchObject([{ reason: "FieldValueInvalid", field: "metadata.name" }]);
     expect(await causes(map("a", {}, { labels: { k: "no spaces" } }))).toMatchObject([{ field: "metadata.labels" }]);
@@ -200,7 +200,7 @@ describe("create", () => {
     expect((await send("POST", maps, { body: map("x"), bodyBytes: 4_000_000 })).code).toBe(413);
   });
 
-  it("warns of unknown fields, refuses them when strict, and keeps silent when told to", async () => {
+  it("warns about unknown fields, rejects them with Strict, and ignores them with Ignore", async () => {
     const create = (fieldValidation: string, name: string) =>
       send("POST", customs, { body: widget(name, { extra: 1 }), query: { fieldValidation } });
     const warned = await create("Warn", "a");
@@ -209,7 +209,7 @@ describe("create", () => {
     expect((await create("Ignore", "c")).outcome).not.toHaveProperty("warnings");
   });
 
-  it("reports unknown and duplicate fields of a built-in kind in the order of the text", async () => {
+  it("reports unknown and duplicate fields of a built-in kind in document order", async () => {
     const body = map("a", { extra: 1, data: { a: "b" }, other: 2 });
     const fieldPositions = new Map([
       ["extra", 10],
@@ -224,7 +224,7 @@ describe("create", () => {
     });
   });
 
-  it("does all but store with dryRun", async () => {
+  it("does everything except store the object with dryRun", async () => {
     const { code, body } = await send("POST", maps, { body: map("c"), query: { dryRun: "All" } });
     expect(code).toBe(201);
     expect(body["metadata"].uid).toBeDefined();
@@ -236,7 +236,7 @@ describe("create", () => {
     });
   });
 
-  it("does no harm with a key named __proto__", async () => {
+  it("treats a key named __proto__ as data", async () => {
     const body = JSON.parse('{"metadata":{"name":"c","__proto__":{"x":1}},"data":{"__proto__":"y"}}');
     const answer = await send("POST", maps, { body });
     expect(Object.hasOwn(answer.body["data"] ?? {}, "__proto__")).toBe(true);
@@ -246,7 +246,7 @@ describe("create", () => {
 });
 
 describe("update", () => {
-  it("replaces, conflicts on a stale version, and overwrites without one", async () => {
+  it("replaces an object, conflicts at a stale resourceVersion, and overwrites without one", async () => {
     const { body: created } = await send("POST", maps, { body: map("c", { data: { n: "0" } }) });
     const { body: first } = await send("PUT", `${maps}/c`, { body: { ...created, data: { n: "1" } } });
     expect(first["data"]).toEqual({ n: "1" });
@@ -263,7 +263,7 @@ describe("update", () => {
     );
   });
 
-  it("does not write what changes nothing", async () => {
+  it("skips writes that change nothing", async () => {
     const { body: created } = await send("POST", maps, { body: map("c", { data: { n: "0" } }) });
     await clock.advance(5_000);
     const { body } = await send("PUT", `${maps}/c`, { body: created });
@@ -271,7 +271,7 @@ describe("update", () => {
     expect(environment.store.revision).toBe(Number(created["metadata"].resourceVersion));
   });
 
-  it("counts generations by what is desired, not by metadata or status", async () => {
+  it("increments the generation with spec, not with metadata or status", async () => {
     await send("POST", customs, { body: widget("w", { n: 1 }) });
     const generation = async (patch: object, path = `${customs}/w`): Promise<number> =>
       (await send("PATCH", path, { body: patch, type: merge })).body["metadata"].generation;
@@ -281,7 +281,7 @@ describe("update", () => {
     expect(await generation({ status: { ok: true } }, `${customs}/w/status`)).toBe(2);
   });
 
-  it("requires a version for custom resources, matching names and an unchanged uid", async () => {
+  it("requires a resourceVersion for custom resources, matching names and an unchanged uid", async () => {
     await send("POST", customs, { body: widget("w") });
     expect(await send("PUT", `${customs}/w`, { body: widget("w", { n: 2 }) })).toMatchObject({
       code: 422,
@@ -296,7 +296,7 @@ describe("update", () => {
     expect((await send("PUT", `${maps}/nope`, { body: map("nope") })).code).toBe(404);
   });
 
-  it("writes status through its subresource only, and nothing else through it", async () => {
+  it("writes status, and only status, through its subresource", async () => {
     await send("POST", customs, { body: { ...(widget("w", { n: 1 }) as object), status: { ok: 1 } } });
     const { body: created } = await send("GET", `${customs}/w`);
     expect(created["status"]).toBeUndefined();
@@ -327,7 +327,7 @@ describe("update", () => {
     expect(answers.map(({ code }) => code).sort()).toEqual([200, 409]);
   });
 
-  it("serves and takes another version than the stored one", async () => {
+  it("reads and writes versions other than the storage version", async () => {
     const second = "/apis/example.com/v2/namespaces/default/widgets";
     await send("POST", second, { body: { ...(widget("w", { n: 1 }) as object), apiVersion: "example.com/v2" } });
     expect((await send("GET", `${customs}/w`)).body["apiVersion"]).toBe("example.com/v1");
@@ -342,7 +342,7 @@ describe("update", () => {
 });
 
 describe("patch", () => {
-  it("knows its types by the Content-Type and refuses strategic ones for custom resources", async () => {
+  it("selects the patch type by Content-Type, and rejects strategic merge patches of custom resources", async () => {
     await send("POST", maps, { body: map("c", { data: { a: "1" } }) });
     await send("POST", customs, { body: widget("w") });
     const json = await send("PATCH", `${maps}/c`, {
@@ -373,7 +373,7 @@ describe("patch", () => {
     expect((await send("GET", `${maps}/c`)).body["data"]).toEqual({ a: "1", b: "1", c: "1" });
   });
 
-  it("applies: creates, merges, conflicts by field, and takes over when forced", async () => {
+  it("applies: creates, merges, reports conflicts by field, and takes ownership if forced", async () => {
     const type = "application/apply-patch+yaml";
     const apply = (manager: string, data: object, more: Record<string, string> = {}) =>
       send("PATCH", `${maps}/c`, { body: map("c", { data }), type, query: { fieldManager: manager, ...more } });
@@ -397,7 +397,7 @@ describe("patch", () => {
 });
 
 describe("scale", () => {
-  it("shows and changes the replicas of the object, whose generation goes up", async () => {
+  it("reads and writes the replicas of the object, and increments its generation", async () => {
     await send("POST", customs, { body: widget("w", { replicas: 2 }) });
     const { body } = await send("GET", `${customs}/w/scale`);
     expect(body).toMatchObject({ apiVersion: "autoscaling/v1", kind: "Scale", spec: { replicas: 2 }, status: { replicas: 0 } });
@@ -416,7 +416,7 @@ describe("scale", () => {
 });
 
 describe("delete", () => {
-  it("removes and answers a Status with the uid", async () => {
+  it("removes the object and returns a Status with its uid", async () => {
     const { body } = await send("POST", maps, { body: map("c") });
     expect((await send("DELETE", `${maps}/c`)).body).toMatchObject({
       status: "Success",
@@ -425,7 +425,7 @@ describe("delete", () => {
     expect((await send("DELETE", `${maps}/c`)).code).toBe(404);
   });
 
-  it("waits for finalizers, allows no new ones, and goes with the last", async () => {
+  it("waits for finalizers, rejects new ones, and removes the object with the last one", async () => {
     await send("POST", customs, { body: widget("w", {}, { finalizers: ["example.com/one", "example.com/two"] }) });
     const { body } = await send("DELETE", `${customs}/w`);
     expect(body["metadata"]).toMatchObject({
@@ -483,7 +483,7 @@ describe("delete", () => {
     expect((await send("GET", `${maps}/c`)).code).toBe(404);
   });
 
-  it("holds a Namespace by its spec until it is finalized, and keeps the system's", async () => {
+  it("keeps a Namespace until its spec is finalized, and rejects the deletion of system namespaces", async () => {
     await send("POST", "/api/v1/namespaces", { body: { metadata: { name: "n" } } });
     const { body } = await send("DELETE", "/api/v1/namespaces/n");
     expect(body).toMatchObject({ status: { phase: "Terminating" }, spec: { finalizers: ["kubernetes"] } });
@@ -493,7 +493,7 @@ describe("delete", () => {
     expect((await send("DELETE", "/api/v1/namespaces/default")).code).toBe(403);
   });
 
-  it("deletes a collection by selector and answers what it was", async () => {
+  it("deletes a collection by selector and returns the deleted objects", async () => {
     for (const [name, k] of [
       ["a", "x"],
       ["b", "x"],
@@ -514,7 +514,7 @@ describe("list", () => {
     }
   });
 
-  it("pages through one snapshot whatever is written meanwhile", async () => {
+  it("pages through one snapshot despite concurrent writes", async () => {
     const first = await send("GET", customs, { query: { limit: "2" } });
     expect(names(first)).toEqual(["a", "b"]);
     expect(first.body["metadata"].remainingItemCount).toBe(3);
@@ -529,7 +529,7 @@ describe("list", () => {
     expect((await send("GET", customs, { query: { continue: "rubbish" } })).code).toBe(400);
   });
 
-  it("pages with a selector until the page is full, without a count", async () => {
+  it("fills pages that have a selector, without remainingItemCount", async () => {
     const first = await send("GET", customs, { query: { limit: "2", labelSelector: "set=x" } });
     expect(names(first)).toEqual(["a", "b"]);
     expect(first.body["metadata"].remainingItemCount).toBeUndefined();
@@ -544,7 +544,7 @@ describe("list", () => {
     expect((await send("GET", customs, { query: { labelSelector: "a b" } })).code).toBe(400);
   });
 
-  it("reads at exactly a version, not older than one, and refuses bad combinations", async () => {
+  it("reads at exactly a resourceVersion or not older than one, and rejects invalid combinations", async () => {
     const { body } = await send("GET", `${customs}/c`);
     const at = body["metadata"].resourceVersion;
     const list = (query: Record<string, string>) => send("GET", customs, { query });
@@ -557,7 +557,7 @@ describe("list", () => {
     expect((await list({ resourceVersion: "x" })).code).toBe(400);
   });
 
-  it("gives items of built-in kinds to be sent without apiVersion and kind", async () => {
+  it("omits apiVersion and kind from items of built-in kinds", async () => {
     await send("POST", maps, { body: map("c", { data: { a: "1" } }) });
     const { outcome } = await send("GET", maps);
     if (outcome.kind !== "list") throw new Error(outcome.kind);
@@ -567,7 +567,7 @@ describe("list", () => {
 });
 
 describe("watch", () => {
-  it("goes on from a list without gap or duplicate, showing what enters and leaves the selection", async () => {
+  it("continues from a list without gaps or duplicates, as objects enter and leave the selection", async () => {
     const { body } = await send("GET", maps);
     await send("POST", maps, { body: map("a", {}, { labels: { on: "no" } }) });
     const { seen, events } = await watch(maps, { resourceVersion: body["metadata"].resourceVersion, labelSelector: "on=yes" });
@@ -582,7 +582,7 @@ describe("watch", () => {
     });
   });
 
-  it("begins with what is there from unset and 0, and ends at its time", async () => {
+  it("starts with existing objects if resourceVersion is unset or 0, and ends at its timeout", async () => {
     await send("POST", maps, { body: map("a") });
     const unset = await watch(maps, { timeoutSeconds: "10" });
     const zero = await watch(maps, { resourceVersion: "0" });
@@ -597,7 +597,7 @@ describe("watch", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("sends bookmarks each minute and before a short watch ends, where request for", async () => {
+  it("sends requested bookmarks each minute and before a short watch ends", async () => {
     const long = await watch(maps, { allowWatchBookmarks: "true" });
     const short = await watch(maps, { allowWatchBookmarks: "true", timeoutSeconds: "5" });
     const none = await watch(maps);
@@ -627,7 +627,7 @@ describe("watch", () => {
     expect(later.seen).toEqual(["ADDED b"]);
   });
 
-  it("begins with a long state a slice in each turn, then its end as of that state, then what came meanwhile", {
+  it("sends a long initial state in slices, then its end bookmark, then the changes made meanwhile", {
     timeout: 30_000,
   }, async () => {
     const all = Array.from({ length: 2_600 }, (_, index) => `n${String(index).padStart(4, "0")}`);
@@ -647,7 +647,7 @@ describe("watch", () => {
     close();
   });
 
-  it("answers a forgotten version with an ERROR event and bad requests with a status", async () => {
+  it("reports an expired resourceVersion with an ERROR event, and bad requests with a Status", async () => {
     for (let i = 0; i < 3; i++) {
       await clock.advance(700_000);
       await send("POST", maps, { body: map(`x${i}`) });
@@ -661,7 +661,7 @@ describe("watch", () => {
 });
 
 describe("the pipeline", () => {
-  it("answers what does not exist and what is not allowed there as Kubernetes does", async () => {
+  it("rejects unknown paths and unsupported methods as kube-apiserver does", async () => {
     expect(await send("GET", "/api/v1/namespaces/default/nothings")).toMatchObject({
       code: 404,
       body: { message: "the server could not find the requested resource" },
@@ -675,7 +675,7 @@ describe("the pipeline", () => {
     expect((await send("GET", `${maps}/%zz`)).code).toBe(400);
   });
 
-  it("asks the authorizer first and refuses in its words", async () => {
+  it("authorizes first, and returns the authorizer's message", async () => {
     const user = { username: "eve", groups: ["system:authenticated"] };
     expect(await send("DELETE", `${maps}/c`, { user })).toMatchObject({
       code: 403,
@@ -688,7 +688,7 @@ describe("the pipeline", () => {
     expect((await send("GET", "/metrics", { user })).code).toBe(403);
   });
 
-  it("has the system's namespaces from the start and after a restart", async () => {
+  it("creates the system namespaces when it starts", async () => {
     expect(names(await send("GET", "/api/v1/namespaces"))).toEqual([
       "default",
       "kube-node-lease",
@@ -710,7 +710,7 @@ describe("a long list", () => {
     await Promise.all(Array.from({ length: many }, (_, index) => make(nameOf(index), index % 2 === 0 ? { even: "yes" } : {})));
   });
 
-  it("is of one state, and other requests have their turn while it is read", async () => {
+  it("has one resourceVersion, and does not delay other requests", async () => {
     let isListed = false;
     const listing = send("GET", path).finally(() => {
       isListed = true;
@@ -727,7 +727,7 @@ describe("a long list", () => {
     expect(Number(now.body["metadata"].resourceVersion)).toBe(Number(body["metadata"].resourceVersion) + 2);
   });
 
-  it("by pages is whole, with and without a selector, and counts what is left", async () => {
+  it("is complete in pages, with and without a selector, and counts the remaining items", async () => {
     const sizes = async (query: Record<string, string>): Promise<(number | undefined)[]> => {
       const found: (number | undefined)[] = [];
       let token: string | undefined;

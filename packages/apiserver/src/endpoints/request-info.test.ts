@@ -30,7 +30,7 @@ describe("requestInfo", () => {
     });
   });
 
-  it("tells a Namespace from what is inside it", () => {
+  it("distinguishes a Namespace from the objects in it", () => {
     expect(info("GET", "/api/v1/namespaces/a")).toMatchObject({ resource: "namespaces", name: "a", namespace: "a" });
     expect(info("PUT", "/api/v1/namespaces/a/finalize")).toMatchObject({
       resource: "namespaces",
@@ -41,7 +41,7 @@ describe("requestInfo", () => {
     expect(info("GET", "/api/v1/namespaces")).toMatchObject({ resource: "namespaces", namespace: "", verb: "list" });
   });
 
-  it("takes the name of a list from its field selector, for RBAC by resourceNames", () => {
+  it("reads the name of a list from its field selector, for RBAC by resourceNames", () => {
     expect(info("GET", "/api/v1/namespaces/a/pods", { fieldSelector: "status.phase=Running,metadata.name=p" })).toMatchObject({
       verb: "list",
       name: "p",
@@ -49,13 +49,13 @@ describe("requestInfo", () => {
     });
   });
 
-  it("knows the old form of watches and percent-encoding", () => {
+  it("parses legacy watch paths and percent-encoding", () => {
     expect(info("GET", "/api/v1/watch/namespaces/a/pods")).toMatchObject({ verb: "watch", resource: "pods", namespace: "a" });
     expect(info("GET", "/api/v1/namespaces/a/configmaps/b%2Fc")).toMatchObject({ name: "b/c" });
     expect(() => info("GET", "/api/v1/namespaces/%")).toThrow(/percent-encoded/);
   });
 
-  it("leaves everything else to others", () => {
+  it("treats everything else as a non-resource request", () => {
     for (const path of ["/", "/healthz", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/openapi/v3"]) {
       expect(info("GET", path)).toEqual({ isResource: false, verb: "get", path });
     }

@@ -27,11 +27,11 @@ const pod = (name: string, spec: object = {}): object => ({
 });
 const owner = (uid: string, apiVersion = "v1"): object => ({ apiVersion, kind: "ConfigMap", name: "o", uid });
 
-describe("writes that are refused", () => {
+describe("rejects", () => {
   it.each<[string, RequestArguments, string[]]>([
     ["a resourceVersion at creation", ["POST", maps, map("a", { resourceVersion: "5" })], ["500"]],
     ["an empty dryRun", ["POST", `${maps}?dryRun=`, map("a")], ["422 Invalid", "FieldValueNotSupported dryRun"]],
-    ["a replace that names a uid of what is not there", ["PUT", `${maps}/gone`, map("gone", { uid: "u" })], ["409 Conflict"]],
+    ["a replace of a missing object by uid", ["PUT", `${maps}/gone`, map("gone", { uid: "u" })], ["409 Conflict"]],
     [
       "a finalizer without a domain",
       ["POST", maps, map("a", { finalizers: ["mine"] })],
@@ -43,25 +43,25 @@ describe("writes that are refused", () => {
       ["422 Invalid", "FieldValueInvalid metadata.finalizers"],
     ],
     [
-      "an owner whose version can't be one",
+      "an owner with an invalid apiVersion",
       ["POST", maps, map("a", { ownerReferences: [owner("u", "a/b/c")] })],
       ["422 Invalid", "FieldValueInvalid metadata.ownerReferences.apiVersion"],
     ],
-    ["a Pod of no PriorityClass", ["POST", pods, pod("a", { priorityClassName: "nonesuch" })], ["403 Forbidden"]],
-    ["a Pod that names its priority", ["POST", pods, pod("a", { priority: 5 })], ["403 Forbidden"]],
+    ["a Pod with an unknown PriorityClass", ["POST", pods, pod("a", { priorityClassName: "nonesuch" })], ["403 Forbidden"]],
+    ["a Pod with an explicit priority", ["POST", pods, pod("a", { priority: 5 })], ["403 Forbidden"]],
   ])("%s", async (_, request, answer) => {
     expect(await errorOf(...request)).toEqual(answer);
   });
 
-  it("a patch that leaves no object of the kind, without naming a kind", async () => {
+  it("a patch whose result is not an object of the kind, without naming a kind", async () => {
     await send("POST", maps, map("typed"));
     const { body } = await send("PATCH", `${maps}/typed`, { data: 5 }, "merge");
     expect(body["details"]).toEqual({ causes: [expect.objectContaining({ field: "patch" })] });
   });
 });
 
-describe("what a client may leave out or say twice", () => {
-  it("an owner that is named twice counts once, and the client is warned", async () => {
+describe("normalization", () => {
+  it("removes duplicate owner references and warns the client", async () => {
     const { body, warnings } = await send(
       "POST",
       maps,
@@ -71,17 +71,17 @@ describe("what a client may leave out or say twice", () => {
     expect(warnings).toEqual([expect.stringContaining("duplicate UID(s) observed: u")]);
   });
 
-  it("a namespace of what has none is dropped", async () => {
+  it("drops the namespace of cluster-scoped objects", async () => {
     const kind = { apiVersion: "v1", kind: "Namespace", metadata: { name: "bare", namespace: "other" } };
     expect((await send("POST", "/api/v1/namespaces", kind)).body["metadata"].namespace).toBeUndefined();
     expect((await send("PUT", "/api/v1/namespaces/bare", kind)).code).toBe(200);
   });
 
-  it("a null in a map of texts is an empty text", async () => {
+  it("reads null as an empty string in a map of strings", async () => {
     expect((await send("POST", maps, map("nulls", {}, { data: { a: null } }))).body["data"]).toEqual({ a: "" });
   });
 
-  it("a template without metadata has empty ones", async () => {
+  it("adds empty metadata to templates without metadata", async () => {
     const template = { spec: { restartPolicy: "Never", containers: [{ name: "c", image: "i" }] } };
     const spec = { schedule: "@daily", jobTemplate: { spec: { template } } };
     const path = "/apis/batch/v1/namespaces/default/cronjobs";
@@ -90,7 +90,7 @@ describe("what a client may leave out or say twice", () => {
     expect(JSON.stringify(body["metadata"].managedFields)).not.toContain("f:metadata");
   });
 
-  it("a required number is 0, and told to be out of range rather than absent", async () => {
+  it("reports a missing required number as 0, out of range", async () => {
     const path = "/api/v1/namespaces/default/services";
     const service = { apiVersion: "v1", kind: "Service", metadata: { name: "s" }, spec: { ports: [{}] } };
     expect(await errorOf("POST", path, service)).toContain("FieldValueInvalid spec.ports[0].port");
@@ -121,7 +121,7 @@ describe("metadata", () => {
     ]);
   });
 
-  it("of a CronJob can be changed through its status, that of a CustomResourceDefinition cannot", async () => {
+  it("of a CronJob can be changed through its status, that of a FlowSchema cannot", async () => {
     const template = { spec: { restartPolicy: "Never", containers: [{ name: "c", image: "i" }] } };
     const spec = { schedule: "@daily", jobTemplate: { spec: { template } } };
     const path = "/apis/batch/v1/namespaces/default/cronjobs";
@@ -142,7 +142,7 @@ describe("the status of a Pod", () => {
     await send("POST", pods, pod("once", { restartPolicy: "Never" }));
   });
 
-  it("has what Go's zero values are where a container's status leaves it out", async () => {
+  it("adds Go's zero values to container statuses", async () => {
     const { body } = await status("p", { containerStatuses: [{ name: "c", state: { running: {} } }] });
     expect(body["status"].containerStatuses).toEqual([
       {
@@ -157,7 +157,7 @@ describe("the status of a Pod", () => {
     ]);
   });
 
-  it("has one address in two places, of which the old one wins", async () => {
+  it("keeps podIP and podIPs in sync; podIP wins", async () => {
     expect((await status("p", { podIPs: [{ ip: "192.0.2.1" }] })).body["status"].podIP).toBe("192.0.2.1");
     expect((await status("p", { podIP: "192.0.2.2" })).body["status"].podIPs).toEqual([{ ip: "192.0.2.2" }]);
   });
@@ -166,11 +166,11 @@ describe("the status of a Pod", () => {
     [{ podIP: "far" }, "FieldValueInvalid status.podIPs[0]"],
     [{ podIP: "192.0.2.2", podIPs: [{ ip: "192.0.2.2" }, { ip: "192.0.2.3" }] }, "FieldValueInvalid status.podIPs"],
     [{ nominatedNodeName: "No_Node" }, "FieldValueInvalid status.nominatedNodeName"],
-  ])("is refused: %j", async (value, cause) => {
+  ])("is rejected: %j", async (value, cause) => {
     expect(await errorOf("PATCH", `${pods}/p/status`, { status: value }, "merge")).toEqual(["422 Invalid", cause]);
   });
 
-  it("does not bring a container back that is not restarted", async () => {
+  it("rejects a terminated container that runs again although it is not restarted", async () => {
     expect((await status("once", { containerStatuses: [{ name: "c", state: { terminated: {} } }] })).code).toBe(200);
     const running = { containerStatuses: [{ name: "c", state: { running: {} } }] };
     expect(await errorOf("PATCH", `${pods}/once/status`, { status: running }, "merge")).toEqual([
@@ -179,13 +179,13 @@ describe("the status of a Pod", () => {
     ]);
   });
 
-  it("keeps the ephemeral containers that came", async () => {
+  it("rejects changes of existing ephemeral containers", async () => {
     const path = `${pods}/p/ephemeralcontainers`;
     const set = (containers: object[]) => ({ spec: { ephemeralContainers: containers } });
     expect((await send("PATCH", path, set([{ name: "e", image: "i" }]), "strategic")).code).toBe(200);
-    const refused = ["422 Invalid", "FieldValueForbidden spec.ephemeralContainers"];
-    expect(await errorOf("PATCH", path, set([{ name: "e", image: "j" }]), "strategic")).toEqual(refused);
-    expect(await errorOf("PATCH", path, set([]), "merge")).toEqual(refused);
+    const rejection = ["422 Invalid", "FieldValueForbidden spec.ephemeralContainers"];
+    expect(await errorOf("PATCH", path, set([{ name: "e", image: "j" }]), "strategic")).toEqual(rejection);
+    expect(await errorOf("PATCH", path, set([]), "merge")).toEqual(rejection);
     expect((await errorOf("PATCH", `${pods}/p`, set([{ name: "f", image: "i" }]), "strategic"))[0]).toBe("422 Invalid");
   });
 });
@@ -210,7 +210,7 @@ describe("the scale of a Deployment", () => {
   });
   beforeAll(() => send("PATCH", `${deployments}/d?fieldManager=owner`, deployment(1), "apply"));
 
-  it("is applied: its manager owns the object's replicas, and other managers conflict", async () => {
+  it("can be applied: its manager owns the object's replicas, and other managers conflict", async () => {
     const path = `${deployments}/d/scale?fieldManager=scaler`;
     expect(await errorOf("PATCH", path, scale(3), "apply")).toEqual(["409 Conflict", "FieldManagerConflict .spec.replicas"]);
     const { body } = await send("PATCH", `${path}&force=true`, scale(3), "apply");
@@ -228,26 +228,26 @@ describe("the scale of a Deployment", () => {
     ]);
   });
 
-  it("takes strategic merge patches", async () => {
+  it("accepts strategic merge patches", async () => {
     const { body } = await send("PATCH", `${deployments}/d/scale`, { spec: { replicas: 2 } }, "strategic");
     expect(body["spec"]).toEqual({ replicas: 2 });
   });
 
   it.each<[string, RequestArguments, string[]]>([
-    ["words for a number", ["PUT", `${deployments}/d/scale`, scale("two")], ["400 BadRequest"]],
+    ["a string for a number", ["PUT", `${deployments}/d/scale`, scale("two")], ["400 BadRequest"]],
     [
-      "a patch to words",
+      "a patch to a string",
       ["PATCH", `${deployments}/d/scale`, { spec: { replicas: "two" } }, "merge"],
       ["422 Invalid", "FieldValueInvalid patch"],
     ],
     ["another uid", ["PUT", `${deployments}/d/scale`, scale(2, { uid: "u" })], ["409 Conflict"]],
-    ["an apply to what is not there", ["PATCH", `${deployments}/e/scale?fieldManager=m`, scale(2), "apply"], ["404 NotFound"]],
-  ])("refuses %s", async (_, request, answer) => {
+    ["an apply to a missing object", ["PATCH", `${deployments}/e/scale?fieldManager=m`, scale(2), "apply"], ["404 NotFound"]],
+  ])("rejects %s", async (_, request, answer) => {
     expect(await errorOf(...request)).toEqual(answer);
   });
 });
 
-describe("subresources that only act", () => {
+describe("create-only subresources", () => {
   const target = { kind: "Node", name: "n" };
   const binding = (name: string, more: object = {}): object => ({
     apiVersion: "v1",
@@ -262,7 +262,7 @@ describe("subresources that only act", () => {
   });
 
   it.each<[string, RequestArguments, string[]]>([
-    ["a read of what can only be created", ["GET", `${pods}/loose/binding`], ["405 MethodNotAllowed"]],
+    ["a read of a binding", ["GET", `${pods}/loose/binding`], ["405 MethodNotAllowed"]],
     ["a read of an eviction", ["GET", `${pods}/loose/eviction`], ["405 MethodNotAllowed"]],
     ["a Binding of another kind", ["POST", `${pods}/loose/binding`, binding("loose", { kind: "Pod" })], ["400 BadRequest"]],
     [
@@ -270,19 +270,19 @@ describe("subresources that only act", () => {
       ["POST", `${pods}/loose/binding`, binding("loose", { metadata: { name: "loose", namespace: "other" } })],
       ["400 BadRequest"],
     ],
-    ["the log of no Pod", ["GET", `${pods}/none/log`], ["404 NotFound"]],
-    ["the log of no container", ["GET", `${pods}/loose/log?container=x`], ["400 BadRequest"]],
-    ["the log of which container", ["GET", `${pods}/two/log`], ["400 BadRequest"]],
+    ["the log of a missing Pod", ["GET", `${pods}/none/log`], ["404 NotFound"]],
+    ["the log of an unknown container", ["GET", `${pods}/loose/log?container=x`], ["400 BadRequest"]],
+    ["the log of a Pod with several containers, without naming one", ["GET", `${pods}/two/log`], ["400 BadRequest"]],
     [
       "bad log options",
       ["GET", `${pods}/loose/log?tailLines=-1&limitBytes=0&sinceSeconds=0`],
       ["422 Invalid", "FieldValueInvalid tailLines", "FieldValueInvalid limitBytes", "FieldValueInvalid sinceSeconds"],
     ],
-  ])("refuse %s", async (_, request, answer) => {
+  ])("reject %s", async (_, request, answer) => {
     expect(await errorOf(...request)).toEqual(answer);
   });
 
-  it("bind a Pod that the body names", async () => {
+  it("bind the Pod that the body names", async () => {
     expect((await send("POST", "/api/v1/namespaces/default/bindings", binding("loose"))).code).toBe(201);
     expect((await send("GET", `${pods}/loose`)).body["spec"].nodeName).toBe("n");
     expect(await errorOf("GET", `${pods}/loose/log`)).toEqual(["404 NotFound"]);
@@ -304,7 +304,7 @@ describe("subresources that only act", () => {
       { spec: { user: "u", resourceAttributes: { ...resourceAttributes, namespace: "other" } } },
       ["spec.resourceAttributes.namespace"],
     ],
-  ])("review nothing for %s %j", async (path, body, fields) => {
+  ])("reject invalid reviews: %s %j", async (path, body, fields) => {
     expect(await errorOf("POST", path, body)).toEqual(["422 Invalid", ...fields.map((field) => `FieldValueInvalid ${field}`)]);
   });
 });
@@ -329,12 +329,12 @@ describe("the options of a list or a watch", () => {
     expect(await errorOf("GET", `${maps}?${query}`)).toEqual(answer);
   });
 
-  it("there are no namespaces in a namespace", async () => {
+  it("rejects namespaces in a namespace", async () => {
     expect(await errorOf("GET", "/api/v1/namespaces/default/namespaces")).toEqual(["404 NotFound"]);
   });
 });
 
-describe("what can't be decoded", () => {
+describe("a body that cannot be decoded", () => {
   const deployment = (spec: object, metadata: object = {}): object => ({
     apiVersion: "apps/v1",
     kind: "Deployment",
@@ -373,7 +373,7 @@ describe("what can't be decoded", () => {
 });
 
 describe("a DaemonSet", () => {
-  it("has the count of its templates in an annotation, whatever a client says", async () => {
+  it("counts its template generations in an annotation that clients cannot change", async () => {
     const path = "/apis/apps/v1/namespaces/default/daemonsets";
     const name = "deprecated.daemonset.template.generation";
     const template = { metadata: { labels: { a: "b" } }, spec: { containers: [{ name: "c", image: "i" }] } };

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { FanOut } from "./fan-out.ts";
 
 describe("FanOut", () => {
-  it("sends after the current turn, once for each watcher, some of them in each turn", async () => {
+  it("sends after the current turn, once per watcher, to a limited number of watchers per turn", async () => {
     const fanOut = new FanOut(createVirtualClock());
     const sent: number[] = [];
     const watchers = Array.from({ length: 80 }, (_, index) => () => void sent.push(index));
@@ -21,7 +21,7 @@ describe("FanOut", () => {
     expect(sent).toEqual(watchers.slice(0, 79).map((_, index) => index));
   });
 
-  it("gathers events for a moment after a round of many watchers, and not after one of few", async () => {
+  it("batches events briefly after a round of many watchers, and not after one of few", async () => {
     const clock = createVirtualClock();
     const fanOut = new FanOut(clock);
     let sent = 0;

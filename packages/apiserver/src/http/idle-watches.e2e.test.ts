@@ -11,7 +11,7 @@ import { serveApi } from "../serve-api.ts";
 
 const idleWatches = 1_000;
 
-test("a thousand watches that are idle do not keep the others waiting, and end with the server", async () => {
+test("a thousand idle watches do not delay other requests, and end with the server", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "keelson-idle-"));
   const api = await serveApi({ dataDir, port: 0, clock: systemClock, random: systemRandom });
   const config = new KubeConfig();

@@ -44,7 +44,7 @@ async function kubectl(who: string, ...args: string[]): Promise<string> {
 }
 
 describe("kubectl", () => {
-  test("connects by the kubeconfig, over TLS that it verifies, as the administrator", async () => {
+  test("connects as the administrator over verified TLS with the kubeconfig", async () => {
     expect(await readFile(api.kubeconfig, "utf8")).toContain(api.url);
     // `kubectl auth whoami` sends the same, from 1.27 on.
     const question = join(directory, "whoami.yaml");
@@ -56,7 +56,7 @@ describe("kubectl", () => {
     });
   });
 
-  test("creates by protobuf what it then reads as JSON, YAML and a Table", async () => {
+  test("creates objects in protobuf and reads them as JSON, YAML and a Table", async () => {
     expect(await kubectl("kubeconfig", "create", "configmap", "a", "--from-literal=k=v")).toBe("configmap/a created");
     expect(await kubectl("kubeconfig", "get", "cm", "a", "-o", "jsonpath={.data.k}")).toBe("v");
     expect(await kubectl("kubeconfig", "get", "cm", "a", "-o", "yaml")).toContain("k: v");
@@ -89,7 +89,7 @@ describe("kubectl", () => {
     expect(text.match(/NAME/g)).toHaveLength(1);
   });
 
-  test("is refused what RBAC does not give, also by token and when acting as another", async () => {
+  test("is denied requests that RBAC does not allow, also with a token and when impersonating", async () => {
     expect(await kubectl("jane", "get", "configmaps")).toContain(
       'configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace "default"',
     );
@@ -110,7 +110,7 @@ describe("kubectl", () => {
     expect(await kubectl("bot", "get", "cm", "a")).toContain("Unauthorized");
   });
 
-  test("does not get past its own rights by making roles", async () => {
+  test("cannot escalate its rights by creating roles", async () => {
     await kubectl("kubeconfig", "create", "role", "rbac", "--verb=*", "--resource=roles,rolebindings");
     await kubectl("kubeconfig", "create", "rolebinding", "rbac", "--role=rbac", "--user=jane");
     // "*" holds escalate and bind too; plain write verbs do not.

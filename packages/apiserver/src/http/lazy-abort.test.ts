@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { createLazyAbort } from "./lazy-abort.ts";
 
-it("fires for who looked before and is fired for who looks later", () => {
+it("fires for signals read before the abort, and is aborted when read after it", () => {
   const early = createLazyAbort();
   const { signal } = early;
   expect(signal.aborted).toBe(false);

@@ -56,7 +56,7 @@ describe("toTable", () => {
     expect(rows[0]?.cells).toEqual(["a", "2026-01-01T00:00:00Z"]);
   });
 
-  it("leaves the place of an Event's name to Events", () => {
+  it("omits the name column of Events", () => {
     const { columnDefinitions, rows } = toTable(builtin("events"), [{ apiVersion: "", kind: "", metadata }], shown);
     expect(columnDefinitions.map(({ name }) => name)).toEqual([
       "Last Seen",

@@ -17,7 +17,7 @@ test("a deletion that waits for Pods reports no failure and nothing that remains
   expect(terminatingConditions(conditions ?? [], [], "2026-01-01T00:00:09Z")).toBeUndefined();
 });
 
-test("what remains is counted by resource and by finalizer", () => {
+test("remaining objects are counted by resource and by finalizer", () => {
   const remaining = [object("secrets", ["example.com/keep"]), object("configmaps"), object("secrets", ["example.com/keep"])];
   expect(statuses(terminatingConditions([], remaining, "2026-01-01T00:00:00Z"))?.slice(3)).toEqual([
     [

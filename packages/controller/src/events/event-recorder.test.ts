@@ -30,7 +30,7 @@ const settle = async (): Promise<void> => {
 };
 
 describe("event recorder", () => {
-  test("writes an event as events.k8s.io/v1 wants it", async () => {
+  test("writes a valid events.k8s.io/v1 Event", async () => {
     recorder.event(about(), {
       type: "Warning",
       reason: "Broken",
@@ -78,7 +78,7 @@ describe("event recorder", () => {
     expect(stored().length).toBe(2);
   });
 
-  test("makes one of more than ten that differ in their note only", async () => {
+  test("aggregates more than ten events that differ in their note only", async () => {
     for (let count = 0; count < 15; count++) recorder.event(about(), { type: "Normal", reason: "Moved", note: `to ${count}` });
     await settle();
     const notes = stored().map((event) => event.note);
@@ -121,7 +121,7 @@ describe("event recorder", () => {
     expect(posts).toEqual([0, 1000, 3000]);
   });
 
-  test("sends what is left at the stop, and waits no longer than it may", async () => {
+  test("sends pending events on stop, within its timeout", async () => {
     recorder.event(about(), { type: "Normal", reason: "Up", note: "" });
     await recorder.stop();
     expect(stored().length).toBe(1);

@@ -115,7 +115,7 @@ describe("informer step of a stream", () => {
     inputs.reduce<InformerStep>((step, input) => stepInformer(step.state, input), { state, next: "stay" });
   const from: InformerState = { kind: "stream", notOlderThan: "7", streams: true };
 
-  test("gathers what is there and replaces the store with it at the mark, on the same watch", () => {
+  test("collects the initial state and replaces the store at the bookmark, on the same watch", () => {
     const gathered = [event("ADDED", "a", "3"), event("ADDED", "b", "2"), event("ADDED", "c", "4")];
     const changed = [event("MODIFIED", "a", "6"), event("DELETED", "c", "7"), mark("6")];
     const before = steps(initialStreamState, ...gathered, ...changed);
@@ -165,7 +165,7 @@ describe("informer step of a stream", () => {
     expect(stepInformer(from, { kind: "ended", brief: true }).next).toBe("wait");
   });
 
-  test("forgets what it gathered and waits when it breaks", () => {
+  test("discards the collected state and waits if it breaks", () => {
     const broken = steps(initialStreamState, event("ADDED", "a", "3"), failed(new Error("cut")));
     expect(broken).toMatchObject({ state: initialStreamState, next: "wait" });
     expect(steps(broken.state, end("4")).effect).toEqual({ kind: "replace", objects: [] });

@@ -59,7 +59,7 @@ test("requests eight lists at the same time and the others in order, and is sync
   expect(clock.pendingTimers).toBe(0);
 });
 
-test("a list that fails and waits to be tried again holds no place meanwhile", async () => {
+test("a failed list that waits for its retry does not block others", async () => {
   const started = cache.start(120_000);
   await settle();
   for (let index = 0; index < 8; index++) asked[index]?.answer(404);
@@ -74,7 +74,7 @@ test("a list that fails and waits to be tried again holds no place meanwhile", a
   await cache.stop();
 });
 
-test("lists that are not answered keep the others waiting for ten seconds and no longer", async () => {
+test("lists without a response delay others for at most ten seconds", async () => {
   const started = cache.start(120_000);
   started.catch(() => {});
   await clock.advance(9_999);

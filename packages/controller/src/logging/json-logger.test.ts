@@ -37,7 +37,7 @@ test("an error is written with name, message, stack, code and cause", () => {
   });
 });
 
-test("fields that JSON cannot say cost the fields and not the line", () => {
+test("fields that JSON cannot represent are dropped, the line is written", () => {
   const { log, lines } = linesOf();
   const cycle: Record<string, unknown> = {};
   cycle["self"] = cycle;

@@ -30,7 +30,7 @@ const settle = (): Promise<void> =>
     .then(() => clock.advance(0));
 
 describe("manager", () => {
-  test("reconciles what is there, what changes, and what owned objects lead to", async () => {
+  test("reconciles existing objects, changes, and changes of owned objects", async () => {
     const seen: string[] = [];
     await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
     const controller = defineController({
@@ -65,7 +65,7 @@ describe("manager", () => {
     expect(seen).toEqual(["a/r1 undefined", "a/r1 x", "a/r1 x"]);
   });
 
-  test("stops wholly, whatever a trigger or the caller's own part of the stop throws", async () => {
+  test("stops completely even if a trigger or the caller's shutdown throws", async () => {
     const broken = {
       start: () => (): never => {
         throw new Error("trigger");
@@ -96,7 +96,7 @@ describe("manager", () => {
     expect(server.openWatches).toBe(0);
   });
 
-  test("does not reconcile a request again before the cache shows what it wrote, and holds no worker meanwhile", async () => {
+  test("does not reconcile a request again before the cache shows its writes, and occupies no worker meanwhile", async () => {
     const seen: (string | undefined)[] = [];
     await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
     await client.create(robotType, { metadata: { namespace: "a", name: "r2" } });
@@ -124,7 +124,7 @@ describe("manager", () => {
     expect(seen.slice(3)).toEqual(["r1 Up"]);
   });
 
-  test("retries an error with growing backoff, a terminal one never, and a requeue at its time", async () => {
+  test("retries errors with exponential backoff, terminal errors never, and requeues on time", async () => {
     const at: number[] = [];
     await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
     const outcomes: (() => { requeueAfterMs: number } | undefined)[] = [
@@ -150,7 +150,7 @@ describe("manager", () => {
     expect(at).toEqual([0, 5, 15, 1015, 1020]);
   });
 
-  test("a controller's own backoff counts: how long, and whether what changes meanwhile waits too", async () => {
+  test("a controller's own backoff decides how long requests wait, and whether changes end the wait", async () => {
     const at: number[] = [];
     await client.create(robotType, { metadata: { namespace: "a", name: "r1" } });
     const options = {
@@ -184,7 +184,7 @@ describe("manager", () => {
     }
   });
 
-  test("the maximum of concurrent reconciles is the controller's, the kind's or the manager's", async () => {
+  test("the maximum of concurrent reconciles is taken from the controller, the kind or the manager", async () => {
     const running = new Map<string, number>();
     const controllers = [
       { name: "own", for: robotType, maxConcurrentReconciles: 1 },

@@ -61,7 +61,7 @@ describe("access reviewed by the API server", () => {
     });
   }
 
-  test("is allowed to users who may get the path, needs only the documented rules, and is cached", async () => {
+  test("is allowed for users who may get the path, needs only the documented rules, and is cached", async () => {
     await using environment = await startTestEnvironment();
     const admin = createClient({ transport: environment.transport(), fieldManager: "test" });
     await admin.create(Namespace, { metadata: { name: "a" } });

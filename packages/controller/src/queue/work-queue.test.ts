@@ -47,7 +47,7 @@ describe("work queue", () => {
     expect(drain(queue)).toEqual(["b", "c", "a"]);
   });
 
-  test("does not hand out an item that is handed out, and does so as soon as it is done", async () => {
+  test("returns an item that was added during processing only after it is done", async () => {
     const queue = make();
     queue.add("a");
     queue.add("b");
@@ -187,7 +187,7 @@ describe("work queue", () => {
     expect(got).toEqual(["1a", "2b"]);
   });
 
-  test("answers undefined after shut down, drops what is added, and leaves no timer", async () => {
+  test("returns undefined after shutdown, drops added items, and leaves no timer", async () => {
     const queue = make();
     queue.add("a", { afterMs: 10 });
     const waiting = queue.get();

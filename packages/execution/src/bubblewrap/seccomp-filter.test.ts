@@ -46,7 +46,7 @@ test.each(architectures)("allows on %s exactly the calls of the list", (processo
   expect(run(filter, arch, checkedCalls.clone3[index])).toBe(38);
 });
 
-test("denies what attacks the kernel or other processes", () => {
+test("denies system calls that attack the kernel or other processes", () => {
   const denied: Readonly<Record<string, number>> = {
     mount: 165,
     umount2: 166,

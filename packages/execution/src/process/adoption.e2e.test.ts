@@ -77,7 +77,7 @@ test("knows every exit code after kill -9 of the supervisor", async () => {
   expect(await next.get("runs")?.exited()).toMatchObject({ reason: "Error", exitCode: 7 });
 });
 
-test("takes over the lock of a killed supervisor, but not that of a live one", async () => {
+test("acquires the lock of a killed supervisor, but not that of a live one", async () => {
   const other = await superviseElsewhere([]);
   await expect(open()).rejects.toThrow(`in use by process ${other.pid}`);
   await supervisors.kill();

@@ -26,7 +26,7 @@ describe("the files of the certificate authority", () => {
     expect(await readFile(path, "utf8")).toBe("garbage");
   });
 
-  test("are readable by their owner only and the same on the next start", async () => {
+  test("are readable by their owner only and reused on the next start", async () => {
     const first = await ensurePki(join(directory, "pki"), now);
     const second = await ensurePki(join(directory, "pki"), now + day);
     expect(second).toEqual(first);
@@ -38,7 +38,7 @@ describe("the files of the certificate authority", () => {
     expect((await stat(join(directory, "pki"))).mode & 0o777).toBe(0o700);
   });
 
-  test("name every host of the server, and further ones after asking for them", async () => {
+  test("name every host of the server, and further requested ones", async () => {
     const { server } = await ensurePki(directory, now);
     const certificate = new X509Certificate(server.certificate);
     expect(serverHosts.filter((host) => (certificate.checkHost(host) ?? certificate.checkIP(host)) === undefined)).toEqual([]);
@@ -51,7 +51,7 @@ describe("the files of the certificate authority", () => {
     expect(wider.authority).toEqual((await ensurePki(directory, now)).authority);
   });
 
-  test("are renewed near their expiry: leaves under the same authority, then the authority with all it signed", async () => {
+  test("are renewed near their expiry: leaves under the same authority, then the authority with all leaves", async () => {
     const first = await ensurePki(directory, now);
     const later = await ensurePki(directory, now + 336 * day);
     expect(later.authority).toEqual(first.authority);
@@ -83,7 +83,7 @@ describe("the files of the certificate authority", () => {
 });
 
 describe("a certificate", () => {
-  test("carries user and groups as they are, whatever characters they have", async () => {
+  test("contains user and groups with any characters", async () => {
     const pki = await ensurePki(directory, now);
     const groups = ["system:masters", "a, b=c", '#"quoted"', "système", "CN=root"];
     const pair = await issueClientCertificate(pki, { name: "#04 bob, O=system:masters", groups }, now);
@@ -92,7 +92,7 @@ describe("a certificate", () => {
     expect(subject.O).toEqual(groups);
   });
 
-  test("is acceptable to OpenSSL for its usage and not for the other", async () => {
+  test("is accepted by OpenSSL for its usage only", async () => {
     const pki = await ensurePki(directory, now);
     const verify = (file: string, purpose: string): string =>
       execFileSync(
@@ -109,7 +109,7 @@ describe("a certificate", () => {
     expect(pki.admin.key).toContain("PRIVATE KEY");
   });
 
-  test("has a defect when it is expired, not yet valid, of another key or of another authority", async () => {
+  test("is invalid if it is expired, not yet valid, or of another key or authority", async () => {
     const span = [new Date(now - day), new Date(now + 10 * day)] as const;
     const authority = await createCertificateAuthority("a", ...span);
     const stranger = await createCertificateAuthority("a", ...span);
@@ -124,7 +124,7 @@ describe("a certificate", () => {
 });
 
 describe("a kubeconfig", () => {
-  test("is one that kubectl reads, with everything embedded, for its owner only", async () => {
+  test("is valid for kubectl, self-contained, and readable by its owner only", async () => {
     const pki = await ensurePki(directory, now);
     const path = join(directory, "kubeconfig");
     await writeKubeconfig(path, {
@@ -147,7 +147,7 @@ describe("a kubeconfig", () => {
     expect(data(config.users[0].user["client-key-data"])).toBe(pki.admin.key);
   });
 
-  test("carries a token instead, and names that YAML would misread", async () => {
+  test("may contain a token, and quotes names that YAML would misread", async () => {
     const { parse } = await import("yaml");
     const config = parse(
       kubeconfigYaml({

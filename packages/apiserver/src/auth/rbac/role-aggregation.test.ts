@@ -27,7 +27,7 @@ const role = (
     ...(gathers === undefined ? {} : { aggregationRule: { clusterRoleSelectors: [{ matchLabels: gathers }] } }),
   }) as KubernetesObject;
 
-test("a role gathers the rules of others by name, each once, and not its own", () => {
+test("a role aggregates the rules of others by name, without duplicates, and not its own", () => {
   const all = role("all", { x: "1" }, [rule("secrets")], { x: "1" });
   const others = [
     role("b", { x: "1" }, [rule("pods"), rule("nodes")]),
@@ -56,7 +56,7 @@ function rulesOf({ store }: TestEnvironment, name: string, count: number): Promi
   });
 }
 
-test("rules follow the roles that they are gathered from, through roles that gather themselves", async () => {
+test("aggregated rules follow their source roles, even through roles that are aggregated themselves", async () => {
   const create = (object: KubernetesObject) => environment.handle({ method: "POST", path, body: object, user: systemUser });
   await create(role("outer", {}, [], { to: "outer" }));
   await create(role("inner", { to: "outer" }, [], { to: "inner" }));
@@ -68,7 +68,7 @@ test("rules follow the roles that they are gathered from, through roles that gat
   expect(await rulesOf(environment, "outer", 1)).toEqual([rule("nodes")]);
 });
 
-test("the roles that are there from the start show what they grant", async () => {
+test("the default roles show their aggregated rules", async () => {
   const view = environment.store.get("rbac.authorization.k8s.io/clusterroles//system:aggregate-to-view")?.object;
   const own: unknown = Reflect.get(view ?? {}, "rules");
   const count = Array.isArray(own) ? own.length : 0;

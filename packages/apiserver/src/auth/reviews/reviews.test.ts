@@ -86,7 +86,7 @@ const bot: UserInfo = { username: "system:serviceaccount:ns:bot", groups: ["syst
 const deletePods = { resourceAttributes: { namespace: "ns", verb: "delete", resource: "pods" } };
 
 describe("a token of a service account", () => {
-  test("is signed for an hour, with who it is for, and proves it", async () => {
+  test("is signed for an hour, and authenticates its service account", async () => {
     const status = await ask("tokenRequest", {}, admin, "ns", "bot");
     expect(Date.parse(String(status["expirationTimestamp"])) - clock.now()).toBe(3_600_000);
     const verified = tokens.verify(String(status["token"]));
@@ -105,7 +105,7 @@ describe("a token of a service account", () => {
     });
   });
 
-  test("ends with its time, also after it was found good", async () => {
+  test("expires, even if it was accepted before", async () => {
     const token = await tokenOf({ expirationSeconds: 600 });
     await clock.advance(599_000);
     expect(tokens.verify(token)).toBeDefined();
@@ -114,7 +114,7 @@ describe("a token of a service account", () => {
     expect(tokens.verify(token)).toBeUndefined();
   });
 
-  test("ends with its service account, and is not that of a new one with its name", async () => {
+  test("becomes invalid with its service account, and is not valid for a new one of that name", async () => {
     const token = await tokenOf();
     expect(tokens.verify(token)).toBeDefined();
     await remove("serviceaccounts", "ns", "bot");
@@ -123,7 +123,7 @@ describe("a token of a service account", () => {
     expect(tokens.verify(token)).toBeUndefined();
   });
 
-  test("bound to a Pod ends with it, and says which one", async () => {
+  test("bound to a Pod becomes invalid with the Pod, and names it", async () => {
     await put("pods", "ns", "p", "uid-p", { spec: { serviceAccountName: "bot" } });
     const token = await tokenOf({ boundObjectRef: { kind: "Pod", apiVersion: "v1", name: "p", uid: "uid-p" } });
     expect(tokens.verify(token)?.user.extra).toMatchObject({
@@ -150,7 +150,7 @@ describe("a token of a service account", () => {
     expect(tokens.verify(token, ["vault", "x"])?.audiences).toEqual(["vault"]);
   });
 
-  test("is worthless when forged", async () => {
+  test("is rejected if forged", async () => {
     const token = await tokenOf();
     const [head = "", payload = "", signature = ""] = token.split(".");
     const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
@@ -181,7 +181,7 @@ describe("a token of a service account", () => {
     expect(tokens.verify(token)).toBeDefined();
   });
 
-  test("signed by an earlier key is good while that key is known; RSA keys sign with RS256", async () => {
+  test("signed by an earlier key is valid while that key is known; RSA keys sign with RS256", async () => {
     const token = await tokenOf();
     const rsa = generateKeyPairSync("rsa", { modulusLength: 2048 })
       .privateKey.export({ type: "pkcs8", format: "pem" })
@@ -212,7 +212,7 @@ describe("a token of a service account", () => {
     });
   });
 
-  test("is refused for an account or Pod that is another one than meant", async () => {
+  test("is rejected for a service account or Pod with another uid", async () => {
     await expect(ask("tokenRequest", {}, admin, "ns", "nobody")).rejects.toMatchObject({
       status: {
         code: 404,
@@ -231,7 +231,7 @@ describe("a token of a service account", () => {
 });
 
 describe("a review", () => {
-  test("of one's own access follows RBAC", async () => {
+  test("of the sender's own access follows RBAC", async () => {
     expect(await ask("selfSubjectAccessReview", deletePods)).toEqual({ allowed: true });
     expect(await ask("selfSubjectAccessReview", deletePods, bot)).toEqual({ allowed: false });
     expect(await ask("selfSubjectAccessReview", { nonResourceAttributes: { path: "/version", verb: "get" } }, bot)).toEqual({
@@ -251,7 +251,7 @@ describe("a review", () => {
     await expect(review({ creationTimestamp: null, labels: { a: "b" } })).rejects.toMatchObject({ code: 422 });
   });
 
-  test("of another's access takes user and groups from the request, not from the sender", async () => {
+  test("of another user's access uses the user and groups of the request, not of the sender", async () => {
     expect(await ask("subjectAccessReview", { user: "jane", ...deletePods })).toEqual({ allowed: false });
     expect(await ask("subjectAccessReview", { groups: ["system:masters"], ...deletePods }, bot)).toEqual({ allowed: true });
     await expect(ask("subjectAccessReview", deletePods)).rejects.toMatchObject({ code: 422 });
@@ -275,7 +275,7 @@ describe("a review", () => {
     },
   );
 
-  test("of one's rules lists those of the namespace and the paths", async () => {
+  test("of the sender's rules lists those of the namespace and the paths", async () => {
     const status = await ask("selfSubjectRulesReview", { namespace: "ns" }, bot);
     expect(status["incomplete"]).toBe(false);
     expect(status["resourceRules"]).toContainEqual({
@@ -287,12 +287,12 @@ describe("a review", () => {
     await expect(ask("selfSubjectRulesReview", {}, bot)).rejects.toMatchObject({ code: 400 });
   });
 
-  test("of oneself says who one is", async () => {
+  test("of the sender returns its identity", async () => {
     const user = { username: "jane", uid: "u", groups: ["dev"], extra: { a: ["b"] } };
     expect(await ask("selfSubjectReview", {}, user)).toEqual({ userInfo: user });
   });
 
-  test("of a token says whose it is, for whom, or that it is none", async () => {
+  test("of a token returns its user and audiences, or that it is invalid", async () => {
     const status = await ask("tokenReview", { token: await tokenOf() });
     expect(status).toMatchObject({
       authenticated: true,
@@ -330,14 +330,14 @@ describe("the authenticator", () => {
     }
   };
 
-  test("takes static tokens and those of service accounts", async () => {
+  test("accepts static tokens and service account tokens", async () => {
     expect(authenticate({ authorization: ["Bearer a-long-static-token"] })).toMatchObject({ username: "root" });
     expect(authenticate({ authorization: [`bearer ${await tokenOf()}`] }).groups).toContain("system:authenticated");
     expect(() => authenticate({ authorization: ["Bearer a-long-static-tokem"] })).toThrow("Unauthorized");
     expect(() => createStaticTokens([["short", admin]])).toThrow(/16 characters/);
   });
 
-  test("takes a client certificate until it expires, also on a connection that outlives it", async () => {
+  test("accepts a client certificate until it expires, even on an open connection", async () => {
     const byCertificate = createAuthenticator({ tokens: [], authorizer, now: () => clock.now() });
     const clientCertificate = { commonName: "jane", organizations: ["dev"], notAfter: clock.now() + 1_000 };
     expect(byCertificate({ headers: {}, clientCertificate })).toEqual({
@@ -354,7 +354,7 @@ describe("the authenticator", () => {
     expect(() => authenticate({ authorization: ["Bearer wrong"] }, true)).toThrow("Unauthorized");
   });
 
-  test("asks for the right to impersonate each user, group, uid and extra value", async () => {
+  test("authorizes the impersonation of each user, group, uid and extra value", async () => {
     const headers = {
       authorization: [`Bearer ${await tokenOf()}`],
       "impersonate-user": ["system:serviceaccount:ns:other"],

@@ -9,11 +9,11 @@ beforeAll(async () => {
 });
 afterAll(() => environment.stop());
 
-/** The object that a dry run of a create answers with, or `<reason> <field>` of what is wrong with it. */
+/** Creates an object as a dry run. Returns the object, or `<reason> <field>` of each cause. */
 async function create(path: string, body: Readonly<Record<string, unknown>>): Promise<unknown> {
   const outcome = await environment.handle({ method: "POST", path, body, query: { dryRun: "All" }, user: systemUser });
   if (outcome.kind === "object") return outcome.object.object;
-  if (outcome.kind !== "status") throw new Error(`${path} answers a ${outcome.kind}`);
+  if (outcome.kind !== "status") throw new Error(`${path} returned a ${outcome.kind}`);
   return (outcome.status.details?.causes ?? []).map(({ reason, field }) => `${reason} ${field}`);
 }
 
@@ -64,7 +64,7 @@ describe("the metadata of a create", () => {
   const configMaps = namespaced("/api/v1", "configmaps");
   const configMap = { apiVersion: "v1", kind: "ConfigMap" };
 
-  it("is refused with a prefix that no name may begin with, but may end its prefix in a hyphen", async () => {
+  it("is rejected with an invalid generateName, which may end with a hyphen", async () => {
     expect(await create(configMaps, { ...configMap, metadata: { generateName: "A_" } })).toEqual([
       "FieldValueInvalid metadata.generateName",
       "FieldValueInvalid metadata.name",
@@ -72,7 +72,7 @@ describe("the metadata of a create", () => {
     expect(await create(configMaps, { ...configMap, metadata: { generateName: "a-" } })).toMatchObject(configMap);
   });
 
-  it("names no index of an owner that is incomplete, and refuses an Event as owner", async () => {
+  it("reports incomplete owner references without an index, and rejects an Event as owner", async () => {
     const ownerReferences = [
       { apiVersion: "v1", kind: "ConfigMap", name: "", uid: "u1" },
       { apiVersion: "v1", kind: "Event", name: "e", uid: "u2" },
@@ -83,7 +83,7 @@ describe("the metadata of a create", () => {
     ]);
   });
 
-  it("is of a Pod without ephemeral containers: they come later", async () => {
+  it("is rejected for a Pod with ephemeral containers", async () => {
     const spec = { containers: [{ name: "c", image: "i" }], ephemeralContainers: [{ name: "e", image: "i" }] };
     expect(await create(namespaced("/api/v1", "pods"), { apiVersion: "v1", kind: "Pod", metadata, spec })).toEqual([
       "FieldValueForbidden spec.ephemeralContainers",

@@ -54,12 +54,12 @@ async function send(method: string, target: string, body?: unknown, contentType?
       warnings: outcome.warnings ?? [],
     };
   }
-  throw new Error(`unexpected answer: ${outcome.kind}`);
+  throw new Error(`unexpected outcome: ${outcome.kind}`);
 }
 
 const widget = (spec: unknown, name = "w") => ({ apiVersion: "example.com/v1", kind: "Widget", metadata: { name }, spec });
 
-/** Gives the kind another schema and waits until it is served by that. */
+/** Replaces the kind's schema and waits until it is served with the new one. */
 async function changeSchema(spec: Schema): Promise<void> {
   const before = environment.resources.get("example.com", "v1", "widgets");
   const changed = new Promise<void>((resolve) => {
@@ -75,7 +75,7 @@ async function changeSchema(spec: Schema): Promise<void> {
   await changed;
 }
 
-describe("defaults that came after an object was stored", () => {
+describe("defaults that were added after an object was stored", () => {
   const old: Schema = { type: "object", properties: { a: { type: "string" } } };
   const withDefault: Schema = { type: "object", properties: { a: { type: "string" }, b: { type: "string", default: "dd" } } };
 
@@ -84,7 +84,7 @@ describe("defaults that came after an object was stored", () => {
     expect((await send("POST", path, widget({ a: "1" }))).code).toBe(201);
   });
 
-  test("are there when it is read, listed and patched, at the same version", async () => {
+  test("are returned by reads, lists and patches at the same resourceVersion", async () => {
     const before = await send("GET", `${path}/w`);
     await changeSchema(withDefault);
     const read = await send("GET", `${path}/w`);
@@ -130,7 +130,7 @@ describe("an embedded object", () => {
     expect((await send("POST", path, body)).code).toBe(400);
   });
 
-  test("loses what metadata does not know, with a warning, or is refused", async () => {
+  test("loses unknown metadata fields with a warning, or is rejected if strict", async () => {
     const body = template({ name: "p", creationTimestamp: null, nosuch: 1 });
     const refused = await send("POST", `${path}?fieldValidation=Strict`, body);
     expect([refused.code, refused.body["message"]]).toEqual([400, expect.stringContaining("spec.template.metadata.nosuch")]);
@@ -150,7 +150,7 @@ describe("CEL rules", () => {
     ],
   };
 
-  test("refuse objects and changes of them, with a cause", async () => {
+  test("reject objects and updates with a cause", async () => {
     await environment.install([crd(spec)]);
     const refused = await send("POST", path, widget({ min: 3, max: 1 }));
     expect(refused.body).toMatchObject({
@@ -165,7 +165,7 @@ describe("CEL rules", () => {
     expect((await send("PATCH", `${path}/w`, { spec: { max: 9 } }, "application/merge-patch+json")).code).toBe(200);
   });
 
-  test("that do not compile keep the CRD out", async () => {
+  test("that do not compile make the CRD invalid", async () => {
     const broken = crd({ ...spec, "x-kubernetes-validations": [{ rule: "self.nosuch > 1" }] });
     const reply = await send("POST", crdPath, broken);
     expect(reply.body).toMatchObject({
@@ -182,7 +182,7 @@ describe("CEL rules", () => {
   });
 });
 
-test("a deprecated version warns with every answer", async () => {
+test("a deprecated version adds a warning to every response", async () => {
   await environment.install([crd({ type: "object" }, { deprecated: true })]);
   const warning = "example.com/v1 Widget is deprecated";
   expect((await send("POST", path, widget({}))).warnings).toEqual([warning]);
@@ -191,7 +191,7 @@ test("a deprecated version warns with every answer", async () => {
   expect((await send("GET", `${path}/none`)).warnings).toEqual([warning]);
 });
 
-test("empty texts, lists and maps of a built-in kind are absent, but where empty has a meaning", async () => {
+test("empty strings, lists and maps of a built-in kind are omitted unless empty has a meaning", async () => {
   const claims = "/api/v1/namespaces/default/persistentvolumeclaims";
   const resources = { requests: { storage: "1Gi" } };
   const spec = { accessModes: ["ReadWriteOnce"], resources, storageClassName: "", volumeName: "", dataSource: null };

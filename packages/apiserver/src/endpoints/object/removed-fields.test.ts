@@ -68,7 +68,7 @@ it("prunes fields that were removed from the schema when an object is read, patc
   watch.close();
 });
 
-it("writes the pruned object with an update that changes nothing else", async () => {
+it("writes the pruned object on an update that changes nothing else", async () => {
   await start({ n: integer, color: text });
   await sendRequest(environment, "POST", widgets, widget("a", { n: 1, color: "red" }));
   await setFields({ n: integer, ...removed("color") });
@@ -80,7 +80,7 @@ it("writes the pruned object with an update that changes nothing else", async ()
   expect(again["metadata"].resourceVersion).toBe(written["metadata"].resourceVersion);
 });
 
-it("shows a field again that returns to the schema before the object was written", async () => {
+it("returns a field again if it is restored to the schema before the object is written", async () => {
   await start({ n: integer, color: text });
   await sendRequest(environment, "POST", widgets, widget("a", { n: 1, color: "red" }));
   await setFields({ n: integer, ...removed("color") });

@@ -24,7 +24,7 @@ async function list(query: Record<string, string> = {}): Promise<ListOutcome> {
 const namesOf = (items: readonly EncodedObject[]): readonly string[] =>
   items.map(({ object }) => object.metadata.name ?? "").filter((name) => name.startsWith("m"));
 
-it("reads a long list while it is sent, and holds no more than a slice of it", async () => {
+it("reads a long list while it is sent, and keeps at most one slice in memory", async () => {
   const { items, remaining } = await list();
   expect(items.length).toBeLessThanOrEqual(250);
   expect(items.length + (remaining?.count ?? 0)).toBeGreaterThanOrEqual(names.length);
@@ -36,7 +36,7 @@ it("reads a long list while it is sent, and holds no more than a slice of it", a
   expect(found).toEqual(names);
 });
 
-it("shows one state to a client that stops reading, however the objects change meanwhile", async () => {
+it("returns one state to a client that stops reading, despite changes made meanwhile", async () => {
   const { items, remaining } = await list();
   const found = [...namesOf(items)];
   const timers = clock.pendingTimers;
@@ -52,7 +52,7 @@ it("shows one state to a client that stops reading, however the objects change m
   expect(clock.pendingTimers).toBe(timers);
 });
 
-it("releases the state if the client leaves", async () => {
+it("releases the state if the client disconnects", async () => {
   const timers = clock.pendingTimers;
   const { remaining } = await list();
   for await (const _ of remaining?.slices() ?? []) break;

@@ -29,7 +29,7 @@ const tooLarge = (version: string, details: object = {}) => ({
   },
 });
 
-describe("a revision that is still to come", () => {
+describe("a future revision", () => {
   it.each([
     ["get", `${path}/a`, {}],
     ["list", path, {}],
@@ -63,7 +63,7 @@ describe("a revision that is still to come", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it("lets a watch wait for what comes after it", async () => {
+  it("lets a watch wait for later changes", async () => {
     const watch = await transport.watch({ method: "GET", path, query: { resourceVersion: ahead(1) } });
     await create("a");
     await create("b");
@@ -72,7 +72,7 @@ describe("a revision that is still to come", () => {
     watch.close();
   });
 
-  it("lets a watch that begins with the state wait for that state, and tells it in the stream when it does not come", async () => {
+  it("lets a watch wait for its initial state, and reports a timeout in the stream", async () => {
     const query = { sendInitialEvents: "true", resourceVersionMatch: "NotOlderThan", allowWatchBookmarks: "true" };
     const watch = await transport.watch({ method: "GET", path, query: { ...query, resourceVersion: ahead(1) } });
     const events = watch[Symbol.asyncIterator]();
@@ -93,7 +93,7 @@ describe("a revision that is still to come", () => {
   });
 });
 
-it("is not told by a bookmark before it has come", async () => {
+it("is not sent in a bookmark before it is reached", async () => {
   const query = { resourceVersion: ahead(2), allowWatchBookmarks: "true" };
   const watch = await transport.watch({ method: "GET", path: "/api/v1/secrets", query });
   await create("a");

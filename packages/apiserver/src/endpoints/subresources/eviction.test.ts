@@ -22,7 +22,7 @@ async function ask(
   const outcome = await environment.handle({ method, path, query, user: systemUser, ...(body === undefined ? {} : { body }) });
   if (outcome.kind === "status") return { ...outcome.status };
   if (outcome.kind === "object") return JSON.parse(Buffer.from(outcome.object.bytes).toString());
-  throw new Error(`${path} answers a ${outcome.kind}`);
+  throw new Error(`${path} returned a ${outcome.kind}`);
 }
 
 const pods = "/api/v1/namespaces/default/pods";

@@ -12,7 +12,7 @@ beforeEach(async () => {
 });
 afterEach(() => environment.stop());
 
-/** Turns of the event loop that begin while `work` is in progress. */
+/** Counts event-loop turns while `work` is in progress. */
 async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
   let turns = 0;
   let isDone = false;
@@ -42,7 +42,7 @@ describe("a write to a large object", () => {
     expect(large).toBeGreaterThan(small + 15);
   });
 
-  it("is rejected if patches have made the object too large, and leaves it as it was", async () => {
+  it("is rejected if a patch makes the object too large, and changes nothing", async () => {
     expect((await sendRequest(environment, "POST", maps, { metadata: { name: "grown" }, data: data(35_000) })).code).toBe(201);
     const grow = (prefix: string) =>
       sendRequest(environment, "PATCH", `${maps}/grown`, { data: data(35_000, prefix) }, "merge");

@@ -24,7 +24,7 @@ async function send(
 ): Promise<Status | KubernetesObject> {
   const outcome = await environment.handle({ method, path, body, user: systemUser, ...more });
   if (outcome.kind === "status") return outcome.status;
-  if (outcome.kind !== "object") throw new Error(`${path} answers a ${outcome.kind}`);
+  if (outcome.kind !== "object") throw new Error(`${path} returned a ${outcome.kind}`);
   return outcome.object.object as KubernetesObject;
 }
 
@@ -48,7 +48,7 @@ describe("a patch whose result is not an object of the kind", () => {
     expect(await send("GET", `${configMaps}/c`)).toMatchObject({ data: { a: "1" } });
   });
 
-  it("is not what a strategic merge patch is for the kind that it names: it is of the object's", async () => {
+  it("ignores the kind that a strategic merge patch names", async () => {
     expect(await patch("strategic-merge-patch+json", { kind: "Secret", data: { b: "2" } })).toMatchObject({
       kind: "ConfigMap",
       data: { a: "1", b: "2" },
@@ -56,9 +56,9 @@ describe("a patch whose result is not an object of the kind", () => {
   });
 });
 
-describe("an apply of what is not there", () => {
+describe("an apply", () => {
   const query = { fieldManager: "m" };
-  it("makes nothing without a name, nor with the uid of something else", async () => {
+  it("is rejected for a missing object without a name or with a uid", async () => {
     const fields = { apiVersion: "v1", kind: "ConfigMap" };
     expect(await patch("apply-patch+yaml", { ...fields, data: {} }, "new", query)).toMatchObject({ code: 400 });
     const metadata = { name: "new", uid: "11111111-2222-3333-4444-555555555555" };
@@ -86,7 +86,7 @@ describe("an apply of what is not there", () => {
 
 describe("a delete", () => {
   it.each([{ uid: 5 }, { resourceVersion: 1 }, "all"])(
-    "is not done on preconditions that cannot be read: %j",
+    "is rejected if its preconditions cannot be decoded: %j",
     async (given) => {
       expect(await send("DELETE", `${configMaps}/c`, { preconditions: given })).toMatchObject({ code: 400 });
       expect(await send("GET", `${configMaps}/c`)).toMatchObject({ kind: "ConfigMap" });
@@ -94,18 +94,18 @@ describe("a delete", () => {
   );
 });
 
-describe("what is made in a Pod's subresource", () => {
+describe("an object created in a Pod's subresource", () => {
   const binding = (metadata: object, target: object = { kind: "Node", name: "n" }) =>
     send("POST", `${pods}/p/binding`, { apiVersion: "v1", kind: "Binding", metadata, target });
 
-  it("names the Pod of the URL", async () => {
+  it("must name the Pod of the URL", async () => {
     expect(await binding({ name: "other" })).toMatchObject({ code: 400 });
     const eviction = { apiVersion: "policy/v1", kind: "Eviction", metadata: { name: "other" } };
     expect(await send("POST", `${pods}/p/eviction`, eviction)).toMatchObject({ code: 400 });
     expect(await send("GET", `${pods}/p`)).toMatchObject({ kind: "Pod" });
   });
 
-  it("binds this very Pod, to a node, and takes the Binding's annotations along", async () => {
+  it("binds that Pod to a node, with the Binding's annotations", async () => {
     expect(await binding({ name: "p", uid: "other" })).toMatchObject({ code: 409 });
     expect(await binding({ name: "p" }, { kind: "Pod", name: "n" })).toMatchObject({ code: 500 });
     expect(await binding({ name: "p", annotations: { a: "b" } })).toMatchObject({ code: 201 });

@@ -16,7 +16,7 @@ const service = (name: string) => ({ metadata: { namespace: "default", name }, s
 const balanced = (ip: string) => ({ status: { loadBalancer: { ingress: [{ ip }] } } });
 
 describe("a write through status", () => {
-  it("shares with what was stored all that it leaves as it is", async () => {
+  it("shares unchanged parts with the stored object", async () => {
     const created = await client().create(Service, service("shared"));
     const { metadata } = service("shared");
     const patched = await client().patch(
@@ -35,7 +35,7 @@ describe("a write through status", () => {
     expect(again.status?.loadBalancer).toEqual({ ingress: [{ ip: "192.0.2.3" }] });
   });
 
-  it("is not refused for what is wrong with the rest, which it leaves as it is stored", async () => {
+  it("does not validate the rest of the object, which stays as stored", async () => {
     const { store } = environment;
     await client().create(Service, service("older"));
     const key = "/services/default/older";
@@ -50,7 +50,7 @@ describe("a write through status", () => {
     expect(body["spec"]).toEqual(spec);
   });
 
-  it("can't bring what can't be decoded, though nothing but its status is taken", async () => {
+  it("is rejected if any part of the body cannot be decoded", async () => {
     await client().create(Service, service("undecoded"));
     const path = "/api/v1/namespaces/default/services/undecoded/status";
     const { code, body } = await sendRequest(environment, "PATCH", path, { spec: { ports: "none" } }, "merge");
@@ -65,7 +65,7 @@ describe("a write through status", () => {
     expect(ignored.body).toMatchObject({ spec: { type: "ClusterIP" }, ...balanced("192.0.2.9") });
   });
 
-  it("is judged and completed by the rules of the status", async () => {
+  it("is validated and defaulted by the rules of the status", async () => {
     const labels = { app: "a" };
     const metadata = { namespace: "default", name: "counted" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "a", image: "a" }] } };
@@ -96,7 +96,7 @@ describe("a write through status", () => {
   });
 });
 
-it("a write leaves managedFields of others as they are stored, and what a client brings as its own", async () => {
+it("a write keeps the stored managedFields of other managers and accepts the client's own", async () => {
   const metadata = { namespace: "default", name: "fields" };
   const created = await client().create(ConfigMap, { metadata, data: { a: "1" } });
   const labelled = await client().patch(ConfigMap, metadata, {
