@@ -3,7 +3,7 @@ import { type Static, Type } from "typebox";
 import { anyMap, choice, conditions, duration, int32, int64, listMap, partName, time } from "@keelson/api-machinery/fields";
 import { backupEncryption, backupStorage } from "./backup-parts.ts";
 import { group, version } from "./names.ts";
-import { errorClasses, GroupPart, named, scenario } from "./parts.ts";
+import { disruptions, errorClasses, GroupPart, named, scenario } from "./parts.ts";
 
 /** Priorities of task types, from P0 to P3 as in the original. */
 export const priorities = { k8s_resources: 30, middleware_config: 20, storage_volume: 10, version_upgrade: 0 } as const;
@@ -50,6 +50,10 @@ export const ChangeTask = Type.Object(
     deadlineAt: Type.Optional(time("When the attempt times out.")),
     retryAt: Type.Optional(time("When the next attempt starts.")),
     completedAt: Type.Optional(time("When the task finished.")),
+    predicted: Type.Optional(
+      disruptions("Disruptions predicted when the task was planned. Missing if they depend on the program."),
+    ),
+    observed: Type.Optional(disruptions("Disruptions that the Groups counted, all attempts and a revert included.")),
     errorClass: Type.Optional(choice(errorClasses, "Class of the failure.")),
     error: Type.Optional(Type.String({ description: "Human-readable error message." })),
   },
@@ -64,6 +68,19 @@ const plan = Type.Object(
     startedAt: time("When the plan was created."),
     finishedAt: Type.Optional(time("When the last task finished.")),
     outcome: Type.Optional(choice(["Succeeded", "Failed", "Cancelled"], "Outcome of the plan.")),
+    approval: Type.Optional(choice(["Required", "Approved"], "Whether the plan waits for approval. Missing if it needs none.")),
+    report: Type.Optional(
+      Type.Object(
+        {
+          predicted: Type.Optional(disruptions("Sum over the tasks. Missing if a task was not predicted.")),
+          observed: disruptions("Sum over the tasks."),
+          asPredicted: Type.Optional(
+            Type.Boolean({ description: "Whether a successful plan restarted and handed over as often as predicted." }),
+          ),
+        },
+        { description: "Predicted and observed disruptions of the finished plan." },
+      ),
+    ),
     tasks: Type.Array(ChangeTask, { ...listMap("taskId", "Tasks in order of execution."), maxItems: 500 }),
   },
   { description: "The current or last change." },
@@ -99,6 +116,11 @@ const spec = Type.Object(
             choice(["stop", "skip-dependents"], "What happens to the remaining tasks after a failure.", { default: "stop" }),
           ),
           timeout: Type.Optional(duration("Timeout of an attempt of a task.", { default: "300s" })),
+          approval: Type.Optional(
+            choice(["auto", "manual"], "Whether a plan that changes an existing component waits for approval.", {
+              default: "auto",
+            }),
+          ),
           maxRetries: Type.Optional(
             int32("Maximum retries of a task after its first attempt.", { minimum: 0, maximum: 100, default: 3 }),
           ),
@@ -151,6 +173,13 @@ const status = Type.Object(
     observedGeneration: Type.Optional(int64("Most recently observed generation of the spec.")),
     acceptedGeneration: Type.Optional(int64("Most recently planned generation of the spec.")),
     pendingGeneration: Type.Optional(int64("Generation that is waiting for the current plan to finish.")),
+    pendingChanges: Type.Optional(
+      Type.Array(Type.String(), {
+        description: "Preview of the tasks for the pending generation, if the current plan succeeds.",
+        maxItems: 500,
+      }),
+    ),
+    pausedAt: Type.Optional(time("When changes were paused.")),
     version: Type.Optional(Type.String({ description: "Version that the programs report." })),
     components: Type.Optional(
       Type.Array(
@@ -168,6 +197,7 @@ const status = Type.Object(
         {
           cancel: Type.Optional(Type.String({ description: "Hash of the last processed cancel-control annotation." })),
           retry: Type.Optional(Type.String({ description: "Hash of the last processed retry-control annotation." })),
+          approve: Type.Optional(Type.String({ description: "Hash of the last processed approve annotation." })),
           result: Type.Optional(Type.String({ description: "Results of the last control annotations, as JSON." })),
         },
         { description: "Last processed control annotations." },

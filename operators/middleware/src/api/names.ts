@@ -17,7 +17,7 @@ export const annotations = {
   retryControl: "middleware.io/retry-control",
   /** On Apps, set by users: `{"cancelTaskIds": [...]}`. Removed when processed. */
   cancelControl: "middleware.io/cancel-control",
-  /** On Apps: results of the last retry-control and cancel-control. */
+  /** On Apps: results of the last retry-control, cancel-control and approve. */
   controlResult: "middleware.io/control-result",
   /** On Apps: "true" while a change of the spec is waiting for the plan to finish. */
   pendingChange: "middleware.io/pending-change-detected",
@@ -30,6 +30,12 @@ export const annotations = {
   restartControl: "middleware.io/restart-control",
   /** On Apps created by a Restore: the UID of the Restore. */
   restoredBy: "middleware.io/restored-by",
+  /** On Apps, set by users: "true" starts no more tasks, and running ones stop before their next disruption. */
+  paused: "middleware.io/paused",
+  /** On Apps, set by users: the id of the plan to approve. Removed when processed. */
+  approve: "middleware.io/approve",
+  /** On Components and Groups: the token of the operation to pause. */
+  pauseRequest: "middleware.io/pause-request",
   /** On Components and Groups: the token of the operation to cancel. */
   cancelRequest: "middleware.io/cancel-request",
 } as const;

@@ -127,6 +127,19 @@ export const errorClasses = [
 /** Class of a failure: one of {@link errorClasses}. */
 export type ErrorClass = (typeof errorClasses)[number];
 
+/** Schema of the disruptions of a change. */
+export const disruptions = (description: string) =>
+  Type.Object(
+    {
+      restarts: int32("Pods that were restarted."),
+      switchovers: int32("Planned changes of the primary."),
+      failovers: Type.Optional(int32("Unplanned changes of the primary.")),
+    },
+    { description },
+  );
+/** Disruptions of a change. */
+export type Disruptions = Static<ReturnType<typeof disruptions>>;
+
 /** Progress of the operation that the parent requested. */
 export const operation = Type.Object(
   {
@@ -144,6 +157,7 @@ export const operation = Type.Object(
         { description: "The last 50 actions, newest last.", maxItems: 50 },
       ),
     ),
+    disruptions: Type.Optional(disruptions("Disruptions so far, earlier attempts of the task included.")),
     pointOfNoReturn: Type.Optional(Type.Boolean({ description: "Whether the operation can no longer be reverted." })),
     errorClass: Type.Optional(choice(errorClasses, "Class of the failure.")),
     message: Type.Optional(Type.String({ description: "Human-readable progress." })),

@@ -87,6 +87,7 @@ const status = Type.Object(
         { description: "The primary into which the data was loaded. The data is loaded again if it changes." },
       ),
     ),
+    reloads: Type.Optional(int32("Number of loads after the first. At most spec.maxRetries.")),
     ...retryStatus,
     transfer: Type.Optional(transferStatus),
     /** The garbage collector deletes the scratch App with this Pod: the controller has no right to delete Apps. */

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { ConfigMap, Namespace } from "@keelson/api-machinery/kinds";
+import { ConfigMap, Namespace, Service } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
@@ -15,7 +15,7 @@ import { App } from "../api/app.ts";
 import { BackupSchedule } from "../api/backup-schedule.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
-import { labels, pluginNamespace } from "../api/names.ts";
+import { annotations, labels, pluginNamespace } from "../api/names.ts";
 import { createAppController } from "../controllers/app/app.ts";
 import { PluginReader } from "../plugin/plugin-reader.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
@@ -150,6 +150,45 @@ describe("keelson app", { timeout: 60_000 }, () => {
     expect(JSON.parse((await run("tasks", ["cache"], { output: "json" })).out)).toMatchObject({
       tasks: [{ taskId: "task-1-01", status: "cancelling" }],
     });
+  });
+
+  it("pause starts no more tasks, why says so with the command that continues, and resume continues", async () => {
+    const paused = await run("pause", ["cache"]);
+    expect(paused).toMatchObject({ status: 0, out: "paused; task-1-01 stops before its next disruption\n" });
+    const component = await watched(client, Component, "cache-redis", (each) => each?.metadata.annotations !== undefined);
+    expect(component?.metadata.annotations).toEqual({ [annotations.pauseRequest]: component?.spec.operation?.token });
+    const why = JSON.parse((await run("why", ["cache"], { output: "json" })).out) as { waitsFor: object[] };
+    expect(why.waitsFor).toMatchObject([
+      { subject: "App cache", reason: "Paused", next: "keelson app resume cache" },
+      { subject: "task-1-01", reason: "Running" },
+    ]);
+    expect((await run("why", ["cache"])).out).toMatch(/^SUBJECT +REASON +MESSAGE +NEXT\nApp cache +Paused /);
+    expect(await run("why", ["cache", "task-9-01"])).toMatchObject({ status: 2 });
+    expect(await run("resume", ["cache"])).toMatchObject({ status: 0, out: "resumed\n" });
+    await watched(client, Component, "cache-redis", (each) => each?.metadata.annotations === undefined);
+  });
+
+  it("approve starts the plan that waits, and refuses another", async () => {
+    await run("cancel", ["cache"]);
+    expect(await run("approve", ["cache"])).toMatchObject({ status: 0, out: "nothing to approve\n" });
+    expect(await run("approve", ["cache", "plan-9-01"])).toMatchObject({
+      status: 1,
+      out: "plan-9-01: refused: the current plan is plan-1-01\n",
+    });
+  });
+
+  it("connect shows the addresses, and the password only on request", async () => {
+    expect(await run("connect", ["cache"])).toMatchObject({ status: 1, err: expect.stringContaining("has no Services yet") });
+    await client.create(Service, {
+      metadata: { name: "cache-redis-nodes-primary", namespace, labels: { [labels.app]: "cache" } },
+      spec: { clusterIP: "None", ports: [{ port: 6379 }] },
+    });
+    const { out } = await run("connect", ["cache"]);
+    expect(out).toBe(
+      "cache-redis-nodes-primary: cache-redis-nodes-primary.default.svc:6379\npassword: key password of Secret cache-access (--show-password)\n",
+    );
+    const shown = await run("connect", ["cache"], { output: "json", "show-password": true });
+    expect(JSON.parse(shown.out)).toMatchObject({ password: "secret", secret: { name: "cache-access" } });
   });
 
   it("tasks --watch runs until the plan has finished and exits with its outcome", async () => {

@@ -1,16 +1,15 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Client } from "@keelson/client";
-import { type CommandContext, type CommandDefinition, formatResult, outputFlag } from "@keelson/operator";
-import { App } from "../api/app.ts";
-import { annotations } from "../api/names.ts";
-import { keyOf, namespaceFlag } from "./app-flags.ts";
+import { type CommandDefinition, outputFlag } from "@keelson/operator";
+import { namespaceFlag } from "./app-flags.ts";
+import { showConnection } from "./connect.ts";
+import { approvePlan, controlTasks, holdChanges } from "./control.ts";
 import { showPlan } from "./plan.ts";
 import { requestRebuild, requestRestart } from "./restart.ts";
 import { requestSwitchover } from "./switchover.ts";
 import { showTasks } from "./tasks.ts";
+import { explain } from "./why.ts";
 import { withErrors } from "./with-errors.ts";
 
-/** `keelson app plan | tasks | cancel | retry | switchover | restart | rebuild`. */
+/** `keelson app plan | tasks | cancel | retry | pause | resume | approve | why | connect | switchover | restart | rebuild`. */
 export const changeCommands: readonly CommandDefinition[] = [
   {
     name: "plan",
@@ -39,14 +38,49 @@ export const changeCommands: readonly CommandDefinition[] = [
     description: "cancel tasks of an App's plan; without ids, all unfinished tasks",
     args: ["NAME", "[IDS...]"],
     flags: [namespaceFlag, outputFlag],
-    run: (context) => withErrors(context, (each) => control(each, "cancel")),
+    run: (context) => withErrors(context, (each) => controlTasks(each, "cancel")),
   },
   {
     name: "retry",
     description: "retry tasks of an App's plan; without ids, all failed, skipped and cancelled tasks",
     args: ["NAME", "[IDS...]"],
     flags: [namespaceFlag, outputFlag, { name: "reset-dependencies", description: "also retry the tasks that they depend on" }],
-    run: (context) => withErrors(context, (each) => control(each, "retry")),
+    run: (context) => withErrors(context, (each) => controlTasks(each, "retry")),
+  },
+  {
+    name: "pause",
+    description: "start no more tasks of an App; a running one stops before its next disruption",
+    args: ["NAME"],
+    flags: [namespaceFlag, outputFlag],
+    run: (context) => withErrors(context, (each) => holdChanges(each, true)),
+  },
+  {
+    name: "resume",
+    description: "continue the changes of a paused App",
+    args: ["NAME"],
+    flags: [namespaceFlag, outputFlag],
+    run: (context) => withErrors(context, (each) => holdChanges(each, false)),
+  },
+  {
+    name: "approve",
+    description: "start the plan of an App that waits for approval; with a plan id, only that plan",
+    args: ["NAME", "[PLAN]"],
+    flags: [namespaceFlag, outputFlag],
+    run: (context) => withErrors(context, approvePlan),
+  },
+  {
+    name: "why",
+    description: "explain what an App, or a task of its plan, waits for, and how to continue",
+    args: ["NAME", "[TASK]"],
+    flags: [namespaceFlag, outputFlag],
+    run: (context) => withErrors(context, explain),
+  },
+  {
+    name: "connect",
+    description: "show the addresses of an App and where its password is",
+    args: ["NAME"],
+    flags: [namespaceFlag, outputFlag, { name: "show-password", description: "print the password" }],
+    run: (context) => withErrors(context, showConnection),
   },
   {
     name: "switchover",
@@ -74,78 +108,3 @@ export const changeCommands: readonly CommandDefinition[] = [
     run: (context) => withErrors(context, requestRebuild),
   },
 ];
-
-async function control(context: CommandContext, action: "cancel" | "retry"): Promise<number> {
-  const client = await context.client();
-  const { namespace, name } = keyOf(context);
-  const app = await client.get(App, { namespace, name });
-  const states = action === "cancel" ? ["pending", "in_progress", "retry_pending"] : ["failed", "skipped", "cancelled"];
-  const requested = context.args.slice(1);
-  const ids =
-    requested.length > 0
-      ? requested
-      : (app.status?.plan?.tasks ?? []).filter((task) => states.includes(task.status)).map((task) => task.taskId);
-  if (ids.length === 0) {
-    context.stdout.write(formatResult(context, [], () => `nothing to ${action}\n`));
-    return 0;
-  }
-  const request =
-    action === "cancel"
-      ? { cancelTaskIds: ids }
-      : { retryTaskIds: ids, resetDependencies: context.flags["reset-dependencies"] === true };
-  const key = action === "cancel" ? annotations.cancelControl : annotations.retryControl;
-  await client.patch(
-    App,
-    { namespace, name },
-    { type: "merge", body: { metadata: { annotations: { [key]: JSON.stringify(request) } } } },
-  );
-  const results = await resultOf(client, { namespace, name }, key, context.signal);
-  if (results === undefined) {
-    context.stderr.write(`App ${name} was deleted before the controller responded\n`);
-    return 1;
-  }
-  context.stdout.write(
-    formatResult(context, results, () => results.map(({ taskId, result }) => `${taskId}: ${result}\n`).join("")),
-  );
-  return results.some(({ result }) => result.startsWith("refused")) ? 1 : 0;
-}
-
-interface TaskResult {
-  readonly taskId: string;
-  readonly result: string;
-}
-
-/** Watches until the controller has processed the request. Resolves to the results; undefined if the App was deleted. */
-async function resultOf(
-  client: Client,
-  { namespace, name }: { namespace: string; name: string },
-  key: string,
-  signal: AbortSignal,
-): Promise<readonly TaskResult[] | undefined> {
-  const list = await client.list(App, { namespace, fieldSelector: `metadata.name=${name}`, signal });
-  const read = (app: DeepReadonly<App> | undefined): readonly TaskResult[] | undefined => {
-    if (app === undefined || app.metadata.annotations?.[key] !== undefined) return undefined;
-    const { results = [] } = JSON.parse(app.metadata.annotations?.[annotations.controlResult] ?? "{}") as {
-      results?: TaskResult[];
-    };
-    return results;
-  };
-  const now = read(list.items[0]);
-  if (now !== undefined) return now;
-  const watch = await client.watch(App, {
-    namespace,
-    fieldSelector: `metadata.name=${name}`,
-    resourceVersion: list.metadata.resourceVersion ?? "",
-    signal,
-  });
-  try {
-    for await (const event of watch) {
-      const result = event.type === "MODIFIED" ? read(event.object) : undefined;
-      if (result !== undefined) return result;
-      if (event.type === "DELETED") return undefined;
-    }
-  } finally {
-    watch.close();
-  }
-  return undefined;
-}

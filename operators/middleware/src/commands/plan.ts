@@ -4,12 +4,12 @@ import { ConfigMap } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { type CommandContext, formatResult, renderTable } from "@keelson/operator";
 import { parse } from "yaml";
-import { App, type ChangeTask } from "../api/app.ts";
+import { App } from "../api/app.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
-import type { GroupPart } from "../api/parts.ts";
 import { labels, pluginNamespace } from "../api/names.ts";
 import { validateApp, planChanges, warningsOf } from "../controllers/plan/plan-changes.ts";
+import { predictTasks } from "../controllers/plan/predict-tasks.ts";
 import type { Plugin } from "../plugin/plugin.ts";
 import { pluginConfigMapName, readPlugin } from "../plugin/read-plugin.ts";
 import { keyOf } from "./app-flags.ts";
@@ -41,10 +41,12 @@ export async function showPlan(context: CommandContext): Promise<number> {
   for (const { field, message } of problems) stderr.write(`${field}: ${message}\n`);
   if (problems.length > 0) return 1;
   for (const warning of warningsOf(app, plugin)) stderr.write(`warning: ${warning}\n`);
-  const tasks = planChanges(app, plugin, applied, { generation: app.metadata.generation ?? 0, after: 0 }).map((task) => ({
-    ...task,
-    effect: predict(task, plugin, groups),
-  }));
+  const planned = planChanges(app, plugin, applied, { generation: app.metadata.generation ?? 0, after: 0 });
+  const predictions = predictTasks(planned, plugin, groups);
+  const tasks = planned.map((task, index) => {
+    const { effect = "", disruptions } = predictions[index] ?? {};
+    return { ...task, effect, ...(disruptions === undefined ? {} : { predicted: disruptions }) };
+  });
   const text = (): string =>
     tasks.length === 0
       ? "nothing to do: the spec has already been applied\n"
@@ -61,47 +63,6 @@ export async function showPlan(context: CommandContext): Promise<number> {
         ]);
   stdout.write(formatResult(context, tasks, text));
   return 0;
-}
-
-/** Predicts the effect of a task on Pods, as far as the plugin knows. */
-function predict(task: ChangeTask, plugin: Plugin, groups: readonly DeepReadonly<Group>[]): string {
-  if (task.scenario === "provision") return "starts Pods";
-  if (task.scenario === "stop") return "stops all Pods, the primary last";
-  if (task.type === "version_upgrade")
-    return "restarts every Pod, replicas first, with one switchover; cannot be reverted after it";
-  if (task.type === "storage_volume") return "restarts nothing; cannot be reverted";
-  if (task.type === "middleware_config") {
-    const before = (task.baseSpec?.config ?? {}) as Record<string, unknown>;
-    const after = (task.desiredSpec.config ?? {}) as Record<string, unknown>;
-    const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => before[name] !== after[name]);
-    const cold = names.filter((name) => plugin.parameters[name] === "cold" || after[name] === undefined);
-    return cold.length > 0
-      ? `restarts every Pod for ${cold.join(", ")}, replicas first, with one switchover`
-      : "restarts nothing, unless the program requires it";
-  }
-  return resourcesEffect(task, groups);
-}
-
-/** What a change of replicas or resources does to the Pods of a component. */
-function resourcesEffect(task: ChangeTask, groups: readonly DeepReadonly<Group>[]): string {
-  const effects = ((task.desiredSpec.groups ?? []) as readonly Partial<GroupPart>[]).flatMap(({ name = "", replicas }) => {
-    const group = groups.find(
-      ({ metadata }) =>
-        metadata.labels?.[labels.group] === name && metadata.labels?.[labels.component] === task.targetComponent,
-    );
-    const current = group?.spec.replicas;
-    if (group === undefined || current === undefined || replicas === undefined || replicas === current) return [];
-    const pod = (ordinal: number): string => `${group.metadata.name ?? ""}-${ordinal}`;
-    const between = (from: number, to: number): string =>
-      Array.from({ length: to - from }, (_, index) => pod(from + index)).join(", ");
-    if (replicas > current) return [`starts ${between(current, replicas)}`];
-    const primary = group.status?.primary?.pod;
-    const isRemoved = primary !== undefined && Number(primary.slice(primary.lastIndexOf("-") + 1)) >= replicas;
-    return [
-      `${isRemoved ? `one switchover from ${primary} to a remaining replica, then ` : ""}removes ${between(replicas, current)}`,
-    ];
-  });
-  return effects.length > 0 ? effects.join("; ") : "restarts Pods one by one if their resources change";
 }
 
 async function pluginOf(client: Client, app: DeepReadonly<App>): Promise<Plugin> {

@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { type CommandContext, formatResult, renderTable } from "@keelson/operator";
 import { App } from "../api/app.ts";
+import { describeReport } from "../controllers/plan/plan-report.ts";
 import { keyOf } from "./app-flags.ts";
 
 /** `keelson app tasks`: shows the plan, and with `--watch` every change until it finishes. */
@@ -53,6 +54,8 @@ function describe(status: DeepReadonly<App>["status"]): string {
   const waiting =
     status.pendingGeneration === undefined
       ? ""
-      : "a newer change is waiting for this plan to finish; cancel the tasks to apply it immediately\n";
-  return `${renderTable([["TASK", "STATUS", "PRIO", "COMPONENT", "CHANGE", "NOTE"], ...rows])}${status.phase}: ${status.message ?? ""}\n${waiting}`;
+      : `a newer change is waiting for this plan to finish; cancel the tasks to apply it immediately\n${(status.pendingChanges ?? []).map((change) => `  ${change}\n`).join("")}`;
+  const report = status.plan.report === undefined ? "" : `${status.plan.id}: ${describeReport(status.plan.report)}\n`;
+  const table = renderTable([["TASK", "STATUS", "PRIO", "COMPONENT", "CHANGE", "NOTE"], ...rows]);
+  return `${table}${report}${status.phase}: ${status.message ?? ""}\n${waiting}`;
 }

@@ -57,6 +57,19 @@ spec:
     include: forbidden
     loadmodule: forbidden
     aclfile: forbidden
+    maxmemory: hot
+    maxmemory-policy: hot
+    maxmemory-samples: hot
+    timeout: hot
+    tcp-keepalive: hot
+    loglevel: hot
+    hz: hot
+    appendfsync: hot
+    slowlog-log-slower-than: hot
+    slowlog-max-len: hot
+    notify-keyspace-events: hot
+    min-replicas-to-write: hot
+    min-replicas-max-lag: hot
     databases: cold
     io-threads: cold
     io-threads-do-reads: cold

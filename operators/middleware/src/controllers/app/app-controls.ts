@@ -2,15 +2,17 @@ import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
 import type { App, AppStatus } from "../../api/app.ts";
 import { annotations } from "../../api/names.ts";
 import { hashOf } from "../../plugin/render-group.ts";
-import { cancelTasks, type ControlResult, retryTasks } from "../plan/advance-plan.ts";
+import { isAwaitingApproval } from "../plan/advance-plan.ts";
+import { cancelTasks, type ControlResult, retryTasks } from "../plan/requested-changes.ts";
 
-/** Processes the cancel and retry annotations. Each is processed once and its result recorded. Mutates `status`. */
+/** Processes the cancel, retry and approve annotations. Each is processed once and its result recorded. Mutates `status`. */
 export function applyControls(app: DeepReadonly<App>, status: AppStatus, now: number): void {
   const control = { ...status.control };
   const results: (ControlResult & { action: string })[] = [];
   for (const [action, key] of [
     ["cancel", annotations.cancelControl],
     ["retry", annotations.retryControl],
+    ["approve", annotations.approve],
   ] as const) {
     const text = app.metadata.annotations?.[key];
     if (text === undefined) {
@@ -21,6 +23,10 @@ export function applyControls(app: DeepReadonly<App>, status: AppStatus, now: nu
     const hash = hashOf(text);
     if (control[action] === hash) continue;
     control[action] = hash;
+    if (action === "approve") {
+      results.push({ action, taskId: text, result: approve(app, status, text) });
+      continue;
+    }
     const request = parseControl(text, action === "cancel" ? "cancelTaskIds" : "retryTaskIds");
     if ("problem" in request) {
       results.push({ action, taskId: "", result: `refused: ${request.problem}` });
@@ -38,6 +44,15 @@ export function applyControls(app: DeepReadonly<App>, status: AppStatus, now: nu
   if (results.length > 0) control.result = JSON.stringify({ at: new Date(now).toISOString(), results });
   if (Object.keys(control).length > 0) status.control = control;
   else delete status.control;
+}
+
+/** Approves the plan with an id. Mutates `status`. */
+function approve({ metadata }: DeepReadonly<App>, { plan, acceptedGeneration }: AppStatus, id: string): string {
+  if (plan?.id !== id) return `refused: the current plan is ${plan?.id ?? "none"}`;
+  if (!isAwaitingApproval(plan)) return "refused: the plan does not wait for approval";
+  if (acceptedGeneration !== metadata.generation) return "refused: the spec has changed since";
+  plan.approval = "Approved";
+  return "approved";
 }
 
 function parseControl(text: string, key: string): { ids: readonly string[]; resetDependencies: boolean } | { problem: string } {

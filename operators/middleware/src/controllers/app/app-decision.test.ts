@@ -28,6 +28,7 @@ function decide(app: DeepReadonly<App>): AppStatus {
   const [effect] = decideApp({
     app,
     components: new Map(),
+    groups: [],
     plugin,
     metadata: undefined,
     backupSchedule: undefined,

@@ -1,12 +1,20 @@
-import { draft, jsonEquals } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
+import { formatTime } from "@keelson/api-machinery/time";
 import { App, type AppStatus, type ChangeTask, type Plan } from "../../api/app.ts";
+import { annotations } from "../../api/names.ts";
 import { applyControls } from "./app-controls.ts";
 import { effectsOf } from "./app-effects.ts";
 import type { AppObservation } from "./app-observation.ts";
 import { validateApp, planChanges, warningsOf } from "../plan/plan-changes.ts";
 import { setAppConditions, setWarningCondition, summarize } from "./app-status.ts";
 import type { Decision } from "../effect.ts";
-import { hasActivePlan, advancePlan } from "../plan/advance-plan.ts";
+import { hasActivePlan, advancePlan, extendDeadlines, isAwaitingApproval } from "../plan/advance-plan.ts";
+import { withPart } from "../plan/desired-components.ts";
+import { predictTasks } from "../plan/predict-tasks.ts";
+import { suppressTasks } from "../plan/suppress-tasks.ts";
+import type { ComponentSpec } from "../../api/component.ts";
+
+type Applied = ReadonlyMap<string, DeepReadonly<ComponentSpec>>;
 
 /**
  * Decides about an App. Pure. A changed status is written first and alone, so that every action is on record: a controller
@@ -18,44 +26,15 @@ export function decideApp(observed: AppObservation): Decision {
   const status = draft(app.status ?? {}) as AppStatus;
   const generation = app.metadata.generation ?? 0;
   applyControls(app, status, now);
+  applyPause(app, status, now);
   const applied = new Map([...components].map(([name, component]) => [name, component.spec]));
-  const isNew = status.acceptedGeneration !== generation;
-  const isMissing = (plan: Plan | undefined): boolean =>
-    plan?.outcome === "Succeeded" && !("problem" in plugin) && plugin.components.some(({ name }) => !components.has(name));
-  let problem: string | undefined;
-  if ("problem" in plugin) problem = plugin.problem;
-  else {
-    const problems = validateApp(app, plugin, applied);
-    if (problems.length > 0 && isNew) problem = problems.map(({ field, message }) => `${field}: ${message}`).join("; ");
-    else if (!hasActivePlan(status) && (isNew || isMissing(status.plan))) {
-      const after = status.plan?.generation === generation ? lastNumber(status.plan.tasks) : 0;
-      const tasks = planChanges(app, plugin, applied, { generation, after });
-      status.acceptedGeneration = generation;
-      if (tasks.length > 0) {
-        status.plan = {
-          id: `plan-${generation}-${String(after + 1).padStart(2, "0")}`,
-          generation,
-          startedAt: new Date(now).toISOString(),
-          tasks,
-        };
-      }
-    }
-  }
+  const problem = planSpec(observed, applied, status);
   status.observedGeneration = generation;
   const isWaiting = hasActivePlan(status) && status.acceptedGeneration !== generation;
+  previewPending(observed, applied, status, isWaiting && problem === undefined);
   if (isWaiting) status.pendingGeneration = generation;
   else delete status.pendingGeneration;
-  let dueMs: number | undefined;
-  if (status.plan !== undefined && hasActivePlan(status)) {
-    const step = advancePlan(
-      status.plan,
-      components,
-      { onFailure: app.spec.changePolicy?.onFailure ?? "stop", isSuperseded: isWaiting },
-      now,
-    );
-    status.plan = step.plan;
-    dueMs = step.dueMs;
-  }
+  const dueMs = advance(observed, status, isWaiting);
   summarize(app, components, status, problem);
   setAppConditions(status, generation, problem, now);
   setWarningCondition(status, "problem" in plugin ? [] : warningsOf(app, plugin), now);
@@ -63,6 +42,93 @@ export function decideApp(observed: AppObservation): Decision {
   if (!jsonEquals(status, app.status ?? {}))
     return { effects: [{ kind: "status", type: App, object: app, status }], ...requeue };
   return { effects: effectsOf(observed, status), ...requeue };
+}
+
+/** Records since when changes are paused. After a pause, running tasks get the time back. Mutates `status`. */
+function applyPause(app: AppObservation["app"], status: AppStatus, now: number): void {
+  if (app.metadata.annotations?.[annotations.paused] === "true") {
+    status.pausedAt ??= formatTime(now);
+  } else if (status.pausedAt !== undefined) {
+    extendDeadlines(status.plan?.tasks ?? [], now - Date.parse(status.pausedAt));
+    delete status.pausedAt;
+  }
+}
+
+/** Accepts the spec and plans its changes, unless a plan is active. Returns why the spec is not valid. Mutates `status`. */
+function planSpec(
+  { app, components, groups, plugin, now }: AppObservation,
+  applied: Applied,
+  status: AppStatus,
+): string | undefined {
+  if ("problem" in plugin) return plugin.problem;
+  const generation = app.metadata.generation ?? 0;
+  const isNew = status.acceptedGeneration !== generation;
+  const problems = validateApp(app, plugin, applied);
+  if (problems.length > 0 && isNew) return problems.map(({ field, message }) => `${field}: ${message}`).join("; ");
+  const isMissing = status.plan?.outcome === "Succeeded" && plugin.components.some(({ name }) => !components.has(name));
+  const isFree = !hasActivePlan(status) || (isNew && isReplaceable(status));
+  if (!isFree || !(isNew || isMissing)) return undefined;
+  const previous = status.plan;
+  const after = previous?.generation === generation ? lastNumber(previous.tasks) : 0;
+  const planned = suppressTasks(planChanges(app, plugin, applied, { generation, after }), previous, formatTime(now));
+  status.acceptedGeneration = generation;
+  if (previous !== undefined && previous.finishedAt === undefined) supersede(previous, now);
+  if (planned.length === 0) return undefined;
+  const predictions = predictTasks(planned, plugin, groups);
+  const needsApproval =
+    app.spec.changePolicy?.approval === "manual" &&
+    planned.some(({ scenario, status: state }) => scenario !== "provision" && state === "pending");
+  status.plan = {
+    id: `plan-${generation}-${String(after + 1).padStart(2, "0")}`,
+    generation,
+    startedAt: formatTime(now),
+    ...(needsApproval ? { approval: "Required" } : {}),
+    tasks: planned.map((task, index) => {
+      const predicted = predictions[index]?.disruptions;
+      return predicted === undefined ? task : { ...task, predicted };
+    }),
+  };
+  return undefined;
+}
+
+/** Whether a newer spec replaces the active plan: no task has started, and none will before a user acts. */
+function isReplaceable({ plan, pausedAt }: AppStatus): boolean {
+  const hasStarted = plan?.tasks.some(({ attempt }) => attempt > 0) ?? false;
+  return !hasStarted && (isAwaitingApproval(plan) || pausedAt !== undefined);
+}
+
+/** Ends a plan of which nothing has started. */
+function supersede(plan: Plan, now: number): void {
+  for (const task of plan.tasks) {
+    if (task.status !== "pending") continue;
+    Object.assign(task, { status: "skipped", reason: "superseded", completedAt: formatTime(now) });
+  }
+  Object.assign(plan, { finishedAt: formatTime(now), outcome: "Cancelled" });
+}
+
+/** Previews the tasks of a spec that waits for the active plan, as if the plan succeeded. Mutates `status`. */
+function previewPending({ app, plugin }: AppObservation, applied: Applied, status: AppStatus, isWaiting: boolean): void {
+  delete status.pendingChanges;
+  if (!isWaiting || "problem" in plugin) return;
+  const after = new Map(applied);
+  for (const task of status.plan?.tasks ?? []) {
+    const current = after.get(task.targetComponent);
+    if (["done", "failed", "skipped", "cancelled", "cancelling"].includes(task.status)) continue;
+    const desired = task.desiredSpec as unknown as ComponentSpec;
+    after.set(task.targetComponent, current === undefined ? desired : withPart(current, task.type, desired));
+  }
+  const changes = planChanges(app, plugin, after, { generation: 0, after: 0 });
+  status.pendingChanges = changes.map(({ targetComponent, description }) => `${targetComponent}: ${description}`);
+}
+
+/** Advances the active plan. Returns its nearest deadline. Mutates `status`. */
+function advance({ app, components, now }: AppObservation, status: AppStatus, isSuperseded: boolean): number | undefined {
+  if (status.plan === undefined || !hasActivePlan(status)) return undefined;
+  const onFailure = app.spec.changePolicy?.onFailure ?? "stop";
+  const isPaused = status.pausedAt !== undefined;
+  const step = advancePlan(status.plan, components, { onFailure, isSuperseded, isPaused }, now);
+  status.plan = step.plan;
+  return step.dueMs;
 }
 
 function lastNumber(tasks: readonly ChangeTask[]): number {

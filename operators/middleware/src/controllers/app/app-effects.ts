@@ -23,12 +23,11 @@ export function effectsOf(observed: AppObservation, status: AppStatus): Effect[]
     const isStopping = task.status === "cancelling" && !task.revert;
     // A cancel goes through the Component even if the Component has not seen the task yet, so that there is only one path.
     const spec = componentSpec(task, current?.spec);
-    const wanted: Record<string, string> =
-      isStopping && task.token !== undefined ? { [annotations.cancelRequest]: task.token } : {};
+    const wanted = requestsOf(task, isStopping, status.pausedAt !== undefined);
     const isUpToDate =
       current !== undefined &&
       jsonEquals(current.spec, spec) &&
-      current.metadata.annotations?.[annotations.cancelRequest] === wanted[annotations.cancelRequest];
+      [annotations.cancelRequest, annotations.pauseRequest].every((key) => current.metadata.annotations?.[key] === wanted[key]);
     if (isUpToDate) continue;
     effects.push({
       kind: "apply",
@@ -57,6 +56,13 @@ export function effectsOf(observed: AppObservation, status: AppStatus): Effect[]
   const mirror = mirrorOf(app, status);
   if (Object.keys(mirror).length > 0) effects.push({ kind: "annotate", type: App, object: app, annotations: mirror });
   return effects;
+}
+
+/** Annotations of a Component that cancel or pause the operation of a task. */
+function requestsOf(task: ChangeTask, isStopping: boolean, isPaused: boolean): Readonly<Record<string, string>> {
+  if (task.token === undefined) return {};
+  if (isStopping) return { [annotations.cancelRequest]: task.token };
+  return isPaused && task.status === "in_progress" ? { [annotations.pauseRequest]: task.token } : {};
 }
 
 /** Applies the ConfigMap with an App's metadata if it has changed. */
@@ -113,6 +119,7 @@ function mirrorOf(app: DeepReadonly<App>, status: AppStatus): Record<string, str
   if (status.control?.result !== undefined) want(annotations.controlResult, status.control.result);
   if (status.control?.cancel !== undefined) want(annotations.cancelControl, undefined);
   if (status.control?.retry !== undefined) want(annotations.retryControl, undefined);
+  if (status.control?.approve !== undefined) want(annotations.approve, undefined);
   return change;
 }
 

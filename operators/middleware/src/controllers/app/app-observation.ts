@@ -3,6 +3,7 @@ import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import type { App } from "../../api/app.ts";
 import type { BackupSchedule } from "../../api/backup-schedule.ts";
 import type { Component } from "../../api/component.ts";
+import type { Group } from "../../api/group.ts";
 import type { Plugin } from "../../plugin/plugin.ts";
 
 /** Inputs of a decision about an App. */
@@ -10,6 +11,8 @@ export interface AppObservation {
   readonly app: DeepReadonly<App>;
   /** Components of the App by component name. */
   readonly components: ReadonlyMap<string, DeepReadonly<Component>>;
+  /** Groups of the App. */
+  readonly groups: readonly DeepReadonly<Group>[];
   /** The plugin, or why it cannot be used. */
   readonly plugin: Plugin | { readonly problem: string };
   readonly metadata: DeepReadonly<ConfigMapObject> | undefined;

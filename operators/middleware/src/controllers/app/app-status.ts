@@ -1,7 +1,7 @@
 import { type Condition, type DeepReadonly, draft, setCondition } from "@keelson/api-machinery";
 import type { App, AppStatus, ChangeTask } from "../../api/app.ts";
 import type { Component } from "../../api/component.ts";
-import { hasActivePlan } from "../plan/advance-plan.ts";
+import { hasActivePlan, isAwaitingApproval } from "../plan/advance-plan.ts";
 
 /** Sets the phase, the message and the state of the components. Mutates `status`. */
 export function summarize(
@@ -26,14 +26,18 @@ export function summarize(
   const unsuccessful = currentTasks(status).find((task) => task.status === "failed" || task.status === "cancelled");
   const progress = status.components.find((component) => component.message !== undefined)?.message;
   const isReady = status.components.length > 0 && status.components.every((component) => component.ready);
-  if (hasActivePlan(status)) {
+  const held = heldBy(status);
+  if (hasActivePlan(status) && held !== undefined && active === undefined) {
+    status.phase = components.size === 0 ? "Pending" : isReady ? "Running" : "Degraded";
+    status.message = held;
+  } else if (hasActivePlan(status)) {
     status.phase = active?.scenario === "provision" ? "Provisioning" : "Updating";
     status.message =
       active === undefined
         ? "the plan is in progress"
         : active.status === "retry_pending"
           ? `${active.taskId} failed (${active.error ?? ""}); retrying at ${active.retryAt ?? ""}`
-          : `${active.taskId}: ${active.status === "cancelling" ? "reverting" : active.description}${progress ? `; ${progress}` : ""}`;
+          : `${held === undefined ? "" : `${held}; `}${active.taskId}: ${active.status === "cancelling" ? "reverting" : active.description}${progress ? `; ${progress}` : ""}`;
   } else if (problem !== undefined) {
     status.phase = components.size === 0 ? "Failed" : "Degraded";
     status.message = problem;
@@ -50,6 +54,12 @@ export function summarize(
     status.phase = components.size === 0 ? "Pending" : "Degraded";
     status.message = `not all Pods are ready${progress ? `; ${progress}` : ""}`;
   }
+}
+
+/** Why no further task starts, if a user has to act. */
+function heldBy({ plan, pausedAt }: AppStatus): string | undefined {
+  if (isAwaitingApproval(plan)) return `${plan?.id ?? ""} waits for approval`;
+  return pausedAt === undefined ? undefined : "paused";
 }
 
 /** Tasks of the plan for the accepted spec. A plan for an earlier spec is history: the accepted one needed no changes. */

@@ -12,9 +12,11 @@ import type { MiddlewareServices } from "../services.ts";
 import { App } from "../../api/app.ts";
 import { BackupSchedule } from "../../api/backup-schedule.ts";
 import { Component } from "../../api/component.ts";
+import { Group } from "../../api/group.ts";
 import { labels, metadataName } from "../../api/names.ts";
 import { isPlugin, pluginConfigMapName } from "../../plugin/read-plugin.ts";
 import { decideApp } from "./app-decision.ts";
+import { describeReport } from "../plan/plan-report.ts";
 import { performEffects } from "../perform-effects.ts";
 import { AgentCallError } from "../agent-call-error.ts";
 
@@ -37,7 +39,7 @@ export function createAppController(services: MiddlewareServices): ControllerDef
           : [],
       ),
     ],
-    reads: [readOf(Component)],
+    reads: [readOf(Component), readOf(Group)],
     maxConcurrentReconciles: 5,
     reconcile: (request, context) => reconcile(request, context, services),
   });
@@ -58,6 +60,7 @@ async function reconcile(
   const decision = decideApp({
     app,
     components: new Map(components.map((component) => [component.metadata.labels?.[labels.component] ?? "", component])),
+    groups: cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` }),
     plugin: plugins.find(cache, namespace, app.spec.plugin),
     metadata: cache.get(ConfigMap, { namespace, name: metadataName(name) }),
     backupSchedule: cache.get(BackupSchedule, { namespace, name }),
@@ -83,7 +86,16 @@ function recordEvents(
 ): void {
   const written = effects.find((effect) => effect.kind === "status");
   if (written === undefined) return;
-  const { plan } = written.status as App["status"] & object;
+  const { plan, pausedAt } = written.status as App["status"] & object;
+  if ((pausedAt === undefined) !== (app.status?.pausedAt === undefined)) {
+    const [reason, note] = pausedAt === undefined ? ["Resumed", "changes are resumed"] : ["Paused", "changes are paused"];
+    events.event(app, { type: "Normal", reason, note });
+  }
+  if (plan?.report !== undefined && app.status?.plan?.report === undefined) {
+    const isExpected = plan.report.asPredicted !== false;
+    const note = `${plan.id} ${plan.outcome ?? ""}: ${describeReport(plan.report)}`;
+    events.event(app, { type: isExpected ? "Normal" : "Warning", reason: "PlanFinished", note });
+  }
   for (const task of plan?.tasks ?? []) {
     const before = app.status?.plan?.tasks.find((each) => each.taskId === task.taskId)?.status;
     if (before === task.status) continue;

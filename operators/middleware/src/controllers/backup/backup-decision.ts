@@ -3,6 +3,7 @@ import {
   controllerReference,
   type DeepReadonly,
   draft,
+  findCondition,
   hasFinalizer,
   jsonEquals,
   setCondition,
@@ -198,7 +199,8 @@ function complete(status: BackupStatus, { backup, now }: BackupObservation, erro
 /** Deletes the Pods of a finished Backup, and verifies it by a Restore. */
 function afterwards(observed: BackupObservation, status: BackupStatus): Decision {
   const { backup, verification, now, pods } = observed;
-  const isVerified = status.conditions?.some(({ type, status: value }) => type === "Verified" && value !== "Unknown") ?? false;
+  const verdict = findCondition(status.conditions, "Verified")?.status ?? "Unknown";
+  const isVerified = verdict !== "Unknown";
   const phase = verification?.status?.phase;
   if (backup.spec.verify && status.phase === "Completed" && !isVerified) {
     const hasEnded = phase === "Completed" || phase === "Failed";

@@ -4,6 +4,7 @@ import { Component, type ComponentStatus } from "../../api/component.ts";
 import { Group, type GroupSpec } from "../../api/group.ts";
 import { annotations, labels } from "../../api/names.ts";
 import type { Operation } from "../../api/parts.ts";
+import { addDisruptions } from "../group/count-disruptions.ts";
 import { setReady } from "../ready-condition.ts";
 import type { CallResult, Decision, Effect } from "../effect.ts";
 
@@ -31,9 +32,11 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
   beginOperation(spec, status, now);
   const token = spec.operation?.token;
   const isCancelled = token !== undefined && metadata.annotations?.[annotations.cancelRequest] === token;
+  const isPaused = token !== undefined && metadata.annotations?.[annotations.pauseRequest] === token;
   const { operation } = status;
   const isRunning = operation?.phase === "Running";
-  const triggered = isRunning && operation.order !== undefined ? advance(operation, groups, isCancelled) : [];
+  const triggered = isRunning && operation.order !== undefined ? advance(operation, groups, { isCancelled, isPaused }) : [];
+  if (isRunning) sumDisruptions(operation, groups);
   summarize(status, groups, spec.stopped ?? false);
   status.observedGeneration = metadata.generation ?? 0;
   setReady(status, now);
@@ -43,7 +46,11 @@ export function decideComponent({ component, groups, pluginRef, now }: Component
     const names = spec.groups.map((group) => group.name);
     return requestOrder(component, groups, names, status);
   }
-  return { effects: triggered.flatMap((name) => applyIfChanged(component, name, groups.get(name), pluginRef, isCancelled)) };
+  return {
+    effects: triggered.flatMap((name) =>
+      applyIfChanged(component, name, groups.get(name), pluginRef, { isCancelled, isPaused }),
+    ),
+  };
 }
 
 type Groups = ComponentObservation["groups"];
@@ -62,8 +69,20 @@ function beginOperation(spec: ComponentObservation["component"]["spec"], status:
   };
 }
 
+/** What the App requests of a running operation. */
+interface Requests {
+  readonly isCancelled: boolean;
+  readonly isPaused: boolean;
+}
+
+/** Adds up what the Groups have counted. */
+function sumDisruptions(operation: Operation, groups: Groups): void {
+  const counts = [...groups.values()].flatMap((group) => answerOf(group, operation.token)?.disruptions ?? []);
+  if (counts.length > 0) operation.disruptions = counts.reduce((a, b) => addDisruptions(a, b));
+}
+
 /** Advances an operation to its next Group, or finishes it. Returns the names of the Groups that must have its spec. */
-function advance(operation: Operation, groups: Groups, isCancelled: boolean): readonly string[] {
+function advance(operation: Operation, groups: Groups, { isCancelled, isPaused }: Requests): readonly string[] {
   const { order = [], token } = operation;
   const triggered: string[] = [];
   for (const name of order) {
@@ -71,6 +90,10 @@ function advance(operation: Operation, groups: Groups, isCancelled: boolean): re
     const answer = group && answerOf(group, token);
     if (isCancelled && group?.spec.operation?.token !== token) {
       finish(operation, "Cancelled", "cancelled");
+      break;
+    }
+    if (isPaused && group?.spec.operation?.token !== token) {
+      operation.message = "paused";
       break;
     }
     triggered.push(name);
@@ -112,13 +135,15 @@ function applyIfChanged(
   name: string,
   current: ReturnType<Groups["get"]>,
   pluginRef: ComponentObservation["pluginRef"],
-  isCancelled: boolean,
+  requests: Requests,
 ): Decision["effects"] {
-  const applied = applyGroup(component, name, pluginRef, isCancelled);
+  const applied = applyGroup(component, name, pluginRef, requests);
   const isUpToDate =
     current !== undefined &&
     jsonEquals(current.spec, applied.spec) &&
-    current.metadata.annotations?.[annotations.cancelRequest] === applied.metadata.annotations?.[annotations.cancelRequest];
+    [annotations.cancelRequest, annotations.pauseRequest].every(
+      (key) => current.metadata.annotations?.[key] === applied.metadata.annotations?.[key],
+    );
   return isUpToDate ? [] : [{ kind: "apply", type: Group, object: applied }];
 }
 
@@ -176,7 +201,7 @@ function applyGroup(
   component: DeepReadonly<Component>,
   name: string,
   pluginRef: ComponentObservation["pluginRef"],
-  isCancelled: boolean,
+  { isCancelled, isPaused }: Requests,
 ): DeepReadonly<Group> {
   const { spec, metadata } = component;
   const part = spec.groups.find((group) => group.name === name);
@@ -202,7 +227,14 @@ function applyGroup(
       name: groupObjectName(metadata.name ?? "", name),
       namespace: metadata.namespace ?? "",
       labels: { ...metadata.labels, [labels.group]: name },
-      ...(isCancelled && spec.operation ? { annotations: { [annotations.cancelRequest]: spec.operation.token } } : {}),
+      ...(spec.operation !== undefined && (isCancelled || isPaused)
+        ? {
+            annotations: {
+              ...(isCancelled ? { [annotations.cancelRequest]: spec.operation.token } : {}),
+              ...(isPaused ? { [annotations.pauseRequest]: spec.operation.token } : {}),
+            },
+          }
+        : {}),
       ownerReferences: [controllerReference(component)],
     },
     spec: groupSpec,

@@ -1,16 +1,19 @@
 import { type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
-import { Group, type GroupStatus } from "../../api/group.ts";
+import { Group, type GroupSpec, type GroupStatus } from "../../api/group.ts";
 import { annotations } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";
 import { change } from "./change.ts";
+import { countDisruptions, earlierDisruptions } from "./count-disruptions.ts";
+import { type Next, wait } from "./next.ts";
+import type { RenderedGroup } from "../../plugin/render-group.ts";
 import { requestedRestart } from "../primary/requested-restart.ts";
 import { requestedSwitchover } from "../primary/requested-switchover.ts";
 import { finish, withStep } from "./group-operation.ts";
 import { reconcileTopology } from "./topology.ts";
 import { setReady } from "../ready-condition.ts";
 import type { GroupObservation } from "./observation.ts";
-import { podStates, podViews } from "./pod-view.ts";
+import { podStates, type PodView, podViews } from "./pod-view.ts";
 
 /**
  * Decides about a Group. Pure: compares its Pods with their desired state and takes one step. Disruptions happen one
@@ -23,16 +26,7 @@ export function decideGroup(observed: GroupObservation): Decision {
   if (group.metadata.deletionTimestamp !== undefined) return { effects: [] };
   const { spec, metadata } = group;
   const status = draft(group.status ?? {}) as GroupStatus;
-  if (spec.operation !== undefined && status.operation?.token !== spec.operation.token) {
-    status.operation = {
-      token: spec.operation.token,
-      scenario: spec.operation.scenario,
-      phase: "Running",
-      startedAt: formatTime(now),
-      steps: [],
-    };
-    delete status.restartNeeded;
-  }
+  beginOperation(spec, status, now);
   status.observedGeneration = metadata.generation ?? 0;
   const operation = status.operation;
   const isRunning = operation?.phase === "Running";
@@ -54,7 +48,7 @@ export function decideGroup(observed: GroupObservation): Decision {
   let next = reconcileTopology(observed, rendered, views, status);
   const isSafe = [status.restarting, status.switchover, status.failover, status.fencing].every((each) => each === undefined);
   if (isCancelled && isSafe && (next.kind === "settled" || next.kind === "wait")) finish(operation, "Cancelled", "cancelled");
-  else if (next.kind === "settled" && isRunning) next = change(observed, rendered, views, status);
+  else if (next.kind === "settled" && isRunning) next = changeUnlessPaused(observed, rendered, views, status);
   else if (next.kind === "settled") next = requestedSwitchover(group, views, status, rendered);
   // A Pod that does not start can be rebuilt.
   if (!isRunning && isSafe && (next.kind === "settled" || next.kind === "wait"))
@@ -64,12 +58,7 @@ export function decideGroup(observed: GroupObservation): Decision {
     else if (next.kind === "fail") finish(operation, "Failed", next.message, next.errorClass);
     else operation.message = next.message;
   }
-  if (next.kind === "record") {
-    next.change(status);
-    if (next.step && operation) {
-      status.operation = withStep(operation, ...next.step, now);
-    }
-  }
+  if (next.kind === "record") record(next, status, isRunning, now);
   // An operation has its own message.
   if (next.kind === "settled" || operation?.phase === "Running") delete status.message;
   else status.message = next.message;
@@ -77,6 +66,40 @@ export function decideGroup(observed: GroupObservation): Decision {
   status.phase = operation?.phase === "Running" ? "Updating" : spec.stopped ? "Stopped" : isWell ? "Running" : "Degraded";
   setReady(status, now);
   return changed(group, status) ?? { effects: next.kind === "do" ? next.effects : [] };
+}
+
+/** Records a new operation of the spec. Mutates `status`. */
+function beginOperation({ operation }: DeepReadonly<GroupSpec>, status: GroupStatus, now: number): void {
+  if (operation === undefined || status.operation?.token === operation.token) return;
+  const { token, scenario } = operation;
+  const disruptions = earlierDisruptions(status.operation, token);
+  status.operation = {
+    ...{ token, scenario, phase: "Running", startedAt: formatTime(now), steps: [] },
+    ...(disruptions === undefined ? {} : { disruptions }),
+  };
+  delete status.restartNeeded;
+}
+
+/** Applies the operation. A paused one may only end. */
+function changeUnlessPaused(
+  observed: GroupObservation,
+  rendered: RenderedGroup,
+  views: readonly PodView[],
+  status: GroupStatus,
+): Next {
+  const next = change(observed, rendered, views, status);
+  const isPaused = observed.group.metadata.annotations?.[annotations.pauseRequest] === status.operation?.token;
+  return isPaused && next.kind !== "settled" && next.kind !== "fail" ? wait("paused") : next;
+}
+
+/** Records a step, and what it disrupts while an operation runs. Mutates `status`. */
+function record(next: Extract<Next, { kind: "record" }>, status: GroupStatus, isRunning: boolean, now: number): void {
+  const { restarting, primary, switchover } = status;
+  next.change(status);
+  const { operation } = status;
+  if (operation === undefined) return;
+  const stepped = next.step ? withStep(operation, ...next.step, now) : operation;
+  status.operation = isRunning ? countDisruptions(stepped, { restarting, primary, switchover }, status) : stepped;
 }
 
 function changed(group: DeepReadonly<Group>, status: GroupStatus): Decision | undefined {

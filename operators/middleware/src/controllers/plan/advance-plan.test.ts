@@ -3,11 +3,12 @@ import { describe, expect, it } from "vitest";
 import type { ChangeTask, Plan, TaskState } from "../../api/app.ts";
 import type { Component } from "../../api/component.ts";
 import type { ErrorClass, Operation } from "../../api/parts.ts";
-import { cancelTasks, retryTasks, advancePlan, transitions } from "./advance-plan.ts";
+import { advancePlan, transitions } from "./advance-plan.ts";
+import { cancelTasks, retryTasks } from "./requested-changes.ts";
 
 const now = Date.UTC(2026, 0, 1);
 const at = (ms: number): string => new Date(now + ms).toISOString();
-const policy = { onFailure: "stop", isSuperseded: false } as const;
+const policy = { onFailure: "stop", isSuperseded: false, isPaused: false } as const;
 
 function task(status: TaskState, more: Partial<ChangeTask> = {}): ChangeTask {
   return {
@@ -213,9 +214,12 @@ describe("a step of a task", () => {
     const next = task("pending", { taskId: "task-1-02", stage: 2 });
     const dependent = task("pending", { taskId: "task-1-03", stage: 3, dependencies: ["task-1-01"] });
     const states = (onFailure: "stop" | "skip-dependents") =>
-      advancePlan(planOf(failed, next, dependent), new Map(), { onFailure, isSuperseded: false }, now).plan.tasks.map(
-        (each) => each.status,
-      );
+      advancePlan(
+        planOf(failed, next, dependent),
+        new Map(),
+        { onFailure, isSuperseded: false, isPaused: false },
+        now,
+      ).plan.tasks.map((each) => each.status);
     expect(states("stop")).toEqual(["failed", "skipped", "skipped"]);
     expect(states("skip-dependents")).toEqual(["failed", "in_progress", "skipped"]);
   });
@@ -225,7 +229,7 @@ describe("a step of a task", () => {
       advancePlan(
         planOf(task("failed"), task("pending", { taskId: "task-1-02", stage: 2 })),
         new Map(),
-        { onFailure: "stop", isSuperseded },
+        { onFailure: "stop", isSuperseded, isPaused: false },
         now,
       ).plan.tasks[1]?.reason;
     expect(reason(false)).toBe("task-1-01 is failed");

@@ -3,6 +3,8 @@ import { formatTime, parseDuration } from "@keelson/api-machinery/time";
 import type { AppStatus, ChangeTask, Plan, TaskState } from "../../api/app.ts";
 import type { Component } from "../../api/component.ts";
 import type { ErrorClass, Operation } from "../../api/parts.ts";
+import { outcomeOf, reportOf } from "./plan-report.ts";
+import { suppressed } from "./suppress-tasks.ts";
 
 /** Allowed transitions between task states. Any other transition is a bug. */
 export const transitions: Readonly<Record<TaskState, readonly TaskState[]>> = {
@@ -26,6 +28,15 @@ const permanentErrors: readonly ErrorClass[] = ["Config", "Forbidden", "Insuffic
 const maxRetryBackoffMs = 60_000;
 const initialRetryBackoffMs = 1_000;
 
+/** How a plan advances. */
+export interface AdvancePolicy {
+  readonly onFailure: "stop" | "skip-dependents";
+  /** Whether a newer spec waits for the plan. */
+  readonly isSuperseded: boolean;
+  /** Whether no task starts, and the deadlines of running ones are suspended. */
+  readonly isPaused: boolean;
+}
+
 /** An advanced plan. */
 export interface PlanStep {
   readonly plan: Plan;
@@ -40,27 +51,30 @@ export interface PlanStep {
 export function advancePlan(
   plan: DeepReadonly<Plan>,
   components: ReadonlyMap<string, DeepReadonly<Component>>,
-  policy: { readonly onFailure: "stop" | "skip-dependents"; readonly isSuperseded: boolean },
+  policy: AdvancePolicy,
   now: number,
 ): PlanStep {
   const tasks = plan.tasks.map((task) => ({ ...task })) as ChangeTask[];
-  for (const task of tasks) advanceTask(task, answerOf(task, components), now, plan.id);
+  const isHeld = policy.isPaused || plan.approval === "Required";
+  for (const task of tasks) {
+    const answer = answerOf(task, components);
+    if (answer?.disruptions !== undefined) task.observed = answer.disruptions;
+    advanceTask(task, answer, { now, planId: plan.id, isPaused: policy.isPaused });
+  }
   skipAfterFailure(tasks, policy, now);
   const open = tasks.filter((task) => !isTerminal(task.status));
   const stage = Math.min(...open.map((task) => task.stage));
   for (const task of open) {
-    if (task.stage !== stage) continue;
+    if (task.stage !== stage || isHeld) continue;
     const isFree = task.dependencies.every((id) => tasks.find((each) => each.taskId === id)?.status === "done");
     if (task.status === "pending" && isFree) start(task, plan.id, now);
     else if (task.status === "retry_pending" && Date.parse(task.retryAt ?? "") <= now) start(task, plan.id, now);
   }
-  const dues = tasks.flatMap((task) =>
-    task.status === "retry_pending"
-      ? [task.retryAt]
-      : ["in_progress", "cancelling"].includes(task.status)
-        ? [task.deadlineAt]
-        : [],
-  );
+  const dues = tasks.flatMap((task) => {
+    if (task.status === "cancelling") return [task.deadlineAt];
+    if (isHeld) return [];
+    return task.status === "retry_pending" ? [task.retryAt] : task.status === "in_progress" ? [task.deadlineAt] : [];
+  });
   const due = dues.reduce<number | undefined>((least, text) => {
     const at = Date.parse(text ?? "");
     return Number.isNaN(at) || (least !== undefined && least <= at) ? least : at;
@@ -70,19 +84,19 @@ export function advancePlan(
     plan: {
       ...(plan as Plan),
       tasks,
-      ...(isOver
-        ? {
-            finishedAt: formatTime(now),
-            outcome: tasks.every((task) => task.status === "done")
-              ? "Succeeded"
-              : tasks.some((task) => task.status === "failed")
-                ? "Failed"
-                : "Cancelled",
-          }
-        : {}),
+      ...(isOver ? { finishedAt: formatTime(now), outcome: outcomeOf(tasks), report: reportOf(tasks) } : {}),
     },
     dueMs: isOver ? undefined : due,
   };
+}
+
+/** Extends the deadlines of running tasks by the time that they were paused. Mutates `tasks`. */
+export function extendDeadlines(tasks: readonly ChangeTask[], pausedMs: number): void {
+  for (const task of tasks) {
+    const at = Date.parse(task.deadlineAt ?? "");
+    if (task.status === "in_progress" && !Number.isNaN(at))
+      task.deadlineAt = new Date(at + Math.max(pausedMs, 0)).toISOString();
+  }
 }
 
 /** The Component's operation for the token of a task; undefined until the Component has observed it. */
@@ -97,13 +111,17 @@ function answerOf(
   return (component.status?.observedGeneration ?? 0) >= (component.metadata.generation ?? 0) ? operation : undefined;
 }
 
-function advanceTask(task: ChangeTask, answer: DeepReadonly<Operation> | undefined, now: number, planId: string): void {
+function advanceTask(
+  task: ChangeTask,
+  answer: DeepReadonly<Operation> | undefined,
+  { now, planId, isPaused }: { readonly now: number; readonly planId: string; readonly isPaused: boolean },
+): void {
   const isLate = task.deadlineAt !== undefined && now >= Date.parse(task.deadlineAt);
   if (task.status === "in_progress") {
-    if (answer?.phase === "Succeeded") end(task, "done", now);
+    if (answer?.phase === "Succeeded") endTask(task, "done", now);
     else if (answer?.phase === "Failed" || answer?.phase === "Cancelled") {
       fail(task, answer.errorClass ?? "Unknown", answer.message ?? "failed", answer.pointOfNoReturn ?? false, now, planId);
-    } else if (isLate) {
+    } else if (isLate && !isPaused) {
       task.status = "cancelling";
       task.reason = "timeout";
       task.errorClass = "Timeout";
@@ -116,20 +134,20 @@ function advanceTask(task: ChangeTask, answer: DeepReadonly<Operation> | undefin
   if (task.revert) {
     if (answer?.phase === "Succeeded") endCancelled(task, now);
     else if (answer?.phase === "Failed" || isLate)
-      end(task, "failed", now, "partial", `could not revert: ${answer?.message ?? "timed out"}`);
+      endTask(task, "failed", now, "partial", `could not revert: ${answer?.message ?? "timed out"}`);
     return;
   }
   if (answer?.phase === "Succeeded") {
     // The operation finished before the cancel arrived.
     delete task.error;
     delete task.errorClass;
-    end(task, "done", now);
+    endTask(task, "done", now);
   } else if (answer?.phase === "Cancelled" || answer?.phase === "Failed") {
     if (answer.pointOfNoReturn)
-      end(task, "failed", now, "partial", task.error ?? `could not be reverted any more: ${answer.message ?? ""}`);
+      endTask(task, "failed", now, "partial", task.error ?? `could not be reverted any more: ${answer.message ?? ""}`);
     else revert(task, planId, now);
   } else if (isLate)
-    end(task, "failed", now, "unknown", `${task.error ?? "cancelled"}; the Component did not respond to the cancel`);
+    endTask(task, "failed", now, "unknown", `${task.error ?? "cancelled"}; the Component did not respond to the cancel`);
 }
 
 /** Reverts a task to its base spec. A provisioned Component has none and is kept. */
@@ -145,11 +163,12 @@ function revert(task: ChangeTask, planId: string, now: number): void {
 }
 
 function endCancelled(task: ChangeTask, now: number): void {
-  if (task.errorClass === undefined) end(task, "cancelled", now, task.reason ?? "cancelled");
-  else end(task, "failed", now, task.reason ?? task.errorClass, task.error);
+  if (task.errorClass === undefined) endTask(task, "cancelled", now, task.reason ?? "cancelled");
+  else endTask(task, "failed", now, task.reason ?? task.errorClass, task.error);
 }
 
-function end(task: ChangeTask, status: TaskState, now: number, reason?: string, error?: string): void {
+/** Ends a task. Mutates it. */
+export function endTask(task: ChangeTask, status: TaskState, now: number, reason?: string, error?: string): void {
   task.status = status;
   task.completedAt = formatTime(now);
   if (reason !== undefined) task.reason = reason;
@@ -179,7 +198,7 @@ function fail(
     return;
   }
   task.reason = errorClass;
-  if (isPartial || task.baseSpec === undefined) end(task, "failed", now, isPartial ? "partial" : errorClass, message);
+  if (isPartial || task.baseSpec === undefined) endTask(task, "failed", now, isPartial ? "partial" : errorClass, message);
   else revert(task, planId, now);
 }
 
@@ -197,12 +216,14 @@ function start(task: ChangeTask, planId: string, now: number): void {
   setDeadline(task, now);
 }
 
-function setDeadline(task: ChangeTask, now: number): void {
+/** Gives a task its whole timeout from now. Mutates it. */
+export function setDeadline(task: ChangeTask, now: number): void {
   task.deadlineAt = new Date(now + parseDuration(task.timeout)).toISOString();
 }
 
-function skipAfterFailure(tasks: ChangeTask[], policy: Parameters<typeof advancePlan>[2], now: number): void {
-  const isUnsuccessful = (task: ChangeTask): boolean => ["failed", "cancelled", "skipped"].includes(task.status);
+function skipAfterFailure(tasks: ChangeTask[], policy: AdvancePolicy, now: number): void {
+  const isUnsuccessful = (task: ChangeTask): boolean =>
+    ["failed", "cancelled", "skipped"].includes(task.status) && task.reason !== suppressed;
   const isWaiting = (task: ChangeTask): boolean => task.status === "pending" || task.status === "retry_pending";
   for (let hasChanged = true; hasChanged; ) {
     hasChanged = false;
@@ -212,71 +233,15 @@ function skipAfterFailure(tasks: ChangeTask[], policy: Parameters<typeof advance
           ? tasks.find((other) => other.stage <= task.stage && isUnsuccessful(other))
           : tasks.find((other) => task.dependencies.includes(other.taskId) && isUnsuccessful(other));
       if (cause === undefined) continue;
-      end(task, "skipped", now, policy.isSuperseded ? "superseded" : `${cause.taskId} is ${cause.status}`);
+      endTask(task, "skipped", now, policy.isSuperseded ? "superseded" : `${cause.taskId} is ${cause.status}`);
       hasChanged = true;
     }
   }
 }
 
-/** Result of a cancel or retry request for one task. */
-export interface ControlResult {
-  readonly taskId: string;
-  readonly result: string;
-}
-
-/** Cancels tasks at a user's request. Mutates `tasks`. */
-export function cancelTasks(tasks: ChangeTask[], ids: readonly string[], now: number): ControlResult[] {
-  return ids.map((taskId) => {
-    const task = tasks.find((each) => each.taskId === taskId);
-    if (task === undefined) return { taskId, result: "refused: task not found in the plan" };
-    switch (task.status) {
-      case "pending":
-      case "retry_pending":
-        end(task, "cancelled", now, "cancelled");
-        return { taskId, result: "cancelled" };
-      case "in_progress":
-        task.status = "cancelling";
-        task.reason = "cancelled";
-        setDeadline(task, now);
-        return { taskId, result: "cancelling" };
-      case "cancelling":
-        return { taskId, result: "already cancelling" };
-      default:
-        return { taskId, result: `refused: the task is ${task.status}` };
-    }
-  });
-}
-
-/** Makes finished tasks pending again at a user's request. Mutates `plan`. */
-export function retryTasks(
-  plan: Plan,
-  ids: readonly string[],
-  resetDependencies: boolean,
-  isCurrent: boolean,
-): ControlResult[] {
-  const isRetryable = (task: ChangeTask): boolean => ["failed", "skipped", "cancelled"].includes(task.status);
-  return ids.map((taskId) => {
-    const task = plan.tasks.find((each) => each.taskId === taskId);
-    if (task === undefined) return { taskId, result: "refused: task not found in the plan" };
-    if (!isRetryable(task)) return { taskId, result: `refused: the task is ${task.status}` };
-    if (!isCurrent) return { taskId, result: "refused: the spec has changed since; its new plan includes this change" };
-    const blocked = plan.tasks.filter((other) => task.dependencies.includes(other.taskId) && isRetryable(other));
-    if (blocked.length > 0 && !resetDependencies && !blocked.every((other) => ids.includes(other.taskId))) {
-      return {
-        taskId,
-        result: `refused: ${blocked.map((other) => other.taskId).join(", ")} must be retried first; set resetDependencies`,
-      };
-    }
-    for (const each of [task, ...(resetDependencies ? blocked : [])]) {
-      each.status = "pending";
-      each.retryCount = 0;
-      for (const field of ["reason", "error", "errorClass", "completedAt", "startedAt", "revert", "retryAt"] as const)
-        delete each[field];
-    }
-    delete plan.finishedAt;
-    delete plan.outcome;
-    return { taskId, result: "pending" };
-  });
+/** Whether a plan waits for a user's approval. */
+export function isAwaitingApproval(plan: DeepReadonly<Plan> | undefined): boolean {
+  return plan?.approval === "Required" && plan.finishedAt === undefined;
 }
 
 /** Whether a plan is active. */

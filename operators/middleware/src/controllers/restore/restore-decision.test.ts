@@ -266,6 +266,25 @@ describe("a Restore into an existing App", () => {
     expect(status()).toMatchObject({ phase: "Completed", loadedInto: { pod: "cache-1", epoch: 2 } });
   });
 
+  it("fails if the primary changes after every load, instead of loading forever", () => {
+    const { driver, world, status } = createDriver({ app: { name: "cache" }, overwrite: "cache", maxRetries: 2 });
+    world.app = appOf("Running");
+    driver.settle();
+    driver.endPod({ ok: true });
+    for (let epoch = 1; epoch <= 3; epoch += 1) {
+      driver.settle();
+      expect(status()?.phase).toBe("Loading");
+      driver.endPod({ ok: true, keys: 10, expiringKeys: 2 });
+      driver.settle();
+      Object.assign(world, { primary: { pod: `cache-${epoch % 2}`, epoch: epoch + 1 } });
+    }
+    driver.settle();
+    expect(status()).toMatchObject({
+      phase: "Failed",
+      message: "the primary changed from cache-0 to cache-1 after the data was loaded 3 times",
+    });
+  });
+
   it("ends when the replicas do not become ready before the timeout", () => {
     const { driver, world, status } = createDriver({ app: { name: "cache" }, overwrite: "cache", timeout: "10m" });
     world.app = appOf("Running");

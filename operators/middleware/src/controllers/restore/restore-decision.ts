@@ -80,8 +80,10 @@ function transferring(observed: RestoreObservation, status: RestoreStatus, step:
     begin: () => {
       if (sourceOf(status, backup) === undefined) return { problem: `Backup ${restore.spec.backup.name} not found` };
       if (app === undefined) return {};
-      if (primary === undefined) return { problem: `the App ${app.metadata.name} has no primary that responds` };
-      if (step === "load") recordPrimary(status, group?.status?.primary);
+      const elected = group?.status?.primary;
+      if (primary === undefined || elected === undefined)
+        return { problem: `the App ${app.metadata.name} has no primary that responds` };
+      if (step === "load") status.loadedInto = { pod: elected.pod, epoch: elected.epoch };
       return { agent: agentUrl(primary) };
     },
   });
@@ -115,11 +117,6 @@ function enter(
   status.message = message;
   if (phase === "Loading") delete status.deadlineAt;
   else status.deadlineAt = formatTime(now + parseDuration(restore.spec.timeout ?? "1h"));
-}
-
-function recordPrimary(status: RestoreStatus, primary: RestoreStatus["loadedInto"]): void {
-  if (primary === undefined) delete status.loadedInto;
-  else status.loadedInto = { pod: primary.pod, epoch: primary.epoch };
 }
 
 /** Waits until the deadline of the phase, and fails then. */
@@ -189,8 +186,13 @@ function syncing(observed: RestoreObservation, status: RestoreStatus): Decision 
     return end(observed, status, `the App has ${keys} keys after the load; the backup has ${artifact.keys}`);
   const { readyReplicas = 0, replicas = 1, primary } = group?.status ?? {};
   if (loadedInto !== undefined && primary !== undefined && !isSamePrimary(loadedInto, primary)) {
+    const { maxRetries = 3 } = restore.spec;
+    const reloads = status.reloads ?? 0;
+    const change = `the primary changed from ${loadedInto.pod} to ${primary.pod}`;
+    if (reloads >= maxRetries) return end(observed, status, `${change} after the data was loaded ${reloads + 1} times`);
     // The new primary may never have received the data.
-    enter(observed, status, "Loading", `loading the data again: the primary changed from ${loadedInto.pod} to ${primary.pod}`);
+    status.reloads = reloads + 1;
+    enter(observed, status, "Loading", `loading the data again: ${change}`);
     return settle(observed, status, []);
   }
   status.message = `waiting for the replicas: ${readyReplicas} of ${replicas} Pods are ready`;

@@ -1,4 +1,12 @@
-import { type Condition, type DeepReadonly, draft, jsonEquals, setCondition } from "@keelson/api-machinery";
+import {
+  type Condition,
+  type DeepReadonly,
+  draft,
+  findCondition,
+  isConditionTrue,
+  jsonEquals,
+  setCondition,
+} from "@keelson/api-machinery";
 import { formatTime, parseDuration, parseTime } from "@keelson/api-machinery/time";
 import { type CronSchedule, parseCronSchedule } from "@keelson/operator/cron";
 import { Backup } from "../../api/backup.ts";
@@ -94,14 +102,12 @@ const isCreatedBy = ({ metadata, spec }: DeepReadonly<BackupSchedule>, backup: D
   backup.metadata.labels?.[labels.scheduleUid] === metadata.uid &&
   backup.spec.app.name === spec.app.name;
 
-const isRefuted = ({ status }: DeepReadonly<Backup>): boolean =>
-  (status?.conditions ?? []).some(({ type, status: value }) => type === "Verified" && value === "False");
+const hasFailedVerification = ({ status }: DeepReadonly<Backup>): boolean =>
+  findCondition(status?.conditions, "Verified")?.status === "False";
 
 /** A Backup to verify is good when its verification has succeeded. */
 const isGood = (backup: DeepReadonly<Backup>): boolean =>
-  backup.spec.verify === true
-    ? (backup.status?.conditions ?? []).some(({ type, status: value }) => type === "Verified" && value === "True")
-    : !isRefuted(backup);
+  backup.spec.verify === true ? isConditionTrue(backup.status?.conditions, "Verified") : !hasFailedVerification(backup);
 
 /** Backups beyond the retention. Never the newest good one, and never one that is not finished. */
 function expired(
@@ -111,7 +117,7 @@ function expired(
 ): readonly DeepReadonly<Backup>[] {
   const { count, maxAge } = spec.retention ?? {};
   const all = completed(backups);
-  const kept = all.find(isGood) ?? all.find((backup) => !isRefuted(backup)) ?? all[0];
+  const kept = all.find(isGood) ?? all.find((backup) => !hasFailedVerification(backup)) ?? all[0];
   const oldest = maxAge === undefined ? Number.NEGATIVE_INFINITY : now - parseDuration(maxAge);
   const old = all.filter(
     (backup, index) => backup !== kept && (index >= (count ?? Number.POSITIVE_INFINITY) || completionOf(backup) < oldest),

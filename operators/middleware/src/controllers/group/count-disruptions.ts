@@ -1,0 +1,39 @@
+import type { GroupStatus } from "../../api/group.ts";
+import type { Disruptions, Operation } from "../../api/parts.ts";
+
+/** The part of a Group's status from which disruptions are counted. */
+type Counted = Pick<GroupStatus, "restarting" | "primary" | "switchover">;
+
+const none: Disruptions = { restarts: 0, switchovers: 0 };
+
+/** Adds up disruptions. */
+export function addDisruptions(a: Disruptions = none, b: Disruptions = none): Disruptions {
+  const failovers = (a.failovers ?? 0) + (b.failovers ?? 0);
+  return {
+    restarts: a.restarts + b.restarts,
+    switchovers: a.switchovers + b.switchovers,
+    ...(failovers > 0 ? { failovers } : {}),
+  };
+}
+
+/** Counts what one recorded step disrupts. Pods that are only removed are not counted. */
+export function countDisruptions(operation: Operation, before: Counted, after: Counted): Operation {
+  const isRestart = before.restarting === undefined && after.restarting !== undefined && after.restarting.remove !== true;
+  const hasNewPrimary = before.primary !== undefined && before.primary.pod !== after.primary?.pod;
+  if (!isRestart && !hasNewPrimary) return operation;
+  const isPlanned = before.switchover !== undefined;
+  return {
+    ...operation,
+    disruptions: addDisruptions(operation.disruptions, {
+      restarts: Number(isRestart),
+      switchovers: Number(hasNewPrimary && isPlanned),
+      failovers: Number(hasNewPrimary && !isPlanned),
+    }),
+  };
+}
+
+/** The count to which the operation of a new token adds: further attempts and the revert belong to the same task. */
+export function earlierDisruptions(before: Operation | undefined, token: string): Disruptions | undefined {
+  const taskOf = (each: string): string => each.split("/").slice(0, 2).join("/");
+  return before !== undefined && taskOf(before.token) === taskOf(token) ? before.disruptions : undefined;
+}
