@@ -1,4 +1,4 @@
-import { isNotFound } from "@keelson/api-machinery";
+import { ignoreNotFound } from "@keelson/api-machinery";
 import { Node, Pod } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
 import { isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
@@ -8,10 +8,22 @@ const nodeIndex = "node";
 /** Indexes Pods by node. */
 const byNode = (pod: CachedPod): readonly string[] => (pod.spec.nodeName ? [pod.spec.nodeName] : []);
 
-/** Why a Pod must be deleted without a kubelet: no node exists that would terminate it. */
-export function decideLostPod(pod: CachedPod, hasNode: boolean): "node-deleted" | "never-bound" | undefined {
-  if (pod.spec.nodeName) return hasNode ? undefined : "node-deleted";
-  return isPodTerminating(pod) ? "never-bound" : undefined;
+/** A Pod may be bound to a node that is about to join: how long it is left, as in kube-controller-manager. */
+const quarantineMs = 40_000;
+
+/** What to do with a Pod that no kubelet may terminate. */
+export type LostPodDecision =
+  | { readonly kind: "keep" }
+  /** Its node does not exist. To be decided again after `ms`. */
+  | { readonly kind: "wait"; readonly ms: number }
+  | { readonly kind: "delete"; readonly why: "node-deleted" | "never-bound" };
+
+/** Decides about a Pod. `hasNode` says whether the node that it is bound to exists. */
+export function decideLostPod(pod: CachedPod, hasNode: boolean, now: number): LostPodDecision {
+  if (!pod.spec.nodeName) return isPodTerminating(pod) ? { kind: "delete", why: "never-bound" } : { kind: "keep" };
+  if (hasNode) return { kind: "keep" };
+  const left = Date.parse(pod.metadata.creationTimestamp ?? "") + quarantineMs - now;
+  return left > 0 ? { kind: "wait", ms: left } : { kind: "delete", why: "node-deleted" };
 }
 
 /** Deletes Pods whose node no longer exists, and terminating Pods that were never bound. */
@@ -30,37 +42,28 @@ export const podGarbageController: ControllerDefinition = defineController({
       [({ type }) => type === "delete"],
     ),
   ],
-  async reconcile(request, { cache, client, events, signal }) {
+  async reconcile(request, { cache, client, clock, events, signal }) {
     const pod = cache.get(Pod, request);
-    if (pod === undefined) return;
+    if (pod === undefined) return undefined;
     const { nodeName = "" } = pod.spec;
-    const why = decideLostPod(pod, nodeName !== "" && cache.get(Node, { name: nodeName }) !== undefined);
-    if (why === undefined) return;
+    const hasNode = nodeName !== "" && cache.get(Node, { name: nodeName }) !== undefined;
+    const decision = decideLostPod(pod, hasNode, clock.now());
+    if (decision.kind === "keep") return undefined;
+    if (decision.kind === "wait") return { requeueAfterMs: decision.ms };
+    const isOrphaned = decision.why === "node-deleted";
     // The node cache may lag behind the Pod cache, so the node is confirmed to be absent.
-    if (why === "node-deleted" && (await nodeExists())) return;
+    if (isOrphaned && (await ignoreNotFound(client.get(Node, { name: nodeName }, { signal }))) !== undefined) return undefined;
     const uid = pod.metadata.uid;
-    try {
-      await client.delete(Pod, request, {
+    const deleted = await ignoreNotFound(
+      client.delete(Pod, request, {
         gracePeriodSeconds: 0,
         ...(uid === undefined ? {} : { preconditions: { uid } }),
         signal,
-      });
-    } catch (error) {
-      if (isNotFound(error)) return;
-      throw error;
-    }
-    if (why === "node-deleted") {
+      }),
+    );
+    if (isOrphaned && deleted !== undefined) {
       events.event(pod, { type: "Normal", reason: "PodGC", note: `node ${nodeName} no longer exists` });
     }
-
-    async function nodeExists(): Promise<boolean> {
-      try {
-        await client.get(Node, { name: nodeName }, { signal });
-        return true;
-      } catch (error) {
-        if (isNotFound(error)) return false;
-        throw error;
-      }
-    }
+    return undefined;
   },
 });
