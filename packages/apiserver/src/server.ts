@@ -242,8 +242,8 @@ function authorizeBy(authorizer: Authorizer): Authorize {
 
 function targetOf(info: RequestInfo): AccessTarget {
   if (!info.isResource) return { path: info.path };
-  const { group, resource, subresource, namespace, name } = info;
-  return { group, resource, subresource, namespace, name };
+  const { group, resource, subresource, namespace, name, fieldSelector } = info;
+  return { group, resource, subresource, namespace, name, fieldSelector };
 }
 
 /** Writes the aggregated rules of a ClusterRole, like Kubernetes' clusterrole-aggregation-controller. */

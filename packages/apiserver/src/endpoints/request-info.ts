@@ -18,6 +18,8 @@ export interface ResourceRequestInfo {
   readonly subresource: string;
   /** `""` for a collection, unless a field selector `metadata.name=x` narrows it to one object. */
   readonly name: string;
+  /** The field selector of a list, a watch or the deletion of a collection; `""` for other requests. */
+  readonly fieldSelector: string;
   /** Whether the path names an object. */
   readonly isNamed: boolean;
   /** The path after the subresource (`proxy`), without a leading slash; often `""`. */
@@ -93,8 +95,10 @@ export function requestInfo(request: {
     if (verb === "get") verb = isTrue(query["watch"]) ? "watch" : "list";
     else if (verb === "delete") verb = "deletecollection";
   }
+  let fieldSelector = "";
   if (named === undefined && (verb === "list" || verb === "watch" || verb === "deletecollection")) {
-    name = nameOfSelector(query["fieldSelector"]);
+    fieldSelector = query["fieldSelector"] ?? "";
+    name = selectedValue(fieldSelector, "metadata.name") ?? "";
   }
   return {
     isResource: true,
@@ -106,16 +110,17 @@ export function requestInfo(request: {
     resource,
     subresource,
     name,
+    fieldSelector,
     isNamed: named !== undefined,
     rest: tail.join("/"),
   };
 }
 
-/** `x` in a field selector with the term `metadata.name=x`. */
-function nameOfSelector(selector: string | undefined): string {
-  for (const term of selector?.split(",") ?? []) {
-    const match = /^\s*metadata\.name\s*==?\s*([^=!\s]+)\s*$/.exec(term);
-    if (match?.[1] !== undefined) return match[1];
+/** The value that a term `field=value` of a field selector requires; undefined if there is no such term. */
+export function selectedValue(selector: string, field: string): string | undefined {
+  for (const term of selector === "" ? [] : selector.split(",")) {
+    const [, name, value] = /^\s*([^=!\s]+)\s*==?\s*([^=!\s]+)\s*$/.exec(term) ?? [];
+    if (name === field) return value;
   }
-  return "";
+  return undefined;
 }

@@ -3,6 +3,8 @@ import type { UserInfo } from "../../registry/served-resource.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 
 const node: UserInfo = { username: "system:node:one", groups: ["system:nodes", "system:authenticated"] };
+/** A node without roles. */
+const plain: UserInfo = { ...node, username: "system:node:three" };
 const admin: UserInfo = { username: "admin", groups: ["system:masters"] };
 let environment: TestEnvironment;
 const uids = new Map<string, string>();
@@ -51,7 +53,7 @@ beforeAll(async () => {
     kind: "ClusterRoleBinding",
     metadata: { name: "node" },
     roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "node" },
-    subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "Group", name: "system:nodes" }],
+    subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: node.username }],
   });
   const make = async (plural: string, name: string, more: object = {}): Promise<void> => {
     const kinds: Record<string, string> = { secrets: "Secret", configmaps: "ConfigMap", serviceaccounts: "ServiceAccount" };
@@ -126,6 +128,33 @@ test("a node watches a single Secret by name, not all Secrets", async () => {
 test("a node reads the volumes bound to the claims of its Pods", async () => {
   expect(await ask(node, "GET", "/api/v1/persistentvolumes/volume-mine")).toBe(200);
   expect(await ask(node, "GET", "/api/v1/persistentvolumes/volume-other")).toBe(403);
+});
+
+test("a node lists and watches only the Pods bound to it, and reads only its own Node", async () => {
+  const query = { fieldSelector: "spec.nodeName=three" };
+  expect(await ask(plain, "GET", "/api/v1/pods", undefined, query)).toBe(200);
+  expect(await ask(plain, "GET", "/api/v1/pods", undefined, { ...query, watch: "1" })).toBe(200);
+  expect(await ask(plain, "GET", "/api/v1/pods", undefined, { fieldSelector: "spec.nodeName=one" })).toBe(403);
+  expect(await ask(plain, "GET", "/api/v1/pods")).toBe(403);
+  expect(await ask(plain, "GET", "/api/v1/nodes", undefined, { fieldSelector: "metadata.name=three" })).toBe(200);
+  expect(await ask(plain, "GET", "/api/v1/nodes")).toBe(403);
+});
+
+test("a node manages its own Lease without any role", async () => {
+  const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+  const lease = (name: string): object => ({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { name } });
+  expect(await ask(admin, "POST", leases, lease("three"))).toBe(200);
+  for (const [method, path, body] of [
+    ["GET", `${leases}/three`, undefined],
+    ["PATCH", `${leases}/three`, { spec: { holderIdentity: "three" } }],
+    ["DELETE", `${leases}/three`, undefined],
+    ["POST", leases, lease("three")],
+  ] as const) {
+    expect(await ask(plain, method, path, body)).toBe(200);
+  }
+  expect(await ask(plain, "GET", `${leases}/one`)).toBe(403);
+  expect(await ask(plain, "GET", leases)).toBe(403);
+  expect(await ask(plain, "GET", leases.replace("kube-node-lease", "default"))).toBe(403);
 });
 
 test("only a named user in the group system:nodes is a node", async () => {

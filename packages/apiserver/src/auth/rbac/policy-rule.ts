@@ -8,6 +8,8 @@ export interface ResourceTarget {
   readonly subresource?: string | undefined;
   readonly namespace?: string | undefined;
   readonly name?: string | undefined;
+  /** The field selector of a list or watch. RBAC ignores it. */
+  readonly fieldSelector?: string | undefined;
 }
 
 /** A non-resource path: `/version`. */
