@@ -15,8 +15,13 @@ export async function ensureToken(path: string): Promise<string> {
 
 const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
 
+/** The token of an Authorization header, if it has one. */
+export function bearerTokenOf(header: string | null | undefined): string | undefined {
+  return /^Bearer +(\S+) *$/i.exec(header ?? "")?.[1];
+}
+
 /** Whether an Authorization header carries this token. Compares in constant time. */
 export function hasToken(header: string | null | undefined, token: string): boolean {
-  const presented = /^Bearer (.+)$/i.exec(header ?? "")?.[1] ?? "";
+  const presented = bearerTokenOf(header) ?? "";
   return timingSafeEqual(digest(presented), digest(token)) && presented !== "";
 }

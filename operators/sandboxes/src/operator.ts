@@ -1,3 +1,4 @@
+import { accessReviewRules } from "@keelson/controller/probes";
 import type { Operator } from "@keelson/operator";
 import { agentPort, group } from "./api/names.ts";
 import { Sandbox } from "./api/sandbox.ts";
@@ -23,6 +24,8 @@ export const sandboxes: Operator = {
     // Reads the Secrets that variables refer to; creates and deletes one per agent, with its key.
     { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create", "delete"] },
     { apiGroups: [""], resources: ["configmaps"], verbs: ["get"] },
+    // Authenticates and authorizes callers of the fast path.
+    ...accessReviewRules,
     // Restores the family's own CRDs.
     { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get", "list", "watch"] },
     {
@@ -32,6 +35,14 @@ export const sandboxes: Operator = {
       verbs: ["patch"],
     },
   ],
+  userRules: {
+    view: [{ apiGroups: [group], resources: ["sandboxes/log"], verbs: ["get"] }],
+    edit: [
+      { apiGroups: [group], resources: ["sandboxes/exec"], verbs: ["get", "create"] },
+      { apiGroups: [group], resources: ["sandboxes/files"], verbs: ["get", "update"] },
+      { apiGroups: [group], resources: ["sandboxes/portforward"], verbs: ["create"] },
+    ],
+  },
   controllers: ({ services }) => [
     createSandboxPoolController(services),
     createSandboxController(services),
@@ -43,8 +54,9 @@ export const sandboxes: Operator = {
     {
       name: "gRPC server of sandboxes",
       address: "`127.0.0.1:9090` (`--fastpath-bind-address`, `--fastpath-port`)",
-      authentication: "the bearer token in `DIR/sandboxes/fastpath-token`",
-      rights: "create, read and delete sandboxes",
+      authentication:
+        "on loopback: the bearer token in `DIR/sandboxes/fastpath-token`; over TLS (always beyond loopback, else `--fastpath-tls`): tokens and client certificates of the cluster",
+      rights: "with the bearer token, all sandboxes; users of the cluster: RBAC on `sandboxes` and its subresources, per call",
     },
     {
       name: "Metrics of the gRPC server",

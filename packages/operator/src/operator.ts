@@ -105,6 +105,11 @@ export interface Operator {
   /** RBAC rules of its controllers and servers. `clusterRulesOf` adds those of the runtime; nothing else is granted. */
   readonly rules: readonly PolicyRule[];
   /**
+   * Rights that Kubernetes' roles `view`, `edit` and `admin` have in addition to those on the resources themselves, such as on
+   * subresources that only the operator's servers know. Each role also has those of the roles before it.
+   */
+  readonly userRules?: { readonly view?: readonly PolicyRule[]; readonly edit?: readonly PolicyRule[] };
+  /**
    * Additional rules that `keelson up` grants locally, where the user who starts it has all rights anyway. In a cluster, an
    * administrator has to grant them.
    */

@@ -145,12 +145,19 @@ const familyValues: Readonly<Record<string, Readonly<Record<string, TSchema>>>> 
     extraRules: list("RBAC rules for the objects that tests create and read"),
   },
   sandboxes: {
-    persistence: group("A volume for the fast path's token and its log of creates.", {
-      enabled: flag("use a PersistentVolumeClaim; without one, a new Pod generates a new token", false),
+    persistence: group("A volume for the fast path's keys and its log of creates.", {
+      enabled: flag("use a PersistentVolumeClaim; without one, a new Pod generates a new certificate", false),
       size: text("size of the claim", "1Gi"),
       storageClassName: text("storage class (default: that of the cluster)", ""),
     }),
-    tokenSecret: text("Secret with the token of the fast path (key `token`); default: the operator generates one", ""),
+    tokenSecret: text(
+      "Secret with a token (key `token`) that grants every call of the fast path, also without TLS; default: users of the cluster only",
+      "",
+    ),
+    tlsSecret: text(
+      "Secret of type `kubernetes.io/tls` with the certificate of the fast path; default: the operator generates one",
+      "",
+    ),
   },
 };
 

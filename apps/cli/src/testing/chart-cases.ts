@@ -35,6 +35,7 @@ export const chartCases: readonly (readonly [string, JsonValue])[] = [
       sandboxes: {
         persistence: { enabled: true, storageClassName: "fast" },
         tokenSecret: "fastpath",
+        tlsSecret: "fastpath-tls",
         toolImage: "example.org/tools:1",
         service: { type: "LoadBalancer", annotations: { a: "b" } },
       },

@@ -71,7 +71,6 @@ function policyOf({ flags }: CommandContext): FailurePolicy | undefined {
 
 const run: CommandDefinition = {
   name: "run",
-  usesCluster: false,
   description: "create a sandbox and run a program in it: keelson sandbox run NAME --image python:3 -- python3 -c 'print(1)'",
   args: ["NAME", "[COMMAND...]"],
   flags: [...connectionFlags, ...Object.values(runFlags), policyFlag, outputFlag],
@@ -120,7 +119,6 @@ const run: CommandDefinition = {
 
 const list: CommandDefinition = {
   name: "list",
-  usesCluster: false,
   description: "list the sandboxes of a namespace",
   flags: [...connectionFlags, outputFlag],
   run: (context) =>
@@ -150,7 +148,6 @@ const list: CommandDefinition = {
 
 const get: CommandDefinition = {
   name: "get",
-  usesCluster: false,
   description: "show one sandbox",
   args: ["NAME"],
   flags: [...connectionFlags, outputFlag],
@@ -181,7 +178,6 @@ const get: CommandDefinition = {
 
 const logs: CommandDefinition = {
   name: "logs",
-  usesCluster: false,
   description: "print the output of a sandbox",
   args: ["NAME"],
   flags: [...connectionFlags, { name: "follow", short: "f", description: "follow the output until the program exits" }],
@@ -197,7 +193,6 @@ const logs: CommandDefinition = {
 
 const remove: CommandDefinition = {
   name: "delete",
-  usesCluster: false,
   description: "stop a sandbox and delete its object",
   args: ["NAME"],
   flags: connectionFlags,
@@ -227,7 +222,6 @@ const updateFlags = {
 
 const update: CommandDefinition = {
   name: "update",
-  usesCluster: false,
   description: "change the expiry, failure policy or recovery timeout of a sandbox, one per call, and its labels",
   args: ["NAME"],
   flags: [...connectionFlags, ...Object.values(updateFlags), policyFlag],
@@ -258,7 +252,6 @@ const update: CommandDefinition = {
 
 const reset: CommandDefinition = {
   name: "reset",
-  usesCluster: false,
   description: "request a restart of a sandbox, and return immediately",
   args: ["NAME"],
   flags: connectionFlags,

@@ -16,7 +16,6 @@ const execFlags = {
 export const execCommand: CommandDefinition = {
   name: "exec",
   description: "run a command in a sandbox: keelson sandbox exec -it NAME -- sh",
-  usesCluster: false,
   args: ["NAME", "[COMMAND...]"],
   flags: [
     ...connectionFlags,

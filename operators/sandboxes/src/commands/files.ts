@@ -45,7 +45,6 @@ function row({ type, mode, sizeBytes, modifiedMs, name, target: link }: FileInfo
 
 const ls: CommandDefinition = {
   name: "ls",
-  usesCluster: false,
   description: "list the files of a sandbox: keelson sandbox ls NAME /work",
   args: ["NAME", "[PATH]"],
   flags: connectionFlags,
@@ -59,7 +58,6 @@ const ls: CommandDefinition = {
 
 const cat: CommandDefinition = {
   name: "cat",
-  usesCluster: false,
   description: "print a file of a sandbox",
   args: ["NAME", "PATH"],
   flags: connectionFlags,
@@ -74,7 +72,6 @@ const cat: CommandDefinition = {
 
 const rmCommand: CommandDefinition = {
   name: "rm",
-  usesCluster: false,
   description: "remove a file of a sandbox",
   args: ["NAME", "PATH"],
   flags: [...connectionFlags, { name: "recursive", short: "r", description: "remove a folder and what is in it" }],
@@ -88,7 +85,6 @@ const rmCommand: CommandDefinition = {
 
 const cp: CommandDefinition = {
   name: "cp",
-  usesCluster: false,
   description: "copy files and folders to or from a sandbox: keelson sandbox cp data.csv NAME:/work/data.csv",
   args: ["SOURCE", "TARGET"],
   flags: connectionFlags,

@@ -17,7 +17,6 @@ function lifecycleCommand(
 ): CommandDefinition {
   return {
     name,
-    usesCluster: false,
     description,
     args: ["NAME"],
     flags: connectionFlags,
@@ -44,7 +43,6 @@ const renewFlags = {
 
 const renew: CommandDefinition = {
   name: "renew",
-  usesCluster: false,
   description: "change the expiry of a sandbox that has not expired: keelson sandbox renew NAME --expire-in 600",
   args: ["NAME"],
   flags: [...connectionFlags, ...Object.values(renewFlags)],

@@ -25,7 +25,6 @@ export function parsePortPair(text: string): PortPair {
 /** `keelson sandbox port-forward`: listens on this machine and forwards connections to exposed ports of a sandbox. */
 export const portForwardCommand: CommandDefinition = {
   name: "port-forward",
-  usesCluster: false,
   description: "forward local ports to exposed ports of a sandbox: keelson sandbox port-forward NAME 3000:8080",
   args: ["NAME", "[PORT...]"],
   flags: connectionFlags,

@@ -23,7 +23,6 @@ const row = ({ processId, state, exitCode, startedMs, command }: ProcessInfo): s
 
 const ps: CommandDefinition = {
   name: "ps",
-  usesCluster: false,
   description: "list the commands that were started in a sandbox with exec --detach or by a client",
   args: ["NAME"],
   flags: [...connectionFlags, outputFlag],
@@ -50,7 +49,6 @@ const offsetFlag = countFlag({
 
 const attach: CommandDefinition = {
   name: "attach",
-  usesCluster: false,
   description: "print the output of a command in a sandbox until it exits, and exit with its status",
   args: ["NAME", "ID"],
   flags: [...connectionFlags, offsetFlag],
@@ -86,7 +84,6 @@ const signalFlag = textFlag({
 
 const kill: CommandDefinition = {
   name: "kill",
-  usesCluster: false,
   description: "send a signal to a command in a sandbox",
   args: ["NAME", "ID"],
   flags: [...connectionFlags, signalFlag],

@@ -19,13 +19,24 @@ export interface FastPathClient {
   readonly ports: Client<typeof SandboxPorts>;
 }
 
-/** Creates clients of the fast path at `baseUrl` (`http://127.0.0.1:9090`). Connects on the first call. */
-export function createFastPathClient({ baseUrl, token }: { readonly baseUrl: string; readonly token: string }): FastPathClient {
-  const authorize: Interceptor = (next) => (request) => {
-    request.header.set("authorization", `Bearer ${token}`);
+/** Where the fast path is, and how calls authenticate. */
+export interface FastPathClientOptions {
+  /** `http://127.0.0.1:9090`, or `https:` for TLS. */
+  readonly baseUrl: string;
+  /** The bearer token of a call: always the same, or requested before each call. Default: none. */
+  readonly token?: string | (() => Promise<string | undefined>);
+  /** For TLS, in PEM: trusted authorities (default: those of Node.js), and a client certificate with its key. */
+  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+}
+
+/** Creates clients of the fast path. Connects on the first call. */
+export function createFastPathClient({ baseUrl, token, tls = {} }: FastPathClientOptions): FastPathClient {
+  const authorize: Interceptor = (next) => async (request) => {
+    const current = typeof token === "function" ? await token() : token;
+    if (current !== undefined) request.header.set("authorization", `Bearer ${current}`);
     return next(request);
   };
-  const transport = createGrpcTransport({ baseUrl, interceptors: [authorize] });
+  const transport = createGrpcTransport({ baseUrl, interceptors: [authorize], nodeOptions: tls });
   return {
     fastPath: createClient(FastPathService, transport),
     streams: createClient(SandboxStreams, transport),

@@ -1,5 +1,7 @@
 import { randomBytes } from "node:crypto";
+import { isIP } from "node:net";
 import { join } from "node:path";
+import type { KeyPair } from "@keelson/api-machinery/certificates";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { readOf } from "@keelson/controller";
 import { createProbeServer } from "@keelson/controller/probes";
@@ -28,9 +30,13 @@ import { fastPathAllocation } from "../controllers/instance.ts";
 import { hasEnded } from "../controllers/sandbox-decision.ts";
 import { FastCreator } from "./creation/fast-creator.ts";
 import { serverFlags } from "../flags.ts";
-import { fastPathFlags, readIsolation } from "./fastpath-flags.ts";
+import { authorizeCalls } from "./access/authorize-calls.ts";
+import { ClusterIdentities } from "./access/cluster-identities.ts";
+import { type FastPathAccess, fastPathFlags, readAccess, readIsolation } from "./fastpath-flags.ts";
 import { createFastPathMetrics, type FastPathMetrics, type WarmPool } from "./fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath-server.ts";
+import { authorityFile, ensureOwnCertificate } from "./tls/own-certificate.ts";
+import { readCertificateFiles, ServingTls, type TlsMaterial } from "./tls/serving-tls.ts";
 import { IntentLog } from "./creation/intent-log.ts";
 import { createFastPathService } from "./services/service.ts";
 import { createStreamsService } from "./services/streams-service.ts";
@@ -76,6 +82,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
 class FastPath {
   readonly #context: ServerContext;
   readonly #isolation: AgentIsolation;
+  readonly #access: FastPathAccess;
   readonly #placement: AgentPlacement;
   readonly #registry = new Registry((agent) => this.#reportLoad(agent));
   readonly #loadListeners = new Set<(pool: { readonly namespace: string; readonly name: string }) => void>();
@@ -85,6 +92,7 @@ class FastPath {
   constructor(context: ServerContext) {
     this.#context = context;
     this.#isolation = readIsolation(context.flags);
+    this.#access = readAccess(context.flags);
     this.#placement = placementOf(context.dataDir, this.#isolation);
   }
 
@@ -115,7 +123,7 @@ class FastPath {
     const metricsUrl = await this.#serveMetrics(metrics, token);
     const url = await this.#serve(fast, monitor, metrics, token);
     return {
-      description: `fast path (gRPC) on ${url}, token in ${fastPathTokenFile(dataDir)}, sandboxes in ${driver}`,
+      description: `fast path (gRPC) on ${url}, ${this.#accessDescription()}, sandboxes in ${driver}`,
       endpoints: { fastpath: url, ...(metricsUrl !== undefined && { "fastpath-metrics": metricsUrl }) },
       stop: () => this.stop(),
     };
@@ -123,6 +131,16 @@ class FastPath {
 
   async stop(): Promise<void> {
     for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) await next();
+  }
+
+  #accessDescription(): string {
+    const { acceptsToken, tls } = this.#access;
+    const { dataDir } = this.#context;
+    const ways = [
+      ...(acceptsToken ? [`token in ${fastPathTokenFile(dataDir)}`] : []),
+      ...(tls === undefined ? [] : [tls.files === undefined ? `TLS with ${authorityFile(dataDir)}` : "TLS"]),
+    ];
+    return ways.join(", ");
   }
 
   #reportLoad({ namespace, pool }: { readonly namespace: string; readonly pool: string }): void {
@@ -218,10 +236,13 @@ class FastPath {
       defaultMode: fastPathFlags.mode.read(flags),
     });
     const agentClient = (namespace: string, name: string): AgentClient | undefined => monitor.client(namespace, name);
+    const tls = await this.#loadTls();
+    const identities = new ClusterIdentities({ client, clock });
     const server = await startFastPathServer({
       bindAddress: fastPathFlags.bindAddress.read(flags),
       port: fastPathFlags.port.read(flags),
-      token,
+      authorize: authorizeCalls({ staticToken: this.#access.acceptsToken ? token : undefined, identities, clock }),
+      tls: tls?.material,
       routes(router) {
         router.service(FastPathService, service);
         const streams = { cache, agentClient, pendingOf: (...key: [string, string]) => fast.pendingOf(...key) };
@@ -232,12 +253,39 @@ class FastPath {
         router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },
     });
+    tls?.serving.follow(tls.material, (material) => server.setTls(material));
     this.#stops.push(
       () => fast.stop(),
       () => server.close(),
+      () => Promise.resolve(tls?.serving.stop()),
     );
     return server.url;
   }
+
+  async #loadTls(): Promise<{ readonly serving: ServingTls; readonly material: TlsMaterial } | undefined> {
+    const { tls } = this.#access;
+    if (tls === undefined) return undefined;
+    const { client, clock, log, dataDir, flags } = this.#context;
+    const { files } = tls;
+    const hosts = serverHosts(fastPathFlags.bindAddress.read(flags), process.env.POD_NAMESPACE);
+    const certificate = (): Promise<KeyPair> =>
+      files === undefined
+        ? ensureOwnCertificate({ dataDir, hosts, clock })
+        : readCertificateFiles(files.certificate, files.key);
+    const serving = new ServingTls({ certificate, client, clock, log });
+    return { serving, material: await serving.load() };
+  }
+}
+
+/** Names and addresses under which clients reach the fast path: those of this machine, and of the chart's Service. */
+function serverHosts(bindAddress: string, namespace: string | undefined): readonly string[] {
+  const service = "keelson-sandboxes";
+  const inCluster =
+    namespace === undefined
+      ? []
+      : ["", `.${namespace}`, `.${namespace}.svc`, `.${namespace}.svc.cluster.local`].map((suffix) => `${service}${suffix}`);
+  const isOne = isIP(bindAddress) !== 0 && !["0.0.0.0", "::"].includes(bindAddress);
+  return [...new Set(["localhost", "127.0.0.1", "::1", ...(isOne ? [bindAddress] : []), ...inCluster])];
 }
 
 /** How agents run: as containers of Keelson's image in a cluster, otherwise from this installation. */

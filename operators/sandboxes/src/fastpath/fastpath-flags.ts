@@ -1,4 +1,14 @@
-import { choiceFlag, durationFlag, type FlagValues, invalidFlag, pairsFlag, portFlag, textFlag } from "@keelson/operator/flags";
+import {
+  choiceFlag,
+  durationFlag,
+  type FlagValues,
+  invalidFlag,
+  pairsFlag,
+  portFlag,
+  switchFlag,
+  textFlag,
+  UsageError,
+} from "@keelson/operator/flags";
 import { agentDrivers } from "../agent/agent-drivers.ts";
 import type { AgentIsolation } from "../agent/run-agent.ts";
 
@@ -21,6 +31,24 @@ export const fastPathFlags = {
     description:
       "port of the gRPC server's metrics, on its address and with its token (default: disabled; the original uses 9091)",
     endpoint: "fastpath-metrics",
+  }),
+  tls: switchFlag({
+    name: "fastpath-tls",
+    description: "also serve TLS on a loopback address, for tokens and client certificates of the cluster; always on beyond loopback",
+  }),
+  tlsCertFile: textFlag({
+    name: "fastpath-tls-cert-file",
+    value: "FILE",
+    description: "certificate of the gRPC server, reloaded when it changes (default: signed by fastpath-ca.crt in the data folder)",
+  }),
+  tlsKeyFile: textFlag({
+    name: "fastpath-tls-private-key-file",
+    value: "FILE",
+    description: "private key of --fastpath-tls-cert-file",
+  }),
+  allowToken: switchFlag({
+    name: "fastpath-allow-token",
+    description: "accept the token of the token file beyond loopback, also without TLS",
   }),
   mode: choiceFlag({
     name: "fastpath-consistency-mode",
@@ -53,6 +81,33 @@ export const fastPathFlags = {
     description: "containerd's socket on the agents' machines (default: /run/containerd/containerd.sock)",
   }),
 } as const;
+
+/** How the fast path authenticates its callers. */
+export interface FastPathAccess {
+  /** Whether the token of the token file grants every call. */
+  readonly acceptsToken: boolean;
+  /** Whether TLS is served; with the files of a certificate, or with one of its own. */
+  readonly tls: { readonly files: CertificateFiles | undefined } | undefined;
+}
+
+/** Files of a certificate and its key. */
+export interface CertificateFiles {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** How the flags let callers in. Beyond loopback: over TLS as users of the cluster. **Errors**: `UsageError`. */
+export function readAccess(flags: FlagValues): FastPathAccess {
+  const [certificate, key] = [fastPathFlags.tlsCertFile.read(flags), fastPathFlags.tlsKeyFile.read(flags)];
+  if ((certificate === undefined) !== (key === undefined))
+    throw new UsageError(`--${fastPathFlags.tlsCertFile.name} and --${fastPathFlags.tlsKeyFile.name}: must be set together`);
+  const files = certificate === undefined || key === undefined ? undefined : { certificate, key };
+  const isLocal = /^(127\.\d+\.\d+\.\d+|::1|localhost)$/.test(fastPathFlags.bindAddress.read(flags));
+  return {
+    acceptsToken: isLocal || fastPathFlags.allowToken.read(flags),
+    tls: isLocal && files === undefined && !fastPathFlags.tls.read(flags) ? undefined : { files },
+  };
+}
 
 /** The isolation that the flags select. **Errors**: `UsageError`. */
 export function readIsolation(flags: FlagValues): AgentIsolation {

@@ -3,17 +3,22 @@ import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { FastPathService, SandboxStreams } from "@keelson/sandbox/protocol";
+import { systemClock } from "@keelson/api-machinery/time";
+import { authorizeCalls } from "./access/authorize-calls.ts";
 import { createFastPathClient } from "./client.ts";
 import { type FastPathServer, startFastPathServer } from "./fastpath-server.ts";
 
 const token = "secret";
+const noUser = (): Promise<never> => Promise.reject(new Error("not used"));
+const identities = { authenticate: noUser, isAllowed: noUser };
+const authorize = authorizeCalls({ staticToken: token, identities, clock: systemClock });
 let server: FastPathServer;
 
 beforeEach(async () => {
   server = await startFastPathServer({
     bindAddress: "127.0.0.1",
     port: 0,
-    token,
+    authorize,
     routes(router) {
       router.service(FastPathService, { listSandboxes: ({ namespace }) => ({ items: [{ sandboxName: namespace }] }) });
       router.service(SandboxStreams, {
@@ -60,5 +65,5 @@ it("answers what is not HTTP with an error, and closes open connections when it 
   silent.resume();
   await server.close();
   await closed;
-  server = await startFastPathServer({ bindAddress: "127.0.0.1", port: 0, token, routes: () => {} });
+  server = await startFastPathServer({ bindAddress: "127.0.0.1", port: 0, authorize, routes: () => {} });
 });

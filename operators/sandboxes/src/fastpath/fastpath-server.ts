@@ -2,14 +2,30 @@ import { once } from "node:events";
 import { createServer as createHttpServer, type Server as HttpServer } from "node:http";
 import { createServer as createHttp2Server, type Http2Server } from "node:http2";
 import { type AddressInfo, createServer, type Server as NetServer, type Socket } from "node:net";
-import { Code, ConnectError, type ConnectRouter, type Interceptor } from "@connectrpc/connect";
+import { createServer as createTlsServer, type SecureContextOptions, type Server as TlsServer, type TLSSocket } from "node:tls";
+import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { hasToken } from "../bearer-token.ts";
+import { contextOf } from "./access/caller-connection.ts";
+import type { TlsMaterial } from "./tls/serving-tls.ts";
 
 /** A listening gRPC server. */
 export interface FastPathServer {
   readonly url: string;
+  /** Uses this certificate for new connections. */
+  setTls(material: TlsMaterial): void;
   close(): Promise<void>;
+}
+
+/** Options of {@link startFastPathServer}. */
+export interface FastPathServerOptions {
+  readonly bindAddress: string;
+  /** 0 picks a free one. */
+  readonly port: number;
+  /** Rejects calls without the right to make them. */
+  readonly authorize: Interceptor;
+  /** Default: no TLS. */
+  readonly tls?: TlsMaterial | undefined;
+  readonly routes: (router: ConnectRouter) => void;
 }
 
 const maxMessageBytes = 1 << 20;
@@ -18,45 +34,45 @@ const maxConnections = 256;
 /** A connection that sends nothing for this long is closed. */
 const firstByteTimeoutMs = 10_000;
 
+const handshakeTimeoutMs = 10_000;
+
+/** First byte of a TLS connection: a handshake record. */
+const tlsHandshake = 0x16;
+
 /**
- * Serves gRPC, Connect and gRPC-web without TLS, over HTTP/2 and, for calls that do not stream in both directions, HTTP/1.1. Every call needs
- * the bearer token.
+ * Serves gRPC, Connect and gRPC-web over HTTP/2 and, for calls that do not stream in both directions, HTTP/1.1. With `tls` the same port
+ * serves TLS as well.
  */
-export async function startFastPathServer(options: {
-  readonly bindAddress: string;
-  /** 0 picks a free one. */
-  readonly port: number;
-  readonly token: string;
-  readonly routes: (router: ConnectRouter) => void;
-}): Promise<FastPathServer> {
-  const authenticate: Interceptor = (next) => (request) => {
-    if (!hasToken(request.header.get("authorization"), options.token)) {
-      throw new ConnectError("bearer token required: authorization: Bearer <content of the token file>", Code.Unauthenticated);
-    }
-    return next(request);
-  };
-  const handler = connectNodeAdapter({ routes: options.routes, interceptors: [authenticate], readMaxBytes: maxMessageBytes });
-  const server = new FastPathListener(handler);
+export async function startFastPathServer(options: FastPathServerOptions): Promise<FastPathServer> {
+  const { routes, authorize, tls } = options;
+  const handler = connectNodeAdapter({
+    ...{ routes, readMaxBytes: maxMessageBytes },
+    interceptors: [authorize],
+    contextValues: ({ socket }) => contextOf(socket),
+  });
+  const server = new FastPathListener(handler, tls);
   await server.listen(options.port, options.bindAddress);
   return server;
 }
 
 type Handler = ReturnType<typeof connectNodeAdapter>;
 
-/** Serves HTTP/2 and HTTP/1.1 on one port: a connection's first bytes say which. */
+/** Serves TLS, HTTP/2 and HTTP/1.1 on one port: a connection's first bytes say which. */
 class FastPathListener implements FastPathServer {
   url = "";
   readonly #listener: NetServer;
   readonly #http2: Http2Server;
   readonly #http1: HttpServer;
+  readonly #tls: TlsServer | undefined;
   readonly #sockets = new Set<Socket>();
 
-  constructor(handler: Handler) {
+  constructor(handler: Handler, tls: TlsMaterial | undefined) {
     this.#http2 = createHttp2Server({ settings: { maxConcurrentStreams: 256 } }, handler);
     this.#http2.on("session", (session) => session.on("error", () => {}));
     this.#http1 = createHttpServer({ requestTimeout: 0, headersTimeout: 10_000, keepAliveTimeout: 60_000 }, handler);
     // Starts the check of the timeouts, as the server itself does not listen.
     this.#http1.emit("listening");
+    this.#tls = tls === undefined ? undefined : this.#createTlsServer(tls);
     this.#listener = createServer((socket) => this.#accept(socket));
   }
 
@@ -64,6 +80,10 @@ class FastPathListener implements FastPathServer {
     this.#listener.listen(port, address);
     await once(this.#listener, "listening");
     this.url = `http://${address}:${(this.#listener.address() as AddressInfo).port}`;
+  }
+
+  setTls(material: TlsMaterial): void {
+    this.#tls?.setSecureContext(contextOptions(material));
   }
 
   async close(): Promise<void> {
@@ -87,10 +107,39 @@ class FastPathListener implements FastPathServer {
       socket.removeAllListeners("timeout");
       socket.pause();
       socket.unshift(data);
+      if (this.#tls !== undefined && data[0] === tlsHandshake) {
+        this.#tls.emit("connection", socket);
+        return;
+      }
       // No method of HTTP/1.1 that is served begins with the first byte of HTTP/2's preface, `PRI * HTTP/2.0`, followed by its second.
       const isHttp2 = data.subarray(0, 2).toString("latin1") === "PR" || data.toString("latin1") === "P";
       (isHttp2 ? this.#http2 : this.#http1).emit("connection", socket);
       if (!isHttp2) socket.resume();
     });
   }
+
+  #createTlsServer(material: TlsMaterial): TlsServer {
+    const server = createTlsServer({
+      ...contextOptions(material),
+      minVersion: "TLSv1.2",
+      ALPNProtocols: ["h2", "http/1.1"],
+      handshakeTimeout: handshakeTimeoutMs,
+      requestCert: true,
+      // A call without a valid certificate is rejected with a reason, unless it has a token.
+      rejectUnauthorized: false,
+    });
+    // The connection is closed; a client that does not trust the certificate is no failure of the server.
+    server.on("tlsClientError", (_, socket: TLSSocket) => socket.destroy());
+    server.on("secureConnection", (socket) => {
+      socket.on("error", () => socket.destroy());
+      (socket.alpnProtocol === "h2" ? this.#http2 : this.#http1).emit("connection", socket);
+    });
+    return server;
+  }
 }
+
+const contextOptions = ({ certificate, key, clientAuthorities }: TlsMaterial): SecureContextOptions => ({
+  ...{ cert: certificate, key },
+  // Without an authority, no certificate is accepted: the default would be those of public web sites.
+  ca: clientAuthorities ?? [],
+});

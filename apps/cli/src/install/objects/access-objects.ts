@@ -15,12 +15,13 @@ export function accessObjects(operator: Operator): readonly InstallObject[] {
   const role = roleName(operator);
   const subjects = [{ kind: "ServiceAccount", name, namespace: installNamespace }];
   const reviews = isSet("metrics.enabled");
+  const metricsRules = accessReviewRules.filter((rule) => !operator.rules.includes(rule));
   const objects: readonly TemplateMap[] = [
     { apiVersion: "v1", kind: "ServiceAccount", metadata: namespaced(name, name) },
     {
       ...{ apiVersion: rbacVersion, kind: "ClusterRole", metadata: clusterWide(role, name) },
       // Metrics are authorized by the API server.
-      rules: [...clusterRulesOf(operator).map(literal), ...accessReviewRules.map((rule) => when(reviews, literal(rule)))],
+      rules: [...clusterRulesOf(operator).map(literal), ...metricsRules.map((rule) => when(reviews, literal(rule)))],
     },
     binding("ClusterRole", clusterWide(role, name), role, subjects),
     {
@@ -58,7 +59,7 @@ function extraRules({ name }: Operator): readonly InstallObject[] {
 }
 
 /** Roles that Kubernetes adds to its roles `view`, `edit` and `admin`. */
-function userRoles({ name, resources }: Operator): readonly InstallObject[] {
+function userRoles({ name, resources, userRules = {} }: Operator): readonly InstallObject[] {
   const condition = all(isSet(`${name}.enabled`), isSet("rbac.aggregate"));
   const role = (suffix: string, into: readonly string[], rules: readonly PolicyRule[]): InstallObject => ({
     condition,
@@ -72,8 +73,14 @@ function userRoles({ name, resources }: Operator): readonly InstallObject[] {
     },
   });
   return [
-    role("view", ["view", "edit", "admin"], rulesFor(resources, ["get", "list", "watch"], [""])),
-    role("edit", ["edit", "admin"], rulesFor(resources, ["create", "update", "patch", "delete", "deletecollection"], [""])),
+    role("view", ["view", "edit", "admin"], [
+      ...rulesFor(resources, ["get", "list", "watch"], [""]),
+      ...(userRules.view ?? []),
+    ]),
+    role("edit", ["edit", "admin"], [
+      ...rulesFor(resources, ["create", "update", "patch", "delete", "deletecollection"], [""]),
+      ...(userRules.edit ?? []),
+    ]),
     role("admin", ["admin"], rulesFor(resources, ["get", "update", "patch"], ["/status"])),
   ];
 }

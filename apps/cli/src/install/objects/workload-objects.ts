@@ -132,7 +132,7 @@ function container(operator: Operator, securityContext: TemplateMap): TemplateMa
       { name: "data", mountPath: `${dataDir}/${name}` },
       { name: "tmp", mountPath: "/tmp" },
       ...(name === "robots" ? brokerMounts() : []),
-      ...(name === "sandboxes" ? [tokenMount()] : []),
+      ...(name === "sandboxes" ? fastPathMounts() : []),
     ],
   };
 }
@@ -158,6 +158,7 @@ function operatorArguments(operator: Operator): readonly TemplateItem[] {
     ]),
     ...(needs.settings ?? []).map((setting) => settingArgument(operator, setting)),
     ...(name === "robots" ? brokerSettings() : []),
+    ...(name === "sandboxes" ? fastPathArguments() : []),
     splice(`${name}.extraArgs`),
   ];
 }
@@ -215,17 +216,31 @@ function volumes({ name }: Operator): readonly TemplateItem[] {
     { name: "tmp", emptyDir: {} },
     ...(name === "robots" ? brokerVolumes() : []),
     ...(name === "sandboxes"
-      ? [when(isSet("sandboxes.tokenSecret"), { name: "token", secret: { secretName: value("sandboxes.tokenSecret") } })]
+      ? [
+          when(hasToken, { name: "token", secret: { secretName: value("sandboxes.tokenSecret") } }),
+          when(hasCertificate, { name: "fastpath-tls", secret: { secretName: value("sandboxes.tlsSecret") } }),
+        ]
       : []),
   ];
 }
 
-/** The fast path reads its token from this file, or creates it. */
-function tokenMount(): TemplateItem {
-  return when(isSet("sandboxes.tokenSecret"), {
-    name: "token",
-    mountPath: `${dataDir}/sandboxes/fastpath-token`,
-    subPath: "token",
-    readOnly: true,
-  });
+const hasToken = isSet("sandboxes.tokenSecret");
+const hasCertificate = isSet("sandboxes.tlsSecret");
+const certificateDir = "/etc/keelson/fastpath-tls";
+
+/** The fast path's token, which replaces a generated one, and its certificate. The latter is a folder, so that the kubelet can update it. */
+function fastPathMounts(): readonly TemplateItem[] {
+  const token = { name: "token", mountPath: `${dataDir}/sandboxes/fastpath-token`, subPath: "token", readOnly: true };
+  return [
+    when(hasToken, token),
+    when(hasCertificate, { name: "fastpath-tls", mountPath: certificateDir, readOnly: true }),
+  ];
+}
+
+function fastPathArguments(): readonly TemplateItem[] {
+  return [
+    when(hasToken, "--fastpath-allow-token"),
+    when(hasCertificate, `--fastpath-tls-cert-file=${certificateDir}/tls.crt`),
+    when(hasCertificate, `--fastpath-tls-private-key-file=${certificateDir}/tls.key`),
+  ];
 }

@@ -1,0 +1,53 @@
+import type { DescMethod, DescService } from "@bufbuild/protobuf";
+import {
+  FastPathService,
+  SandboxFiles,
+  SandboxLifecycle,
+  SandboxPorts,
+  SandboxProcesses,
+  SandboxStreams,
+} from "@keelson/sandbox/protocol";
+
+/** The right on `sandboxes` that a call requires, as in a rule of RBAC. */
+export interface CallRule {
+  readonly verb: "get" | "list" | "create" | "update" | "patch" | "delete";
+  readonly subresource?: "log" | "exec" | "files" | "portforward";
+}
+
+/** Rules by the name of the method. The compiler requires one for each method of the service. */
+type ServiceRules<S extends DescService> = { readonly [Name in keyof S["method"]]: CallRule };
+
+function rulesFor<S extends DescService>(service: S, rules: ServiceRules<S>): readonly [DescMethod, CallRule][] {
+  return service.methods.map((method) => [method, rules[method.localName as keyof S["method"]]]);
+}
+
+const change: CallRule = { verb: "patch" };
+const run: CallRule = { verb: "create", subresource: "exec" };
+const observe: CallRule = { verb: "get", subresource: "exec" };
+const readFiles: CallRule = { verb: "get", subresource: "files" };
+const writeFiles: CallRule = { verb: "update", subresource: "files" };
+
+/**
+ * The right that each call requires in the namespace of its sandbox. Subresources that exist in the API only as names of rights follow
+ * those of Pods: `sandboxes/log`, `sandboxes/exec`, `sandboxes/portforward`, and `sandboxes/files`.
+ */
+export const callRules: ReadonlyMap<DescMethod, CallRule> = new Map([
+  ...rulesFor(FastPathService, {
+    createSandbox: { verb: "create" },
+    deleteSandbox: { verb: "delete" },
+    updateSandbox: change,
+    listSandboxes: { verb: "list" },
+    getSandbox: { verb: "get" },
+  }),
+  ...rulesFor(SandboxLifecycle, { pause: change, resume: change, restart: change, renew: change }),
+  ...rulesFor(SandboxStreams, { logs: { verb: "get", subresource: "log" }, exec: run }),
+  ...rulesFor(SandboxProcesses, {
+    ...{ start: run, writeInput: run, signal: run, resize: run },
+    ...{ list: observe, output: observe },
+  }),
+  ...rulesFor(SandboxFiles, {
+    ...{ stat: readFiles, list: readFiles, read: readFiles },
+    ...{ write: writeFiles, remove: writeFiles, makeDirectory: writeFiles },
+  }),
+  ...rulesFor(SandboxPorts, { connect: { verb: "create", subresource: "portforward" } }),
+]);

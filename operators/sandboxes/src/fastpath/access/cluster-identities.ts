@@ -1,0 +1,66 @@
+import { createHash } from "node:crypto";
+import { isJsonObject } from "@keelson/api-machinery";
+import { type ResourceAttributes, type ReviewedUser, SubjectAccessReview, TokenReview } from "@keelson/api-machinery/kinds";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Client } from "@keelson/client";
+import { ReviewCache } from "./review-cache.ts";
+
+/** An authenticated user of the cluster. */
+export type ClusterUser = ReviewedUser & { readonly username: string };
+
+/** How long the answers of the API server are reused: the delay with which a revoked right or token takes effect. */
+const reuseMs = 10_000;
+const maxEntries = 4_096;
+const maxPending = 128;
+
+/**
+ * The cluster's users and their rights: a TokenReview authenticates a bearer token, and a SubjectAccessReview authorizes a user. Answers are
+ * reused for 10 s, and never beyond the expiry of the token.
+ */
+export class ClusterIdentities {
+  readonly #client: Client;
+  readonly #clock: Clock;
+  readonly #users: ReviewCache<ClusterUser | undefined>;
+  readonly #decisions: ReviewCache<boolean>;
+
+  constructor({ client, clock }: { readonly client: Client; readonly clock: Clock }) {
+    this.#client = client;
+    this.#clock = clock;
+    this.#users = new ReviewCache({ clock, maxEntries, maxPending });
+    this.#decisions = new ReviewCache({ clock, maxEntries, maxPending });
+  }
+
+  /** The user of a bearer token for the API server; undefined if it is not valid. **Errors**: those of the API, and `ReviewLimitError`. */
+  authenticate(token: string): Promise<ClusterUser | undefined> {
+    const key = createHash("sha256").update(token).digest("base64");
+    return this.#users.get(key, async () => {
+      const { status } = await this.#client.create(TokenReview, { metadata: {}, spec: { token } });
+      const { username = "" } = status?.user ?? {};
+      const isValid = status?.authenticated === true && username !== "";
+      return { value: isValid ? { ...status.user, username } : undefined, forMs: Math.min(reuseMs, this.#lifeMs(token)) };
+    });
+  }
+
+  /** Whether a user has a right. **Errors**: those of the API, and `ReviewLimitError`. */
+  isAllowed({ username, uid, groups, extra }: ClusterUser, resourceAttributes: ResourceAttributes): Promise<boolean> {
+    const subject = { user: username, ...(uid && { uid }), ...(groups && { groups }), ...(extra && { extra }) };
+    return this.#decisions.get(JSON.stringify([subject, resourceAttributes]), async () => {
+      const spec = { ...subject, resourceAttributes };
+      const { status } = await this.#client.create(SubjectAccessReview, { metadata: {}, spec });
+      return { value: status?.allowed === true, forMs: reuseMs };
+    });
+  }
+
+  /** Time until the expiry that a token itself names. It only shortens the reuse, so it needs no verification. */
+  #lifeMs(token: string): number {
+    const [, payload] = token.split(".");
+    if (payload === undefined) return reuseMs;
+    try {
+      const claims: unknown = JSON.parse(Buffer.from(payload, "base64url").toString("utf8"));
+      const expiry = isJsonObject(claims) ? claims.exp : undefined;
+      return typeof expiry === "number" ? expiry * 1000 - this.#clock.now() : reuseMs;
+    } catch {
+      return reuseMs;
+    }
+  }
+}
