@@ -146,9 +146,12 @@ export class Command {
     signal: AbortSignal | undefined,
   ): Promise<number> {
     const request = { ...this.#key, ...input, processId: this.id, offset: BigInt(position) };
+    // Unknown until the answer arrives: the input of a call that fails may have been accepted.
+    this.#inputBytes = undefined;
     const answer = await call(signal, () => this.#connection.processes.writeInput(request, { ...(signal && { signal }) }));
-    this.#inputBytes = Number(answer.acceptedBytes);
-    return this.#inputBytes;
+    const accepted = Number(answer.acceptedBytes);
+    this.#inputBytes = accepted;
+    return accepted;
   }
 }
 

@@ -4,14 +4,20 @@ import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
 import { SandboxProcesses } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
+import { type ClusterCredentials, findClusterCredentials } from "./cluster-credentials.ts";
 import { SandboxError } from "./sandbox-error.ts";
 
 /** Where the sandboxes' gRPC server is and how calls are authenticated. */
 export interface ConnectionOptions {
-  /** `HOST:PORT` or a URL. Default: `KEELSON_SANDBOX_ENDPOINT`, else `127.0.0.1:9090`. */
+  /** `HOST:PORT` or a URL, for TLS with `https://`. Default: `KEELSON_SANDBOX_ENDPOINT`, else `127.0.0.1:9090`. */
   readonly endpoint?: string;
-  /** The bearer token. Default: `KEELSON_SANDBOX_TOKEN`, else the content of the file that `KEELSON_SANDBOX_TOKEN_FILE` names. */
+  /**
+   * The bearer token. Default: `KEELSON_SANDBOX_TOKEN`, else the content of the file that `KEELSON_SANDBOX_TOKEN_FILE` names, else with TLS
+   * the credentials of the Pod's service account or of the kubeconfig's current context (which requires `kubectl`).
+   */
   readonly token?: string;
+  /** Certificates (PEM) of the authorities to trust. Default: the file that `KEELSON_SANDBOX_CA_FILE` names, else those of Node.js. */
+  readonly certificateAuthority?: string;
   /** Namespace of the sandboxes. Default: `default`. */
   readonly namespace?: string;
   /**
@@ -51,19 +57,49 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
 }
 
 // Node.js modules are loaded here only: with a transport of its own, the package runs in browsers.
-async function createTransport({ endpoint, token }: ConnectionOptions): Promise<Transport> {
+async function createTransport(options: ConnectionOptions): Promise<Transport> {
   const { env } = process;
-  const address = endpoint ?? env.KEELSON_SANDBOX_ENDPOINT ?? "127.0.0.1:9090";
+  const address = options.endpoint ?? env.KEELSON_SANDBOX_ENDPOINT ?? "127.0.0.1:9090";
   const baseUrl = /^https?:/.test(address) ? address : `http://${address}`;
   if (!URL.canParse(baseUrl))
     throw new SandboxError("InvalidArgument", `endpoint: ${address} must have the form 127.0.0.1:9090`);
-  const secret = parseToken(token ?? env.KEELSON_SANDBOX_TOKEN ?? (await readToken(env.KEELSON_SANDBOX_TOKEN_FILE)));
-  const authorize: Interceptor = (next) => (request) => {
-    request.header.set("authorization", `Bearer ${secret}`);
+  const { token, ...certificate } = await findCredentials(options, baseUrl.startsWith("https:"));
+  const authorize: Interceptor = (next) => async (request) => {
+    const current = await token();
+    if (current !== undefined) request.header.set("authorization", `Bearer ${parseToken(current)}`);
     return next(request);
   };
+  const file = env.KEELSON_SANDBOX_CA_FILE;
+  const ca = options.certificateAuthority ?? (file === undefined ? undefined : await read("KEELSON_SANDBOX_CA_FILE", file));
   const { createGrpcTransport } = await import("@connectrpc/connect-node");
-  return createGrpcTransport({ baseUrl, interceptors: [authorize], idleConnectionTimeoutMs, pingIntervalMs });
+  const nodeOptions = { ...certificate, ...(ca !== undefined && { ca }) };
+  return createGrpcTransport({ baseUrl, interceptors: [authorize], idleConnectionTimeoutMs, pingIntervalMs, nodeOptions });
+}
+
+/** Credentials of the cluster are sent over TLS only. */
+async function findCredentials(options: ConnectionOptions, isSecure: boolean): Promise<ClusterCredentials> {
+  const { env } = process;
+  const file = env.KEELSON_SANDBOX_TOKEN_FILE;
+  const text =
+    options.token ?? env.KEELSON_SANDBOX_TOKEN ?? (file === undefined ? undefined : await read("KEELSON_SANDBOX_TOKEN_FILE", file));
+  if (text !== undefined) {
+    const token = parseToken(text);
+    return { token: () => Promise.resolve(token) };
+  }
+  if (!isSecure)
+    throw new SandboxError("Unauthenticated", "token: is required, or set KEELSON_SANDBOX_TOKEN or KEELSON_SANDBOX_TOKEN_FILE");
+  const [{ readFile }, { execFile }, { promisify }] = await Promise.all([
+    import("node:fs/promises"),
+    import("node:child_process"),
+    import("node:util"),
+  ]);
+  const execute = promisify(execFile);
+  return findClusterCredentials({
+    env,
+    readFile: (path) => readFile(path, "utf8"),
+    run: async (program, args, variables) => (await execute(program, args, { env: { ...env, ...variables } })).stdout,
+    now: Date.now,
+  });
 }
 
 /** The token without surrounding white space. An invalid header value would be part of the error of every call. */
@@ -74,13 +110,11 @@ function parseToken(text: string): string {
   return token;
 }
 
-async function readToken(file: string | undefined): Promise<string> {
-  if (file === undefined)
-    throw new SandboxError("Unauthenticated", "token: is required, or set KEELSON_SANDBOX_TOKEN or KEELSON_SANDBOX_TOKEN_FILE");
+async function read(variable: string, file: string): Promise<string> {
   const { readFile } = await import("node:fs/promises");
   try {
     return await readFile(file, "utf8");
   } catch (error) {
-    throw new SandboxError("Unauthenticated", `KEELSON_SANDBOX_TOKEN_FILE: could not read ${file}`, { cause: error });
+    throw new SandboxError("Unauthenticated", `${variable}: could not read ${file}`, { cause: error });
   }
 }

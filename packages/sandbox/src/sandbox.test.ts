@@ -28,7 +28,7 @@ let deleted: string[];
 let started: StartProcessRequest[];
 let signals: string[];
 let input: string;
-let accepts: number[];
+let accepts: (number | "lost")[];
 let offsets: number[];
 let cancelled: number;
 let outputs: (() => AsyncIterable<ProcessOutput>)[];
@@ -63,8 +63,10 @@ function routes(router: ConnectRouter): void {
       await new Promise((resolve) => setImmediate(resolve));
       // What was accepted before is skipped.
       const rest = data.subarray(input.length - Number(offset));
-      const accepted = rest.subarray(0, accepts.shift() ?? rest.length);
+      const count = accepts.shift() ?? rest.length;
+      const accepted = rest.subarray(0, count === "lost" ? rest.length : count);
       input += new TextDecoder().decode(accepted);
+      if (count === "lost") throw new ConnectError("lost the agent", Code.Unavailable);
       const acceptedBytes = BigInt(input.length);
       if (end) input += ".";
       return { acceptedBytes };
@@ -220,6 +222,14 @@ describe("a command", () => {
     const command = box.command("p");
     await Promise.all([command.write("first "), command.write("second"), command.closeInput()]);
     expect(input).toBe("before first second.");
+  });
+
+  it("does not get input again that a failed write has passed on", async () => {
+    const command = await box.start(["cat"], { stdin: true });
+    accepts = ["lost"];
+    await expect(command.write("first ")).rejects.toMatchObject({ code: "Unavailable" });
+    await command.write("second");
+    expect(input).toBe("first second");
   });
 
   it("is killed if the caller aborts, which rejects with the caller's reason", async () => {

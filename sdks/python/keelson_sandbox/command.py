@@ -141,9 +141,12 @@ class Command:
             "data": base64.b64encode(data).decode(),
             "end": end,
         }
+        # Unknown until the answer arrives: the input of a call that fails may have been accepted.
+        self._input_bytes = None
         answer = self._processes.write_input(request, CALL_TIMEOUT)  # type: ignore[arg-type]
-        self._input_bytes = int(answer.get("acceptedBytes", "0"))
-        return self._input_bytes
+        accepted = int(answer.get("acceptedBytes", "0"))
+        self._input_bytes = accepted
+        return accepted
 
 
 def info_of(process: ProcessInfo) -> CommandInfo:

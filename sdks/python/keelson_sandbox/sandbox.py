@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from .command import CALL_TIMEOUT, Command, CommandInfo, ExecResult, OutputChunk, info_of
+from .credentials import find_cluster_credentials, read_text, tls_context
 from .errors import SandboxError
 from .files import SandboxFiles
 from .protocol import (
@@ -267,22 +268,31 @@ class Sandbox:
                 raise
 
 
-def connect(endpoint: Optional[str] = None, token: Optional[str] = None) -> HttpTransport:
-    """The server's connection. Default: KEELSON_SANDBOX_ENDPOINT, and KEELSON_SANDBOX_TOKEN or the file KEELSON_SANDBOX_TOKEN_FILE."""
+def connect(
+    endpoint: Optional[str] = None, token: Optional[str] = None, certificate_authority: Optional[str] = None
+) -> HttpTransport:
+    """The server's connection, by default from the environment.
+
+    `endpoint` (KEELSON_SANDBOX_ENDPOINT) is HOST:PORT or a URL, for TLS with https://. Calls carry `token` (KEELSON_SANDBOX_TOKEN, or the file
+    KEELSON_SANDBOX_TOKEN_FILE), else with TLS the credentials of the Pod's service account or of the kubeconfig's current context, which
+    requires kubectl. `certificate_authority` (the file KEELSON_SANDBOX_CA_FILE) is the PEM of the authorities to trust.
+    """
     address = endpoint or os.environ.get("KEELSON_SANDBOX_ENDPOINT") or "127.0.0.1:9090"
-    return HttpTransport(address, token or os.environ.get("KEELSON_SANDBOX_TOKEN") or _read_token())
+    fixed = token or os.environ.get("KEELSON_SANDBOX_TOKEN") or _read_file("KEELSON_SANDBOX_TOKEN_FILE")
+    if not address.startswith("https://"):
+        if fixed is None:
+            message = "token: is required, or set KEELSON_SANDBOX_TOKEN or KEELSON_SANDBOX_TOKEN_FILE"
+            raise SandboxError("Unauthenticated", message)
+        return HttpTransport(address, fixed)
+    # Credentials of the cluster are sent over TLS only.
+    credentials = find_cluster_credentials() if fixed is None else None
+    context = tls_context(certificate_authority or _read_file("KEELSON_SANDBOX_CA_FILE"), credentials)
+    return HttpTransport(address, fixed if credentials is None else credentials.token, context)
 
 
-def _read_token() -> str:
-    file = os.environ.get("KEELSON_SANDBOX_TOKEN_FILE")
-    if file is None:
-        message = "token: is required, or set KEELSON_SANDBOX_TOKEN or KEELSON_SANDBOX_TOKEN_FILE"
-        raise SandboxError("Unauthenticated", message)
-    try:
-        with open(file, encoding="utf-8") as opened:
-            return opened.read()
-    except OSError as error:
-        raise SandboxError("Unauthenticated", f"KEELSON_SANDBOX_TOKEN_FILE: could not read {file}: {error}") from error
+def _read_file(variable: str) -> Optional[str]:
+    file = os.environ.get(variable)
+    return None if file is None else read_text(variable, file)
 
 
 def _send_input(command: Command, data: Text) -> None:

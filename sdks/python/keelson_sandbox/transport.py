@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 import struct
-from typing import Dict, Iterable, Iterator, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Mapping, Optional, Tuple, Union
 from urllib.parse import urlsplit
 
 from .errors import CODES, SandboxError
@@ -26,14 +27,22 @@ _GRACE = 5.0
 class HttpTransport:
     """Sends each call over a connection of its own, so that threads can share it."""
 
-    def __init__(self, endpoint: str, token: str) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        token: Union[str, Callable[[], Optional[str]], None],
+        tls: Optional[ssl.SSLContext] = None,
+    ) -> None:
+        """`token` is a text, or a function that returns the one of the next call; None with a client certificate in `tls`."""
         url = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
         if url.scheme not in ("http", "https") or not url.hostname:
             raise SandboxError("InvalidArgument", f"endpoint: {endpoint} must have the form 127.0.0.1:9090")
         self._is_secure = url.scheme == "https"
         self._host = url.hostname
         self._port = url.port
-        self._token = _parse_token(token)
+        self._tls = tls
+        # Fails now if a fixed token cannot be used.
+        self._token = _parse_token(token) if isinstance(token, str) else token
 
     def unary(self, path: str, request: object, timeout: Optional[float]) -> dict:
         connection = self._connect(timeout)
@@ -67,16 +76,18 @@ class HttpTransport:
             connection.close()
 
     def _connect(self, timeout: Optional[float]) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=_CONNECT_TIMEOUT)
+        connection = (
+            http.client.HTTPSConnection(self._host, self._port, timeout=_CONNECT_TIMEOUT, context=self._tls)
+            if self._is_secure
+            else http.client.HTTPConnection(self._host, self._port, timeout=_CONNECT_TIMEOUT)
+        )
         try:
             connection.connect()
         except OSError as error:
             raise SandboxError("Unavailable", f"could not connect to {self._host}:{self._port}: {error}") from error
         connection.sock.settimeout(None if timeout is None else timeout + _GRACE)
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Detects a server that has disappeared while a call waits for its output.
-        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _keep_alive(connection.sock)
         return connection
 
     def _send(
@@ -87,8 +98,9 @@ class HttpTransport:
         content_type: str,
         timeout: Optional[float],
     ) -> http.client.HTTPResponse:
+        token = self._token if isinstance(self._token, str) or self._token is None else self._token()
         headers: Dict[str, str] = {
-            "authorization": f"Bearer {self._token}",
+            **({} if token is None else {"authorization": f"Bearer {_parse_token(token)}"}),
             "connect-protocol-version": "1",
             "content-type": content_type,
         }
@@ -99,6 +111,16 @@ class HttpTransport:
             return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise _lost(error) from error
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Detects within two minutes a server that has disappeared while a call waits for its output."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # The system's default is two hours. macOS names the idle time differently.
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPALIVE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 5)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _parse_token(text: str) -> str:

@@ -1,13 +1,14 @@
 import base64
 import json
 import os
+import socket
 import struct
 import threading
 import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from unittest import mock
 
-from keelson_sandbox import Sandbox, SandboxError, connect
+from keelson_sandbox import Command, Sandbox, SandboxError, connect
 
 
 def b64(data):
@@ -91,12 +92,18 @@ class SandboxTest(unittest.TestCase):
         self.calls.append((method, request))
         if method == "WriteInput":
             with self.input_lock:
+                is_lost = bool(self.accepts) and self.accepts[0] == "lost"
+                if is_lost:
+                    self.accepts.pop(0)
                 # What was accepted before is skipped.
                 rest = base64.b64decode(request["data"])[len(self.input) - int(request["offset"]) :]
                 self.input += rest[: self.accepts.pop(0) if self.accepts else None]
             if request["end"]:
                 self.input_ended.set()
-            handler.reply(200, json.dumps({"acceptedBytes": str(len(self.input))}).encode())
+            if is_lost:
+                handler.reply(503, b'{"code": "unavailable", "message": "lost the agent"}')
+            else:
+                handler.reply(200, json.dumps({"acceptedBytes": str(len(self.input))}).encode())
             return
         answer = self.answers.get(method, {})
         if isinstance(answer, list):
@@ -191,6 +198,21 @@ class SandboxTest(unittest.TestCase):
         command.close_input()
         self.assertIn(self.input, (b"before first other ", b"before other first "))
         self.assertTrue(self.input_ended.is_set())
+
+    def test_does_not_repeat_input_that_a_failed_write_has_passed_on(self):
+        command = Command(self.box._processes, self.box._key, "p", 0)
+        self.accepts = ["lost"]
+        self.fails("Unavailable", lambda: command.write("first "))
+        command.write("second")
+        self.assertEqual(self.input, b"first second")
+
+    def test_detects_a_server_that_has_disappeared(self):
+        connection = self.transport._connect(None)
+        self.addCleanup(connection.close)
+        options = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT]
+        values = [connection.sock.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+        self.assertEqual(values, [30, 15, 5])
+        self.assertNotEqual(connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), 0)
 
     def test_rejects_a_token_that_no_header_can_contain_without_showing_it(self):
         for token in ("s3cr3t\nx", "s3cr3t\u00e9", "s3cr3t\u20ac", " "):
