@@ -36,14 +36,22 @@ describe("credentials of the cluster", () => {
     expect(await (await credentialsOf({ token: "abc" })).token()).toBe("abc");
     const fromFile = await credentialsOf({ tokenFile: "/t" }, { readFile: async (path) => `token of ${path}` });
     expect(await fromFile.token()).toBe("token of /t");
-    const { token, ...certificate } = await credentialsOf({ "client-certificate-data": btoa("C"), "client-key-data": btoa("K") });
+    const { token, ...certificate } = await credentialsOf({
+      "client-certificate-data": btoa("C"),
+      "client-key-data": btoa("K"),
+    });
     expect([await token(), certificate]).toEqual([undefined, { cert: "C", key: "K" }]);
   });
 
   it("are requested from the kubeconfig's plugin again when they expire", async () => {
     let now = 0;
     let runs = 0;
-    const exec = { apiVersion: "client.authentication.k8s.io/v1", command: "plugin", args: ["login"], env: [{ name: "A", value: "b" }] };
+    const exec = {
+      apiVersion: "client.authentication.k8s.io/v1",
+      command: "plugin",
+      args: ["login"],
+      env: [{ name: "A", value: "b" }],
+    };
     const { token } = await credentialsOf(
       {},
       {
@@ -67,11 +75,17 @@ describe("credentials of the cluster", () => {
     ["impersonation", { token: "abc", as: "root" }, /impersonation/],
     ["a plugin without a command", { exec: {} }, /exec.command is missing/],
   ])("reject %s with the reason", async (_, user, message) => {
-    await expect(credentialsOf(user)).rejects.toMatchObject({ code: "Unauthenticated", message: expect.stringMatching(message) });
+    await expect(credentialsOf(user)).rejects.toMatchObject({
+      code: "Unauthenticated",
+      message: expect.stringMatching(message),
+    });
   });
 
   it("name what to set if kubectl does not exist", async () => {
     const missing = credentialsOf({}, { run: () => Promise.reject(new Error("spawn kubectl ENOENT")) });
-    await expect(missing).rejects.toMatchObject({ code: "Unauthenticated", message: expect.stringMatching(/KEELSON_SANDBOX_TOKEN.*ENOENT/) });
+    await expect(missing).rejects.toMatchObject({
+      code: "Unauthenticated",
+      message: expect.stringMatching(/KEELSON_SANDBOX_TOKEN.*ENOENT/),
+    });
   });
 });

@@ -81,7 +81,9 @@ async function findCredentials(options: ConnectionOptions, isSecure: boolean): P
   const { env } = process;
   const file = env.KEELSON_SANDBOX_TOKEN_FILE;
   const text =
-    options.token ?? env.KEELSON_SANDBOX_TOKEN ?? (file === undefined ? undefined : await read("KEELSON_SANDBOX_TOKEN_FILE", file));
+    options.token ??
+    env.KEELSON_SANDBOX_TOKEN ??
+    (file === undefined ? undefined : await read("KEELSON_SANDBOX_TOKEN_FILE", file));
   if (text !== undefined) {
     const token = parseToken(text);
     return { token: () => Promise.resolve(token) };

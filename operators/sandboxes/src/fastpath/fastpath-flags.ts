@@ -34,12 +34,14 @@ export const fastPathFlags = {
   }),
   tls: switchFlag({
     name: "fastpath-tls",
-    description: "also serve TLS on a loopback address, for tokens and client certificates of the cluster; always on beyond loopback",
+    description:
+      "also serve TLS on a loopback address, for tokens and client certificates of the cluster; always on beyond loopback",
   }),
   tlsCertFile: textFlag({
     name: "fastpath-tls-cert-file",
     value: "FILE",
-    description: "certificate of the gRPC server, reloaded when it changes (default: signed by fastpath-ca.crt in the data folder)",
+    description:
+      "certificate of the gRPC server, reloaded when it changes (default: signed by fastpath-ca.crt in the data folder)",
   }),
   tlsKeyFile: textFlag({
     name: "fastpath-tls-private-key-file",

@@ -73,14 +73,16 @@ function userRoles({ name, resources, userRules = {} }: Operator): readonly Inst
     },
   });
   return [
-    role("view", ["view", "edit", "admin"], [
-      ...rulesFor(resources, ["get", "list", "watch"], [""]),
-      ...(userRules.view ?? []),
-    ]),
-    role("edit", ["edit", "admin"], [
-      ...rulesFor(resources, ["create", "update", "patch", "delete", "deletecollection"], [""]),
-      ...(userRules.edit ?? []),
-    ]),
+    role(
+      "view",
+      ["view", "edit", "admin"],
+      [...rulesFor(resources, ["get", "list", "watch"], [""]), ...(userRules.view ?? [])],
+    ),
+    role(
+      "edit",
+      ["edit", "admin"],
+      [...rulesFor(resources, ["create", "update", "patch", "delete", "deletecollection"], [""]), ...(userRules.edit ?? [])],
+    ),
     role("admin", ["admin"], rulesFor(resources, ["get", "update", "patch"], ["/status"])),
   ];
 }

@@ -231,10 +231,7 @@ const certificateDir = "/etc/keelson/fastpath-tls";
 /** The fast path's token, which replaces a generated one, and its certificate. The latter is a folder, so that the kubelet can update it. */
 function fastPathMounts(): readonly TemplateItem[] {
   const token = { name: "token", mountPath: `${dataDir}/sandboxes/fastpath-token`, subPath: "token", readOnly: true };
-  return [
-    when(hasToken, token),
-    when(hasCertificate, { name: "fastpath-tls", mountPath: certificateDir, readOnly: true }),
-  ];
+  return [when(hasToken, token), when(hasCertificate, { name: "fastpath-tls", mountPath: certificateDir, readOnly: true })];
 }
 
 function fastPathArguments(): readonly TemplateItem[] {

@@ -198,7 +198,9 @@ describe("a user with rights in one namespace", () => {
         '"sandboxes/exec" in API group "sandbox.fast.io" in the namespace "team-v"',
     });
     await expect(fastPath.listSandboxes({})).rejects.toMatchObject({
-      rawMessage: expect.stringContaining('cannot list resource "sandboxes" in API group "sandbox.fast.io" in the namespace "default"'),
+      rawMessage: expect.stringContaining(
+        'cannot list resource "sandboxes" in API group "sandbox.fast.io" in the namespace "default"',
+      ),
     });
     expect(reached).toEqual([]);
   });

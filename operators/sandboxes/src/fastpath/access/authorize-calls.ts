@@ -62,7 +62,9 @@ async function authenticate(
   }
   const certificate = connection.certificate();
   if (certificate === undefined)
-    throw unauthenticated("credentials required: a bearer token, or a client certificate that the cluster's authority has signed");
+    throw unauthenticated(
+      "credentials required: a bearer token, or a client certificate that the cluster's authority has signed",
+    );
   if (certificate.notAfterMs <= clock.now()) throw unauthenticated("the client certificate has expired");
   return certificate.user;
 }

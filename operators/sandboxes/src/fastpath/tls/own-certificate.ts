@@ -72,10 +72,7 @@ class StoredPair {
 
   async read(): Promise<KeyPair | undefined> {
     try {
-      const [certificate, key] = await Promise.all([
-        readFile(this.#certificateFile, "utf8"),
-        readFile(this.#keyFile, "utf8"),
-      ]);
+      const [certificate, key] = await Promise.all([readFile(this.#certificateFile, "utf8"), readFile(this.#keyFile, "utf8")]);
       return { certificate, key };
     } catch {
       return undefined;
