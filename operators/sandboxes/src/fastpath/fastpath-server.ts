@@ -128,7 +128,7 @@ class FastPathListener implements FastPathServer {
       // A call without a valid certificate is rejected with a reason, unless it has a token.
       rejectUnauthorized: false,
     });
-    // The connection is closed; a client that does not trust the certificate is no failure of the server.
+    // Clients that do not trust the certificate end the handshake.
     server.on("tlsClientError", (_, socket: TLSSocket) => socket.destroy());
     server.on("secureConnection", (socket) => {
       socket.on("error", () => socket.destroy());

@@ -41,7 +41,7 @@ export async function ensureOwnCertificate({ dataDir, hosts, clock }: OwnCertifi
   if (authority === undefined || certificateDefect(authority, authority, now, now + serverLifeMs) !== undefined) {
     authority = await createCertificateAuthority("keelson-sandboxes", notBefore, new Date(now + authorityLifeMs));
     await stored.write(authority);
-    // Clients read the authority's certificate; it is no secret.
+    // Clients read the authority's certificate.
     await chmod(authorityFile(dataDir), 0o644);
   }
   const present = await server.read();
