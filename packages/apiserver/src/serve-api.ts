@@ -43,6 +43,11 @@ export interface ServeApiOptions {
   readonly storage?: Omit<Extract<ApiServerOptions["storage"], { dataDir: string }>, "dataDir">;
   /** Static bearer tokens and their users. Each token has at least 16 characters. Default: none. */
   readonly staticTokens?: ReadonlyMap<string, UserInfo>;
+  /**
+   * Path of a Unix socket that serves HTTP without TLS to holders of static tokens, and to no one else: neither anonymous requests nor other
+   * tokens are accepted. Its folder is open to this user only. Default: no socket.
+   */
+  readonly socketPath?: string;
   /** Accepts requests without credentials as `system:anonymous`, subject to RBAC. Default true; otherwise they fail with 401. */
   readonly anonymous?: boolean;
   /** Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
@@ -75,6 +80,8 @@ export interface ServedApi {
   readonly server: ApiServer;
   /** `https://127.0.0.1:6443`. */
   readonly url: string;
+  /** Path of the Unix socket. Undefined if none was requested or it could not be created. */
+  readonly socketPath: string | undefined;
   /** Path of the cluster administrator's kubeconfig. */
   readonly kubeconfig: string;
   close(): Promise<void>;
@@ -140,13 +147,15 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     ...(options.seats === undefined ? {} : { seats: options.seats }),
   });
   let listening: HttpServer | undefined;
+  let { socketPath } = options;
+  const staticTokens = createStaticTokens(options.staticTokens ?? []);
   try {
     const http = await startHttpServer({
       flow,
       onRequest: (info, code, durationMs) => metrics.record(info, code, durationMs),
       handle: server.handle,
       authenticate: createAuthenticator({
-        tokens: [createStaticTokens(options.staticTokens ?? []), (token) => server.tokens.verify(token)?.user],
+        tokens: [staticTokens, (token) => server.tokens.verify(token)?.user],
         authorizer: server.authorizer,
         now,
         anonymous: options.anonymous ?? true,
@@ -155,6 +164,18 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       toTable,
       bindAddress,
       port: options.port,
+      ...(socketPath === undefined
+        ? {}
+        : {
+            localSocket: {
+              path: socketPath,
+              authenticate: createAuthenticator({ tokens: [staticTokens], authorizer: server.authorizer, now, anonymous: false }),
+              onFailure(error) {
+                socketPath = undefined;
+                onError?.(error);
+              },
+            },
+          }),
       clock,
       newId: randomUUID,
       isAggregated: (path) => aggregator.includes(path),
@@ -202,6 +223,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     return {
       server,
       url: http.url,
+      socketPath,
       kubeconfig,
       async close() {
         await renewal.stop();

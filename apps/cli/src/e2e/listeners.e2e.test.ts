@@ -61,6 +61,7 @@ spec:
   await keelson.kubectl("create", "service", "clusterip", "web", "--tcp=80");
   const expected = new Map<string, (address: string) => boolean>([
     ["API server", (address) => address === new URL(apiUrl()).host],
+    ["API server for components", (address) => address === join(keelson.dataDir, "api", "server.sock")],
     ["Metrics and reconcile traces", (address) => address === printed(/(http:\/\/[\d.:]+)\/metrics/)],
     ["Node", (address) => address === join(keelson.dataDir, "node", "kubelet.sock")],
     ["Services", (address) => /^127\.(12[89]|1[3-8]\d|19[01])\./.test(address)],

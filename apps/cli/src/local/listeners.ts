@@ -10,6 +10,12 @@ export const ownListeners: readonly ListenerDescription[] = [
     rights: "RBAC on every request, before the body is read",
   },
   {
+    name: "API server for components",
+    address: "the Unix socket `DIR/api/server.sock`",
+    authentication: "the modes of its folder (0700) and of the socket (0600): the machine's user; and a component's token, valid for this run",
+    rights: "RBAC on every request, before the body is read",
+  },
+  {
     name: "Metrics and reconcile traces",
     address: "a free port of `127.0.0.1` (`--metrics-port`)",
     authentication: "the bearer token in `DIR/metrics-token`, or an API token whose user may `get` the path",

@@ -100,10 +100,10 @@ class RunningLocal implements Local {
       () => api.stop(),
       () => controllers.stop(),
     );
-    const { apiserver: server = "", kubeconfig = "" } = await api.start(this.#apiServerConfig(addresses));
+    const { apiserver: server = "", kubeconfig = "", socket } = await api.start(this.#apiServerConfig(addresses));
     this.kubeconfig = kubeconfig;
     this.#server = server;
-    this.endpoints = { apiserver: server, ...(await controllers.start(this.#controllersConfig(addresses))) };
+    this.endpoints = { apiserver: server, ...(await controllers.start(this.#controllersConfig(addresses, socket))) };
   }
 
   async openClient(): Promise<Client> {
@@ -182,13 +182,14 @@ class RunningLocal implements Local {
     };
   }
 
-  #controllersConfig({ podNetwork }: AddressBlock): ControllersConfig {
+  #controllersConfig({ podNetwork }: AddressBlock, socketPath: string | undefined): ControllersConfig {
     const { dataDir, logLevel, hasCluster, podRuntime, metricsPort, mayMovePorts, containerd, flags } = this.#options;
     return {
       component: "controllers",
       ...{ dataDir, logLevel, podNetwork, hasCluster, podRuntime, flags },
       tokens: this.#tokens,
       server: this.#server,
+      ...(socketPath === undefined ? {} : { socketPath }),
       ...(metricsPort === undefined ? {} : { metricsPort }),
       mayMovePorts: [...mayMovePorts],
       ...(containerd === undefined ? {} : { containerd }),

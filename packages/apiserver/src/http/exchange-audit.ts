@@ -1,10 +1,14 @@
 import type { IncomingMessage } from "node:http";
+import { TLSSocket } from "node:tls";
 import type { DeepReadonly, Status } from "@keelson/api-machinery";
 import type { AuditRecord } from "../audit/audit-record.ts";
 import type { Auditor } from "../audit/auditor.ts";
 import { sourceAddresses } from "../audit/source-addresses.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import type { Target } from "./request-target.ts";
+
+/** Source address of requests on a Unix socket, whose peers are on this machine. */
+const loopback = "127.0.0.1";
 
 /** The audit record of an HTTP request, which begins with its authentication. Costs nothing without an auditor. */
 export class ExchangeAudit {
@@ -36,7 +40,7 @@ export class ExchangeAudit {
       auditId: this.#auditId,
       uri: url,
       user: sender,
-      sourceIps: sourceAddresses(headers, socket.remoteAddress),
+      sourceIps: sourceAddresses(headers, socket instanceof TLSSocket ? socket.remoteAddress : loopback),
       userAgent: headers["user-agent"],
       method,
       path: this.#target.path,

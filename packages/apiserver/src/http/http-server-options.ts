@@ -15,6 +15,16 @@ export interface ServerTls {
   readonly clientAuthority: string;
 }
 
+/** A Unix socket for clients on this machine that hold tokens. Its folder is open to the user of the server only. */
+export interface LocalSocket {
+  /** At most 107 bytes. Its folder is created, and a socket that a killed server left behind is replaced. */
+  readonly path: string;
+  /** Identifies the sender of a request on this socket. There are no client certificates. */
+  readonly authenticate: Authenticate;
+  /** Called if the socket cannot be created; the server then runs without it. */
+  readonly onFailure: (error: unknown) => void;
+}
+
 /** Options of `startHttpServer`. */
 export interface HttpServerOptions {
   /** Handles authenticated requests. */
@@ -27,6 +37,8 @@ export interface HttpServerOptions {
   readonly bindAddress?: string;
   /** 0 picks a free port. */
   readonly port: number;
+  /** Also serve HTTP without TLS on a Unix socket. Default: no socket. */
+  readonly localSocket?: LocalSocket;
   readonly clock: Clock;
   /** Generates audit ids. */
   readonly newId: () => string;

@@ -1,9 +1,10 @@
-import { type IncomingMessage, ServerResponse } from "node:http";
+import { createServer as createPlainServer, type IncomingMessage, type Server as PlainServer, type ServerOptions, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
-import type { TLSSocket } from "node:tls";
+import { TLSSocket } from "node:tls";
 import { isStatusError, statusError } from "@keelson/api-machinery";
+import type { Authenticate } from "../auth/authentication/authenticator.ts";
 import { clientCertificateOf } from "../auth/authentication/client-certificate.ts";
 import type { UpgradeOutcome } from "../endpoints/outcome.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
@@ -13,7 +14,7 @@ import { defaultLimits, type HttpLimits, maxHeaderBytes } from "./http-limits.ts
 import type { HttpServer, HttpServerOptions, ServerTls } from "./http-server-options.ts";
 import { pipelineRequest } from "./http-request.ts";
 import { createLazyAbort } from "./lazy-abort.ts";
-import { listen } from "./listen.ts";
+import { listen, listenOnSocket } from "./listen.ts";
 import { isConnectionError, malformedRequestResponse } from "./malformed-request.ts";
 import { acceptedRepresentations } from "./negotiation.ts";
 import { RequestAccounting } from "./request-accounting.ts";
@@ -22,7 +23,7 @@ import { type Exchange, Responder } from "./responder.ts";
 import type { ResponseHeaders } from "./send.ts";
 
 /**
- * Serves the Kubernetes API over HTTPS (HTTP/1.1).
+ * Serves the Kubernetes API over HTTPS (HTTP/1.1), and optionally over HTTP on a Unix socket.
  *
  * **Errors**: rejects with a {@link ListenError} if the port is in use or may not be opened.
  */
@@ -41,12 +42,21 @@ interface Upgrade {
   readonly head: Buffer;
 }
 
+interface Incoming {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly authenticate: Authenticate;
+  readonly upgrade?: Upgrade;
+}
+
 class ApiHttpServer implements HttpServer {
   readonly #options: HttpServerOptions;
   readonly #limits: HttpLimits;
   readonly #responder: Responder;
   readonly #bodies: BodyReader;
   readonly #server: Server;
+  /** The server of the Unix socket. */
+  readonly #local: PlainServer | undefined;
   readonly #accounting: RequestAccounting;
   /** Connections that switched to another protocol. */
   readonly #upgraded = new Set<Duplex>();
@@ -61,38 +71,34 @@ class ApiHttpServer implements HttpServer {
     this.#responder = new Responder({ toTable, clock, limits: this.#limits });
     this.#bodies = createBodyReader({ clock });
     this.#accounting = new RequestAccounting(options);
-    const { headersMs, requestMs, idleMs } = this.#limits;
+    const connections = connectionOptions(this.#limits);
     this.#server = createServer({
+      ...connections,
       ...tlsOptions(options.tls),
       // Clients may authenticate by token instead; a client with neither gets a Status.
       requestCert: true,
       rejectUnauthorized: false,
       ALPNProtocols: ["http/1.1"],
       minVersion: "TLSv1.2",
-      handshakeTimeout: headersMs,
-      headersTimeout: headersMs,
-      requestTimeout: requestMs,
-      keepAliveTimeout: idleMs,
-      connectionsCheckingInterval: Math.min(headersMs, 5_000),
-      maxHeaderSize: maxHeaderBytes,
+      handshakeTimeout: this.#limits.headersMs,
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: 30_000,
     });
-    this.#server.on("request", (request, response) => void this.#run(request, response));
-    this.#server.on("upgrade", (request, socket, head) => this.#onUpgrade(request, socket, head));
-    this.#server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
-      if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
-      else socket.end(malformedRequestResponse(error));
-    });
+    this.#serveOn(this.#server, options.authenticate);
     this.#server.on("secureConnection", readThroughStream);
     this.#server.on("tlsClientError", (_error, socket) => socket.destroy());
+    if (options.localSocket === undefined) return;
+    this.#local = createPlainServer(connections);
+    this.#serveOn(this.#local, options.localSocket.authenticate);
   }
 
   async listen(): Promise<void> {
-    const { port, bindAddress = "127.0.0.1" } = this.#options;
+    const { port, bindAddress = "127.0.0.1", localSocket } = this.#options;
     await listen(this.#server, port, bindAddress);
     this.#port = (this.#server.address() as AddressInfo).port;
+    if (this.#local === undefined || localSocket === undefined) return;
+    await listenOnSocket(this.#local, localSocket.path).catch(localSocket.onFailure);
   }
 
   get port(): number {
@@ -118,39 +124,57 @@ class ApiHttpServer implements HttpServer {
 
   async #shutDown(): Promise<void> {
     this.#isClosing = true;
-    const server = this.#server;
-    const deadline = this.#options.clock.setTimer(this.#limits.drainMs, () => server.closeAllConnections(), {
-      background: true,
-    });
-    const closed = new Promise<void>((resolve) => void server.close(() => resolve()));
+    const servers = this.#servers();
+    const closeAll = (): void => servers.forEach((server) => server.closeAllConnections());
+    const deadline = this.#options.clock.setTimer(this.#limits.drainMs, closeAll, { background: true });
+    const closed = servers.map((server) => new Promise<void>((resolve) => void server.close(() => resolve())));
     this.#responder.endWatches();
     for (const socket of this.#upgraded) socket.destroy();
-    server.closeIdleConnections();
-    await closed;
+    this.#closeIdleConnections();
+    await Promise.all(closed);
     deadline.cancel();
     await this.#bodies.close();
   }
 
-  #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  #servers(): readonly PlainServer[] {
+    return this.#local === undefined ? [this.#server] : [this.#server, this.#local];
+  }
+
+  #closeIdleConnections(): void {
+    for (const server of this.#servers()) server.closeIdleConnections();
+  }
+
+  #serveOn(server: PlainServer, authenticate: Authenticate): void {
+    server.on("request", (request, response) => void this.#run({ request, response, authenticate }));
+    server.on("upgrade", (request, socket, head) => this.#onUpgrade(request, authenticate, { socket, head }));
+    server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+      if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
+      else socket.end(malformedRequestResponse(error));
+    });
+  }
+
+  #onUpgrade(request: IncomingMessage, authenticate: Authenticate, upgrade: Upgrade): void {
+    const { socket } = upgrade;
     socket.on("error", () => socket.destroy());
     // The response is used if the request turns out not to switch protocols.
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     response.assignSocket(request.socket);
     response.on("finish", () => socket.end());
-    void this.#run(request, response, { socket, head });
+    void this.#run({ request, response, authenticate, upgrade });
   }
 
-  async #run(request: IncomingMessage, response: ServerResponse, upgrade?: Upgrade): Promise<void> {
+  async #run(incoming: Incoming): Promise<void> {
+    const { request, response, upgrade } = incoming;
     try {
-      await this.#serve(request, response, upgrade);
+      await this.#serve(incoming);
     } catch (error) {
       (upgrade?.socket ?? response).destroy();
       if (!isConnectionError(error)) this.#report(error, request, "");
     }
   }
 
-  async #serve(request: IncomingMessage, response: ServerResponse, upgrade: Upgrade | undefined): Promise<void> {
+  async #serve({ request, response, authenticate, upgrade }: Incoming): Promise<void> {
     const auditId = requestedAuditId(request) ?? this.#options.newId();
     const accepted = acceptedRepresentations(request.headers.accept);
     const target = splitTarget(request.url ?? "/");
@@ -165,10 +189,10 @@ class ApiHttpServer implements HttpServer {
       audit.complete(response.headersSent ? response.statusCode : undefined);
       if (!response.writableFinished) abort.abort(new ClientDisconnectedError());
       // A connection whose response ends during shutdown becomes idle after `closeIdleConnections` ran.
-      if (this.#isClosing) setImmediate(() => this.#server.closeIdleConnections());
+      if (this.#isClosing) setImmediate(() => this.#closeIdleConnections());
     });
     try {
-      const user = this.#authenticate(request, audit);
+      const user = identify(request, authenticate, audit);
       const isUpgrade = upgrade !== undefined;
       const bodies = this.#bodies;
       const pipeline = pipelineRequest({
@@ -198,14 +222,6 @@ class ApiHttpServer implements HttpServer {
     } catch (error) {
       await this.#fail(exchange, error, auditId);
     }
-  }
-
-  #authenticate(request: IncomingMessage, audit: ExchangeAudit): UserInfo {
-    const { authenticate } = this.#options;
-    const clientCertificate = clientCertificateOf(request.socket as TLSSocket);
-    const user = authenticate({ headers: credentialHeaders(request), clientCertificate }, (sender) => audit.begin(sender));
-    audit.serveAs(user);
-    return user;
   }
 
   async #fail(exchange: AuditedExchange, error: unknown, auditId: string): Promise<void> {
@@ -246,6 +262,24 @@ class ApiHttpServer implements HttpServer {
     const { path } = splitTarget(request.url ?? "/");
     this.#options.onError?.(error, { method: request.method ?? "", path, auditId });
   }
+}
+
+function identify(request: IncomingMessage, authenticate: Authenticate, audit: ExchangeAudit): UserInfo {
+  const { socket } = request;
+  const clientCertificate = socket instanceof TLSSocket ? clientCertificateOf(socket) : undefined;
+  const user = authenticate({ headers: credentialHeaders(request), clientCertificate }, (sender) => audit.begin(sender));
+  audit.serveAs(user);
+  return user;
+}
+
+function connectionOptions({ headersMs, requestMs, idleMs }: HttpLimits): ServerOptions {
+  return {
+    headersTimeout: headersMs,
+    requestTimeout: requestMs,
+    keepAliveTimeout: idleMs,
+    connectionsCheckingInterval: Math.min(headersMs, 5_000),
+    maxHeaderSize: maxHeaderBytes,
+  };
 }
 
 /**

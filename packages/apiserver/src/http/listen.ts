@@ -1,4 +1,7 @@
+import { chmod, mkdir, rm } from "node:fs/promises";
+import type { Server as PlainServer } from "node:http";
 import type { Server } from "node:https";
+import { dirname } from "node:path";
 
 /** The server could not listen. `code` is that of the system call; the message says how to fix it. */
 class ListenError extends Error {
@@ -25,6 +28,34 @@ export function listen(server: Server, port: number, address: string): Promise<v
       resolve();
     });
   });
+}
+
+/** Size of `sun_path` on Linux without the terminating zero. */
+const maxSocketPathBytes = 107;
+
+/**
+ * Listens on a Unix socket that only this user can reach. Other users cannot enter its folder, so there is no moment at which they could
+ * connect.
+ *
+ * **Errors**: those of the file system, and `ENAMETOOLONG` if the path exceeds 107 bytes.
+ */
+export async function listenOnSocket(server: PlainServer, path: string): Promise<void> {
+  if (Buffer.byteLength(path) > maxSocketPathBytes) {
+    const cause = Object.assign(new Error("path too long"), { code: "ENAMETOOLONG" });
+    throw new ListenError(`${path}: the path of a Unix socket must have at most ${maxSocketPathBytes} bytes`, cause);
+  }
+  const folder = dirname(path);
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  await chmod(folder, 0o700);
+  await rm(path, { force: true });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(path, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  await chmod(path, 0o600);
 }
 
 function messageOf(error: NodeJS.ErrnoException, port: number, address: string): string {

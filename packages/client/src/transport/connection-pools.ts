@@ -9,6 +9,8 @@ export interface ConnectionOptions {
   readonly insecureSkipTlsVerify?: boolean;
   /** Name to verify in the server's certificate. Default: the host of the URL. */
   readonly tlsServerName?: string;
+  /** Unix socket to connect to instead of the host of the URL. */
+  readonly socketPath?: string;
   /** `http://` or `https://` proxy for every connection. */
   readonly proxyUrl?: string;
   /** Maximum number of connections for requests; further requests wait. Watches are not counted. Default 64. */
@@ -73,6 +75,7 @@ export class ConnectionPools {
       keepAliveInitialDelay: tcpKeepAliveMs,
       ...(secureContext === undefined ? {} : { secureContext }),
       ...(options.insecureSkipTlsVerify ? { rejectUnauthorized: false } : {}),
+      ...(options.socketPath === undefined ? {} : { socketPath: options.socketPath }),
       ...(options.tlsServerName === undefined ? {} : { servername: options.tlsServerName }),
     };
     // Both pools resume each other's TLS sessions.

@@ -11,6 +11,7 @@ import {
 import { createClient } from "@keelson/client";
 import { UsageError } from "@keelson/operator/flags";
 import { userOfToken } from "../access/identities.ts";
+import { apiServerSocket } from "../api-server-socket.ts";
 import { kubeletSocket } from "../kubelet-socket.ts";
 import { PodIsolation } from "../pod-isolation.ts";
 import { withFreePort } from "../ports.ts";
@@ -31,6 +32,7 @@ export async function startApiServerComponent(config: ApiServerConfig, context: 
   const serve = (port: number): Promise<ServedApi> =>
     serveApi({
       ...{ dataDir, bindAddress, port, serviceNetwork, requiresServiceAccounts, staticTokens },
+      socketPath: apiServerSocket(dataDir),
       clock: systemClock,
       random: systemRandom,
       subresources: {
@@ -50,7 +52,11 @@ export async function startApiServerComponent(config: ApiServerConfig, context: 
   isolation?.connect(api.server, createClient({ transport: api.server.transport(), fieldManager: "keelson" }));
   onStarted("apiserver", api.url);
   return {
-    endpoints: { apiserver: api.url, kubeconfig: api.kubeconfig },
+    endpoints: {
+      apiserver: api.url,
+      kubeconfig: api.kubeconfig,
+      ...(api.socketPath === undefined ? {} : { socket: api.socketPath }),
+    },
     failed: new Promise<never>(() => {}),
     stop: () => api.close(),
   };

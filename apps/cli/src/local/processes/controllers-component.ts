@@ -97,10 +97,9 @@ class Controllers {
 
   /** A transport that authenticates as the holder of the named token. */
   #transport(tokenName: string): UpgradingTransport {
-    const { server, tokens } = this.#config;
+    const { server, socketPath, tokens } = this.#config;
     const transport = createHttpTransport({
-      server,
-      ca: this.#authority,
+      ...(socketPath === undefined ? { server, ca: this.#authority } : { server: "http://localhost", socketPath }),
       token: tokens[tokenName] ?? "",
       clock: systemClock,
     });

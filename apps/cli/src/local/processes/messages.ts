@@ -32,6 +32,8 @@ export interface ControllersConfig {
   readonly logLevel: string;
   /** URL of the API server. */
   readonly server: string;
+  /** Unix socket of the API server. Absent: requests go to {@link server}. */
+  readonly socketPath?: string;
   readonly tokens: ComponentTokens;
   /** First two octets of Pod addresses. */
   readonly podNetwork: string;
