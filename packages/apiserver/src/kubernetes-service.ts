@@ -1,6 +1,8 @@
+import { StatusError } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
 import { applyAsServer } from "./apply-as-server.ts";
 import type { Handle } from "./endpoints/outcome.ts";
+import { textAt } from "./registry/object-fields.ts";
 import { systemUser } from "./server.ts";
 
 /** Where the API server can be reached. */
@@ -26,6 +28,7 @@ export async function publishKubernetesService(handle: Handle, options: Kubernet
   const { clusterIp, address, port } = options;
   await publishServiceCidr(handle, options);
   const core = "/api/v1/namespaces/default";
+  await deleteUnlessAt(handle, `${core}/services/kubernetes`, clusterIp);
   await applyAsServer(handle, `${core}/services/kubernetes`, {
     apiVersion: "v1",
     kind: "Service",
@@ -51,6 +54,14 @@ export async function publishKubernetesService(handle: Handle, options: Kubernet
     endpoints: [{ addresses: [address], conditions: { ready: true } }],
     ports: [{ name: "https", port, protocol: "TCP" }],
   });
+}
+
+/** Deletes the Service if it has another address, which is immutable: the network of Services changes when another data folder uses it. */
+async function deleteUnlessAt(handle: Handle, path: string, clusterIp: string): Promise<void> {
+  const existing = await handle({ method: "GET", path, user: systemUser });
+  if (existing.kind !== "object" || textAt(existing.object.object, "spec", "clusterIP") === clusterIp) return;
+  const outcome = await handle({ method: "DELETE", path, user: systemUser });
+  if (outcome.kind === "status" && outcome.status.status === "Failure") throw new StatusError(outcome.status);
 }
 
 const serviceCidrs = "/apis/networking.k8s.io/v1/servicecidrs";

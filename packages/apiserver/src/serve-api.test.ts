@@ -154,6 +154,20 @@ describe("a served API", () => {
     expect(slice).toMatchObject({ endpoints: [{ addresses: ["127.0.0.1"] }], ports: [{ port }] });
   });
 
+  it("moves the Service default/kubernetes to another network of Services", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "keelson-serve-"));
+    const serve = (serviceNetwork: string): Promise<ServedApi> =>
+      serveApi({ dataDir: dir, serviceNetwork, port: 0, clock: systemClock, random: systemRandom, storage: { sync: false } });
+    await (await serve("127.130")).close();
+    const moved = await serve("127.131");
+    const service = await moved.server
+      .transport()
+      .request({ method: "GET", path: "/api/v1/namespaces/default/services/kubernetes" });
+    expect(service.body).toMatchObject({ spec: { clusterIP: "127.131.0.1", clusterIPs: ["127.131.0.1"] } });
+    await moved.close();
+    await rm(dir, { recursive: true, force: true });
+  });
+
   it("does not show a review as a Table", async () => {
     const body = JSON.stringify({
       apiVersion: "authorization.k8s.io/v1",

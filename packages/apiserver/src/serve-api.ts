@@ -169,7 +169,12 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         : {
             localSocket: {
               path: socketPath,
-              authenticate: createAuthenticator({ tokens: [staticTokens], authorizer: server.authorizer, now, anonymous: false }),
+              authenticate: createAuthenticator({
+                tokens: [staticTokens],
+                authorizer: server.authorizer,
+                now,
+                anonymous: false,
+              }),
               onFailure(error) {
                 socketPath = undefined;
                 onError?.(error);

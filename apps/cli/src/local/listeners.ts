@@ -12,7 +12,8 @@ export const ownListeners: readonly ListenerDescription[] = [
   {
     name: "API server for components",
     address: "the Unix socket `DIR/api/server.sock`",
-    authentication: "the modes of its folder (0700) and of the socket (0600): the machine's user; and a component's token, valid for this run",
+    authentication:
+      "the modes of its folder (0700) and of the socket (0600): the machine's user; and a component's token, valid for this run",
     rights: "RBAC on every request, before the body is read",
   },
   {

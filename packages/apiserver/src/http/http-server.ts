@@ -1,5 +1,5 @@
-import { createServer as createPlainServer, type IncomingMessage, type Server as PlainServer, type ServerOptions, ServerResponse } from "node:http";
-import { createServer, type Server } from "node:https";
+import { type IncomingMessage, type Server as PlainServer, ServerResponse } from "node:http";
+import type { Server } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
@@ -9,8 +9,9 @@ import { clientCertificateOf } from "../auth/authentication/client-certificate.t
 import type { UpgradeOutcome } from "../endpoints/outcome.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import { createBodyReader, type BodyReader } from "./body/request-body.ts";
+import { createPlainServer, createTlsServer, tlsOptions } from "./create-servers.ts";
 import { ExchangeAudit } from "./exchange-audit.ts";
-import { defaultLimits, type HttpLimits, maxHeaderBytes } from "./http-limits.ts";
+import { defaultLimits, type HttpLimits } from "./http-limits.ts";
 import type { HttpServer, HttpServerOptions, ServerTls } from "./http-server-options.ts";
 import { pipelineRequest } from "./http-request.ts";
 import { createLazyAbort } from "./lazy-abort.ts";
@@ -71,25 +72,10 @@ class ApiHttpServer implements HttpServer {
     this.#responder = new Responder({ toTable, clock, limits: this.#limits });
     this.#bodies = createBodyReader({ clock });
     this.#accounting = new RequestAccounting(options);
-    const connections = connectionOptions(this.#limits);
-    this.#server = createServer({
-      ...connections,
-      ...tlsOptions(options.tls),
-      // Clients may authenticate by token instead; a client with neither gets a Status.
-      requestCert: true,
-      rejectUnauthorized: false,
-      ALPNProtocols: ["http/1.1"],
-      minVersion: "TLSv1.2",
-      handshakeTimeout: this.#limits.headersMs,
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: 30_000,
-    });
+    this.#server = createTlsServer(options.tls, this.#limits);
     this.#serveOn(this.#server, options.authenticate);
-    this.#server.on("secureConnection", readThroughStream);
-    this.#server.on("tlsClientError", (_error, socket) => socket.destroy());
     if (options.localSocket === undefined) return;
-    this.#local = createPlainServer(connections);
+    this.#local = createPlainServer(this.#limits);
     this.#serveOn(this.#local, options.localSocket.authenticate);
   }
 
@@ -272,27 +258,6 @@ function identify(request: IncomingMessage, authenticate: Authenticate, audit: E
   return user;
 }
 
-function connectionOptions({ headersMs, requestMs, idleMs }: HttpLimits): ServerOptions {
-  return {
-    headersTimeout: headersMs,
-    requestTimeout: requestMs,
-    keepAliveTimeout: idleMs,
-    connectionsCheckingInterval: Math.min(headersMs, 5_000),
-    maxHeaderSize: maxHeaderBytes,
-  };
-}
-
-/**
- * Makes Node's parser read the connection as a stream rather than from its handle. From the handle, it fails with `HPE_PAUSED` when
- * a request of several TLS records arrives before the previous response is flushed: pausing the handle does not stop records that are
- * already decrypted (`onParserExecuteCommon` in Node 20). Any listener for `data` makes it switch.
- */
-function readThroughStream(socket: TLSSocket): void {
-  const listener = (): void => undefined;
-  socket.on("data", listener);
-  socket.off("data", listener);
-}
-
 /** The client closed the connection before its response was complete. The reason of the request's abort signal. */
 class ClientDisconnectedError extends Error {
   readonly code = "ECONNRESET";
@@ -308,8 +273,4 @@ function reachableHost(bindAddress: string): string {
   if (bindAddress === "0.0.0.0") return "127.0.0.1";
   const address = bindAddress === "::" ? "::1" : bindAddress;
   return address.includes(":") ? `[${address}]` : address;
-}
-
-function tlsOptions(tls: ServerTls): { cert: string; key: string; ca: string } {
-  return { cert: tls.certificate, key: tls.key, ca: tls.clientAuthority };
 }

@@ -106,8 +106,11 @@ export interface Strategy<T extends KubernetesObject = KubernetesObject> {
   prepareForCreate?(object: DraftObject<T>, user?: UserInfo): void;
   /** Not called for updates through a subresource. */
   prepareForUpdate?(object: DraftObject<T>, old: ReceivedObject<T>): void;
-  /** Returns validation failures. Runs after schema validation. */
-  validate?(object: ReceivedObject<T>): readonly StatusCause[];
+  /**
+   * Returns validation failures. Runs after schema validation. `old` is the object that an update replaces: parts that equal a stored, and
+   * thus valid, object need not be validated again.
+   */
+  validate?(object: ReceivedObject<T>, old?: ReceivedObject<T>): readonly StatusCause[];
   /** Returns warnings for the client of a create or update. */
   warnings?(object: ReceivedObject<T>): readonly string[];
   /** The parts of these functions that concern the status, for writes through `status`. */

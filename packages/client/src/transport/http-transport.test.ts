@@ -1,7 +1,11 @@
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { getEventListeners } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
 import { createServer, type Server } from "node:net";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { createHttpTransport, type HttpTransportOptions } from "./http-transport.ts";
 import { eventSource, type Script, serveScript } from "../testing/scripted-server.ts";
@@ -47,6 +51,28 @@ describe("http transport", () => {
     const transport = createHttpTransport({ server: server.url });
     cleanUps.push(() => transport.close());
     await expect(transport.request({ method: "POST", path: "/x", body: {} })).rejects.toSatisfy(isCode("Unreachable"));
+  });
+
+  test("connects to a Unix socket instead of the host of the URL", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "keelson-"));
+    const socketPath = join(folder, "server.sock");
+    const server = createHttpServer((request, response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(
+        request.url === "/w" ? '{"type":"ADDED","object":{}}\n' : JSON.stringify({ token: request.headers.authorization }),
+      );
+    });
+    await new Promise<void>((resolve) => server.listen(socketPath, resolve));
+    const transport = createHttpTransport({ server: "http://localhost", socketPath, token: "secret" });
+    cleanUps.push(
+      async () => rmSync(folder, { recursive: true }),
+      async () => void server.close(),
+      () => transport.close(),
+    );
+    expect((await transport.request({ method: "GET", path: "/x" })).body).toEqual({ token: "Bearer secret" });
+    const seen: string[] = [];
+    for await (const event of await transport.watch({ method: "GET", path: "/w" })) seen.push(event.type);
+    expect(seen).toEqual(["ADDED"]);
   });
 
   test("throws if a watch ends within a line", async () => {

@@ -117,7 +117,9 @@ export function validationCauses(
   const { strategy } = resource;
   // A write to `status` leaves everything else as stored.
   const rules = info.subresource === "status" ? strategy.status?.validate : strategy.validate;
-  const own = (rules?.(object) ?? []).filter(({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field));
+  const own = (rules?.(object, live) ?? []).filter(
+    ({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field),
+  );
   const isScaled = resource.origin === "custom" && resource.scale !== undefined;
   return [...causes, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
 }

@@ -13,12 +13,15 @@ import {
 import { listAt, mapAt, textAt, valueAt } from "../object-fields.ts";
 import { isConditionTrue } from "./crd-spec.ts";
 import { caBundleCauses, clientConfigCauses, reviewVersionCauses } from "../webhook-client-validation.ts";
-import { versionsCauses } from "./crd-version-validation.ts";
+import { schemasByVersion, versionsCauses } from "./crd-version-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** Validates a CustomResourceDefinition (apiextensions/v1) with kube-apiserver's messages. */
-export function crdCauses(crd: Read): readonly StatusCause[] {
+/**
+ * Validates a CustomResourceDefinition (apiextensions/v1) with kube-apiserver's messages. Schemas that equal those of `old` are not
+ * validated again: doing so for every write of the status takes most of the time that a CRD costs.
+ */
+export function crdCauses(crd: Read, old?: Read): readonly StatusCause[] {
   const causes: StatusCause[] = [];
   const spec = valueAt(crd, "spec");
   const group = textAt(spec, "group");
@@ -50,8 +53,14 @@ export function crdCauses(crd: Read): readonly StatusCause[] {
   for (const field of ["plural", "singular", "kind", "listKind"]) {
     if (textAt(spec, "names", field) === "") causes.push(requiredCause(`spec.names.${field}`));
   }
-  causes.push(...namesCauses(valueAt(spec, "names"), "spec.names"), ...inSharedSchema(crd, versionsCauses(crd)));
+  causes.push(...namesCauses(valueAt(spec, "names"), "spec.names"), ...inSharedSchema(crd, versionsCauses(crd, old)));
   return [...causes, ...conversionCauses(spec)];
+}
+
+/** Like {@link crdCauses}, for a write of the CRD itself: rejects expensive CEL rules as well, if there is no other fault. */
+export function crdSpecCauses(crd: Read, old?: Read): readonly StatusCause[] {
+  const causes = crdCauses(crd, old);
+  return causes.length > 0 ? causes : ruleCostCauses(crd, old);
 }
 
 /** Rejects changes to immutable fields of a CRD and the removal of stored versions. */
@@ -85,17 +94,14 @@ export function crdUpdateCauses(crd: Read, old: Read): readonly StatusCause[] {
   return causes;
 }
 
-/**
- * Rejects CEL rules whose estimated cost exceeds the budget, in schemas that are new or changed. Faults of the schema itself are reported
- * without this.
- */
-export function ruleCostCauses(crd: Read, old?: Read): readonly StatusCause[] {
-  const before = new Map(listAt(old, "spec", "versions").map((version) => [textAt(version, "name"), schemaOf(version)]));
+/** Rejects CEL rules whose estimated cost exceeds the budget, in schemas that are new or changed. */
+function ruleCostCauses(crd: Read, old?: Read): readonly StatusCause[] {
+  const before = schemasByVersion(old);
   const changed = listAt(crd, "spec", "versions")
     .map((version, index) => ({ schema: schemaOf(version), old: before.get(textAt(version, "name")), index }))
     .filter(({ schema, old: previous }) => schema !== undefined && !jsonEquals(schema, previous));
   const hasRules = changed.some(({ schema }) => JSON.stringify(schema).includes('"x-kubernetes-validations"'));
-  if (!hasRules || crdCauses(crd).length > 0) return [];
+  if (!hasRules) return [];
   return inSharedSchema(
     crd,
     changed.flatMap(({ schema, index }) =>

@@ -1,4 +1,4 @@
-import { type DeepReadonly, isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import type { Schema } from "@keelson/api-machinery/schema";
 import { validateStructural } from "@keelson/api-machinery/server";
 import {
@@ -13,10 +13,11 @@ import { columnCauses, scaleCauses, selectableCauses } from "./crd-view-validati
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** Validates the versions of a CRD. */
-export function versionsCauses(crd: Read): StatusCause[] {
+/** Validates the versions of a CRD. The structure of a schema is not validated again if it equals that of the same version in `old`. */
+export function versionsCauses(crd: Read, old?: Read): StatusCause[] {
   const causes: StatusCause[] = [];
   const versions = listAt(crd, "spec", "versions");
+  const stored = schemasByVersion(old);
   const names = versions.map((version) => textAt(version, "name"));
   for (const [index, version] of versions.entries()) {
     const path = `spec.versions[${index}]`;
@@ -30,7 +31,8 @@ export function versionsCauses(crd: Read): StatusCause[] {
     const schema = valueAt(version, "schema", "openAPIV3Schema");
     if (!isJsonObject(schema)) causes.push(requiredCause(`${path}.schema.openAPIV3Schema`, "schemas are required"));
     else {
-      causes.push(...structuralCauses(schema, `${path}.schema.openAPIV3Schema`));
+      const isUnchanged = jsonEquals(schema, stored.get(textAt(version, "name")));
+      if (!isUnchanged) causes.push(...structuralCauses(schema, `${path}.schema.openAPIV3Schema`));
       causes.push(...rootCauses(schema, version, `${path}.schema.openAPIV3Schema`));
     }
     causes.push(
@@ -45,14 +47,24 @@ export function versionsCauses(crd: Read): StatusCause[] {
   if (storage.length !== 1) {
     causes.push(invalidCause("spec.versions", names, "must have exactly one version marked as storage version"));
   }
-  const stored = listAt(crd, "status", "storedVersions");
-  if (stored.length === 0) {
-    causes.push(invalidCause("status.storedVersions", stored, "must have at least one stored version"));
+  const storedVersions = listAt(crd, "status", "storedVersions");
+  if (storedVersions.length === 0) {
+    causes.push(invalidCause("status.storedVersions", storedVersions, "must have at least one stored version"));
   } else if (storage.length > 1) {
     const last = textAt(storage.at(-1), "name");
-    causes.push(invalidCause("status.storedVersions", stored, `must have the storage version ${last}`));
+    causes.push(invalidCause("status.storedVersions", storedVersions, `must have the storage version ${last}`));
   }
   return causes;
+}
+
+/** The schemas of a CRD by the name of their version. */
+export function schemasByVersion(crd: Read | undefined): ReadonlyMap<string, Schema> {
+  return new Map(
+    listAt(crd, "spec", "versions").flatMap((version) => {
+      const schema = valueAt(version, "schema", "openAPIV3Schema");
+      return isJsonObject(schema) ? [[textAt(version, "name"), schema] as const] : [];
+    }),
+  );
 }
 
 const maxWarningLength = 256;

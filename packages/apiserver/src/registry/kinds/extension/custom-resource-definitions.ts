@@ -2,7 +2,7 @@ import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
 import { builtinResource } from "../../builtin/builtin-resource.ts";
 import { asCrd, cleanupFinalizer, storedVersions, withCondition } from "../../crd/crd-spec.ts";
-import { crdCauses, crdUpdateCauses, ruleCostCauses } from "../../crd/crd-validation.ts";
+import { crdCauses, crdSpecCauses, crdUpdateCauses } from "../../crd/crd-validation.ts";
 import { ensureMap, listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { defaultClientConfig } from "../../webhook-client-validation.ts";
@@ -54,10 +54,9 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
           );
         },
         reportsRequired: true,
-        validate: crdCauses,
+        validate: crdSpecCauses,
         status: { validate: crdCauses },
-        validateCreate: (crd) => ruleCostCauses(crd),
-        validateUpdate: (crd, old) => [...crdUpdateCauses(crd, old), ...ruleCostCauses(crd, old)],
+        validateUpdate: crdUpdateCauses,
       },
     }),
   ];
