@@ -10,7 +10,7 @@ const bin = (name) => join(root, "node_modules/.bin", name);
 const generators = [
   "packages/apiserver/scripts/generate-builtin-schemas.mjs",
   "packages/execution/scripts/generate-protobuf.mjs",
-  "operators/middleware/scripts/generate-protocol.mjs",
+  "packages/middleware-agent/scripts/generate-protocol.mjs",
   "packages/sandbox/scripts/generate-protobuf.mjs",
   "scripts/generate-crds.mjs",
   "scripts/generate-docs.mjs",

@@ -24,6 +24,7 @@ const nodeDependentTests = [
   "packages/execution",
   "operators/robots/src/broker",
   "operators/robots/src/agent",
+  "packages/middleware-agent",
   "operators/middleware/src/agent",
   "operators/sandboxes/src",
   "apps/cli",

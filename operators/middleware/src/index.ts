@@ -1,4 +1,3 @@
-export { type AgentOptions, runAgent } from "./agent/run-agent.ts";
 export { App, type ChangeTask, type Plan, priorities, type TaskState, type TaskType } from "./api/app.ts";
 export { Backup } from "./api/backup.ts";
 export { BackupSchedule } from "./api/backup-schedule.ts";

@@ -1,7 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { ListenerDescription, Operator } from "@keelson/operator";
+import { createAgentCommand, type PluginDefinition } from "@keelson/middleware-agent";
 import { createAgentClient } from "./agent/agent-client.ts";
+import { redisAgent } from "./agent/redis-agent.ts";
 import { App } from "./api/app.ts";
 import { Backup } from "./api/backup.ts";
 import { BackupSchedule } from "./api/backup-schedule.ts";
@@ -9,7 +11,6 @@ import { Component } from "./api/component.ts";
 import { Group } from "./api/group.ts";
 import { group } from "./api/names.ts";
 import { Restore } from "./api/restore.ts";
-import { agentCommand } from "./commands/agent.ts";
 import { backupCommands } from "./commands/backup.ts";
 import { changeCommands } from "./commands/changes.ts";
 import { transferCommand } from "./commands/transfer.ts";
@@ -21,12 +22,15 @@ import { createRestoreController } from "./controllers/restore/restore.ts";
 import { createScheduleController } from "./controllers/schedule/schedule.ts";
 import type { MiddlewareServices } from "./controllers/services.ts";
 import { PluginReader } from "./plugin/plugin-reader.ts";
-import { pluginServer } from "./plugin-server.ts";
+import { redisPlugin } from "./plugin/redis-plugin.ts";
+import { createPluginServer } from "./plugin-server.ts";
 
 /** Options of {@link createMiddleware}. */
 export interface MiddlewareOptions {
   /** Command line of the agent in Pods, without flags. Default: `keelson middleware agent`. */
   readonly agentCommand?: readonly string[];
+  /** Plugins to install in addition to that of Redis and Valkey. The agent command must know their engines. */
+  readonly plugins?: readonly PluginDefinition[];
 }
 
 const listeners: readonly ListenerDescription[] = [
@@ -85,6 +89,7 @@ const rules: readonly PolicyRule[] = [
 /** Creates the middleware operator. */
 export function createMiddleware({
   agentCommand: command = ["keelson", "middleware", "agent"],
+  plugins = [],
 }: MiddlewareOptions = {}): Operator {
   const agents = createAgentClient();
   const services: MiddlewareServices = {
@@ -109,7 +114,7 @@ export function createMiddleware({
       createScheduleController(services),
     ],
     servers: [
-      pluginServer,
+      createPluginServer([redisPlugin, ...plugins]),
       {
         name: "agent-connections",
         start: () =>
@@ -122,7 +127,12 @@ export function createMiddleware({
           }),
       },
     ],
-    commands: [...changeCommands, ...backupCommands, agentCommand, transferCommand],
+    commands: [
+      ...changeCommands,
+      ...backupCommands,
+      createAgentCommand([redisAgent, ...plugins.flatMap(({ engines }) => engines)]),
+      transferCommand,
+    ],
     listeners,
   };
 }

@@ -3,8 +3,8 @@ import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-no
 import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
-import { ToolInvoker } from "./agent2.generated.ts";
-import { unresponsive } from "./tool-server.ts";
+import { ToolInvoker } from "@keelson/middleware-agent/protocol";
+import { unresponsive } from "@keelson/middleware-agent/protocol";
 
 /** gRPC port of agents. */
 const agentPort = 50_052;

@@ -1,4 +1,4 @@
-import type { SnapshotSummary } from "../agent/snapshot/snapshot-engine.ts";
+import type { SnapshotSummary } from "@keelson/middleware-agent";
 import { type Artifact, Digest, verified } from "./artifact.ts";
 import { BackupError } from "./backup-error.ts";
 import { type BackupStore, bytesOf } from "./backup-store.ts";

@@ -1,7 +1,7 @@
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { ToolInvoker } from "../agent/agent2.generated.ts";
-import type { SnapshotOutcome, SnapshotSummary } from "../agent/snapshot/snapshot-engine.ts";
+import { ToolInvoker } from "@keelson/middleware-agent/protocol";
+import type { SnapshotOutcome, SnapshotSummary } from "@keelson/middleware-agent";
 import { BackupError } from "./backup-error.ts";
 
 /** Snapshots of the program of a Pod. */

@@ -1,3 +1,6 @@
+import type { PluginDefinition } from "@keelson/middleware-agent";
+import { redisAgent } from "../agent/redis-agent.ts";
+
 /** The document of the Redis plugin. The facts were verified with Redis 6.0.16 and 7.0.15 and Valkey 8.0.1. */
 const document = `# Redis and Valkey: one primary and its replicas, each with a volume.
 kind: Plugin
@@ -178,18 +181,18 @@ spec:
     - {name: sentinel, port: {{ .Values.sentinelPort }}, targetPort: {{ .Values.sentinelPort }}, protocol: TCP}
 `;
 
-/** The Redis plugin as ConfigMap data. */
-export const redisPlugin: { readonly name: string; readonly version: string; readonly data: Readonly<Record<string, string>> } =
-  {
-    name: "redis",
-    version: "1.0.0",
-    data: {
-      "plugin.yaml": document,
-      "pod.yaml": pod,
-      "config.yaml": config,
-      "volume.yaml": volume,
-      "primary.yaml": service("primary", "primary"),
-      "replicas.yaml": service("replicas", "replica"),
-      "sentinel.yaml": sentinel,
-    },
-  };
+/** The Redis plugin. */
+export const redisPlugin: PluginDefinition = {
+  name: "redis",
+  version: "1.0.0",
+  engines: [redisAgent],
+  data: {
+    "plugin.yaml": document,
+    "pod.yaml": pod,
+    "config.yaml": config,
+    "volume.yaml": volume,
+    "primary.yaml": service("primary", "primary"),
+    "replicas.yaml": service("replicas", "replica"),
+    "sentinel.yaml": sentinel,
+  },
+};

@@ -1,6 +1,6 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import { AgentError } from "../agent-error.ts";
+import { AgentError } from "@keelson/middleware-agent";
 import type { RedisConnection } from "./redis-connection.ts";
 import { RespError } from "./resp-client.ts";
 

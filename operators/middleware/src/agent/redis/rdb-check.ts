@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { basename } from "node:path";
-import type { SnapshotOutcome } from "../snapshot/snapshot-engine.ts";
+import type { SnapshotOutcome } from "@keelson/middleware-agent";
 
 /** Maximum length of the output that is kept. The result is at its end. */
 const maxOutputLength = 16_384;

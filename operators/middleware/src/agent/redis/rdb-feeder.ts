@@ -1,6 +1,6 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
-import { AgentError } from "../agent-error.ts";
+import { AgentError } from "@keelson/middleware-agent";
 import { parseReply } from "./resp-client.ts";
 
 /** Maximum size of an incomplete command of the server. */

@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import { AgentError } from "../agent-error.ts";
+import { AgentError } from "@keelson/middleware-agent";
 import { encodeCommand } from "./resp-client.ts";
 
 /** A server sends a newline every second while it prepares a snapshot. */

@@ -1,13 +1,23 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { mkdir, writeFile } from "node:fs/promises";
-import { isJsonObject } from "@keelson/api-machinery";
-import { type Clock, sleep } from "@keelson/api-machinery/time";
-import type { Logger } from "@keelson/controller";
-import { AgentError } from "../agent-error.ts";
-import type { Assignment, EngineRole, FailoverOrder, FencedEngine, Outcome, ReloadOutcome, StopOptions } from "../engine.ts";
-import { discardData } from "../discard-data.ts";
-import { readJson, writeJson } from "../json-file.ts";
+import { sleep } from "@keelson/api-machinery/time";
+import {
+  AgentError,
+  type Assignment,
+  discardData,
+  type EngineOptions,
+  type EngineRole,
+  type FailoverOrder,
+  type MiddlewareEngine,
+  type Outcome,
+  readJson,
+  readParameters,
+  type ReloadOutcome,
+  ServerProcess,
+  type StopOptions,
+  writeJson,
+} from "@keelson/middleware-agent";
 import { redisConfig } from "./redis-config.ts";
 import { keysOf, RedisConnection } from "./redis-connection.ts";
 import { shutDownLeftover } from "./leftover-server.ts";
@@ -15,24 +25,6 @@ import { RedisParameters } from "./redis-parameters.ts";
 import { hasCaughtUp, promoteTarget, RedisFence } from "./redis-switchover.ts";
 import { RedisSnapshots } from "./redis-snapshots.ts";
 import { RespError } from "./resp-client.ts";
-import { ServerProcess } from "../server-process.ts";
-
-/** Options of {@link RedisEngine}. */
-export interface RedisEngineOptions {
-  /** `redis-server`, `valkey-server`, or a path. */
-  readonly program: string;
-  /** Address of the Pod. The server listens only there. */
-  readonly host: string;
-  readonly port: number;
-  readonly password: string;
-  /** File with `{"hash": ..., "parameters": {...}}`. */
-  readonly configFile: string;
-  readonly dataDir: string;
-  /** Id of a request to discard the data. Each is obeyed once. */
-  readonly rebuild?: string;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
 
 /** The role of the server, persisted in its volume. */
 type RoleRecord = Assignment;
@@ -46,9 +38,9 @@ const loading = "a snapshot is being loaded";
  * A server that was (re)started is isolated until its role is assigned: it has another password and rejects writes. Neither clients
  * nor replicas can use it, so a primary that lost data never passes the loss on to its replicas.
  */
-export class RedisEngine implements FencedEngine {
+export class RedisEngine implements MiddlewareEngine {
   readonly snapshots: RedisSnapshots;
-  readonly #options: RedisEngineOptions;
+  readonly #options: EngineOptions;
   readonly #server: ServerProcess;
   readonly #connection: RedisConnection;
   readonly #parameters: RedisParameters;
@@ -58,7 +50,7 @@ export class RedisEngine implements FencedEngine {
   #record: RoleRecord | undefined;
   #isIsolated = true;
 
-  constructor(options: RedisEngineOptions) {
+  constructor(options: EngineOptions) {
     const { program, clock, dataDir, password } = options;
     // Derived, so that the next agent can shut the server down if this one is killed.
     this.#isolationPassword = createHash("sha256").update(`isolated:${password}`).digest("hex");
@@ -78,11 +70,8 @@ export class RedisEngine implements FencedEngine {
   async start(): Promise<void> {
     const { program, host, port, password, configFile, dataDir, log } = this.#options;
     await mkdir(dataDir, { recursive: true });
-    const wanted = await readJson(configFile);
-    if (!isJsonObject(wanted) || !isJsonObject(wanted.parameters))
-      throw new AgentError("InvalidConfig", `${configFile}: parameters: must be an object`);
-    const parameters = Object.fromEntries(Object.entries(wanted.parameters).map(([key, value]) => [key, String(value)]));
-    this.#parameters.load(parameters, String(wanted.hash ?? ""));
+    const { parameters, hash } = await readParameters(configFile);
+    this.#parameters.load(parameters, hash);
     await shutDownLeftover({ host, password, connection: this.#connection, clock: this.#options.clock, log });
     await discardData(dataDir, this.#options.rebuild, log);
     this.#record = (await readJson(this.#roleFile)) as RoleRecord | undefined;

@@ -1,4 +1,4 @@
-import type { ReloadOutcome } from "../engine.ts";
+import type { ReloadOutcome } from "@keelson/middleware-agent";
 import type { RedisConnection } from "./redis-connection.ts";
 import { RespError } from "./resp-client.ts";
 

@@ -1,7 +1,7 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import { AgentError } from "../agent-error.ts";
-import type { LoadOptions, SnapshotEngine, SnapshotOutcome, SnapshotSummary } from "../snapshot/snapshot-engine.ts";
+import { AgentError } from "@keelson/middleware-agent";
+import type { LoadOptions, SnapshotEngine, SnapshotOutcome, SnapshotSummary } from "@keelson/middleware-agent";
 import { RdbCheck } from "./rdb-check.ts";
 import { RdbFeeder } from "./rdb-feeder.ts";
 import { streamRdb } from "./rdb-stream.ts";

@@ -1,8 +1,8 @@
 import { rm } from "node:fs/promises";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import type { FailoverOrder, Outcome } from "../engine.ts";
-import { readJson, writeJson } from "../json-file.ts";
+import type { FailoverOrder, Outcome } from "@keelson/middleware-agent";
+import { readJson, writeJson } from "@keelson/middleware-agent";
 import { fence } from "./redis-config.ts";
 import type { RedisConnection, RedisInfo } from "./redis-connection.ts";
 import type { RedisParameters } from "./redis-parameters.ts";

@@ -12,22 +12,45 @@ const maxTailLength = 1_000;
 const guardScript = `
 pid=$1
 limit=
+end_program() {
+  if [ "$3" = true ]; then
+    kill -STOP "$1"
+    for stat in /proc/[0-9]*/stat; do
+      line=
+      IFS= read -r line 2>/dev/null <"$stat"
+      set -- "$1" "$2" "$3" \${line##*) }
+      [ "$5" = "$1" ] && { stat=\${stat%/stat}; kill -KILL "\${stat#/proc/}"; }
+    done
+  fi
+  kill -KILL "$1"
+}
 while :; do
   if [ -n "$limit" ]; then
     IFS= read -r -t "$limit" next; status=$?
-    [ "$status" -gt 128 ] && { kill -KILL "$pid"; exit; }
+    [ "$status" -gt 128 ] && { end_program "$@"; exit; }
   else
     IFS= read -r next; status=$?
   fi
-  [ "$status" -ne 0 ] && { kill -TERM "$pid" && sleep 2 && kill -KILL "$pid"; exit; }
+  [ "$status" -ne 0 ] && { kill -"$2" "$pid" && sleep 2 && end_program "$@"; exit; }
   limit=$next
 done
 `;
+
+/** Options of {@link ServerProcess}. */
+export interface ServerProcessOptions {
+  /** The signal that shuts the program down. Default `SIGTERM`. */
+  readonly stopSignal?: NodeJS.Signals;
+  /** The user of the program; by default that of the agent. Only root can change it. */
+  readonly user?: { readonly uid: number; readonly gid: number };
+  /** Kills the children of the program too, for programs whose children serve clients. */
+  readonly killsChildren?: boolean;
+}
 
 /** The process of a server program. It is started once. */
 export class ServerProcess {
   readonly #program: string;
   readonly #clock: Clock;
+  readonly #options: ServerProcessOptions;
   #child: ChildProcess | undefined;
   #guard: ChildProcess | undefined;
   #exited: Promise<void> = Promise.resolve();
@@ -41,9 +64,10 @@ export class ServerProcess {
     this.#reportEnd = resolve;
   });
 
-  constructor(program: string, clock: Clock) {
+  constructor(program: string, clock: Clock, options: ServerProcessOptions = {}) {
     this.#program = program;
     this.#clock = clock;
+    this.#options = options;
   }
 
   get isStopping(): boolean {
@@ -57,7 +81,7 @@ export class ServerProcess {
 
   /** Starts the program. Returns its pid; undefined if it could not be started, see {@link failure}. */
   start(args: readonly string[], cwd: string): number | undefined {
-    const child = spawn(this.#program, args, { stdio: ["ignore", "pipe", "pipe"], cwd });
+    const child = spawn(this.#program, args, { stdio: ["ignore", "pipe", "pipe"], cwd, ...this.#options.user });
     this.#child = child;
     this.#forward(child.stdout, process.stdout);
     this.#forward(child.stderr, process.stderr);
@@ -91,7 +115,9 @@ export class ServerProcess {
   #startGuard(): ChildProcess | undefined {
     const { pid } = this.#child ?? {};
     if (pid === undefined || this.#isStopping || this.#failure !== undefined) return undefined;
-    const guard = spawn("bash", ["-c", guardScript, "keelson-guard", String(pid)], { stdio: ["pipe", "ignore", "ignore"] });
+    const { stopSignal = "SIGTERM", killsChildren = false } = this.#options;
+    const args = ["keelson-guard", String(pid), stopSignal.slice(3), String(killsChildren)];
+    const guard = spawn("bash", ["-c", guardScript, ...args], { stdio: ["pipe", "ignore", "ignore"] });
     guard.on("error", (error) => process.stderr.write(`the guard of ${this.#program} could not start: ${error.message}\n`));
     // The guard may have ended with its program.
     guard.stdin.on("error", () => undefined);
@@ -111,7 +137,7 @@ export class ServerProcess {
     this.#guard = undefined;
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return { ok: true };
-    child.kill("SIGTERM");
+    child.kill(this.#options.stopSignal ?? "SIGTERM");
     let onTimeout = (): void => undefined;
     const timedOut = new Promise<false>((resolve) => {
       onTimeout = () => resolve(false);

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { Model } from "../../testing/lease-model.ts";
-import { type ModelOptions, runUntil } from "../../testing/lease-model-parts.ts";
+import { Model } from "../testing/lease-model.ts";
+import { type ModelOptions, runUntil } from "../testing/lease-model-parts.ts";
 
 /** Thousands of simulated minutes: slow on a busy machine. */
 const slow = { timeout: 180_000 };

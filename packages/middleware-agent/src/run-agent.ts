@@ -1,26 +1,19 @@
 import { join } from "node:path";
-import type { Logger } from "@keelson/controller";
+import type { AgentView, EngineDefinition, EngineOptions } from "./engine-definition.ts";
 import { createPeers } from "./quorum/peers.ts";
 import { QuorumAgent } from "./quorum/quorum-agent.ts";
 import { QuorumEngine } from "./quorum/quorum-engine.ts";
 import { createQuorumStore } from "./quorum/quorum-store.ts";
-import { RedisEngine, type RedisEngineOptions } from "./redis/redis-engine.ts";
 import { RoleFeed } from "./role-feed.ts";
-import { SentinelServer } from "./sentinel/sentinel-server.ts";
-import type { Topology } from "./sentinel/sentinel-commands.ts";
 import { startToolServer } from "./tool-server.ts";
 
 /** Options of {@link runAgent}. */
-export interface AgentOptions extends RedisEngineOptions {
-  /** Name of the Pod. */
-  readonly podName: string;
+export interface AgentOptions extends EngineOptions {
+  readonly engine: EngineDefinition;
   /** Port of the gRPC server. */
   readonly agentPort: number;
-  /** Port of the Sentinel protocol. */
-  readonly sentinelPort: number;
   readonly token: string;
   readonly random: () => number;
-  readonly log: Logger;
   /** Stops the program, then the agent. */
   readonly signal: AbortSignal;
 }
@@ -30,33 +23,31 @@ export interface AgentOptions extends RedisEngineOptions {
  * program that exits by itself is an error, so that the kubelet restarts the container.
  */
 export async function runAgent(options: AgentOptions): Promise<number> {
-  const { host, agentPort, token, log, signal, dataDir, clock, random, podName } = options;
-  const redis = new RedisEngine(options);
-  await redis.start();
+  const { engine: definition, host, agentPort, token, log, signal, dataDir, clock, random, podName } = options;
+  const program = definition.create(options);
+  await program.start();
   let feed: RoleFeed | undefined;
   const quorum = new QuorumAgent({
     self: podName,
     host,
-    engine: redis,
+    engine: program,
     peers: createPeers(agentPort, token),
     store: createQuorumStore(join(dataDir, "keelson-lease.json")),
     ...{ clock, random, log },
     hasController: () => feed?.hasSubscribers ?? false,
   });
-  const engine = new QuorumEngine(redis, quorum, host);
+  const engine = new QuorumEngine(program, quorum, host);
   feed = new RoleFeed(engine, clock);
   await quorum.start();
-  const server = await startToolServer({ engine, feed, quorum, snapshots: redis.snapshots, host, port: agentPort, token });
-  const sentinel = await SentinelServer.start({
-    ...{ host, clock, port: options.sentinelPort, password: options.password },
-    topology: createTopology(options, engine, quorum),
-  });
+  const { snapshots } = program;
+  const server = await startToolServer({ engine, feed, quorum, snapshots, host, port: agentPort, token });
+  const service = await definition.serve?.(options, createView(engine, quorum));
   const aborted = new Promise<"aborted">((resolve) => {
     if (signal.aborted) resolve("aborted");
     signal.addEventListener("abort", () => resolve("aborted"), { once: true });
   });
   const cause = await Promise.race([aborted, engine.ended]);
-  await Promise.all([server.stop(), sentinel.stop()]);
+  await Promise.all([server.stop(), service?.stop()]);
   if (cause === "aborted") await engine.stop({ timeoutMs: 20_000, force: true });
   // The program accepts no writes any more, so another Pod can have the lease.
   else await quorum.giveUp();
@@ -66,27 +57,19 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   return 1;
 }
 
-/** The primary that the agents know. Without a quorum, the one that the own program follows. */
-function createTopology(
-  { host, port, sentinelPort, podName }: AgentOptions,
-  engine: QuorumEngine,
-  quorum: QuorumAgent,
-): () => Promise<Topology> {
+function createView(engine: QuorumEngine, quorum: QuorumAgent): AgentView {
   let last: string | undefined;
-  return async () => {
-    const hosts = Object.values(quorum.members.hosts);
-    last = (quorum.isActive ? quorum.leader?.host : await followedBy(engine)) ?? last;
-    return {
-      name: podName.replace(/-\d+$/, ""),
-      primary: last,
-      replicas: hosts.filter((each) => each !== last),
-      peers: hosts.filter((each) => each !== host),
-      ...{ port, sentinelPort },
-      hasQuorum: quorum.leader !== undefined,
-    };
+  return {
+    async primaryHost() {
+      last = (quorum.isActive ? quorum.leader?.host : await followedBy(engine)) ?? last;
+      return last;
+    },
+    members: () => quorum.members.hosts,
+    hasQuorum: () => quorum.leader !== undefined,
   };
 }
 
+/** Without a quorum, the primary is the one that the own program follows. */
 async function followedBy(engine: QuorumEngine): Promise<string | undefined> {
   const { role, info } = await engine.role();
   return role === "primary" || role === "replica" ? info["primaryHost"] : undefined;

@@ -1,3 +1,5 @@
+import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
+
 /** A role for a program. Epochs grow with every primary; assignments with an older epoch are refused. */
 export interface Assignment {
   readonly role: "primary" | "replica";
@@ -63,6 +65,12 @@ export interface Engine {
   stop(options: StopOptions): Promise<Outcome>;
   /** Resolves with a message when the program exits by itself. */
   readonly ended: Promise<string>;
+}
+
+/** What a plugin implements for its program. */
+export interface MiddlewareEngine extends FencedEngine {
+  /** Snapshots for backups. Without them, Backups of the App fail with that reason. */
+  readonly snapshots?: SnapshotEngine;
 }
 
 /** An engine whose primary can be fenced, so that it can depend on a lease. */

@@ -1,4 +1,4 @@
-import { type LeaseRecord, type LeaseState, leaseTimes, type Promised, startLease } from "../agent/quorum/lease.ts";
+import { type LeaseRecord, type LeaseState, leaseTimes, type Promised, startLease } from "../quorum/lease.ts";
 
 /** Options of a model. */
 export interface ModelOptions {

@@ -11,7 +11,7 @@ import type { QuorumAgent } from "./quorum/quorum-agent.ts";
 import type { RoleFeed } from "./role-feed.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 import { createSnapshotTools } from "./snapshot/snapshot-tools.ts";
-import { RespError } from "./redis/resp-client.ts";
+import { isProgramError } from "./program-error.ts";
 
 /** A running agent server ({@link ToolInvoker}). */
 export interface ToolServer {
@@ -24,7 +24,8 @@ export interface ToolServerOptions {
   readonly engine: Engine;
   readonly feed: RoleFeed;
   readonly quorum: QuorumAgent;
-  readonly snapshots: SnapshotEngine;
+  /** Undefined if the program has no snapshots: their methods are then unimplemented. */
+  readonly snapshots: SnapshotEngine | undefined;
   readonly host: string;
   readonly port: number;
   readonly token: string;
@@ -61,7 +62,7 @@ export async function startToolServer(options: ToolServerOptions): Promise<ToolS
   };
 }
 
-function createTools({ engine, feed, quorum, snapshots }: ToolServerOptions): ServiceImpl<typeof ToolInvoker> {
+function createTools({ engine, feed, quorum, snapshots }: ToolServerOptions): Partial<ServiceImpl<typeof ToolInvoker>> {
   /** Publishes the role after a call that may have changed it. */
   const performing = async <T>(act: () => Promise<T>): Promise<T> => {
     try {
@@ -71,7 +72,7 @@ function createTools({ engine, feed, quorum, snapshots }: ToolServerOptions): Se
     }
   };
   return {
-    ...createSnapshotTools(snapshots),
+    ...(snapshots === undefined ? {} : createSnapshotTools(snapshots)),
     getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
     getPodOrder: ({ scenario, pods, roles }) => ({ order: podOrder(scenario, pods, roles), concurrent: false }),
     getRole: async () => answerOf(await answering(() => feed.refresh())),
@@ -128,11 +129,14 @@ function podOrder(scenario: string, pods: readonly string[], roles: Readonly<Rec
   return [...replicas, ...pods.filter((pod) => roles[pod] === "primary")];
 }
 
+/** Version of the protocol, reported in `extra_info.protocol`. It grows when an answer changes its meaning; additions keep it. */
+export const protocolVersion = 1;
+
 /** Status code for a program that does not answer its agent, unlike an agent that cannot be reached. */
 export const unresponsive = Code.Aborted;
 
 function answerOf({ role, info }: EngineRole) {
-  return { role, isLeader: role === "primary", extraInfo: { ...info } };
+  return { role, isLeader: role === "primary", extraInfo: { ...info, protocol: String(protocolVersion) } };
 }
 
 function requireToken(token: string): Interceptor {
@@ -150,7 +154,7 @@ async function answering<T>(act: () => Promise<T>): Promise<T> {
   try {
     return await act();
   } catch (error) {
-    if (error instanceof RespError) throw new ConnectError(error.message, unresponsive);
+    if (isProgramError(error)) throw new ConnectError(error.message, unresponsive);
     throw error;
   }
 }

@@ -1,10 +1,10 @@
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { silentLogger } from "@keelson/controller";
-import type { EngineRole, FailoverOrder, FencedEngine, Outcome } from "../agent/engine.ts";
-import type { Peers } from "../agent/quorum/peers.ts";
-import { QuorumAgent } from "../agent/quorum/quorum-agent.ts";
-import { QuorumEngine } from "../agent/quorum/quorum-engine.ts";
-import type { StoredQuorum } from "../agent/quorum/quorum-store.ts";
+import type { EngineRole, FailoverOrder, FencedEngine, Outcome } from "../engine.ts";
+import type { Peers } from "../quorum/peers.ts";
+import { QuorumAgent } from "../quorum/quorum-agent.ts";
+import { QuorumEngine } from "../quorum/quorum-engine.ts";
+import type { StoredQuorum } from "../quorum/quorum-store.ts";
 
 /** A program that replicates like Redis. */
 class SimulatedProgram implements FencedEngine {

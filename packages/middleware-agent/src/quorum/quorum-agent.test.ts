@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { leaseTimes } from "./lease.ts";
-import { SimulatedGroup } from "../../testing/simulated-group.ts";
+import { SimulatedGroup } from "../testing/simulated-group.ts";
 
 let group: SimulatedGroup;
 beforeEach(async () => {

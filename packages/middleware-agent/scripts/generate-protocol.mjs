@@ -1,4 +1,4 @@
-/* Makes src/agent/agent2.generated.ts from proto/. With --check: fails where the committed file is not what would be made. */
+/* Makes src/agent2.generated.ts from proto/. With --check: fails where the committed file is not what would be made. */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 
 const here = dirname(dirname(fileURLToPath(import.meta.url)));
 const bin = join(here, "../../node_modules/.bin");
-const target = join(here, "src/agent/agent2.generated.ts");
+const target = join(here, "src/agent2.generated.ts");
 const folder = mkdtempSync(join(tmpdir(), "keelson-protocol-"));
 try {
   const template = {
@@ -23,7 +23,7 @@ try {
   if (!process.argv.includes("--check")) writeFileSync(target, made);
   else if (readFileSync(target, "utf8") !== made) {
     console.error(
-      "src/agent/agent2.generated.ts is not what proto/ gives: run node operators/middleware/scripts/generate-protocol.mjs",
+      "src/agent2.generated.ts is not what proto/ gives: run node packages/middleware-agent/scripts/generate-protocol.mjs",
     );
     process.exitCode = 1;
   }

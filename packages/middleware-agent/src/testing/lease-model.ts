@@ -1,4 +1,4 @@
-import { dutyOf } from "../agent/quorum/duty.ts";
+import { dutyOf } from "../quorum/duty.ts";
 import {
   answerLease,
   type LeaseAnswer,
@@ -15,7 +15,7 @@ import {
   stand,
   standDelayMs,
   startLease,
-} from "../agent/quorum/lease.ts";
+} from "../quorum/lease.ts";
 import { createNode, type LeaseModel, type ModelNode, type ModelOptions, seeded, stepMs } from "./lease-model-parts.ts";
 import { ModelNetwork, work, writersOf } from "./lease-model-network.ts";
 

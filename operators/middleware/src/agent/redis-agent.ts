@@ -1,0 +1,40 @@
+import type { AgentView, EngineDefinition, EngineOptions } from "@keelson/middleware-agent";
+import { RedisEngine } from "./redis/redis-engine.ts";
+import type { Topology } from "./sentinel/sentinel-commands.ts";
+import { SentinelServer } from "./sentinel/sentinel-server.ts";
+
+const defaultSentinelPort = 26_379;
+
+/** Redis and Valkey, with the Sentinel protocol for clients that discover the primary. */
+export const redisAgent: EngineDefinition = {
+  name: "redis",
+  program: "redis-server",
+  port: 6_379,
+  flags: [
+    {
+      name: "sentinel-port",
+      value: "PORT",
+      description: "port of the Sentinel protocol",
+      default: String(defaultSentinelPort),
+    },
+  ],
+  create: (options) => new RedisEngine(options),
+  serve(options, view) {
+    const { host, clock, password } = options;
+    const port = Number(options.flags["sentinel-port"] ?? defaultSentinelPort);
+    return SentinelServer.start({ host, clock, port, password, topology: () => topologyOf(options, view, port) });
+  },
+};
+
+async function topologyOf({ host, port, podName }: EngineOptions, view: AgentView, sentinelPort: number): Promise<Topology> {
+  const hosts = Object.values(view.members());
+  const primary = await view.primaryHost();
+  return {
+    name: podName.replace(/-\d+$/, ""),
+    primary,
+    replicas: hosts.filter((each) => each !== primary),
+    peers: hosts.filter((each) => each !== host),
+    ...{ port, sentinelPort },
+    hasQuorum: view.hasQuorum(),
+  };
+}

@@ -1,0 +1,28 @@
+export { type AgentOptions, runAgent } from "./run-agent.ts";
+export { createAgentCommand } from "./agent-command.ts";
+export { runAgentProgram, runAsProgram } from "./agent-program.ts";
+export { AgentError, type AgentErrorCode } from "./agent-error.ts";
+export { discardData } from "./discard-data.ts";
+export type {
+  Assignment,
+  Engine,
+  EngineRole,
+  FailoverOrder,
+  FencedEngine,
+  MiddlewareEngine,
+  Outcome,
+  ReloadOutcome,
+  StopOptions,
+} from "./engine.ts";
+export type { AgentView, EngineDefinition, EngineOptions, EngineService, PluginDefinition } from "./engine-definition.ts";
+export { readJson, writeJson } from "./json-file.ts";
+export { type ProgramParameters, readParameters } from "./parameters-file.ts";
+export { isProgramError, ProgramError } from "./program-error.ts";
+export { ServerProcess, type ServerProcessOptions } from "./server-process.ts";
+export type {
+  LoadOptions,
+  SnapshotContent,
+  SnapshotEngine,
+  SnapshotOutcome,
+  SnapshotSummary,
+} from "./snapshot/snapshot-engine.ts";

@@ -1,0 +1,47 @@
+import type { Clock } from "@keelson/api-machinery/time";
+import type { MiddlewareEngine } from "../engine.ts";
+
+/** A Pod of the suite: an engine with its program on a volume of its own. */
+export interface ContractPod {
+  /** Address of the program. */
+  readonly host: string;
+  /** The current engine; a new one after {@link crash}. */
+  readonly engine: MiddlewareEngine;
+  /** Kills the program, and starts a new engine on the same volume. Resolves when `start` has. */
+  crash(): Promise<void>;
+  /** Kills the program and starts nothing. */
+  kill(): Promise<void>;
+  /** Writes a key as a client. Resolves to false if the program does not accept it. */
+  write(key: string): Promise<boolean>;
+  /** Whether a client reads a key. False if the program does not serve clients. */
+  has(key: string): Promise<boolean>;
+}
+
+/** A parameter and a value other than its default. */
+export interface ParameterExample {
+  readonly name: string;
+  readonly value: string;
+}
+
+/** Options of {@link engineContract}. */
+export interface EngineContractOptions {
+  /** Starts Pods with empty volumes, the same port and password, and engines whose `start` has resolved. */
+  startPods(count: number): Promise<readonly ContractPod[]>;
+  /** Ends all Pods of a case. */
+  stopPods(pods: readonly ContractPod[]): Promise<void>;
+  /** Parameters in the files of the Pods. */
+  readonly parameters: Readonly<Record<string, string>>;
+  /** Takes effect without a restart. */
+  readonly hot: ParameterExample;
+  /** Needs a restart. */
+  readonly cold: ParameterExample;
+  /** A value that the program rejects. */
+  readonly invalid: ParameterExample;
+  readonly clock: Clock;
+}
+
+/** A case of the suite. The title is a sentence of behaviour. */
+export interface ContractCase {
+  readonly title: string;
+  run(): Promise<void>;
+}
