@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Outcome, StopOptions } from "./engine.ts";
 
@@ -125,7 +126,14 @@ export class ServerProcess {
     return guard;
   }
 
+  /** Kills the program, and its children if {@link ServerProcessOptions.killsChildren}. */
   kill(): void {
+    const { pid } = this.#child ?? {};
+    if (this.#options.killsChildren === true && pid !== undefined && this.#failure === undefined) {
+      // It must not start more of them meanwhile.
+      this.#child?.kill("SIGSTOP");
+      for (const child of childrenOf(pid)) process.kill(child, "SIGKILL");
+    }
     this.#child?.kill("SIGKILL");
   }
 
@@ -148,7 +156,7 @@ export class ServerProcess {
     timer.cancel();
     if (hasExited) return { ok: true };
     if (!force) return { ok: false, error: `${this.#program} did not exit within ${timeoutMs} ms` };
-    child.kill("SIGKILL");
+    this.kill();
     await this.#exited;
     return { ok: true };
   }
@@ -159,5 +167,23 @@ export class ServerProcess {
       to.write(chunk);
       this.#tail = (this.#tail + chunk.toString("utf8")).slice(-maxTailLength);
     });
+  }
+}
+
+/** Ids of the running children of a process. */
+function childrenOf(pid: number): readonly number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((each) => parentOf(each) === pid);
+}
+
+function parentOf(pid: number): number | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  } catch {
+    // It has ended meanwhile.
+    return undefined;
   }
 }

@@ -30,10 +30,7 @@ export const failoverCases: readonly PodCase[] = [
       await engine.fenceWrites();
       assert.equal(await pods.at(0).write("fenced"), false);
       const { role } = await engine.role();
-      assert.ok(
-        role !== "primary" || (await engine.isFenced()),
-        "a fenced program reports that it is fenced, or another role",
-      );
+      assert.ok(role !== "primary" || (await engine.isFenced()), "a fenced program reports that it is fenced, or another role");
       await engine.promote(2);
       await hasRole(pods, 0, "primary");
       assert.equal((await engine.role()).info["epoch"], "2");
