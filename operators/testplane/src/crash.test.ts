@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { ConfigMap } from "@keelson/api-machinery/kinds";
-import type { ApiRequest, ApiResponse, Transport } from "@keelson/api-machinery/transport";
-import { startTestEnvironment } from "@keelson/apiserver/testing";
+import { ConfigMap, Pod } from "@keelson/api-machinery/kinds";
+import type { ApiRequest, ApiResponse, ByteStream, Transport } from "@keelson/api-machinery/transport";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { startOperator } from "@keelson/operator";
@@ -9,6 +9,7 @@ import { expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { testplane } from "./operator.ts";
+import { reportLine } from "./tools/tool-report.ts";
 
 const namespace = "default";
 
@@ -38,6 +39,7 @@ function dying(transport: Transport, dieAt: number, when: "before" | "after") {
       ...transport,
       request,
       watch: (what: ApiRequest) => transport.watch(what),
+      stream: () => (isDead ? Promise.reject(new Error("the connection is broken")) : podLog()),
       close: () => transport.close(),
     } satisfies Transport,
     died,
@@ -45,11 +47,55 @@ function dying(transport: Transport, dieAt: number, when: "before" | "after") {
   };
 }
 
+/** The log of every Pod: the report of a tool. */
+function podLog(): Promise<ByteStream> {
+  const line = reportLine({ kind: "result", result: { exitCode: 0, stdout: "{}", stderr: "", statusCode: 201 } });
+  return Promise.resolve({
+    close: () => {},
+    async *[Symbol.asyncIterator]() {
+      yield Buffer.from(`${line}\n`);
+    },
+  });
+}
+
+const withLogs = (transport: Transport): Transport => ({
+  request: (what) => transport.request(what),
+  watch: (what) => transport.watch(what),
+  stream: podLog,
+  close: () => transport.close(),
+});
+
+/** A node whose Pods succeed immediately. Resolves to the names of the Pods that it has run. */
+async function startNode(environment: TestEnvironment): Promise<AsyncDisposable & { readonly ran: readonly string[] }> {
+  const client = createClient({ transport: environment.transport(), fieldManager: "node" });
+  const stop = new AbortController();
+  const { signal } = stop;
+  const ran: string[] = [];
+  const { metadata } = await client.list(Pod, { signal });
+  const watch = await client.watch(Pod, { resourceVersion: metadata.resourceVersion ?? "", signal });
+  const running = (async () => {
+    for await (const event of watch) {
+      if (event.type !== "ADDED") continue;
+      const { name = "" } = event.object.metadata;
+      ran.push(name);
+      const body = { status: { phase: "Succeeded" } };
+      await client.patch(Pod, { namespace, name }, { type: "merge", body }, { subresource: "status" });
+    }
+  })();
+  const stopNode = async (): Promise<void> => {
+    stop.abort();
+    await running.catch(() => {});
+  };
+  return { ran, [Symbol.asyncDispose]: stopNode };
+}
+
 const configMap = (name: string) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name }, data: { state: "on" } });
 const isOn = { allOf: [{ function: "FieldEquals", params: { path: "data.state", value: "on" } }] };
 
 interface Kind {
   readonly make: (client: Client) => Promise<unknown>;
+  /** Number of Pods that it runs, each once. Default: 0. */
+  readonly pods?: number;
   /** Resolves to the final status. */
   readonly end: (client: Client) => Promise<DeepReadonly<object> | undefined>;
   readonly expected: object;
@@ -119,6 +165,35 @@ const kinds: Readonly<Record<string, Kind>> = {
       steps: [{ state: "Succeeded" }, { state: "Succeeded" }, { phase: "Cleanup", state: "Succeeded" }],
     },
   },
+  "IntegrationTest with a request": {
+    pods: 2,
+    make: (client) =>
+      client.create(IntegrationTest, {
+        metadata: { name: "crash", namespace },
+        spec: {
+          steps: [
+            {
+              name: "order",
+              http: { url: "http://shop/orders", method: "POST" },
+              outputs: [{ name: "status", cel: "result.statusCode" }],
+            },
+            {
+              name: "order again",
+              http: { url: "http://shop/${{ string(outputs.status) }}", method: "POST" },
+              expectations: { allOf: [{ cel: "result.statusCode == 201 && size(result.json) == 0" }] },
+            },
+          ],
+        },
+      }),
+    end: async (client) =>
+      (await watched(client, IntegrationTest, "crash", (test) => test?.status?.completionTime !== undefined))?.status,
+    expected: {
+      phase: "Succeeded",
+      verdict: "Passed",
+      outputs: { status: 201 },
+      steps: [{ state: "Succeeded", result: { statusCode: 201 } }, { state: "Succeeded" }],
+    },
+  },
   LoadTest: {
     make: (client) =>
       client.create(LoadTest, {
@@ -148,9 +223,10 @@ const kinds: Readonly<Record<string, Kind>> = {
 };
 
 /** Runs a test with an operator that dies at a write, then with a new one. Resolves to the number of writes of the first. */
-async function runAndDie({ make, end, expected }: Kind, dieAt: number, when: "before" | "after"): Promise<number> {
+async function runAndDie({ make, end, expected, pods = 0 }: Kind, dieAt: number, when: "before" | "after"): Promise<number> {
   await using environment = await startTestEnvironment({ crds: testplane.resources.map(({ crd }) => crd) });
-  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const client = createClient({ transport: withLogs(environment.transport()), fieldManager: "test" });
+  await using node = await startNode(environment);
   const broken = dying(environment.transport(), dieAt, when);
   const first = await startOperator({
     operator: testplane,
@@ -165,6 +241,7 @@ async function runAndDie({ make, end, expected }: Kind, dieAt: number, when: "be
   const second = await startOperator({ operator: testplane, client, dataDir: "/nonexistent" });
   expect(await done, `write ${dieAt}`).toMatchObject(expected);
   await second.stop();
+  expect(node.ran, `write ${dieAt}`).toHaveLength(pods);
   return broken.writes();
 }
 

@@ -7,14 +7,13 @@ import { rerunCommand } from "./commands/rerun.ts";
 import { createRunCommand } from "./commands/run.ts";
 import { createValidateCommand } from "./commands/validate.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
-import type { GeneratorProgram } from "./controllers/load/generator-pods.ts";
-import { generatorProgramPath } from "./controllers/load/generator-program-path.ts";
 import { createLoadTestController } from "./controllers/load/load-test.ts";
+import { builtProgram, type KeelsonProgram } from "./programs/keelson-program.ts";
 
-/** In a cluster, the load generator is in the Keelson image; otherwise in this installation. */
-function generatorProgram(): GeneratorProgram {
+/** A program of Keelson: in a cluster from its image, otherwise from this installation. */
+function keelsonProgram(path: string): KeelsonProgram {
   const image = process.env.KEELSON_IMAGE;
-  return { command: [process.execPath, generatorProgramPath], ...(image ? { image } : {}) };
+  return { command: [process.execPath, builtProgram(path)], ...(image ? { image } : {}) };
 }
 
 /** The testplane operator: tests of operators as Kubernetes objects. */
@@ -34,7 +33,10 @@ export const testplane: Operator = {
   ],
   // Tests act on whatever kinds their authors test.
   localRules: [{ apiGroups: ["*"], resources: ["*"], verbs: ["get", "list", "watch", "create", "patch", "delete"] }],
-  controllers: () => [createIntegrationTestController(), createLoadTestController(generatorProgram())],
+  controllers: () => [
+    createIntegrationTestController(keelsonProgram("tools/tool-program")),
+    createLoadTestController(keelsonProgram("generator/generator-program")),
+  ],
   servers: [],
   deployment: { toolImage: { variable: "KEELSON_IMAGE" } },
   commands: [createRunCommand(process.stdin), rerunCommand, createValidateCommand(process.stdin), listCommand, reportCommand],

@@ -1,5 +1,14 @@
 import { type KubernetesObject, type ResourceType, isNotFound } from "@keelson/api-machinery";
-import { ConfigMap, Deployment, Event, type EventObject, Namespace, Secret } from "@keelson/api-machinery/kinds";
+import {
+  ConfigMap,
+  Deployment,
+  Event,
+  type EventObject,
+  Namespace,
+  Pod,
+  Secret,
+  ServiceAccount,
+} from "@keelson/api-machinery/kinds";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { startTestplaneEnvironment, type TestplaneEnvironment } from "./testing/testplane-environment.ts";
@@ -408,5 +417,20 @@ describe("objects outside of the test's namespace", () => {
     await environment.until(IntegrationTest, "isolated", (each) => each === undefined);
     const left = await environment.client.get(Namespace, { name: home }).catch(() => undefined);
     expect(left === undefined || left.metadata.deletionTimestamp !== undefined).toBe(true);
+  });
+
+  it("are seen by the programs of an isolated test, whose Pods are in the namespace of their ServiceAccount", async () => {
+    await grant("programs", [everything]);
+    await environment.client.create(ServiceAccount, { metadata: { name: "programs", namespace } });
+    await environment.client.create(IntegrationTest, {
+      metadata: { name: "programs", namespace },
+      spec: { isolatedNamespace: true, serviceAccountName: "programs", steps: [{ name: "a", script: { content: "true" } }] },
+    });
+    const test = await environment.until(IntegrationTest, "programs", (each) => each?.status?.steps?.[1]?.applied === true);
+    const pod = await environment.client.get(Pod, { namespace, name: test?.status?.steps?.[1]?.object?.name ?? "" });
+    expect(pod.spec.serviceAccountName).toBe("programs");
+    expect(pod.spec.containers[0]?.env).toContainEqual({ name: "NAMESPACE", value: test?.status?.namespace });
+    expect(test?.status?.namespace).toMatch(/^programs-/);
+    await environment.client.delete(IntegrationTest, { namespace, name: "programs" });
   });
 });

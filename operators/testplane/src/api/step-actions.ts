@@ -1,5 +1,6 @@
 import { choice, duration, int32, listMap } from "@keelson/api-machinery/fields";
 import { Type, type Static } from "typebox";
+import { toolActions } from "./tool-actions.ts";
 
 const ObjectReference = Type.Object(
   {
@@ -93,6 +94,7 @@ export const actions = {
       { description: "Runs a program in a Pod, without a shell. result.stdout has standard output and standard error." },
     ),
   ),
+  ...toolActions,
   sleep: Type.Optional(duration("Waits before the checks.")),
 };
 

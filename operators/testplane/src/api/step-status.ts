@@ -48,8 +48,16 @@ export const StepStatus = Type.Object({
         exitCode: int32("Exit code of the program."),
         stdout: Type.String({ description: "End of its standard output, at most 16 KiB." }),
         stderr: Type.String({ description: "End of its standard error, at most 16 KiB." }),
+        statusCode: Type.Optional(int32("HTTP status of the response.")),
+        headers: Type.Optional(
+          typedSchema<Record<string, string>>({
+            type: "object",
+            additionalProperties: { type: "string" },
+            description: "HTTP headers of the response, with names in lower case, at most 8 KiB.",
+          }),
+        ),
       },
-      { description: "How the script or command of the step ended." },
+      { description: "How the program of the step ended, or the response to its request." },
     ),
   ),
   expectationResults: Type.Optional(results("Latest result of each expectation.")),

@@ -42,7 +42,7 @@ export interface FailureScope {
 
 /**
  * Stores the objects, events and logs of a failed round in a ConfigMap `<test>-failure` that the test owns, before the round's catch and
- * cleanup steps change them. Only the namespace of the test or of its round is read. What cannot be read is left out, and a bundle that
+ * cleanup steps change them. Only the namespaces of the test and of its round are read. What cannot be read is left out, and a bundle that
  * cannot be stored is reported with its error: neither affects the verdict. Idempotent.
  */
 export async function collectFailure({ status, targets, context, now }: FailureScope): Promise<FailureBundle> {
@@ -75,7 +75,7 @@ async function gather(
   const objects = new Map<string, DeepReadonly<KubernetesObject>>();
   for (const target of targets) {
     if (objects.size >= maxObjects) break;
-    if (target.namespace !== namespace || isAllPods(target)) continue;
+    if (![namespace, context.owner.metadata.namespace].includes(target.namespace) || isAllPods(target)) continue;
     for (const object of await unlessFailed(objectsOf(context, target), [])) {
       objects.set(`${object.kind ?? ""}/${object.metadata.name ?? ""}`, object);
       for (const pod of await unlessFailed(podsOf(context, target, object), [])) {

@@ -2,6 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { compilePattern } from "@keelson/api-machinery/pattern";
 import { isDuration } from "@keelson/api-machinery/time";
 import { actionNames } from "../api/step-actions.ts";
+import { toolNames } from "../api/tool-actions.ts";
 import type { TestStep } from "../api/test-step.ts";
 import { celVariables, validateCel } from "../assertions/cel-assertion.ts";
 import { hasProgram } from "../programs/program-pod.ts";
@@ -10,6 +11,7 @@ import { testVariableNames } from "../templating/test-variables.ts";
 import { expandManifest } from "./manifest.ts";
 import { validateCondition } from "./validate-condition.ts";
 import { validateManifest, validateResource } from "./validate-manifest.ts";
+import { validateTools } from "./validate-tools.ts";
 
 type Step = DeepReadonly<TestStep>;
 
@@ -33,6 +35,7 @@ export function validateStep(step: Step, path: string, scope: StepScope): void {
     errors.push(`${path}: must have a resource, readyCondition or expectations, or an action: ${actionNames.join(", ")}`);
   validateResource(step.resource, `${path}.resource`, namespace, errors);
   validateAction(step, path, scope);
+  errors.push(...validateTools(step, path, namespace === undefined));
   const object = used[0] === undefined || used[0] === "sleep" || hasProgram(step) ? undefined : {};
   const variables = hasProgram(step) ? [...checkVariables, "result"] : checkVariables;
   validateCondition(step.readyCondition, `${path}.readyCondition`, object, errors, variables);
@@ -70,10 +73,13 @@ function validateAction(step: Step, path: string, { namespace, errors }: StepSco
   validateExpectError(step, path, errors);
 }
 
+const isTool = (name: string): boolean => (toolNames as readonly string[]).includes(name);
+
 function validateExpectError(step: Step, path: string, errors: string[]): void {
   if (step.expectError === undefined) return;
   const acts =
-    step.resource?.manifest !== undefined || actionNames.some((name) => name !== "sleep" && step[name] !== undefined);
+    step.resource?.manifest !== undefined ||
+    actionNames.some((name) => name !== "sleep" && !isTool(name) && step[name] !== undefined);
   if (!acts) errors.push(`${path}.expectError: requires an action that the API server can reject`);
   const { message } = step.expectError;
   if (message === undefined) return;

@@ -209,6 +209,77 @@ describe("an IntegrationTest", () => {
     ).toBeDefined();
   });
 
+  it.each<[string, Partial<TestStep>, string]>([
+    [
+      "a URL of another scheme",
+      { http: { url: "ftp://web/" } },
+      'spec.steps[0].http.url: "ftp://web/" is not an http or https URL',
+    ],
+    [
+      "credentials in a URL",
+      { http: { url: "http://a:b@web/" } },
+      "spec.steps[0].http.url: must not contain credentials; use a header",
+    ],
+    ["a body of a GET", { http: { url: "http://web/", body: "x" } }, "spec.steps[0].http.body: not allowed with GET"],
+    [
+      "a timeout that is not a duration",
+      { http: { url: "http://web/", requestTimeout: "soon" } },
+      'spec.steps[0].http.requestTimeout: "soon" is not a duration such as 5s',
+    ],
+    [
+      "an action that needs rights without a ServiceAccount",
+      { exec: { pod: "web", command: ["ls"] } },
+      "spec.steps[0].exec: requires spec.serviceAccountName, with the rights to get, list and watch pods, and get and create pods/exec",
+    ],
+    ["no Pod", { exec: { command: ["ls"] } }, "spec.steps[0].exec: must have exactly one of pod and labelSelector"],
+    [
+      "a Pod and labels",
+      { logs: { pod: "web", labelSelector: { app: "web" } } },
+      "spec.steps[0].logs: must have exactly one of pod and labelSelector",
+    ],
+    ["an empty selector", { logs: { labelSelector: {} } }, "spec.steps[0].logs.labelSelector: must have at least one label"],
+    ["an invalid pattern", { logs: { pod: "web", contains: "(" } }, "spec.steps[0].logs.contains: error parsing regexp"],
+    [
+      "a pattern for a log that has ended",
+      { logs: { pod: "web", contains: "x", previous: true } },
+      "spec.steps[0].logs.contains: not allowed with previous; use a check of result.stdout",
+    ],
+    [
+      "neither a request nor a text",
+      { portForward: { pod: "web", port: 80 } },
+      "spec.steps[0].portForward: must have exactly one of http and send",
+    ],
+    [
+      "an end of a response that is not requested",
+      { portForward: { pod: "web", port: 80, http: {}, until: "x" } },
+      "spec.steps[0].portForward.until: requires send",
+    ],
+    [
+      "a check of an object that does not exist",
+      { http: { url: "http://web/" }, expectations: exists },
+      "spec.steps[0].expectations.allOf[0].function: ResourceExists requires a resource",
+    ],
+    [
+      "an error of the API server, which does not see the request",
+      { http: { url: "http://web/" }, expectError: { code: 404 } },
+      "spec.steps[0].expectError: requires an action that the API server can reject",
+    ],
+  ])("is rejected with a tool that has %s", (_, step, message) => {
+    expect(validate(step).join("\n")).toContain(message);
+  });
+
+  it("may use the tools with a ServiceAccount", () => {
+    const steps: Partial<TestStep>[] = [
+      { http: { url: "${{ 'http://web/' + params.path }}", method: "POST", body: "x", expectedStatusCodes: [201] } },
+      { logs: { labelSelector: { app: "web" }, contains: "ready in [0-9]+ ms" } },
+      { exec: { pod: "web", command: ["cat"], stdin: "x" }, expectations: { allOf: [{ cel: "result.stdout == 'x'" }] } },
+      { portForward: { pod: "web", port: 6379, send: "PING\r\n", until: "PONG" } },
+      { portForward: { pod: "web", port: 80, http: { path: "/" } }, outputs: [{ name: "id", cel: "result.json.id" }] },
+    ];
+    const named = steps.map((step, index) => ({ name: `s${index}`, ...step }));
+    expect(validateIntegrationTest({ serviceAccountName: "tester", steps: named }, "default")).toEqual([]);
+  });
+
   it("may name other namespaces with a ServiceAccount, whose rights are checked when it runs", () => {
     const apply = { manifests: [{ ...configMap, metadata: { name: "x", namespace: "y" } }] };
     expect(validateIntegrationTest({ serviceAccountName: "tester", steps: [{ name: "a", apply }] }, "default")).toEqual([]);

@@ -2,13 +2,15 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { TestStep } from "../api/test-step.ts";
 import { type Target, targetOf } from "../evaluation/target.ts";
 import { expandManifest } from "../manifests/manifest.ts";
+import { hasProgram } from "../programs/program-pod.ts";
 
 type Step = DeepReadonly<TestStep>;
 
 /** Whether a step has an action that a controller performs, in contrast to a step that only waits and checks. */
 export const hasAction = (step: Step): boolean =>
   step.resource?.manifest !== undefined ||
-  [step.apply, step.create, step.patch, step.delete, step.scale, step.script, step.command].some((each) => each !== undefined);
+  hasProgram(step) ||
+  [step.apply, step.create, step.patch, step.delete, step.scale].some((each) => each !== undefined);
 
 /** The manifests that a step applies or creates. */
 export function manifestsOf({ apply, create, resource }: Step): readonly DeepReadonly<Record<string, unknown>>[] {

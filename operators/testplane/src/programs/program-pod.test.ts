@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { parseOutput, podNameOf, programPod } from "./program-pod.ts";
 
 describe("the Pod of a program", () => {
+  const place = { name: "p", namespace: "home", roundNamespace: "round" };
   const run = { test: "shop.example", uid: "01234567-89ab", round: 2, index: 3, attempt: 1 };
 
   it("has the same name for the same attempt", () => {
@@ -12,24 +13,27 @@ describe("the Pod of a program", () => {
 
   it("runs a command as it is, without credentials", () => {
     const command = { command: ["nc", "-z", "web", "80"], image: "tools", env: [{ name: "A", value: "1" }] };
-    expect(programPod({ name: "a", command }, "p", undefined)).toMatchObject({
+    expect(programPod({ name: "a", command }, place)).toMatchObject({
       kind: "Pod",
+      metadata: { name: "p", namespace: "home" },
       spec: {
         restartPolicy: "Never",
         automountServiceAccountToken: false,
-        containers: [{ image: "tools", command: command.command, env: command.env }],
+        containers: [
+          { image: "tools", command: command.command, env: [{ name: "NAMESPACE", value: "round" }, ...command.env] },
+        ],
       },
     });
   });
 
   it("has the credentials of the ServiceAccount of the test", () => {
-    const pod = programPod({ name: "a", script: { content: "true" } }, "p", "tester");
+    const pod = programPod({ name: "a", script: { content: "true" } }, { ...place, serviceAccountName: "tester" });
     expect(pod["spec"]).toMatchObject({ serviceAccountName: "tester" });
     expect(pod["spec"]).not.toHaveProperty("automountServiceAccountToken");
   });
 
   it("protects the script from the expansion of variables by the kubelet", () => {
-    const pod = programPod({ name: "a", script: { content: "echo $(date) ${HOME}" } }, "p", undefined);
+    const pod = programPod({ name: "a", script: { content: "echo $(date) ${HOME}" } }, place);
     expect(JSON.stringify(pod)).toContain('"echo $$(date) ${HOME}"');
   });
 });

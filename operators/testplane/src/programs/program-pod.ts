@@ -1,10 +1,14 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { TestStep } from "../api/test-step.ts";
+import { tailOf } from "../tools/output-tail.ts";
+import { toolActionOf } from "../tools/tool-plan.ts";
+import { escaped } from "./escaped.ts";
 
 type Step = DeepReadonly<TestStep>;
 
-/** Whether a step runs a script or a command. */
-export const hasProgram = ({ script, command }: Step): boolean => script !== undefined || command !== undefined;
+/** Whether a step runs a script or a command, or a tool. */
+export const hasProgram = (step: Step): boolean =>
+  step.script !== undefined || step.command !== undefined || toolActionOf(step) !== undefined;
 
 /** Name of the only container. */
 export const programContainer = "main";
@@ -23,6 +27,9 @@ export function podNameOf({ test, uid, round, index, attempt }: ProgramRun): str
   return `${test.slice(0, 40)}-${uid.slice(0, 5)}-${round}-${index}-${attempt}`;
 }
 
+/** Environment variable with the namespace of the round. */
+const namespaceVariable = "NAMESPACE";
+
 /** Separates standard output from standard error in the log. */
 const marker = (podName: string): string => `--- standard error of ${podName}`;
 
@@ -34,9 +41,23 @@ printf '\\n%s\\n' "$KEELSON_MARKER"
 cat "$err"
 exit $code`;
 
-/** The Pod of a program. Without a ServiceAccount it has no credentials for the API server. */
-export function programPod(step: Step, name: string, serviceAccountName: string | undefined): Record<string, unknown> {
-  const { image = "busybox", env = [] } = step.script ?? step.command ?? {};
+/** Where the Pod of a program runs, and with whose rights. */
+export interface ProgramPodOptions {
+  readonly name: string;
+  readonly namespace: string;
+  /** Absent: the program has no credentials for the API server. */
+  readonly serviceAccountName?: string | undefined;
+  /** Namespace of the round, which the program reads from `NAMESPACE`. */
+  readonly roundNamespace: string;
+}
+
+/** The Pod of a script or a command. */
+export function programPod(step: Step, options: ProgramPodOptions): Record<string, unknown> {
+  const { name, namespace, serviceAccountName, roundNamespace } = options;
+  const { image = "busybox", env: own = [] } = step.script ?? step.command ?? {};
+  const env = own.some((each) => each.name === namespaceVariable)
+    ? own
+    : [{ name: namespaceVariable, value: roundNamespace }, ...own];
   const program =
     step.script === undefined
       ? { command: [...(step.command?.command ?? [])], env: [...env] }
@@ -51,7 +72,7 @@ export function programPod(step: Step, name: string, serviceAccountName: string 
   return {
     apiVersion: "v1",
     kind: "Pod",
-    metadata: { name },
+    metadata: { name, namespace },
     spec: {
       restartPolicy: "Never",
       ...(serviceAccountName === undefined ? { automountServiceAccountToken: false } : { serviceAccountName }),
@@ -60,26 +81,10 @@ export function programPod(step: Step, name: string, serviceAccountName: string 
   };
 }
 
-/** The kubelet expands `$(NAME)` in values, and reads `$$` as `$`. */
-export const escaped = (text: string): string => text.replaceAll("$(", "$$$$(");
-
-/** Maximum size of each output in the status. */
-const maxOutputBytes = 16_384;
-
 /** Splits the log of a program. */
 export function parseOutput(log: string, podName: string): { readonly stdout: string; readonly stderr: string } {
   const separator = `\n${marker(podName)}\n`;
   const at = log.lastIndexOf(separator);
-  if (at < 0) return { stdout: tailOf(log), stderr: "" };
-  return { stdout: tailOf(log.slice(0, at)), stderr: tailOf(log.slice(at + separator.length)) };
-}
-
-/** The last bytes of a text. A character that is cut is dropped. */
-function tailOf(text: string): string {
-  const bytes = Buffer.from(text, "utf8");
-  if (bytes.length <= maxOutputBytes) return text;
-  return bytes
-    .subarray(-maxOutputBytes)
-    .toString("utf8")
-    .replace(/^\ufffd+/, "");
+  if (at < 0) return { stdout: tailOf(Buffer.from(log)), stderr: "" };
+  return { stdout: tailOf(Buffer.from(log.slice(0, at))), stderr: tailOf(Buffer.from(log.slice(at + separator.length))) };
 }

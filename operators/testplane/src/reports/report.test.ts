@@ -30,7 +30,7 @@ function finished(rounds: readonly boolean[], repeat: IntegrationTestSpec["repea
   for (let turn = 0; turn < 10 * rounds.length + 10 && !isFinished(status); turn++) {
     const isLit = rounds[(status.currentRound ?? 1) - 1] ?? false;
     const decision = decideIntegrationTest({
-      ...{ spec, generation: 1, namespace: "default", status, now },
+      ...{ spec, generation: 1, namespace: "default", program: { command: ["tool"] }, status, now },
       webhookState: () => undefined,
       observe: () => ({ kind: "known", objects: [{ isLit }], hasSeen: () => true }),
     });

@@ -34,18 +34,22 @@ const errorReasons: ReadonlySet<string> = new Set([
   "CreateFailed",
   "DeleteFailed",
   "EnvInjectionFailed",
+  "ExecFailed",
   "Forbidden",
   "InvalidConfig",
   "InvalidManifest",
+  "LogsFailed",
   "OutputFailed",
   "PatchFailed",
+  "PodNotFound",
+  "PortForwardFailed",
   "TargetApplyFailed",
   "TemplateFailed",
   "UnknownKind",
   "WorkloadApplyFailed",
 ]);
 
-const timeoutReasons: ReadonlySet<string> = new Set(["Timeout", "ReadyConditionTimeout", "LoadTimeout"]);
+const timeoutReasons: ReadonlySet<string> = new Set(["Timeout", "ReadyConditionTimeout", "LoadTimeout", "NoResponse"]);
 
 const inconclusiveReasons: ReadonlySet<string> = new Set(["Aborted", "ResultMissing"]);
 

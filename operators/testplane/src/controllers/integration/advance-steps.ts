@@ -3,6 +3,8 @@ import type { IntegrationTestStatus } from "../../api/integration-test.ts";
 import type { StepStatus } from "../../api/step-status.ts";
 import type { TestStep } from "../../api/test-step.ts";
 import { hasProgram, podNameOf, programPod } from "../../programs/program-pod.ts";
+import { giveUpAt, toolActionOf, type ToolPlan } from "../../tools/tool-plan.ts";
+import { toolPod } from "../../tools/tool-pod.ts";
 import { render } from "../../templating/template.ts";
 import { testVariables } from "../../templating/test-variables.ts";
 import type { EventDraft } from "../test-status.ts";
@@ -63,10 +65,29 @@ export function resolveStep(turn: Pick<Turn, "input">, status: Status, index: nu
   const { cleanup: _, ...own } = step;
   const resolved = render(own as DeepReadonly<TestStep>, testVariables(spec, status, { name, namespace }));
   if (resolved.kind === "error" || !hasProgram(step)) return resolved;
-  const attempt = status.steps?.[index]?.attempt ?? 1;
-  const podName = podNameOf({ test: name, uid, round: status.currentRound ?? 1, index, attempt });
-  const create = { manifests: [programPod(resolved.value, podName, spec.serviceAccountName)] };
-  return { ...resolved, value: { ...resolved.value, create } };
+  const run = { test: name, uid, round: status.currentRound ?? 1, index, attempt: status.steps?.[index]?.attempt ?? 1 };
+  const manifest = podOfProgram(turn, status, { step: resolved.value, index, name: podNameOf(run) });
+  return { ...resolved, value: { ...resolved.value, create: { manifests: [manifest] } } };
+}
+
+/** The Pod of a step's program, in the namespace of the test: the ServiceAccount does not exist in an isolated one. */
+function podOfProgram(
+  { input: { spec, namespace, program } }: Pick<Turn, "input">,
+  status: Status,
+  { step, index, name }: { readonly step: DeepReadonly<TestStep>; readonly index: number; readonly name: string },
+): Record<string, unknown> {
+  const { serviceAccountName } = spec;
+  const roundNamespace = status.namespace ?? namespace;
+  const action = toolActionOf(step);
+  if (action === undefined) return programPod(step, { name, namespace, serviceAccountName, roundNamespace });
+  const { startedAt = "", deadline = "" } = status.steps?.[index] ?? {};
+  const plan: ToolPlan = {
+    action,
+    namespace: roundNamespace,
+    giveUpAtMs: giveUpAt(Date.parse(startedAt) || 0, Date.parse(deadline) || 0),
+    acceptsAnyStatus: step.expectations !== undefined || step.readyCondition !== undefined,
+  };
+  return toolPod(plan, { name, namespace }, program, serviceAccountName);
 }
 
 function advanceStep(turn: Turn, before: Status, index: number, planned: PlannedStep): Status {

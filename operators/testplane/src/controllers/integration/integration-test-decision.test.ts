@@ -23,6 +23,7 @@ function simulate(spec: IntegrationTestSpec) {
       spec,
       generation: 1,
       namespace: "default",
+      program: { command: ["tool"] },
       status,
       now,
       webhookState: () => undefined,

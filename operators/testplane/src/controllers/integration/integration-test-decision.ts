@@ -40,7 +40,7 @@ export function frozenSpec(
 
 /** The targets of an IntegrationTest: those of its steps and of its final expectations. */
 export function targetsOf(
-  input: Pick<IntegrationTestInput, "spec" | "status" | "namespace" | "name" | "uid">,
+  input: Pick<IntegrationTestInput, "spec" | "status" | "namespace" | "name" | "uid" | "program">,
 ): readonly Target[] {
   const { spec, status, namespace } = input;
   const home = status.namespace ?? namespace;

@@ -6,6 +6,8 @@ import { fieldManagers, finalizers } from "../../api/names.ts";
 import { collectFailure, needsFailureBundle } from "../../failures/collect-failure.ts";
 import { performAction } from "../../operations/perform-action.ts";
 import { collectResult, deleteProgramPod } from "../../programs/collect-result.ts";
+import type { KeelsonProgram } from "../../programs/keelson-program.ts";
+import { toolActionOf } from "../../tools/tool-plan.ts";
 import { type ActionContext, type ActionResult, outcomeOf, releaseResource } from "../resource-actions.ts";
 import { type ActionScope, createTestController } from "../test-controller.ts";
 import { iso } from "../test-status.ts";
@@ -23,8 +25,8 @@ const maxConcurrentActions = 8;
 type Test = DeepReadonly<IntegrationTest>;
 type Decision = ReturnType<typeof decideIntegrationTest>;
 
-/** Creates the controller of IntegrationTests. */
-export const createIntegrationTestController = (): ControllerDefinition =>
+/** Creates the controller of IntegrationTests. `program`: the tool of the steps `http`, `logs`, `exec` and `portForward`. */
+export const createIntegrationTestController = (program: KeelsonProgram): ControllerDefinition =>
   createTestController({
     name: "testplane-integrationtest",
     type: IntegrationTest,
@@ -33,7 +35,7 @@ export const createIntegrationTestController = (): ControllerDefinition =>
     targets: ({ status = {}, spec, metadata }, namespace) =>
       targetsOf({
         ...{ spec: frozenSpec(status, spec), status, namespace },
-        ...{ name: metadata.name ?? "", uid: metadata.uid ?? "" },
+        ...{ name: metadata.name ?? "", uid: metadata.uid ?? "", program },
       }),
     reader: ({ spec, status = {} }) => ({
       roundNamespace: status.namespace,
@@ -42,9 +44,9 @@ export const createIntegrationTestController = (): ControllerDefinition =>
     decide: ({ spec, metadata, status = {} }, observations) =>
       decideIntegrationTest({
         ...{ spec, generation: metadata.generation ?? 0, status, ...observations },
-        ...{ name: metadata.name ?? "", uid: metadata.uid ?? "" },
+        ...{ name: metadata.name ?? "", uid: metadata.uid ?? "", program },
       }),
-    act,
+    act: (decision, scope) => act(decision, scope, program),
     async release(test, context) {
       for (const adopted of test.status?.adopted ?? []) await releaseResource(adopted, context);
       await deleteForeignObjects(test.status?.foreignObjects ?? [], context);
@@ -52,17 +54,21 @@ export const createIntegrationTestController = (): ControllerDefinition =>
   });
 
 /** Performs the actions of steps. */
-async function act(decided: Decision, scope: ActionScope<IntegrationTest>): Promise<number | undefined> {
+async function act(
+  decided: Decision,
+  scope: ActionScope<IntegrationTest>,
+  program: KeelsonProgram,
+): Promise<number | undefined> {
   const { context, actionContext, write } = scope;
   const { client, clock, signal } = context;
   if (decided.deletesTest === true) {
     await deleteTest(client, scope.test, signal);
     return undefined;
   }
-  const recorded = await recordFailure(decided, scope);
+  const recorded = await recordFailure(decided, scope, program);
   if (recorded === undefined) return undefined;
   const { decision, test } = recorded;
-  const pending = pendingActions(decision, test);
+  const pending = pendingActions(decision, test, program);
   if (pending.length === 0) return undefined;
   const { status } = decision;
   const foreignObjects = withForeignObjects(status.foreignObjects ?? [], pending, { test, status, context: actionContext });
@@ -91,7 +97,7 @@ async function act(decided: Decision, scope: ActionScope<IntegrationTest>): Prom
         const before = steps[index];
         if (before === undefined) return;
         const own = contextOf(actionContext, test, current, step, index);
-        const outcome = action.act === "Collect" ? await collect(before, own) : await performAction(step, own);
+        const outcome = action.act === "Collect" ? await collect(step, before, own) : await performAction(step, own);
         if (outcome.kind === "unavailable") retryAfterMs = backoffMs(before, clock.now());
         const entry = adoptedObject(step, outcome);
         if (entry !== undefined && !adopted.some((each) => jsonEquals(each, entry))) adopted.push(entry);
@@ -103,7 +109,7 @@ async function act(decided: Decision, scope: ActionScope<IntegrationTest>): Prom
     step.state === "Failed" && current.steps?.[index]?.state !== "Failed" ? [stepFailed(step)] : [],
   );
   const written = await write(owner, { ...current, steps, ...(adopted.length === 0 ? {} : { adopted }) }, rejected);
-  if (written !== undefined) await deleteProgramPods(client, pending, steps, { test, status, signal });
+  if (written !== undefined) await deleteProgramPods(client, pending, steps, { test, signal });
   return retryAfterMs;
 }
 
@@ -111,13 +117,14 @@ async function act(decided: Decision, scope: ActionScope<IntegrationTest>): Prom
 async function recordFailure(
   decision: Decision,
   { test, context, actionContext, write }: ActionScope<IntegrationTest>,
+  program: KeelsonProgram,
 ): Promise<{ readonly decision: Decision; readonly test: Test } | undefined> {
   const { status } = decision;
   if (!needsFailureBundle(status)) return { decision, test };
   const { name = "", uid = "", namespace = "" } = test.metadata;
   const failureBundle = await collectFailure({
     status,
-    targets: targetsOf({ spec: frozenSpec(status, test.spec), status, namespace, name, uid }),
+    targets: targetsOf({ spec: frozenSpec(status, test.spec), status, namespace, name, uid, program }),
     context: actionContext,
     now: iso(context.clock.now()),
   });
@@ -127,16 +134,18 @@ async function recordFailure(
 
 /** Reads the output of the program of a step. */
 async function collect(
+  step: PendingAction["step"],
   { object }: DeepReadonly<StepStatus>,
-  { client, signal, namespace, owner }: ActionContext,
+  { client, signal, owner }: ActionContext,
 ): Promise<ActionResult> {
   const name = object?.name ?? "";
   try {
-    const key = { namespace: namespace ?? owner.metadata.namespace ?? "", name };
-    const result = await collectResult(client, key, signal);
-    if (result === undefined)
+    const key = { namespace: owner.metadata.namespace ?? "", name };
+    const report = await collectResult(client, key, { isTool: toolActionOf(step) !== undefined, signal });
+    if (report === undefined)
       return { kind: "failed", reason: "TargetLost", message: `Pod ${name} was deleted before its output was read` };
-    return { kind: "done", ...(object === undefined ? {} : { object }), result };
+    if (report.kind === "error") return { kind: "failed", reason: report.reason, message: report.message };
+    return { kind: "done", ...(object === undefined ? {} : { object }), result: report.result };
   } catch (error) {
     return outcomeOf(error, "CollectFailed");
   }
@@ -147,22 +156,23 @@ async function deleteProgramPods(
   client: Client,
   pending: readonly PendingAction[],
   steps: readonly DeepReadonly<StepStatus>[],
-  { test, status, signal }: { readonly test: Test; readonly status: Decision["status"]; readonly signal: AbortSignal },
+  { test, signal }: { readonly test: Test; readonly signal: AbortSignal },
 ): Promise<void> {
-  const namespace = status.namespace ?? test.metadata.namespace ?? "";
+  const namespace = test.metadata.namespace ?? "";
   for (const { index, act: what } of pending) {
-    const name = steps[index]?.object?.name;
-    if (what === "Collect" && steps[index]?.result !== undefined && name !== undefined)
-      await deleteProgramPod(client, { namespace, name }, signal);
+    const { object, result, state } = steps[index] ?? {};
+    // A tool that reported an error has no result.
+    if (what === "Collect" && object !== undefined && (result !== undefined || state === "Failed"))
+      await deleteProgramPod(client, { namespace, name: object.name }, signal);
   }
 }
 
 /** The steps to act on, with their expressions evaluated. */
-function pendingActions({ status, actions }: Decision, test: Test): readonly PendingAction[] {
+function pendingActions({ status, actions }: Decision, test: Test, program: KeelsonProgram): readonly PendingAction[] {
   const spec = frozenSpec(status, test.spec);
   const plan = planOf(spec);
   const { namespace = "", name = "", uid = "" } = test.metadata;
-  const input = { spec, namespace, name, uid } as IntegrationTestInput;
+  const input = { spec, namespace, name, uid, program } as IntegrationTestInput;
   return actions.flatMap(({ index, act: what }) => {
     const planned = plan[index];
     const resolved = planned === undefined ? undefined : resolveStep({ input }, status, index, planned);

@@ -6,6 +6,7 @@ import { evaluateOutputs } from "../../templating/outputs.ts";
 import { terminalPodError } from "../../functions/pod-health.ts";
 import { stringAt } from "../../functions/read.ts";
 import { hasProgram } from "../../programs/program-pod.ts";
+import { readableResult } from "../../programs/readable-result.ts";
 import { stepTarget } from "../../operations/step-objects.ts";
 import { describeTarget, type Observation, type Target } from "../../evaluation/target.ts";
 import { unknownKindDeadline, unknownKindMessage } from "../../evaluation/unknown-kind.ts";
@@ -61,7 +62,7 @@ export function decideStep({ step, status, namespace, observe, context: input }:
     context: { ...input, podsOf: createPodsOf(observe, target) },
   };
   // The Pod is deleted once its result is stored.
-  if (status.result !== undefined) return decideChecks(withResult(run, status.result), status, [], undefined);
+  if (status.result !== undefined) return decideChecks(withResult(run, readableResult(status.result)), status, [], undefined);
   const napUntil = step.sleep === undefined ? 0 : Date.parse(status.startedAt ?? "") + parseDuration(step.sleep);
   if (input.now < napUntil) {
     const decision = waitOrTimeOut(run, status, `sleeping until ${iso(napUntil)}`);
@@ -260,6 +261,7 @@ function programFailure(
 ): { readonly reason: string; readonly message: string } | undefined {
   if (result === undefined) return undefined;
   if (expectations === undefined && result.exitCode !== 0) {
+    if (result.statusCode !== undefined) return { reason: "UnexpectedStatus", message: result.stderr };
     const output = (result.stderr || result.stdout).trimEnd();
     const message = `exit code ${result.exitCode}${output === "" ? "" : `: ${[...output].slice(-512).join("")}`}`;
     return { reason: "ProgramFailed", message };

@@ -1,17 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { LoadGenerator } from "../../api/load-generator.ts";
-import { planVariable } from "../../generator/load-plan.ts";
+import { type LoadPlan, planVariable } from "../../generator/load-plan.ts";
 import { planLoad } from "../../generator/plan-load.ts";
 import { validatePlanSize, validateUrl } from "../../manifests/validate-load-generator.ts";
-import { escaped } from "../../programs/program-pod.ts";
+import { type KeelsonProgram, keelsonContainer } from "../../programs/keelson-program.ts";
 import { render, type Rendered } from "../../templating/template.ts";
-
-/** Where the program of the load generator is: in an image, or in this installation. */
-export interface GeneratorProgram {
-  readonly command: readonly string[];
-  /** Absent: Pods are processes of this machine. */
-  readonly image?: string;
-}
 
 /** Name of the only container of a generator's Pod. */
 export const generatorContainer = "generator";
@@ -26,7 +19,7 @@ export function generatorPods(
   generator: DeepReadonly<LoadGenerator>,
   test: string,
   values: Readonly<Record<string, string>>,
-  program: GeneratorProgram,
+  program: KeelsonProgram,
 ): Rendered<readonly Readonly<Record<string, unknown>>[]> {
   const rendered = render(generator, { values });
   if (rendered.kind === "error") return rendered;
@@ -36,7 +29,7 @@ export function generatorPods(
   const sizeError = validatePlanSize(texts, "spec.workload.generator");
   if (sizeError !== undefined) return { kind: "error", message: sizeError };
   const names = generatorPodNames(generator, test);
-  const pods = planLoad(texts).map((plan, worker) => podOf(names[worker] ?? "", JSON.stringify(plan), program));
+  const pods = planLoad(texts).map((plan, worker) => podOf(names[worker] ?? "", plan, program));
   return { kind: "rendered", value: pods };
 }
 
@@ -50,21 +43,7 @@ const textsOf = (generator: DeepReadonly<LoadGenerator>): DeepReadonly<LoadGener
     : { headers: generator.headers.map(({ name, value }) => ({ name: String(name), value: String(value) })) }),
 });
 
-function podOf(name: string, plan: string, { command, image }: GeneratorProgram): Readonly<Record<string, unknown>> {
-  const confined = {
-    securityContext: {
-      allowPrivilegeEscalation: false,
-      capabilities: { drop: ["ALL"] },
-      seccompProfile: { type: "RuntimeDefault" },
-    },
-  };
-  const container = {
-    name: generatorContainer,
-    image: image ?? "keelson",
-    command: [...command],
-    env: [{ name: planVariable, value: escaped(plan) }],
-    ...(image === undefined ? {} : confined),
-  };
+function podOf(name: string, plan: LoadPlan, program: KeelsonProgram): Readonly<Record<string, unknown>> {
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -73,7 +52,7 @@ function podOf(name: string, plan: string, { command, image }: GeneratorProgram)
       restartPolicy: "Never",
       automountServiceAccountToken: false,
       terminationGracePeriodSeconds: 5,
-      containers: [container],
+      containers: [keelsonContainer(generatorContainer, program, { variable: planVariable, value: plan })],
     },
   };
 }

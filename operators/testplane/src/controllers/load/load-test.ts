@@ -5,7 +5,8 @@ import type { ResourceRef } from "../../api/resource-ref.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
 import { type ActionContext, type ActionResult, applyResource, deleteResource } from "../resource-actions.ts";
 import { decideLoadTest, frozenLoadTest } from "./load-test-decision.ts";
-import { type GeneratorProgram, generatorPods } from "./generator-pods.ts";
+import { generatorPods } from "./generator-pods.ts";
+import type { KeelsonProgram } from "../../programs/keelson-program.ts";
 import { failTest, withConditions } from "./load-test-end.ts";
 import type { LoadTestAction } from "./load-test-input.ts";
 import { expandManifest, injectValues } from "../../manifests/manifest.ts";
@@ -19,7 +20,7 @@ import { createTestController, type ActionScope } from "../test-controller.ts";
 const retryMs = 2_000;
 
 /** Creates the controller of LoadTests. */
-export const createLoadTestController = (program: GeneratorProgram): ControllerDefinition =>
+export const createLoadTestController = (program: KeelsonProgram): ControllerDefinition =>
   createTestController({
     name: "testplane-loadtest",
     type: LoadTest,
@@ -39,7 +40,7 @@ export const createLoadTestController = (program: GeneratorProgram): ControllerD
 async function act(
   { status, act: kind }: ReturnType<typeof decideLoadTest>,
   { test, context, actionContext, write }: ActionScope<LoadTest>,
-  program: GeneratorProgram,
+  program: KeelsonProgram,
 ): Promise<number | undefined> {
   if (kind === undefined) return undefined;
   if (kind === "read-progress") {
@@ -98,7 +99,7 @@ async function applyAction(
   kind: LoadTestAction,
   { spec, status = {} }: DeepReadonly<Pick<LoadTest, "spec" | "status">>,
   context: ActionContext,
-  program: GeneratorProgram,
+  program: KeelsonProgram,
 ): Promise<readonly ActionResult[]> {
   const target = spec.target.resource;
   if (kind === "apply-target") {
@@ -126,7 +127,7 @@ function workloadObjects(
   { workload: { generator, resources = [] } }: DeepReadonly<LoadTestSpec>,
   { injectedValues = {} }: DeepReadonly<LoadTestStatus>,
   { owner }: ActionContext,
-  program: GeneratorProgram,
+  program: KeelsonProgram,
 ): readonly DeepReadonly<ResourceRef>[] | string {
   if (generator === undefined) return resources;
   const pods = generatorPods(generator, owner.metadata.name ?? "", injectedValues, program);

@@ -1,0 +1,35 @@
+/** Maximum size of each output in the status of a step. */
+export const maxOutputBytes = 16_384;
+
+/** Collects the last bytes of an output. */
+export class OutputTail {
+  #chunks: Buffer[] = [];
+  #size = 0;
+
+  add(chunk: Uint8Array): void {
+    this.#chunks.push(Buffer.from(chunk));
+    this.#size += chunk.length;
+    for (
+      let first = this.#chunks[0];
+      first !== undefined && this.#size - first.length >= maxOutputBytes;
+      first = this.#chunks[0]
+    ) {
+      this.#size -= first.length;
+      this.#chunks.shift();
+    }
+  }
+
+  /** The last 16 KiB, as text. */
+  text(): string {
+    return tailOf(Buffer.concat(this.#chunks));
+  }
+}
+
+/** The last 16 KiB of a text. A character that is cut is dropped. */
+export function tailOf(bytes: Buffer): string {
+  if (bytes.length <= maxOutputBytes) return bytes.toString("utf8");
+  return bytes
+    .subarray(-maxOutputBytes)
+    .toString("utf8")
+    .replace(/^\ufffd+/, "");
+}
