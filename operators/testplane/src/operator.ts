@@ -2,9 +2,12 @@ import type { Operator } from "@keelson/operator";
 import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";
+import { describeCommand } from "./commands/describe.ts";
+import { initCommand } from "./commands/init.ts";
 import { listCommand, reportCommand } from "./commands/report.ts";
 import { rerunCommand } from "./commands/rerun.ts";
 import { createRunCommand } from "./commands/run.ts";
+import { schemaCommand } from "./commands/schema.ts";
 import { createValidateCommand } from "./commands/validate.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
 import { createLoadTestController } from "./controllers/load/load-test.ts";
@@ -39,5 +42,14 @@ export const testplane: Operator = {
   ],
   servers: [],
   deployment: { toolImage: { variable: "KEELSON_IMAGE" } },
-  commands: [createRunCommand(process.stdin), rerunCommand, createValidateCommand(process.stdin), listCommand, reportCommand],
+  commands: [
+    createRunCommand(process.stdin),
+    rerunCommand,
+    createValidateCommand(process.stdin),
+    initCommand,
+    schemaCommand,
+    listCommand,
+    describeCommand,
+    reportCommand,
+  ],
 };

@@ -1,21 +1,36 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandDefinition } from "@keelson/operator";
-import { UsageError } from "@keelson/operator/flags";
+import { countFlag, UsageError } from "@keelson/operator/flags";
 import { isFinished } from "../controllers/test-status.ts";
 import { reportTest } from "../reports/report.ts";
+import { scenarioOf } from "../templating/test-variables.ts";
 import { type SelectedTest, selectionFlags, selectTests } from "./report.ts";
 import type { TestManifest } from "./test-files.ts";
 import { exit, TestRun, testRunFlags } from "./test-run.ts";
 
+const roundFlag = countFlag({
+  name: "round",
+  value: "N",
+  description: "run only the N-th round of the test, with the parameters of its scenario",
+  min: 1,
+});
+
 /** `keelson testplane rerun [NAMES...]`. */
 export const rerunCommand: CommandDefinition = {
   name: "rerun",
-  description: "run tests of the cluster again: those named, or with --failed all that did not succeed",
+  description: "run tests of the cluster again: those named, with --failed all that did not succeed, or with --round one round",
   args: ["[NAMES...]"],
-  flags: [...selectionFlags, { name: "failed", description: "run the finished tests that did not succeed" }, ...testRunFlags],
+  flags: [
+    ...selectionFlags,
+    { name: "failed", description: "run the finished tests that did not succeed" },
+    roundFlag,
+    ...testRunFlags,
+  ],
   async run(context) {
     const { args, flags, signal, stderr } = context;
     const onlyFailed = flags["failed"] === true;
+    const round = roundFlag.read(flags);
+    if (round !== undefined && (args.length !== 1 || onlyFailed)) throw new UsageError("--round: name one test");
     if (args.length === 0 && !onlyFailed) throw new UsageError("rerun: name tests, or pass --failed");
     const client = await context.client();
     try {
@@ -25,12 +40,29 @@ export const rerunCommand: CommandDefinition = {
         stderr.write("no test has failed\n");
         return exit.succeeded;
       }
-      return await new TestRun(context, client, chosen.map(manifestOf)).run();
+      const manifests = chosen.map(manifestOf);
+      return await new TestRun(context, client, round === undefined ? manifests : manifests.map(roundOf(round))).run();
     } finally {
       await client.close();
     }
   },
 };
+
+/** The test with only one of its rounds, with the parameters of that round. */
+const roundOf =
+  (round: number) =>
+  (manifest: TestManifest): TestManifest => {
+    if (manifest.kind !== "IntegrationTest")
+      throw new UsageError(`--round: ${manifest.name} is a LoadTest, which has no rounds`);
+    const { repeat, scenarios, ttlSecondsAfterFinished: _, ...spec } = manifest.spec;
+    const rounds = (repeat === undefined ? 1 : (repeat.count ?? 0)) * (scenarios?.length ?? 1);
+    if (rounds > 0 && round > rounds) throw new UsageError(`--round: ${manifest.name} has ${rounds} rounds`);
+    const scenario = scenarioOf(manifest.spec, round);
+    return {
+      ...manifest,
+      spec: { ...spec, ...(scenario === undefined ? {} : { scenarios: [scenario] }) } as typeof spec,
+    };
+  };
 
 const hasFailed = ({ test }: SelectedTest): boolean => isFinished(test.object?.status) && !reportTest(test).isSuccess;
 

@@ -99,6 +99,22 @@ it("runs the failed tests of the cluster again", async () => {
   await expect(run("", {}, undefined, [], rerunCommand)).rejects.toThrow("rerun: name tests, or pass --failed");
 });
 
+it("runs one round of a test again, with the parameters of its scenario", async () => {
+  const scenarios = `  parameters: [{name: state}]
+  scenarios: [{name: first, values: {state: "<on>"}}, {name: second, values: {state: "off"}}]
+`;
+  const text = manifest("<on>")
+    .replace('state: "<on>"', 'state: "${{ params.state }}"')
+    .replace("spec:\n", `spec:\n${scenarios}`);
+  expect((await run(text)).status).toBe(1);
+  const rerun = (flags: FlagValues, ...names: string[]) => run("", flags, undefined, names, rerunCommand);
+  expect((await rerun({ round: "1" }, "shown")).status).toBe(0);
+  const test = await environment.client.get(IntegrationTest, { namespace: "default", name: "shown" });
+  expect(test.status).toMatchObject({ verdict: "Passed", completedRounds: 1, roundHistory: [{ scenario: "first" }] });
+  await expect(rerun({ round: "2" }, "shown")).rejects.toThrow("--round: shown has 1 rounds");
+  await expect(rerun({ round: "1", failed: true })).rejects.toThrow("--round: name one test");
+});
+
 it("exits with 124 after the timeout and deletes running tests", async () => {
   const { status, stderr } = await run(manifest("off", 100), { timeout: "300ms" });
   expect([status, stderr]).toEqual([124, "not finished within 300ms\n"]);

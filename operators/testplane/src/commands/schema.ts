@@ -1,0 +1,13 @@
+import type { CommandDefinition } from "@keelson/operator";
+
+/** `keelson testplane schema`. */
+export const schemaCommand: CommandDefinition = {
+  name: "schema",
+  description: "print the JSON Schema of tests, for the completion and checks of editors",
+  usesCluster: false,
+  async run({ stdout }) {
+    const { testSchema } = await import("./json-schema.ts");
+    stdout.write(`${JSON.stringify(testSchema(), null, 2)}\n`);
+    return 0;
+  },
+};
