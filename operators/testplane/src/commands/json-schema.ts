@@ -11,19 +11,15 @@ type JsonSchema = Readonly<Record<string, unknown>>;
  */
 export function testSchema(): JsonSchema {
   const kinds = [IntegrationTest, LoadTest];
-  const references = kinds.map(({ kind }) => ({ $ref: `#/definitions/${kind}` }));
   return {
     $schema: "http://json-schema.org/draft-07/schema#",
     title: "Keelson tests",
-    // Chosen by kind, so that an editor reports the mistakes of that kind only.
-    type: "object",
-    required: ["apiVersion", "kind"],
-    properties: { kind: { enum: [...kinds.map(({ kind }) => kind), "List"] } },
-    allOf: [
-      ...kinds.map(({ kind }, index) => ({ if: { properties: { kind: { const: kind } } }, then: references[index] })),
+    oneOf: [
+      ...kinds.map(({ kind }) => ({ $ref: `#/definitions/${kind}` })),
       {
-        if: { properties: { kind: { const: "List" } } },
-        then: { properties: { items: { type: "array", items: { $ref: "#" } } } },
+        type: "object",
+        required: ["kind", "items"],
+        properties: { kind: { const: "List" }, items: { type: "array", items: { $ref: "#" } } },
       },
     ],
     definitions: Object.fromEntries(kinds.map((type) => [type.kind, kindSchema(type)])),
