@@ -1,5 +1,5 @@
 /** Maximum size of each output in the status of a step. */
-export const maxOutputBytes = 16_384;
+const maxOutputBytes = 16_384;
 
 /** Collects the last bytes of an output. */
 export class OutputTail {
