@@ -42,7 +42,7 @@ export async function createChildren(
     await createJob(job, names.launcher, launcherJob(job, names, options.tools(), context.clock.now()), "launcher", context);
   }
   if (createWorkers) {
-    const spec = workersJob(job, names, createWorkers.launcherIP, options.tools());
+    const spec = workersJob(job, names, createWorkers.launcherHost, options.tools());
     await createJob(job, names.workers, spec, "worker", context);
   }
 }

@@ -69,10 +69,10 @@ export function launcherJob(job: JobView, names: ChildNames, tools: PodTools, no
   };
 }
 
-/** The Job of the workers, which join the launcher at this address. */
-export function workersJob(job: JobView, names: ChildNames, launcherIP: string, tools: PodTools): JobObject["spec"] {
+/** The Job of the workers, which join the launcher at this address or name. */
+export function workersJob(job: JobView, names: ChildNames, launcherHost: string, tools: PodTools): JobObject["spec"] {
   const { spec } = job;
-  const host = launcherIP.includes(":") ? `[${launcherIP}]` : launcherIP;
+  const host = launcherHost.includes(":") ? `[${launcherHost}]` : launcherHost;
   const container: Container = {
     ...containerOf(job, "worker", tools),
     env: [

@@ -1,6 +1,7 @@
 import {
   type DeepReadonly,
   ignoreNotFound,
+  isConditionTrue,
   isConflict,
   isNotFound,
   isStatusError,
@@ -51,7 +52,7 @@ export interface JobStatusConfiguration {
   readonly status: Status;
 }
 
-/** Creates the launcher and then the workers of a job, maintains its status, and deletes it when its ttl has passed. */
+/** Creates the launcher and the workers of a job, maintains its status, and deletes it when its ttl has passed. */
 export function createJobController<T extends KubernetesObject>(kind: JobKind<T>, options: ChildOptions): ControllerDefinition {
   const podIndex = podIndexOf(kind);
   return defineController({
@@ -132,8 +133,8 @@ async function observe(
   const { startTime, completionTime, conditions } = job.status ?? {};
   const hasStarted = startTime !== undefined && completionTime === undefined;
   const launcher = await find({ namespace, name: names.launcher }, hasStarted, context);
-  const wasReady = conditions?.some(({ type, status }) => type === "LauncherReady" && status === "True") ?? false;
-  const workers = await find({ namespace, name: names.workers }, hasStarted && wasReady, context);
+  const hadWorkers = ["WorkersCreated", "LauncherReady"].some((type) => isConditionTrue(conditions, type));
+  const workers = await find({ namespace, name: names.workers }, hasStarted && hadWorkers, context);
   const pods = context.cache.list(Pod, { namespace, index: [podIndex, uid] });
   const podsOf = (owner: DeepReadonly<JobObject> | undefined) =>
     pods.filter((pod) => owner !== undefined && pod.metadata.ownerReferences?.some((each) => each.uid === owner.metadata.uid));

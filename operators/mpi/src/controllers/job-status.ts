@@ -1,9 +1,17 @@
-import { type Condition, type DeepReadonly, jsonEquals, setCondition } from "@keelson/api-machinery";
+import {
+  type Condition,
+  type DeepReadonly,
+  findCondition,
+  isConditionTrue,
+  jsonEquals,
+  setCondition,
+} from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import { labels } from "../api/names.ts";
 import type { JobStatus, RhinoJob } from "../api/rhino-job.ts";
 import type { RhinoJobObservation } from "./observation.ts";
+import { isReady } from "./pod-trouble.ts";
 
 /** Status of a RhinoJob. */
 export type Status = NonNullable<RhinoJob["status"]>;
@@ -34,8 +42,31 @@ export function statusWith(
   return { ...base(observation), ...fields, message, conditions: [...(conditions ?? [])] };
 }
 
-/** Status of a job that has not ended. `wasReady`: its launcher was ready at some time. */
-export function progress(observation: RhinoJobObservation, step: Progress, wasReady = false): { readonly status?: Status } {
+/** How far the launch of an attempt has come. */
+export interface LaunchProgress {
+  /** Whether mpiexec has written the launch lines. */
+  readonly isLauncherReady: boolean;
+  readonly areWorkersCreated: boolean;
+}
+
+/** How far the launch of the current attempt had come when its status was written, or has come by its Pods. */
+export function launchProgress({ job, launcherPods }: RhinoJobObservation): LaunchProgress {
+  const { conditions } = job.status ?? {};
+  const wasReady = isConditionTrue(conditions, "LauncherReady");
+  return {
+    isLauncherReady: wasReady || launcherPods.some(isReady),
+    // Jobs of earlier versions have no such condition; their workers were created when the launcher was ready.
+    areWorkersCreated:
+      findCondition(conditions, "WorkersCreated") === undefined ? wasReady : isConditionTrue(conditions, "WorkersCreated"),
+  };
+}
+
+/** Status of a job that has not ended. `launch` defaults to {@link launchProgress}. */
+export function progress(
+  observation: RhinoJobObservation,
+  step: Progress,
+  launch: LaunchProgress = launchProgress(observation),
+): { readonly status?: Status } {
   const { job, now } = observation;
   const generation = job.metadata.generation;
   const isRunning = step.jobStatus === "Running";
@@ -44,7 +75,19 @@ export function progress(observation: RhinoJobObservation, step: Progress, wasRe
     conditions = setCondition(conditions, { type, status, reason, message, observedGeneration: generation }, now);
   };
   set("Created", true, "Created", "the job was accepted");
-  set("LauncherReady", wasReady, wasReady ? "LinesRead" : step.reason, wasReady ? "workers can join" : step.message);
+  const { isLauncherReady, areWorkersCreated } = launch;
+  set(
+    "LauncherReady",
+    isLauncherReady,
+    isLauncherReady ? "LinesRead" : step.reason,
+    isLauncherReady ? "mpiexec has written its launch lines" : step.message,
+  );
+  set(
+    "WorkersCreated",
+    areWorkersCreated,
+    areWorkersCreated ? "WorkersCreated" : step.reason,
+    areWorkersCreated ? "the workers were created" : step.message,
+  );
   set("Running", isRunning, step.reason, step.message);
   return changed(job, {
     ...base(observation),

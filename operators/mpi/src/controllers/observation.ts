@@ -14,6 +14,11 @@ export interface RhinoJobObservation {
   readonly mountFailureOf?: (pod: DeepReadonly<PodObject>) => string | undefined;
   /** Whether an attempt starts only after its admission by the queue. Default: false. */
   readonly needsAdmission?: boolean;
+  /**
+   * Name that resolves to the launcher's Pod, if the scheduler places all Pods of a job together: the workers cannot wait for the
+   * launcher's address then. Default: workers are created when the launcher has an address.
+   */
+  readonly launcherHost?: string;
   readonly now: number;
 }
 
@@ -31,8 +36,8 @@ export type Child = "launcher" | "workers";
 export interface RhinoJobDecision {
   /** Create the Secret and the launcher's Job of the attempt in `status`. */
   readonly createLauncher?: true;
-  /** Create the workers' Job, for the launcher at this address. */
-  readonly createWorkers?: { readonly launcherIP: string };
+  /** Create the workers' Job, for the launcher at this address or name. */
+  readonly createWorkers?: { readonly launcherHost: string };
   /** Jobs to suspend, which stops their Pods. */
   readonly suspend: readonly Child[];
   /** Jobs to delete with their Pods. */

@@ -46,27 +46,57 @@ describe("decideRhinoJob before the end", () => {
     expect(decideRhinoJob(observed({ now: t0 + 5000 })).createLauncher).toBe(true);
   });
 
-  it("creates no workers while the launcher is running but not ready", () => {
+  it("creates the workers as soon as the launcher has an address, while its containers are still starting", () => {
+    const waiting = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [podOf("l", "Pending")] }));
+    expect(waiting.createWorkers).toBeUndefined();
+    expect(waiting.status).toMatchObject({ message: "the launcher is not running yet", launcherPodNames: ["l"] });
+    const addressed = podOf("l", "Pending", { ip: "127.5.0.1" });
+    const decision = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [addressed] }));
+    expect(decision.createWorkers).toEqual({ launcherHost: "127.5.0.1" });
+    expect(condition(decision.status, "LauncherReady")?.status).toBe("False");
+    expect(condition(decision.status, "WorkersCreated")?.status).toBe("True");
+  });
+
+  it("creates launcher and workers together if the launcher has a name", () => {
+    const launcherHost = "pi-launcher.pi-hosts.default.svc";
+    const decision = decideRhinoJob(observed({ launcherHost }));
+    expect(decision).toMatchObject({ createLauncher: true, createWorkers: { launcherHost } });
+    expect(condition(decision.status, "WorkersCreated")?.status).toBe("True");
+    // After a crash between the two.
+    const rest = decideRhinoJob(observed({ launcherHost, launcher: jobOf("launcher") }));
+    expect(rest).toMatchObject({ createWorkers: { launcherHost } });
+    expect(rest.createLauncher).toBeUndefined();
+  });
+
+  it("fails if the workers that it has created were deleted, also before the launcher is ready", () => {
+    const created = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [readyLauncher] })).status;
+    const job = rhinoJobOf({}, { status: { ...created, jobStatus: "Pending" } as Status });
+    const decision = decideRhinoJob(observed({ job, launcher: jobOf("launcher"), launcherPods: [readyLauncher] }));
+    expect(condition(decision.status, "Failed")?.reason).toBe("WorkersDeleted");
+  });
+
+  it("records that the launcher is ready beside its workers", () => {
+    const jobs = { launcher: jobOf("launcher"), workers: jobOf("workers") };
     const decision = decideRhinoJob(
-      observed({ launcher: jobOf("launcher"), launcherPods: [podOf("l", "Running", { ip: "127.5.0.1" })] }),
+      observed({ ...jobs, launcherPods: [readyLauncher], workerPods: [podOf("w-0", "Pending")] }),
     );
-    expect(decision.createWorkers).toBeUndefined();
-    expect(decision.status).toMatchObject({
-      jobStatus: "Pending",
-      message: "the launcher is running and waits for mpiexec's launch lines",
-      launcherPodNames: ["l"],
-    });
-  });
-
-  it("creates the workers with the launcher's address once it is ready", () => {
-    const decision = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [readyLauncher] }));
-    expect(decision.createWorkers).toEqual({ launcherIP: "127.5.0.1" });
     expect(condition(decision.status, "LauncherReady")?.status).toBe("True");
+    expect(decision.status?.message).toBe("0 of 2 workers running");
   });
 
-  it("ignores a ready launcher that is being deleted or has no address", () => {
+  it("is Pending while the launcher is not running, although its workers are", () => {
+    const jobs = { launcher: jobOf("launcher"), workers: jobOf("workers") };
+    const workerPods = [podOf("w-0", "Running"), podOf("w-1", "Running")];
+    const decision = decideRhinoJob(
+      observed({ ...jobs, launcherPods: [podOf("l", "Pending", { ip: "127.5.0.1" })], workerPods }),
+    );
+    expect(decision.status).toMatchObject({ jobStatus: "Pending", message: "the launcher is not running yet" });
+  });
+
+  it("ignores a launcher that is being deleted, has ended or has no address", () => {
     for (const pod of [
       podOf("l", "Running", { ready: true, ip: "127.5.0.1", deleting: true }),
+      podOf("l", "Failed", { ip: "127.5.0.1" }),
       podOf("l", "Running", { ready: true }),
     ]) {
       expect(decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [pod] })).createWorkers).toBeUndefined();
@@ -76,7 +106,7 @@ describe("decideRhinoJob before the end", () => {
   it("finds the launcher's Pod by its state, not by its position (issue 41 of the original)", () => {
     const dead = podOf("l-dead", "Failed", { ip: "127.5.0.9" });
     const decision = decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods: [dead, readyLauncher] }));
-    expect(decision.createWorkers).toEqual({ launcherIP: "127.5.0.1" });
+    expect(decision.createWorkers).toEqual({ launcherHost: "127.5.0.1" });
   });
 
   it("is Pending while a worker is not running and says which and why (1.6)", () => {
@@ -263,20 +293,31 @@ describe("decideRhinoJob at the end", () => {
     const workers = jobOf("workers", { end: { ...exhausted, at: 10 } });
     const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 127 } } });
     const seen = { job: running, launcher: jobOf("launcher"), workers, workerPods: [worker] };
-    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 14_000 });
-    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 25_000 }));
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 4000 });
+    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 15_000 }));
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 127" });
     expect(decision.suspend).toEqual(["launcher"]);
     const lost = podOf("w-1", "Failed", { state: { terminated: { exitCode: 111 } } });
-    const frozen = decideRhinoJob(observed({ ...seen, workerPods: [lost], now: t0 + 10_000 }));
+    expect(decideRhinoJob(observed({ ...seen, workerPods: [lost], now: t0 + 11_000 })).requeueAfterMs).toBe(1000);
+    const frozen = decideRhinoJob(observed({ ...seen, workerPods: [lost], now: t0 + 12_000 }));
     expect(frozen.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 111" });
+  });
+
+  it("waits less for a launcher that is not ready, because no rank runs", () => {
+    const workers = jobOf("workers", { end: { ...exhausted, at: 10 } });
+    const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 137 } } });
+    const job = rhinoJobOf({}, { status: started });
+    const seen = { job, launcher: jobOf("launcher"), workers, workerPods: [worker] };
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 })).requeueAfterMs).toBe(1000);
+    const decision = decideRhinoJob(observed({ ...seen, now: t0 + 12_000 }));
+    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 137" });
   });
 
   it("fails for one worker while the others still run, and leaves those time to end with their logs", () => {
     const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 7, finishedAt: at(10) } } });
     const workerPods = [podOf("w-0", "Running"), worker];
     const seen = { job: running, launcher: jobOf("launcher"), workers: jobOf("workers"), workerPods };
-    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 14_000 });
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 4000 });
     const decision = decideRhinoJob(observed({ ...seen, now: t0 + 25_000 }));
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 7" });
     expect(decision).toMatchObject({ suspend: ["launcher"], requeueAfterMs: 6000 });

@@ -6,16 +6,18 @@ import { launcherFailed, workersFailed } from "./failure-cause.ts";
 import { layoutOf } from "../children/hosts.ts";
 import { afterTheEnd, completed, failed, haveEnded, stopRemaining } from "./job-end.ts";
 import { jobOutcome } from "./job-outcome.ts";
-import { changed, progress, statusWith, waitingForAdmission } from "./job-status.ts";
+import { changed, launchProgress, progress, statusWith, waitingForAdmission } from "./job-status.ts";
 import { type Child, noWrites, type RhinoJobDecision, type RhinoJobObservation } from "./observation.ts";
-import { exitCodeOf, isReady } from "./pod-trouble.ts";
+import { exitCodeOf } from "./pod-trouble.ts";
 import { deadlineMs, isCancelled, isManagedElsewhere, isRestarting, isSuspended, nextAttemptAt } from "./run-policy.ts";
 import { isAdmitted } from "../queue/admission-need.ts";
 import { recheck, runningOrWaiting, waitingForLauncher } from "./waiting-reason.ts";
 import { hasFailedWorker, workerFailureTime } from "./worker-failure.ts";
 
 /** Time that the launcher has to report the failure of a worker, which it can explain better than the worker's Pod. */
-const workersFailedGraceMs = 15_000;
+const workersFailedGraceMs = 5000;
+/** That time if no rank has run, or if the worker has lost the launcher. */
+const shortWorkersFailedGraceMs = 2000;
 
 /**
  * Decides about a RhinoJob.
@@ -62,7 +64,7 @@ function currentAttempt(observation: RhinoJobObservation): RhinoJobDecision {
 function startedOnceAdmitted(observation: RhinoJobObservation, attempt: number): RhinoJobDecision {
   const { job, needsAdmission = false } = observation;
   if (!needsAdmission || isAdmitted(job, attempt)) return started(observation, attempt);
-  // Until the queue has considered the job, there is nothing to report.
+  // The queue has not considered the job yet, so its status has no reason to show.
   const status = job.status?.queue === undefined ? {} : waitingForAdmission(observation);
   return { ...noWrites, ...status, awaitsAdmission: true };
 }
@@ -75,7 +77,9 @@ function started(observation: RhinoJobObservation, attempt: number): RhinoJobDec
   const { exitCode: _, ...before } = job.status ?? {};
   const fresh = { ...observation, job: { ...job, status: { ...before, attempt } }, launcherPods: [], workerPods: [] };
   const message = attempt === 1 ? "creating the launcher" : `creating the launcher of attempt ${attempt}`;
-  const { status } = progress(fresh, { jobStatus: "Pending", reason: "LauncherCreated", message });
+  const { launcherHost } = observation;
+  const launch = { isLauncherReady: false, areWorkersCreated: launcherHost !== undefined };
+  const { status } = progress(fresh, { jobStatus: "Pending", reason: "LauncherCreated", message }, launch);
   const changes = { ...(isRestarting(job) ? { Restarting: false } : {}), ...(isSuspended(job) ? { Suspended: false } : {}) };
   const reason = isSuspended(job) ? "Resumed" : "AttemptStarted";
   const cleared =
@@ -83,41 +87,48 @@ function started(observation: RhinoJobObservation, attempt: number): RhinoJobDec
   return {
     ...noWrites,
     createLauncher: true,
+    ...(launcherHost === undefined ? {} : { createWorkers: { launcherHost } }),
     ...(cleared === undefined ? {} : { status: { ...cleared, jobStatus: "Pending" } }),
     events: [{ type: "Normal", reason: "LauncherCreated", note: `created Job ${launcher}` }],
   };
 }
 
-/** Creates the workers once the launcher is ready. */
+/** Creates the workers once the launcher's Pod has an address, so that both start in parallel. */
 function withoutWorkers(observation: RhinoJobObservation): RhinoJobDecision {
   const { job, launcherPods } = observation;
   const names = childNames(job.metadata.name ?? "", job.metadata.uid ?? "", job.status?.attempt);
-  if (job.status?.conditions?.some(({ type, status }) => type === "LauncherReady" && status === "True"))
-    return failed(observation, "WorkersDeleted", `Job ${names.workers} was deleted`);
-  const ready = launcherPods.find((pod) => isReady(pod) && pod.status?.podIP !== undefined);
-  const launcherIP = ready?.status?.podIP;
-  if (launcherIP === undefined)
+  const launch = launchProgress(observation);
+  if (launch.areWorkersCreated) return failed(observation, "WorkersDeleted", `Job ${names.workers} was deleted`);
+  const launcherHost = observation.launcherHost ?? launcherPods.find(canBeJoined)?.status?.podIP;
+  if (launcherHost === undefined)
     return { ...noWrites, ...progress(observation, waitingForLauncher(observation)), ...recheck(launcherPods) };
   const count = workerPodCount(layoutOf(job));
+  const step = { jobStatus: "Pending", reason: "WorkersCreated", message: "creating the workers" } as const;
   return {
     ...noWrites,
-    createWorkers: { launcherIP },
-    ...progress(observation, { jobStatus: "Pending", reason: "WorkersCreated", message: "creating the workers" }, true),
+    createWorkers: { launcherHost },
+    ...progress(observation, step, { ...launch, areWorkersCreated: true }),
     events: [{ type: "Normal", reason: "WorkersCreated", note: `created Job ${names.workers} with ${count} workers` }],
   };
 }
 
+/** Whether a launcher's Pod has an address that workers can try to join. */
+function canBeJoined({ metadata, status }: RhinoJobObservation["launcherPods"][number]): boolean {
+  const isActive = status?.phase === "Pending" || status?.phase === "Running";
+  return metadata.deletionTimestamp === undefined && isActive && (status.podIP ?? "") !== "";
+}
+
 /** Waits for the launcher to end, or for it to report a failed worker. */
 function withWorkers(observation: RhinoJobObservation): RhinoJobDecision {
-  const { workers, workerPods, now } = observation;
-  if (workers !== undefined && hasFailedWorker(workers, workerPods)) {
-    // Workers that lost the launcher have waited for it already.
-    const graceMs = workerPods.some((pod) => exitCodeOf(pod) === launcherLostExitCode) ? 0 : workersFailedGraceMs;
-    const left = workerFailureTime(workers, workerPods) + graceMs - now;
-    if (!(left > 0)) return workersFailed(observation);
-    return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true), requeueAfterMs: left };
-  }
-  return { ...noWrites, ...progress(observation, runningOrWaiting(observation), true), ...recheck(workerPods) };
+  const { workers, launcherPods, workerPods, now } = observation;
+  const launch = { ...launchProgress(observation), areWorkersCreated: true };
+  const writes = { ...noWrites, ...progress(observation, runningOrWaiting(observation), launch) };
+  if (workers === undefined || !hasFailedWorker(workers, workerPods))
+    return { ...writes, ...recheck([...launcherPods, ...workerPods]) };
+  const isShort = !launch.isLauncherReady || workerPods.some((pod) => exitCodeOf(pod) === launcherLostExitCode);
+  const graceMs = isShort ? shortWorkersFailedGraceMs : workersFailedGraceMs;
+  const left = workerFailureTime(workers, workerPods) + graceMs - now;
+  return left > 0 ? { ...writes, requeueAfterMs: left } : workersFailed(observation);
 }
 
 /** Starts the next attempt when its backoff has passed and all Pods of the failed one have ended. */

@@ -3,7 +3,7 @@ import type { PodObject } from "@keelson/api-machinery/kinds";
 import { workerPodCount } from "../launch/host-layout.ts";
 import { layoutOf } from "../children/hosts.ts";
 import { isCreating, type PodTrouble, podTrouble } from "./pod-trouble.ts";
-import type { Progress } from "./job-status.ts";
+import { launchProgress, type Progress } from "./job-status.ts";
 import type { RhinoJobObservation } from "./observation.ts";
 
 /** Why a Pod does not start, including a volume that cannot be mounted, which its status does not say. */
@@ -13,17 +13,14 @@ function troubleOf(pod: DeepReadonly<PodObject>, { mountFailureOf }: RhinoJobObs
   return failure === undefined ? trouble : { reason: "FailedMount", message: failure, isImage: false };
 }
 
-/** What a job whose launcher is not ready waits for. */
+/** Reason of a job whose launcher starts normally. */
+const launcherStarting = "LauncherStarting";
+
+/** What a job whose launcher is not running waits for. */
 export function waitingForLauncher(observation: RhinoJobObservation): Progress {
-  const pods = observation.launcherPods;
-  const trouble = pods.map((pod) => troubleOf(pod, observation)).find((each) => each !== undefined);
+  const trouble = observation.launcherPods.map((pod) => troubleOf(pod, observation)).find((each) => each !== undefined);
   if (trouble !== undefined) return waiting("the launcher", trouble);
-  const isRunning = pods.some((pod) => pod.status?.phase === "Running");
-  return {
-    jobStatus: "Pending",
-    reason: "LauncherStarting",
-    message: isRunning ? "the launcher is running and waits for mpiexec's launch lines" : "the launcher is not running yet",
-  };
+  return { jobStatus: "Pending", reason: launcherStarting, message: "the launcher is not running yet" };
 }
 
 function waiting(subject: string, trouble: PodTrouble): Progress {
@@ -34,18 +31,26 @@ function waiting(subject: string, trouble: PodTrouble): Progress {
   };
 }
 
+function hasStarted({ status }: DeepReadonly<PodObject>): boolean {
+  return ["Running", "Succeeded", "Failed"].includes(status?.phase ?? "");
+}
+
 /** Whether a job whose workers were created is running, or what it waits for. */
 export function runningOrWaiting(observation: RhinoJobObservation): Progress {
-  const { job, workerPods } = observation;
+  const { job, launcherPods, workerPods } = observation;
   const running: Progress = { jobStatus: "Running", reason: "Running", message: `${job.spec.parallelism} ranks running` };
   if (job.status?.jobStatus === "Running") return running;
-  const started = workerPods.filter(({ status }) => ["Running", "Succeeded", "Failed"].includes(status?.phase ?? "")).length;
+  const launcher = waitingForLauncher(observation);
+  const isLauncherUp = launcherPods.some(hasStarted) || launchProgress(observation).isLauncherReady;
+  if (!isLauncherUp && launcher.reason !== launcherStarting) return launcher;
+  const started = workerPods.filter(hasStarted).length;
   const wanted = workerPodCount(layoutOf(job));
-  if (started >= wanted) return running;
+  if (isLauncherUp && started >= wanted) return running;
   for (const pod of workerPods) {
     const trouble = troubleOf(pod, observation);
     if (trouble !== undefined) return waiting(`worker ${pod.metadata.name}`, trouble);
   }
+  if (!isLauncherUp) return launcher;
   return {
     jobStatus: "Pending",
     reason: "WorkersStarting",

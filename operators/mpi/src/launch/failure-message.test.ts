@@ -75,7 +75,7 @@ describe("withoutAgentRaces", () => {
 
 describe("lostAbortMessage", () => {
   it("names an abort whose message mpiexec did not wait for, by daemons that only lost mpiexec", () => {
-    const message = "a rank called MPI_Abort with exit code 9; mpiexec ended before it had the rank's message";
+    const message = "mpiexec exited with 9 before its daemons, without a message: a rank probably called MPI_Abort with 9";
     expect(lostAbortMessage(9, [7, 5, 7], "input.dat: no such mesh\n")).toBe(message);
   });
 

@@ -44,14 +44,15 @@ export function abortMessage(stderr: string): string | undefined {
 
 /**
  * The failure of a run whose mpiexec ended before its daemons, which then lost it. MPICH's mpiexec exits as soon as it receives a rank's
- * MPI_Abort, without the rank's standard error if that has not arrived yet. `exitCode` is mpiexec's, `daemonExitCodes` are those of the
+ * MPI_Abort, without the rank's standard error if that has not arrived yet. Nothing else shows the abort, so the message says that it is
+ * only probable. `exitCode` is mpiexec's, `daemonExitCodes` are those of the
  * daemons that failed. Undefined if something else explains the failure.
  */
 export function lostAbortMessage(exitCode: number, daemonExitCodes: readonly number[], stderr: string): string | undefined {
   const haveLostMpiexec = daemonExitCodes.length > 0 && daemonExitCodes.every((code) => lostMpiexecExitCodes.has(code));
   // An mpiexec that fails itself says so, or was killed.
   if (!haveLostMpiexec || exitCode === 0 || exitCode > 128 || /^\[mpiexec@/m.test(stderr)) return undefined;
-  return `a rank called MPI_Abort with exit code ${exitCode}; mpiexec ended before it had the rank's message`;
+  return `mpiexec exited with ${exitCode} before its daemons, without a message: a rank probably called MPI_Abort with ${exitCode}`;
 }
 
 /**

@@ -1,6 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type LaunchEffect, type LaunchEvent, type LaunchState, newLaunch, stepLaunch } from "./launch-state.ts";
+import {
+  explanationTimeoutMs,
+  type LaunchEffect,
+  type LaunchEvent,
+  type LaunchState,
+  newLaunch,
+  rankReportGraceMs,
+  stepLaunch,
+} from "./launch-state.ts";
 
 function after(ranks: number, ...events: LaunchEvent[]): { state: LaunchState; effects: LaunchEffect[] } {
   let state = newLaunch(ranks);
@@ -20,9 +28,28 @@ const mpiexecEnded = (exitCode: number): LaunchEvent => ({ type: "mpiexecEnded",
 const types = (effects: readonly LaunchEffect[]) => effects.map(({ type }) => type);
 
 describe("a launch", () => {
-  it("accepts workers once the last line has arrived, in any order", () => {
+  it("is ready once the last line has arrived, in any order", () => {
     expect(after(2, line(1)).effects).toEqual([]);
-    expect(after(2, line(1), line(0)).effects).toEqual([{ type: "listen" }]);
+    expect(after(2, line(1), line(0)).effects).toEqual([{ type: "ready" }]);
+  });
+
+  it("accepts workers before mpiexec has written their lines, and sends them as soon as they arrive", () => {
+    expect(after(2, joined(1)).effects).toEqual([]);
+    expect(after(2, joined(1), joined(0)).effects).toEqual([{ type: "allJoined" }]);
+    expect(after(2, joined(1), line(0)).effects).toEqual([]);
+    expect(after(2, joined(1), line(0), line(1)).effects).toEqual([
+      { type: "run", worker: 1, words: ["orted", "1"] },
+      { type: "ready" },
+    ]);
+  });
+
+  it("stops when a worker is lost that waits for its line", () => {
+    const lost: LaunchEvent = { type: "lost", worker: 1, message: "gone" };
+    expect(types(after(2, joined(1), lost).effects)).toEqual(["log", "killMpiexec"]);
+  });
+
+  it("does not wait for the reports of workers that never ran", () => {
+    expect(types(after(2, joined(0), joined(1), mpiexecEnded(1)).effects)).toEqual(["logMpiexecMessage", "finish"]);
   });
 
   it("sends each worker its own line, split into words", () => {
@@ -43,8 +70,8 @@ describe("a launch", () => {
     expect(after(1, line(0), joined(0), ended(0), mpiexecEnded(0)).effects).toEqual([{ type: "finish", exitCode: 0 }]);
     for (const exitCode of [1, 7, 139]) {
       const failed = [line(0), joined(0), ended(0), mpiexecEnded(exitCode)];
-      expect(types(after(1, ...failed).effects)).toEqual(["armRankReports"]);
-      expect(after(1, ...failed, { type: "rankReportsDue" }).effects).toEqual([
+      expect(after(1, ...failed).effects[0]).toEqual({ type: "armRankReports", delayMs: rankReportGraceMs, isFinal: true });
+      expect(after(1, ...failed, { type: "rankReportsDue", isFinal: true }).effects).toEqual([
         { type: "logMpiexecMessage", exitCode, failedWorkers: [] },
         { type: "finish", exitCode },
       ]);
@@ -65,7 +92,7 @@ describe("a launch", () => {
       { type: "logFailedRank", failed: { rank: 1, worker: 1, exitCode: 139, at: 1 } },
       { type: "finish", exitCode: 139 },
     ];
-    const due = { type: "rankReportsDue" } as const;
+    const due = { type: "rankReportsDue", isFinal: false } as const;
     const failed = [...running, rankEnded(1, 139), rankEnded(0, 1, 2)];
     expect(after(2, ...failed, ended(0, 7), mpiexecEnded(255), due).effects).toEqual(report);
     // Reports may arrive in any order, and after mpiexec has ended.
@@ -74,22 +101,36 @@ describe("a launch", () => {
   });
 
   it("prefers the failure of a worker to what mpiexec concludes from it", () => {
-    const failed = [...running, ended(1, 143), mpiexecEnded(143), { type: "rankReportsDue" } as const];
+    const failed = [...running, ended(1, 143), mpiexecEnded(143), { type: "rankReportsDue", isFinal: false } as const];
     expect(after(2, ...failed).effects[0]).toEqual({ type: "logMpiexecMessage", exitCode: 143, failedWorkers: [143] });
   });
 
-  it("waits longer, but not forever, for the failure of a worker that explains the end of mpiexec", () => {
-    const due = { type: "rankReportsDue" } as const;
-    const waiting = [...running, mpiexecEnded(9), due];
-    expect(after(2, ...waiting).effects).toEqual([{ type: "armRankReports" }]);
-    expect(after(2, ...waiting, ended(0, 7), due).effects).toEqual([
+  it("waits, but not forever, for a report that explains the end of mpiexec", () => {
+    const waiting = [...running, mpiexecEnded(9)];
+    expect(after(2, ...waiting).effects).toEqual([{ type: "armRankReports", delayMs: explanationTimeoutMs, isFinal: true }]);
+    expect(after(2, ...waiting, { type: "rankReportsDue", isFinal: false }).effects).toEqual([]);
+    const report = [
+      { type: "logMpiexecMessage", exitCode: 9, failedWorkers: [] },
+      { type: "finish", exitCode: 9 },
+    ];
+    expect(after(2, ...waiting, { type: "rankReportsDue", isFinal: true }).effects).toEqual(report);
+  });
+
+  it("gives the other workers a moment after the first report, in which an earlier failure may arrive", () => {
+    const waiting = [...running, mpiexecEnded(9), ended(0, 7)];
+    const arm = { type: "armRankReports", delayMs: rankReportGraceMs, isFinal: false };
+    expect(after(2, ...waiting).effects.at(-1)).toEqual(arm);
+    expect(after(2, ...waiting, { type: "rankReportsDue", isFinal: false }).effects).toEqual([
       { type: "logMpiexecMessage", exitCode: 9, failedWorkers: [7] },
       { type: "finish", exitCode: 9 },
     ]);
-    expect(after(2, ...waiting, ...Array.from({ length: 10 }, () => due)).effects.at(-1)).toEqual({
-      type: "finish",
-      exitCode: 9,
-    });
+  });
+
+  it("ends immediately when every worker has ended and a rank explains the failure", () => {
+    const all = [...running, rankEnded(1, 3), ended(0, 7), ended(1, 3), mpiexecEnded(255)];
+    expect(after(2, ...all).effects.at(-1)).toEqual({ type: "finish", exitCode: 3 });
+    const last = [...running, rankEnded(1, 3), ended(0, 7), mpiexecEnded(255), ended(1, 3)];
+    expect(after(2, ...last).effects.at(-1)).toEqual({ type: "finish", exitCode: 3 });
   });
 
   it("stops an mpiexec that does not end after a rank has failed", () => {
@@ -158,7 +199,7 @@ describe("a launch", () => {
       fc.tuple(worker, fc.nat(2)).map(([each, code]) => ended(each, code)),
       worker.map((each): LaunchEvent => ({ type: "lost", worker: each, message: "" })),
       fc.tuple(worker, fc.nat(2)).map(([each, code]) => rankEnded(each, code)),
-      fc.constant<LaunchEvent>({ type: "rankReportsDue" }),
+      fc.boolean().map((isFinal): LaunchEvent => ({ type: "rankReportsDue", isFinal })),
       fc.constantFrom<LaunchEvent>({ type: "startDeadline" }, { type: "terminate" }, { type: "partialExit", worker: 0 }),
       fc.nat(2).map(mpiexecEnded),
     );

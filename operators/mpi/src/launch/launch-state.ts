@@ -5,10 +5,10 @@ import { launchWords } from "./mpiexec/launch-line.ts";
 
 /** Time that mpiexec has to end after a worker or a rank has failed. */
 export const partialExitGraceMs = 3000;
-/** Time that workers have to report the failed rank after mpiexec has failed. */
+/** Time that other workers have to report an earlier failure after the first report. */
 export const rankReportGraceMs = 300;
-/** How often that time is granted again while nothing explains the failure and workers have not ended. */
-const maxReportExtensions = 10;
+/** Maximum time to wait for a report that explains why mpiexec failed. */
+export const explanationTimeoutMs = 3000;
 
 /** Why a launcher stopped mpiexec. */
 export type StopReason =
@@ -40,7 +40,6 @@ export interface LaunchState {
   readonly failedRank?: FailedRank;
   /** Exit status of an mpiexec that failed before a failed rank was reported. */
   readonly mpiexecExitCode?: number;
-  readonly reportExtensions?: number;
   readonly isOver: boolean;
 }
 
@@ -51,8 +50,8 @@ export type LaunchEvent =
   | { readonly type: "joined"; readonly worker: number }
   | { readonly type: "ended"; readonly worker: number; readonly exitCode: number; readonly message?: string }
   | ({ readonly type: "rankEnded"; readonly worker: number } & RankEnd)
-  /** The time for reports about ranks has passed. */
-  | { readonly type: "rankReportsDue" }
+  /** The time for reports about ranks has passed. `isFinal`: also if none has arrived. */
+  | { readonly type: "rankReportsDue"; readonly isFinal: boolean }
   | { readonly type: "lost"; readonly worker: number; readonly message: string }
   | { readonly type: "startDeadline" }
   | { readonly type: "partialExit"; readonly worker: number }
@@ -61,14 +60,14 @@ export type LaunchEvent =
 
 /** Output of {@link stepLaunch}, in order. */
 export type LaunchEffect =
-  /** Every launch line has arrived: accept workers. */
-  | { readonly type: "listen" }
+  /** Every launch line has arrived. */
+  | { readonly type: "ready" }
   | { readonly type: "run"; readonly worker: number; readonly words: readonly string[] }
   | { readonly type: "reject"; readonly worker: number; readonly message: string }
   /** End the agent that mpiexec waits for with this status. */
   | { readonly type: "endAgent"; readonly worker: number; readonly exitCode: number }
   | { readonly type: "armPartialExit"; readonly worker: number }
-  | { readonly type: "armRankReports" }
+  | { readonly type: "armRankReports"; readonly delayMs: number; readonly isFinal: boolean }
   | { readonly type: "logFailedRank"; readonly failed: FailedRank }
   /** Log what mpiexec wrote. `failedWorkers`: exit codes of the workers that failed. */
   | { readonly type: "logMpiexecMessage"; readonly exitCode: number; readonly failedWorkers: readonly number[] }
@@ -96,7 +95,7 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
     case "rankEnded":
       return onRankEnded(state, event);
     case "rankReportsDue":
-      return onRankReportsDue(state);
+      return onRankReportsDue(state, event.isFinal);
     case "lost": {
       const worker = state.workers[event.worker];
       if (worker === undefined || worker.exitCode !== undefined) return [state, []];
@@ -146,7 +145,9 @@ function onLine(
     return stop(state, launchFailedExitCode, "BadLaunchLine", error.message);
   }
   const next = withWorker(state, event.worker, { words });
-  return [next, next.workers.every((each) => each.words !== undefined) ? [{ type: "listen" }] : []];
+  const effects: LaunchEffect[] = worker.hasJoined ? [{ type: "run", worker: event.worker, words }] : [];
+  if (next.workers.every((each) => each.words !== undefined)) effects.push({ type: "ready" });
+  return [next, effects];
 }
 
 function onJoined(state: LaunchState, index: number): readonly [LaunchState, readonly LaunchEffect[]] {
@@ -158,9 +159,11 @@ function onJoined(state: LaunchState, index: number): readonly [LaunchState, rea
   if (worker === undefined) return reject(`the index must be 0 to ${state.workers.length - 1}`);
   // Its ranks are part of the run. A second worker with this index could not replace it.
   if (worker.hasJoined) return reject("a worker with this index has already joined");
-  if (worker.words === undefined || state.stop !== undefined) return reject("the launch has failed");
+  if (state.stop !== undefined || state.mpiexecExitCode !== undefined) return reject("the launch has failed");
   const next = withWorker(state, index, { hasJoined: true });
-  const effects: LaunchEffect[] = [{ type: "run", worker: index, words: worker.words }];
+  // A worker that joins before mpiexec has written its line gets it later.
+  const { words } = worker;
+  const effects: LaunchEffect[] = words === undefined ? [] : [{ type: "run", worker: index, words }];
   if (next.workers.every((each) => each.hasJoined)) effects.push({ type: "allJoined" });
   return [next, effects];
 }
@@ -182,7 +185,9 @@ function onEnded(
     });
     effects.push({ type: "armPartialExit", worker: event.worker });
   }
-  return [withWorker(state, event.worker, { exitCode: event.exitCode }), effects];
+  const next = withWorker(state, event.worker, { exitCode: event.exitCode });
+  const [last, reports] = onReport(next);
+  return [last, [...effects, ...reports]];
 }
 
 function onRankEnded(
@@ -192,27 +197,41 @@ function onRankEnded(
   const earlier = state.failedRank;
   if (exitCode === 0 || state.stop !== undefined || (earlier !== undefined && earlier.at <= at)) return [state, []];
   const next = { ...state, failedRank: { rank, exitCode, at, worker } };
-  return [next, earlier === undefined && state.mpiexecExitCode === undefined ? [{ type: "armPartialExit", worker }] : []];
+  if (earlier !== undefined) return [next, []];
+  return state.mpiexecExitCode === undefined ? [next, [{ type: "armPartialExit", worker }]] : onReport(next);
+}
+
+/** After mpiexec has failed: concludes if every worker has reported, or allows some time for an earlier failure or a rank that outlived its daemon. */
+function onReport(state: LaunchState): readonly [LaunchState, readonly LaunchEffect[]] {
+  if (state.mpiexecExitCode === undefined) return [state, []];
+  const areOver = !state.workers.some(isRunning);
+  if (areOver && state.failedRank !== undefined) return onRankReportsDue(state, true);
+  if (!areOver && !isExplained(state)) return [state, []];
+  return [state, [{ type: "armRankReports", delayMs: rankReportGraceMs, isFinal: areOver }]];
 }
 
 /** Ends a launch whose mpiexec has failed, with the status of the rank that failed first: MPICH's mpiexec reports another one. */
-function onRankReportsDue(state: LaunchState): readonly [LaunchState, readonly LaunchEffect[]] {
+function onRankReportsDue(state: LaunchState, isFinal: boolean): readonly [LaunchState, readonly LaunchEffect[]] {
   const { failedRank, mpiexecExitCode } = state;
-  if (mpiexecExitCode === undefined) return [state, []];
-  const { reportExtensions = 0 } = state;
-  if (failedRank === undefined && isUnexplained(state) && reportExtensions < maxReportExtensions)
-    return [{ ...state, reportExtensions: reportExtensions + 1 }, [{ type: "armRankReports" }]];
+  if (mpiexecExitCode === undefined || (!isFinal && !isExplained(state))) return [state, []];
   const report: LaunchEffect =
     failedRank === undefined ? mpiexecMessageOf(state, mpiexecExitCode) : { type: "logFailedRank", failed: failedRank };
   return [{ ...state, isOver: true }, [report, { type: "finish", exitCode: failedRank?.exitCode ?? mpiexecExitCode }]];
 }
 
-/** Whether no worker has failed, but one may: it has not ended. */
-function isUnexplained({ workers }: LaunchState): boolean {
-  return (
-    workers.every(({ exitCode = 0 }) => exitCode === 0) &&
-    workers.some(({ hasJoined, exitCode }) => hasJoined && exitCode === undefined)
-  );
+/** Whether a rank or a worker is known to have failed. */
+function isExplained({ failedRank, workers }: LaunchState): boolean {
+  return failedRank !== undefined || workers.some(({ exitCode = 0 }) => exitCode !== 0);
+}
+
+/** Whether a worker runs its daemon, which may still report how a rank ended. */
+function isRunning(worker: WorkerState): boolean {
+  return wasStarted(worker) && worker.exitCode === undefined;
+}
+
+/** Whether a worker has received its line. */
+function wasStarted({ hasJoined, words }: WorkerState): boolean {
+  return hasJoined && words !== undefined;
 }
 
 function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchState, readonly LaunchEffect[]] {
@@ -221,11 +240,13 @@ function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchS
   const report: readonly LaunchEffect[] = failedRank === undefined ? [] : [{ type: "logFailedRank", failed: failedRank }];
   if (stopped !== undefined) return [over, [...report, { type: "finish", exitCode: stopped.exitCode }]];
   // Reports of ranks may arrive after mpiexec has ended.
-  if (exitCode !== 0 && state.workers.some((worker) => worker.hasJoined)) {
-    return [{ ...state, mpiexecExitCode: exitCode }, [{ type: "armRankReports" }]];
+  if (exitCode !== 0 && state.workers.some(wasStarted)) {
+    const [next, effects] = onReport({ ...state, mpiexecExitCode: exitCode });
+    const limit: LaunchEffect = { type: "armRankReports", delayMs: explanationTimeoutMs, isFinal: true };
+    return [next, next.workers.some(isRunning) ? [...effects, limit] : effects];
   }
   // The program can only have run if every worker has joined.
-  if (exitCode === 0 && !state.workers.every((worker) => worker.hasJoined)) {
+  if (exitCode === 0 && !state.workers.every(wasStarted)) {
     const message = "mpiexec ended before all workers had joined";
     return [
       over,

@@ -7,14 +7,7 @@ import { launchFailedExitCode } from "./exit-codes.ts";
 import { abortMessage, describeRankFailure, lostAbortMessage, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
 import { hostCount } from "./host-layout.ts";
 import { findMpiexec } from "./mpiexec/find-mpiexec.ts";
-import {
-  type LaunchEffect,
-  type LaunchEvent,
-  newLaunch,
-  partialExitGraceMs,
-  rankReportGraceMs,
-  stepLaunch,
-} from "./launch-state.ts";
+import { type LaunchEffect, type LaunchEvent, newLaunch, partialExitGraceMs, stepLaunch } from "./launch-state.ts";
 import { type LauncherMessage, workerMessage } from "./messages.ts";
 import { labelledLine, type RankLine, RankLines } from "./mpiexec/rank-lines.ts";
 import { mpiexecWords, workerHost, workerOfHost } from "./mpiexec/mpiexec-command.ts";
@@ -41,13 +34,13 @@ export interface LauncherOptions extends LauncherEnvironment {
   readonly writeError: (text: string) => void;
   /** Standard output, for labelled lines. */
   readonly output: NodeJS.WritableStream;
-  /** Called when workers can join. */
+  /** Called when mpiexec waits for nothing but the workers. */
   readonly onReady?: () => void;
 }
 
 /**
  * Starts mpiexec, receives the launch line of every worker from it, passes the lines to the workers, and returns mpiexec's exit
- * status. The launcher accepts workers once it has every line.
+ * status. Workers may join at any time: before mpiexec has started, they wait for their lines.
  *
  * **Errors**: {@link MpiError}; rejects if the port cannot be opened.
  */
@@ -104,6 +97,7 @@ class Launch {
     const { clock, order, signal, log } = this.#options;
     this.#mpiexec = mpiexec;
     this.#folder = folder;
+    void this.#listen();
     mpiexec.once("error", (error) => {
       log(`could not start mpiexec: ${error.message}`);
       this.on({ type: "mpiexecEnded", exitCode: launchFailedExitCode });
@@ -159,8 +153,8 @@ class Launch {
 
   #carryOut(effect: LaunchEffect): void {
     switch (effect.type) {
-      case "listen":
-        return void this.#listen();
+      case "ready":
+        return this.#options.onReady?.();
       case "run":
         return this.#send(effect.worker, { type: "run", words: effect.words });
       case "reject":
@@ -173,7 +167,9 @@ class Launch {
         );
         return;
       case "armRankReports":
-        this.#timers.push(this.#options.clock.setTimer(rankReportGraceMs, () => this.on({ type: "rankReportsDue" })));
+        this.#timers.push(
+          this.#options.clock.setTimer(effect.delayMs, () => this.on({ type: "rankReportsDue", isFinal: effect.isFinal })),
+        );
         return;
       case "logFailedRank":
         return this.#options.log(describeRankFailure(effect.failed, this.#options.order.command[0] ?? "", this.#stderr));
@@ -213,10 +209,7 @@ class Launch {
         onChannel: (channel) => this.#onChannel(channel),
       });
       if (this.#state.isOver) server.close();
-      else {
-        this.#server = server;
-        this.#options.onReady?.();
-      }
+      else this.#server = server;
     } catch (error) {
       this.#mpiexec?.kill("SIGKILL");
       this.#folder?.close();

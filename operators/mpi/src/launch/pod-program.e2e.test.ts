@@ -165,7 +165,13 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
     ["kill", 137, "rank 1 on worker 1 failed: killed by SIGKILL (signal 9)"],
     ["return", 4, "rank 1 on worker 1 failed: exit code 4"],
     // MPICH's mpiexec may end before it has read which rank it was.
-    ["abort", 9, implementation === "MPICH" ? /(?:rank 1|a rank) called MPI_Abort/ : "rank 1 on worker 1 failed: exit code 9"],
+    [
+      "abort",
+      9,
+      implementation === "MPICH"
+        ? /rank 1 called MPI_Abort|a rank probably called MPI_Abort with 9/
+        : "rank 1 on worker 1 failed: exit code 9",
+    ],
   ])("name the rank that failed by %s, with its exit code %i", async (how, exitCode, message) => {
     const { launcher: ended } = await run(order(3, [`./failing-${implementation}`, "1", how]));
     expect(ended.exitCode).toBe(exitCode);

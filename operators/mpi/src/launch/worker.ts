@@ -14,8 +14,11 @@ import { withLauncherAddress, workerCommand } from "./mpiexec/worker-command.ts"
 const rankFileName = "ranks";
 
 const retryDelayMs = 100;
-/** Time until the launcher must be reachable. It is ready before its workers are created, so this allows for slow networks. */
-const connectTimeoutMs = 60_000;
+/** Maximum time without a reply from the launcher's Pod. One that refuses connections is starting; the operator watches it. */
+const unreachableTimeoutMs = 60_000;
+/** Maximum time until the launcher's name is resolved: until its Pod has an address. */
+const resolveTimeoutMs = 10 * 60_000;
+const unresolvedCodes: ReadonlySet<unknown> = new Set(["ENOTFOUND", "EAI_AGAIN"]);
 const killGraceMs = 2000;
 const programNotFoundExitCode = 127;
 
@@ -47,7 +50,8 @@ class Worker {
   readonly #options: WorkerOptions;
   readonly #folder: string;
   readonly #resolve: (exitCode: number) => void;
-  readonly #startedAt: number;
+  /** When connecting began, or the launcher's Pod last refused a connection. */
+  #unreachableSince: number;
   #channel: Channel | undefined;
   #daemon: ChildProcess | undefined;
   #daemonExitCode: number | undefined;
@@ -64,7 +68,7 @@ class Worker {
     this.#options = options;
     this.#folder = folder;
     this.#resolve = resolve;
-    this.#startedAt = options.clock.monotonic();
+    this.#unreachableSince = options.clock.monotonic();
     const terminate = (): void => {
       // Reported before the daemon ends, so that the launcher sees this cause before other workers fail because of it.
       if (this.#daemonExitCode === undefined) this.#reportEnd(terminatedExitCode, "received SIGTERM");
@@ -106,8 +110,11 @@ class Worker {
           },
         };
       },
-    }).catch((error: Error) => {
-      if (clock.monotonic() - this.#startedAt > connectTimeoutMs) {
+    }).catch((error: NodeJS.ErrnoException) => {
+      const now = clock.monotonic();
+      if (error.code === "ECONNREFUSED") this.#unreachableSince = now;
+      const timeoutMs = unresolvedCodes.has(error.code) ? resolveTimeoutMs : unreachableTimeoutMs;
+      if (now - this.#unreachableSince > timeoutMs) {
         log(`could not connect to the launcher at ${host}:${port}: ${error.message}`);
         this.#end(launcherLostExitCode);
       } else {
