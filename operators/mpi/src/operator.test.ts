@@ -1,114 +1,45 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import {
-  type ClusterRoleObject,
-  ConfigMap,
-  Job,
-  NetworkPolicy,
-  Pod,
-  type PodObject,
-  Secret,
-  Service,
-} from "@keelson/api-machinery/kinds";
-import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type ClusterRoleObject, ConfigMap, Job, NetworkPolicy, Pod, Secret, Service } from "@keelson/api-machinery/kinds";
 import { type Client, createClient } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
 import { type Logger, silentLogger } from "@keelson/controller";
-import { clusterRulesOf, type RunningOperator, startOperator } from "@keelson/operator";
+import { clusterRulesOf } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { RhinoJob } from "./api/rhino-job.ts";
 import { mpi } from "./operator.ts";
-import { watched } from "@keelson/client/testing";
+import { namesOf, namespace, OperatorEnvironment, readyPod } from "./testing/operator-environment.ts";
 
-const namespace = "default";
-let environment: TestEnvironment;
+let test: OperatorEnvironment;
 let client: Client;
-let operator: RunningOperator;
 
 beforeEach(async () => {
-  environment = await startTestEnvironment({ crds: mpi.resources.map((resource) => resource.crd) });
-  client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: {} });
+  test = await OperatorEnvironment.start();
+  client = test.client;
 });
 
-afterEach(async () => {
-  await operator.stop();
-  await environment.stop();
-});
+afterEach(() => test.stop());
 
-async function make(spec: Partial<RhinoJob["spec"]> = {}, name = "pi"): Promise<DeepReadonly<RhinoJob>> {
-  const full = { image: "x", appExec: "./pi", parallelism: 2, ...spec } as RhinoJob["spec"];
-  return client.create(RhinoJob, { metadata: { name, namespace }, spec: full });
-}
-
-const reached = (isReached: (job: DeepReadonly<RhinoJob> | undefined) => boolean, name = "pi") =>
-  watched(client, RhinoJob, name, isReached);
-
-/** The names that a RhinoJob's Jobs have. */
-const jobsOf = (job: DeepReadonly<RhinoJob>) => {
-  const prefix = `${job.metadata.name}-${job.metadata.uid?.slice(0, 5)}`;
-  return { launcher: `${prefix}-launcher`, workers: `${prefix}-workers`, secret: `${prefix}-token`, policy: `${prefix}-peers` };
-};
-
-/** Does what the Job controller and the kubelet do: a Pod of a Job, in this state. */
-async function pod(owner: string, name: string, status: NonNullable<PodObject["status"]>): Promise<void> {
-  const job = await client.get(Job, { namespace, name: owner });
-  const index = /-w-(\d+)$/.exec(name)?.[1];
-  await client.create(Pod, {
-    metadata: {
-      name,
-      namespace,
-      ...(index === undefined ? {} : { annotations: { "batch.kubernetes.io/job-completion-index": index } }),
-      labels: { ...job.spec.template.metadata?.labels },
-      ownerReferences: [{ apiVersion: "batch/v1", kind: "Job", name: owner, uid: job.metadata.uid ?? "", controller: true }],
-    },
-    spec: job.spec.template.spec,
-  });
-  await setPod(name, status);
-}
-
-async function setPod(name: string, status: NonNullable<PodObject["status"]>): Promise<void> {
-  await client.patch(Pod, { namespace, name }, { type: "merge", body: { status } }, { subresource: "status" });
-}
-
-async function endJob(name: string, type: "Complete" | "Failed", reason: string): Promise<void> {
-  const now = new Date().toISOString().replace(/\.\d+Z/, "Z");
-  const condition = (each: string) => ({
-    type: each,
-    status: "True",
-    reason,
-    message: "",
-    lastTransitionTime: now,
-    lastProbeTime: now,
-  });
-  const before = type === "Complete" ? "SuccessCriteriaMet" : "FailureTarget";
-  const status =
-    type === "Complete"
-      ? { succeeded: 1, startTime: now, completionTime: now, conditions: [condition(before), condition(type)] }
-      : { failed: 1, startTime: now, conditions: [condition(before), condition(type)] };
-  await client.patch(Job, { namespace, name }, { type: "merge", body: { status } }, { subresource: "status" });
-}
-
-const ready = { phase: "Running" as const, podIP: "127.5.0.1", conditions: [{ type: "Ready", status: "True" as const }] };
-
-/** Ends the workers' Pods. Their Job stays active, because no Job controller runs. */
+/** Ends worker 0. Worker 1 never starts, so that it has to be stopped. */
 async function endWorkers(): Promise<void> {
-  for (const index of [0, 1]) await setPod(`pi-w-${index}`, { phase: "Succeeded" });
+  await test.setPod("pi-w-0", { phase: "Succeeded" });
+  await test.setPod("pi-w-1", { phase: "Pending" });
 }
 
 /** Takes a job so far that all its Pods run. */
-async function running(job: DeepReadonly<RhinoJob>): Promise<ReturnType<typeof jobsOf>> {
-  const names = jobsOf(job);
+async function running(job: DeepReadonly<RhinoJob>): Promise<ReturnType<typeof namesOf>> {
+  const names = namesOf(job);
   await watched(client, Job, names.launcher, (each) => each !== undefined);
-  await pod(names.launcher, "pi-l", ready);
+  await test.pod(names.launcher, "pi-l", readyPod);
   await watched(client, Job, names.workers, (each) => each !== undefined);
-  for (const index of [0, 1]) await pod(names.workers, `pi-w-${index}`, { phase: "Running" });
-  await reached((each) => each?.status?.jobStatus === "Running");
+  for (const index of [0, 1]) await test.pod(names.workers, `pi-w-${index}`, { phase: "Running" });
+  await test.reached((each) => each?.status?.jobStatus === "Running");
   return names;
 }
 
 describe("the mpi operator", () => {
-  it("creates the launcher, then the workers, and is Completed when the launcher is", async () => {
-    const job = await make();
-    const names = jobsOf(job);
+  it("creates the launcher, the workers when it has an address, and is Completed when the launcher is", async () => {
+    const job = await test.create();
+    const names = namesOf(job);
     await watched(client, Job, names.launcher, (each) => each !== undefined);
     await expect(client.get(Job, { namespace, name: names.workers })).rejects.toThrow(/not found/);
     await running(job);
@@ -121,8 +52,9 @@ describe("the mpi operator", () => {
     const podSelector = { matchLabels: { rhinoID: job.metadata.uid } };
     expect(policy.spec).toEqual({ podSelector, policyTypes: ["Ingress"], ingress: [{ from: [{ podSelector }] }] });
     expect(policy.metadata.ownerReferences).toMatchObject([{ kind: "RhinoJob", uid: job.metadata.uid }]);
-    await endJob(names.launcher, "Complete", "CompletionsReached");
-    const done = await reached((each) => each?.status?.jobStatus === "Completed");
+    // The Job controller records the end of the Pod later.
+    await test.setPod("pi-l", { phase: "Succeeded" });
+    const done = await test.reached((each) => each?.status?.jobStatus === "Completed");
     expect(done?.status).toMatchObject({ exitCode: 0, launcherPodNames: ["pi-l"], workerPodNames: ["pi-w-0", "pi-w-1"] });
     // What is left of the workers is stopped.
     await endWorkers();
@@ -130,8 +62,8 @@ describe("the mpi operator", () => {
   });
 
   it("publishes the hosts of a job, and those that are running", async () => {
-    const job = await make({ hostfile: true, slotsPerWorker: 2, parallelism: 3, mpiImplementation: "OpenMPI" });
-    const names = jobsOf(job);
+    const job = await test.create({ hostfile: true, slotsPerWorker: 2, parallelism: 3, mpiImplementation: "OpenMPI" });
+    const names = namesOf(job);
     const name = `${names.launcher.replace(/launcher$/, "hosts")}`;
     const host = (index: number) => `${names.workers}-${index}.${name}.default.svc`;
     await watched(client, Job, names.launcher, (each) => each !== undefined);
@@ -150,8 +82,8 @@ describe("the mpi operator", () => {
   });
 
   it("is Failed with the exit status of a failed program", async () => {
-    const names = await running(await make());
-    await setPod("pi-l", {
+    const names = await running(await test.create());
+    await test.setPod("pi-l", {
       phase: "Failed",
       containerStatuses: [
         {
@@ -160,36 +92,36 @@ describe("the mpi operator", () => {
         },
       ],
     });
-    await endJob(names.launcher, "Failed", "BackoffLimitExceeded");
-    const failed = await reached((each) => each?.status?.jobStatus === "Failed");
+    await test.endJob(names.launcher, "Failed", "BackoffLimitExceeded");
+    const failed = await test.reached((each) => each?.status?.jobStatus === "Failed");
     expect(failed?.status).toMatchObject({ exitCode: 3, message: "mpiexec exited with 3" });
   });
 
   it("resumes after a restart of the operator at every step", async () => {
     const restart = async (): Promise<void> => {
-      await operator.stop();
-      operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: {} });
+      await test.stopOperator();
+      await test.startOperator();
     };
-    const job = await make();
-    const names = jobsOf(job);
+    const job = await test.create();
+    const names = namesOf(job);
     await watched(client, Job, names.launcher, (each) => each !== undefined);
     await restart();
-    await pod(names.launcher, "pi-l", ready);
+    await test.pod(names.launcher, "pi-l", readyPod);
     await watched(client, Job, names.workers, (each) => each !== undefined);
     await restart();
-    for (const index of [0, 1]) await pod(names.workers, `pi-w-${index}`, { phase: "Running" });
-    await reached((each) => each?.status?.jobStatus === "Running");
-    await operator.stop();
-    await endJob(names.launcher, "Complete", "CompletionsReached");
-    operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: {} });
-    await reached((each) => each?.status?.jobStatus === "Completed");
+    for (const index of [0, 1]) await test.pod(names.workers, `pi-w-${index}`, { phase: "Running" });
+    await test.reached((each) => each?.status?.jobStatus === "Running");
+    await test.stopOperator();
+    await test.endJob(names.launcher, "Complete", "CompletionsReached");
+    await test.startOperator();
+    await test.reached((each) => each?.status?.jobStatus === "Completed");
     expect((await client.list(Job, { namespace })).items).toHaveLength(2);
   });
 
   it("fails if the launcher is deleted and does not recreate it", async () => {
-    const names = await running(await make());
+    const names = await running(await test.create());
     await client.delete(Job, { namespace, name: names.launcher }, { propagationPolicy: "Background" });
-    const failed = await reached((each) => each?.status?.jobStatus === "Failed");
+    const failed = await test.reached((each) => each?.status?.jobStatus === "Failed");
     expect(failed?.status?.conditions?.find(({ type }) => type === "Failed")?.reason).toBe("LauncherDeleted");
     await expect(client.get(Job, { namespace, name: names.launcher })).rejects.toThrow(/not found/);
   });
@@ -197,8 +129,8 @@ describe("the mpi operator", () => {
   it("suspends a job and resumes it with a fresh attempt", async () => {
     const suspend = (value: boolean) =>
       client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body: { spec: { runPolicy: { suspend: value } } } });
-    const job = await make({ runPolicy: { suspend: true } });
-    await reached((each) => each?.status?.jobStatus === "Suspended");
+    const job = await test.create({ runPolicy: { suspend: true } });
+    await test.reached((each) => each?.status?.jobStatus === "Suspended");
     expect((await client.list(Job, { namespace })).items).toEqual([]);
     await suspend(false);
     const names = await running(job);
@@ -206,19 +138,19 @@ describe("the mpi operator", () => {
     await watched(client, Job, names.launcher, (each) => each?.spec.suspend === true);
     await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
     await suspend(false);
-    await reached(
+    await test.reached(
       (each) => each?.status?.conditions?.some(({ type, status }) => type === "Suspended" && status === "True") ?? false,
     );
     const second = names.launcher.replace("-launcher", "-a2-launcher");
     expect((await client.list(Job, { namespace })).items.map(({ metadata }) => metadata.name)).not.toContain(second);
     for (const name of ["pi-l", "pi-w-0", "pi-w-1"]) await client.delete(Pod, { namespace, name }, { gracePeriodSeconds: 0 });
     await watched(client, Job, second, (each) => each !== undefined);
-    const resumed = await reached((each) => each?.status?.attempt === 2);
+    const resumed = await test.reached((each) => each?.status?.attempt === 2);
     expect(resumed?.status).toMatchObject({ jobStatus: "Pending", workerPodNames: [] });
   });
 
   it("rejects a change of managedBy", async () => {
-    await make({ runPolicy: { managedBy: "kueue.x-k8s.io/multikueue" } });
+    await test.create({ runPolicy: { managedBy: "kueue.x-k8s.io/multikueue" } });
     const body = { spec: { runPolicy: { managedBy: "kubeflow.org/mpi-operator" } } };
     await expect(client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body })).rejects.toThrow(
       /managedBy.*immutable/,
@@ -226,24 +158,24 @@ describe("the mpi operator", () => {
   });
 
   it("deletes a job when its ttl has passed", async () => {
-    const names = await running(await make({ ttl: 1 }));
-    await endJob(names.launcher, "Complete", "CompletionsReached");
-    const done = await reached((each) => each?.status?.jobStatus === "Completed");
-    await reached((each) => each === undefined);
+    const names = await running(await test.create({ ttl: 1 }));
+    await test.endJob(names.launcher, "Complete", "CompletionsReached");
+    const done = await test.reached((each) => each?.status?.jobStatus === "Completed");
+    await test.reached((each) => each === undefined);
     expect(Date.now() - Date.parse(done?.status?.completionTime ?? "")).toBeGreaterThanOrEqual(1000);
   });
 
   it("accepts a job with the name of one that is being deleted (issue 26 of the original)", async () => {
-    const first = jobsOf(await make());
+    const first = namesOf(await test.create());
     await watched(client, Job, first.launcher, (each) => each !== undefined);
     await client.delete(RhinoJob, { namespace, name: "pi" });
-    const second = jobsOf(await make());
+    const second = namesOf(await test.create());
     expect(second.launcher).not.toBe(first.launcher);
     await watched(client, Job, second.launcher, (each) => each !== undefined);
   });
 
   it("needs no permission that its rules do not grant", async () => {
-    await operator.stop();
+    await test.stopOperator();
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", metadata: { name: "mpi" } };
     const resource = (kind: string, plural: string) =>
       ({ group: "rbac.authorization.k8s.io", version: "v1", kind, plural, scope: "Cluster" }) as const;
@@ -259,7 +191,7 @@ describe("the mpi operator", () => {
       subjects: [{ apiGroup: "rbac.authorization.k8s.io", kind: "User", name: "mpi-operator" }],
     } as never);
     const user = { username: "mpi-operator", groups: ["system:authenticated"] };
-    const limited = createClient({ transport: environment.transport(user), fieldManager: "mpi" });
+    const limited = createClient({ transport: test.environment.transport(user), fieldManager: "mpi" });
     const refused: string[] = [];
     const log: Logger = {
       ...silentLogger,
@@ -267,12 +199,13 @@ describe("the mpi operator", () => {
       error: (fields, message) => refused.push(`${message} ${JSON.stringify(fields)}`),
       warn: (fields, message) => /forbidden|cannot/.test(message) && refused.push(`${message} ${JSON.stringify(fields)}`),
     };
-    operator = await startOperator({ operator: mpi, client: limited, dataDir: "/nonexistent", flags: {}, logger: log });
-    const names = await running(await make({ ttl: 1 }));
-    await endJob(names.launcher, "Complete", "CompletionsReached");
+    await test.startOperator(limited, log);
+    const names = await running(await test.create({ ttl: 1 }));
+    // In this order, so that the ttl cannot pass before the workers are stopped.
     await endWorkers();
+    await test.endJob(names.launcher, "Complete", "CompletionsReached");
     await watched(client, Job, names.workers, (each) => each?.spec.suspend === true);
-    await reached((each) => each === undefined);
+    await test.reached((each) => each === undefined);
     expect(refused).toEqual([]);
   });
 });

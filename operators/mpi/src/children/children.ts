@@ -36,9 +36,12 @@ export async function createChildren(
   options: ChildOptions,
 ): Promise<void> {
   if (createLauncher) {
-    if (job.spec.hostfile === true) await createHosts(job, names, context);
-    await createPolicy(job, names, context);
-    await createToken(job, names, context, options);
+    // What the Pods need exists before them.
+    await Promise.all([
+      ...(job.spec.hostfile === true ? [createHosts(job, names, context)] : []),
+      createPolicy(job, names, context),
+      createToken(job, names, context, options),
+    ]);
     await createJob(job, names.launcher, launcherJob(job, names, options.tools(), context.clock.now()), "launcher", context);
   }
   if (createWorkers) {

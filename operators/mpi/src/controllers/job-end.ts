@@ -1,6 +1,8 @@
 import { isControlledBy } from "@keelson/api-machinery";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { JobObject, PodObject } from "@keelson/api-machinery/kinds";
+import { layoutOf } from "../children/hosts.ts";
+import { workerPodCount } from "../launch/host-layout.ts";
 import { jobOutcome } from "./job-outcome.ts";
 import { changed, rfc3339, statusWith } from "./job-status.ts";
 import { type Child, noWrites, type RhinoJobDecision, type RhinoJobObservation } from "./observation.ts";
@@ -39,11 +41,12 @@ function cleanUp(observation: RhinoJobObservation, end: number): CleanUp {
 
 /** What to stop of a job or an attempt that ended at `end`. Workers end with their launcher; a Pod that is stopped loses its log. */
 export function stopRemaining(observation: RhinoJobObservation, end: number): CleanUp {
-  const { job, launcher, workers, workerPods, now } = observation;
+  const { job, launcher, launcherPods, workers, workerPods, now } = observation;
   const isActive = (child: DeepReadonly<JobObject> | undefined): boolean =>
     child !== undefined && isControlledBy(child, job) && jobOutcome(child) === undefined && child.spec.suspend !== true;
-  const first = isActive(launcher) ? ["launcher" as const] : [];
-  if (!isActive(workers)) return { suspend: first };
+  // A Job whose Pods have ended records that soon.
+  const first = isActive(launcher) && !haveAllEnded(launcherPods, 1) ? ["launcher" as const] : [];
+  if (!isActive(workers) || haveAllEnded(workerPods, workerPodCount(layoutOf(job)))) return { suspend: first };
   const left = end + workersEndGraceMs - now;
   const areEnding = workerPods.some(
     ({ metadata, status }) => status?.phase === "Running" && metadata.deletionTimestamp === undefined,
@@ -54,6 +57,11 @@ export function stopRemaining(observation: RhinoJobObservation, end: number): Cl
 /** Whether all Pods have ended, so that those of another attempt may start. */
 export function haveEnded(pods: readonly DeepReadonly<PodObject>[]): boolean {
   return pods.every(({ status }) => status?.phase === "Succeeded" || status?.phase === "Failed");
+}
+
+/** Whether all Pods of a Job were created and have ended by themselves. */
+function haveAllEnded(pods: readonly DeepReadonly<PodObject>[], count: number): boolean {
+  return pods.length >= count && haveEnded(pods) && pods.every(({ metadata }) => metadata.deletionTimestamp === undefined);
 }
 
 /** The end of a job whose program exited with 0 in every rank. */

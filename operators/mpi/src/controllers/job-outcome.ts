@@ -1,5 +1,5 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
-import type { JobObject } from "@keelson/api-machinery/kinds";
+import { type DeepReadonly, isConditionTrue } from "@keelson/api-machinery";
+import type { JobObject, PodObject } from "@keelson/api-machinery/kinds";
 
 /** Result of a Job. */
 export type JobOutcome =
@@ -14,4 +14,22 @@ export function jobOutcome(job: DeepReadonly<JobObject>): JobOutcome | undefined
     if (type === "Failed") return { kind: "failed", reason: reason ?? "", message: message ?? "", at: lastTransitionTime };
   }
   return undefined;
+}
+
+/**
+ * Result of the launcher's Job as soon as it is certain: a Job with one Pod and no retries ends as its Pod does. The Job controller records it
+ * several writes later. A Pod that is being deleted shows nothing: the Job controller decides whether its deletion is a failure.
+ */
+export function launcherOutcome(
+  job: DeepReadonly<JobObject>,
+  pods: readonly DeepReadonly<PodObject>[],
+): JobOutcome | undefined {
+  const outcome = jobOutcome(job);
+  const isStopping = job.metadata.deletionTimestamp !== undefined || job.spec.suspend === true;
+  if (outcome !== undefined || isStopping || isConditionTrue(job.status?.conditions, "FailureTarget")) return outcome;
+  const [pod, ...others] = pods;
+  if (pod === undefined || others.length > 0 || pod.metadata.deletionTimestamp !== undefined) return undefined;
+  if (pod.status?.phase === "Succeeded") return { kind: "complete" };
+  if (pod.status?.phase !== "Failed") return undefined;
+  return { kind: "failed", reason: "BackoffLimitExceeded", message: `Pod ${pod.metadata.name} failed`, at: undefined };
 }

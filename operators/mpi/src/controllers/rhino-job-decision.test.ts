@@ -277,6 +277,27 @@ describe("decideRhinoJob at the end", () => {
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: exhausted.message });
   });
 
+  it("follows the launcher's only Pod before the Job controller has recorded its end", () => {
+    const seen = { job: running, launcher: jobOf("launcher"), workers: jobOf("workers") };
+    const succeeded = podOf("l", "Succeeded");
+    expect(decideRhinoJob(observed({ ...seen, launcherPods: [succeeded] })).status?.jobStatus).toBe("Completed");
+    const failed = decideRhinoJob(observed({ ...seen, launcherPods: [failedWith(3)] }));
+    expect(failed.status).toMatchObject({ jobStatus: "Failed", exitCode: 3 });
+    // The Job controller decides about a Pod that is deleted, and about a Job that is suspended.
+    const deleted = { ...seen, launcherPods: [podOf("l", "Failed", { deleting: true })] };
+    expect(decideRhinoJob(observed(deleted)).status?.jobStatus).not.toBe("Failed");
+    const stopped = { ...seen, launcher: jobOf("launcher", { suspended: true }), launcherPods: [succeeded] };
+    expect(decideRhinoJob(observed(stopped)).status?.jobStatus).not.toBe("Completed");
+  });
+
+  it("does not suspend Jobs whose Pods have ended", () => {
+    const workerPods = [podOf("w-0", "Succeeded"), podOf("w-1", "Succeeded")];
+    const seen = { job: running, launcher: jobOf("launcher"), workers: jobOf("workers"), workerPods };
+    expect(decideRhinoJob(observed({ ...seen, launcherPods: [podOf("l", "Succeeded")] })).suspend).toEqual([]);
+    const missing = { ...seen, workerPods: workerPods.slice(1), launcherPods: [podOf("l", "Succeeded")] };
+    expect(decideRhinoJob(observed(missing)).suspend).toEqual(["workers"]);
+  });
+
   it("reports that the deadline has passed", () => {
     const launcher = jobOf("launcher", {
       end: { type: "Failed", reason: "DeadlineExceeded", message: "Job was active longer" },
@@ -425,7 +446,7 @@ describe("decideRhinoJob", () => {
     { maxLength: 8 },
   );
 
-  it("keeps a result, deletes only ended jobs, and is Completed only after the launcher is", () => {
+  it("keeps a result, deletes only ended jobs, and is Completed only after the launcher or its only Pod is", () => {
     fc.assert(
       fc.property(views, (steps) => {
         let job = rhinoJobOf({ ttl: 60 });
@@ -446,8 +467,11 @@ describe("decideRhinoJob", () => {
             return;
           }
           if (decision.status?.jobStatus === "Completed")
-            expect(view.launcher?.status?.conditions?.some(({ type }) => type === "Complete")).toBe(true);
-          if (decision.createWorkers) expect(condition(before, "LauncherReady")?.status).not.toBe("True");
+            expect(
+              view.launcher?.status?.conditions?.some(({ type }) => type === "Complete") === true ||
+                view.launcherPods.every(({ status }) => status?.phase === "Succeeded"),
+            ).toBe(true);
+          if (decision.createWorkers) expect(condition(before, "WorkersCreated")?.status).not.toBe("True");
           if (decision.status) job = { ...job, status: decision.status };
         }
       }),

@@ -5,7 +5,7 @@ import { childNames } from "../children/child-names.ts";
 import { launcherFailed, workersFailed } from "./failure-cause.ts";
 import { layoutOf } from "../children/hosts.ts";
 import { afterTheEnd, completed, failed, haveEnded, stopRemaining } from "./job-end.ts";
-import { jobOutcome } from "./job-outcome.ts";
+import { jobOutcome, launcherOutcome } from "./job-outcome.ts";
 import { changed, launchProgress, progress, statusWith, waitingForAdmission } from "./job-status.ts";
 import { type Child, noWrites, type RhinoJobDecision, type RhinoJobObservation } from "./observation.ts";
 import { exitCodeOf } from "./pod-trouble.ts";
@@ -27,7 +27,7 @@ const shortWorkersFailedGraceMs = 2000;
  * attempt starts when all Pods of the previous one have ended. The ttl counts from the end, so it never deletes a running job.
  */
 export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecision {
-  const { job, launcher, workers } = observation;
+  const { job, launcher, launcherPods, workers } = observation;
   if (job.metadata.deletionTimestamp !== undefined || isManagedElsewhere(job)) return noWrites;
   const before = job.status?.jobStatus;
   if (before === "Completed" || before === "Failed") return afterTheEnd(observation);
@@ -35,7 +35,8 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
   const taken = [launcher, workers].find((child) => child !== undefined && !isControlledBy(child, job));
   if (taken !== undefined) return failed(observation, "NameTaken", `Job ${taken.metadata.name} has another owner`);
   // A program that has ended is not suspended.
-  const isOver = launcher !== undefined && jobOutcome(launcher) !== undefined && !isRestarting(job) && !isSuspended(job);
+  const hasOutcome = launcher !== undefined && launcherOutcome(launcher, launcherPods) !== undefined;
+  const isOver = hasOutcome && !isRestarting(job) && !isSuspended(job);
   if (isCancelled(job) && !isOver) return failed(observation, "Cancelled", "cancelled");
   if (job.spec.runPolicy?.suspend === true && !isOver) return suspended(observation);
   if (isSuspended(job)) return resumed(observation);
@@ -45,14 +46,14 @@ export function decideRhinoJob(observation: RhinoJobObservation): RhinoJobDecisi
 
 /** Starts the first attempt, or continues the current one. */
 function currentAttempt(observation: RhinoJobObservation): RhinoJobDecision {
-  const { job, launcher, workers } = observation;
+  const { job, launcher, launcherPods, workers } = observation;
   const names = childNames(job.metadata.name ?? "", job.metadata.uid ?? "", job.status?.attempt);
   if (launcher === undefined) {
     if (job.status?.startTime !== undefined || workers !== undefined)
       return failed(observation, "LauncherDeleted", `Job ${names.launcher} was deleted`);
     return startedOnceAdmitted(observation, 1);
   }
-  const outcome = jobOutcome(launcher);
+  const outcome = launcherOutcome(launcher, launcherPods);
   if (outcome?.kind === "complete") return completed(observation);
   if (outcome?.kind === "failed") return launcherFailed(observation, outcome.reason, outcome.message);
   if (launcher.metadata.deletionTimestamp !== undefined)

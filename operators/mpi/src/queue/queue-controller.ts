@@ -26,8 +26,12 @@ import { differsInReason, queueUse, statusOfVerdict, statusWithoutVerdict } from
 /** Owner of `status.queue`. */
 const fieldManager = "mpi-queue-controller";
 
-/** Interval of updates that change positions only. */
-const positionIntervalMs = 1000;
+/** Minimum interval of updates that change positions only. */
+const minPositionIntervalMs = 1000;
+/** Interval per such update: a long queue must not keep the API server from starting jobs. */
+const intervalPerPositionMs = 100;
+/** Maximum number of concurrent writes. */
+const maxConcurrentWrites = 8;
 
 /** Time until statuses that could not be written are written again. */
 const failureRetryMs = 10_000;
@@ -59,7 +63,8 @@ export function createQueueController(options: { readonly tools: () => PodTools 
 /** Plans, and writes admissions and positions. */
 class JobQueue {
   readonly #tools: () => PodTools;
-  #positionsWrittenAt = Number.NEGATIVE_INFINITY;
+  /** When updates of positions may be written again. */
+  #positionsDueAt = Number.NEGATIVE_INFINITY;
 
   constructor(tools: () => PodTools) {
     this.#tools = tools;
@@ -100,7 +105,7 @@ class JobQueue {
     for (const err of allFailures) context.log.error({ err }, "failed to write a queue status; retrying");
     const waits = [
       ...nextChanges(jobs, state),
-      ...(isLate ? [this.#positionsWrittenAt + positionIntervalMs - now] : []),
+      ...(isLate ? [this.#positionsDueAt - now] : []),
       ...(allFailures.length > 0 ? [failureRetryMs] : []),
     ];
     return waits.length === 0 ? undefined : { requeueAfterMs: Math.max(Math.min(...waits), 1) };
@@ -124,12 +129,14 @@ class JobQueue {
       const writes = verdict?.kind === "admitted" ? admissions : differsInReason(status, before) ? reasons : positions;
       writes.push({ job, status, verdict });
     }
-    const isLate = positions.length > 0 && now - this.#positionsWrittenAt < positionIntervalMs;
-    if (positions.length > 0 && !isLate) this.#positionsWrittenAt = now;
-    const writes = [...admissions, ...reasons, ...(isLate ? [] : positions)];
-    const failures = await tryEach(writes, context.signal, ({ job, status, verdict }) =>
-      writeJob(job, status, verdict, context),
-    );
+    const isLate = positions.length > 0 && now < this.#positionsDueAt;
+    if (positions.length > 0 && !isLate)
+      this.#positionsDueAt = now + Math.max(minPositionIntervalMs, positions.length * intervalPerPositionMs);
+    const write = ({ job, status, verdict }: StatusWrite): Promise<void> => writeJob(job, status, verdict, context);
+    const failures = [
+      ...(await tryEach(admissions, context.signal, write)),
+      ...(await tryEach([...reasons, ...(isLate ? [] : positions)], context.signal, write)),
+    ];
     return { isLate, failures };
   }
 }
@@ -141,20 +148,17 @@ interface StatusWrite {
   readonly verdict: Verdict | undefined;
 }
 
-/** Handles every item, whatever happens to the others, and returns the errors. */
+/** Handles every item, several concurrently, whatever happens to the others, and returns the errors. */
 async function tryEach<T>(
   items: readonly T[],
   signal: AbortSignal,
   handle: (item: T) => Promise<void>,
 ): Promise<readonly unknown[]> {
   const failures: unknown[] = [];
-  for (const item of items) {
-    try {
-      await handle(item);
-    } catch (error) {
-      signal.throwIfAborted();
-      failures.push(error);
-    }
+  for (let start = 0; start < items.length; start += maxConcurrentWrites) {
+    const results = await Promise.allSettled(items.slice(start, start + maxConcurrentWrites).map(handle));
+    signal.throwIfAborted();
+    for (const result of results) if (result.status === "rejected") failures.push(result.reason);
   }
   return failures;
 }
