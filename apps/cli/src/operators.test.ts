@@ -1,6 +1,6 @@
 import type { Schema } from "@keelson/api-machinery/schema";
 import { expect, test } from "vitest";
-import { loadOperators, loadServerFlags, operatorEntries } from "./operators.ts";
+import { loadOperators, loadOperatorFlags, operatorEntries } from "./operators.ts";
 
 const operators = await loadOperators();
 
@@ -29,8 +29,10 @@ test("lists every operator under its own name and description", () => {
   expect(listed).toEqual(operators.map(({ name, commandName, description }) => ({ name, commandName, description })));
 });
 
-test("loads the flags of all servers without their operators", async () => {
-  expect(await loadServerFlags()).toEqual(operators.flatMap(({ servers }) => servers.flatMap(({ flags = [] }) => flags)));
+test("loads the flags of all operators and servers without the operators", async () => {
+  expect(await loadOperatorFlags()).toEqual(
+    operators.flatMap(({ flags: own = [], servers }) => [...own, ...servers.flatMap(({ flags = [] }) => flags)]),
+  );
 });
 
 test("the same short flags mean the same in every command", () => {

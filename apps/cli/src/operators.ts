@@ -6,7 +6,7 @@ import type { FlagDefinition } from "@keelson/operator/flags";
 export interface OperatorEntry extends Pick<Operator, "name" | "commandName" | "description"> {
   /** Imports the operator's package. */
   load(): Promise<Operator>;
-  /** Imports the flags of its servers only. Default: it has none. */
+  /** Imports the flags of its controllers and servers only. Default: it has none. */
   loadFlags?(): Promise<readonly FlagDefinition[]>;
 }
 
@@ -39,6 +39,7 @@ export const operatorEntries: readonly OperatorEntry[] = [
     name: "mpi",
     description: "run MPI jobs without SSH",
     load: async () => (await import("@keelson/mpi")).mpi,
+    loadFlags: async () => (await import("@keelson/mpi/flags")).operatorFlags,
   },
   {
     name: "sandboxes",
@@ -55,7 +56,7 @@ export function loadOperators(names?: ReadonlySet<string>): Promise<readonly Ope
   return Promise.all(chosen.map((entry) => entry.load()));
 }
 
-/** Loads the flags of all operators' servers, in starting order, without the operators themselves. */
-export async function loadServerFlags(): Promise<readonly FlagDefinition[]> {
+/** Loads the flags of all operators' controllers and servers, in starting order, without the operators themselves. */
+export async function loadOperatorFlags(): Promise<readonly FlagDefinition[]> {
   return (await Promise.all(operatorEntries.map(async (entry) => (await entry.loadFlags?.()) ?? []))).flat();
 }

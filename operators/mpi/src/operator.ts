@@ -4,6 +4,8 @@ import { group } from "./api/names.ts";
 import { MPIJob } from "./api/mpi-job.ts";
 import { MPIQueue } from "./api/mpi-queue.ts";
 import { RhinoJob } from "./api/rhino-job.ts";
+import { gangSchedulingOf } from "./gang/gang-scheduling.ts";
+import { controllerFlags, operatorFlags } from "./flags.ts";
 import { commands } from "./commands/commands.ts";
 import type { PodTools } from "./children/job-templates.ts";
 import { podProgram } from "./children/pod-program-path.ts";
@@ -44,11 +46,21 @@ export const mpi: Operator = {
     // For jobs with a hostfile.
     { apiGroups: [""], resources: ["services"], verbs: ["create"] },
     { apiGroups: [""], resources: ["configmaps"], verbs: ["create", "get", "patch"] },
+    // With --gang-scheduling.
+    {
+      apiGroups: ["scheduling.volcano.sh", "scheduling.x-k8s.io"],
+      resources: ["podgroups"],
+      verbs: ["create", "patch", "delete"],
+    },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: ["create"] },
   ],
-  controllers: () => {
-    const options = { tools: podTools, randomToken: () => randomBytes(32).toString("base64url") };
-    return [createQueueController(options), createRhinoJobController(options), createMpiJobController(options)];
+  flags: operatorFlags,
+  controllers: ({ flags }) => {
+    const gang = gangSchedulingOf(controllerFlags.gangScheduling.read(flags));
+    const randomToken = (): string => randomBytes(32).toString("base64url");
+    const options = { tools: podTools, randomToken, ...(gang === undefined ? {} : { gang }) };
+    const jobs = [createRhinoJobController(options), createMpiJobController(options)];
+    return gang === undefined ? [createQueueController(options), ...jobs] : jobs;
   },
   servers: [],
   commands,
@@ -66,5 +78,8 @@ export const mpi: Operator = {
       rights: "messages of the job",
     },
   ],
-  deployment: { toolImage: { variable: "KEELSON_IMAGE" } },
+  deployment: {
+    toolImage: { variable: "KEELSON_IMAGE" },
+    settings: [{ name: "gangScheduling", flag: controllerFlags.gangScheduling.name }],
+  },
 };

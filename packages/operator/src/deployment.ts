@@ -5,7 +5,7 @@
 export interface OperatorDeployment {
   /** Ports of the servers that clients connect to. Default: none. */
   readonly ports?: readonly DeploymentPort[];
-  /** Server flags that are values of the chart. Others are passed in the value `extraArgs`. Default: none. */
+  /** Flags that are values of the chart. Others are passed in the value `extraArgs`. Default: none. */
   readonly settings?: readonly DeploymentSetting[];
   /**
    * Why at most one replica may run, for example because clients must reach the leader and a Service cannot select it. Default: any
@@ -34,7 +34,7 @@ export interface DeploymentPort {
   readonly appProtocol?: string;
 }
 
-/** A flag of one of the operator's servers as a value of the chart. Its description and default are those of the flag. */
+/** A flag of the operator or one of its servers as a value of the chart. Its description and default are those of the flag. */
 export interface DeploymentSetting {
   /** Name of the value: `namespace` for `robots.namespace`. */
   readonly name: string;

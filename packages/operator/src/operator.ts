@@ -42,7 +42,7 @@ export interface OperatorContext {
   readonly services: OperatorServices;
   /** The operator's own folder, which survives restarts. */
   readonly dataDir: string;
-  /** Values of the servers' flags. */
+  /** Values of the operator's and its servers' flags. */
   readonly flags: FlagValues;
   readonly clock: Clock;
   /** 0 (inclusive) to 1 (exclusive). */
@@ -114,6 +114,8 @@ export interface Operator {
    * administrator has to grant them.
    */
   readonly localRules?: readonly PolicyRule[];
+  /** Flags of its controllers. Servers declare their own. Default: none. */
+  readonly flags?: readonly FlagDefinition[];
   /** Creates the controllers of one running operator. Called once at each start. */
   readonly controllers: (context: OperatorContext) => readonly ControllerDefinition[];
   readonly servers: readonly ServerDefinition[];

@@ -85,9 +85,12 @@ export function valuesSchema(operators: readonly Operator[], version: string): T
   });
 }
 
-function familySchema({ name: family, description, deployment = {}, servers }: Operator, version: string): TSchema {
+function familySchema(
+  { name: family, description, deployment = {}, flags: own = [], servers }: Operator,
+  version: string,
+): TSchema {
   const { singleReplicaReason, settings = [], ports = [], toolImage } = deployment;
-  const flags = servers.flatMap((server) => server.flags ?? []);
+  const flags = [...own, ...servers.flatMap((server) => server.flags ?? [])];
   return group(`Operator ${family}: ${description}.`, {
     enabled: flag("install this operator", true),
     replicas: Type.Integer({

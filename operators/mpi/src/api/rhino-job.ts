@@ -191,7 +191,7 @@ export const status = Type.Object(
     completionTime: Type.Optional(time("Time of the job's end. The ttl counts from here.")),
     observedGeneration: Type.Optional(int64("Generation of spec that this status reflects.")),
     conditions: Type.Optional(
-      conditions("Created, LauncherReady, Running, Restarting, Suspended, Succeeded, Completed and Failed."),
+      conditions("Created, LauncherReady, WorkersCreated, Running, Restarting, Suspended, Succeeded, Completed and Failed."),
     ),
   },
   { description: "Observed state of the job." },

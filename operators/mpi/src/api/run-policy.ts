@@ -7,20 +7,25 @@ import { Type } from "typebox";
 
 const schedulingPolicy = Type.Object(
   {
-    minAvailable: Type.Optional(int32("Accepted and not used: a job is admitted with all its Pods.")),
+    minAvailable: Type.Optional(
+      int32("minMember of the PodGroup. Default: all workers and the launcher. Used with --gang-scheduling only."),
+    ),
     queue: Type.Optional(
       Type.String({
-        description: "Queue that admits the job: the name of an MPIQueue. Default: default. Ignored while no MPIQueue exists.",
+        description:
+          "Queue that admits the job: the name of an MPIQueue. Default: default. Ignored while no MPIQueue exists. With --gang-scheduling=volcano, its queue.",
       }),
     ),
-    minResources: Type.Optional(anyMap("Accepted and not used: the Pods' requests count.")),
+    minResources: Type.Optional(
+      anyMap("minResources of the PodGroup. Default: the Pods' requests. Used with --gang-scheduling only."),
+    ),
     priorityClass: Type.Optional(
       Type.String({
         description:
           "PriorityClass of the job in its queue. Default: that of the launcher's Pod, otherwise of the workers' Pods.",
       }),
     ),
-    scheduleTimeoutSeconds: Type.Optional(int32("Accepted and not used.")),
+    scheduleTimeoutSeconds: Type.Optional(int32("scheduleTimeoutSeconds of the PodGroup of scheduler-plugins.")),
   },
   { description: "Scheduling of the job as a whole." },
 );

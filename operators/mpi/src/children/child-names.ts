@@ -13,6 +13,8 @@ export interface ChildNames {
   readonly workers: string;
   /** The ConfigMap and the headless Service of the hosts. */
   readonly hosts: string;
+  /** The PodGroup, with a scheduler that uses one. */
+  readonly podGroup: string;
 }
 
 /** A label's 63 characters less `-UID5-launcher` and the `-INDEX-RANDOM` of Pods. */
@@ -39,6 +41,7 @@ export function childNames(name: string, uid: string, attempt = 1): ChildNames {
     launcher: `${prefix}-launcher`,
     workers: `${prefix}-workers`,
     hosts: `${prefix}-hosts`,
+    podGroup: prefix,
   };
 }
 

@@ -12,7 +12,9 @@ import type { ReconcileContext } from "@keelson/controller";
 import { labels, tokenKey } from "../api/names.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import type { ChildNames } from "./child-names.ts";
-import { hostsData, hostsService } from "./hosts.ts";
+import type { GangScheduling } from "../gang/gang-scheduling.ts";
+import { applyPodGroup } from "../gang/pod-group.ts";
+import { hostsData, hostsService, launcherHostName } from "./hosts.ts";
 import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
 import type { RhinoJobDecision } from "../controllers/observation.ts";
 
@@ -25,6 +27,8 @@ export interface ChildOptions {
   readonly tools: () => PodTools;
   /** Generates an unguessable token. */
   readonly randomToken: () => string;
+  /** The scheduler that places all Pods of a job together. Default: Pods are scheduled one by one. */
+  readonly gang?: GangScheduling;
 }
 
 /** Creates the children that a decision requires. Each creation is idempotent. */
@@ -38,16 +42,33 @@ export async function createChildren(
   if (createLauncher) {
     // What the Pods need exists before them.
     await Promise.all([
-      ...(job.spec.hostfile === true ? [createHosts(job, names, context)] : []),
+      ...(job.spec.hostfile === true || options.gang !== undefined ? [createHosts(job, names, context)] : []),
       createPolicy(job, names, context),
       createToken(job, names, context, options),
+      writePodGroup(job, names, context, options),
     ]);
-    await createJob(job, names.launcher, launcherJob(job, names, options.tools(), context.clock.now()), "launcher", context);
+    const spec = launcherJob(job, names, options.tools(), context.clock.now(), options.gang);
+    await createJob(job, names.launcher, spec, "launcher", context);
   }
   if (createWorkers) {
-    const spec = workersJob(job, names, createWorkers.launcherHost, options.tools());
+    const spec = workersJob(job, names, createWorkers.launcherHost, options.tools(), options.gang);
     await createJob(job, names.workers, spec, "worker", context);
   }
+}
+
+/** Creates or updates the PodGroup of an attempt, if a scheduler uses one. */
+export async function writePodGroup(
+  job: JobView,
+  names: ChildNames,
+  context: ReconcileContext,
+  { tools, gang }: ChildOptions,
+): Promise<void> {
+  if (gang === undefined) return;
+  const jobs = {
+    launcher: launcherJob(job, names, tools(), context.clock.now(), gang),
+    workers: workersJob(job, names, launcherHostName(job, names), tools(), gang),
+  };
+  await applyPodGroup(job, names, jobs, gang, context, fieldManager);
 }
 
 /**
@@ -68,10 +89,11 @@ async function createPolicy(job: JobView, names: ChildNames, { client, signal }:
   );
 }
 
-/** Creates the headless Service of the hosts, and their ConfigMap before the Pods that mount it. */
+/** Creates the headless Service of the hosts, and their ConfigMap if Pods mount it. */
 async function createHosts(job: JobView, names: ChildNames, { client, signal }: ReconcileContext): Promise<void> {
   const metadata = { name: names.hosts, ...namespaceOf(job), ownerReferences: [controllerReference(job)] };
   await unlessThere(client.create(Service, { metadata, spec: hostsService(job) }, { fieldManager, signal }));
+  if (job.spec.hostfile !== true) return;
   await unlessThere(client.create(ConfigMap, { metadata, data: hostsData(job, names, []) }, { fieldManager, signal }));
 }
 

@@ -28,6 +28,11 @@ export function hostNames(job: JobView, names: ChildNames): readonly string[] {
   });
 }
 
+/** Name of the launcher's Pod, which the headless Service resolves. */
+export function launcherHostName(job: JobView, names: ChildNames): string {
+  return `${names.launcher}.${names.hosts}.${job.metadata.namespace ?? "default"}.svc`;
+}
+
 /** The headless Service that resolves the host names of the job's Pods, also before they are ready. */
 export function hostsService(job: JobView): NonNullable<ServiceObject["spec"]> {
   return {

@@ -9,6 +9,7 @@ import { type ChildNames, labelValue } from "./child-names.ts";
 import { hostNames, hostsFolder, layoutOf } from "./hosts.ts";
 import { overlayTemplate } from "./pod-template.ts";
 import { deadlineMs } from "../controllers/run-policy.ts";
+import { type GangScheduling, inPodGroup } from "../gang/gang-scheduling.ts";
 
 /** How Pods get the launcher and worker programs. */
 export type PodTools =
@@ -20,7 +21,13 @@ export type PodTools =
 const toolsFolder = "/keelson";
 
 /** The Job that runs mpiexec. Its deadline is what is left at `now` of that of all attempts. */
-export function launcherJob(job: JobView, names: ChildNames, tools: PodTools, now = 0): JobObject["spec"] {
+export function launcherJob(
+  job: JobView,
+  names: ChildNames,
+  tools: PodTools,
+  now = 0,
+  gang?: GangScheduling,
+): JobObject["spec"] {
   const { spec } = job;
   const { attempt } = names;
   const order = formatOrder({
@@ -56,21 +63,31 @@ export function launcherJob(job: JobView, names: ChildNames, tools: PodTools, no
   };
   const pod = podSpec(container, tools);
   const left = deadlineMs(job, now);
+  const template = overlayTemplate(spec.launcherTemplate, {
+    metadata: { labels: podLabels(job, "launcher") },
+    spec: {
+      ...withHosts(spec.runLauncherAsWorker === true ? withData(pod, job) : pod, job, names, tools, names.launcher),
+      ...(gang === undefined ? {} : { subdomain: names.hosts, hostname: names.launcher }),
+    },
+  });
   return {
     parallelism: 1,
     completions: 1,
     // A second mpiexec could not use the workers of the first.
     backoffLimit: 0,
     ...(left === undefined ? {} : { activeDeadlineSeconds: Math.max(Math.ceil(left / 1000), 1) }),
-    template: overlayTemplate(spec.launcherTemplate, {
-      metadata: { labels: podLabels(job, "launcher") },
-      spec: withHosts(spec.runLauncherAsWorker === true ? withData(pod, job) : pod, job, names, tools, names.launcher),
-    }),
+    template: gang === undefined ? template : inPodGroup(template, names.podGroup, gang),
   };
 }
 
 /** The Job of the workers, which join the launcher at this address or name. */
-export function workersJob(job: JobView, names: ChildNames, launcherHost: string, tools: PodTools): JobObject["spec"] {
+export function workersJob(
+  job: JobView,
+  names: ChildNames,
+  launcherHost: string,
+  tools: PodTools,
+  gang?: GangScheduling,
+): JobObject["spec"] {
   const { spec } = job;
   const host = launcherHost.includes(":") ? `[${launcherHost}]` : launcherHost;
   const container: Container = {
@@ -89,19 +106,20 @@ export function workersJob(job: JobView, names: ChildNames, launcherHost: string
     spec.memoryAllocationMode === "FixedTotalMemory"
       ? Math.ceil(spec.memoryAllocationSize / Math.max(count, 1))
       : spec.memoryAllocationSize;
+  const template = overlayTemplate(spec.workerTemplate, {
+    metadata: {
+      labels: { ...podLabels(job, "worker"), ...(isRhino ? { "alibabacloud.com/eci": "true" } : {}) },
+      ...(isRhino ? { annotations: { "k8s.aliyun.com/eci-use-specs": `1-${gib}Gi` } } : {}),
+    },
+    spec: withHosts(withData(podSpec(container, tools), job), job, names, tools),
+  });
   return {
     completionMode: "Indexed",
     parallelism: count,
     completions: count,
     // No worker is replaced. With a limit for the whole Job, the first failure would delete the other workers with their logs.
     backoffLimitPerIndex: 0,
-    template: overlayTemplate(spec.workerTemplate, {
-      metadata: {
-        labels: { ...podLabels(job, "worker"), ...(isRhino ? { "alibabacloud.com/eci": "true" } : {}) },
-        ...(isRhino ? { annotations: { "k8s.aliyun.com/eci-use-specs": `1-${gib}Gi` } } : {}),
-      },
-      spec: withHosts(withData(podSpec(container, tools), job), job, names, tools),
-    }),
+    template: gang === undefined ? template : inPodGroup(template, names.podGroup, gang),
   };
 }
 

@@ -25,8 +25,16 @@ import { labels } from "../api/names.ts";
 import type { JobView } from "./job-view.ts";
 import type { Status } from "./job-status.ts";
 import { type ChildNames, childNames } from "../children/child-names.ts";
-import { type ChildOptions, createChildren, fieldManager, remove, suspend, writeHosts } from "../children/children.ts";
-
+import {
+  type ChildOptions,
+  createChildren,
+  fieldManager,
+  remove,
+  suspend,
+  writeHosts,
+  writePodGroup,
+} from "../children/children.ts";
+import { removePodGroup } from "../gang/pod-group.ts";
 import { isAdmittedByKueue } from "../queue/admission-need.ts";
 import { isCreating } from "./pod-trouble.ts";
 import type { RhinoJobDecision, RhinoJobObservation } from "./observation.ts";
@@ -96,7 +104,7 @@ async function reconcile<T extends KubernetesObject>(
   if (object === undefined) return undefined;
   const job = kind.viewOf(object);
   const names = childNames(request.name, job.metadata.uid ?? "", job.status?.attempt);
-  const observation = await observe(job, names, podIndexOf(kind), context);
+  const observation = await observe(job, names, podIndexOf(kind), context, options);
   let decision = decideRhinoJob(observation);
   const fault = decision.createLauncher || decision.awaitsAdmission ? kind.faultOf?.(object) : undefined;
   if (fault !== undefined) decision = decideRefused(observation, fault);
@@ -114,6 +122,7 @@ async function reconcile<T extends KubernetesObject>(
     if (!isStatusError(error, "Invalid")) throw error;
     decision = decideRefused(observation, error.message);
   }
+  await maintainPodGroup(job, names, decision, context, options);
   if (job.spec.hostfile === true && observation.workers !== undefined)
     await writeHosts(job, names, observation.workerPods, context);
   // A job whose stop is not recorded could be resumed with stopped Jobs. The change that caused a conflict leads to another reconcile.
@@ -123,11 +132,27 @@ async function reconcile<T extends KubernetesObject>(
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }
 
+/** Deletes the PodGroup of an attempt that is over before that is recorded, and updates that of a running one when its job has changed. */
+async function maintainPodGroup(
+  job: JobView,
+  names: ChildNames,
+  { createLauncher, status }: RhinoJobDecision,
+  context: ReconcileContext,
+  options: ChildOptions,
+): Promise<void> {
+  const { gang } = options;
+  if (gang === undefined || status === undefined || createLauncher) return;
+  const isOver = ["Completed", "Failed", "Suspended"].includes(status.jobStatus ?? "");
+  if (isOver || isConditionTrue(status.conditions, "Restarting")) await removePodGroup(job, names, gang, context);
+  else if (job.status?.observedGeneration !== job.metadata.generation) await writePodGroup(job, names, context, options);
+}
+
 async function observe(
   job: JobView,
   names: ChildNames,
   podIndex: string,
   context: ReconcileContext,
+  { gang }: ChildOptions,
 ): Promise<RhinoJobObservation> {
   const { namespace, uid = "" } = job.metadata;
   const { startTime, completionTime, conditions } = job.status ?? {};
@@ -145,7 +170,9 @@ async function observe(
     launcherPods: podsOf(launcher),
     workerPods: podsOf(workers),
     mountFailureOf: await findMountFailures([...podsOf(launcher), ...podsOf(workers)], context),
-    needsAdmission: !isAdmittedByKueue(job),
+    // With gang scheduling, the scheduler admits jobs.
+    needsAdmission: gang === undefined && !isAdmittedByKueue(job),
+    startsTogether: gang !== undefined,
     now: context.clock.now(),
   };
 }

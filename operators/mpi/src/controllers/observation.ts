@@ -15,10 +15,10 @@ export interface RhinoJobObservation {
   /** Whether an attempt starts only after its admission by the queue. Default: false. */
   readonly needsAdmission?: boolean;
   /**
-   * Name that resolves to the launcher's Pod, if the scheduler places all Pods of a job together: the workers cannot wait for the
-   * launcher's address then. Default: workers are created when the launcher has an address.
+   * Whether launcher and workers are created together, because the scheduler places all Pods of a job together. The workers find the launcher
+   * by its name then. Default: workers are created when the launcher has an address.
    */
-  readonly launcherHost?: string;
+  readonly startsTogether?: boolean;
   readonly now: number;
 }
 

@@ -57,13 +57,14 @@ describe("decideRhinoJob before the end", () => {
     expect(condition(decision.status, "WorkersCreated")?.status).toBe("True");
   });
 
-  it("creates launcher and workers together if the launcher has a name", () => {
-    const launcherHost = "pi-launcher.pi-hosts.default.svc";
-    const decision = decideRhinoJob(observed({ launcherHost }));
+  it("creates launcher and workers together for a scheduler that places them together", () => {
+    const startsTogether = true;
+    const launcherHost = "pi-0a1b2-launcher.pi-0a1b2-hosts.default.svc";
+    const decision = decideRhinoJob(observed({ startsTogether }));
     expect(decision).toMatchObject({ createLauncher: true, createWorkers: { launcherHost } });
     expect(condition(decision.status, "WorkersCreated")?.status).toBe("True");
     // After a crash between the two.
-    const rest = decideRhinoJob(observed({ launcherHost, launcher: jobOf("launcher") }));
+    const rest = decideRhinoJob(observed({ startsTogether, launcher: jobOf("launcher") }));
     expect(rest).toMatchObject({ createWorkers: { launcherHost } });
     expect(rest.createLauncher).toBeUndefined();
   });

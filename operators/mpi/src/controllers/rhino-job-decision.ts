@@ -3,7 +3,7 @@ import { workerPodCount } from "../launch/host-layout.ts";
 import { launcherLostExitCode } from "../launch/exit-codes.ts";
 import { childNames } from "../children/child-names.ts";
 import { launcherFailed, workersFailed } from "./failure-cause.ts";
-import { layoutOf } from "../children/hosts.ts";
+import { launcherHostName, layoutOf } from "../children/hosts.ts";
 import { afterTheEnd, completed, failed, haveEnded, stopRemaining } from "./job-end.ts";
 import { jobOutcome, launcherOutcome } from "./job-outcome.ts";
 import { changed, launchProgress, progress, statusWith, waitingForAdmission } from "./job-status.ts";
@@ -72,14 +72,13 @@ function startedOnceAdmitted(observation: RhinoJobObservation, attempt: number):
 
 /** Starts an attempt with fresh children. */
 function started(observation: RhinoJobObservation, attempt: number): RhinoJobDecision {
-  const { job } = observation;
-  const { launcher } = childNames(job.metadata.name ?? "", job.metadata.uid ?? "", attempt);
+  const { job, startsTogether = false } = observation;
+  const names = childNames(job.metadata.name ?? "", job.metadata.uid ?? "", attempt);
   // Nothing of the previous attempt counts for this one.
   const { exitCode: _, ...before } = job.status ?? {};
   const fresh = { ...observation, job: { ...job, status: { ...before, attempt } }, launcherPods: [], workerPods: [] };
   const message = attempt === 1 ? "creating the launcher" : `creating the launcher of attempt ${attempt}`;
-  const { launcherHost } = observation;
-  const launch = { isLauncherReady: false, areWorkersCreated: launcherHost !== undefined };
+  const launch = { isLauncherReady: false, areWorkersCreated: startsTogether };
   const { status } = progress(fresh, { jobStatus: "Pending", reason: "LauncherCreated", message }, launch);
   const changes = { ...(isRestarting(job) ? { Restarting: false } : {}), ...(isSuspended(job) ? { Suspended: false } : {}) };
   const reason = isSuspended(job) ? "Resumed" : "AttemptStarted";
@@ -88,19 +87,20 @@ function started(observation: RhinoJobObservation, attempt: number): RhinoJobDec
   return {
     ...noWrites,
     createLauncher: true,
-    ...(launcherHost === undefined ? {} : { createWorkers: { launcherHost } }),
+    ...(startsTogether ? { createWorkers: { launcherHost: launcherHostName(job, names) } } : {}),
     ...(cleared === undefined ? {} : { status: { ...cleared, jobStatus: "Pending" } }),
-    events: [{ type: "Normal", reason: "LauncherCreated", note: `created Job ${launcher}` }],
+    events: [{ type: "Normal", reason: "LauncherCreated", note: `created Job ${names.launcher}` }],
   };
 }
 
 /** Creates the workers once the launcher's Pod has an address, so that both start in parallel. */
 function withoutWorkers(observation: RhinoJobObservation): RhinoJobDecision {
-  const { job, launcherPods } = observation;
+  const { job, launcherPods, startsTogether = false } = observation;
   const names = childNames(job.metadata.name ?? "", job.metadata.uid ?? "", job.status?.attempt);
   const launch = launchProgress(observation);
   if (launch.areWorkersCreated) return failed(observation, "WorkersDeleted", `Job ${names.workers} was deleted`);
-  const launcherHost = observation.launcherHost ?? launcherPods.find(canBeJoined)?.status?.podIP;
+  const address = launcherPods.find(canBeJoined)?.status?.podIP;
+  const launcherHost = startsTogether ? launcherHostName(job, names) : address;
   if (launcherHost === undefined)
     return { ...noWrites, ...progress(observation, waitingForLauncher(observation)), ...recheck(launcherPods) };
   const count = workerPodCount(layoutOf(job));
@@ -159,7 +159,8 @@ function suspended(observation: RhinoJobObservation): RhinoJobDecision {
     attempt,
     ...status
   } = statusWith(observation, { jobStatus: "Suspended" }, changes, "Suspended", "suspended");
-  const wasStarted = job.status?.attempt !== undefined;
+  // The Jobs of an attempt may exist before its status does. The next attempt needs other ones.
+  const wasStarted = job.status?.attempt !== undefined || observation.launcher !== undefined;
   return {
     ...noWrites,
     suspend: activeChildren(observation),

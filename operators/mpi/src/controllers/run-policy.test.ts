@@ -158,6 +158,12 @@ describe("suspend", () => {
     expect(resumed.events.map(({ reason }) => reason)).toEqual(["Resumed", "LauncherCreated"]);
   });
 
+  it("counts an attempt whose Jobs exist although its status was not written", () => {
+    const { status } = decideRhinoJob(observed({ job: withPolicy({ suspend: true }), launcher: jobOf("launcher") }));
+    const resumed = decideRhinoJob(observed({ job: withPolicy({}, status), launcher: jobOf("launcher", { suspended: true }) }));
+    expect(resumed).toMatchObject({ createLauncher: true, status: { attempt: 2 } });
+  });
+
   it("starts a job that was created suspended with its first attempt", () => {
     const resumed = decideRhinoJob(observed({ job: withPolicy({}, suspendedStatus()), now: t0 + 7000 }));
     expect(resumed).toMatchObject({ createLauncher: true, status: { attempt: 1, startTime: at(7) } });

@@ -10,6 +10,8 @@ export type MpiErrorCode =
   | "MpiMismatch"
   /** No suitable mpiexec is installed. */
   | "MpiexecNotFound"
+  /** The cluster does not have the PodGroups of `--gang-scheduling`. */
+  | "PodGroupsUnknown"
   /** A pipe of the launcher could not be created. */
   | "PipeFailed";
 

@@ -1,10 +1,11 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { Job, Node, Pod, type PodObject } from "@keelson/api-machinery/kinds";
+import { type CustomResourceDefinitionObject, Job, Node, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { type Logger, silentLogger } from "@keelson/controller";
 import { type RunningOperator, startOperator } from "@keelson/operator";
+import type { FlagValues } from "@keelson/operator/flags";
 import { RhinoJob } from "../api/rhino-job.ts";
 import { mpi } from "../operator.ts";
 
@@ -28,21 +29,31 @@ export const readyPod = {
 export class OperatorEnvironment {
   readonly environment: TestEnvironment;
   readonly client: Client;
+  readonly #flags: FlagValues;
   #operator: RunningOperator | undefined;
 
-  private constructor(environment: TestEnvironment) {
+  private constructor(environment: TestEnvironment, flags: FlagValues) {
     this.environment = environment;
+    this.#flags = flags;
     this.client = createClient({ transport: environment.transport(), fieldManager: "test" });
   }
 
-  static async start(): Promise<OperatorEnvironment> {
-    const result = new OperatorEnvironment(await startTestEnvironment({ crds: mpi.resources.map(({ crd }) => crd) }));
+  /** Starts both. `crds`: further kinds to serve. `flags`: those of the operator. */
+  static async start({
+    crds = [],
+    flags = {},
+  }: {
+    crds?: readonly CustomResourceDefinitionObject[];
+    flags?: FlagValues;
+  } = {}): Promise<OperatorEnvironment> {
+    const all = [...mpi.resources.map(({ crd }) => crd), ...crds];
+    const result = new OperatorEnvironment(await startTestEnvironment({ crds: all }), flags);
     await result.startOperator();
     return result;
   }
 
   async startOperator(client = this.client, logger: Logger = silentLogger): Promise<void> {
-    this.#operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: {}, logger });
+    this.#operator = await startOperator({ operator: mpi, client, dataDir: "/nonexistent", flags: this.#flags, logger });
   }
 
   async stopOperator(): Promise<void> {

@@ -9,7 +9,7 @@ import { type FlagDefinition, type FlagValues, logLevelFlag } from "@keelson/ope
 import { addFlag, flagValues } from "../../command-line.ts";
 import { systemNamespace } from "../../local/access/operator-user.ts";
 import { createLogger } from "../../logger.ts";
-import { loadOperators, loadServerFlags, operatorEntries } from "../../operators.ts";
+import { loadOperators, loadOperatorFlags, operatorEntries } from "../../operators.ts";
 import { type BindAddress, parseBindAddress, type Probes, type ProbesOptions, startProbes } from "./probe-servers.ts";
 import type { DefineCommand } from "../commands.ts";
 import { LeadershipReport } from "./leadership-report.ts";
@@ -60,7 +60,7 @@ const ownFlags: readonly FlagDefinition[] = [
 
 /** Defines `keelson operator`. */
 export const defineOperatorCommand: DefineCommand = async (command, setExitCode) => {
-  for (const flag of [...ownFlags, ...(await loadServerFlags())]) addFlag(command, flag);
+  for (const flag of [...ownFlags, ...(await loadOperatorFlags())]) addFlag(command, flag);
   command.action(async () => {
     setExitCode(await runOperators(flagValues(command)));
   });

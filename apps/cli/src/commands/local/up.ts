@@ -11,7 +11,7 @@ import { podRuntimeFlag } from "../../local/pod-runtime-flag.ts";
 import { type Local, type LocalOptions, startLocal } from "../../local/start-local.ts";
 import { writeUpState } from "../../local/up-state.ts";
 import { createLogger } from "../../logger.ts";
-import { loadServerFlags, operatorEntries } from "../../operators.ts";
+import { loadOperatorFlags, operatorEntries } from "../../operators.ts";
 import type { DefineCommand } from "../commands.ts";
 import { parseNames } from "../only.ts";
 
@@ -33,7 +33,7 @@ const componentNames: readonly string[] = [...ownComponents, ...operatorEntries.
 
 /** Defines `keelson up`. */
 export const defineUpCommand: DefineCommand = async (command, setExitCode) => {
-  const operatorFlags = await loadServerFlags();
+  const operatorFlags = await loadOperatorFlags();
   for (const flag of [...ownFlags, ...operatorFlags]) addFlag(command, flag);
   command.action(async () => {
     const defaulted = new Set(

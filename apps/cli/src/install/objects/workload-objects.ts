@@ -163,9 +163,12 @@ function operatorArguments(operator: Operator): readonly TemplateItem[] {
   ];
 }
 
-function settingArgument({ name, servers }: Operator, { name: setting, flag }: DeploymentSetting): TemplateItem {
+function settingArgument(
+  { name, flags: own = [], servers }: Operator,
+  { name: setting, flag }: DeploymentSetting,
+): TemplateItem {
   const path = `${name}.${setting}`;
-  const definition = servers.flatMap((server) => server.flags ?? []).find((each) => each.name === flag);
+  const definition = [...own, ...servers.flatMap((server) => server.flags ?? [])].find((each) => each.name === flag);
   const isSwitch = definition?.value === undefined;
   return when(isSet(path), isSwitch ? `--${flag}` : concat(`--${flag}=`, value(path)));
 }

@@ -1,0 +1,14 @@
+import { type FlagDefinition, textFlag } from "@keelson/operator/flags";
+
+/** Flags of the operator's controllers. */
+export const controllerFlags = {
+  gangScheduling: textFlag({
+    name: "gang-scheduling",
+    value: "SCHEDULER",
+    description:
+      "create PodGroups for MPI jobs, and let this scheduler place their Pods: `volcano`, or the name of a scheduler with the coscheduling plugin of scheduler-plugins",
+  }),
+};
+
+/** Those flags as the command line lists them. */
+export const operatorFlags: readonly FlagDefinition[] = Object.values(controllerFlags);

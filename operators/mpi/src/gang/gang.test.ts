@@ -1,0 +1,158 @@
+import { readFileSync } from "node:fs";
+import { type CustomResourceDefinitionObject, Job, Service } from "@keelson/api-machinery/kinds";
+import { watched } from "@keelson/client/testing";
+import { afterEach, describe, expect, it } from "vitest";
+import { parseAllDocuments } from "yaml";
+import { MPIJob } from "../api/mpi-job.ts";
+import { RhinoJob } from "../api/rhino-job.ts";
+import { childNames } from "../children/child-names.ts";
+import { launcherJob, workersJob } from "../children/job-templates.ts";
+import { viewOfMpiJob } from "../controllers/mpi-job-view.ts";
+import { rhinoJobOf } from "../testing/objects.ts";
+import { namesOf, namespace, OperatorEnvironment } from "../testing/operator-environment.ts";
+import { gangSchedulingOf, inPodGroup } from "./gang-scheduling.ts";
+import { podGroupSpec, podGroupType } from "./pod-group.ts";
+
+const crds = parseAllDocuments(readFileSync(new URL("../../testdata/podgroups.yaml", import.meta.url), "utf8")).map(
+  (document) => document.toJS() as CustomResourceDefinitionObject,
+);
+const volcano = { kind: "volcano", schedulerName: "volcano" } as const;
+const plugins = { kind: "scheduler-plugins", schedulerName: "my-scheduler" } as const;
+const requests = (cpu: string, memory?: string) => ({
+  spec: { containers: [{ resources: { requests: { cpu, ...(memory === undefined ? {} : { memory }) } } }] },
+});
+
+function specOf(spec: Partial<RhinoJob["spec"]>, gang: typeof volcano | typeof plugins, annotations?: Record<string, string>) {
+  const job = rhinoJobOf(spec);
+  const annotated = { ...job, metadata: { ...job.metadata, ...(annotations === undefined ? {} : { annotations }) } };
+  const names = childNames("pi", "0a1b2c3d", 1);
+  const tools = { kind: "local", command: ["mpi"] } as const;
+  const jobs = { launcher: launcherJob(annotated, names, tools), workers: workersJob(annotated, names, "l", tools) };
+  return podGroupSpec(annotated, jobs, gang);
+}
+
+describe("the PodGroup of a job", () => {
+  it("has all Pods of the job and what they request", () => {
+    const templates = { launcherTemplate: requests("500m"), workerTemplate: requests("1", "1Gi") };
+    expect(specOf({ parallelism: 3, ...templates }, volcano)).toEqual({
+      minMember: 4,
+      minResources: { cpu: "3500m", memory: "3Gi" },
+    });
+    expect(specOf({ parallelism: 3 }, plugins)).toEqual({ minMember: 4, scheduleTimeoutSeconds: 0 });
+  });
+
+  it("counts Pods, not ranks", () => {
+    expect(specOf({ parallelism: 6, slotsPerWorker: 2 }, volcano).minMember).toBe(4);
+    expect(specOf({ parallelism: 6, slotsPerWorker: 2, runLauncherAsWorker: true }, volcano).minMember).toBe(3);
+  });
+
+  it("follows minAvailable and minResources of the scheduling policy", () => {
+    const templates = { launcherTemplate: requests("500m"), workerTemplate: requests("1") };
+    const some = { parallelism: 3, ...templates, runPolicy: { schedulingPolicy: { minAvailable: 2 } } };
+    expect(specOf(some, volcano)).toEqual({ minMember: 2, minResources: { cpu: "1500m" } });
+    const fixed = { schedulingPolicy: { minResources: { cpu: 8, memory: "1Gi" } } };
+    expect(specOf({ ...templates, runPolicy: fixed }, plugins).minResources).toEqual({ cpu: 8, memory: "1Gi" });
+  });
+
+  it("has Volcano's queue and priority class, which scheduler-plugins does not know", () => {
+    const policy = { queue: "q", priorityClass: "high", scheduleTimeoutSeconds: 30 };
+    const spec = { runPolicy: { schedulingPolicy: policy } };
+    expect(specOf(spec, volcano)).toMatchObject({ queue: "q", priorityClassName: "high" });
+    expect(specOf(spec, volcano)).not.toHaveProperty("scheduleTimeoutSeconds");
+    expect(specOf(spec, plugins)).toMatchObject({ scheduleTimeoutSeconds: 30 });
+    for (const field of ["queue", "priorityClassName"]) expect(specOf(spec, plugins)).not.toHaveProperty(field);
+    const annotations = { "scheduling.volcano.sh/queue-name": "annotated" };
+    expect(specOf({}, volcano, annotations).queue).toBe("annotated");
+    expect(specOf(spec, volcano, annotations).queue).toBe("q");
+  });
+
+  it("takes the priority class of the launcher, then of the workers", () => {
+    const templates = {
+      launcherTemplate: { spec: { priorityClassName: "l" } },
+      workerTemplate: { spec: { priorityClassName: "w" } },
+    };
+    expect(specOf(templates, volcano).priorityClassName).toBe("l");
+    expect(specOf({ workerTemplate: templates.workerTemplate }, volcano).priorityClassName).toBe("w");
+  });
+});
+
+it("puts Pods into the group of their scheduler, which replaces another one", () => {
+  const template = { metadata: { labels: { a: "b" } }, spec: { containers: [], schedulerName: "other", hostNetwork: true } };
+  expect(inPodGroup(template, "pi", volcano)).toMatchObject({
+    metadata: { labels: { a: "b" }, annotations: { "scheduling.k8s.io/group-name": "pi" } },
+    spec: { schedulerName: "volcano", dnsPolicy: "ClusterFirstWithHostNet" },
+  });
+  expect(inPodGroup(template, "pi", plugins)).toMatchObject({
+    metadata: { labels: { a: "b", "scheduling.x-k8s.io/pod-group": "pi" } },
+    spec: { schedulerName: "my-scheduler" },
+  });
+  expect(gangSchedulingOf("volcano")).toEqual(volcano);
+  expect(gangSchedulingOf("my-scheduler")).toEqual(plugins);
+  expect(gangSchedulingOf(undefined)).toBeUndefined();
+});
+
+describe.each([volcano, plugins])("the operator with gang scheduling by $kind", (gang) => {
+  let test: OperatorEnvironment;
+  const type = podGroupType(gang);
+  const groupOf = (job: Parameters<typeof namesOf>[0]): string => namesOf(job).launcher.replace(/-launcher$/, "");
+  const start = async (kinds = crds): Promise<void> => {
+    test = await OperatorEnvironment.start({ crds: kinds, flags: { "gang-scheduling": gang.schedulerName } });
+  };
+
+  afterEach(() => test.stop());
+
+  it("creates the PodGroup, then launcher and workers together, and waits for no queue", async () => {
+    await start();
+    const job = await test.create({ runPolicy: { schedulingPolicy: { minAvailable: 3 } } });
+    const names = namesOf(job);
+    await test.reached((each) => each?.status?.conditions?.some(({ type }) => type === "WorkersCreated") ?? false);
+    const group = await test.client.get(type, { namespace, name: groupOf(job) });
+    expect(group.spec.minMember).toBe(3);
+    expect(group.metadata.ownerReferences).toMatchObject([{ kind: "RhinoJob", uid: job.metadata.uid, controller: true }]);
+    const jobs = await Promise.all([names.launcher, names.workers].map((name) => test.client.get(Job, { namespace, name })));
+    for (const { spec } of jobs) {
+      const { metadata, spec: pod } = spec.template;
+      const member = { ...metadata?.labels, ...metadata?.annotations };
+      expect(Object.values(member)).toContain(group.metadata.name);
+      expect(pod.schedulerName).toBe(gang.schedulerName);
+    }
+    const host = `${names.launcher}.${groupOf(job)}-hosts.${namespace}.svc`;
+    expect(jobs[1]?.spec.template.spec.containers[0]?.env).toContainEqual({
+      name: "KEELSON_MPI_LAUNCHER",
+      value: `${host}:21000`,
+    });
+    expect(jobs[0]?.spec.template.spec).toMatchObject({ hostname: names.launcher, subdomain: `${groupOf(job)}-hosts` });
+    expect((await test.client.get(Service, { namespace, name: `${groupOf(job)}-hosts` })).spec?.clusterIP).toBe("None");
+  });
+
+  it("updates the PodGroup with the scheduling policy, and deletes it when the job is suspended or has ended", async () => {
+    await start();
+    const job = await test.create();
+    const name = groupOf(job);
+    await watched(test.client, type, name, (group) => group?.spec.minMember === 3);
+    await test.reached((each) => each?.status?.attempt === 1);
+    const patch = (body: object) =>
+      test.client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body: body as never });
+    await patch({ spec: { runPolicy: { schedulingPolicy: { minAvailable: 2 } } } });
+    await watched(test.client, type, name, (group) => group?.spec.minMember === 2);
+    await patch({ spec: { runPolicy: { suspend: true } } });
+    await test.reached((each) => each?.status?.jobStatus === "Suspended");
+    await watched(test.client, type, name, (group) => group === undefined);
+    await patch({ spec: { runPolicy: { suspend: false } } });
+    await watched(test.client, type, `${name}-a2`, (group) => group?.spec.minMember === 2);
+    const second = namesOf(job).launcher.replace("-launcher", "-a2-launcher");
+    await watched(test.client, Job, second, (each) => each !== undefined);
+    await test.endJob(second, "Complete", "CompletionsReached");
+    await watched(test.client, type, `${name}-a2`, (group) => group === undefined);
+  });
+
+  it("creates the PodGroup of an MPIJob", async () => {
+    await start();
+    const template = { spec: { containers: [{ name: "c", image: "x", command: ["mpirun"] }] } };
+    const job = await test.client.create(MPIJob, {
+      metadata: { name: "pi", namespace },
+      spec: { mpiReplicaSpecs: { Launcher: { template }, Worker: { replicas: 2, template } } },
+    } as never);
+    await watched(test.client, type, groupOf(viewOfMpiJob(job)), (group) => group?.spec.minMember === 3);
+  });
+});

@@ -1,0 +1,138 @@
+import { controllerReference, isNotFound, type ObjectMeta, type ResourceType } from "@keelson/api-machinery";
+import type { JobObject } from "@keelson/api-machinery/kinds";
+import { formatQuantity } from "@keelson/api-machinery/quantity";
+import { addAmounts, podRequests } from "@keelson/api-machinery/scheduling";
+import type { ReconcileContext } from "@keelson/controller";
+import type { ChildNames } from "../children/child-names.ts";
+import type { JobView } from "../controllers/job-view.ts";
+import { MpiError } from "../launch/mpi-error.ts";
+import type { GangScheduling } from "./gang-scheduling.ts";
+
+/** Annotation of a job with its Volcano queue, if `schedulingPolicy.queue` does not name one. */
+const volcanoQueueAnnotation = "scheduling.volcano.sh/queue-name";
+
+/** A PodGroup of either scheduler, as far as the controller writes it. */
+export interface PodGroup {
+  readonly apiVersion: string;
+  readonly kind: "PodGroup";
+  readonly metadata: ObjectMeta;
+  readonly spec: {
+    readonly minMember: number;
+    readonly minResources?: Readonly<Record<string, string | number>>;
+    /** Volcano only. */
+    readonly queue?: string;
+    /** Volcano only. */
+    readonly priorityClassName?: string;
+    /** scheduler-plugins only. 0: the scheduler's default. */
+    readonly scheduleTimeoutSeconds?: number;
+  };
+}
+
+const types: Readonly<Record<GangScheduling["kind"], ResourceType<PodGroup>>> = {
+  volcano: { group: "scheduling.volcano.sh", version: "v1beta1", kind: "PodGroup", plural: "podgroups", scope: "Namespaced" },
+  "scheduler-plugins": {
+    group: "scheduling.x-k8s.io",
+    version: "v1alpha1",
+    kind: "PodGroup",
+    plural: "podgroups",
+    scope: "Namespaced",
+  },
+};
+
+/** The PodGroup resource of a scheduler. */
+export function podGroupType({ kind }: GangScheduling): ResourceType<PodGroup> {
+  return types[kind];
+}
+
+/** The Jobs whose Pods are in the group. */
+export interface GroupedJobs {
+  readonly launcher: JobObject["spec"];
+  readonly workers: JobObject["spec"];
+}
+
+/**
+ * The `spec` of a job's PodGroup, as mpi-operator sets it from `schedulingPolicy`: all Pods by default, with what they request. If
+ * `minAvailable` is smaller, the launcher and the first workers count.
+ */
+export function podGroupSpec(job: JobView, { launcher, workers }: GroupedJobs, { kind }: GangScheduling): PodGroup["spec"] {
+  const policy = job.spec.runPolicy?.schedulingPolicy ?? {};
+  const count = workers.completions ?? 1;
+  const minMember = policy.minAvailable ?? count + 1;
+  const requests = minMember === 0 ? undefined : requestsOf(launcher, workers, minMember - 1);
+  const minResources = policy.minResources === undefined ? requests : quantitiesOf(policy.minResources);
+  const requestsNothing = Object.keys(minResources ?? {}).length === 0;
+  const spec = { minMember, ...(minResources === undefined || requestsNothing ? {} : { minResources }) };
+  if (kind === "scheduler-plugins") return { ...spec, scheduleTimeoutSeconds: policy.scheduleTimeoutSeconds ?? 0 };
+  const queue = policy.queue || job.metadata.annotations?.[volcanoQueueAnnotation];
+  const priorityClassName =
+    policy.priorityClass ||
+    job.spec.launcherTemplate?.spec?.priorityClassName ||
+    job.spec.workerTemplate?.spec?.priorityClassName;
+  return {
+    ...spec,
+    ...(queue ? { queue } : {}),
+    ...(priorityClassName ? { priorityClassName: String(priorityClassName) } : {}),
+  };
+}
+
+function quantitiesOf(resources: Readonly<Record<string, unknown>>): Record<string, string | number> {
+  const quantity = (value: unknown): string | number => (typeof value === "number" ? value : String(value));
+  return Object.fromEntries(Object.entries(resources).map(([name, value]) => [name, quantity(value)]));
+}
+
+/** What the launcher and this number of workers request. */
+function requestsOf(launcher: JobObject["spec"], workers: JobObject["spec"], count: number): Record<string, string> {
+  const total = new Map<string, bigint>();
+  addAmounts(total, podRequests({ spec: launcher.template.spec }));
+  const each = podRequests({ spec: workers.template.spec });
+  const members = BigInt(Math.min(count, workers.completions ?? 1));
+  for (const [resource, amount] of each) total.set(resource, (total.get(resource) ?? 0n) + amount * members);
+  const format = (resource: string, nanos: bigint): string =>
+    formatQuantity({ nanos, format: resource.includes("memory") || resource.includes("storage") ? "BinarySI" : "DecimalSI" });
+  return Object.fromEntries([...total].map(([resource, amount]) => [resource, format(resource, amount)]));
+}
+
+/**
+ * Creates the PodGroup of an attempt, or updates it after a change of `schedulingPolicy`.
+ *
+ * **Errors**: {@link MpiError} `PodGroupsUnknown` if the cluster does not have the kind.
+ */
+export async function applyPodGroup(
+  job: JobView,
+  names: ChildNames,
+  jobs: GroupedJobs,
+  gang: GangScheduling,
+  { client, signal }: Pick<ReconcileContext, "client" | "signal">,
+  fieldManager: string,
+): Promise<void> {
+  const { namespace } = job.metadata;
+  const metadata = {
+    name: names.podGroup,
+    ...(namespace === undefined ? {} : { namespace }),
+    ownerReferences: [controllerReference(job)],
+  };
+  const type = podGroupType(gang);
+  try {
+    await client.apply(type, { metadata, spec: podGroupSpec(job, jobs, gang) }, { fieldManager, force: true, signal });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    const kind = `${type.plural}.${type.group}/${type.version}`;
+    throw new MpiError("PodGroupsUnknown", `${kind} not found; install ${gang.kind} or change --gang-scheduling`, {
+      cause: error,
+    });
+  }
+}
+
+/** Deletes the PodGroup of an attempt that has ended or was stopped, so that it reserves nothing. */
+export async function removePodGroup(
+  { metadata: { namespace } }: JobView,
+  { podGroup: name }: ChildNames,
+  gang: GangScheduling,
+  { client, signal }: Pick<ReconcileContext, "client" | "signal">,
+): Promise<void> {
+  try {
+    await client.delete(podGroupType(gang), { namespace, name }, { signal });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}
