@@ -45,6 +45,7 @@ describe("names of a RhinoJob's children", () => {
       attempt: 1,
       job: "pi-0a1b2",
       secret: "pi-0a1b2-token",
+      podGroup: "pi-0a1b2",
       policy: "pi-0a1b2-peers",
       launcher: "pi-0a1b2-launcher",
       workers: "pi-0a1b2-workers",

@@ -1,12 +1,14 @@
 import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
 import type { PodTemplateOverlay } from "../api/rhino-job.ts";
 
-const podLists = ["containers", "initContainers", "volumes"] as const;
+const podLists = ["containers", "initContainers", "volumes", "tolerations"] as const;
+const podObjects = ["nodeSelector", "affinity"] as const;
 const containerLists = ["command", "args", "env", "volumeMounts", "ports"] as const;
 
 /**
- * Why a Pod template cannot be merged with ours: a list that is not one. Undefined if it can. The schemas accept any fields of a template,
- * and the API server validates the Job that is created from it. `path`: path of the template, for messages.
+ * Why a Pod template cannot be merged with ours or placed by the queue: a field that is not a list or an object. Undefined if it can. The
+ * schemas accept any fields of a template, and the API server validates the Job that is created from it. `path`: path of the template, for
+ * messages.
  */
 export function templateFault(template: DeepReadonly<PodTemplateOverlay> | undefined, path: string): string | undefined {
   const spec: unknown = template?.spec;
@@ -14,6 +16,8 @@ export function templateFault(template: DeepReadonly<PodTemplateOverlay> | undef
   if (!isJsonObject(spec)) return invalid(`${path}.spec`, spec, "an object");
   const notList = podLists.find((field) => spec[field] !== undefined && !Array.isArray(spec[field]));
   if (notList !== undefined) return invalid(`${path}.spec.${notList}`, spec[notList], "a list");
+  const notObject = podObjects.find((field) => spec[field] !== undefined && !isJsonObject(spec[field]));
+  if (notObject !== undefined) return invalid(`${path}.spec.${notObject}`, spec[notObject], "an object");
   for (const field of ["containers", "initContainers"] as const) {
     const containers: unknown = spec[field];
     if (!Array.isArray(containers)) continue;

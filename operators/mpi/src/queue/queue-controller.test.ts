@@ -77,6 +77,9 @@ describe("the queue", () => {
   });
 
   it.each([
+    ["tolerations", { tolerations: 5 }, "spec.launcherTemplate.spec.tolerations: Invalid value: 5: must be a list"],
+    ["affinity", { affinity: [] }, "spec.launcherTemplate.spec.affinity: Invalid value: []: must be an object"],
+    ["nodeSelector", { nodeSelector: "a" }, 'spec.launcherTemplate.spec.nodeSelector: Invalid value: "a": must be an object'],
     ["containers", { containers: 5 }, "spec.launcherTemplate.spec.containers: Invalid value: 5: must be a list"],
     ["env", { containers: [{ env: 5 }] }, "spec.launcherTemplate.spec.containers[0].env: Invalid value: 5: must be a list"],
   ])("admits other jobs beside one with malformed %s, which is refused", async (_field, spec, message) => {

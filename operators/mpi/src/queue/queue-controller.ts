@@ -75,17 +75,7 @@ class JobQueue {
     const now = clock.now();
     const onFault = ({ metadata: { namespace, name } }: Pick<JobView, "metadata">, error: unknown): void =>
       context.log.warn({ namespace, name, err: error }, "skipped a job whose Pods cannot be computed");
-    const jobs: readonly JobView[] = [
-      ...cache.list(RhinoJob),
-      ...cache.list(MPIJob).flatMap((job) => {
-        try {
-          return [viewOfMpiJob(job)];
-        } catch (error) {
-          onFault(job, error);
-          return [];
-        }
-      }),
-    ];
+    const jobs: readonly JobView[] = [...cache.list(RhinoJob), ...cache.list(MPIJob).map(viewOfMpiJob)];
     const queues = cache.list(MPIQueue);
     const state = queueStateOf({
       jobs,
