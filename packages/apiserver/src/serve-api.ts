@@ -19,6 +19,7 @@ import type { HealthChecks } from "./discovery/health.ts";
 import { issuerDiscovery } from "./discovery/issuer-discovery.ts";
 import { ApiServerMetrics } from "./discovery/metrics.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
+import { withKubelets } from "./endpoints/proxy/kubelet-proxy.ts";
 import { FlowController } from "./flowcontrol/flow-controller.ts";
 import { startHttpServer } from "./http/http-server.ts";
 import type { HttpServer, ServerTls } from "./http/http-server-options.ts";
@@ -103,7 +104,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
   const pki = await ensurePki(join(dataDir, "pki"), now(), hosts);
   const metrics = new ApiServerMetrics();
   const audit = options.audit && (await openAudit(options.audit, { clock, metrics: metrics.audit, onError }));
-  let frontProxy = pki.frontProxy;
+  let { frontProxy, kubeletClient } = pki;
   const aggregator = new Aggregator({
     clock,
     random,
@@ -130,7 +131,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         issuer: (path) => issuerDiscovery(path, server.tokens, url),
       }),
     delegate: (request, info) => aggregator.delegate(request, info),
-    ...(options.subresources === undefined ? {} : { subresources: options.subresources }),
+    ...(options.subresources === undefined ? {} : { subresources: withKubelets(options.subresources, () => kubeletClient) }),
     ...(options.metrics === undefined ? {} : { kinds: metricsKinds(options.metrics) }),
     ...(options.admission === undefined ? {} : { admission: options.admission }),
     ...(options.requiresServiceAccounts === undefined ? {} : { requiresServiceAccounts: options.requiresServiceAccounts }),
@@ -219,7 +220,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
       clock,
       async use(renewed) {
         http.setTls(tlsOf(renewed));
-        frontProxy = renewed.frontProxy;
+        ({ frontProxy, kubeletClient } = renewed);
         await write(renewed);
         await publishAuthenticationConfig(server.handle, renewed);
       },

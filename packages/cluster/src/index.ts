@@ -26,9 +26,13 @@ export {
   startKubeletServer,
   resourceMetricsPath,
 } from "./kubelet/kubelet-server.ts";
+export { type NodeServer, type NodeServerOptions, startNodeServer } from "./kubelet/node-server/node-server.ts";
+export type { CallerReviews, NodeCaller } from "./kubelet/node-server/node-access.ts";
+export type { Taint } from "./kubelet/node/node-registration.ts";
+export { CertificateSigningRequest, type CertificateSigningRequestObject } from "./certificates/signing-decision.ts";
 export type { MetricsObjects } from "./kubelet/metrics/resource-metrics.ts";
 export { type DiscoveredKinds, type DiscoverKindsOptions, discoverKinds } from "./discovered-kinds.ts";
-export { type PodHandler, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";
+export { type PodHandler, type PodHandlers, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";
 export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "./service-proxy/service-proxy.ts";
 export { type IssueToken, issueTokensBy } from "./kubelet/node/node-objects.ts";
 export { machineName } from "./kubelet/node/machine-name.ts";

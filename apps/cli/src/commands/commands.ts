@@ -51,6 +51,11 @@ export const commandEntries: readonly CommandEntry[] = [
     load: async () => (await import("./cluster/operator.ts")).defineOperatorCommand,
   },
   {
+    name: "node",
+    description: "join this machine to a cluster as a node that runs Pods as programs",
+    load: async () => (await import("./cluster/node.ts")).defineNodeCommand,
+  },
+  {
     name: "install",
     description: "install the operators in a cluster, or print the manifests",
     load: async () => (await import("./cluster/install.ts")).defineInstallCommand,

@@ -41,6 +41,13 @@ export const ownListeners: readonly ListenerDescription[] = [
     rights: "none: connections are closed without reading",
   },
   {
+    name: "`keelson node`",
+    address: "port 10250 of the machine's address (`--address`, `--port`), while the command runs",
+    authentication: "TLS 1.2 or newer: client certificates of the cluster's CA, or an API token (TokenReview)",
+    rights:
+      "logs, exec and port-forward of the node's Pods, for users with the right to use `nodes/proxy` of this Node (SubjectAccessReview)",
+  },
+  {
     name: "`keelson port-forward`",
     address: "the local port, on `127.0.0.1` (`--address`), while the command runs",
     authentication: "that of the Pod",

@@ -6,6 +6,6 @@ import type { PodRuntimeName } from "./pod-runtime-flag.ts";
 export function requirePodRuntime(name: PodRuntimeName, { names }: PodRuntimes): void {
   if (name === "containerd" || names.includes(name)) return;
   throw new UsageError(
-    `--pod-runtime: ${name} is not available on this machine: install it, or choose one of ${names.join(", ")}`,
+    `--pod-runtime: ${name} is not available on this machine: install it, or choose ${names.length === 0 ? "another one" : `one of ${names.join(", ")}`}`,
   );
 }

@@ -55,11 +55,7 @@ export async function issueCertificate(authority: KeyPair, request: CertificateR
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: serialNumber(),
     issuer: issuer.subjectName,
-    // The object form is literal. A plain string starting with "#" would be parsed as hexadecimal.
-    subject: new x509.Name([
-      ...(request.organizations ?? []).map((name) => ({ O: [{ utf8String: name }] })),
-      { CN: [{ utf8String: request.commonName }] },
-    ]),
+    subject: new x509.Name(subjectOf(request)),
     notBefore: request.notBefore,
     notAfter: request.notAfter,
     signingAlgorithm: signatureAlgorithm,
@@ -82,6 +78,26 @@ export async function issueCertificate(authority: KeyPair, request: CertificateR
   return { certificate: withNewline(certificate.toString("pem")), key: await privateKeyPem(keys.privateKey) };
 }
 
+/** A PKCS #10 certificate request and its private key in PEM. */
+export interface RequestPair {
+  readonly request: string;
+  readonly key: string;
+}
+
+/** Creates a certificate request with a new key. The signer decides about usages and validity. */
+export async function createCertificateRequest(
+  subject: Pick<CertificateRequest, "commonName" | "organizations">,
+): Promise<RequestPair> {
+  const x509 = await loadX509();
+  const keys = await generateKeys();
+  const request = await x509.Pkcs10CertificateRequestGenerator.create({
+    name: new x509.Name(subjectOf(subject)),
+    keys,
+    signingAlgorithm: signatureAlgorithm,
+  });
+  return { request: withNewline(request.toString("pem")), key: await privateKeyPem(keys.privateKey) };
+}
+
 /** Generates a private key (ECDSA P-256, PKCS #8 PEM) for signing service-account tokens. */
 export async function generateSigningKey(): Promise<string> {
   return privateKeyPem((await generateKeys()).privateKey);
@@ -102,6 +118,11 @@ export function certificateDefect(pair: KeyPair, authority: KeyPair, now: number
   if (Date.parse(certificate.validFrom) > now) return "it is not yet valid";
   if (Date.parse(certificate.validTo) < until) return "it is near its expiry";
   return undefined;
+}
+
+/** The object form is literal. A plain string starting with "#" would be parsed as hexadecimal. */
+function subjectOf({ commonName, organizations = [] }: Pick<CertificateRequest, "commonName" | "organizations">) {
+  return [...organizations.map((name) => ({ O: [{ utf8String: name }] })), { CN: [{ utf8String: commonName }] }];
 }
 
 function matchesKey(certificate: X509Certificate, key: string): boolean {

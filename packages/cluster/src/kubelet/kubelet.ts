@@ -14,7 +14,7 @@ import type { ContainerHandle } from "./container/container-handle.ts";
 import { HostsFiles } from "./node/hosts-files.ts";
 import { createNodeObjects, type IssueToken } from "./node/node-objects.ts";
 import { machineName } from "./node/machine-name.ts";
-import { readMachine, registerNode } from "./node/node-registration.ts";
+import { readMachine, registerNode, type Taint } from "./node/node-registration.ts";
 import { openPodRuntimes, type PodRuntimes } from "./runtimes/pod-runtimes.ts";
 import { subPathDirectory, SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import { type MetricsObjects, ResourceMetrics } from "./metrics/resource-metrics.ts";
@@ -46,6 +46,19 @@ export interface KubeletOptions {
   readonly podNetwork?: string;
   /** The address of the node. Default: `127.0.0.1`. */
   readonly hostIP?: string;
+  /**
+   * Whether Pods have the node's address instead of one of their own, which only this machine could reach. Pods that listen on the same
+   * port conflict. Default false.
+   */
+  readonly sharesHostAddress?: boolean;
+  /** The port of the kubelet's HTTPS API, on the node's address. Default: the node reports none. */
+  readonly serverPort?: number;
+  /** Additional labels of the Node. */
+  readonly labels?: Readonly<Record<string, string>>;
+  /** Taints of the Node when it is created. Default: none. */
+  readonly taints?: readonly Taint[];
+  /** Whether hosts files name the Pods of headless Services, which requires the right to watch EndpointSlices. Default true. */
+  readonly followsEndpointSlices?: boolean;
 }
 
 /** A running node. */
@@ -90,11 +103,14 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
   await pods.loadRecords();
   pods.scheduleRefresh();
   const { hostIP } = node;
-  const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine }).catch(async (error: unknown) => {
-    await pods.close();
-    if (options.runtimes === undefined) await runtimes.close();
-    throw error;
-  });
+  const { serverPort, labels = {}, taints = [] } = options;
+  const registration = await registerNode({ client, clock, log, nodeName, hostIP, machine, labels, taints, serverPort }).catch(
+    async (error: unknown) => {
+      await pods.close();
+      if (options.runtimes === undefined) await runtimes.close();
+      throw error;
+    },
+  );
   const stopping = new AbortController();
   const followed = await followObjects(options, { nodeName, names, pods, signal: stopping.signal });
   const metrics = new ResourceMetrics({ nodeName, clock, containers: () => pods.runningContainers() });
@@ -148,6 +164,7 @@ async function nodeContext(
     sweepHosts: (isUsed) => hosts.sweep(isUsed),
     forgetHostsFile: ({ metadata }) => hosts.forget(metadata.namespace ?? "", metadata.uid ?? ""),
     hostIP: options.hostIP ?? "127.0.0.1",
+    sharesHostAddress: options.sharesHostAddress ?? false,
     podsDir: join(dataDir, "pods"),
     environment:
       apiServer === undefined
@@ -165,7 +182,7 @@ async function nodeContext(
 
 /** Follows Services, EndpointSlices and the node's Pods. Resolves, once Pods are followed, to the informers' runs. */
 async function followObjects(
-  { client, clock, random, log }: KubeletOptions,
+  { client, clock, random, log, followsEndpointSlices = true }: KubeletOptions,
   parts: { readonly nodeName: string; readonly names: ServiceNames; readonly pods: PodSet; readonly signal: AbortSignal },
 ): Promise<readonly Promise<void>[]> {
   const { nodeName, names, pods, signal } = parts;
@@ -175,10 +192,10 @@ async function followObjects(
     return { run: informer.run(signal), listed: informer.listed };
   };
   const services = follow(Service, (effect) => names.applyService(effect));
-  const slices = follow(EndpointSlice, (effect) => names.applySlice(effect));
-  await Promise.race([Promise.all([services.listed, slices.listed]), listTimeout(clock)]);
+  const named = [services, ...(followsEndpointSlices ? [follow(EndpointSlice, (effect) => names.applySlice(effect))] : [])];
+  await Promise.race([Promise.all(named.map(({ listed }) => listed)), listTimeout(clock)]);
   const own = follow(Pod, (effect) => pods.applyEffect(effect), `spec.nodeName=${nodeName}`);
-  return [services.run, slices.run, own.run];
+  return [...named, own].map(({ run }) => run);
 }
 
 interface Followed {

@@ -23,6 +23,8 @@ export interface NodeContext {
   readonly addresses: AddressPool;
   readonly nodeName: string;
   readonly hostIP: string;
+  /** Whether Pods have the node's address. */
+  readonly sharesHostAddress: boolean;
   /** Directory of Pods, one subdirectory per uid. */
   readonly podsDir: string;
   /** The hosts file of a Pod: shared by its namespace, or its own if it has hostAliases. */

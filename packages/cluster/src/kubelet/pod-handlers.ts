@@ -13,6 +13,9 @@ export type PodHandler = (
   call: PodCall,
 ) => Promise<RawAnswer | UpgradeAnswer | { readonly kind: "status"; readonly status: Status }>;
 
+/** Handlers by subresource: `/pods/log`, `/pods/exec`, `/pods/attach`, `/pods/portforward`. */
+export type PodHandlers = Readonly<Record<string, PodHandler>>;
+
 /** Dependencies of {@link podHandlers}. Client and kubelet become available after the API server has started. */
 export interface PodHandlersOptions {
   readonly client: () => Client | undefined;
@@ -26,7 +29,7 @@ export interface PodHandlersOptions {
 }
 
 /** Handlers for the Pod subresources that the node serves, keyed as in `ApiServerOptions.subresources`. */
-export function podHandlers(options: PodHandlersOptions): Readonly<Record<string, PodHandler>> {
+export function podHandlers(options: PodHandlersOptions): PodHandlers {
   const mayUseProcess = (call: PodCall): boolean => options.mayUseProcess?.(call) ?? true;
   const findPod = async (call: PodCall): Promise<PodView> => {
     const client = options.client();

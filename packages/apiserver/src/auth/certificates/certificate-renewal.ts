@@ -56,7 +56,7 @@ export function startCertificateRenewal(options: CertificateRenewalOptions): { s
 }
 
 function isSame(a: Pki, b: Pki): boolean {
-  return (["authority", "server", "admin", "frontProxyAuthority", "frontProxy"] as const).every(
+  return (["authority", "server", "admin", "frontProxyAuthority", "frontProxy", "kubeletClient"] as const).every(
     (name) => a[name].certificate === b[name].certificate,
   );
 }

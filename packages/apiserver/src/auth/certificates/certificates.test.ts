@@ -31,7 +31,7 @@ describe("the files of the certificate authority", () => {
     const second = await ensurePki(join(directory, "pki"), now + day);
     expect(second).toEqual(first);
     const names = await readdir(join(directory, "pki"));
-    const pairs = ["admin", "apiserver", "ca", "front-proxy-ca", "front-proxy-client"];
+    const pairs = ["admin", "apiserver-kubelet-client", "apiserver", "ca", "front-proxy-ca", "front-proxy-client"];
     expect(names.sort()).toEqual([...pairs.flatMap((name) => [`${name}.crt`, `${name}.key`]), "sa.key"]);
     const modes = await Promise.all(names.map(async (name) => (await stat(join(directory, "pki", name))).mode & 0o777));
     expect(modes).toEqual(names.map(() => 0o600));

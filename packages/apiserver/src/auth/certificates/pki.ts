@@ -22,6 +22,8 @@ export interface Pki {
   readonly frontProxyAuthority: KeyPair;
   /** The client certificate with which this server passes requests on to extension API servers. */
   readonly frontProxy: KeyPair;
+  /** The client certificate with which this server identifies itself to kubelets. */
+  readonly kubeletClient: KeyPair;
   /** Private key (PEM) that signs service-account tokens. */
   readonly tokenKey: string;
 }
@@ -95,9 +97,17 @@ export async function ensurePki(directory: string, now: number, hosts: readonly 
     (pair) => certificateDefect(pair, frontProxyAuthority, now, now + leafRenewMs) === undefined,
     () => issueCertificate(frontProxyAuthority, { commonName: frontProxyUser, usage: "client", ...leaf }),
   );
+  const kubeletClient = await ensurePair(directory, "apiserver-kubelet-client", isValid, () =>
+    issueCertificate(authority, {
+      commonName: "kube-apiserver-kubelet-client",
+      organizations: [mastersGroup],
+      usage: "client",
+      ...leaf,
+    }),
+  );
   const tokenKey = (await readPrivateKey(join(directory, "sa.key"))) ?? (await generateSigningKey());
   await writePrivate(join(directory, "sa.key"), tokenKey);
-  return { authority, server, admin, frontProxyAuthority, frontProxy, tokenKey };
+  return { authority, server, admin, frontProxyAuthority, frontProxy, kubeletClient, tokenKey };
 }
 
 /** Issues a client certificate for a user and groups, valid for one year. */

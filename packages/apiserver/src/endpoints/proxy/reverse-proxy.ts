@@ -158,16 +158,22 @@ export function switchProtocol(target: ProxyTarget, route: Route, forwarded: For
     kind: "upgrade",
     connect({ socket, head, onStatus }) {
       const outgoing = outgoingOf(target, route, forwarded, true);
-      const refuse = (code: number, body: string): void => {
+      const refuse = (code: number, body: string, contentType = "text/plain"): void => {
         if (socket.writableEnded) return;
         onStatus(code);
         socket.end(
-          `HTTP/1.1 ${code} ${STATUS_CODES[code] ?? ""}\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+          `HTTP/1.1 ${code} ${STATUS_CODES[code] ?? ""}\r\ncontent-type: ${contentType}\r\n` +
+            `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
         );
       };
       socket.on("error", () => socket.destroy());
       outgoing.on("error", (error) => refuse(503, unreachable(error).message));
-      outgoing.once("response", (response) => refuse(response.statusCode ?? 502, ""));
+      outgoing.once("response", (response) => {
+        readShort(response).then(
+          (body) => refuse(response.statusCode ?? 502, body, response.headers["content-type"]),
+          (error: unknown) => refuse(502, String(error)),
+        );
+      });
       outgoing.once("upgrade", (response, upstream, upstreamHead) => {
         onStatus(response.statusCode ?? 101);
         const lines = [`HTTP/1.1 ${response.statusCode ?? 101} ${response.statusMessage ?? ""}`];
@@ -183,6 +189,21 @@ export function switchProtocol(target: ProxyTarget, route: Route, forwarded: For
       outgoing.end();
     },
   };
+}
+
+/** Maximum size of the body that explains why a protocol is not switched. */
+const maxReasonBytes = 64 * 1024;
+
+/** Reads a body up to {@link maxReasonBytes}; the rest is dropped. */
+async function readShort(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size >= maxReasonBytes) break;
+  }
+  return Buffer.concat(chunks).subarray(0, maxReasonBytes).toString("utf8");
 }
 
 /** Copies in both directions. When one side closes, so does the other. */

@@ -31,6 +31,9 @@ const register = async (): Promise<void> => {
     nodeName: "here",
     hostIP: "127.0.0.1",
     machine: { cpu: "4", memory: "1024Ki", pods: "250" },
+    labels: {},
+    taints: [],
+    serverPort: undefined,
   });
 };
 const renewedAt = async (): Promise<number> => Date.parse((await client.get(Lease, leaseKey)).spec?.renewTime ?? "");

@@ -29,11 +29,12 @@ function nodeStatus(options: {
   readonly machine: Machine;
   readonly hostIP: string;
   readonly nodeName: string;
+  readonly serverPort: number | undefined;
   readonly isReady: boolean;
   readonly before: NodeObject["status"] | undefined;
   readonly now: number;
 }): NonNullable<NodeObject["status"]> {
-  const { machine, hostIP, nodeName, isReady, before, now } = options;
+  const { machine, hostIP, nodeName, serverPort, isReady, before, now } = options;
   const capacity = { cpu: machine.cpu, memory: machine.memory, pods: machine.pods, "ephemeral-storage": "0" };
   const { "ephemeral-storage": _, ...resources } = capacity;
   const condition = (type: string, status: "True" | "False" | "Unknown", reason: string, message: string): BuiltInCondition => {
@@ -62,6 +63,7 @@ function nodeStatus(options: {
         ? condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
         : condition("Ready", "False", "KubeletNotReady", "kubelet was shut down; its programs keep running"),
     ],
+    ...(serverPort === undefined ? {} : { daemonEndpoints: { kubeletEndpoint: { Port: serverPort } } }),
     nodeInfo: {
       architecture: arch() === "x64" ? "amd64" : arch(),
       operatingSystem: process.platform,
@@ -89,6 +91,13 @@ function osImage(): string {
   return /^PRETTY_NAME="?([^"\n]*)"?$/m.exec(readText("/etc/os-release"))?.[1] ?? process.platform;
 }
 
+/** core/v1 Taint. */
+export interface Taint {
+  readonly key: string;
+  readonly value?: string;
+  readonly effect: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
+}
+
 /** A registered Node. */
 export interface NodeRegistration {
   stop(): Promise<void>;
@@ -102,6 +111,12 @@ export interface RegistrationOptions {
   readonly nodeName: string;
   readonly hostIP: string;
   readonly machine: Machine;
+  /** In addition to the host name, operating system and architecture. */
+  readonly labels: Readonly<Record<string, string>>;
+  /** Taints of a new Node. Those of an existing one are not changed. */
+  readonly taints: readonly Taint[];
+  /** The port of the kubelet's HTTPS API. Undefined: not served. */
+  readonly serverPort: number | undefined;
 }
 
 /** Registers the Node, reports its status and renews its Lease until stopped. Rejects if the Node cannot be registered. */
@@ -142,14 +157,18 @@ class NodeHeartbeats implements NodeRegistration {
   }
 
   async #register(): Promise<void> {
-    const { client, nodeName } = this.#options;
+    const { client, nodeName, taints } = this.#options;
     const labels = {
+      ...this.#options.labels,
       "kubernetes.io/hostname": nodeName,
       "kubernetes.io/os": process.platform,
       "kubernetes.io/arch": arch() === "x64" ? "amd64" : arch(),
     };
     try {
-      await client.create(Node, { metadata: { name: nodeName, labels }, spec: {} });
+      await client.create(Node, {
+        metadata: { name: nodeName, labels },
+        spec: taints.length === 0 ? {} : { taints: [...taints] },
+      });
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
       await client.patch(Node, { name: nodeName }, { type: "merge", body: { metadata: { labels } } });
@@ -157,10 +176,10 @@ class NodeHeartbeats implements NodeRegistration {
   }
 
   async #reportStatus(isReady: boolean): Promise<void> {
-    const { client, clock, machine, hostIP, nodeName } = this.#options;
+    const { client, clock, machine, hostIP, nodeName, serverPort } = this.#options;
     const node = await client.get(Node, { name: nodeName });
     const before = node.status as NodeObject["status"];
-    const status = nodeStatus({ machine, hostIP, nodeName, isReady, before, now: clock.now() });
+    const status = nodeStatus({ machine, hostIP, nodeName, serverPort, isReady, before, now: clock.now() });
     await client.patch(Node, { name: nodeName }, { type: "strategic", body: { status } }, { subresource: "status" });
   }
 

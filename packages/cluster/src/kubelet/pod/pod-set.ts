@@ -160,10 +160,10 @@ export class PodSet {
 
   #begin(uid: string, pod: PodView, programs: readonly FoundProgram[]): void {
     if (this.#isClosed || this.#starting.has(uid)) return;
-    const { addresses, steadyNow } = this.#node;
+    const { addresses, sharesHostAddress, steadyNow } = this.#node;
     const known = this.#records.get(uid)?.podIP;
     const shown = pod.status?.podIP;
-    const isOnHost = pod.spec.hostNetwork === true;
+    const isOnHost = sharesHostAddress || pod.spec.hostNetwork === true;
     const podIP = isOnHost
       ? this.#node.hostIP
       : (known ?? (shown !== undefined && addresses.reserve(uid, shown) ? shown : addresses.allocate(uid)));

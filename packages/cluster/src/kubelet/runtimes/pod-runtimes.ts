@@ -31,6 +31,8 @@ export interface PodRuntimesOptions {
   readonly clock: Clock;
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
+  /** Whether Pods may run as bare processes, with the rights of this process. Default true. */
+  readonly allowsProcess?: boolean;
   /** Imported images for `bubblewrap`. Default: none. */
   readonly unpacked?: Pick<UnpackedImages, "find">;
   /** Socket of a containerd that must be available. Default: {@link awaitedContainerd}. */
@@ -54,7 +56,7 @@ export interface RuntimeChange {
 const firstDelayMs = 50;
 const maxDelayMs = 12_800;
 
-/** The runtimes of a node: `process` always, `bubblewrap` and `containerd` if the machine has them. */
+/** The runtimes of a node: `process` unless it is not allowed, `bubblewrap` and `containerd` if the machine has them. */
 export class PodRuntimes {
   readonly #runtimes: Map<string, PodRuntime>;
   readonly #listeners: ((change: RuntimeChange) => void | Promise<void>)[] = [];
@@ -142,7 +144,7 @@ export class PodRuntimes {
 
 /** Opens the runtimes of this machine. Rejects if a required containerd does not answer. */
 export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodRuntimes> {
-  const { dataDir, clock, random, containerd, awaitedContainerd, unpacked, log = silentLogger } = options;
+  const { dataDir, clock, random, allowsProcess = true, containerd, awaitedContainerd, unpacked, log = silentLogger } = options;
   const common = { clock, random };
   const runtimes = new Map<string, PodRuntime>();
   const openContainerd = async (socket: string): Promise<PodRuntime> => {
@@ -151,7 +153,8 @@ export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodR
     return { driver, images: createContainerdPodImages(images, { temporary: dataDir, socket, fetch: globalThis.fetch }) };
   };
   try {
-    runtimes.set("process", { driver: await createProcessDriver({ ...common, dir: join(dataDir, "programs") }) });
+    if (allowsProcess)
+      runtimes.set("process", { driver: await createProcessDriver({ ...common, dir: join(dataDir, "programs") }) });
     if (findBubblewrap() !== undefined) {
       const dir = join(dataDir, "programs-bubblewrap");
       const driver = await createBubblewrapDriver({ ...common, dir });
