@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createCertificateAuthority } from "@keelson/api-machinery/certificates";
+import { createDeferred } from "@keelson/api-machinery/deferred";
 import { ClusterRole, ClusterRoleBinding } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { createCertificateSigner } from "@keelson/apiserver/certificates";
@@ -61,13 +62,10 @@ async function joiner(): Promise<Client> {
 
 /** Resolves to the name in the line that asks for the approval, and to the result. */
 function startJoining(by: Client) {
-  let onLine = (_: string): void => undefined;
-  const line = new Promise<string>((resolve) => {
-    onLine = resolve;
-  });
-  const done = requestNodeCertificate(options({ client: by, print: (text) => onLine(text) }));
+  const line = createDeferred<string>();
+  const done = requestNodeCertificate(options({ client: by, print: line.resolve }));
   done.catch(() => {});
-  return { name: line.then((text) => text.split(" ").at(-1) ?? ""), done };
+  return { name: line.promise.then((text) => text.split(" ").at(-1) ?? ""), done };
 }
 
 async function decide(name: string, type: "Approved" | "Denied", message = ""): Promise<void> {

@@ -71,7 +71,7 @@ async function runNode(values: FlagValues): Promise<number> {
     } finally {
       await node.stop();
     }
-    print("stopped; programs of Pods keep running until keelson node starts again or their Pods are deleted and it does");
+    print("stopped; Pods keep running until the next keelson node, which adopts them");
     return shutdown.fault === undefined ? 0 : 1;
   } catch (error) {
     if (shutdown.signal.aborted && shutdown.fault === undefined) return 0;

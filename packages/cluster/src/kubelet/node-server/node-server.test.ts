@@ -1,5 +1,7 @@
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
 import { request, type RequestOptions } from "node:https";
+import type { Duplex } from "node:stream";
 import { text } from "node:stream/consumers";
 import { createCertificateAuthority, issueCertificate, type KeyPair } from "@keelson/api-machinery/certificates";
 import { systemClock } from "@keelson/api-machinery/time";
@@ -78,7 +80,7 @@ const send = async (path: string, options: RequestOptions = {}): Promise<{ statu
     agent: false,
     ...options,
   }).end();
-  const [response] = (await once(outgoing, "response")) as [import("node:http").IncomingMessage];
+  const [response] = (await once(outgoing, "response")) as [IncomingMessage];
   return { status: response.statusCode ?? 0, body: await text(response) };
 };
 const bearer = (token: string): RequestOptions => ({ headers: { authorization: `Bearer ${token}` } });
@@ -140,13 +142,10 @@ describe("the kubelet API", () => {
         },
         headers: { ...headers, authorization: `Bearer ${token}` },
       }).end();
-    const [refused] = (await once(upgrade("token-of-mallory"), "response")) as [import("node:http").IncomingMessage];
+    const [refused] = (await once(upgrade("token-of-mallory"), "response")) as [IncomingMessage];
     expect(refused.statusCode).toBe(403);
     refused.resume();
-    const [response, socket] = (await once(upgrade("token-of-reader"), "upgrade")) as [
-      import("node:http").IncomingMessage,
-      import("node:stream").Duplex,
-    ];
+    const [response, socket] = (await once(upgrade("token-of-reader"), "upgrade")) as [IncomingMessage, Duplex];
     expect(response.headers["x-url"]).toBe("/api/v1/namespaces/a/pods/p/exec?container=main&command=id&stdin=1");
     socket.write("hello");
     expect(String((await once(socket, "data"))[0])).toBe("hello");

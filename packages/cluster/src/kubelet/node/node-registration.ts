@@ -53,7 +53,8 @@ function nodeStatus(options: {
     allocatable: resources,
     addresses: [
       { type: "InternalIP", address: hostIP },
-      { type: "Hostname", address: nodeName },
+      // An API server prefers it when it connects to the kubelet, and it resolves only where a DNS server knows the machine.
+      ...(serverPort === undefined ? [{ type: "Hostname", address: nodeName }] : []),
     ],
     conditions: [
       condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
