@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { lateOptimization } from "./apps/cli/src/local/processes/v8-options.ts";
 import { SlowestFirst } from "./scripts/test-sequencer.ts";
 
 /** Patterns of tests whose programs are missing, separated by `;`. `npm test` sets and reports them. */
@@ -42,6 +43,8 @@ const projects = [
 export default defineConfig({
   test: {
     sequence: { sequencer: SlowestFirst },
+    // The second and third run of `npm test` find the transformed modules of the first one.
+    experimental: { fsModuleCache: true },
     projects: projects.map(({ name, include, exclude, timeoutMs, pollTimeoutMs, isolate, maxWorkers }, index) => ({
       resolve: { conditions: ["source"] },
       ssr: { resolve: { conditions: ["source"] } },
@@ -52,6 +55,7 @@ export default defineConfig({
         isolate,
         setupFiles: ["./scripts/vitest-setup.mjs"],
         maxWorkers,
+        execArgv: [...lateOptimization()],
         sequence: { groupOrder: index },
         testTimeout: timeoutMs,
         hookTimeout: timeoutMs,

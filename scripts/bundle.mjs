@@ -19,7 +19,11 @@ async function bundle() {
   const folder = createHash("sha256").update(JSON.stringify(inputs)).digest("hex").slice(0, 16);
   const dir = join(bundles, folder);
   const build = await rolldown({
-    input: { main: join(root, "apps/cli/dist/main.js") },
+    input: {
+      main: join(root, "apps/cli/dist/main.js"),
+      // A program of the end-to-end tests.
+      "api-server": join(root, "apps/cli/dist/testing/api-server-program.js"),
+    },
     platform: "node",
     // A native module.
     external: ["lmdb"],

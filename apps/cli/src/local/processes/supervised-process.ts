@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { UsageError } from "@keelson/operator/flags";
+import { lateOptimization } from "./v8-options.ts";
 import type { ComponentConfig, ComponentMessage, SupervisorMessage } from "./messages.ts";
 
 /** A component could not start or did not stop. */
@@ -46,13 +47,10 @@ export interface SupervisedProcess<C extends ComponentConfig> {
 }
 
 /**
- * Options of V8.
- * - It keeps up to three semi-spaces of 16 MiB per process. With 4 MiB, an idle `keelson up` takes 50 MiB less, and 12,000 creates take the
- *   same processor time.
- * - It optimizes a function after 66 KB of executed bytecode. With 300 KB, it does not optimize what runs during the start only, which
- *   otherwise takes a seventh of the processor time of a start.
+ * V8 keeps up to three semi-spaces of 16 MiB per process. With 4 MiB, an idle `keelson up` takes 50 MiB less, and 12,000 creates take the
+ * same processor time.
  */
-const nodeOptions = ["--max-semi-space-size=4", "--interrupt-budget=300000"];
+const nodeOptions = ["--max-semi-space-size=4", ...lateOptimization()];
 
 const program = fileURLToPath(new URL("../../../bin/keelson.js", import.meta.url));
 const minBackoffMs = 500;
