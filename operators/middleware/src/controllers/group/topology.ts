@@ -1,18 +1,18 @@
 import { ConfigMap, PersistentVolumeClaim, Pod, Service } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
-import { configHashAnnotation, labels } from "../../api/names.ts";
+import { labels } from "../../api/names.ts";
 import type { Instance, RenderedGroup } from "../../plugin/render-group.ts";
 import type { Effect } from "../effect.ts";
-import { type Next, wait } from "./next.ts";
+import type { Next } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
-import { continueRestart, restart, stopAll } from "./restart.ts";
+import { continueRestart, stopAll } from "./restart.ts";
 import { reconcileFailover } from "../primary/failover.ts";
 import { reconcileMembers } from "../primary/members.ts";
 import { withRebuild } from "../primary/requested-restart.ts";
 import { reconcileRoles } from "../primary/roles.ts";
 import { continueSwitchover } from "../primary/switchover.ts";
-import { crashMessage } from "./crash-message.ts";
-import { isOutdated, type PodView } from "./pod-view.ts";
+import { awaitAgents } from "./await-agents.ts";
+import type { PodView } from "./pod-view.ts";
 
 /** Maintains the topology, with or without an operation: all Pods exist, one is the primary, and the others follow it. */
 export function reconcileTopology(
@@ -64,29 +64,6 @@ function startMissing(
       ...missing.flatMap((instance) => startEffects(withRebuild(instance, status), observed)),
     ],
   };
-}
-
-/** Waits until every agent reports, and replaces Pods that cannot start. */
-function awaitAgents(
-  observed: GroupObservation,
-  rendered: RenderedGroup,
-  present: readonly PodView[],
-  { operation }: GroupStatus,
-): Next {
-  const view = present.find((each) => each.role === undefined && each.pod !== undefined);
-  if (view?.pod === undefined) return { kind: "settled" };
-  const { pod } = view;
-  if (pod.metadata.deletionTimestamp !== undefined) return wait(`waiting for the old Pod ${view.name} to terminate`);
-  const config = observed.configs.find((each) => each.metadata.name === view.instance?.config?.metadata.name);
-  const isOld =
-    isOutdated(view) || (config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== rendered.configHash);
-  const isRunning = operation?.phase === "Running";
-  const hasTerminated = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
-  // The Pod serves no clients, so it can be replaced by the desired one immediately.
-  if (hasTerminated || (isOld && isRunning)) return restart(view, `replacing ${view.name}, which is down`);
-  const crash = isRunning ? crashMessage(pod) : undefined;
-  if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };
-  return wait(`waiting for the agent of ${view.name}`);
 }
 
 /** Labels the first Pod whose label differs from its role. */

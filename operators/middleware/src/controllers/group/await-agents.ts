@@ -1,0 +1,58 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { PodObject } from "@keelson/api-machinery/kinds";
+import type { GroupStatus } from "../../api/group.ts";
+import { configHashAnnotation } from "../../api/names.ts";
+import type { RenderedGroup } from "../../plugin/render-group.ts";
+import { crashMessage } from "./crash-message.ts";
+import { type Next, wait } from "./next.ts";
+import type { GroupObservation } from "./observation.ts";
+import { isOutdated, type PodView } from "./pod-view.ts";
+import { restart } from "./restart.ts";
+
+/**
+ * Waits until every agent reports, and replaces Pods that cannot start.
+ *
+ * **Guarantees**: an agent that does not answer says nothing about its program, so a primary whose containers run is not restarted, and while no
+ * agent answers neither is any other Pod. Pods are replaced one at a time, the primary last.
+ */
+export function awaitAgents(
+  observed: GroupObservation,
+  rendered: RenderedGroup,
+  present: readonly PodView[],
+  { operation, primary }: GroupStatus,
+): Next {
+  const isOld = (view: PodView): boolean => isOutdated(view) || hasOldConfig(view, observed, rendered);
+  const silent = present.filter((view) => view.role === undefined && view.pod !== undefined);
+  const old = silent.filter(isOld).reverse();
+  // A replaced Pod must report before the next one is replaced.
+  const [view] = [
+    ...silent.filter((each) => !isOld(each)),
+    ...old.filter(({ name }) => name !== primary?.pod),
+    ...old.filter(({ name }) => name === primary?.pod),
+  ];
+  if (view?.pod === undefined) return { kind: "settled" };
+  const { pod } = view;
+  if (pod.metadata.deletionTimestamp !== undefined) return wait(`waiting for the old Pod ${view.name} to terminate`);
+  const isRunning = operation?.phase === "Running";
+  const hasTerminated = pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
+  const isKnownReplica = view.name !== primary?.pod && silent.length < present.length;
+  if (hasTerminated || (isRunning && isOld(view) && (isKnownReplica || !isContainerRunning(pod))))
+    return restart(view, `replacing ${view.name}, which is down`);
+  const crash = isRunning ? crashMessage(pod) : undefined;
+  if (crash !== undefined) return { kind: "fail", message: `${view.name} does not start: ${crash}`, errorClass: "Config" };
+  if (isRunning && isOld(view)) return wait(`${view.name} is not restarted while its agent does not answer`);
+  return wait(`waiting for the agent of ${view.name}`);
+}
+
+function hasOldConfig({ instance }: PodView, { configs }: GroupObservation, { configHash }: RenderedGroup): boolean {
+  const config = configs.find((each) => each.metadata.name === instance?.config?.metadata.name);
+  return config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== configHash;
+}
+
+/** Whether the kubelet reports a Pod whose containers all run, so that its program may serve clients. */
+function isContainerRunning({ status }: DeepReadonly<PodObject>): boolean {
+  const hasEnded = status?.containerStatuses?.some(
+    ({ state }) => state?.waiting !== undefined || state?.terminated !== undefined,
+  );
+  return status?.phase === "Running" && hasEnded !== true;
+}
