@@ -55,7 +55,7 @@ async function startKillable(dir: string) {
       client = await keelson.client();
     },
     async end() {
-      await keelson.kubectl("delete", "apps.middleware.io", "--all", "--ignore-not-found", "--timeout=40s");
+      await keelson.kubectl("delete", "apps.middleware.io", "--all", "--ignore-not-found", "--timeout=45s");
       await keelson.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=45s");
       await client.close();
       expect(await keelson.process.stop()).toBe(0);
@@ -170,6 +170,6 @@ test("provisions an App from a separate process with exactly the documented righ
   onTestFinished(() => own.close());
   await expect(own.list(Secret, { namespace })).rejects.toSatisfy((error) => isStatusError(error, "Forbidden"));
   await expect(own.delete(App, { namespace, name: "cache" })).rejects.toSatisfy((error) => isStatusError(error, "Forbidden"));
-  await up.kubectl("delete", "apps.middleware.io", "--all", "--timeout=40s");
+  await up.kubectl("delete", "apps.middleware.io", "--all", "--timeout=45s");
   await up.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=45s");
 });

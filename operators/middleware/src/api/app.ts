@@ -106,6 +106,12 @@ const spec = Type.Object(
       ),
     ),
     stopped: Type.Optional(Type.Boolean({ description: "Stops all Pods and keeps their volumes." })),
+    deletionPolicy: Type.Optional(
+      choice(
+        ["Retain", "Snapshot", "Delete"],
+        "What happens to the volumes when the App is deleted: they are kept, deleted after a last Backup, or deleted. Default: Retain.",
+      ),
+    ),
     changePolicy: Type.Optional(
       Type.Object(
         {
@@ -178,6 +184,17 @@ const status = Type.Object(
         description: "Preview of the tasks for the pending generation, if the current plan succeeds.",
         maxItems: 500,
       }),
+    ),
+    deletion: Type.Optional(
+      Type.Object(
+        {
+          stopDeadlineAt: Type.Optional(time("When Pods that have not stopped are deleted nevertheless.")),
+          backup: Type.Optional(Type.String({ description: "Name of the last Backup." })),
+          backupCompleted: Type.Optional(Type.Boolean({ description: "Whether the last Backup has completed." })),
+          stopped: Type.Optional(Type.Boolean({ description: "Whether the Pods have stopped." })),
+        },
+        { description: "Progress of the deletion." },
+      ),
     ),
     pausedAt: Type.Optional(time("When changes were paused.")),
     version: Type.Optional(Type.String({ description: "Version that the programs report." })),

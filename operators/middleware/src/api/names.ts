@@ -7,6 +7,9 @@ export const version = "v1alpha1";
 /** Namespace of shared plugins. Plugins in the App's own namespace take precedence. */
 export const pluginNamespace = "middleware-system";
 
+/** Finalizer of Apps: their Pods are stopped in order, and their volumes handled by `spec.deletionPolicy`. */
+export const appFinalizer = `${group}/stop-in-order`;
+
 /** Annotations of Apps, Components and Groups. */
 export const annotations = {
   /** On Apps: the tasks of the plan as JSON, mirrored from `status.plan` by the controller. */

@@ -12,6 +12,7 @@ import { type FlagValues } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createAgentClient } from "../agent/agent-client.ts";
 import { App } from "../api/app.ts";
+import { Backup } from "../api/backup.ts";
 import { BackupSchedule } from "../api/backup-schedule.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
@@ -35,7 +36,7 @@ let folder: string;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "middleware-commands-"));
-  environment = await startTestEnvironment({ crds: [App.crd, BackupSchedule.crd, Component.crd, Group.crd] });
+  environment = await startTestEnvironment({ crds: [App.crd, Backup.crd, BackupSchedule.crd, Component.crd, Group.crd] });
   client = createClient({ transport: environment.transport(), fieldManager: "test" });
   await client.create(Namespace, { metadata: { name: pluginNamespace } });
   const { name, version, data } = redisPlugin;

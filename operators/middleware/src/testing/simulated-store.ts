@@ -8,7 +8,7 @@ import {
   statusError,
 } from "@keelson/api-machinery";
 import { parseLabelSelector } from "@keelson/api-machinery/selectors";
-import type { Client } from "@keelson/client";
+import type { Client, JsonPatchOperation } from "@keelson/client";
 import type { Cache, CacheListOptions } from "@keelson/controller";
 
 /** Any object, with the fields of some kinds. */
@@ -80,6 +80,19 @@ export function createSimulatedStore(
       throw statusError("Conflict", "the object has been modified");
   }
 
+  /** Adds or removes finalizers. A deleted object without any disappears. */
+  function patchFinalizers(type: ResourceType, key: ObjectKey, operations: readonly JsonPatchOperation[]): AnyObject {
+    const found = stored(type, key);
+    for (const operation of operations) {
+      const isWrite = operation.op === "add" || operation.op === "replace";
+      if (!isWrite || operation.path !== "/metadata/finalizers") continue;
+      found.metadata.finalizers = operation.value as string[];
+    }
+    const isGone = found.metadata.deletionTimestamp !== undefined && (found.metadata.finalizers ?? []).length === 0;
+    write(`finalizers ${type.kind} ${key.name}`, () => put(type.kind, key.name ?? "", isGone ? undefined : found));
+    return found;
+  }
+
   const client: Partial<Client> = {
     get: (type, key) => attempt(() => stored(type, key) as never),
     apply: (type, configuration, { fieldManager = "" } = {}) =>
@@ -116,6 +129,7 @@ export function createSimulatedStore(
       }),
     patch: (type, key, patch) =>
       attempt(() => {
+        if (patch.type === "json") return patchFinalizers(type, key, patch.operations) as never;
         if (patch.type !== "merge") throw new Error(`patch type ${patch.type} is not simulated`);
         const { metadata } = patch.body as {
           metadata: { resourceVersion?: string; annotations: Record<string, string | null> };

@@ -29,6 +29,8 @@ function decide(app: DeepReadonly<App>): AppStatus {
     app,
     components: new Map(),
     groups: [],
+    claims: [],
+    lastBackup: undefined,
     plugin,
     metadata: undefined,
     backupSchedule: undefined,

@@ -3,6 +3,7 @@ import { formatTime } from "@keelson/api-machinery/time";
 import { App, type AppStatus, type ChangeTask, type Plan } from "../../api/app.ts";
 import { annotations } from "../../api/names.ts";
 import { applyControls } from "./app-controls.ts";
+import { decideDeletion } from "./app-deletion.ts";
 import { effectsOf } from "./app-effects.ts";
 import type { AppObservation } from "./app-observation.ts";
 import { validateApp, planChanges, warningsOf } from "../plan/plan-changes.ts";
@@ -22,7 +23,7 @@ type Applied = ReadonlyMap<string, DeepReadonly<ComponentSpec>>;
  */
 export function decideApp(observed: AppObservation): Decision {
   const { app, components, plugin, now } = observed;
-  if (app.metadata.deletionTimestamp !== undefined) return { effects: [] };
+  if (app.metadata.deletionTimestamp !== undefined) return decideDeletion(observed);
   const status = draft(app.status ?? {}) as AppStatus;
   const generation = app.metadata.generation ?? 0;
   applyControls(app, status, now);

@@ -1,8 +1,8 @@
-import { controllerReference, type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
+import { controllerReference, type DeepReadonly, draft, hasFinalizer, jsonEquals } from "@keelson/api-machinery";
 import { ConfigMap, type ConfigMapObject } from "@keelson/api-machinery/kinds";
 import { App, type AppStatus, type ChangeTask } from "../../api/app.ts";
 import { Component, type ComponentSpec } from "../../api/component.ts";
-import { accessSecretName, annotations, labels, metadataName } from "../../api/names.ts";
+import { accessSecretName, annotations, appFinalizer, labels, metadataName } from "../../api/names.ts";
 import { scheduleEffects } from "./app-backup.ts";
 import type { AppObservation } from "./app-observation.ts";
 import { withPart } from "../plan/desired-components.ts";
@@ -14,6 +14,8 @@ const componentName = (app: string, component: string): string => `${app}-${comp
 /** The effects of a recorded status. */
 export function effectsOf(observed: AppObservation, status: AppStatus): Effect[] {
   const { app, components, plugin, backupSchedule } = observed;
+  // Added before the first object is created, so that no Pod is left without it.
+  if (!hasFinalizer(app, appFinalizer)) return [{ kind: "add-finalizer", type: App, object: app, finalizer: appFinalizer }];
   const effects: Effect[] = [];
   const { name = "", namespace = "" } = app.metadata;
   if (!("problem" in plugin)) effects.push({ kind: "access-secret", name: accessSecretName(name), object: app });

@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
+import type { ConfigMapObject, PersistentVolumeClaimObject } from "@keelson/api-machinery/kinds";
 import type { App } from "../../api/app.ts";
+import type { Backup } from "../../api/backup.ts";
 import type { BackupSchedule } from "../../api/backup-schedule.ts";
 import type { Component } from "../../api/component.ts";
 import type { Group } from "../../api/group.ts";
@@ -18,5 +19,9 @@ export interface AppObservation {
   readonly metadata: DeepReadonly<ConfigMapObject> | undefined;
   /** The BackupSchedule with the name of the App. */
   readonly backupSchedule: DeepReadonly<BackupSchedule> | undefined;
+  /** Volumes of the App's Pods. */
+  readonly claims: readonly DeepReadonly<PersistentVolumeClaimObject>[];
+  /** The Backup that precedes the deletion. */
+  readonly lastBackup: DeepReadonly<Backup> | undefined;
   readonly now: number;
 }

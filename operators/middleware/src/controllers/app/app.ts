@@ -1,20 +1,24 @@
-import { ConfigMap } from "@keelson/api-machinery/kinds";
+import { isNamespaceTerminating } from "@keelson/api-machinery";
+import { ConfigMap, PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
   defineController,
   type ReconcileContext,
   readOf,
+  removeFinalizer,
   type Request,
   type Result,
   watchOf,
 } from "@keelson/controller";
 import type { MiddlewareServices } from "../services.ts";
 import { App } from "../../api/app.ts";
+import { Backup } from "../../api/backup.ts";
 import { BackupSchedule } from "../../api/backup-schedule.ts";
 import { Component } from "../../api/component.ts";
 import { Group } from "../../api/group.ts";
-import { labels, metadataName } from "../../api/names.ts";
+import { appFinalizer, labels, metadataName } from "../../api/names.ts";
 import { isPlugin, pluginConfigMapName } from "../../plugin/read-plugin.ts";
+import { lastBackupName } from "./app-deletion.ts";
 import { decideApp } from "./app-decision.ts";
 import { describeReport } from "../plan/plan-report.ts";
 import { performEffects } from "../perform-effects.ts";
@@ -38,8 +42,14 @@ export function createAppController(services: MiddlewareServices): ControllerDef
               .map((app) => ({ namespace: app.metadata.namespace, name: app.metadata.name ?? "" }))
           : [],
       ),
+      // The Backup that precedes the deletion of an App.
+      watchOf(Backup, ({ metadata, spec }, { cache }) => {
+        const app = cache.get(App, { namespace: metadata.namespace, name: spec.app.name });
+        const isLast = app !== undefined && metadata.name === lastBackupName(app);
+        return isLast ? [{ namespace: metadata.namespace, name: spec.app.name }] : [];
+      }),
     ],
-    reads: [readOf(Component), readOf(Group)],
+    reads: [readOf(Component), readOf(Group), readOf(PersistentVolumeClaim)],
     maxConcurrentReconciles: 5,
     reconcile: (request, context) => reconcile(request, context, services),
   });
@@ -57,23 +67,33 @@ async function reconcile(
   const components = cache
     .list(Component, { namespace, labelSelector: `${labels.app}=${name}` })
     .filter((component) => component.metadata.ownerReferences?.some((owner) => owner.uid === app.metadata.uid));
+  const claims = cache.list(PersistentVolumeClaim, { namespace, labelSelector: `${labels.app}=${name},${labels.group}` });
   const decision = decideApp({
     app,
     components: new Map(components.map((component) => [component.metadata.labels?.[labels.component] ?? "", component])),
+    claims,
+    lastBackup: cache.get(Backup, { namespace, name: lastBackupName(app) }),
     groups: cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` }),
     plugin: plugins.find(cache, namespace, app.spec.plugin),
     metadata: cache.get(ConfigMap, { namespace, name: metadataName(name) }),
     backupSchedule: cache.get(BackupSchedule, { namespace, name }),
     now: clock.now(),
   });
-  await performEffects(decision.effects, {
-    client,
-    fieldManager,
-    signal,
-    agents,
-    generateSecret,
-    agentToken: () => Promise.reject(new AgentCallError("NoToken", "the App controller does not call agents")),
-  });
+  try {
+    await performEffects(decision.effects, {
+      client,
+      fieldManager,
+      signal,
+      agents,
+      generateSecret,
+      agentToken: () => Promise.reject(new AgentCallError("NoToken", "the App controller does not call agents")),
+    });
+  } catch (error) {
+    // A namespace that is being deleted accepts no Backup, and deletes everything else.
+    if (app.metadata.deletionTimestamp === undefined || !isNamespaceTerminating(error)) throw error;
+    await removeFinalizer(client, App, app, appFinalizer);
+    return undefined;
+  }
   recordEvents(app, decision.effects, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }

@@ -16,6 +16,8 @@ export function appOf(
   if (restore.spec.verify) {
     // A scratch App is not backed up and has one Pod: the size of the group says nothing about the data.
     delete spec.backup;
+    // The Restore deletes its volumes.
+    delete spec.deletionPolicy;
     const { component, group } = source;
     const components = spec.components?.filter(({ name }) => name !== component) ?? [];
     const own = spec.components?.find(({ name }) => name === component);

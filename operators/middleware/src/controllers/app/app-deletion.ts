@@ -1,0 +1,143 @@
+import { type DeepReadonly, draft, hasFinalizer, jsonEquals } from "@keelson/api-machinery";
+import { PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
+import { formatTime, parseDuration, parseTime } from "@keelson/api-machinery/time";
+import { App, type AppStatus } from "../../api/app.ts";
+import { Backup } from "../../api/backup.ts";
+import { Component } from "../../api/component.ts";
+import { appFinalizer, labels } from "../../api/names.ts";
+import type { Decision, Effect } from "../effect.ts";
+import { storageOfApp } from "./app-backup.ts";
+import type { AppObservation } from "./app-observation.ts";
+import { setAppConditions } from "./app-status.ts";
+
+type Deletion = NonNullable<AppStatus["deletion"]>;
+
+/** Name of the Backup that precedes the deletion of an App. */
+export const lastBackupName = ({ metadata }: DeepReadonly<App>): string =>
+  `${metadata.name ?? ""}-last-${(metadata.uid ?? "").slice(0, 8)}`;
+
+/**
+ * Decides about an App that is being deleted. Pure.
+ *
+ * ```text
+ *   [last Backup completed] --> Pods stopped in the plugin's order, the primary last --> [volumes deleted] --> finalizer removed
+ * ```
+ *
+ * **Guarantees**: no volume is deleted unless `spec.deletionPolicy` says so, with `Snapshot` only after the Backup has completed. Pods that do not
+ * stop do not keep the App forever: after the timeout of a task the garbage collector deletes them.
+ */
+export function decideDeletion(observed: AppObservation): Decision {
+  const { app, now } = observed;
+  if (!hasFinalizer(app, appFinalizer)) return { effects: [] };
+  const status = draft(app.status ?? {}) as AppStatus;
+  const deletion: Deletion = (status.deletion ??= {});
+  status.phase = "Deleting";
+  const step = backUp(observed, deletion) ?? stop(observed, deletion) ?? deleteVolumes(observed, deletion);
+  status.message = step.message;
+  status.observedGeneration = app.metadata.generation ?? 0;
+  setAppConditions(status, status.observedGeneration, undefined, now);
+  const dueMs = parseTime(deletion.stopDeadlineAt ?? "");
+  const requeue = dueMs === undefined || deletion.stopped === true ? {} : { requeueAfterMs: Math.max(dueMs - now, 10) };
+  if (!jsonEquals(status, app.status ?? {}))
+    return { effects: [{ kind: "status", type: App, object: app, status }], ...requeue };
+  return { effects: step.effects, ...requeue };
+}
+
+interface DeletionStep {
+  readonly message: string;
+  readonly effects: readonly Effect[];
+}
+
+/** Takes the last Backup. Undefined if none is needed, or it has completed. Mutates `deletion`. */
+function backUp({ app, lastBackup, groups }: AppObservation, deletion: Deletion): DeletionStep | undefined {
+  if (app.spec.deletionPolicy !== "Snapshot" || deletion.backupCompleted === true || deletion.stopDeadlineAt !== undefined)
+    return undefined;
+  // Without a primary there is nothing to take a snapshot of. The volumes are kept.
+  if (groups.every(({ spec, status }) => spec.stopped === true || status?.primary === undefined)) return undefined;
+  const name = lastBackupName(app);
+  deletion.backup = name;
+  if (lastBackup?.status?.phase === "Completed") {
+    deletion.backupCompleted = true;
+    return undefined;
+  }
+  if (lastBackup?.status?.phase === "Failed") {
+    const message = `the last Backup ${name} failed: ${lastBackup.status.message ?? ""}; delete it to retry, or set spec.deletionPolicy`;
+    return { message, effects: [] };
+  }
+  const message = `waiting for the last Backup ${name}: ${lastBackup?.status?.message ?? "creating"}`;
+  return { message, effects: lastBackup === undefined ? [{ kind: "create", type: Backup, object: lastBackupOf(app) }] : [] };
+}
+
+/** The Backup has no owner, so that it outlives the App. */
+function lastBackupOf(app: DeepReadonly<App>): DeepReadonly<Backup> {
+  const { name = "", namespace = "" } = app.metadata;
+  const { encryption } = app.spec.backup ?? {};
+  return {
+    apiVersion: "middleware.io/v1alpha1",
+    kind: "Backup",
+    metadata: { name: lastBackupName(app), namespace, labels: { [labels.app]: name } },
+    spec: {
+      app: { name },
+      storage: storageOfApp(app),
+      deletionPolicy: "Retain",
+      ...(encryption === undefined ? {} : { encryption }),
+    },
+  };
+}
+
+/** Stops the components in the plugin's order. Undefined when all have stopped, or the timeout has passed. Mutates `deletion`. */
+function stop({ app, components, plugin, now }: AppObservation, deletion: Deletion): DeletionStep | undefined {
+  if (deletion.stopped === true) return undefined;
+  const { timeout = "300s" } = app.spec.changePolicy ?? {};
+  deletion.stopDeadlineAt ??= formatTime(now + parseDuration(timeout));
+  const token = `deletion/${app.metadata.uid ?? ""}/stop`;
+  const waiting = [...components]
+    .filter(([, component]) => component.metadata.deletionTimestamp === undefined && !hasStopped(component, token))
+    .map(([name]) => name);
+  const isLate = now >= (parseTime(deletion.stopDeadlineAt) ?? now);
+  if (waiting.length === 0 || isLate) {
+    deletion.stopped = true;
+    return undefined;
+  }
+  const order = "problem" in plugin ? [waiting] : (plugin.orders.stop ?? [waiting]);
+  const current = order.map((stage) => stage.filter((name) => waiting.includes(name))).find((stage) => stage.length > 0);
+  const names = current ?? waiting;
+  return {
+    message: `stopping ${names.join(", ")}`,
+    effects: names.flatMap((name) => stopEffects(components.get(name), token)),
+  };
+}
+
+/** Whether a Component has ended its stop. One that failed is not waited for. */
+function hasStopped({ metadata, spec, status }: DeepReadonly<Component>, token: string): boolean {
+  const { operation, observedGeneration = 0 } = status ?? {};
+  const isCurrent = spec.operation?.token === token && observedGeneration >= (metadata.generation ?? 0);
+  return isCurrent && operation?.token === token && operation.phase !== "Running";
+}
+
+function stopEffects(component: DeepReadonly<Component> | undefined, token: string): Effect[] {
+  if (component === undefined || component.spec.operation?.token === token) return [];
+  const { name = "", namespace = "", labels: own, ownerReferences } = component.metadata;
+  const spec = { ...component.spec, stopped: true, operation: { token, scenario: "stop" as const } };
+  const metadata = { name, namespace, ...(own ? { labels: own } : {}), ...(ownerReferences ? { ownerReferences } : {}) };
+  const object: DeepReadonly<Component> = { apiVersion: "middleware.io/v1alpha1", kind: "Component", metadata, spec };
+  return [{ kind: "apply", type: Component, object }];
+}
+
+/** Deletes the volumes if the policy says so, then lets the App go. */
+function deleteVolumes({ app, claims }: AppObservation, deletion: Deletion): DeletionStep {
+  const { deletionPolicy = "Retain" } = app.spec;
+  const mustDelete = deletionPolicy === "Delete" || (deletionPolicy === "Snapshot" && deletion.backupCompleted === true);
+  const deletions = claims.map(
+    ({ metadata: { name = "", namespace, uid = "" } }): Effect => ({
+      kind: "delete",
+      type: PersistentVolumeClaim,
+      key: { namespace, name },
+      uid,
+    }),
+  );
+  return {
+    message: mustDelete ? "deleting the volumes" : "the volumes are kept",
+    effects: [...(mustDelete ? deletions : []), { kind: "remove-finalizer", type: App, object: app, finalizer: appFinalizer }],
+  };
+}
