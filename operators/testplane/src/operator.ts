@@ -3,6 +3,7 @@ import { IntegrationTest } from "./api/integration-test.ts";
 import { LoadTest } from "./api/load-test.ts";
 import { group } from "./api/names.ts";
 import { describeCommand } from "./commands/describe.ts";
+import { importCommand } from "./commands/import.ts";
 import { initCommand } from "./commands/init.ts";
 import { listCommand, reportCommand } from "./commands/report.ts";
 import { rerunCommand } from "./commands/rerun.ts";
@@ -48,6 +49,7 @@ export const testplane: Operator = {
     createValidateCommand(process.stdin),
     initCommand,
     schemaCommand,
+    importCommand,
     listCommand,
     describeCommand,
     reportCommand,

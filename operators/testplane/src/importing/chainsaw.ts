@@ -1,0 +1,113 @@
+import { isJsonObject } from "@keelson/api-machinery";
+import { group, version } from "../api/names.ts";
+import { expressionOf } from "./assertion-tree.ts";
+import { bind, convertOperation } from "./chainsaw-operations.ts";
+import type { OperationScope } from "./operation-scope.ts";
+import { ConversionError, ProblemList } from "./problem-list.ts";
+import type { ConversionOptions, ConvertedTest, TestSource } from "./source-files.ts";
+import { objectName, StepList } from "./step-list.ts";
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** Whether a document is a test of chainsaw. */
+export const isChainsawTest = (document: unknown): document is Json =>
+  isJsonObject(document) && String(document["apiVersion"]).startsWith("chainsaw.kyverno.io/") && document["kind"] === "Test";
+
+/** Fields of a spec that are converted, or that make no difference. */
+const known = new Set([
+  ...["description", "timeouts", "concurrent", "template", "namespace", "scenarios", "bindings", "steps", "catch", "finally"],
+  ...["deletionPropagationPolicy", "force", "forceTerminationGracePeriod", "delayBeforeCleanup"],
+]);
+
+/** Converts a test of chainsaw. What has no counterpart is left out and named in `problems`. */
+export function convertChainsaw(document: Json, source: TestSource, options: ConversionOptions): ConvertedTest {
+  const list = new ProblemList();
+  const spec = isJsonObject(document["spec"]) ? document["spec"] : {};
+  const metadata = isJsonObject(document["metadata"]) ? document["metadata"] : {};
+  const variables = new Map([
+    ["namespace", "test.namespace"],
+    ["test", "{'metadata': {'name': test.name, 'namespace': test.namespace} }"],
+  ]);
+  const { timeouts, bindings, scenarios, steps } = spec;
+  for (const field of Object.keys(spec)) if (!known.has(field)) list.problem(`spec.${field}`, "has no counterpart");
+  list.attempt("spec.bindings", () => bind(bindings, variables));
+  const parameters = list.attempt("spec.scenarios", () => scenariosOf(scenarios, variables)) ?? {};
+  const shared = { source, list, timeouts: isJsonObject(timeouts) ? timeouts : {}, outputs: new Set<string>() };
+  const lists = { main: new StepList(), catch: new StepList(), finally: new StepList() };
+  const own = (Array.isArray(steps) ? steps : []).filter(isJsonObject);
+  const blocks: readonly Json[] = [...own, { catch: spec["catch"], finally: spec["finally"] }];
+  for (const [index, step] of blocks.entries()) {
+    const name = typeof step["name"] === "string" ? step["name"] : index < own.length ? `step ${index + 1}` : "test";
+    convertStep(step, `${name}: `, lists, { ...shared, variables: new Map(variables) });
+  }
+  const converted = {
+    ...placeOf(spec, options, list),
+    ...parameters,
+    steps: lists.main.steps,
+    ...(lists.catch.steps.length === 0 ? {} : { catch: lists.catch.steps }),
+    ...(lists.finally.steps.length === 0 ? {} : { finally: lists.finally.steps }),
+  };
+  if (lists.main.steps.length === 0) list.problem("spec.steps", "nothing is left to run");
+  const name = objectName(String(metadata["name"] ?? source.path));
+  const test = { apiVersion: `${group}/${version}`, kind: "IntegrationTest", metadata: { name }, spec: converted };
+  return { path: source.path, test, problems: list.problems, remarks: list.remarks };
+}
+
+/** Where the test runs. */
+function placeOf({ namespace }: Json, { serviceAccount }: ConversionOptions, list: ProblemList): Json {
+  if (namespace !== undefined) list.remark(`the test ran in the namespace ${String(namespace)}: pass it with -n`);
+  if (serviceAccount === undefined) {
+    if (namespace === undefined)
+      list.remark("the test runs in the namespace of the command; --service-account gives it one of its own");
+    return {};
+  }
+  return { serviceAccountName: serviceAccount, ...(namespace === undefined ? { isolatedNamespace: true } : {}) };
+}
+
+interface Lists {
+  readonly main: StepList;
+  readonly catch: StepList;
+  readonly finally: StepList;
+}
+
+function convertStep(step: Json, prefix: string, lists: Lists, shared: Omit<OperationScope, "steps">): void {
+  const { bindings, use, cluster, skipDelete: _ } = step;
+  if (use !== undefined) return shared.list.problem(`${prefix}use`, "step templates are not converted; copy their steps");
+  if (cluster !== undefined) return shared.list.problem(`${prefix}cluster`, "other clusters are not available");
+  if (shared.list.attempt(`${prefix}bindings`, () => (bind(bindings, shared.variables), true)) === undefined) return;
+  const blocks = [
+    ["try", lists.main],
+    ["catch", lists.catch],
+    ["finally", lists.finally],
+    ["cleanup", lists.finally],
+  ] as const;
+  for (const [block, steps] of blocks) {
+    const operations = step[block];
+    if (!Array.isArray(operations)) continue;
+    for (const operation of operations) convertOperation(operation, prefix, { ...shared, steps });
+  }
+}
+
+/** Parameters and scenarios of the scenarios of a test. Adds the variables. */
+function scenariosOf(scenarios: unknown, variables: Map<string, string>): Json {
+  if (!Array.isArray(scenarios) || scenarios.length === 0) return {};
+  const types = new Map<string, string>();
+  const converted = (scenarios as readonly Json[]).map(({ bindings }, index) => {
+    const values: Record<string, unknown> = {};
+    for (const { name, value } of (Array.isArray(bindings) ? bindings : []) as readonly Json[]) {
+      if (typeof name !== "string" || expressionOf(value) !== undefined)
+        throw new ConversionError("values of scenarios cannot be expressions");
+      values[name] = value;
+      types.set(name, typeOf(value));
+      variables.set(name, `params.${name}`);
+    }
+    return { name: `scenario-${index + 1}`, values };
+  });
+  return { parameters: [...types].map(([name, type]) => ({ name, type })), scenarios: converted };
+}
+
+function typeOf(value: unknown): string {
+  if (Array.isArray(value)) return "array";
+  if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";
+  return value === null ? "object" : typeof value;
+}

@@ -1,0 +1,17 @@
+import type { ProblemList } from "./problem-list.ts";
+import type { TestSource } from "./source-files.ts";
+import type { StepList } from "./step-list.ts";
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** Inputs of the conversion of an operation. */
+export interface OperationScope {
+  readonly source: TestSource;
+  readonly list: ProblemList;
+  readonly steps: StepList;
+  readonly variables: Map<string, string>;
+  /** Timeouts of the test by operation. */
+  readonly timeouts: Json;
+  /** Names of the outputs that are already used. */
+  readonly outputs: Set<string>;
+}
