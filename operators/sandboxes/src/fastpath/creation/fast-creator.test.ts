@@ -13,6 +13,7 @@ import { Sandbox } from "../../api/sandbox.ts";
 import { Registry } from "../../registry/registry.ts";
 import { watched } from "@keelson/client/testing";
 import { FastCreator } from "./fast-creator.ts";
+import type { FastOutcome } from "./fast-request.ts";
 import { IntentLog } from "./intent-log.ts";
 
 let environment: TestEnvironment;
@@ -100,6 +101,12 @@ async function open(
 const objects = async (): Promise<readonly string[]> =>
   (await client.list(Sandbox, { namespace: "default" })).items.map((each) => each.metadata.name ?? "");
 
+/** Objects that nothing deletes. The controller would remove the finalizer of the others. */
+const remaining = async (): Promise<readonly string[]> =>
+  (await client.list(Sandbox, { namespace: "default" })).items.flatMap(({ metadata }) =>
+    metadata.deletionTimestamp === undefined ? [metadata.name ?? ""] : [],
+  );
+
 beforeEach(async () => {
   environment = await startTestEnvironment({ crds: [Sandbox.crd] });
   client = createClient({ transport: environment.transport(), fieldManager: "test" });
@@ -117,6 +124,8 @@ afterEach(async () => {
 /** The client with another create. */
 const clientWith = (create: (...parameters: Parameters<Client["create"]>) => Promise<unknown>): Client =>
   ({ get: client.get.bind(client), delete: client.delete.bind(client), create }) as unknown as Client;
+
+const idOf = (outcome: FastOutcome): string => (outcome.kind === "created" ? outcome.sandboxId : "");
 
 /** A new process finds what the last one left. */
 async function recover(): Promise<{ fast: FastCreator; registry: Registry }> {
@@ -236,13 +245,85 @@ describe("FAST", () => {
       return client.create(...parameters);
     });
     const { fast } = await open({ client: slow });
-    await fast.create(request);
-    const deletion = fast.delete("default", "one");
+    const id = idOf(await fast.create(request));
+    // Does not wait for the object.
+    expect(await fast.delete("default", "one")).toBe(true);
+    expect([fast.pendingOf("default", "one"), fast.isPending(id)]).toEqual([undefined, true]);
     release();
-    expect(await deletion).toBe(true);
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect(running.size).toBe(0);
     // The controller takes the finalizer off; here there is none, so a deletion shows as its mark.
     for (const each of (await client.list(Sandbox, { namespace: "default" })).items)
       expect(each.metadata.deletionTimestamp).toBeDefined();
+  });
+
+  it.each([
+    ["not written", false],
+    ["written without an acknowledgement", true],
+  ])("killed after a delete was answered, with the object %s: leaves neither sandbox nor object", async (_, isWritten) => {
+    const slow = clientWith(async (...parameters: Parameters<Client["create"]>) => {
+      if (isWritten) await client.create(...parameters);
+      return never;
+    });
+    const first = await open({ client: slow });
+    const id = idOf(await first.fast.create(request));
+    if (isWritten) await watched(client, Sandbox, "one", (each) => each !== undefined);
+    expect(await first.fast.delete("default", "one")).toBe(true);
+    const { fast, registry } = await recover();
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect([await remaining(), running.size, registry.agentOf("default/one")]).toEqual([[], 0, undefined]);
+  });
+
+  it("deletes an object whose write was not acknowledged, also if the delete comes while that is found out", async () => {
+    let fast: FastCreator | undefined;
+    let isDeleted = false;
+    const rival = {
+      ...clientWith(async (...parameters: Parameters<Client["create"]>) => {
+        const isFirst = (await objects()).length === 0;
+        await client.create(...parameters);
+        if (isFirst) throw new Error("the answer was lost");
+      }),
+      get: async (...parameters: Parameters<Client["get"]>) => {
+        const found = await client.get(...parameters);
+        if (!isDeleted) isDeleted = (await fast?.delete("default", "one")) ?? false;
+        return found;
+      },
+    } as unknown as Client;
+    ({ fast } = await open({ client: rival }));
+    const id = idOf(await fast.create(request));
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect([isDeleted, await remaining(), running.size]).toEqual([true, [], 0]);
+  });
+
+  it("starts the next sandbox of a name, also of the same request, once the deleted one has stopped", async () => {
+    const { fast } = await open();
+    const mine = { ...request, requestId: "mine" };
+    const first = idOf(await fast.create(mine));
+    await fast.delete("default", "one");
+    const second = idOf(await fast.create(mine));
+    expect([...running.keys()]).toEqual([second]);
+    expect(second).not.toBe(first);
+  });
+
+  it("does not try another agent for a sandbox that was deleted while the first one rejected it", async () => {
+    const creator: { fast?: FastCreator } = {};
+    let tries = 0;
+    const { fast, registry } = await open({
+      agent: agent({
+        create: async ({ sandboxId }) => {
+          tries += 1;
+          await creator.fast?.delete("default", "one");
+          return { success: false, rejected: true, sandboxId };
+        },
+      }),
+    });
+    creator.fast = fast;
+    registry.register({
+      ...{ name: "b", namespace: "default", pool: "pool", node: "n", address: "127.0.0.1" },
+      ...{ capacity: 1, images: [], isReady: true },
+    });
+    expect((await fast.create(request)).kind).toBe("failed");
+    expect([tries, registry.agentOf("default/one")]).toEqual([1, undefined]);
   });
 
   it("gives a repeated request the outcome of the first, and another request none", async () => {

@@ -1,4 +1,4 @@
-import { isNotFound, isStatusError } from "@keelson/api-machinery";
+import { ignoreNotFound, isNotFound, isStatusError } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
@@ -43,8 +43,8 @@ const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name:
  * Creates sandboxes in mode FAST: starts them on an agent first and writes their objects afterwards.
  *
  * **Guarantees**: the intent is on disk before the agent is called; after a crash at any point, {@link FastCreator.recover} leaves either
- * both the sandbox and its object, or neither; an existing object is kept, even if its agent was deleted; a sandbox deleted before its
- * object was written never appears in the API.
+ * both the sandbox and its object, or neither; an existing object is kept, even if its agent was deleted; a sandbox whose
+ * deletion was acknowledged is stopped, and its object deleted if it was written, even after a crash.
  */
 export class FastCreator {
   readonly #with: FastCreatorOptions;
@@ -85,13 +85,21 @@ export class FastCreator {
     }
   }
 
-  /** Deletes a sandbox whose object may not be written yet. False if the fast path has none of that name. */
+  /**
+   * Deletes a sandbox whose object may not be written yet: resolves once that is on disk, so that it happens even after a crash. False if
+   * the fast path has none of that name.
+   */
   async delete(namespace: string, name: string): Promise<boolean> {
-    const entry = this.#pending.get(`${namespace}/${name}`);
+    const key = keyOf({ namespace, name });
+    const entry = this.#pending.get(key);
     if (entry === undefined) return false;
     entry.intent = { ...entry.intent, isDeleted: true };
+    // A request that is repeated from now on creates another sandbox.
+    this.#outcomes.delete(key);
+    const { sandboxId } = entry.intent;
     await this.#with.intents.write(entry.intent);
-    await entry.finished;
+    // Undone meanwhile, for example because the API had rejected it.
+    if (this.#pending.get(key)?.intent.sandboxId !== sandboxId) this.#with.intents.finish(sandboxId);
     return true;
   }
 
@@ -140,6 +148,8 @@ export class FastCreator {
   async #create(request: FastRequest): Promise<FastOutcome> {
     const { registry, intents, clock } = this.#with;
     const key = keyOf(request);
+    // A deleted sandbox keeps its name and its slot until it has stopped.
+    if (this.#isDeleted(key)) await this.#pending.get(key)?.finished;
     if (this.#pending.has(key) || registry.agentOf(key) !== undefined) return { kind: "exists" };
     const { spec, namespace } = request;
     const except = new Set<string>();
@@ -179,7 +189,9 @@ export class FastCreator {
         // Rejected without side effects, so another agent may be tried.
         registry.release(key);
         except.add(agent.name);
+        const isDeleted = this.#isDeleted(key);
         this.#finish(intent);
+        if (isDeleted) return { kind: "failed", message: "the sandbox was deleted before it was started" };
         continue;
       }
       await this.#undoFailed(intent);
@@ -201,7 +213,10 @@ export class FastCreator {
     const key = keyOf(intent);
     const entry: PendingCreate = { intent, isLost, finished: Promise.resolve() };
     this.#pending.set(key, entry);
-    entry.finished = this.#settle(key).finally(() => this.#outcomes.delete(key));
+    const outcome = this.#outcomes.get(key);
+    entry.finished = this.#settle(key).finally(() => {
+      if (this.#outcomes.get(key) === outcome) this.#outcomes.delete(key);
+    });
   }
 
   #finish(intent: Intent): void {
@@ -242,7 +257,7 @@ export class FastCreator {
     if (intent.isDeleted === true) {
       // An earlier attempt may have written the object without an acknowledgement.
       if (await this.#isOurs(intent))
-        await this.#with.client.delete(Sandbox, { namespace: intent.namespace, name: intent.name });
+        await ignoreNotFound(this.#with.client.delete(Sandbox, { namespace: intent.namespace, name: intent.name }));
       await this.#undo(intent);
       return true;
     }
@@ -270,6 +285,7 @@ export class FastCreator {
     const code = isStatusError(error) ? (error.status.code ?? 500) : 500;
     if (code === 409 && !this.#isDeleted(key) && (await this.#isOurs(intent).catch(() => false))) {
       // The acknowledgement of an earlier attempt was lost; the object exists.
+      if (this.#isDeleted(key)) return false;
       this.#finish(intent);
       return true;
     }

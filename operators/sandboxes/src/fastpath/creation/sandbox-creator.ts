@@ -184,13 +184,14 @@ export class SandboxCreator {
     reason = "deadline exceeded or call cancelled",
   ): Promise<ConnectError> {
     const { fast, client } = this.#options;
-    await fast.delete(key.namespace, key.name);
+    const withdrawn = new ConnectError(`${reason}; the create was withdrawn`, Code.DeadlineExceeded);
     try {
+      if (await fast.delete(key.namespace, key.name)) return withdrawn;
       await client.delete(Sandbox, key, uid === undefined ? {} : { preconditions: { uid } });
     } catch (error) {
       if (!isNotFound(error) && !isConflict(error)) throw connectError(error);
     }
-    return new ConnectError(`${reason}; the create was withdrawn`, Code.DeadlineExceeded);
+    return withdrawn;
   }
 
   /** **Errors**: FailedPrecondition if the pool does not exist; the sandbox would wait forever. */

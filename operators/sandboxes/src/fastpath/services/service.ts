@@ -43,12 +43,13 @@ export function createFastPathService(options: FastPathOptions): ServiceImpl<typ
 
     async deleteSandbox(request) {
       const key = keyOf(request);
-      const wasPending = await fast.delete(key.namespace, key.name);
+      // The intent is durable: the fast path stops the sandbox and deletes its object, if it was written.
+      if (await fast.delete(key.namespace, key.name)) return create(DeleteResponseSchema, { success: true });
       try {
         await client.delete(Sandbox, key);
       } catch (error) {
         if (!isNotFound(error)) throw connectError(error);
-        if (!wasPending) throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
+        throw new ConnectError(`sandbox ${key.namespace}/${key.name} not found`, Code.NotFound);
       }
       return create(DeleteResponseSchema, { success: true });
     },
