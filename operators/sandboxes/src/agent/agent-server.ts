@@ -7,14 +7,10 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { Program } from "@keelson/execution";
 import { serverTlsOptions } from "../protocol/tls-psk.ts";
-import { execProtocol } from "../protocol/exec-frames.ts";
 import {
   asRequestError,
   body,
-  endUpgrade,
   readBody,
-  execSpec,
-  execStatus,
   failureOf,
   RequestError,
   requireGet,
@@ -28,12 +24,12 @@ import { fileErrorStatus, parseFileOperation, resultHeader } from "./file-reques
 import { answerProcesses, openProcessOutput } from "./process-requests.ts";
 import { SandboxProcesses } from "../processes/sandbox-processes.ts";
 import { limitHandshakes } from "./handshake-limit.ts";
+import { AgentUpgrades } from "./agent-upgrades.ts";
 import { readLog } from "./log-follow.ts";
 import { agentPaths, fileResultHeader, parseAgentSandbox, parseExpiryChange, parseSandboxId } from "../protocol/protocol.ts";
 import { whenWritable } from "../protocol/when-writable.ts";
 import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
 import { streamStatuses } from "./status-stream.ts";
-import { serveExec } from "./serve-exec.ts";
 
 /** Options of {@link startAgentServer}. */
 export interface AgentServerOptions {
@@ -80,7 +76,7 @@ class HttpsAgentServer implements AgentServer {
   readonly #streams = new Set<AbortController>();
   /** Streams that clients have caused, see {@link maxStreams}. */
   #clientStreams = 0;
-  readonly #commands = new Set<Duplex>();
+  readonly #upgrades: AgentUpgrades;
   readonly #answers: ReadonlyMap<string, Answer> = new Map<string, Answer>([
     [agentPaths.create, (request, response) => this.#create(request, response)],
     [agentPaths.delete, (request, response) => this.#delete(request, response)],
@@ -115,9 +111,9 @@ class HttpsAgentServer implements AgentServer {
     );
     limitHandshakes(this.#server);
     this.#server.keepAliveTimeout = keepAliveMs;
+    this.#upgrades = new AgentUpgrades(options);
     this.#server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      socket.on("error", () => socket.destroy());
-      this.#exec(request, socket, head).catch((error: unknown) => this.#rejectUpgrade(socket, error));
+      void this.#upgrades.serve(request, socket, head);
     });
   }
 
@@ -131,7 +127,7 @@ class HttpsAgentServer implements AgentServer {
   async close(): Promise<void> {
     this.#helpers.close();
     for (const control of this.#streams) control.abort();
-    for (const socket of this.#commands) socket.destroy();
+    this.#upgrades.close();
     this.#server.closeAllConnections();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));
   }
@@ -223,7 +219,7 @@ class HttpsAgentServer implements AgentServer {
     requireGet(request);
     const { manager, clock } = this.#options;
     if (query.get("watch") !== "true") return send(response, 200, manager.status());
-    // Exempt from the limit: without it, clients' streams could make the operator consider this agent lost.
+    // Exempt from the limit on streams. Otherwise clients that use it up would make this agent look lost to the operator.
     await this.#sendStream(request, response, "application/x-ndjson", (signal) => streamStatuses(manager, clock, signal));
   }
 
@@ -270,31 +266,5 @@ class HttpsAgentServer implements AgentServer {
       this.#streams.delete(control);
       response.end();
     }
-  }
-
-  async #exec(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
-    const { pathname, searchParams } = urlOf(request);
-    if (pathname !== agentPaths.exec || request.headers.upgrade !== execProtocol)
-      throw new RequestError(404, `upgrade not supported; use ${agentPaths.exec} with ${execProtocol}`);
-    const program = this.#hostOf(searchParams);
-    if (this.#commands.size >= maxStreams) throw new RequestError(429, `too many commands: the limit is ${maxStreams}`);
-    const requested = execSpec(searchParams);
-    // Registered before the first await, so that a caller that disconnects is noticed.
-    this.#commands.add(socket);
-    const endUse = this.#options.manager.use(program.id);
-    socket.once("close", () => {
-      this.#commands.delete(socket);
-      endUse();
-    });
-    const session = await program.exec(requested);
-    if (socket.destroyed) return session.kill();
-    socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${execProtocol}\r\n\r\n`);
-    await serveExec(socket, head, session);
-  }
-
-  #rejectUpgrade(socket: Duplex, error: unknown): void {
-    const status = error instanceof RequestError ? error.code : execStatus(error);
-    if (status === 500) this.#options.log.error({ err: error }, "could not run a command in a sandbox");
-    endUpgrade(socket, status, error);
   }
 }

@@ -1,7 +1,7 @@
-import { once } from "node:events";
 import type { Duplex, Readable } from "node:stream";
 import type { ExecSession } from "@keelson/execution";
 import { type ExecEnd, execChannels, isTerminalSize, readFrames, sendFrame } from "../protocol/exec-frames.ts";
+import { whenWritable } from "../protocol/when-writable.ts";
 
 /**
  * Connects a command with its caller until it has exited and its output is sent. If the caller disconnects first, the command is killed.
@@ -23,7 +23,7 @@ async function takeInput(socket: Duplex, head: Buffer, session: ExecSession): Pr
   for await (const { channel, data } of readFrames(socket as AsyncIterable<Buffer>, head)) {
     if (channel === execChannels.stdin) {
       // A command that no longer reads its input keeps running.
-      if (stdin.writable && !stdin.write(data)) await Promise.race([once(stdin, "drain").catch(() => {}), session.exited()]);
+      if (stdin.writable && !stdin.write(data)) await Promise.race([whenWritable(stdin), session.exited()]);
     } else if (channel === execChannels.closeStdin) stdin.end();
     else if (channel === execChannels.resize) {
       const size: unknown = JSON.parse(data.toString("utf8"));

@@ -248,7 +248,7 @@ class FastPath {
         const streams = { cache, agentClient, pendingOf: (...key: [string, string]) => fast.pendingOf(...key) };
         router.service(SandboxStreams, createStreamsService(streams));
         router.service(SandboxProcesses, createProcessesService(streams));
-        router.service(SandboxPorts, createPortsService({ ...streams, clock }));
+        router.service(SandboxPorts, createPortsService(streams));
         router.service(SandboxFiles, createFilesService(streams));
         router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },

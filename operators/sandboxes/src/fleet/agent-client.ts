@@ -8,6 +8,7 @@ import type { TerminalSize } from "@keelson/execution";
 import type { ProcessOperation, ProcessResult } from "../processes/process-operations.ts";
 import type { FileOperation, FileResult } from "../files/file-operations.ts";
 import { AgentError } from "../protocol/agent-error.ts";
+import type { ExecConnection, ExecSettings } from "./exec-connection.ts";
 import { type ExecFrame, execProtocol, readFrames, sendFrame } from "../protocol/exec-frames.ts";
 import {
   type AgentSandbox,
@@ -56,20 +57,8 @@ export interface AgentClient {
     signal: AbortSignal,
     settings?: ExecSettings,
   ): Promise<ExecConnection>;
-}
-
-/** The surroundings of a command. Default: those of the sandbox. */
-export interface ExecSettings {
-  /** Added to the variables of the sandbox. */
-  readonly env?: Readonly<Record<string, string>>;
-  readonly workingDir?: string;
-}
-
-/** A connection to a command; the last frame has its exit status. */
-export interface ExecConnection {
-  readonly frames: AsyncIterable<ExecFrame>;
-  send(channel: number, data: Uint8Array): Promise<void>;
-  close(): void;
+  /** Connects to an exposed port of a sandbox, see `agentPaths.connect`. Closes when `signal` aborts. */
+  connectPort(sandboxId: string, port: number, signal: AbortSignal): Promise<ExecConnection>;
 }
 
 const responseTimeoutMs = 10_000;
@@ -205,8 +194,17 @@ class HttpsAgentClient implements AgentClient {
       query.set("columns", String(size.columns));
       query.set("rows", String(size.rows));
     }
+    return this.#upgrade(`${agentPaths.exec}?${query.toString()}`, signal);
+  }
+
+  connectPort(sandboxId: string, port: number, signal: AbortSignal): Promise<ExecConnection> {
+    const query = new URLSearchParams({ sandboxId, port: String(port) });
+    return this.#upgrade(`${agentPaths.connect}?${query.toString()}`, signal);
+  }
+
+  async #upgrade(path: string, signal: AbortSignal): Promise<ExecConnection> {
     const headers = { connection: "Upgrade", upgrade: execProtocol };
-    const sent = this.#send(`${agentPaths.exec}?${query.toString()}`, { headers, signal });
+    const sent = this.#send(path, { headers, signal });
     const [response, socket, head] = await new Promise<[IncomingMessage, Duplex?, Buffer?]>((resolve, reject) => {
       sent.once("upgrade", (...answer) => resolve(answer));
       sent.once("response", (answer) => resolve([answer]));

@@ -106,3 +106,22 @@ it("gives several readers the same output and ends each when it aborts", async (
   buffer.end();
   expect(textOf(await both)).toBe("b");
 });
+
+it("keeps parts for a reader that returns, also if they are small and alternate between the outputs", async () => {
+  const buffer = new OutputBuffer(1 << 20, "wait");
+  let written = 0;
+  const writer = (async () => {
+    for (; written < 20_000; written++) await buffer.append(written % 2 === 0 ? "stdout" : "stderr", Buffer.from("x"));
+    buffer.end();
+  })();
+  const wait = () => new Promise((resolve) => setImmediate(resolve));
+  while (written < 8_192) await wait();
+  await wait();
+  // Waits for a reader before the limit on parts makes it drop what the reader has just taken.
+  expect(written).toBe(8_192);
+  const reader = buffer.read(0, forever);
+  for (let taken = 0; taken < 100; taken++) await reader.next();
+  await reader.return(undefined);
+  expect((await readAll(buffer, 50))[0]).toMatchObject({ kind: "stdout", offset: 50 });
+  await writer;
+});

@@ -84,7 +84,8 @@ export class OutputBuffer {
 
   /** Whether readers have to take more before there is room. */
   #isFull(): boolean {
-    return this.#end - this.#taken > this.#maxBytes / 2 || this.#chunks.length > maxChunks;
+    const unreadChunks = this.#chunks.length - this.#indexOf(this.#taken);
+    return this.#end - this.#taken > this.#maxBytes / 2 || unreadChunks > maxChunks / 2;
   }
 
   #add(kind: Chunk["kind"], data: Buffer): void {
@@ -104,8 +105,8 @@ export class OutputBuffer {
     this.#chunks[this.#chunks.length - 1] = { ...last, storage, data: storage.subarray(0, length) };
   }
 
-  /** The chunk with the byte at a position, if it is not before the first one. */
-  #find(position: number): Chunk | undefined {
+  /** Index of the chunk with the byte at a position, of the first chunk for an earlier one; the number of chunks for a later one. */
+  #indexOf(position: number): number {
     let [from, to] = [0, this.#chunks.length];
     while (from < to) {
       const middle = (from + to) >> 1;
@@ -113,12 +114,12 @@ export class OutputBuffer {
       if (chunk !== undefined && chunk.offset + chunk.data.length <= position) from = middle + 1;
       else to = middle;
     }
-    return this.#chunks[from];
+    return from;
   }
 
   #next(position: number): OutputPart | undefined {
     if (position < this.#start) return { kind: "gap", offset: position, lostBytes: this.#start - position };
-    const chunk = this.#find(position);
+    const chunk = this.#chunks[this.#indexOf(position)];
     if (chunk === undefined || chunk.offset > position) return undefined;
     return { kind: chunk.kind, offset: position, data: chunk.data.subarray(position - chunk.offset) };
   }

@@ -1,7 +1,7 @@
-import { once } from "node:events";
 import type { Readable } from "node:stream";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { ExecSession } from "@keelson/execution";
+import { whenWritable } from "../protocol/when-writable.ts";
 import { OutputBuffer, type OutputPart } from "./output-buffer.ts";
 import { ProcessError } from "./process-error.ts";
 import type { ProcessStart, ProcessStatus } from "./process-operations.ts";
@@ -28,6 +28,8 @@ export class SandboxProcess {
   readonly #timeout: Timer | undefined;
   #unattended: Timer | undefined;
   #readers = 0;
+  /** Resolves when the process has read what is held, or has exited. Present while a write waits. */
+  #reader: Promise<void> | undefined;
   #inputBytes = 0;
   #state: ProcessStatus["state"] = "running";
   #exitCode: number | undefined;
@@ -152,7 +154,9 @@ export class SandboxProcess {
     const waited = new Promise<void>((resolve) => {
       timer = this.#clock.setTimer(inputWaitMs, resolve, { background: true });
     });
-    await Promise.race([once(stdin, "drain").catch(() => {}), this.#session.exited(), waited]);
+    // Shared by all writes that wait, so that they add no listeners of their own.
+    this.#reader ??= Promise.race([whenWritable(stdin), this.#session.exited()]).then(() => void (this.#reader = undefined));
+    await Promise.race([this.#reader, waited]);
     timer?.cancel();
   }
 }

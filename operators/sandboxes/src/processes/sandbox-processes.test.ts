@@ -6,7 +6,7 @@ import { beforeEach, expect, it } from "vitest";
 import type { ProcessStart } from "./process-operations.ts";
 import { type ProcessHost, SandboxProcesses } from "./sandbox-processes.ts";
 
-/** A command that ends when it is killed or told to. */
+/** A command that ends when it is killed, or when the test calls `end`. */
 class FakeSession implements ExecSession {
   readonly stdin = new PassThrough();
   readonly stdout = new PassThrough();

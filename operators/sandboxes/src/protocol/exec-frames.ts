@@ -1,6 +1,7 @@
 import type { Duplex } from "node:stream";
 import type { TerminalSize } from "@keelson/execution";
 import { AgentError } from "./agent-error.ts";
+import { whenWritable } from "./when-writable.ts";
 
 /*
  * Frames of an exec connection, in both directions: a channel (1 byte), a length (4 bytes, big-endian) and the data. Channel numbers
@@ -69,14 +70,5 @@ export async function* readFrames(chunks: AsyncIterable<Buffer>, head: Buffer = 
 /** Sends a frame; resolves when the other end keeps up or has closed. */
 export async function sendFrame(socket: Duplex, channel: number, data: Uint8Array): Promise<void> {
   if (socket.destroyed || socket.writableEnded) return;
-  if (socket.write(encodeFrame(channel, data))) return;
-  await new Promise<void>((resolve) => {
-    const done = (): void => {
-      socket.off("drain", done);
-      socket.off("close", done);
-      resolve();
-    };
-    socket.on("drain", done);
-    socket.on("close", done);
-  });
+  if (!socket.write(encodeFrame(channel, data))) await whenWritable(socket);
 }

@@ -15,6 +15,8 @@ export const agentPaths = {
   logs: "/api/v1/agent/logs",
   /** Keelson's: upgrades to the protocol of `exec-frames.ts`. */
   exec: "/api/v1/agent/exec",
+  /** Keelson's: as `exec`, but connects to the exposed port `port`. `stdin` and `closeStdin` are its input, `stdout` and `exit` its output. */
+  connect: "/api/v1/agent/connect",
   /** Keelson's: changes the expiry of a sandbox, {@link ExpiryChange}. */
   expire: "/api/v1/agent/expire",
   /** Keelson's: freezes a sandbox. Its expiry does not apply until it is resumed. */

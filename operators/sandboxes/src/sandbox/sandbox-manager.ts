@@ -57,13 +57,11 @@ export class SandboxManager {
 
   /** Adopts the driver's sandboxes. */
   constructor(options: SandboxManagerOptions) {
-    const { driver, clock, log } = options;
+    const { driver, clock, log, expiryFile, warm, images } = options;
     this.#options = options;
-    const { expiryFile } = options;
     this.#lifetimes = new Lifetimes({ driver, clock, log, expiryFile, onChange: () => this.#notify() });
-    const begin = (sandboxId: string): (() => void) => this.#lifetimes.use(sandboxId);
     this.#relays = new PortRelays({
-      ...{ address: options.address, clock, log, begin },
+      ...{ address: options.address, clock, log, begin: (sandboxId: string) => this.#lifetimes.use(sandboxId) },
       // Without isolation a sandbox listens on the agent's address itself.
       isRelayed: driver.name !== "process",
       onListening: () => this.#notify(),
@@ -74,7 +72,6 @@ export class SandboxManager {
       void program.exited().then(() => options.networks?.remove(program.id));
     }
     options.networks?.onDenied(() => this.#notify());
-    const { warm, images } = options;
     if (warm !== undefined) {
       this.#warm = new WarmSandboxes({ program: options, images, counts: warm, imageDir: warm.imageDir });
       driver.warm?.onChange(() => this.#notify());
@@ -156,13 +153,18 @@ export class SandboxManager {
         };
       });
     const warm = this.#warm?.status();
-    const allocated = this.#occupied().size;
-    return { agentId, nodeName, capacity, allocated, images: images.list(), sandboxStatuses, ...(warm && { warm }) };
+    const slots = { capacity, allocated: this.#occupied().size, ...(warm && { warm }) };
+    return { agentId, nodeName, ...slots, images: images.list(), sandboxStatuses };
   }
 
   /** The program of a sandbox on this agent. */
   program(sandboxId: string): Program | undefined {
     return sandboxIdPattern.test(sandboxId) ? this.#options.driver.get(sandboxId) : undefined;
+  }
+
+  /** The address on which an exposed port leads to a program; undefined while it does not. */
+  portAddress(program: Program, port: number): string | undefined {
+    return this.#relays.openPorts(program).includes(port) ? this.#options.address : undefined;
   }
 
   /** Calls `listener` after every change of the status. Returns a function that unsubscribes. */
@@ -276,10 +278,9 @@ export class SandboxManager {
     });
   }
 
-  /** Remembers that this id was deleted. */
+  /** Remembers that this id was deleted. A set iterates in insertion order, oldest first. */
   #bury(sandboxId: string): void {
     this.#tombstones.add(sandboxId);
-    // A set iterates in insertion order, oldest first.
     for (const oldest of this.#tombstones) {
       if (this.#tombstones.size <= maxTombstones) break;
       this.#tombstones.delete(oldest);

@@ -162,7 +162,7 @@ describe.runIf(isRoot).each(warmKinds)("a program in a slot of kind %s", (kind) 
     expect(await run("cold", { id: "missing", command: ["/missing"] })).toEqual(["", 127]);
   });
 
-  test("leaves its environment to nobody: not in the slot's processes, nor in files that others can read", async () => {
+  test("keeps its environment out of the slot's processes and of files that others can read", async () => {
     const program = await start(kind, { command: ["/bin/sleep", "600"], env: { SECRET: "s3cr3t" } });
     const shims = discoverCgroups(cgroupParent).flatMap(({ parent }) =>
       readFileSync(join(parent, "keelson-shims", "cgroup.procs"), "latin1")

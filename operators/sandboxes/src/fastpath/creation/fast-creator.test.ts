@@ -47,6 +47,7 @@ const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
   processOutput: () => never,
   logs: () => never,
   exec: () => never,
+  connectPort: () => never,
   ...change,
 });
 

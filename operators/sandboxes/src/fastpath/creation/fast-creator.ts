@@ -1,17 +1,16 @@
-import { ignoreNotFound, isNotFound, isStatusError } from "@keelson/api-machinery";
+import { ignoreNotFound, isStatusError } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import type { AgentClient } from "../../fleet/agent-client.ts";
 import { AgentError } from "../../protocol/agent-error.ts";
 import type { AgentStatus } from "../../protocol/protocol.ts";
-import { allocationAnnotation } from "../../api/names.ts";
 import { Sandbox } from "../../api/sandbox.ts";
 import type { Registry } from "../../registry/registry.ts";
 import type { FastOutcome, FastRequest } from "./fast-request.ts";
 import { intentFor, startOnAgent } from "./intent.ts";
 import type { Intent, IntentLog } from "./intent-log.ts";
-import { objectOf } from "./sandbox-object.ts";
+import { hasObject, objectOf } from "./sandbox-object.ts";
 
 /** Dependencies of a {@link FastCreator}. */
 export interface FastCreatorOptions {
@@ -256,13 +255,13 @@ export class FastCreator {
     const { intent } = entry;
     if (intent.isDeleted === true) {
       // An earlier attempt may have written the object without an acknowledgement.
-      if (await this.#isOurs(intent))
+      if (await hasObject(intent, this.#with.client))
         await ignoreNotFound(this.#with.client.delete(Sandbox, { namespace: intent.namespace, name: intent.name }));
       await this.#undo(intent);
       return true;
     }
     if (entry.isLost === true) {
-      const isWritten = await this.#isOurs(intent);
+      const isWritten = await hasObject(intent, this.#with.client);
       if (this.#isDeleted(key)) return false;
       if (isWritten) this.#finish(intent);
       else await this.#undo(intent);
@@ -283,7 +282,7 @@ export class FastCreator {
     const intent = this.#pending.get(key)?.intent;
     if (intent === undefined) return true;
     const code = isStatusError(error) ? (error.status.code ?? 500) : 500;
-    if (code === 409 && !this.#isDeleted(key) && (await this.#isOurs(intent).catch(() => false))) {
+    if (code === 409 && !this.#isDeleted(key) && (await hasObject(intent, this.#with.client).catch(() => false))) {
       // The acknowledgement of an earlier attempt was lost; the object exists.
       if (this.#isDeleted(key)) return false;
       this.#finish(intent);
@@ -295,15 +294,5 @@ export class FastCreator {
       () => true,
       () => false,
     );
-  }
-
-  async #isOurs(intent: Intent): Promise<boolean> {
-    try {
-      const present = await this.#with.client.get(Sandbox, { namespace: intent.namespace, name: intent.name });
-      return present.metadata.annotations?.[allocationAnnotation]?.includes(intent.sandboxId) ?? false;
-    } catch (error) {
-      if (isNotFound(error)) return false;
-      throw error;
-    }
   }
 }

@@ -1,3 +1,4 @@
+import { ignoreNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import {
   allocationAnnotation,
@@ -7,7 +8,7 @@ import {
   createTimestampAnnotation,
   requestIdAnnotation,
 } from "../../api/names.ts";
-import type { Sandbox } from "../../api/sandbox.ts";
+import { Sandbox } from "../../api/sandbox.ts";
 import type { Intent } from "./intent-log.ts";
 
 /** The object of a sandbox that already runs. Its annotation names the agent, so that the controller does not start it again. */
@@ -32,4 +33,10 @@ export function objectOf(intent: Intent): Parameters<Client["create"]>[1] & Omit
     },
     spec: intent.spec,
   };
+}
+
+/** Whether the object of an intent was written. **Errors**: those of the API. */
+export async function hasObject({ namespace, name, sandboxId }: Intent, client: Client): Promise<boolean> {
+  const present = await ignoreNotFound(client.get(Sandbox, { namespace, name }));
+  return present?.metadata.annotations?.[allocationAnnotation]?.includes(sandboxId) ?? false;
 }

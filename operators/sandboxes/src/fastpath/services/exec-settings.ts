@@ -1,5 +1,5 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import type { ExecSettings } from "../../fleet/agent-client.ts";
+import type { ExecSettings } from "../../fleet/exec-connection.ts";
 import { isTerminalSize } from "../../protocol/exec-frames.ts";
 
 /** A terminal's size, if one is requested. **Errors**: InvalidArgument. */

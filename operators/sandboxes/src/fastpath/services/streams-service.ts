@@ -10,7 +10,8 @@ import {
   LogChunkSchema,
   type SandboxStreams,
 } from "@keelson/sandbox/protocol";
-import type { AgentClient, ExecConnection, ExecSettings } from "../../fleet/agent-client.ts";
+import type { AgentClient } from "../../fleet/agent-client.ts";
+import type { ExecConnection, ExecSettings } from "../../fleet/exec-connection.ts";
 import { AgentError } from "../../protocol/agent-error.ts";
 import { type ExecEnd, execChannels } from "../../protocol/exec-frames.ts";
 import { commandSettings, terminalSize } from "./exec-settings.ts";
