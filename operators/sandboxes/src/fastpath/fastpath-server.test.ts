@@ -1,6 +1,8 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
+import { connect as connectTls } from "node:tls";
+import { createCertificateAuthority, issueCertificate } from "@keelson/api-machinery/certificates";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { FastPathService, SandboxStreams } from "@keelson/sandbox/protocol";
 import { systemClock } from "@keelson/api-machinery/time";
@@ -8,6 +10,8 @@ import { authorizeCalls } from "./access/authorize-calls.ts";
 import { createFastPathClient } from "./client.ts";
 import { type FastPathServer, startFastPathServer } from "./fastpath-server.ts";
 
+/** The maximum number of connections, and some more. */
+const manyConnections = 300;
 const token = "secret";
 const noUser = (): Promise<never> => Promise.reject(new Error("not used"));
 const identities = { authenticate: noUser, isAllowed: noUser };
@@ -66,4 +70,28 @@ it("answers what is not HTTP with an error, and closes open connections when it 
   await server.close();
   await closed;
   server = await startFastPathServer({ bindAddress: "127.0.0.1", port: 0, authorize, routes: () => {} });
+});
+
+it("forgets TLS connections that have ended, whether their handshake succeeded or not", async () => {
+  const now = Date.now();
+  const validity = { notBefore: new Date(now - 3_600_000), notAfter: new Date(now + 3_600_000) };
+  const authority = await createCertificateAuthority("test", validity.notBefore, validity.notAfter);
+  const pair = await issueCertificate(authority, { commonName: "one", usage: "server", hosts: ["127.0.0.1"], ...validity });
+  await server.close();
+  server = await startFastPathServer({
+    ...{ bindAddress: "127.0.0.1", port: 0, authorize, tls: { ...pair, clientAuthorities: undefined } },
+    routes: (router) => router.service(FastPathService, { listSandboxes: () => ({ items: [] }) }),
+  });
+  const port = Number(new URL(server.url).port);
+  const ca = authority.certificate;
+  const connectOnce = async (doesTrust: boolean): Promise<void> => {
+    const socket = connectTls({ port, host: "127.0.0.1", ...(doesTrust && { ca }), ALPNProtocols: ["h2"] });
+    socket.on("error", () => {}).once("secureConnect", () => socket.destroy());
+    await new Promise((resolve) => socket.once("close", resolve));
+  };
+  for (let count = 0; count < manyConnections; count += 10)
+    await Promise.all(Array.from({ length: 10 }, (_, index) => connectOnce(index % 2 === 0)));
+  const list = () =>
+    createFastPathClient({ baseUrl: server.url.replace("http:", "https:"), token, tls: { ca } }).fastPath.listSandboxes({});
+  await expect.poll(async () => (await list()).items).toEqual([]);
 });

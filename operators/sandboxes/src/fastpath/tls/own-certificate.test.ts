@@ -1,8 +1,12 @@
 import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readFile } from "node:fs/promises";
+import { connect, createServer } from "node:tls";
+import { systemClock } from "@keelson/api-machinery/time";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { authorityFile, ensureOwnCertificate } from "./own-certificate.ts";
 
@@ -32,6 +36,19 @@ it("keeps the certificate across starts, valid for its hosts, with keys that onl
   expect(leaf.verify(new X509Certificate(await readAuthority()).publicKey)).toBe(true);
   const modes = ["fastpath-tls.key", "fastpath-ca.key"].map((name) => statSync(join(dataDir, name)).mode & 0o777);
   expect(modes).toEqual([0o600, 0o600]);
+});
+
+it("is trusted by clients that trust the authority", async () => {
+  const { certificate: cert, key } = await ensureOwnCertificate({ dataDir, hosts: ["127.0.0.1"], clock: systemClock });
+  const server = createServer({ cert, key }, (socket) => socket.end());
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const client = connect({ port, host: "127.0.0.1", ca: await readAuthority() });
+  await once(client, "secureConnect");
+  expect(client.authorized).toBe(true);
+  client.destroy();
+  await new Promise((resolve) => server.close(resolve));
 });
 
 it("renews the certificate 30 days before its expiry, and for other hosts, under the same authority", async () => {

@@ -39,7 +39,8 @@ export async function ensureOwnCertificate({ dataDir, hosts, clock }: OwnCertifi
   const server = new StoredPair(join(dataDir, "fastpath-tls.crt"), join(dataDir, "fastpath-tls.key"));
   let authority = await stored.read();
   if (authority === undefined || certificateDefect(authority, authority, now, now + serverLifeMs) !== undefined) {
-    authority = await createCertificateAuthority("keelson-sandboxes", notBefore, new Date(now + authorityLifeMs));
+    // Not the server's name: a certificate whose issuer is its subject counts as self-signed.
+    authority = await createCertificateAuthority("keelson-sandboxes-ca", notBefore, new Date(now + authorityLifeMs));
     await stored.write(authority);
     // Clients read the authority's certificate.
     await chmod(authorityFile(dataDir), 0o644);
