@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
+import { rootCertificates } from "node:tls";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { readOf } from "@keelson/controller";
 import { createEventRecorder } from "@keelson/controller/events";
@@ -9,8 +11,14 @@ import { Robot } from "./api/robot.ts";
 import { joinTokenSecret } from "./api/names.ts";
 import { mqttFlags, serverFlags } from "./flags.ts";
 import { type Bridge, startBridge } from "./bridge/bridge.ts";
+import { Joins } from "./bridge/joins.ts";
+import type { MqttConnectionOptions } from "./bridge/mqtt-connection.ts";
 import { RejectionEvents } from "./bridge/rejection-events.ts";
-import { type Broker, startBroker } from "./broker/broker.ts";
+import { type Broker, revokedCredential, startBroker } from "./broker/broker.ts";
+import type { BrokerTls } from "./broker/tls-splitter.ts";
+import { LazyAuthority } from "./identity/lazy-authority.ts";
+import type { RobotAuthority } from "./identity/robot-authority.ts";
+import { identityOf, isRevoked } from "./identity/robot-identity.ts";
 import { ensureJoinToken, joinTokenFile } from "./identity/join-token.ts";
 import { credentialAnnotation } from "./identity/robot-authentication.ts";
 import { equalsSecret } from "./identity/secret.ts";
@@ -33,7 +41,9 @@ export const mqttServer: ServerDefinition = {
 async function start(context: ServerContext): Promise<RunningServer> {
   const { client, cache, clock, dataDir, log, onChange } = context;
   const namespace = mqttFlags.namespace.read(context.flags);
-  const external = await externalBroker(context.flags);
+  const authority = new LazyAuthority({ client, namespace, clock, fieldManager: "robots-identity" });
+  const joins = new Joins({ client, cache, namespace, clock, log, authority });
+  const external = await externalBroker(context.flags, authority);
   const port = mqttFlags.port.read(context.flags);
   const joinToken = await ensureJoinToken({ dataDir, client, namespace });
   const bindAddress = mqttFlags.bindAddress.read(context.flags);
@@ -50,7 +60,11 @@ async function start(context: ServerContext): Promise<RunningServer> {
           bindAddress,
           port,
           joinToken,
-          credentialOf: (name) => robotNamed(name)?.metadata.annotations?.[credentialAnnotation],
+          clock,
+          credentialOf: (name) => credentialOf(robotNamed(name)),
+          identityOf: (name) => identityOf(robotNamed(name)),
+          joinProblem: (request) => joins.problem(request),
+          loadTls: async () => tlsOf(await authority.get()),
           allowsV1Agents: mqttFlags.allowV1Agents.read(context.flags),
           onRejected: (rejection) => rejections.record(rejection),
           log,
@@ -67,10 +81,17 @@ async function start(context: ServerContext): Promise<RunningServer> {
     clock,
     log,
     isJoinToken: equalsSecret(joinToken),
+    authority,
+    joins,
     bindsCredentials: broker !== undefined,
     events,
   });
+  // Closes the connection of a robot whose key was revoked or replaced, or that was deleted.
+  const unsubscribe = onChange(Robot, ({ object }) => {
+    if (object.metadata.namespace === namespace) broker?.recheck(object.metadata.name ?? "");
+  });
   const stop = async (): Promise<void> => {
+    unsubscribe();
     // The bridge first: it must not report robots as disconnected because the broker stops.
     await bridge.stop();
     await broker?.stop();
@@ -96,13 +117,26 @@ async function firstConnect(ready: Promise<void>, clock: Clock): Promise<void> {
   }
 }
 
+/** The credential that a robot is bound to. */
+function credentialOf(robot: DeepReadonly<Robot> | undefined): string | undefined {
+  const credential = robot?.metadata.annotations?.[credentialAnnotation];
+  return credential !== undefined && isRevoked(robot, credential) ? revokedCredential : credential;
+}
+
+function tlsOf({ server, authority, certificate }: RobotAuthority): BrokerTls {
+  // Robots that join learn the authority from the broker's chain.
+  return { certificate: server.certificate + authority.certificate, key: server.key, authority: certificate };
+}
+
 interface ExternalBroker {
   readonly url: string;
+  /** Certificate of the bridge, if there is no user name. */
+  readonly tls?: MqttConnectionOptions["tls"];
   readonly username?: string;
   readonly password?: string;
 }
 
-async function externalBroker(values: FlagValues): Promise<ExternalBroker | undefined> {
+async function externalBroker(values: FlagValues, authority: LazyAuthority): Promise<ExternalBroker | undefined> {
   const url = mqttFlags.url.read(values);
   if (url === undefined) return undefined;
   if (!URL.canParse(url) || !["mqtt:", "mqtts:", "tcp:", "ssl:"].includes(new URL(url).protocol)) {
@@ -117,6 +151,10 @@ async function externalBroker(values: FlagValues): Promise<ExternalBroker | unde
     } catch (error) {
       throw new UsageError(`--mqtt-password-file: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
     }
+  }
+  if (username === undefined && ["mqtts:", "ssl:"].includes(new URL(url).protocol)) {
+    const { bridge, authority: own } = await authority.get();
+    return { url, tls: { cert: bridge.certificate, key: bridge.key, ca: [...rootCertificates, own.certificate] } };
   }
   return { url, ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) };
 }

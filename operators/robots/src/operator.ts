@@ -1,10 +1,11 @@
 import type { Operator } from "@keelson/operator";
 import { startAgent } from "./agent/agent.ts";
 import { Job } from "./api/job.ts";
-import { group, joinTokenSecret } from "./api/names.ts";
+import { group, identitySecret, joinTokenSecret, joinTokensSecret } from "./api/names.ts";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
+import { approveCommand, revokeCommand } from "./commands/approve.ts";
 import { createAgentCommand } from "./commands/agent.ts";
 import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.ts";
 import { explainCommand } from "./commands/explain.ts";
@@ -13,6 +14,7 @@ import { dispatchCommand } from "./commands/dispatch.ts";
 import { planCommand } from "./commands/plan.ts";
 import { historyCommand, pauseCommand, promoteCommand, resumeCommand, rollbackCommand } from "./commands/rollout.ts";
 import { simulateCommand } from "./commands/simulate.ts";
+import { tokenCommand } from "./commands/token.ts";
 import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";
 import { createTaskController } from "./controllers/task.ts";
@@ -34,7 +36,7 @@ export const robots: Operator = {
     { apiGroups: [group], resources: ["jobs/finalizers", "taskgroups/finalizers"], verbs: ["update"] },
     // Revisions of Jobs.
     { apiGroups: ["apps"], resources: ["controllerrevisions"], verbs: ["get", "list", "watch", "create", "delete"] },
-    { apiGroups: [""], resources: ["secrets"], resourceNames: [joinTokenSecret], verbs: ["get", "patch"] },
+    { apiGroups: [""], resources: ["secrets"], resourceNames: [joinTokenSecret, identitySecret, joinTokensSecret], verbs: ["get", "patch"] },
     // RBAC cannot restrict create to a resource name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
   ],
@@ -47,6 +49,9 @@ export const robots: Operator = {
     cordonCommand,
     uncordonCommand,
     drainCommand,
+    tokenCommand,
+    approveCommand,
+    revokeCommand,
     dispatchCommand,
     planCommand,
     historyCommand,

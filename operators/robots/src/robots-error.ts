@@ -10,6 +10,14 @@ export type RobotsErrorCode =
   | "CannotListen"
   /** The MQTT broker rejected the credentials or a subscription. */
   | "BrokerRejected"
+  /** Not a public key. */
+  | "InvalidKey"
+  /** A one-time join token does not exist. */
+  | "UnknownToken"
+  /** The robot could not join: the server rejected its request, or its answer is not genuine. */
+  | "JoinFailed"
+  /** The agent's key or certificate on disk cannot be used. */
+  | "InvalidIdentity"
   /** A write conflicted with other writers too often. */
   | "TooManyConflicts";
 

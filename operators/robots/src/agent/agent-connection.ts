@@ -7,12 +7,17 @@ import { agentClientId, topics } from "../protocol/messages.ts";
 /** Connects to a broker: mqtt.js's `connect`, replaceable in tests. */
 export type ConnectMqtt = (url: string, options: IClientOptions) => MqttClient;
 
+/** How an agent authenticates: with a password, or over TLS with its certificate. */
+export type AgentLogin =
+  | { readonly password: string }
+  | { readonly certificate: string; readonly key: string; readonly authority: string };
+
 /** Options of an {@link AgentConnection}. */
 export interface AgentConnectionOptions {
   readonly brokerUrl: string;
   readonly robotId: string;
-  /** The password of the next connection attempt. */
-  readonly password: () => string;
+  /** How the next connection attempt authenticates. */
+  readonly login: () => AgentLogin;
   /** Called when the broker has rejected the password. */
   readonly onRejected: () => void;
   readonly clock: Clock;
@@ -39,6 +44,31 @@ const goodbyeTimeoutMs = 1000;
 
 /** Maximum number of publishes that the broker has not acknowledged. Further ones are dropped and repeated later. */
 const maxUnacknowledged = 1024;
+
+/** Whether a broker rejected the agent: by CONNACK, or with a TLS alert about its certificate. */
+function isRejection(code: unknown): boolean {
+  return badCredentials.includes(code) || (typeof code === "string" && /_ALERT_CERTIFICATE_|_ALERT_UNKNOWN_CA/.test(code));
+}
+
+/** With a certificate, the connection uses TLS, whatever scheme the URL has. The embedded broker has both on the same port. */
+function urlFor(brokerUrl: string, login: AgentLogin): string {
+  return brokerUrl.replace("password" in login ? /^ssl:/ : /^(tcp|mqtt|ssl):/, "mqtts:");
+}
+
+function loginOptions(login: AgentLogin): Partial<IClientOptions> {
+  if ("password" in login) return { password: login.password };
+  const { certificate, key, authority } = login;
+  const options = {
+    cert: certificate,
+    key,
+    ca: authority,
+    // Passed on to `tls.connect`; mqtt.js does not declare it.
+    minVersion: "TLSv1.3",
+    // The authority signs one kind of server certificate, for brokers; which address a robot reaches the broker at does not matter.
+    checkServerIdentity: () => undefined,
+  };
+  return options;
+}
 
 /**
  * Pause before reconnect attempt number `tries` (from 0): random up to a limit that doubles, so that a fleet does not reconnect at the
@@ -67,10 +97,11 @@ export class AgentConnection {
   constructor(options: AgentConnectionOptions) {
     const { brokerUrl, robotId, log } = options;
     this.#options = options;
-    this.#client = (options.connect ?? mqtt.connect)(brokerUrl.replace(/^ssl:/, "mqtts:"), {
+    const login = options.login();
+    this.#client = (options.connect ?? mqtt.connect)(urlFor(brokerUrl, login), {
       clientId: agentClientId(robotId),
       username: robotId,
-      password: options.password(),
+      ...loginOptions(login),
       protocolVersion: 4,
       clean: true,
       keepalive: 15,
@@ -163,11 +194,11 @@ export class AgentConnection {
   #onError(error: Error): void {
     const { brokerUrl, robotId, log, onRejected } = this.#options;
     if (this.#isStopped) return;
-    if (!("code" in error) || !badCredentials.includes(error.code)) {
+    if (!("code" in error) || !isRejection(error.code)) {
       log.warn({ broker: brokerUrl }, `connection to the broker: ${error.message}`);
       return;
     }
-    const hint = `check the join token (--token-file), and whether ${robotId} is bound to another agent (see the events of the Robot)`;
+    const hint = `check the join token (--token-file), and whether ${robotId} is bound to another agent or revoked (see the events of the Robot)`;
     log.error({ broker: brokerUrl, robot: robotId }, `the broker rejected the agent (${error.message}); ${hint}`);
     onRejected();
   }
@@ -183,7 +214,7 @@ export class AgentConnection {
     log.warn({ broker: brokerUrl, pauseMs: Math.round(pauseMs) }, "no connection to the broker; retrying");
     this.#pause = clock.setTimer(pauseMs, () => {
       this.#pause = undefined;
-      this.#client.options.password = this.#options.password();
+      Object.assign(this.#client.options, loginOptions(this.#options.login()));
       this.#client.reconnect();
     });
   }

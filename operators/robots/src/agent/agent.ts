@@ -5,7 +5,10 @@ import { createProcessDriver, type Driver } from "@keelson/execution";
 import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
 import { leasesFeature, robotIdPattern, topics } from "../protocol/messages.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
+import { certificateLifeMs } from "../identity/certificate-life.ts";
+import { type OneTimeToken, parseOneTimeToken } from "../identity/one-time-token.ts";
 import { RobotsError } from "../robots-error.ts";
+import { AgentIdentity } from "./agent-identity.ts";
 import { AgentCredential } from "./agent-credential.ts";
 import { AgentConnection } from "./agent-connection.ts";
 import type { ConnectMqtt } from "./agent-connection.ts";
@@ -16,6 +19,8 @@ import { LeaseGuard } from "./lease-guard.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { leaseDemand } from "./task-lease.ts";
 import { readBootId, readBootMs, readDeviceInfo } from "./read-device-info.ts";
+import { GenuineMessages } from "./genuine-messages.ts";
+import { type JoinOptions, joinServer, renewCertificate } from "./join.ts";
 import { readMessage } from "./read-message.ts";
 import type { AgentPolicy } from "./task-order.ts";
 import { openTaskRecords, type TaskRecords } from "./task-records.ts";
@@ -42,6 +47,12 @@ export interface AgentDependencies {
 /** Retry interval of a registration that the server has not answered. */
 const registerRetryMs = 10_000;
 
+/** Minimum pause between two attempts to renew the certificate. */
+const minRenewPauseMs = 60_000;
+
+/** Timers cannot be longer than 24.8 days. */
+const maxTimerMs = 86_400_000;
+
 /** Maximum time that a stopping agent waits for pending work. */
 const stopTimeoutMs = 2000;
 
@@ -53,6 +64,12 @@ class RobotAgent implements RunningAgent {
   readonly #leases: LeaseKeeper;
   readonly #instanceId: string;
   readonly #credential: AgentCredential;
+  readonly #identity: AgentIdentity;
+  readonly #messages: GenuineMessages;
+  readonly #stopped = new AbortController();
+  /** The join or renewal that is under way. */
+  #joining: Promise<void> | undefined;
+  #renewTimer: Timer | undefined;
   readonly #runner: TaskRunner;
   #state: AgentState;
   #isStopping = false;
@@ -60,16 +77,25 @@ class RobotAgent implements RunningAgent {
   #timer: Timer | undefined;
   #restartTimer: Timer | undefined;
   #connection: AgentConnection | undefined;
+  #dependencies: Pick<AgentDependencies, "connect"> & { readonly random: () => number } = { random: Math.random };
   readonly done: Promise<void>;
   #resolveDone: () => void = () => {};
 
   constructor(
     options: AgentOptions & AgentDependencies,
-    parts: { driver: Driver; records: TaskRecords; guard: LeaseGuard; workDir: string; credential: AgentCredential },
+    parts: { driver: Driver; records: TaskRecords; guard: LeaseGuard; workDir: string; credential: AgentCredential; identity: AgentIdentity },
   ) {
     const { robotId, clock, log } = options;
     this.#options = options;
     this.#credential = parts.credential;
+    this.#identity = parts.identity;
+    this.#messages = new GenuineMessages({
+      ...{ robotId, clock, log },
+      identity: parts.identity,
+      bootMs: options.bootMs ?? readBootMs,
+      report: (message) => this.#connection?.publish(topics.rejected(robotId), message),
+      register: () => this.#register(),
+    });
     this.done = new Promise((resolveDone) => {
       this.#resolveDone = resolveDone;
     });
@@ -104,23 +130,91 @@ class RobotAgent implements RunningAgent {
 
   /** Resumes the tasks of the last agent, then connects: a dispatch must find the tasks that this robot already has. */
   async start(options: Pick<AgentDependencies, "connect"> & { readonly random: () => number }): Promise<void> {
-    const { robotId, token, brokerUrl, clock, log } = this.#options;
+    const { token } = this.#options;
     this.#state = { ...this.#state, tasks: await this.#runner.load() };
     await this.#runner.resume(this.#state.tasks);
     this.#leases.check();
     this.#armRestart();
+    this.#dependencies = options;
+    const oneTime = token === undefined ? undefined : parseOneTimeToken(token);
+    // Programs of the last agent are resumed already, also while the robot cannot join.
+    if (oneTime !== undefined && this.#identity.joined === undefined) this.#join(oneTime);
+    else this.#connect();
+  }
+
+  #connect(): void {
+    const { robotId, token = "", brokerUrl, clock, log } = this.#options;
+    const { connect, random } = this.#dependencies;
+    this.#armRenewal();
     this.#connection = new AgentConnection({
-      brokerUrl,
-      robotId,
-      password: () => this.#credential.password(token),
-      onRejected: () => this.#credential.rejected(),
-      clock,
-      log,
-      random: options.random,
-      ...(options.connect !== undefined && { connect: options.connect }),
+      ...{ brokerUrl, robotId, clock, log, random },
+      login: () => this.#identity.joined ?? { password: this.#credential.password(token) },
+      onRejected: () => this.#onRejected(),
+      ...(connect !== undefined && { connect }),
       onMessage: (topic, payload) => this.#onMessage(topic, payload),
       onReady: () => this.#onReady(),
     });
+  }
+
+  #joinOptions(): JoinOptions {
+    const { robotId, brokerUrl, joinUrl = brokerUrl, labels, clock, log } = this.#options;
+    const { connect, random } = this.#dependencies;
+    return {
+      ...{ brokerUrl: joinUrl, robotId, labels, identity: this.#identity, clock, log, random },
+      signal: this.#stopped.signal,
+      ...(connect !== undefined && { connect }),
+    };
+  }
+
+  /** Joins, then connects. */
+  #join(token: OneTimeToken): void {
+    this.#joining ??= joinServer(token, this.#joinOptions())
+      .then(() => this.#connect())
+      .catch((error: unknown) => {
+        if (!this.#isStopping) this.#options.log.error({ error: String(error) }, "could not join");
+      })
+      .finally(() => {
+        this.#joining = undefined;
+      });
+  }
+
+  /** Renews the certificate when a third of its life is left. The time is the server's, if it is known. */
+  #armRenewal(): void {
+    this.#renewTimer?.cancel();
+    const { joined } = this.#identity;
+    const { clock } = this.#options;
+    if (joined === undefined || this.#isStopping) return;
+    const leftMs = joined.expiresAt - certificateLifeMs / 3 - (this.#messages.now ?? clock.now());
+    const delayMs = Math.min(Math.max(leftMs, minRenewPauseMs), maxTimerMs);
+    this.#renewTimer = clock.setTimer(delayMs, () => (leftMs > delayMs ? this.#armRenewal() : this.#renew()), { background: true });
+  }
+
+  #renew(): void {
+    this.#joining ??= renewCertificate(this.#joinOptions())
+      .catch((error: unknown) => {
+        if (!this.#isStopping) this.#options.log.warn({ error: String(error) }, "could not renew the certificate; retrying");
+      })
+      .finally(() => {
+        this.#joining = undefined;
+        this.#armRenewal();
+      });
+  }
+
+  /** The broker rejected the agent: its certificate has expired, its key is revoked, or the Robot was deleted. */
+  #onRejected(): void {
+    const { joined } = this.#identity;
+    if (joined === undefined) {
+      this.#credential.rejected();
+      return;
+    }
+    const token = parseOneTimeToken(this.#options.token ?? "");
+    if (token === undefined || token.id === joined.tokenId) {
+      this.#renew();
+      return;
+    }
+    const connection = this.#connection;
+    this.#connection = undefined;
+    void connection?.stop().then(() => this.#join(token));
   }
 
   async stop(): Promise<void> {
@@ -128,6 +222,9 @@ class RobotAgent implements RunningAgent {
     this.#isStopping = true;
     this.#timer?.cancel();
     this.#restartTimer?.cancel();
+    this.#renewTimer?.cancel();
+    this.#stopped.abort();
+    await this.#joining;
     this.#leases.stop();
     await this.#runner.stop({ stopPrograms: this.#options.stopTasksOnExit });
     await this.#settleWithinTimeout();
@@ -172,9 +269,11 @@ class RobotAgent implements RunningAgent {
     this.#armTimer();
   }
 
-  async #onMessage(topic: string, payload: Uint8Array): Promise<void> {
+  async #onMessage(topic: string, received: Uint8Array): Promise<void> {
     if (this.#isStopping) return;
     const { log } = this.#options;
+    const payload = await this.#messages.open(topic, received);
+    if (payload === undefined) return;
     const message = readMessage(topic, payload, this.#policy);
     switch (message.kind) {
       case "dispatch": {
@@ -209,25 +308,31 @@ class RobotAgent implements RunningAgent {
       .map((task) => ({ taskUid: task.uid, attempt: task.attempt }));
     const deviceInfo = readDeviceInfo(clock.now());
     const { drivers } = this.#policy;
+    const { joined } = this.#identity;
+    const nonce = this.#messages.nextNonce();
     const message: RegisterMessage = {
       robotId,
-      token,
+      // A one-time token is never sent.
+      token: joined === undefined ? (token ?? "") : "",
+      ...(nonce === undefined ? {} : { nonce }),
       deviceInfo,
       labels,
       bootId: this.#bootId,
       instanceId: this.#instanceId,
-      credentialSha256: this.#credential.digest,
+      ...(joined === undefined ? { credentialSha256: this.#credential.digest } : {}),
       drivers,
       features: [leasesFeature],
       tasks,
     };
-    this.#connection?.publish(topics.register, message);
+    this.#connection?.publish(joined === undefined ? topics.register : topics.ownRegister(robotId), message);
   }
 
   #sendHeartbeat(): void {
     const { robotId, token, clock } = this.#options;
-    const message: RegisterMessage = { robotId, token, deviceInfo: readDeviceInfo(clock.now()), bootId: this.#bootId };
-    this.#connection?.publish(topics.heartbeat, message);
+    const hasKey = this.#identity.joined !== undefined;
+    const deviceInfo = readDeviceInfo(clock.now());
+    const message: RegisterMessage = { robotId, token: hasKey ? "" : (token ?? ""), deviceInfo, bootId: this.#bootId };
+    this.#connection?.publish(hasKey ? topics.ownHeartbeat(robotId) : topics.heartbeat, message);
   }
 
   /** Arms the timer of the next heartbeat, or the next registration while none was accepted. */
@@ -268,8 +373,12 @@ export async function startAgent(options: AgentOptions & AgentDependencies): Pro
   const records = await openTaskRecords(join(agentDir, "tasks"));
   const randomSecret = options.randomSecret ?? (() => randomBytes(32).toString("base64url"));
   const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
+  const identity = await AgentIdentity.open(join(agentDir, "identity.json"), robotId);
+  if (options.token === undefined && identity.joined === undefined) {
+    throw new RobotsError("JoinFailed", "this robot has not joined yet: pass a join token with --token-file, or in K8S4R_TOKEN");
+  }
   const guard = new LeaseGuard(join(agentDir, "leases"));
-  const agent = new RobotAgent(options, { driver, records, guard, workDir, credential });
+  const agent = new RobotAgent(options, { driver, records, guard, workDir, credential, identity });
   await agent.start({ ...(options.connect !== undefined && { connect: options.connect }), random });
   return agent;
 }

@@ -16,6 +16,15 @@ export const promotedRevisionAnnotation = "robot.k8s4r.io/promoted-revision";
 /** Name of the Secret whose `data.token` approves a robot automatically. */
 export const joinTokenSecret = "robot-join-token";
 
+/** Name of the Secret with the certificate authority of the robots and the keys that sign messages to them. */
+export const identitySecret = "robot-identity";
+
+/** Name of the Secret with the one-time join tokens. It contains no secret that admits a robot. */
+export const joinTokensSecret = "robot-join-tokens";
+
+/** Annotation of a Robot that is held because two agents use its key: which ones. `keelson robots approve` removes it. */
+export const heldAnnotation = "robot.k8s4r.io/held";
+
 /** Labels of Jobs, TaskGroups and Tasks. */
 export const labels = {
   /** Name of the Job. */

@@ -33,6 +33,13 @@ const spec = Type.Object(
           "true approves the robot and false rejects it, whatever join token it has. Unset: the robot is approved if it has the join token.",
       }),
     ),
+    revokedKeys: Type.Optional(
+      Type.Array(Type.String({ pattern: "^[0-9a-f]{64}$" }), {
+        description: "SHA-256 of keys with which nothing can connect as this robot. The robot can join again with a new key.",
+        "x-kubernetes-list-type": "set",
+        maxItems: 64,
+      }),
+    ),
   },
   { description: "Identity and labels of the robot." },
 );
@@ -55,6 +62,21 @@ const status = Type.Object(
     ),
     connected: Type.Optional(Type.Boolean({ description: "Whether the robot's agent is connected, according to the broker." })),
     bootId: Type.Optional(Type.String({ description: "Boot ID of the robot's computer. It changes with every reboot." })),
+    identity: Type.Optional(
+      Type.Object(
+        {
+          keySha256: Type.String({ description: "SHA-256 of the robot's public key." }),
+          publicKey: Type.String({ description: "Public key of the robot, DER in base64. Its private key never leaves the robot." }),
+          serial: Type.String({ description: "Serial number of the robot's certificate, in hexadecimal." }),
+          expires: time("Time at which the certificate expires. The robot's agent renews it before, or when it returns."),
+          token: Type.Optional(Type.String({ description: "ID of the join token that the robot used." })),
+          requiresApproval: Type.Optional(
+            Type.Boolean({ description: "Whether the join token requires that the robot is approved by hand." }),
+          ),
+        },
+        { description: "Key that the robot is bound to. Only an agent with its private key can connect as this robot." },
+      ),
+    ),
     verifiedTokenSha256: Type.Optional(Type.String({ description: "SHA-256 of the join token of the approved registration." })),
     drivers: Type.Optional(Type.Array(Type.String(), { description: "Drivers of the robot's agent. Unset: unknown." })),
     agentFeatures: Type.Optional(
@@ -63,7 +85,7 @@ const status = Type.Object(
       }),
     ),
     deviceInfo: Type.Optional(DeviceInfo),
-    conditions: Type.Optional(conditions("Approved: the robot may run tasks. Online: its agent is reporting.")),
+    conditions: Type.Optional(conditions("Approved: the robot may run tasks. Online: its agent is reporting. Held: two agents use the robot's key.")),
   },
   { description: "Observed state of the robot." },
 );

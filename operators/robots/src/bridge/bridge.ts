@@ -12,13 +12,19 @@ import {
   type StatusMessage,
   topics,
 } from "../protocol/messages.ts";
+import { heldAnnotation } from "../api/names.ts";
+import type { LazyAuthority } from "../identity/lazy-authority.ts";
 import { credentialAnnotation } from "../identity/robot-authentication.ts";
+import { identityOf } from "../identity/robot-identity.ts";
 import { AgentConflicts } from "./agent-conflicts.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { type HeartbeatStatus, Heartbeats } from "./heartbeats.ts";
-import { readIncoming } from "./incoming.ts";
+import { type Incoming, readIncoming } from "./incoming.ts";
+import type { Joins } from "./joins.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
-import { MqttConnection } from "./mqtt-connection.ts";
+import { MqttConnection, type MqttConnectionOptions } from "./mqtt-connection.ts";
+import { RejectionEvents } from "./rejection-events.ts";
+import { RobotMessages } from "./robot-messages.ts";
 import { Registrations } from "./registrations.ts";
 import { Leases } from "./leases.ts";
 import { eventOfReport } from "./report-event.ts";
@@ -26,6 +32,18 @@ import { storeReport } from "./reports.ts";
 import { TaskWrites } from "./task-writes.ts";
 
 const fieldManager = "robots-bridge";
+
+const subscriptions: readonly string[] = [
+  topics.register,
+  topics.heartbeat,
+  topics.allOwnRegister,
+  topics.allOwnHeartbeat,
+  topics.allStatus,
+  topics.allOnline,
+  topics.allLeases,
+  topics.allJoins,
+  topics.allRejected,
+];
 
 /** Options of {@link startBridge}. */
 export interface BridgeOptions {
@@ -44,6 +62,11 @@ export interface BridgeOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly isJoinToken: (token: string) => boolean;
+  readonly authority: LazyAuthority;
+  /** Checks and answers join requests. */
+  readonly joins: Joins;
+  /** Certificate of the bridge at an external broker. */
+  readonly tls?: MqttConnectionOptions["tls"];
   /** Whether robots are bound to their credential: the broker must check it. Default false. */
   readonly bindsCredentials?: boolean;
   readonly events: EventRecorder;
@@ -65,11 +88,27 @@ export class Bridge implements AsyncDisposable {
   readonly #heartbeats: Heartbeats;
   readonly #conflicts = new AgentConflicts();
   readonly #connection: MqttConnection;
+  readonly #joins: Joins;
+  readonly #messages: RobotMessages;
+  readonly #droppedMessages: RejectionEvents;
   readonly #unsubscribes: readonly (() => void)[];
 
   constructor(options: BridgeOptions) {
     const { url, username, password, clientId, namespace, client, cache, onChange, clock, log, isJoinToken } = options;
     this.#options = options;
+    this.#joins = options.joins;
+    this.#messages = new RobotMessages({
+      clock,
+      log,
+      authority: options.authority,
+      hasKey: (robot) => this.#robotNamed(robot)?.status?.identity !== undefined,
+      publish: (topic, payload) => this.#connection.publishText(topic, payload),
+    });
+    this.#droppedMessages = new RejectionEvents({
+      clock,
+      events: options.events,
+      regarding: (robot) => this.#robotNamed(robot) ?? { ...Robot, metadata: { name: robot, namespace } },
+    });
     this.#queue = new KeyedQueue({
       maxConcurrent: 64,
       maxPending: 8192,
@@ -82,13 +121,16 @@ export class Bridge implements AsyncDisposable {
       writes: this.#writes,
       clock,
       log,
-      isApproved: (robot) => (this.#robotNamed(robot)?.status?.phase ?? "Pending") !== "Pending",
+      isApproved: (robot) => this.#isApproved(robot),
     });
     this.#dispatcher = new Dispatcher({
       clock,
       taskOf: (uid) => this.#taskOf(uid),
       isOnline: (robot) => this.#robotNamed(robot)?.status?.phase === "Online",
-      send: (robot, message) => this.#connection.publish(topics.dispatch(robot), message),
+      send: (robot, message) => {
+        if (message.action === "create" && !this.#isApproved(robot)) return;
+        this.#messages.send(robot, topics.dispatch(robot), message);
+      },
     });
     this.#heartbeats = new Heartbeats({
       clock,
@@ -100,8 +142,9 @@ export class Bridge implements AsyncDisposable {
       url,
       ...(username === undefined ? {} : { username }),
       ...(password === undefined ? {} : { password }),
+      ...(options.tls === undefined ? {} : { tls: options.tls }),
       clientId,
-      subscriptions: [topics.register, topics.heartbeat, topics.allStatus, topics.allOnline, topics.allLeases],
+      subscriptions,
       onMessage: (topic, payload) => this.#onMessage(topic, payload),
       onReady: () => {
         this.#heartbeats.listening();
@@ -135,6 +178,18 @@ export class Bridge implements AsyncDisposable {
     return this.#options.cache.get(Robot, { namespace: this.#options.namespace, name });
   }
 
+  /** Whether a robot may get work: it is approved and not held, and its key is not revoked. */
+  #isApproved(name: string): boolean {
+    const robot = this.#robotNamed(name);
+    if (robot?.metadata.annotations?.[heldAnnotation] !== undefined || identityOf(robot)?.isRevoked === true) return false;
+    return (robot?.status?.phase ?? "Pending") !== "Pending";
+  }
+
+  /** Whether reports of a robot count: not after its key was revoked, also while an external broker still lets it connect. */
+  #isHeard(name: string): boolean {
+    return identityOf(this.#robotNamed(name))?.isRevoked !== true;
+  }
+
   #taskOf(uid: string): DeepReadonly<Task> | undefined {
     return this.#options.cache.list(Task, { namespace: this.#options.namespace, index: ["uid", uid] })[0];
   }
@@ -146,6 +201,7 @@ export class Bridge implements AsyncDisposable {
       log.warn({ topic: topic.slice(0, 200) }, `invalid MQTT message: ${incoming.rejected}`);
       return;
     }
+    if (incoming.kind !== "join" && "robotId" in incoming && !this.#isHeard(incoming.robotId)) return;
     let isAccepted = true;
     switch (incoming.kind) {
       case "online": {
@@ -161,21 +217,37 @@ export class Bridge implements AsyncDisposable {
       case "lease": {
         const { robotId, message } = incoming;
         isAccepted = this.#queue.push(`leases/${robotId}`, async () => {
-          this.#connection.publish(topics.leaseAnswer(robotId), await this.#leases.answer(robotId, message));
+          this.#messages.send(robotId, topics.leaseAnswer(robotId), await this.#leases.answer(robotId, message));
         });
         break;
       }
+      case "join": {
+        const { robotId, message } = incoming;
+        isAccepted = this.#queue.push(`robot/${robotId}`, async () => {
+          const answer = await this.#joins.answer(message);
+          if ("rejected" in answer) log.warn({ robot: robotId }, `join request rejected: ${answer.rejected}`);
+          this.#connection.publish(topics.joinAnswer(robotId), answer);
+        });
+        break;
+      }
+      case "rejected": {
+        const { robotId, message } = incoming;
+        const text = `the agent dropped a message on ${message.topic}: ${message.reason}`;
+        log.warn({ robot: robotId }, text);
+        this.#droppedMessages.record({ robotId, reason: "MessageNotGenuine", message: text });
+        break;
+      }
       default: {
-        const { kind, message } = incoming;
-        isAccepted = this.#queue.push(`robot/${message.robotId}`, () => this.#storeRegistration(kind, message));
+        const { message } = incoming;
+        isAccepted = this.#queue.push(`robot/${message.robotId}`, () => this.#storeRegistration(incoming));
       }
     }
     if (!isAccepted) log.warn({ topic }, "message dropped: the queue is full; the sender retries");
   }
 
-  async #storeRegistration(kind: "register" | "heartbeat", message: RegisterMessage): Promise<void> {
+  async #storeRegistration({ kind, message, isOwnTopic }: Incoming & { readonly kind: "register" | "heartbeat" }): Promise<void> {
     const { robotId, deviceInfo, bootId, drivers, features, tasks = [] } = message;
-    const registration = await this.#registrations.store(message);
+    const registration = await this.#registrations.store(message, { isOwnTopic });
     if (registration.kind === "rejected") {
       this.#options.log.warn({ robot: robotId }, `${kind} rejected: ${registration.reason}`);
       if (kind === "register") this.#respond(robotId, { success: false, message: registration.reason, robotId });
@@ -190,6 +262,7 @@ export class Bridge implements AsyncDisposable {
       ...(kind === "register" ? { agentFeatures: features ?? [] } : {}),
     });
     if (kind === "heartbeat") return;
+    if (message.nonce !== undefined) this.#messages.registered(robotId, message.nonce);
     const warning = this.#checkConflict(registration.robot, message);
     const response = responseFor(registration.robot);
     if (response !== undefined) this.#respond(robotId, { ...response, ...(warning === undefined ? {} : { warning }) });
@@ -212,7 +285,19 @@ export class Bridge implements AsyncDisposable {
     const warning = `two agents use the id ${robotId} and displace each other, on ${hosts}; stop one of them`;
     this.#options.log.warn({ robot: robotId }, warning);
     this.#options.events.event(robot, { type: "Warning", reason: "DuplicateAgent", note: warning });
+    if (robot.status?.identity !== undefined) void this.#queue.push(`robot/${robotId}`, () => this.#hold(robotId, warning));
     return warning;
+  }
+
+  /** Holds a robot whose key two agents use: it gets nothing until it is approved again. */
+  async #hold(name: string, message: string): Promise<void> {
+    const { client, namespace } = this.#options;
+    const body = { metadata: { annotations: { [heldAnnotation]: message } } };
+    try {
+      await client.patch(Robot, { namespace, name }, { type: "merge", body }, { fieldManager });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
   }
 
   async #storeReport(robotId: string, report: StatusMessage): Promise<void> {
@@ -226,7 +311,7 @@ export class Bridge implements AsyncDisposable {
     if (outcome === "unwanted") this.#sendDelete(robotId, taskUid, attempt ?? 0);
     // An original agent sends neither and does not subscribe to acknowledgements.
     if (attempt === undefined || seq === undefined) return;
-    this.#connection.publish(topics.ack(robotId, taskUid), { taskUid, attempt, seq } satisfies AckMessage);
+    this.#messages.send(robotId, topics.ack(robotId, taskUid), { taskUid, attempt, seq } satisfies AckMessage);
   }
 
   async #writeHeartbeat(robot: string, status: HeartbeatStatus): Promise<void> {
@@ -240,13 +325,13 @@ export class Bridge implements AsyncDisposable {
   }
 
   #respond(robotId: string, response: ResponseMessage): void {
-    this.#connection.publish(topics.response(robotId), response);
+    this.#messages.respond(robotId, response);
   }
 
   /** Has a robot remove a task. */
   #sendDelete(robotId: string, uid: string, attempt: number): void {
     const task = { metadata: { uid }, status: { attempt } } as DispatchMessage["task"];
-    this.#connection.publish(topics.dispatch(robotId), { action: "delete", task } satisfies DispatchMessage);
+    this.#messages.send(robotId, topics.dispatch(robotId), { action: "delete", task } satisfies DispatchMessage);
   }
 
   #onTask({ type, object }: Change<Task>): void {
@@ -262,11 +347,15 @@ export class Bridge implements AsyncDisposable {
     if (type === "delete") {
       this.#heartbeats.robotDeleted(name);
       this.#conflicts.robotDeleted(name);
+      this.#messages.robotDeleted(name);
       return;
     }
     const response = responseFor(object);
     const before = old === undefined ? undefined : responseFor(old);
     if (response !== undefined && !jsonEquals(response, before)) this.#respond(name, response);
+    // Released: the agents that were seen before do not count any more.
+    if (old?.metadata.annotations?.[heldAnnotation] !== undefined && object.metadata.annotations?.[heldAnnotation] === undefined)
+      this.#conflicts.robotDeleted(name);
     if (object.status?.phase === "Online" && old?.status?.phase !== "Online") this.#dispatcher.resend(name);
     if (object.status?.phase !== "Online" && old?.status?.phase === "Online") {
       this.#queue.push(`leases/${name}`, () => this.#leases.robotLost(name));

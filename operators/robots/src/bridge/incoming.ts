@@ -1,9 +1,11 @@
 import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
 import { Check, Clean } from "typebox/value";
 import { DeviceInfo } from "../api/device-info.ts";
+import { type JoinRequest, readJoinRequest } from "../identity/join-request.ts";
 import {
   type LeaseRequest,
   type RegisterMessage,
+  type RejectedMessage,
   robotIdPattern,
   type StatusMessage,
   taskUidPattern,
@@ -25,10 +27,13 @@ const states = ["running", "completed", "failed", "deleted"] as const;
 
 /** A validated message of an agent. */
 export type Incoming =
-  | { readonly kind: "register" | "heartbeat"; readonly message: RegisterMessage }
+  /** `isOwnTopic`: on the robot's own topic, to which a broker lets only this robot publish. */
+  | { readonly kind: "register" | "heartbeat"; readonly isOwnTopic: boolean; readonly message: RegisterMessage }
   | { readonly kind: "status"; readonly robotId: string; readonly message: StatusMessage }
   | { readonly kind: "online"; readonly robotId: string; readonly online: boolean }
-  | { readonly kind: "lease"; readonly robotId: string; readonly message: LeaseRequest };
+  | { readonly kind: "lease"; readonly robotId: string; readonly message: LeaseRequest }
+  | { readonly kind: "join"; readonly robotId: string; readonly message: JoinRequest }
+  | { readonly kind: "rejected"; readonly robotId: string; readonly message: RejectedMessage };
 
 /** Why a message is not valid. */
 export interface Rejection {
@@ -58,21 +63,35 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
   switch (parsed.kind) {
     case "online": {
       const online = get("online");
-      return typeof online === "boolean" ? { ...parsed, online } : { rejected: "online must be true or false" };
+      return typeof online === "boolean" ? { kind: "online", robotId: parsed.robotId, online } : { rejected: "online must be true or false" };
     }
     case "lease":
       return readLeaseRequest(parsed.robotId, get);
     case "status":
       return readStatus(parsed.robotId, parsed.uid, get);
-    default:
-      return readRegister(parsed.kind, get);
+    case "join": {
+      const message = readJoinRequest(body, parsed.robotId);
+      return message === undefined ? { rejected: "not a valid join request" } : { kind: "join", robotId: parsed.robotId, message };
+    }
+    case "rejected": {
+      const [topicName, reason] = [get("topic"), get("reason")];
+      if (typeof topicName !== "string" || typeof reason !== "string") return { rejected: "topic and reason must be strings" };
+      const message = { topic: clean(topicName, 200), reason: clean(reason, 200) };
+      return { kind: "rejected", robotId: parsed.robotId, message };
+    }
+    default: {
+      const { robotId } = parsed;
+      if (robotId !== undefined && get("robotId") !== robotId) return { rejected: "robotId must match the topic" };
+      return readRegister(parsed.kind, robotId !== undefined, get);
+    }
   }
 }
 
+const robotTopics = ["online", "lease", "join", "rejected"] as const;
+
 type ParsedTopic =
-  | { readonly kind: "register" | "heartbeat" }
-  | { readonly kind: "online"; readonly robotId: string }
-  | { readonly kind: "lease"; readonly robotId: string }
+  | { readonly kind: "register" | "heartbeat"; readonly robotId?: string }
+  | { readonly kind: (typeof robotTopics)[number]; readonly robotId: string }
   | { readonly kind: "status"; readonly robotId: string; readonly uid: string };
 
 function parseTopic(topic: string): ParsedTopic | undefined {
@@ -80,8 +99,12 @@ function parseTopic(topic: string): ParsedTopic | undefined {
   if (topic === topics.heartbeat) return { kind: "heartbeat" };
   const [root, robots, robotId, ...rest] = topic.split("/");
   if (root !== "k8s4r" || robots !== "robots" || robotId === undefined || !robotIdPattern.test(robotId)) return undefined;
-  if (rest.length === 1 && rest[0] === "online") return { kind: "online", robotId };
-  if (rest.length === 1 && rest[0] === "lease") return { kind: "lease", robotId };
+  if (rest.length === 1) {
+    const [leaf] = rest;
+    if (leaf === "register" || leaf === "heartbeat") return { kind: leaf, robotId };
+    const kind = robotTopics.find((each) => each === leaf);
+    return kind === undefined ? undefined : { kind, robotId };
+  }
   const [tasks, uid, leaf] = rest;
   if (rest.length === 3 && tasks === "tasks" && uid !== undefined && taskUidPattern.test(uid) && leaf === "status") {
     return { kind: "status", robotId, uid };
@@ -99,7 +122,11 @@ function readLeaseRequest(robotId: string, get: (field: string) => unknown): Inc
   return { kind: "lease", robotId, message: { nonce: clean(nonce, maxNameLength), tasks } };
 }
 
-function readRegister(kind: "register" | "heartbeat", get: (field: string) => unknown): Incoming | Rejection {
+function readRegister(
+  kind: "register" | "heartbeat",
+  isOwnTopic: boolean,
+  get: (field: string) => unknown,
+): Incoming | Rejection {
   const robotId = get("robotId");
   if (typeof robotId !== "string" || !robotIdPattern.test(robotId)) {
     return { rejected: "robotId must be a DNS label of at most 63 characters" };
@@ -118,11 +145,14 @@ function readRegister(kind: "register" | "heartbeat", get: (field: string) => un
   const features = readNames(get("features"));
   const tasks = readHeldTasks(get("tasks"));
   if (tasks === null) return { rejected: "tasks must be a list of {taskUid, attempt}" };
+  const nonce = get("nonce");
   return {
     kind,
+    isOwnTopic,
     message: {
       robotId,
       token,
+      ...(typeof nonce === "string" && nonce.length <= maxNameLength ? { nonce } : {}),
       ...(deviceInfo === undefined ? {} : { deviceInfo }),
       ...(labels === undefined ? {} : { labels }),
       ...(typeof bootId === "string" && bootId.length <= 128 ? { bootId: clean(bootId, 128) } : {}),

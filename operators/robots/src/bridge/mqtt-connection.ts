@@ -1,5 +1,5 @@
 import type { Logger } from "@keelson/controller";
-import mqtt, { type MqttClient } from "mqtt";
+import mqtt, { type IClientOptions, type MqttClient } from "mqtt";
 import { RobotsError } from "../robots-error.ts";
 
 /** Options of an {@link MqttConnection}. */
@@ -8,6 +8,8 @@ export interface MqttConnectionOptions {
   readonly url: string;
   readonly username?: string;
   readonly password?: string;
+  /** Certificate, key and authority of a TLS connection. Default: none, and the system's authorities. */
+  readonly tls?: Pick<IClientOptions, "cert" | "key" | "ca">;
   readonly clientId: string;
   /** Topic filters to subscribe to (QoS 1) on every connect. */
   readonly subscriptions: readonly string[];
@@ -37,9 +39,10 @@ export class MqttConnection {
   readonly ready: Promise<void>;
 
   constructor(options: MqttConnectionOptions) {
-    const { url, username, password, clientId } = options;
+    const { url, username, password, clientId, tls } = options;
     this.#options = options;
     this.#client = mqtt.connect(url, {
+      ...tls,
       clientId,
       clean: true,
       protocolVersion: 4,
@@ -75,14 +78,19 @@ export class MqttConnection {
   }
 
   /** Publishes with QoS 1. Drops the message if there is no connection: the caller publishes again in `onReady`. */
-  publish(topic: string, payload: unknown): void {
+  publish(topic: string, payload: object): void {
+    this.publishText(topic, JSON.stringify(payload));
+  }
+
+  /** Like {@link publish}, for a payload that is serialized already. */
+  publishText(topic: string, payload: string): void {
     if (!this.#client.connected || this.#isStopped) return;
     if (this.#unacknowledged >= maxUnacknowledged) {
       this.#options.log.warn({ topic }, "MQTT publish dropped: too many unacknowledged publishes");
       return;
     }
     this.#unacknowledged++;
-    this.#client.publish(topic, JSON.stringify(payload), { qos: 1 }, () => {
+    this.#client.publish(topic, payload, { qos: 1 }, () => {
       this.#unacknowledged--;
     });
   }

@@ -4,6 +4,7 @@ import type { Cache, Logger } from "@keelson/controller";
 import { joinTokenAnnotation } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
 import { credentialAnnotation } from "../identity/robot-authentication.ts";
+import { identityOf, type RobotIdentity } from "../identity/robot-identity.ts";
 import { joinTokenDigest } from "../identity/secret.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
 
@@ -44,10 +45,12 @@ export class Registrations {
   }
 
   /** Stores a registration. Messages of one robot must be passed one after the other. */
-  async store(message: RegisterMessage): Promise<Registration> {
+  async store(message: RegisterMessage, { isOwnTopic }: { readonly isOwnTopic: boolean }): Promise<Registration> {
     const { cache, namespace } = this.#options;
     const digest = joinTokenDigest(message.token);
     const robot = cache.get(Robot, { namespace, name: message.robotId });
+    const identity = identityOf(robot);
+    if (isOwnTopic || identity !== undefined) return storeKeyed(robot, identity, isOwnTopic);
     return robot === undefined ? await this.#create(message, digest) : await this.#update(robot, message, digest);
   }
 
@@ -108,4 +111,16 @@ export class Registrations {
     if (!bindsCredentials || credentialSha256 === undefined || !isJoinToken(token)) return {};
     return { [credentialAnnotation]: credentialSha256 };
   }
+}
+
+/** A robot with a key needs no join token: the broker lets only this robot publish to its own topic. */
+function storeKeyed(
+  robot: DeepReadonly<Robot> | undefined,
+  identity: RobotIdentity | undefined,
+  isOwnTopic: boolean,
+): Registration {
+  const reject = (reason: string): Registration => ({ kind: "rejected", reason });
+  if (robot === undefined || identity === undefined) return reject("the robot has not joined, or was deleted");
+  if (identity.isRevoked) return reject("the robot's key is revoked");
+  return isOwnTopic ? { kind: "accepted", robot } : reject("the robot has joined with a key and must register on its own topic");
 }

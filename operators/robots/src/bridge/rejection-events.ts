@@ -25,7 +25,7 @@ export class RejectionEvents {
     this.#options = options;
   }
 
-  record({ robotId, reason, message }: RobotRejection): void {
+  record({ robotId, reason, message }: Readonly<Record<keyof RobotRejection, string>>): void {
     const { clock, events, regarding } = this.#options;
     const now = clock.monotonic();
     const last = this.#recordedAt.get(robotId);
@@ -35,6 +35,7 @@ export class RejectionEvents {
     this.#recordedAt.set(robotId, now);
     const oldest = this.#recordedAt.keys().next().value;
     if (this.#recordedAt.size > maxRobotsTracked && oldest !== undefined) this.#recordedAt.delete(oldest);
-    events.event(regarding(robotId), { type: "Warning", reason, note: `robot ${robotId} was rejected: ${message}` });
+    const note = reason === "MessageNotGenuine" ? message : `robot ${robotId} was rejected: ${message}`;
+    events.event(regarding(robotId), { type: "Warning", reason, note });
   }
 }

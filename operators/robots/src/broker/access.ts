@@ -21,6 +21,9 @@ export function publishRejection(id: string, { topic, qos, retain, payload }: Pu
     if (retain) return `${topic} must not be retained`;
     return robotIdOf(payload) === id ? undefined : `payload of ${topic} must have robotId ${id}`;
   }
+  if (topic === topics.ownRegister(id) || topic === topics.ownHeartbeat(id) || topic === topics.rejected(id)) {
+    return retain ? `${topic} must not be retained` : undefined;
+  }
   if (topic === topics.online(id)) return payload.length <= 64 ? undefined : `payload of ${topic} is too long`;
   if (topic === topics.lease(id)) return retain ? `${topic} must not be retained` : undefined;
   const own = `k8s4r/robots/${id}/tasks/`;
@@ -43,6 +46,11 @@ export function maySubscribe(id: string, filter: string): boolean {
     filter === topics.leaseAnswer(id) ||
     filter === `k8s4r/robots/${id}/tasks/state`
   );
+}
+
+/** Whether an agent that joins as robot `id` may publish a message: only its join request. */
+export function mayPublishToJoin(id: string, { topic, qos, retain }: Omit<PublishAttempt, "payload">): boolean {
+  return topic === topics.join(id) && qos <= 1 && !retain;
 }
 
 /** Whether messages on a topic may be retained. */

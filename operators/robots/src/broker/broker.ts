@@ -1,14 +1,23 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { Aedes, type Client, type PublishPacket } from "aedes";
-import { type AuthenticationPolicy, authenticateRobot, type RejectionReason } from "../identity/robot-authentication.ts";
+import { joinClientId, type JoinRequest, readJoinRequest } from "../identity/join-request.ts";
+import {
+  type AuthenticationPolicy,
+  authenticateRobot,
+  type ConnectAttempt,
+  type RejectionReason,
+} from "../identity/robot-authentication.ts";
 import { equalsSecret } from "../identity/secret.ts";
-import { agentClientId, robotIdPattern } from "../protocol/messages.ts";
-import { mayRetain, maySubscribe, publishRejection } from "./access.ts";
+import { agentClientId, robotIdPattern, topics } from "../protocol/messages.ts";
+import { mayPublishToJoin, mayRetain, maySubscribe, publishRejection } from "./access.ts";
 import { listen } from "./listen.ts";
 import { createPacketGuard } from "./packet-guard.ts";
+import { peerCertificateOf } from "./peer-certificate.ts";
+import { type BrokerTls, TlsSplitter } from "./tls-splitter.ts";
 
 /** Maximum size of an MQTT packet. */
 export const maxPacketBytes = 256 * 1024;
@@ -23,6 +32,14 @@ export interface BrokerOptions {
   readonly joinToken: string;
   /** SHA-256 (hex) of the credential that a robot is bound to. Default: no robot is bound. */
   readonly credentialOf?: (robotId: string) => string | undefined;
+  /** The key that a robot is bound to. Default: no robot has one. */
+  readonly identityOf?: AuthenticationPolicy["identityOf"];
+  /** Loads the certificates of the TLS side. Default: TLS connections are closed. */
+  readonly loadTls?: () => Promise<BrokerTls>;
+  /** Resolves to why a join request is rejected, or undefined. Default: all are. */
+  readonly joinProblem?: (request: JoinRequest) => Promise<string | undefined>;
+  /** Default: the system's. */
+  readonly clock?: Clock;
   /** Whether original agents, which present no credentials to the broker, may connect. Default false. */
   readonly allowsV1Agents?: boolean;
   /** Called when a robot is rejected. */
@@ -37,7 +54,7 @@ export interface BrokerOptions {
 /** A robot that the broker rejected. */
 export interface RobotRejection {
   readonly robotId: string;
-  readonly reason: RejectionReason;
+  readonly reason: RejectionReason | "JoinRejected";
   readonly message: string;
 }
 
@@ -47,6 +64,12 @@ export interface BridgeCredentials {
   readonly password: string;
 }
 
+/** Join requests are checked with the API server; further ones are rejected. */
+const maxPendingJoins = 16;
+
+/** What `credentialOf` returns for a robot whose credential is revoked. */
+export const revokedCredential = "revoked";
+
 const bridgeUsername = "k8s4r-server";
 
 /**
@@ -54,14 +77,22 @@ const bridgeUsername = "k8s4r-server";
  *
  * **Guarantees**: a robot authenticates as {@link authenticateRobot} says, and only under its own client id; a second connection replaces
  * the first. A robot publishes and subscribes only to its own topics (see `publishRejection`, `maySubscribe`) and is disconnected if it
- * publishes anything else. Only presence (`online`) is retained.
+ * publishes anything else. Only presence (`online`) is retained. TLS 1.3 and plain MQTT share the port; a robot that has joined with a key is
+ * admitted over TLS only. An agent that joins can send its join request and receive the answer.
  */
 export class Broker implements AsyncDisposable {
   readonly #aedes: Aedes;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  readonly #robots = new WeakMap<object, string>();
+  readonly #robots = new WeakMap<object, ConnectAttempt>();
+  /** Connected robots by id. */
+  readonly #connected = new Map<string, Client>();
+  readonly #joiners = new WeakMap<object, string>();
   readonly #bridges = new WeakSet<object>();
+  readonly #splitter: TlsSplitter;
+  readonly #clock: Clock;
+  readonly #joinProblem: (request: JoinRequest) => Promise<string | undefined>;
+  #pendingJoins = 0;
   readonly #log: Logger;
   readonly #bindAddress: string;
   #port = 0;
@@ -75,8 +106,12 @@ export class Broker implements AsyncDisposable {
     const { random = () => randomBytes(32).toString("base64url") } = options;
     this.#log = log;
     this.#bindAddress = bindAddress;
-    const { credentialOf = () => undefined, allowsV1Agents = false, onRejected = () => {} } = options;
-    this.#policy = { isJoinToken: equalsSecret(joinToken), credentialOf, allowsV1Agents };
+    const { credentialOf = () => undefined, identityOf = () => undefined } = options;
+    const { allowsV1Agents = false, onRejected = () => {}, joinProblem = async () => "joining is not possible" } = options;
+    this.#policy = { isJoinToken: equalsSecret(joinToken), credentialOf, identityOf, allowsV1Agents };
+    this.#clock = options.clock ?? systemClock;
+    this.#joinProblem = joinProblem;
+    this.#splitter = new TlsSplitter({ loadTls: options.loadTls, log, onConnection: (socket) => this.#serve(socket) });
     this.#onRejected = onRejected;
     this.bridgeCredentials = { username: bridgeUsername, password: random() };
     this.#isBridgePassword = equalsSecret(this.bridgeCredentials.password);
@@ -85,10 +120,32 @@ export class Broker implements AsyncDisposable {
       // A client without keep-alive could disappear unnoticed.
       keepaliveLimit: 600,
       maxTopicLevels: 8,
-      authenticate: (client, username, password, done) => done(null, this.#authenticate(client, username, password)),
+      authenticate: (client, username, password, done) => {
+        if (username === undefined || client.id !== joinClientId(username)) {
+          done(null, this.#authenticate(client, username, password));
+          return;
+        }
+        this.#authenticateJoin(client, username, password).then(
+          (isAdmitted) => done(null, isAdmitted),
+          (error: unknown) => {
+            log.warn({ robot: quote(username), error: String(error) }, "could not check a join request; the agent retries");
+            done(null, false);
+          },
+        );
+      },
       authorizePublish: (client, packet, done) => done(this.#authorizePublish(client, packet)),
       authorizeSubscribe: (client, subscription, done) =>
         done(null, this.#authorizeSubscribe(client, subscription.topic) ? subscription : null),
+    });
+    // The robot may have been revoked while it connected.
+    this.#aedes.on("clientReady", (client) => {
+      const id = this.#robots.get(client)?.robotId;
+      if (id !== undefined) this.#connected.set(id, client);
+      this.#check(client);
+    });
+    this.#aedes.on("clientDisconnect", (client) => {
+      const id = this.#robots.get(client)?.robotId;
+      if (id !== undefined && this.#connected.get(id) === client) this.#connected.delete(id);
     });
     this.#aedes.on("clientError", (client, error) =>
       log.debug({ clientId: quote(client.id) }, `MQTT client: ${error.message}`),
@@ -102,6 +159,12 @@ export class Broker implements AsyncDisposable {
   /** URL of the broker, such as `mqtt://127.0.0.1:1883`. */
   get url(): string {
     return `mqtt://${this.#bindAddress.includes(":") ? `[${this.#bindAddress}]` : this.#bindAddress}:${this.#port}`;
+  }
+
+  /** Closes the live connection of a robot if it would be rejected now. */
+  recheck(robotId: string): void {
+    const client = this.#connected.get(robotId);
+    if (client !== undefined) this.#check(client);
   }
 
   /** Starts to listen. **Errors**: see {@link listen}. */
@@ -137,6 +200,10 @@ export class Broker implements AsyncDisposable {
   #onConnection(socket: Socket): void {
     this.#sockets.add(socket);
     socket.on("close", () => this.#sockets.delete(socket));
+    this.#splitter.accept(socket);
+  }
+
+  #serve(socket: Socket): void {
     this.#aedes.handle(socket);
     const guard = createPacketGuard(maxPacketBytes);
     // The broker reads when the socket is readable. Each chunk passes the guard before the broker's parser sees it.
@@ -157,21 +224,59 @@ export class Broker implements AsyncDisposable {
       this.#log.warn(names, "MQTT client rejected: the user name must be a robot id, and the client id k8s4r-agent-<robot id>");
       return false;
     }
-    const presented = username === undefined ? {} : { password: password ?? Buffer.alloc(0) };
-    const result = authenticateRobot({ robotId, ...presented }, this.#policy);
+    const certificate = peerCertificateOf(client.conn, this.#splitter.authority, this.#clock.now());
+    const attempt: ConnectAttempt = {
+      robotId,
+      ...(username === undefined ? {} : { password: password ?? Buffer.alloc(0) }),
+      ...(certificate === undefined || certificate.robotId !== robotId ? {} : { certificate }),
+    };
+    const result = authenticateRobot(attempt, this.#policy);
     if (result.kind === "accepted") {
-      this.#robots.set(client, robotId);
+      this.#robots.set(client, attempt);
       return true;
     }
-    const { reason, message } = result;
+    return this.#reject(robotId, result);
+  }
+
+  #reject(robotId: string, { reason, message }: Omit<RobotRejection, "robotId">): false {
     this.#log.warn({ robot: robotId, reason }, `robot rejected: ${message}`);
     this.#onRejected({ robotId, reason, message });
     return false;
   }
 
+  /** The password of an agent that joins is its join request. */
+  async #authenticateJoin(client: Client, robotId: string, password: Uint8Array | undefined): Promise<boolean> {
+    const request = readJoinRequest(parseJson(password), robotId);
+    if (request === undefined || this.#pendingJoins >= maxPendingJoins) return false;
+    this.#pendingJoins++;
+    try {
+      const message = await this.#joinProblem(request);
+      if (message !== undefined) return this.#reject(robotId, { reason: "JoinRejected", message });
+      this.#joiners.set(client, robotId);
+      return true;
+    } finally {
+      this.#pendingJoins--;
+    }
+  }
+
+  #check(client: Client): void {
+    const attempt = this.#robots.get(client);
+    if (attempt === undefined) return;
+    const { robotId, certificate } = attempt;
+    const hasKey = certificate !== undefined || this.#policy.identityOf(robotId) !== undefined;
+    const isRevoked = hasKey
+      ? authenticateRobot({ ...attempt }, this.#policy).kind === "rejected"
+      : this.#policy.credentialOf(robotId) === revokedCredential;
+    if (!isRevoked) return;
+    this.#log.info({ robot: robotId }, "robot disconnected: its key or credential is no longer valid");
+    client.close();
+  }
+
   #authorizePublish(client: Client | null, packet: PublishPacket): Error | null {
     if (client === null || this.#bridges.has(client)) return null;
-    const id = this.#robots.get(client);
+    const joiner = this.#joiners.get(client);
+    if (joiner !== undefined && mayPublishToJoin(joiner, packet)) return null;
+    const id = this.#robots.get(client)?.robotId;
     const payload = typeof packet.payload === "string" ? Buffer.from(packet.payload) : packet.payload;
     const { topic, qos, retain } = packet;
     const rejection = id === undefined ? "not authenticated" : publishRejection(id, { topic, qos, retain, payload });
@@ -185,7 +290,9 @@ export class Broker implements AsyncDisposable {
 
   #authorizeSubscribe(client: Client | null, filter: string): boolean {
     if (client === null) return false;
-    const id = this.#robots.get(client);
+    const joiner = this.#joiners.get(client);
+    if (joiner !== undefined && filter === topics.joinAnswer(joiner)) return true;
+    const id = this.#robots.get(client)?.robotId;
     if (this.#bridges.has(client) || (id !== undefined && maySubscribe(id, filter))) return true;
     this.#log.warn({ robot: id, topic: quote(filter) }, "MQTT subscription rejected");
     return false;
@@ -197,6 +304,14 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
   const broker = new Broker(options);
   await broker.listen(options.port ?? 1883);
   return broker;
+}
+
+function parseJson(text: Uint8Array | undefined): unknown {
+  try {
+    return JSON.parse(Buffer.from(text ?? []).toString("utf8"));
+  } catch {
+    return undefined;
+  }
 }
 
 /** Quotes and shortens untrusted text for the log. */

@@ -12,7 +12,15 @@ import {
   textFlag,
 } from "@keelson/operator/flags";
 import { robotIdPattern } from "../protocol/messages.ts";
-import { brokerUrlFlag, readBrokerUrl, readToken, tokenFileFlag, tokenFlag } from "./broker-flags.ts";
+import {
+  brokerUrlFlag,
+  joinUrlFlag,
+  readBrokerUrl,
+  readJoinUrl,
+  readOptionalToken,
+  tokenFileFlag,
+  tokenFlag,
+} from "./broker-flags.ts";
 import type { AgentOptions, StartAgent } from "./start-agent.ts";
 
 const flags = {
@@ -25,6 +33,7 @@ const flags = {
   }),
   token: tokenFlag,
   tokenFile: tokenFileFlag,
+  joinUrl: joinUrlFlag,
   heartbeatInterval: durationFlag({
     name: "heartbeat-interval",
     value: "SECONDS",
@@ -108,7 +117,8 @@ async function readAgentFlags({
   return {
     brokerUrl,
     robotId,
-    token: await readToken(values),
+    token: await readOptionalToken(values),
+    ...readJoinUrl(values),
     heartbeatIntervalMs: flags.heartbeatInterval.read(values),
     workDir: flags.workDir.read(values) ?? join(homedir(), ".k8s4r", "tasks"),
     labels,

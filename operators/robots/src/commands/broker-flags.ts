@@ -26,11 +26,33 @@ export const tokenFileFlag = textFlag({ name: "token-file", value: "FILE", descr
  * **Errors**: {@link UsageError} if it is not one.
  */
 export function readBrokerUrl(values: FlagValues): string {
-  const url = brokerUrlFlag.read(values);
+  return checkUrl(brokerUrlFlag, brokerUrlFlag.read(values));
+}
+
+/** `--join-url`. */
+export const joinUrlFlag = textFlag({
+  name: "join-url",
+  value: "URL",
+  description: "broker at which this robot joins and renews its certificate (default: --broker-url)",
+});
+
+/** The URL of the broker to join at. **Errors**: {@link UsageError} if it is not one. */
+export function readJoinUrl(values: FlagValues): { readonly joinUrl?: string } {
+  const url = joinUrlFlag.read(values);
+  return url === undefined ? {} : { joinUrl: checkUrl(joinUrlFlag, url) };
+}
+
+function checkUrl(flag: Parameters<typeof invalidFlag>[0], url: string): string {
   if (!URL.canParse(url) || !["tcp:", "mqtt:", "mqtts:", "ssl:"].includes(new URL(url).protocol)) {
-    throw invalidFlag(brokerUrlFlag, url, "must have the form tcp://host:1883 (or mqtt://, mqtts://, ssl://)");
+    throw invalidFlag(flag, url, "must have the form tcp://host:1883 (or mqtt://, mqtts://, ssl://)");
   }
   return url;
+}
+
+/** The join token; undefined if neither flag nor environment has one. **Errors**: {@link UsageError} if the file is unreadable. */
+export async function readOptionalToken(values: FlagValues): Promise<string | undefined> {
+  const isSet = tokenFileFlag.read(values) !== undefined || (tokenFlag.read(values) ?? "") !== "";
+  return isSet ? await readToken(values) : undefined;
 }
 
 /**

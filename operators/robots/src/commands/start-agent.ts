@@ -6,7 +6,10 @@ export interface AgentOptions {
   /** `tcp://host:port`, also `mqtt://`, `mqtts://` and `ssl://`. */
   readonly brokerUrl: string;
   readonly robotId: string;
-  readonly token: string;
+  /** A one-time or the shared join token. Undefined: the robot has joined already. */
+  readonly token: string | undefined;
+  /** Where the agent joins and renews its certificate. Default: {@link brokerUrl}. */
+  readonly joinUrl?: string;
   readonly heartbeatIntervalMs: number;
   readonly workDir: string;
   readonly labels: Readonly<Record<string, string>>;

@@ -1,8 +1,9 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import { joinTokenAnnotation, joinTokenSecret } from "../api/names.ts";
+import { heldAnnotation, joinTokenAnnotation, joinTokenSecret } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
+import { boundDigest, isRevoked } from "../identity/robot-identity.ts";
 import { isSameDigest, joinTokenDigest } from "../identity/secret.ts";
-import { type ConditionClaim, conditionsOf } from "../work/conditions.ts";
+import { type ConditionClaim, conditionsOf, hasCondition } from "../work/conditions.ts";
 
 /** A robot is offline after this time without a heartbeat: three heartbeat intervals. */
 export const heartbeatTimeoutMs = 90_000;
@@ -66,6 +67,12 @@ export function decideRobot({ robot, joinToken, watchedSince, now }: RobotObserv
       message: presence.message,
     },
   ];
+  if (approval.reason === "ClonedIdentity" || hasCondition(robot, "Held")) {
+    const isHeld = approval.reason === "ClonedIdentity";
+    const reason = isHeld ? "ClonedIdentity" : "Released";
+    const message = isHeld ? approval.message : "the robot is not held";
+    claims.push({ type: "Held", status: isHeld ? "True" : "False", observedGeneration: generation, reason, message });
+  }
   const draft: RobotStatusDraft = {
     phase: presence.phase,
     message: presence.message,
@@ -99,7 +106,16 @@ function approvalOf(robot: DeepReadonly<Robot>, joinToken: RobotObservation["joi
     return refused("NameMismatch", `metadata.name must equal spec.robotId, ${robot.spec.robotId}`);
   }
   if (robot.spec.approved === false) return refused("Refused", "spec.approved is false");
+  const held = robot.metadata.annotations?.[heldAnnotation];
+  if (held !== undefined) return refused("ClonedIdentity", `${held}; revoke the key, or approve the robot once one agent is stopped`);
+  const bound = boundDigest(robot);
+  if (bound !== undefined && isRevoked(robot, bound)) return refused("KeyRevoked", "the robot's key is revoked; it can join with a new join token");
   if (robot.spec.approved === true) return { isApproved: true, reason: "ApprovedByHand", message: "spec.approved is true" };
+  if (robot.status?.identity !== undefined) {
+    return robot.status.identity.requiresApproval === true
+      ? refused("WaitingForApproval", `the join token requires approval: keelson robots approve ${robot.spec.robotId}`)
+      : { isApproved: true, reason: "Joined", message: "the robot joined with a one-time token" };
+  }
   const registered = robot.metadata.annotations?.[joinTokenAnnotation];
   if (registered === undefined) return refused("NotRegistered", "waiting for the robot's agent to register");
   const approved: Approval = {

@@ -5,6 +5,8 @@ import { equalsSecret, sha256Hex } from "./secret.ts";
 const bytes = (text: string) => new TextEncoder().encode(text);
 const policy = {
   isJoinToken: equalsSecret("join"),
+  identityOf: (robotId: string) =>
+    robotId === "keyed" || robotId === "revoked" ? { keySha256: sha256Hex("key"), isRevoked: robotId === "revoked" } : undefined,
   credentialOf: (robotId: string) => (robotId === "bound" ? sha256Hex("secret of bound") : undefined),
   allowsV1Agents: false,
 };
@@ -23,6 +25,19 @@ describe("authenticateRobot", () => {
     for (const password of ["join", "wrong", ""]) {
       expect(attempt("bound", password)).toMatchObject({ kind: "rejected", reason: "WrongCredential" });
     }
+  });
+
+  it.each([
+    ["its key", "keyed", { keySha256: sha256Hex("key"), isExpired: false }, { kind: "accepted", identity: "key" }],
+    ["no certificate", "keyed", undefined, { reason: "WrongKey" }],
+    ["another key", "keyed", { keySha256: sha256Hex("other"), isExpired: false }, { reason: "WrongKey" }],
+    ["an expired certificate", "keyed", { keySha256: sha256Hex("key"), isExpired: true }, { reason: "CertificateExpired" }],
+    ["a revoked key", "revoked", { keySha256: sha256Hex("key"), isExpired: false }, { reason: "KeyRevoked" }],
+    ["a certificate of a deleted robot", "new", { keySha256: sha256Hex("key"), isExpired: false }, { reason: "WrongKey" }],
+  ] as const)("judges a robot with %s, whatever its password is", (_, robotId, certificate, expected) => {
+    const password = new TextEncoder().encode("join");
+    const result = authenticateRobot({ robotId, password, ...(certificate === undefined ? {} : { certificate }) }, policy);
+    expect(result).toMatchObject(expected);
   });
 
   it("admits original agents, which present nothing, only if they are allowed and the robot is not bound", () => {

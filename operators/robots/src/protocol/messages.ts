@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { DeviceInfo } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
+import type { SignedTrustBundle } from "../identity/trust-bundle.ts";
 
 /*
  * MQTT topics and payloads. They are K8s4r's. Fields marked "added" are ours and may be absent in both directions, so that an
@@ -24,6 +25,8 @@ export interface RegisterMessage {
   readonly instanceId?: string;
   /** Added: optional features of the agent, such as {@link leasesFeature}. */
   readonly features?: readonly string[];
+  /** Added: echoed in the answer, so that a robot with a key can tell a fresh answer from a replayed one. */
+  readonly nonce?: string;
   /** Added: tasks that the agent has, so that the bridge can send missing ones and remove unwanted ones. */
   readonly tasks?: readonly { readonly taskUid: string; readonly attempt: number }[];
 }
@@ -35,6 +38,10 @@ export interface ResponseMessage {
   readonly robotId?: string;
   /** Added: the robot is bound to the agent's credential; connect with it from now on. */
   readonly isCredentialBound?: boolean;
+  /** Added, to robots with a key: the nonce of the registration, the server's time in milliseconds, and the keys that sign messages. */
+  readonly nonce?: string;
+  readonly time?: number;
+  readonly trust?: SignedTrustBundle;
   /** Added: what an operator of the robot must know, such as another agent with the same id. */
   readonly warning?: string;
 }
@@ -124,6 +131,12 @@ export interface LeaseAnswer {
   readonly refused: readonly LeasedTask[];
 }
 
+/** Added. Agent to server, on `k8s4r/robots/{id}/rejected` (QoS 1): the agent dropped a message that the server did not sign. */
+export interface RejectedMessage {
+  readonly topic: string;
+  readonly reason: string;
+}
+
 /** The agent's MQTT client id, the same as the original's. */
 export const agentClientId = (robotId: string): string => `k8s4r-agent-${robotId}`;
 
@@ -144,7 +157,17 @@ export const topics = {
   online: (id: string) => `k8s4r/robots/${id}/online`,
   lease: (id: string) => `k8s4r/robots/${id}/lease`,
   leaseAnswer: (id: string) => `k8s4r/robots/${id}/lease/answer`,
+  /** Register and heartbeat of a robot with a key, so that a broker can restrict each robot to its own topics. */
+  ownRegister: (id: string) => `k8s4r/robots/${id}/register`,
+  ownHeartbeat: (id: string) => `k8s4r/robots/${id}/heartbeat`,
+  join: (id: string) => `k8s4r/robots/${id}/join`,
+  joinAnswer: (id: string) => `k8s4r/robots/${id}/join/answer`,
+  rejected: (id: string) => `k8s4r/robots/${id}/rejected`,
   /** Topic filters of the bridge. */
+  allOwnRegister: "k8s4r/robots/+/register",
+  allOwnHeartbeat: "k8s4r/robots/+/heartbeat",
+  allJoins: "k8s4r/robots/+/join",
+  allRejected: "k8s4r/robots/+/rejected",
   allStatus: "k8s4r/robots/+/tasks/+/status",
   allOnline: "k8s4r/robots/+/online",
   allLeases: "k8s4r/robots/+/lease",

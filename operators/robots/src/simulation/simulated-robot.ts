@@ -77,7 +77,7 @@ export class SimulatedRobot {
     this.#connection = new AgentConnection({
       brokerUrl,
       robotId,
-      password: () => token,
+      login: () => ({ password: token }),
       onRejected: () => {},
       clock,
       random,

@@ -49,8 +49,27 @@ export async function createCertificateAuthority(commonName: string, notBefore: 
 
 /** Issues a leaf certificate with a new key. */
 export async function issueCertificate(authority: KeyPair, request: CertificateRequest): Promise<KeyPair> {
-  const x509 = await loadX509();
   const keys = await generateKeys();
+  const certificate = await certifyPublicKey(authority, request, keys.publicKey);
+  return { certificate, key: await privateKeyPem(keys.privateKey) };
+}
+
+/**
+ * Issues a leaf certificate (PEM) for a public key whose private key is elsewhere.
+ *
+ * @param publicKey SubjectPublicKeyInfo in DER of an ECDSA P-256 key
+ */
+export async function issueCertificateForKey(
+  authority: KeyPair,
+  request: CertificateRequest,
+  publicKey: Uint8Array<ArrayBuffer>,
+): Promise<string> {
+  const key = await webcrypto.subtle.importKey("spki", publicKey, signatureAlgorithm, true, ["verify"]);
+  return await certifyPublicKey(authority, request, key);
+}
+
+async function certifyPublicKey(authority: KeyPair, request: CertificateRequest, publicKey: SubtleKey): Promise<string> {
+  const x509 = await loadX509();
   const issuer = new x509.X509Certificate(authority.certificate);
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: serialNumber(),
@@ -59,7 +78,7 @@ export async function issueCertificate(authority: KeyPair, request: CertificateR
     notBefore: request.notBefore,
     notAfter: request.notAfter,
     signingAlgorithm: signatureAlgorithm,
-    publicKey: keys.publicKey,
+    publicKey,
     signingKey: await importSigningKey(authority.key),
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
@@ -75,7 +94,32 @@ export async function issueCertificate(authority: KeyPair, request: CertificateR
           ]),
     ],
   });
-  return { certificate: withNewline(certificate.toString("pem")), key: await privateKeyPem(keys.privateKey) };
+  return withNewline(certificate.toString("pem"));
+}
+
+/** A certificate that its authority has revoked. `serial` is in hexadecimal. */
+export interface RevokedCertificate {
+  readonly serial: string;
+  readonly revokedAt: Date;
+}
+
+/** Creates a certificate revocation list (PEM, RFC 5280 section 5). */
+export async function createRevocationList(
+  authority: KeyPair,
+  revoked: readonly RevokedCertificate[],
+  { thisUpdate, nextUpdate }: { readonly thisUpdate: Date; readonly nextUpdate: Date },
+): Promise<string> {
+  const x509 = await loadX509();
+  const issuer = new x509.X509Certificate(authority.certificate);
+  const list = await x509.X509CrlGenerator.create({
+    issuer: issuer.subjectName,
+    thisUpdate,
+    nextUpdate,
+    entries: revoked.map(({ serial, revokedAt }) => ({ serialNumber: serial, revocationDate: revokedAt })),
+    signingAlgorithm: signatureAlgorithm,
+    signingKey: await importSigningKey(authority.key),
+  });
+  return withNewline(list.toString("pem"));
 }
 
 /** A PKCS #10 certificate request and its private key in PEM. */

@@ -1,0 +1,170 @@
+import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate } from "node:crypto";
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { isJsonObject } from "@keelson/api-machinery";
+import type { JoinAnswer } from "../identity/join-request.ts";
+import { openTrustBundle, pinOf, type SignedTrustBundle, type TrustBundle } from "../identity/trust-bundle.ts";
+import { RobotsError } from "../robots-error.ts";
+
+/** A key that joins with a token and has no certificate yet. */
+interface PendingKey {
+  /** PKCS #8 PEM. */
+  readonly key: string;
+  readonly tokenId: string;
+}
+
+/** A key with its certificate. */
+interface StoredKey extends PendingKey {
+  readonly certificate: string;
+  readonly authority: string;
+  readonly trust: SignedTrustBundle;
+}
+
+/** An identity as it is stored. The present key stays until another one has joined. */
+interface StoredIdentity {
+  readonly joined?: StoredKey;
+  readonly pending?: PendingKey;
+}
+
+/** What a robot has after it joined. */
+export interface JoinedIdentity {
+  /** PEM. */
+  readonly key: string;
+  readonly certificate: string;
+  readonly authority: string;
+  readonly trust: TrustBundle;
+  readonly tokenId: string;
+  readonly expiresAt: number;
+}
+
+/**
+ * A robot's key pair and certificate.
+ *
+ * **Guarantees**: the private key is generated here, is written to `file` only, and only its owner can read it. A certificate is accepted only if it is for
+ * this robot and this key, and signed by the authority that the join token names.
+ */
+export class AgentIdentity {
+  readonly #file: string;
+  readonly #robotId: string;
+  #stored: StoredIdentity;
+  #joined: JoinedIdentity | undefined;
+
+  private constructor(file: string, robotId: string, stored: StoredIdentity) {
+    this.#file = file;
+    this.#robotId = robotId;
+    this.#stored = stored;
+    this.#joined = joinedOf(stored.joined);
+  }
+
+  /** Reads the identity. **Errors**: {@link RobotsError} `InvalidIdentity` if the file exists and cannot be used. */
+  static async open(file: string, robotId: string): Promise<AgentIdentity> {
+    return new AgentIdentity(file, robotId, await readStored(file));
+  }
+
+  /** Undefined until the robot has joined. */
+  get joined(): JoinedIdentity | undefined {
+    return this.#joined;
+  }
+
+  /** The key to join with. A token that was not tried yet gets a new key. */
+  async keyFor(tokenId: string): Promise<KeyObject> {
+    const { pending } = this.#stored;
+    if (pending?.tokenId === tokenId) return createPrivateKey(pending.key);
+    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const key = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+    await this.#save({ ...this.#stored, pending: { key, tokenId } });
+    return privateKey;
+  }
+
+  /** The robot's own key, which renews the certificate. Undefined until the robot has joined. */
+  get ownKey(): KeyObject | undefined {
+    return this.#joined === undefined ? undefined : createPrivateKey(this.#joined.key);
+  }
+
+  /**
+   * Stores the answer to a join request.
+   *
+   * @param pin of the token; undefined for a renewal, whose authority must be the known one
+   *
+   * **Errors**: {@link RobotsError} `JoinFailed` if the answer was rejected or is not genuine.
+   */
+  async accept(answer: JoinAnswer, pin: string | undefined): Promise<void> {
+    if ("rejected" in answer) throw new RobotsError("JoinFailed", `the server rejected the request: ${answer.rejected}`);
+    const { joined, pending } = this.#stored;
+    const requested = pin === undefined ? joined : pending;
+    if (requested === undefined) throw new RobotsError("JoinFailed", "no request was made");
+    const expectedPin = pin ?? (joined === undefined ? undefined : pinOf(new X509Certificate(joined.authority)));
+    const problem = answerProblem(answer, this.#robotId, requested.key, expectedPin);
+    if (problem !== undefined) throw new RobotsError("JoinFailed", `the answer is not genuine: ${problem}`);
+    const { certificate, authority, trust } = answer;
+    await this.#save({ joined: { ...requested, certificate, authority, trust } });
+  }
+
+  /** Stores a trust bundle if the authority has signed it and it is newer than the present one. Returns whether it was stored. */
+  async trust(bundle: SignedTrustBundle): Promise<boolean> {
+    const { joined } = this.#stored;
+    if (joined === undefined || this.#joined === undefined) return false;
+    const opened = openTrustBundle(bundle, new X509Certificate(joined.authority));
+    if (opened === undefined || opened.version <= this.#joined.trust.version) return false;
+    await this.#save({ ...this.#stored, joined: { ...joined, trust: bundle } });
+    return true;
+  }
+
+  async #save(stored: StoredIdentity): Promise<void> {
+    await mkdir(dirname(this.#file), { recursive: true, mode: 0o700 });
+    const draft = `${this.#file}.new`;
+    await writeFile(draft, `${JSON.stringify(stored)}\n`, { mode: 0o600, flush: true });
+    await rename(draft, this.#file);
+    this.#stored = stored;
+    this.#joined = joinedOf(stored.joined);
+  }
+}
+
+function answerProblem(
+  answer: Exclude<JoinAnswer, { rejected: string }>,
+  robotId: string,
+  key: string,
+  pin: string | undefined,
+): string | undefined {
+  try {
+    const authority = new X509Certificate(answer.authority);
+    const certificate = new X509Certificate(answer.certificate);
+    if (pinOf(authority) !== pin) return "its certificate authority is not the one that the join token names";
+    if (!certificate.checkIssued(authority) || !certificate.verify(authority.publicKey)) return "another authority signed it";
+    if (certificate.subject !== `CN=${robotId}`) return "the certificate is for another robot";
+    if (!certificate.checkPrivateKey(createPrivateKey(key))) return "the certificate is for another key";
+    return openTrustBundle(answer.trust, authority) === undefined ? "its keys are not signed" : undefined;
+  } catch {
+    return "it cannot be parsed";
+  }
+}
+
+function joinedOf(stored: StoredKey | undefined): JoinedIdentity | undefined {
+  if (stored === undefined) return undefined;
+  const { key, certificate, authority, tokenId } = stored;
+  const trust = openTrustBundle(stored.trust, new X509Certificate(authority));
+  if (trust === undefined) return undefined;
+  return { key, certificate, authority, trust, tokenId, expiresAt: Date.parse(new X509Certificate(certificate).validTo) };
+}
+
+async function readStored(file: string): Promise<StoredIdentity> {
+  let text: string;
+  try {
+    text = await readFile(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return {};
+    throw error;
+  }
+  try {
+    const content: unknown = JSON.parse(text);
+    if (!isJsonObject(content)) throw new SyntaxError("not an object");
+    const { joined, pending } = content as StoredIdentity;
+    for (const { key } of [joined, pending].filter((each) => each !== undefined)) createPrivateKey(key);
+    if (joined !== undefined && joinedOf(joined) === undefined) throw new SyntaxError("the keys are not signed");
+    return { ...(joined === undefined ? {} : { joined }), ...(pending === undefined ? {} : { pending }) };
+  } catch (error) {
+    // Without this error, the robot would become one without a key, whose messages are not checked.
+    const hint = "restore it, or remove it and join again with a new token";
+    throw new RobotsError("InvalidIdentity", `${file} is damaged: ${hint}`, { cause: error });
+  }
+}

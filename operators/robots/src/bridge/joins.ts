@@ -1,0 +1,148 @@
+import { X509Certificate } from "node:crypto";
+import { type DeepReadonly, ignoreNotFound, isAlreadyExists } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Client } from "@keelson/client";
+import type { Cache, Logger } from "@keelson/controller";
+import { Robot } from "../api/robot.ts";
+import { isSignedBy, type JoinAnswer, type JoinRequest, keyDigest } from "../identity/join-request.ts";
+import type { LazyAuthority } from "../identity/lazy-authority.ts";
+import { identityOf, isRevoked } from "../identity/robot-identity.ts";
+import { readTokens, type StoredToken, tokenProblem, writeTokens } from "../identity/token-store.ts";
+
+const fieldManager = "robots-identity";
+
+/** Options of {@link Joins}. */
+export interface JoinsOptions {
+  readonly client: Client;
+  readonly cache: Cache;
+  readonly namespace: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly authority: LazyAuthority;
+}
+
+/**
+ * Exchanges one-time join tokens for certificates of keys that robots have generated, and renews these certificates.
+ *
+ * **Guarantees**: a token admits one robot with one key. It is recorded as used before the robot is bound to the key, so after a crash only the same
+ * robot with the same key can continue.
+ */
+export class Joins {
+  readonly #options: JoinsOptions;
+
+  constructor(options: JoinsOptions) {
+    this.#options = options;
+  }
+
+  /** Why a request is rejected. Undefined if it may be answered. */
+  async problem(request: JoinRequest): Promise<string | undefined> {
+    const found = request.tokenId === undefined ? this.#renewalProblem(request) : await this.#findToken(request);
+    return typeof found === "string" ? found : undefined;
+  }
+
+  /**
+   * Answers a request. Requests of one robot must be passed one after the other.
+   *
+   * **Errors**: rejects if the API server cannot be reached, or has changed the tokens meanwhile; the agent asks again.
+   */
+  async answer(request: JoinRequest): Promise<JoinAnswer> {
+    const { nonce, tokenId } = request;
+    if (tokenId === undefined) {
+      const problem = this.#renewalProblem(request);
+      return problem === undefined ? await this.#issue(request, undefined) : { nonce, rejected: problem };
+    }
+    const found = await this.#findToken(request);
+    if (typeof found === "string") return { nonce, rejected: found };
+    const { token, resourceVersion } = found;
+    const problem = await this.#robotProblem(request, token);
+    if (problem !== undefined) return { nonce, rejected: problem };
+    if (token.used === undefined) {
+      const { client, namespace, clock } = this.#options;
+      const at = new Date(clock.now()).toISOString();
+      const used = { ...token, used: { robot: request.robotId, keySha256: keyDigest(request.publicKey), at } };
+      await writeTokens({ client, namespace, fieldManager }, { write: [used] }, resourceVersion);
+    }
+    await this.#ensureRobot(request, token);
+    return await this.#issue(request, token);
+  }
+
+  #renewalProblem(request: JoinRequest): string | undefined {
+    const { cache, namespace } = this.#options;
+    const { robotId, publicKey } = request;
+    const identity = identityOf(cache.get(Robot, { namespace, name: robotId }));
+    if (identity?.publicKey !== publicKey || !isSignedBy(request, publicKey)) {
+      return `robot ${robotId} is not bound to the agent's key; join again with a new token`;
+    }
+    return identity.isRevoked ? `the key of robot ${robotId} is revoked; join again with a new token` : undefined;
+  }
+
+  async #findToken(
+    request: JoinRequest,
+  ): Promise<string | { readonly token: StoredToken; readonly resourceVersion: string | undefined }> {
+    const { client, namespace, clock } = this.#options;
+    const { tokens, resourceVersion } = await readTokens({ client, namespace, fieldManager });
+    const token = tokens.find(({ id }) => id === request.tokenId);
+    if (token === undefined || !isSignedBy(request, token.publicKey)) {
+      return `join token ${request.tokenId ?? ""} does not exist, or its secret is wrong`;
+    }
+    return tokenProblem(token, request.robotId, keyDigest(request.publicKey), clock.now()) ?? { token, resourceVersion };
+  }
+
+  /** Why the Robot, if it exists, cannot be bound to the request's key. */
+  async #robotProblem({ robotId, publicKey }: JoinRequest, token: StoredToken): Promise<string | undefined> {
+    const robot = await this.#robotNamed(robotId);
+    if (robot === undefined) return undefined;
+    const digest = keyDigest(publicKey);
+    if (isRevoked(robot, digest)) return `the key of robot ${robotId} is revoked`;
+    const identity = identityOf(robot);
+    if (identity !== undefined && identity.keySha256 !== digest && !identity.isRevoked) {
+      return `robot ${robotId} has joined with another key; revoke it first: keelson robots revoke ${robotId}`;
+    }
+    const missing = Object.entries(token.labels ?? {}).find(([key, value]) => robot.spec.labels?.[key] !== value);
+    return missing === undefined ? undefined : `robot ${robotId} lacks the label ${missing.join("=")} of join token ${token.id}`;
+  }
+
+  async #robotNamed(name: string): Promise<DeepReadonly<Robot> | undefined> {
+    const { client, namespace } = this.#options;
+    return await ignoreNotFound(client.get(Robot, { namespace, name }));
+  }
+
+  async #ensureRobot({ robotId, labels }: JoinRequest, token: StoredToken): Promise<void> {
+    const { client, namespace, log } = this.#options;
+    const all = { ...labels, ...token.labels };
+    try {
+      await client.create(
+        Robot,
+        {
+          metadata: { name: robotId, namespace },
+          spec: { robotId, ...(Object.keys(all).length === 0 ? {} : { labels: all }) },
+        },
+        { fieldManager },
+      );
+      log.info({ robot: robotId, token: token.id }, "new robot joined");
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+    }
+  }
+
+  async #issue({ robotId, publicKey, nonce }: JoinRequest, token: StoredToken | undefined): Promise<JoinAnswer> {
+    const { client, cache, namespace, clock } = this.#options;
+    const authority = await this.#options.authority.get();
+    const certificate = await authority.certify(robotId, publicKey, clock.now());
+    const parsed = new X509Certificate(certificate);
+    const before = cache.get(Robot, { namespace, name: robotId })?.status?.identity;
+    const requiresApproval = token === undefined ? before?.requiresApproval : token.requiresApproval;
+    const tokenId = token?.id ?? before?.token;
+    const identity = {
+      keySha256: keyDigest(publicKey),
+      publicKey,
+      serial: parsed.serialNumber.toLowerCase(),
+      expires: new Date(parsed.validTo).toISOString(),
+      ...(tokenId === undefined ? {} : { token: tokenId }),
+      ...(requiresApproval === true ? { requiresApproval } : {}),
+    };
+    await client.applyStatus(Robot, { metadata: { name: robotId, namespace }, status: { identity } }, { fieldManager });
+    return { nonce, certificate, authority: authority.authority.certificate, trust: authority.trust };
+  }
+}
+

@@ -1,0 +1,111 @@
+import { constants, type X509Certificate } from "node:crypto";
+import type { Socket } from "node:net";
+import { createServer, type Server, type TLSSocket } from "node:tls";
+import type { Logger } from "@keelson/controller";
+
+/** First byte of a TLS connection: the content type of a handshake record (RFC 8446 section 5.1). */
+const handshakeRecord = 0x16;
+
+/** A client has to send its first byte, and complete the handshake, within this time. */
+const handshakeTimeoutMs = 10_000;
+
+/** Certificates of the broker's TLS side. */
+export interface BrokerTls {
+  /** PEM: the broker's certificate and its private key. */
+  readonly certificate: string;
+  readonly key: string;
+  /** The authority that has signed the certificates of robots. */
+  readonly authority: X509Certificate;
+}
+
+/** Options of a {@link TlsSplitter}. */
+export interface TlsSplitterOptions {
+  /** Loads the certificates for the first TLS connection. Undefined: TLS connections are closed. */
+  readonly loadTls: (() => Promise<BrokerTls>) | undefined;
+  readonly log: Logger;
+  /** Handles a plain connection, or a TLS connection after its handshake. */
+  readonly onConnection: (socket: Socket | TLSSocket) => void;
+}
+
+/**
+ * Serves TLS 1.3 and plain MQTT on the same port: a TLS connection begins with another byte than an MQTT packet. The certificate of a client
+ * is requested and not judged here.
+ */
+export class TlsSplitter {
+  readonly #options: TlsSplitterOptions;
+  #server: Promise<Server> | undefined;
+  #authority: X509Certificate | undefined;
+
+  constructor(options: TlsSplitterOptions) {
+    this.#options = options;
+  }
+
+  /** The authority of robots' certificates. Undefined before the first TLS connection. */
+  get authority(): X509Certificate | undefined {
+    return this.#authority;
+  }
+
+  /** Handles a connection that was just accepted. */
+  accept(socket: Socket): void {
+    socket.setTimeout(handshakeTimeoutMs, () => socket.destroy());
+    socket.on("error", (error) => this.#options.log.debug({}, `MQTT connection: ${error.message}`));
+    socket.once("readable", () => {
+      const chunk: Buffer | null = socket.read();
+      if (chunk === null) {
+        socket.destroy();
+        return;
+      }
+      socket.unshift(chunk);
+      if (chunk[0] === handshakeRecord) {
+        void this.#acceptTls(socket);
+        return;
+      }
+      socket.setTimeout(0);
+      this.#options.onConnection(socket);
+    });
+  }
+
+  async #acceptTls(socket: Socket): Promise<void> {
+    const { loadTls, log } = this.#options;
+    if (loadTls === undefined) {
+      socket.destroy();
+      return;
+    }
+    this.#server ??= this.#createServer(loadTls);
+    try {
+      const server = await this.#server;
+      if (!socket.destroyed) server.emit("connection", socket);
+    } catch (error) {
+      this.#server = undefined;
+      log.warn({ error: String(error) }, "could not load the broker's certificate; retrying with the next connection");
+      socket.destroy();
+    }
+  }
+
+  async #createServer(loadTls: () => Promise<BrokerTls>): Promise<Server> {
+    const { onConnection, log } = this.#options;
+    const { certificate, key, authority } = await loadTls();
+    this.#authority = authority;
+    const server = createServer({
+      cert: certificate,
+      key,
+      ca: authority.toString(),
+      minVersion: "TLSv1.3",
+      requestCert: true,
+      rejectUnauthorized: false,
+      handshakeTimeout: handshakeTimeoutMs,
+      // A resumed session would carry the certificate of an earlier connection.
+      secureOptions: constants.SSL_OP_NO_TICKET,
+    });
+    server.on("secureConnection", (socket) => {
+      socket.setTimeout(0);
+      socket.setNoDelay(true);
+      onConnection(socket);
+    });
+    server.on("tlsClientError", (error, socket) => {
+      log.debug({}, `TLS handshake: ${error.message}`);
+      socket.destroy();
+    });
+    return server;
+  }
+}

@@ -1,0 +1,45 @@
+import { changeEach, type CommandDefinition } from "@keelson/operator";
+import { heldAnnotation } from "../api/names.ts";
+import { Robot } from "../api/robot.ts";
+import { boundDigest } from "../identity/robot-identity.ts";
+import { namespaceFlag } from "./flags.ts";
+
+/** `keelson robots approve ROBOT ...`. */
+export const approveCommand: CommandDefinition = {
+  name: "approve",
+  description: "approve robots that wait for it, and release robots that are held because two agents used their key",
+  args: ["ROBOT", "[ROBOTS...]"],
+  flags: [namespaceFlag],
+  run(context) {
+    const namespace = namespaceFlag.read(context.flags);
+    const body = { metadata: { annotations: { [heldAnnotation]: null } }, spec: { approved: true } };
+    return changeEach(context, {
+      ...{ kind: "robot", namespace, done: "approved", hint: `list robots: keelson robots list -n ${namespace}` },
+      change: (client, key) => client.patch(Robot, key, { type: "merge", body }, { signal: context.signal }),
+    });
+  },
+};
+
+/** `keelson robots revoke ROBOT ...`. */
+export const revokeCommand: CommandDefinition = {
+  name: "revoke",
+  description: "revoke the keys of robots: their connections are closed, and they need a new join token",
+  args: ["ROBOT", "[ROBOTS...]"],
+  flags: [namespaceFlag],
+  run(context) {
+    const namespace = namespaceFlag.read(context.flags);
+    const { signal } = context;
+    return changeEach(context, {
+      ...{ kind: "robot", namespace, done: "revoked", hint: `list robots: keelson robots list -n ${namespace}` },
+      async change(client, key) {
+        const robot = await client.get(Robot, key, { signal });
+        const digest = boundDigest(robot);
+        if (digest === undefined) return "has no key; to reject it, set spec.approved to false";
+        const revokedKeys = [...new Set([...(robot.spec.revokedKeys ?? []), digest])];
+        const { resourceVersion } = robot.metadata;
+        const body = { metadata: { resourceVersion, annotations: { [heldAnnotation]: null } }, spec: { revokedKeys } };
+        return await client.patch(Robot, key, { type: "merge", body }, { signal });
+      },
+    });
+  },
+};

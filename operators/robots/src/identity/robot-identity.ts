@@ -1,0 +1,30 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Robot } from "../api/robot.ts";
+import { credentialAnnotation } from "./robot-authentication.ts";
+
+/** The key that a robot is bound to, as the broker and the bridge check it. */
+export interface RobotIdentity {
+  /** SHA-256 (hex) of the public key. */
+  readonly keySha256: string;
+  /** SubjectPublicKeyInfo (DER, base64). */
+  readonly publicKey: string;
+  readonly isRevoked: boolean;
+}
+
+/** The key that a Robot is bound to. Undefined if it has not joined with a key. */
+export function identityOf(robot: DeepReadonly<Robot> | undefined): RobotIdentity | undefined {
+  const identity = robot?.status?.identity;
+  if (identity === undefined) return undefined;
+  const { keySha256, publicKey } = identity;
+  return { keySha256, publicKey, isRevoked: isRevoked(robot, keySha256) };
+}
+
+/** Whether a key or credential (SHA-256) is revoked for a Robot. */
+export function isRevoked(robot: DeepReadonly<Robot> | undefined, digest: string): boolean {
+  return robot?.spec.revokedKeys?.includes(digest) === true;
+}
+
+/** SHA-256 of the key, otherwise of the credential, that a Robot is bound to. Undefined if it has neither. */
+export function boundDigest(robot: DeepReadonly<Robot>): string | undefined {
+  return robot.status?.identity?.keySha256 ?? robot.metadata.annotations?.[credentialAnnotation];
+}
