@@ -1,18 +1,34 @@
-import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createPrivateKey, generateKeyPairSync, X509Certificate } from "node:crypto";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { ignoreNotFound } from "@keelson/api-machinery";
+import { Event } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
-import type { Client } from "@keelson/client";
+import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
-import { silentLogger } from "@keelson/controller";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { type Logger, silentLogger } from "@keelson/controller";
+import type { CommandDefinition } from "@keelson/operator";
+import mqtt, { type MqttClient } from "mqtt";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { startAgent } from "./agent/agent.ts";
+import { AgentIdentity } from "./agent/agent-identity.ts";
+import { GenuineMessages } from "./agent/genuine-messages.ts";
+import { heldAnnotation } from "./api/names.ts";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { approveCommand, revokeCommand } from "./commands/approve.ts";
 import { issueToken } from "./commands/token.ts";
 import type { RunningAgent } from "./commands/start-agent.ts";
+import { certificateLifeMs } from "./identity/certificate-life.ts";
+import { publicKeyText } from "./identity/one-time-token.ts";
+import { readRobotAuthority } from "./identity/robot-authority.ts";
+import { identityOf } from "./identity/robot-identity.ts";
+import { messageValidityMs, sealMessage } from "./identity/signed-message.ts";
 import { readTokens, type StoredToken } from "./identity/token-store.ts";
+import { startBroker } from "./broker/broker.ts";
+import { topics } from "./protocol/messages.ts";
 import { namespace, RobotsEnvironment } from "./testing/robots-environment.ts";
 
 let robots: RobotsEnvironment;
@@ -20,14 +36,20 @@ let client: Client;
 let dir: string;
 const agents: RunningAgent[] = [];
 
-beforeEach(async () => {
+/* The tests share an API server and an operator. Each has robots of its own. */
+
+beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), "robots-identity-"));
   robots = await RobotsEnvironment.start();
   client = robots.client;
 });
 
 afterEach(async () => {
+  for (const each of clients.splice(0)) await each.endAsync(true);
   for (const agent of agents.splice(0)) await agent.stop();
+});
+
+afterAll(async () => {
   await robots[Symbol.asyncDispose]();
   rmSync(dir, { recursive: true, force: true });
 });
@@ -37,16 +59,23 @@ async function token(binding: Pick<StoredToken, "robot" | "labels" | "requiresAp
   return (await issueToken(store, { ...binding, ttlMs }, Date.now())).text;
 }
 
-async function start(robotId: string, options: { readonly token?: string; readonly workDir?: string } = {}): Promise<RunningAgent> {
+interface StartOptions {
+  readonly token?: string;
+  readonly workDir?: string;
+  readonly brokerUrl?: string;
+  readonly log?: Logger;
+}
+
+async function start(robotId: string, options: StartOptions = {}): Promise<RunningAgent> {
   const agent = await startAgent({
-    brokerUrl: robots.url,
+    brokerUrl: options.brokerUrl ?? robots.url,
     robotId,
     token: options.token,
     heartbeatIntervalMs: 30_000,
     workDir: options.workDir ?? join(dir, robotId),
     labels: {},
     clock: systemClock,
-    log: silentLogger,
+    log: options.log ?? silentLogger,
     stopTasksOnExit: true,
   });
   agents.push(agent);
@@ -62,16 +91,341 @@ const task = (name: string, targetRobot: string) => ({
 
 describe("a robot with a one-time token", () => {
   it("joins with a key of its own, runs tasks, and needs no token afterwards", async () => {
-    const agent = await start("one", { token: await token({ robot: "one" }) });
-    const joined = await phase("one", "Online");
+    const agent = await start("joins-one", { token: await token({ robot: "joins-one" }) });
+    const joined = await phase("joins-one", "Online");
     expect(joined?.status?.identity?.keySha256).toMatch(/^[0-9a-f]{64}$/);
     expect(joined?.status?.conditions?.find(({ type }) => type === "Approved")?.reason).toBe("Joined");
-    expect(statSync(join(dir, "one", ".agent", "identity.json")).mode & 0o777).toBe(0o600);
-    await client.create(Task, task("first", "one"));
+    expect(statSync(join(dir, "joins-one", ".agent", "identity.json")).mode & 0o777).toBe(0o600);
+    await client.create(Task, task("first", "joins-one"));
     await watched(client, Task, "first", (each) => each?.status?.state === "completed");
     await agent.stop();
-    await phase("one", "Offline");
-    await start("one");
-    await phase("one", "Online");
+    await phase("joins-one", "Offline");
+    await start("joins-one");
+    await phase("joins-one", "Online");
+  });
+
+  it("is rejected if the token was used, has expired, or is for another robot", async () => {
+    const shared = await token({ labels: { site: "a" } });
+    await start("reject-one", { token: shared });
+    const one = await phase("reject-one", "Online");
+    expect(one?.spec.labels).toEqual({ site: "a" });
+    for (const [robotId, text, reason] of [
+      ["reject-two", async () => shared, /was used at/],
+      ["reject-three", () => token({ robot: "reject-one" }), /is for robot reject-one/],
+      ["reject-four", () => token({ robot: "reject-four" }, -1), /expired at/],
+      ["reject-five", async () => (await token({ robot: "reject-five" })).replace(/\..{8}/, ".AAAAAAAA"), /its secret is wrong/],
+    ] as const) {
+      await start(robotId, { token: await text() });
+      await rejected(robotId, "JoinRejected", reason);
+      expect(await ignoreNotFound(client.get(Robot, { namespace, name: robotId }))).toBeUndefined();
+    }
+    const { tokens } = await readTokens({ client, namespace, fieldManager: "test" });
+    expect(tokens.filter(({ labels }) => labels?.site === "a").map(({ used }) => used?.robot)).toEqual(["reject-one"]);
+    expect(JSON.stringify(tokens)).not.toContain(shared.split(".")[1]);
+  });
+
+  it("rejects a controller that the token does not name", async () => {
+    const text = await token({ robot: "impostor-one" });
+    const logger = recordingLogger();
+    await start("impostor-one", { token: text.replace(/\.[^.]+$/, `.${"A".repeat(43)}`), log: logger.log });
+    await logger.logged(/not genuine: its certificate authority is not the one that the join token names/);
+  });
+
+  it("gets nothing until it is approved, if its token requires it", async () => {
+    await start("waits-one", { token: await token({ robot: "waits-one", requiresApproval: true }) });
+    const waiting = await watched(client, Robot, "waits-one", (robot) => robot?.status?.connected === true);
+    expect(waiting?.status?.phase ?? "Pending").toBe("Pending");
+    await client.create(Task, task("early", "waits-one"));
+    await watched(client, Robot, "waits-one", (robot) =>
+      robot?.status?.conditions?.some(({ reason }) => reason === "WaitingForApproval") === true,
+    );
+    expect(await run(approveCommand, "waits-one")).toBe(0);
+    await phase("waits-one", "Online");
+    await watched(client, Task, "early", (each) => each?.status?.state === "completed");
+  });
+
+  it("renews a certificate that expired while the robot was offline", async () => {
+    const agent = await start("expired-one", { token: await token({ robot: "expired-one" }) });
+    await phase("expired-one", "Online");
+    await agent.stop();
+    await phase("expired-one", "Offline");
+    const { file, stored } = readIdentity("expired-one");
+    const authority = await readRobotAuthority(client, namespace);
+    const publicKey = publicKeyText(createPrivateKey(stored.joined.key));
+    const expired = await authority?.certify("expired-one", publicKey, Date.now() - 2 * certificateLifeMs);
+    writeFileSync(file, JSON.stringify({ joined: { ...stored.joined, certificate: expired } }));
+    await start("expired-one");
+    await phase("expired-one", "Online");
+    expect(Date.parse(new X509Certificate(readIdentity("expired-one").stored.joined.certificate).validTo)).toBeGreaterThan(Date.now());
+  });
+
+  it("does not start with a damaged key, instead of accepting messages without a signature", async () => {
+    const workDir = join(dir, "damaged-one");
+    mkdirSync(join(workDir, ".agent"), { recursive: true });
+    writeFileSync(join(workDir, ".agent", "identity.json"), "{");
+    await expect(start("damaged-one", { workDir, token: robots.token })).rejects.toThrow(/identity.json is damaged: restore it/);
   });
 });
+
+describe("an attacker", () => {
+  it("reaches with a robot's key only this robot's topics", async () => {
+    for (const id of ["topics-one", "topics-two"]) {
+      const agent = await start(id, { token: await token({ robot: id }) });
+      await phase(id, "Online");
+      await agent.stop();
+    }
+    await expect(connect("topics-one", { as: "topics-two" })).rejects.toThrow(/Not authorized/i);
+    const own = await connect("topics-one");
+    await expect(own.subscribeAsync(topics.dispatch("topics-two"), { qos: 1 })).rejects.toThrow(/subscribe/i);
+    for (const topic of [topics.ownRegister("topics-two"), topics.status("topics-two", uid), topics.dispatch("topics-one"), topics.join("topics-two")]) {
+      const attacker = await connect("topics-one");
+      const closed = closedOf(attacker);
+      attacker.publish(topic, JSON.stringify({ robotId: "topics-two" }), { qos: 1 });
+      await closed;
+    }
+  });
+
+  it("cannot connect as a robot with a key by password, nor over a connection without TLS", async () => {
+    await start("password-one", { token: await token({ robot: "password-one" }) });
+    await phase("password-one", "Online");
+    const client1 = robots.connect({ robotId: "password-one" });
+    await expect(client1).rejects.toThrow(/Not authorized/i);
+  });
+
+  it("cannot use a revoked key: its connection is closed and it is rejected, until the robot joins again", async () => {
+    const agent = await start("revoked-one", { token: await token({ robot: "revoked-one" }) });
+    const before = await phase("revoked-one", "Online");
+    await agent.stop();
+    await phase("revoked-one", "Offline");
+    const thief = await connect("revoked-one");
+    const closed = closedOf(thief);
+    expect(await run(revokeCommand, "revoked-one")).toBe(0);
+    await closed;
+    await expect(connect("revoked-one")).rejects.toThrow(/Not authorized/i);
+    await watched(client, Robot, "revoked-one", (robot) => robot?.status?.conditions?.some(({ reason }) => reason === "KeyRevoked") === true);
+    await start("revoked-one", { token: await token({ robot: "revoked-one" }) });
+    const after = await phase("revoked-one", "Online");
+    expect(after?.status?.identity?.keySha256).not.toBe(before?.status?.identity?.keySha256);
+    await expect(robots.connect({ robotId: "revoked-one" })).rejects.toThrow(/Not authorized/i);
+  });
+
+  it("cannot join as a robot whose key is not revoked, even with a token for it", async () => {
+    await start("taken-one", { token: await token({ robot: "taken-one" }) });
+    await phase("taken-one", "Online");
+    const logger = recordingLogger();
+    await start("taken-one", { token: await token({ robot: "taken-one" }), workDir: join(dir, "thief"), log: logger.log });
+    await logger.logged(/has joined with another key; revoke it first/);
+  });
+
+  it("cannot run two agents with a copied key: the robot is held until it is approved", async () => {
+    const first = await start("clone-one", { token: await token({ robot: "clone-one" }) });
+    await phase("clone-one", "Online");
+    await first.stop();
+    cpSync(join(dir, "clone-one"), join(dir, "copy"), { recursive: true });
+    await start("clone-one");
+    const clone = await start("clone-one", { workDir: join(dir, "copy") });
+    const held = await watched(client, Robot, "clone-one", (robot) =>
+      robot?.status?.conditions?.some(({ type, status }) => type === "Held" && status === "True") === true,
+    );
+    expect(held?.status?.phase).toBe("Pending");
+    expect(held?.metadata.annotations?.[heldAnnotation]).toMatch(/two agents use the id clone-one/);
+    await rejected("clone-one", "DuplicateAgent", /displace each other/);
+    await clone.stop();
+    expect(await run(approveCommand, "clone-one")).toBe(0);
+    await phase("clone-one", "Online");
+  });
+});
+
+describe("a compromised broker", () => {
+  it("cannot have a robot run forged, changed, foreign, expired or replayed dispatches, and the robot reports them", async () => {
+    const real = await start("broker-one", { token: await token({ robot: "broker-one" }) });
+    await phase("broker-one", "Online");
+    await real.stop();
+    const authority = await readRobotAuthority(client, namespace);
+    if (authority === undefined) throw new Error("no authority");
+    const robot = await client.get(Robot, { namespace, name: "broker-one" });
+    // It has the broker's own key and lets the robot in, but not the key that signs messages.
+    const broker = await startBroker({
+      port: 0,
+      joinToken: "",
+      log: silentLogger,
+      identityOf: () => identityOf(robot),
+      loadTls: async () => ({ certificate: authority.server.certificate, key: authority.server.key, authority: authority.certificate }),
+    });
+    const bridge = mqtt.connect(broker.url, { clientId: "bridge", ...broker.bridgeCredentials, reconnectPeriod: 0 });
+    try {
+      await new Promise<void>((resolve) => bridge.once("connect", () => resolve()));
+      await bridge.subscribeAsync([topics.allOwnRegister, topics.allRejected, topics.allStatus], { qos: 1 });
+      const inbox = messagesOf(bridge);
+      await start("broker-one", { brokerUrl: broker.url });
+      const { nonce } = await inbox.next(topics.ownRegister("broker-one"));
+      const respond = topics.response("broker-one");
+      const response = { success: true, message: "ok", nonce, time: Date.now(), trust: authority.trust };
+      await bridge.publishAsync(respond, sealMessage(respond, response, authority.signingKey, Date.now()), { qos: 1 });
+
+      const topic = topics.dispatch("broker-one");
+      const marker = join(dir, "ran");
+      const dispatch = (id: string, file: string) => ({
+        action: "create",
+        task: {
+          metadata: { uid: id },
+          spec: { driver: "raw_exec", config: { execConfig: { command: "/usr/bin/touch", args: [file] } } },
+          status: { attempt: 1 },
+        },
+      });
+      const forged = generateKeyPairSync("ed25519").privateKey;
+      const valid = sealMessage(topic, dispatch(uid, `${marker}-valid`), authority.signingKey, Date.now());
+      const bad = dispatch(uid.replace(/1$/, "2"), marker);
+      for (const payload of [
+        JSON.stringify(bad),
+        sealMessage(topic, bad, { id: authority.signingKey.id, key: forged }, Date.now()),
+        sealMessage(topic, bad, { id: "k99", key: forged }, Date.now()),
+        sealMessage(topics.dispatch("broker-two"), bad, authority.signingKey, Date.now()),
+        sealMessage(topic, bad, authority.signingKey, Date.now() - messageValidityMs - 60_000),
+        valid.replace("-valid", ""),
+        `${valid.slice(0, -1)},"task":${JSON.stringify(bad.task)}}`,
+      ]) {
+        await bridge.publishAsync(topic, payload, { qos: 1 });
+      }
+      expect(await inbox.next(topics.rejected("broker-one"))).toMatchObject({ topic, reason: "it is not signed" });
+      // The genuine one still runs. Messages are handled in order, so all others were dropped.
+      await bridge.publishAsync(topic, valid, { qos: 1 });
+      await inbox.next(topics.status("broker-one", uid), (status) => status.state === "completed");
+      expect(existsSync(`${marker}-valid`)).toBe(true);
+      expect(existsSync(marker)).toBe(false);
+      // A replay starts nothing.
+      rmSync(`${marker}-valid`);
+      await bridge.publishAsync(topic, valid, { qos: 1 });
+      await inbox.next(topics.status("broker-one", uid), (status) => status.state === "completed");
+      expect(existsSync(`${marker}-valid`)).toBe(false);
+    } finally {
+      await bridge.endAsync(true);
+      await broker.stop();
+    }
+  });
+
+  it("cannot turn a robot's time back with an old response", async () => {
+    const agent = await start("clock-one", { token: await token({ robot: "clock-one" }) });
+    await phase("clock-one", "Online");
+    await agent.stop();
+    const authority = await readRobotAuthority(client, namespace);
+    const identity = await AgentIdentity.open(join(dir, "clock-one", ".agent", "identity.json"), "clock-one");
+    const messages = new GenuineMessages({
+      ...{ robotId: "clock-one", identity, clock: systemClock, log: silentLogger },
+      bootMs: () => 0,
+      report: () => {},
+      register: () => {},
+    });
+    const nonce = messages.nextNonce();
+    const topic = topics.response("clock-one");
+    const response = (time: number, of: string | undefined) =>
+      Buffer.from(sealMessage(topic, { success: true, message: "", nonce: of, time }, authority?.signingKey ?? never(), Date.now()));
+    await messages.open(topic, response(1000, "of an earlier registration"));
+    expect(messages.now).toBeUndefined();
+    await messages.open(topic, response(Date.now(), nonce));
+    const { now } = messages;
+    expect(now).toBeDefined();
+    await messages.open(topic, response(1000, nonce));
+    expect(messages.now).toBe(now);
+  });
+});
+
+function never(): never {
+  throw new Error("no authority");
+}
+
+const uid = "00000000-0000-4000-8000-000000000001";
+const clients: MqttClient[] = [];
+
+/** Connects with the key of an agent that has stopped, as robot `as`. */
+function connect(robotId: string, { as = robotId }: { readonly as?: string } = {}): Promise<MqttClient> {
+  const { key, certificate, authority } = readIdentity(robotId).stored.joined;
+  const attacker = mqtt.connect(robots.url.replace("mqtt:", "mqtts:"), {
+    ...{ protocolVersion: 4, reconnectPeriod: 0, clientId: `k8s4r-agent-${as}`, username: as },
+    ...{ key, cert: certificate, ca: authority, checkServerIdentity: () => undefined },
+  });
+  clients.push(attacker);
+  return new Promise((resolve, reject) => {
+    attacker.once("connect", () => resolve(attacker));
+    attacker.once("error", reject);
+  });
+}
+
+const closedOf = (attacker: MqttClient): Promise<void> =>
+  new Promise((resolve) => attacker.once("close", () => resolve()));
+
+function readIdentity(robotId: string): {
+  readonly file: string;
+  readonly stored: { readonly joined: { readonly key: string; readonly certificate: string; readonly authority: string } };
+} {
+  const file = join(dir, robotId, ".agent", "identity.json");
+  return { file, stored: JSON.parse(readFileSync(file, "utf8")) };
+}
+
+/** Waits for an event about a rejected robot. */
+async function rejected(robotId: string, reason: string, note: RegExp): Promise<void> {
+  const watch = await client.watch(Event, { namespace, resourceVersion: "0" });
+  try {
+    for await (const { type, object } of watch) {
+      if (type === "BOOKMARK") continue;
+      const text = object.message ?? "";
+      if (object.reason === reason && text.includes(robotId) && note.test(text)) return;
+    }
+  } finally {
+    watch.close();
+  }
+}
+
+/** Runs a command with the test's client. */
+function run(command: CommandDefinition, ...args: string[]): Promise<number> {
+  const open = createClient({ transport: robots.environment.transport(), fieldManager: "test" });
+  const sink = new PassThrough();
+  return command.run({
+    ...{ args, flags: {}, stdout: sink, stderr: sink, clock: systemClock, log: silentLogger },
+    signal: new AbortController().signal,
+    client: async () => open,
+  });
+}
+
+function recordingLogger(): { readonly log: Logger; logged(text: RegExp): Promise<void> } {
+  const lines: string[] = [];
+  let wake = (): void => {};
+  const record = (_: unknown, text: string): void => {
+    lines.push(text);
+    wake();
+  };
+  return {
+    log: { ...silentLogger, warn: record, error: record, info: record },
+    async logged(text) {
+      while (!lines.some((line) => text.test(line))) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    },
+  };
+}
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** The messages of a client by topic, each returned once. */
+function messagesOf(source: MqttClient): { next(topic: string, matches?: (body: Body) => boolean): Promise<Body> } {
+  const messages: { readonly topic: string; readonly body: Body }[] = [];
+  let wake = (): void => {};
+  source.on("message", (topic, payload) => {
+    if (payload.length > 0) messages.push({ topic, body: JSON.parse(payload.toString()) });
+    wake();
+  });
+  return {
+    async next(topic, matches = () => true) {
+      for (;;) {
+        const index = messages.findIndex((each) => each.topic === topic && matches(each.body));
+        const [found] = index < 0 ? [] : messages.splice(index, 1);
+        if (found !== undefined) return found.body;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    },
+  };
+}
