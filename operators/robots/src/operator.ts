@@ -11,6 +11,7 @@ import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.
 import { explainCommand } from "./commands/explain.ts";
 import { listCommand } from "./commands/list.ts";
 import { dispatchCommand } from "./commands/dispatch.ts";
+import { mosquittoConfigCommand } from "./commands/mosquitto-config.ts";
 import { planCommand } from "./commands/plan.ts";
 import { historyCommand, pauseCommand, promoteCommand, resumeCommand, rollbackCommand } from "./commands/rollout.ts";
 import { simulateCommand } from "./commands/simulate.ts";
@@ -52,6 +53,7 @@ export const robots: Operator = {
     tokenCommand,
     approveCommand,
     revokeCommand,
+    mosquittoConfigCommand,
     dispatchCommand,
     planCommand,
     historyCommand,
@@ -66,8 +68,8 @@ export const robots: Operator = {
       name: "MQTT broker",
       address: "`127.0.0.1:1883` (`--mqtt-bind-address`, `--mqtt-port`); none with `--mqtt-url`",
       authentication:
-        "the join token for a first registration, then a credential per robot; a new credential for the bridge at each start",
-      rights: "a robot: its own topics",
+        "TLS 1.3 with a certificate per robot, after a one-time join token. On the same port without TLS, for robots that have not joined with a key: the shared join token for a first registration, then a credential per robot. A new credential for the bridge at each start",
+      rights: "a robot: its own topics; a robot that joins: its join request",
     },
   ],
   deployment: {

@@ -76,6 +76,11 @@ export class AgentIdentity {
     return privateKey;
   }
 
+  /** The pin of the authority. Undefined until the robot has joined. */
+  get pin(): string | undefined {
+    return this.#joined === undefined ? undefined : pinOf(new X509Certificate(this.#joined.authority));
+  }
+
   /** The robot's own key, which renews the certificate. Undefined until the robot has joined. */
   get ownKey(): KeyObject | undefined {
     return this.#joined === undefined ? undefined : createPrivateKey(this.#joined.key);

@@ -157,10 +157,10 @@ class RobotAgent implements RunningAgent {
   }
 
   #joinOptions(): JoinOptions {
-    const { robotId, brokerUrl, joinUrl = brokerUrl, labels, clock, log } = this.#options;
+    const { robotId, brokerUrl, joinUrl, labels, clock, log } = this.#options;
     const { connect, random } = this.#dependencies;
     return {
-      ...{ brokerUrl: joinUrl, robotId, labels, identity: this.#identity, clock, log, random },
+      ...{ brokerUrl: joinUrl ?? brokerUrl, isExternal: joinUrl !== undefined, robotId, labels, identity: this.#identity, clock, log, random },
       signal: this.#stopped.signal,
       ...(connect !== undefined && { connect }),
     };

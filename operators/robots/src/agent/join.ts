@@ -3,7 +3,7 @@ import { isJsonObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import mqtt, { type MqttClient } from "mqtt";
-import { type JoinAnswer, joinClientId, type JoinRequest, signJoinRequest } from "../identity/join-request.ts";
+import { externalJoinUser, type JoinAnswer, joinClientId, type JoinRequest, signJoinRequest } from "../identity/join-request.ts";
 import { type OneTimeToken, publicKeyText, tokenKey } from "../identity/one-time-token.ts";
 import { topics } from "../protocol/messages.ts";
 import { RobotsError } from "../robots-error.ts";
@@ -16,6 +16,8 @@ const attemptTimeoutMs = 20_000;
 /** Options of {@link joinServer} and {@link renewCertificate}. */
 export interface JoinOptions {
   readonly brokerUrl: string;
+  /** Whether the broker is an external one, which cannot check join requests itself. */
+  readonly isExternal: boolean;
   readonly robotId: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly identity: AgentIdentity;
@@ -34,7 +36,7 @@ export async function joinServer(token: OneTimeToken, options: JoinOptions): Pro
       const key = await identity.keyFor(token.id);
       const nonce = randomBytes(12).toString("base64url");
       const request = { robotId, tokenId: token.id, publicKey: publicKeyText(key), nonce, labels };
-      await identity.accept(await exchange(signJoinRequest(request, tokenKey(token)), options), token.pin);
+      await identity.accept(await exchange(signJoinRequest(request, tokenKey(token)), token.pin, options), token.pin);
       log.info({ robot: robotId, token: token.id }, "joined: this robot has a certificate");
       return;
     } catch (error) {
@@ -54,17 +56,18 @@ export async function renewCertificate(options: JoinOptions): Promise<void> {
   if (key === undefined) throw new RobotsError("JoinFailed", "this robot has not joined");
   const nonce = randomBytes(12).toString("base64url");
   const request = signJoinRequest({ robotId, publicKey: publicKeyText(key), nonce, labels: {} }, key);
-  await identity.accept(await exchange(request, options), undefined);
+  await identity.accept(await exchange(request, identity.pin ?? "", options), undefined);
   log.info({ robot: robotId }, "renewed the certificate of this robot");
 }
 
 /** Sends a request over a connection of its own and waits for the answer. */
-async function exchange(request: JoinRequest, options: JoinOptions): Promise<JoinAnswer> {
-  const { brokerUrl, robotId, clock, signal } = options;
+async function exchange(request: JoinRequest, pin: string, options: JoinOptions): Promise<JoinAnswer> {
+  const { brokerUrl, robotId, isExternal, clock, signal } = options;
   const mqttOptions = {
     clientId: joinClientId(robotId),
-    username: robotId,
-    password: JSON.stringify(request),
+    ...(isExternal
+      ? { username: externalJoinUser, password: pin }
+      : { username: robotId, password: JSON.stringify(request) }),
     protocolVersion: 4 as const,
     clean: true,
     reconnectPeriod: 0,

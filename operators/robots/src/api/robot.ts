@@ -67,8 +67,18 @@ const status = Type.Object(
         {
           keySha256: Type.String({ description: "SHA-256 of the robot's public key." }),
           publicKey: Type.String({ description: "Public key of the robot, DER in base64. Its private key never leaves the robot." }),
-          serial: Type.String({ description: "Serial number of the robot's certificate, in hexadecimal." }),
+          certificate: Type.String({ description: "Certificate of the key, in PEM." }),
           expires: time("Time at which the certificate expires. The robot's agent renews it before, or when it returns."),
+          earlier: Type.Optional(
+            Type.Array(
+              Type.Object({
+                serial: Type.String({ description: "Serial number, in hexadecimal." }),
+                keySha256: Type.String({ description: "SHA-256 of the public key." }),
+                expires: time("Time at which it expires."),
+              }),
+              { description: "Earlier certificates that have not expired.", "x-kubernetes-list-type": "atomic" },
+            ),
+          ),
           token: Type.Optional(Type.String({ description: "ID of the join token that the robot used." })),
           requiresApproval: Type.Optional(
             Type.Boolean({ description: "Whether the join token requires that the robot is approved by hand." }),

@@ -19,6 +19,7 @@ describe("readIncoming", () => {
   it("parses messages of agents, including K8s4r's", () => {
     expect(read("k8s4r/register", { robotId: "robot-001", token: "t", deviceInfo: { hostname: "h", gpu: 1 } })).toEqual({
       kind: "register",
+      isOwnTopic: false,
       message: { robotId: "robot-001", token: "t", deviceInfo: { hostname: "h" } },
     });
     expect(read(statusTopic, status)).toMatchObject({
@@ -30,6 +31,17 @@ describe("readIncoming", () => {
       kind: "online",
       robotId: "robot-001",
       online: false,
+    });
+  });
+
+  it("parses registrations on a robot's own topic, for this robot only", () => {
+    expect(read("k8s4r/robots/robot-001/register", { robotId: "robot-001", nonce: "n" })).toEqual({
+      kind: "register",
+      isOwnTopic: true,
+      message: { robotId: "robot-001", token: "", nonce: "n" },
+    });
+    expect(read("k8s4r/robots/robot-001/heartbeat", { robotId: "robot-002" })).toEqual({
+      rejected: "robotId must match the topic",
     });
   });
 
@@ -68,6 +80,7 @@ describe("readIncoming", () => {
   it("accepts a registration with invalid measurements, without them", () => {
     expect(read("k8s4r/heartbeat", { robotId: "r", token: "t", deviceInfo: { cpu: { logicalCores: "many" } } })).toEqual({
       kind: "heartbeat",
+      isOwnTopic: false,
       message: { robotId: "r", token: "t" },
     });
   });

@@ -5,6 +5,7 @@ import type { Client } from "@keelson/client";
 import type { Cache, Logger } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { isSignedBy, type JoinAnswer, type JoinRequest, keyDigest } from "../identity/join-request.ts";
+import { certificateLifeMs } from "../identity/certificate-life.ts";
 import type { LazyAuthority } from "../identity/lazy-authority.ts";
 import { identityOf, isRevoked } from "../identity/robot-identity.ts";
 import { readTokens, type StoredToken, tokenProblem, writeTokens } from "../identity/token-store.ts";
@@ -125,24 +126,39 @@ export class Joins {
     }
   }
 
+  /** A key gets a new certificate when less than half of its life is left. Until then it gets the present one again. */
   async #issue({ robotId, publicKey, nonce }: JoinRequest, token: StoredToken | undefined): Promise<JoinAnswer> {
-    const { client, cache, namespace, clock } = this.#options;
+    const { client, namespace, clock } = this.#options;
+    const now = clock.now();
     const authority = await this.#options.authority.get();
-    const certificate = await authority.certify(robotId, publicKey, clock.now());
-    const parsed = new X509Certificate(certificate);
-    const before = cache.get(Robot, { namespace, name: robotId })?.status?.identity;
+    const before = (await this.#robotNamed(robotId))?.status?.identity;
+    const keySha256 = keyDigest(publicKey);
+    const isCurrent = before?.keySha256 === keySha256 && Date.parse(before.expires) - now > certificateLifeMs / 2;
+    const certificate = isCurrent ? before.certificate : await authority.certify(robotId, publicKey, now);
     const requiresApproval = token === undefined ? before?.requiresApproval : token.requiresApproval;
     const tokenId = token?.id ?? before?.token;
+    const earlier = earlierCertificates(before, now);
     const identity = {
-      keySha256: keyDigest(publicKey),
-      publicKey,
-      serial: parsed.serialNumber.toLowerCase(),
-      expires: new Date(parsed.validTo).toISOString(),
+      ...{ keySha256, publicKey, certificate },
+      expires: new Date(new X509Certificate(certificate).validTo).toISOString(),
+      ...(isCurrent || earlier.length === 0 ? {} : { earlier }),
       ...(tokenId === undefined ? {} : { token: tokenId }),
       ...(requiresApproval === true ? { requiresApproval } : {}),
     };
-    await client.applyStatus(Robot, { metadata: { name: robotId, namespace }, status: { identity } }, { fieldManager });
+    if (!isCurrent) {
+      await client.applyStatus(Robot, { metadata: { name: robotId, namespace }, status: { identity } }, { fieldManager });
+    }
     return { nonce, certificate, authority: authority.authority.certificate, trust: authority.trust };
   }
 }
 
+/** The certificates of a Robot that have not expired, once it has got another one. */
+function earlierCertificates(
+  identity: DeepReadonly<NonNullable<Robot["status"]>>["identity"],
+  now: number,
+): { serial: string; keySha256: string; expires: string }[] {
+  if (identity === undefined) return [];
+  const { keySha256, expires, certificate, earlier = [] } = identity;
+  const serial = new X509Certificate(certificate).serialNumber.toLowerCase();
+  return [...earlier, { serial, keySha256, expires }].filter((each) => Date.parse(each.expires) > now).map((each) => ({ ...each }));
+}

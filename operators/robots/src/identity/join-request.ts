@@ -90,5 +90,8 @@ export function keyDigest(publicKey: string): string {
   return createHash("sha256").update(Buffer.from(publicKey, "base64")).digest("hex");
 }
 
-/** User name with which an agent connects to the embedded broker to join: its password is a {@link JoinRequest} as JSON. */
+/** User name with which agents join at an external broker. The password is the pin of the authority. */
+export const externalJoinUser = "keelson-join";
+
+/** Client id with which an agent joins at the embedded broker: its user name is the robot's id, and its password a {@link JoinRequest} as JSON. */
 export const joinClientId = (robotId: string): string => `keelson-join-${robotId}`;

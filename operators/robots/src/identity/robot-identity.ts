@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Robot } from "../api/robot.ts";
 import { credentialAnnotation } from "./robot-authentication.ts";
@@ -27,4 +28,16 @@ export function isRevoked(robot: DeepReadonly<Robot> | undefined, digest: string
 /** SHA-256 of the key, otherwise of the credential, that a Robot is bound to. Undefined if it has neither. */
 export function boundDigest(robot: DeepReadonly<Robot>): string | undefined {
   return robot.status?.identity?.keySha256 ?? robot.metadata.annotations?.[credentialAnnotation];
+}
+
+/** Serial numbers (hexadecimal) of the certificates of a Robot that have not expired, and whose key is revoked or was replaced. */
+export function revokedSerials(robot: DeepReadonly<Robot>, now: number): readonly string[] {
+  const { identity } = robot.status ?? {};
+  if (identity === undefined) return [];
+  const serial = new X509Certificate(identity.certificate).serialNumber.toLowerCase();
+  const { keySha256, expires } = identity;
+  return [...(identity.earlier ?? []), { serial, keySha256, expires }]
+    .filter((each) => Date.parse(each.expires) > now)
+    .filter((each) => each.keySha256 !== keySha256 || isRevoked(robot, each.keySha256))
+    .map((each) => each.serial);
 }

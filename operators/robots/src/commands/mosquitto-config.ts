@@ -1,0 +1,80 @@
+import { randomBytes } from "node:crypto";
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { createRevocationList, issueCertificate } from "@keelson/api-machinery/certificates";
+import type { CommandContext, CommandDefinition } from "@keelson/operator";
+import { listFlag, portFlag, textFlag } from "@keelson/operator/flags";
+import { Robot } from "../api/robot.ts";
+import { mosquittoFiles } from "../identity/mosquitto-files.ts";
+import { ensureRobotAuthority } from "../identity/robot-authority.ts";
+import { revokedSerials } from "../identity/robot-identity.ts";
+import { namespaceFlag } from "./flags.ts";
+
+const yearMs = 365 * 86_400_000;
+
+const flags = {
+  dir: textFlag({ name: "dir", value: "DIR", description: "folder for the files; created if it does not exist", required: true }),
+  host: listFlag({ name: "host", value: "NAME", description: "host name or address of the broker, for its certificate" }),
+  port: portFlag({ name: "port", description: "port for robots that have joined, and for the bridge", default: "8883", min: 1 }),
+  joinPort: portFlag({ name: "join-port", description: "port at which robots join", default: "8884", min: 1 }),
+};
+
+/** `keelson robots mosquitto-config --dir DIR`. */
+export const mosquittoConfigCommand: CommandDefinition = {
+  name: "mosquitto-config",
+  description: "write configuration, access control, certificates and revocation list for a Mosquitto broker",
+  flags: [namespaceFlag, ...Object.values(flags)],
+  run,
+};
+
+async function run(context: CommandContext): Promise<number> {
+  const { flags: values, stdout, clock, signal } = context;
+  const namespace = namespaceFlag.read(values);
+  const client = await context.client();
+  try {
+    const now = clock.now();
+    const authority = await ensureRobotAuthority({ client, namespace, now, fieldManager: "keelson-robots-mosquitto" });
+    const { items: robots } = await client.list(Robot, { namespace, signal });
+    const revoked = robots.flatMap((robot) => revokedSerials(robot, now));
+    const dir = resolve(flags.dir.read(values));
+    const hosts = [...new Set(["localhost", "127.0.0.1", ...flags.host.read(values)])];
+    const validity = { notBefore: new Date(0), notAfter: new Date(now + 5 * yearMs) };
+    const server = await issueCertificate(authority.authority, {
+      ...{ commonName: hosts.at(-1) ?? "localhost", usage: "server", hosts },
+      ...validity,
+    });
+    const list = await createRevocationList(
+      authority.authority,
+      revoked.map((serial) => ({ serial, revokedAt: new Date(now) })),
+      { thisUpdate: new Date(now - 3_600_000), nextUpdate: new Date(now + yearMs) },
+    );
+    const [port, joinPort] = [flags.port.read(values), flags.joinPort.read(values)];
+    const files: Readonly<Record<string, string>> = {
+      ...mosquittoFiles({ ...{ dir, port, joinPort }, pin: authority.pin, salt: randomBytes(12) }),
+      "ca.crt": authority.authority.certificate,
+      "crl.pem": list,
+      "server.crt": server.certificate + authority.authority.certificate,
+      "server.key": server.key,
+    };
+    await mkdir(dir, { recursive: true });
+    for (const [name, content] of Object.entries(files)) {
+      const isSecret = name === "server.key" || name === "join-users";
+      await writeFile(join(dir, name), content, { mode: isSecret ? 0o600 : 0o644 });
+      if (isSecret) await chmod(join(dir, name), 0o600);
+    }
+    const robotHost = hosts.at(-1) ?? "localhost";
+    stdout.write(
+      [
+        `Wrote ${Object.keys(files).join(", ")} to ${dir}; ${revoked.length} revoked certificates.`,
+        `Start:   mosquitto -c ${dir}/mosquitto.conf (its user must be able to read the files)`,
+        `Bridge:  keelson up --mqtt-url mqtts://${robotHost}:${port}`,
+        `Robots:  keelson robots agent --broker-url mqtts://${robotHost}:${port} --join-url mqtts://${robotHost}:${joinPort}`,
+        "After keelson robots revoke, run this command again and restart Mosquitto.",
+        "",
+      ].join("\n"),
+    );
+    return 0;
+  } finally {
+    await client.close();
+  }
+}
