@@ -12,6 +12,7 @@ export { TaskGroup } from "./api/taskgroup.ts";
 export { type Bridge, type BridgeOptions, startBridge } from "./bridge/bridge.ts";
 export { type Broker, type BrokerOptions, startBroker } from "./broker/broker.ts";
 export { ensureJoinToken, joinTokenFile } from "./identity/join-token.ts";
+export { issueToken } from "./commands/token.ts";
 export type { AgentOptions, RunningAgent, StartAgent } from "./commands/start-agent.ts";
 export { attributes } from "./placement/constraint.ts";
 export { robots } from "./operator.ts";

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { Job, Robot, Task, TaskGroup } from "@keelson/robots";
+import { issueToken, Job, Robot, Task, TaskGroup } from "@keelson/robots";
 import { collect } from "./collect.ts";
 import type { FamilyTour, TourContext, TourResult } from "./family-tour.ts";
 import type { Row } from "./live-view.ts";
@@ -15,10 +15,14 @@ export const robotsTour: FamilyTour = {
   title: "a Job on two robots (examples/robots/hello.yaml)",
   needs: [],
   prepare(context) {
-    const children = robotIds.map((robotId) => startRobot(robotId, context));
+    const starting = startRobots(context).catch((error: unknown) => {
+      const note = `could not start: ${error instanceof Error ? error.message : String(error)}`;
+      context.show(robotIds.map((id) => ({ ...robotRow(id, false), note, mood: "bad" })));
+      return [];
+    });
     return {
       async stop() {
-        await Promise.all(children.map(stopChild));
+        await Promise.all((await starting).map(stopChild));
       },
     };
   },
@@ -28,9 +32,25 @@ export const robotsTour: FamilyTour = {
 const robotIds = ["robot-001", "robot-002"] as const;
 const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 
-function startRobot(robotId: string, { dir: parent, dataDir, endpoints }: TourContext): ChildProcess {
+/** Starts the robots' agents, each with a join token that it exchanges for a certificate. */
+async function startRobots(context: TourContext): Promise<readonly ChildProcess[]> {
+  const { client, clock } = context;
+  const store = { client, namespace, fieldManager: "keelson-tour" };
+  const children: ChildProcess[] = [];
+  for (const robotId of robotIds) {
+    const { text } = await issueToken(store, { robot: robotId, ttlMs: tokenLifeMs }, clock.now());
+    children.push(startRobot(robotId, text, context));
+  }
+  return children;
+}
+
+const tokenLifeMs = 10 * 60_000;
+
+function startRobot(robotId: string, token: string, { dir: parent, endpoints }: TourContext): ChildProcess {
   const dir = join(parent, robotId);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const tokenFile = join(dir, "join-token");
+  writeFileSync(tokenFile, `${token}\n`, { mode: 0o600 });
   const log = openSync(join(dir, "agent.log"), "a", 0o600);
   const flags = [
     "--broker-url",
@@ -38,7 +58,7 @@ function startRobot(robotId: string, { dir: parent, dataDir, endpoints }: TourCo
     "--robot-id",
     robotId,
     "--token-file",
-    join(dataDir, "robots", "join-token"),
+    tokenFile,
     "--work-dir",
     join(dir, "tasks"),
   ];

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { isAlreadyExists, isConflict } from "@keelson/api-machinery";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { durationFlag, invalidFlag, isUsageError, pairsFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import type { Client } from "@keelson/client";
@@ -79,9 +80,26 @@ function readBinding({ flags: values }: CommandContext): Pick<StoredToken, "robo
 /** Creates a join token and returns its text. Expired tokens are removed. */
 export async function issueToken(
   store: TokenStoreOptions,
-  { ttlMs, ...binding }: Pick<StoredToken, "robot" | "labels" | "requiresApproval"> & { readonly ttlMs: number },
+  options: Pick<StoredToken, "robot" | "labels" | "requiresApproval"> & { readonly ttlMs: number },
   now: number,
 ): Promise<{ readonly text: string; readonly stored: StoredToken }> {
+  for (let conflicts = 0; ; conflicts++) {
+    try {
+      return await tryIssueToken(store, options, now);
+    } catch (error) {
+      // A robot that joins also writes the tokens.
+      if (conflicts >= maxConflicts || !(isConflict(error) || isAlreadyExists(error))) throw error;
+    }
+  }
+}
+
+const maxConflicts = 8;
+
+async function tryIssueToken(
+  store: TokenStoreOptions,
+  { ttlMs, ...binding }: Parameters<typeof issueToken>[1],
+  now: number,
+): ReturnType<typeof issueToken> {
   const authority = await ensureRobotAuthority({ ...store, now });
   const { tokens, resourceVersion } = await readTokens(store);
   const token = createOneTimeToken(authority.pin, randomBytes);

@@ -119,7 +119,8 @@ export async function createRevocationList(
     signingAlgorithm: signatureAlgorithm,
     signingKey: await importSigningKey(authority.key),
   });
-  return withNewline(list.toString("pem"));
+  // The library labels it CRL, which OpenSSL does not read.
+  return withNewline(list.toString("pem").replaceAll(/(?<=-----(?:BEGIN|END) )CRL/g, "X509 CRL"));
 }
 
 /** A PKCS #10 certificate request and its private key in PEM. */

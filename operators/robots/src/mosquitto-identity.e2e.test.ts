@@ -1,0 +1,231 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { systemClock } from "@keelson/api-machinery/time";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
+import { silentLogger } from "@keelson/controller";
+import { type CommandDefinition, type RunningOperator, startOperator } from "@keelson/operator";
+import mqtt, { type MqttClient } from "mqtt";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startAgent } from "./agent/agent.ts";
+import { Robot } from "./api/robot.ts";
+import { Task } from "./api/task.ts";
+import { revokeCommand } from "./commands/approve.ts";
+import { mosquittoConfigCommand } from "./commands/mosquitto-config.ts";
+import type { RunningAgent } from "./commands/start-agent.ts";
+import { issueToken } from "./commands/token.ts";
+import { readRobotAuthority, type RobotAuthority } from "./identity/robot-authority.ts";
+import { robots } from "./operator.ts";
+import { topics } from "./protocol/messages.ts";
+
+const mosquitto = "/usr/sbin/mosquitto";
+const namespace = "default";
+const uid = "00000000-0000-4000-8000-000000000001";
+let dir: string;
+let broker: ChildProcess;
+let environment: TestEnvironment;
+let client: Client;
+let operator: RunningOperator;
+let authority: RobotAuthority;
+let port: number;
+let joinPort: number;
+const agents: RunningAgent[] = [];
+const connections: MqttClient[] = [];
+
+/* A Mosquitto that `keelson robots mosquitto-config` has configured, and two robots that joined through it. */
+beforeAll(async () => {
+  if (!existsSync(mosquitto)) throw new Error(`${mosquitto} is missing: apt-get install mosquitto`);
+  dir = mkdtempSync(join(tmpdir(), "robots-mosquitto-identity-"));
+  [port, joinPort] = [await freePort(), await freePort()];
+  environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
+  client = openClient();
+  await configure();
+  // Mosquitto drops root's privileges otherwise, and cannot read the files of the test.
+  if (process.getuid?.() === 0) appendFileSync(join(dir, "broker", "mosquitto.conf"), "user root\n");
+  broker = await startMosquitto();
+  operator = await startOperator({
+    operator: robots,
+    client,
+    dataDir: join(dir, "data"),
+    flags: { "mqtt-url": `mqtts://127.0.0.1:${port}` },
+  });
+  const loaded = await readRobotAuthority(client, namespace);
+  if (loaded === undefined) throw new Error("no authority");
+  authority = loaded;
+  for (const robotId of ["one", "two"]) await joinRobot(robotId);
+});
+
+afterAll(async () => {
+  for (const each of connections) await each.endAsync(true);
+  for (const agent of agents) await agent.stop();
+  await operator.stop();
+  await stopMosquitto();
+  await environment.stop();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const openClient = (): Client => createClient({ transport: environment.transport(), fieldManager: "test" });
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  return typeof address === "object" && address !== null ? address.port : 0;
+}
+
+async function startMosquitto(): Promise<ChildProcess> {
+  const child = spawn(mosquitto, ["-c", join(dir, "broker", "mosquitto.conf")], { stdio: ["ignore", "ignore", "pipe"] });
+  let output = "";
+  await new Promise<void>((resolve, reject) => {
+    child.stderr?.on("data", (chunk: Buffer) => {
+      output += chunk.toString();
+      if (output.includes(" running")) resolve();
+    });
+    child.once("exit", (code) => reject(new Error(`mosquitto exited with ${code}: ${output}`)));
+  });
+  return child;
+}
+
+async function stopMosquitto(): Promise<void> {
+  if (broker.exitCode !== null || broker.signalCode !== null) return;
+  broker.kill("SIGKILL");
+  await once(broker, "exit");
+}
+
+async function run(command: CommandDefinition, args: readonly string[], flags: Readonly<Record<string, string>>): Promise<void> {
+  const sink = new PassThrough();
+  const exitCode = await command.run({
+    ...{ args, flags, stdout: sink, stderr: sink, clock: systemClock, log: silentLogger },
+    signal: new AbortController().signal,
+    client: async () => openClient(),
+  });
+  expect(exitCode).toBe(0);
+}
+
+const configure = (): Promise<void> =>
+  run(mosquittoConfigCommand, [], { dir: join(dir, "broker"), "bind-address": "127.0.0.1", port: String(port), "join-port": String(joinPort) });
+
+async function joinRobot(robotId: string): Promise<void> {
+  const store = { client, namespace, fieldManager: "test" };
+  const { text } = await issueToken(store, { robot: robotId, ttlMs: 60_000 }, Date.now());
+  agents.push(
+    await startAgent({
+      brokerUrl: `mqtts://127.0.0.1:${port}`,
+      joinUrl: `mqtts://127.0.0.1:${joinPort}`,
+      ...{ robotId, token: text, heartbeatIntervalMs: 30_000, workDir: join(dir, robotId), labels: {} },
+      ...{ clock: systemClock, log: silentLogger, stopTasksOnExit: true },
+    }),
+  );
+  await watched(client, Robot, robotId, (robot) => robot?.status?.phase === "Online");
+}
+
+interface Login {
+  readonly certificate: string;
+  readonly key: string;
+}
+
+/** The key and certificate of a robot, as a thief would have them. */
+function stolen(robotId: string): Login {
+  return JSON.parse(readFileSync(join(dir, robotId, ".agent", "identity.json"), "utf8")).joined;
+}
+
+/** Connects with a certificate; without one, or with one that is not accepted, it rejects. */
+function connect(login: Login | undefined, clientId = "attacker"): Promise<MqttClient> {
+  const connection = mqtt.connect(`mqtts://127.0.0.1:${port}`, {
+    ...{ protocolVersion: 5, reconnectPeriod: 0, clientId, ca: authority.authority.certificate },
+    ...(login === undefined ? {} : { cert: login.certificate, key: login.key }),
+  });
+  connections.push(connection);
+  return new Promise((resolve, reject) => {
+    connection.once("connect", () => resolve(connection));
+    connection.once("error", reject);
+    connection.once("close", () => reject(new Error("closed")));
+  });
+}
+
+const task = (name: string, targetRobot: string, line: string) => ({
+  metadata: { name, namespace },
+  spec: { name, targetRobot, driver: "raw_exec" as const, config: { execConfig: { command: "/bin/sh", args: ["-c", line] } } },
+});
+
+describe("Mosquitto with the generated configuration", () => {
+  it("runs tasks of robots that joined through it", async () => {
+    await client.create(Task, task("first", "one", "exit 0"));
+    const done = await watched(client, Task, "first", (each) => each?.status?.state === "completed");
+    expect(done?.status?.exitCode).toBe(0);
+  });
+
+  it("rejects a client without a certificate", async () => {
+    await expect(connect(undefined)).rejects.toThrow();
+  });
+
+  it("delivers nothing of a robot to another robot's topics, nor to it", async () => {
+    // A connection with a robot's certificate displaces its agent, whatever client id it uses, and the agent would displace the thief.
+    await agents[0]?.stop();
+    await client.create(Task, task("running", "two", "while :; do sleep 1; done"));
+    const running = await watched(client, Task, "running", (each) => each?.status?.state === "running");
+    const thief = await connect(stolen("one"), "k8s4r-agent-two");
+    const heard: string[] = [];
+    thief.on("message", (topic) => heard.push(topic));
+    const granted = await thief.subscribeAsync(["k8s4r/robots/two/#", "#"], { qos: 1 }).catch(() => []);
+    expect(granted.every(({ qos }) => qos >= 0)).toBe(true);
+    const { uid: taskUid = "" } = running?.metadata ?? {};
+    const attempt = running?.status?.attempt ?? 1;
+    const forged = {
+      ...{ taskUid, robotName: "two", state: "completed", event: "Completed", message: "", updatedAt: "", attempt, seq: 99 },
+    };
+    const bodies: readonly (readonly [string, object])[] = [
+      [topics.status("two", taskUid), forged],
+      [topics.ownRegister("two"), { robotId: "two" }],
+      [topics.register, { robotId: "two", token: "" }],
+      [topics.online("two"), { online: false }],
+      [topics.dispatch("two"), { action: "delete", task: { metadata: { uid: taskUid }, status: { attempt } } }],
+    ];
+    for (const [topic, body] of bodies) {
+      // MQTT 5: the acknowledgement says that the message was not authorized.
+      await expect(thief.publishAsync(topic, JSON.stringify(body), { qos: 1 })).rejects.toThrow(/Not authorized/i);
+    }
+    await thief.endAsync(true);
+    await client.create(Task, task("after", "two", "exit 0"));
+    await watched(client, Task, "after", (each) => each?.status?.state === "completed");
+    expect((await client.get(Task, { namespace, name: "running" })).status?.state).toBe("running");
+    expect((await client.get(Robot, { namespace, name: "two" })).status?.phase).toBe("Online");
+    expect(heard.filter((topic) => topic.includes("/two/"))).toEqual([]);
+  });
+
+  it("cannot have a robot run a dispatch that it forged", async () => {
+    // The broker's administrator can publish anything, as the bridge can.
+    const { certificate, key } = authority.bridge;
+    const admin = await connect({ certificate, key });
+    const marker = join(dir, "ran");
+    const rejected = new Promise<string>((resolve) => admin.on("message", (_, payload) => resolve(payload.toString())));
+    await admin.subscribeAsync(topics.rejected("two"), { qos: 1 });
+    const forged = { action: "create", task: { ...task("forged", "two", `touch ${marker}`), status: { attempt: 1 } } };
+    const body = JSON.stringify({ ...forged, task: { ...forged.task, metadata: { uid } } });
+    await admin.publishAsync(topics.dispatch("two"), body, { qos: 1 });
+    expect(JSON.parse(await rejected)).toEqual({ topic: topics.dispatch("two"), reason: "it is not signed" });
+    expect(existsSync(marker)).toBe(false);
+    await admin.endAsync(true);
+  });
+
+  it("revokes a robot: the bridge ignores it immediately, and the broker rejects it with the new list", async () => {
+    await run(revokeCommand, ["one"], {});
+    await watched(client, Robot, "one", (robot) => robot?.status?.conditions?.some(({ reason }) => reason === "KeyRevoked") === true);
+    await configure();
+    if (process.getuid?.() === 0) appendFileSync(join(dir, "broker", "mosquitto.conf"), "user root\n");
+    await stopMosquitto();
+    broker = await startMosquitto();
+    await expect(connect(stolen("one"))).rejects.toThrow(/certificate revoked|closed|ECONNRESET/i);
+    // Other robots return.
+    await connect(stolen("two"));
+  });
+});
