@@ -314,6 +314,7 @@ describe("a compromised broker", () => {
       ...{ robotId: "clock-one", identity, clock: systemClock, log: silentLogger },
       bootMs: () => 0,
       report: () => {},
+      onTime: () => {},
       register: () => {},
     });
     const nonce = messages.nextNonce();

@@ -94,6 +94,10 @@ class RobotAgent implements RunningAgent {
       identity: parts.identity,
       bootMs: options.bootMs ?? readBootMs,
       report: (message) => this.#connection?.publish(topics.rejected(robotId), message),
+      onTime: () => {
+        void this.#handle({ kind: "connected" });
+        this.#leases.request();
+      },
       register: () => this.#register(),
     });
     this.done = new Promise((resolveDone) => {

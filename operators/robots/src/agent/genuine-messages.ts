@@ -20,6 +20,8 @@ export interface GenuineMessagesOptions {
   readonly log: Logger;
   /** Reports a dropped message to the server. */
   readonly report: (message: RejectedMessage) => void;
+  /** Called when the server's time becomes known: answers that arrived before were dropped. */
+  readonly onTime: () => void;
   /** Registers again, to get newer keys and the time. */
   readonly register: () => void;
 }
@@ -76,8 +78,10 @@ export class GenuineMessages {
     if (body === undefined) return undefined;
     const { nonce, time } = parse(body) ?? {};
     if (nonce === this.#nonce && this.#nonce !== undefined && typeof time === "number") {
+      const isFirst = this.#offsetMs === undefined;
       this.#offsetMs = time - bootMs();
       this.#nonce = undefined;
+      if (isFirst) this.#options.onTime();
     }
     return body;
   }

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
-import { isAlreadyExists, isConflict } from "@keelson/api-machinery";
+import { isAlreadyExists, isConflict, setOwn } from "@keelson/api-machinery";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
-import { durationFlag, invalidFlag, isUsageError, pairsFlag, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
+import { durationFlag, invalidFlag, isUsageError, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import type { Client } from "@keelson/client";
 import { createOneTimeToken, formatOneTimeToken, publicKeyText, tokenKey } from "../identity/one-time-token.ts";
 import { ensureRobotAuthority } from "../identity/robot-authority.ts";
@@ -11,11 +11,11 @@ import { namespaceFlag } from "./flags.ts";
 
 const flags = {
   robot: textFlag({ name: "robot", value: "ID", description: "create: ID of the only robot that may join with the token" }),
-  label: pairsFlag({
-    name: "label",
+  selector: textFlag({
+    name: "selector",
     short: "l",
-    value: "KEY=VALUE",
-    description: "create: label that the robot gets if the token creates it, and otherwise must have",
+    value: "KEY=VALUE[,...]",
+    description: "create: labels that the robot gets if the token creates it, and otherwise must have",
   }),
   ttl: durationFlag({
     name: "ttl",
@@ -67,7 +67,7 @@ export const tokenCommand: CommandDefinition = {
 
 function readBinding({ flags: values }: CommandContext): Pick<StoredToken, "robot" | "labels"> {
   const robot = flags.robot.read(values);
-  const labels = Object.fromEntries(flags.label.read(values));
+  const labels = readLabels(flags.selector.read(values));
   if (robot !== undefined && !robotIdPattern.test(robot)) {
     throw invalidFlag(flags.robot, robot, "must be up to 63 of a-z, 0-9 and -, and must not begin or end with -");
   }
@@ -75,6 +75,16 @@ function readBinding({ flags: values }: CommandContext): Pick<StoredToken, "robo
     throw new UsageError("a token must be bound: set --robot ID, or -l KEY=VALUE");
   }
   return { ...(robot === undefined ? {} : { robot }), ...(Object.keys(labels).length === 0 ? {} : { labels }) };
+}
+
+function readLabels(text: string | undefined): Readonly<Record<string, string>> {
+  const labels: Record<string, string> = {};
+  for (const pair of text?.split(",") ?? []) {
+    const equals = pair.indexOf("=");
+    if (equals < 1) throw invalidFlag(flags.selector, pair, "must have the form KEY=VALUE");
+    setOwn(labels, pair.slice(0, equals), pair.slice(equals + 1));
+  }
+  return labels;
 }
 
 /** Creates a join token and returns its text. Expired tokens are removed. */
