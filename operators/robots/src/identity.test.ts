@@ -113,7 +113,11 @@ describe("a robot with a one-time token", () => {
       ["reject-two", async () => shared, /was used at/],
       ["reject-three", () => token({ robot: "reject-one" }), /is for robot reject-one/],
       ["reject-four", () => token({ robot: "reject-four" }, -1), /expired at/],
-      ["reject-five", async () => (await token({ robot: "reject-five" })).replace(/\..{8}/, ".AAAAAAAA"), /its secret is wrong/],
+      [
+        "reject-five",
+        async () => (await token({ robot: "reject-five" })).replace(/\..{8}/, ".AAAAAAAA"),
+        /its secret is wrong/,
+      ],
     ] as const) {
       await start(robotId, { token: await text() });
       await rejected(robotId, "JoinRejected", reason);
@@ -136,8 +140,11 @@ describe("a robot with a one-time token", () => {
     const waiting = await watched(client, Robot, "waits-one", (robot) => robot?.status?.connected === true);
     expect(waiting?.status?.phase ?? "Pending").toBe("Pending");
     await client.create(Task, task("early", "waits-one"));
-    await watched(client, Robot, "waits-one", (robot) =>
-      robot?.status?.conditions?.some(({ reason }) => reason === "WaitingForApproval") === true,
+    await watched(
+      client,
+      Robot,
+      "waits-one",
+      (robot) => robot?.status?.conditions?.some(({ reason }) => reason === "WaitingForApproval") === true,
     );
     expect(await run(approveCommand, "waits-one")).toBe(0);
     await phase("waits-one", "Online");
@@ -156,14 +163,18 @@ describe("a robot with a one-time token", () => {
     writeFileSync(file, JSON.stringify({ joined: { ...stored.joined, certificate: expired } }));
     await start("expired-one");
     await phase("expired-one", "Online");
-    expect(Date.parse(new X509Certificate(readIdentity("expired-one").stored.joined.certificate).validTo)).toBeGreaterThan(Date.now());
+    expect(Date.parse(new X509Certificate(readIdentity("expired-one").stored.joined.certificate).validTo)).toBeGreaterThan(
+      Date.now(),
+    );
   });
 
   it("does not start with a damaged key, instead of accepting messages without a signature", async () => {
     const workDir = join(dir, "damaged-one");
     mkdirSync(join(workDir, ".agent"), { recursive: true });
     writeFileSync(join(workDir, ".agent", "identity.json"), "{");
-    await expect(start("damaged-one", { workDir, token: robots.token })).rejects.toThrow(/identity.json is damaged: restore it/);
+    await expect(start("damaged-one", { workDir, token: robots.token })).rejects.toThrow(
+      /identity.json is damaged: restore it/,
+    );
   });
 });
 
@@ -177,7 +188,12 @@ describe("an attacker", () => {
     await expect(connect("topics-one", { as: "topics-two" })).rejects.toThrow(/Not authorized/i);
     const own = await connect("topics-one");
     await expect(own.subscribeAsync(topics.dispatch("topics-two"), { qos: 1 })).rejects.toThrow(/subscribe/i);
-    for (const topic of [topics.ownRegister("topics-two"), topics.status("topics-two", uid), topics.dispatch("topics-one"), topics.join("topics-two")]) {
+    for (const topic of [
+      topics.ownRegister("topics-two"),
+      topics.status("topics-two", uid),
+      topics.dispatch("topics-one"),
+      topics.join("topics-two"),
+    ]) {
       const attacker = await connect("topics-one");
       const closed = closedOf(attacker);
       attacker.publish(topic, JSON.stringify({ robotId: "topics-two" }), { qos: 1 });
@@ -202,7 +218,12 @@ describe("an attacker", () => {
     expect(await run(revokeCommand, "revoked-one")).toBe(0);
     await closed;
     await expect(connect("revoked-one")).rejects.toThrow(/Not authorized/i);
-    await watched(client, Robot, "revoked-one", (robot) => robot?.status?.conditions?.some(({ reason }) => reason === "KeyRevoked") === true);
+    await watched(
+      client,
+      Robot,
+      "revoked-one",
+      (robot) => robot?.status?.conditions?.some(({ reason }) => reason === "KeyRevoked") === true,
+    );
     await start("revoked-one", { token: await token({ robot: "revoked-one" }) });
     const after = await phase("revoked-one", "Online");
     expect(after?.status?.identity?.keySha256).not.toBe(before?.status?.identity?.keySha256);
@@ -224,8 +245,11 @@ describe("an attacker", () => {
     cpSync(join(dir, "clone-one"), join(dir, "copy"), { recursive: true });
     await start("clone-one");
     const clone = await start("clone-one", { workDir: join(dir, "copy") });
-    const held = await watched(client, Robot, "clone-one", (robot) =>
-      robot?.status?.conditions?.some(({ type, status }) => type === "Held" && status === "True") === true,
+    const held = await watched(
+      client,
+      Robot,
+      "clone-one",
+      (robot) => robot?.status?.conditions?.some(({ type, status }) => type === "Held" && status === "True") === true,
     );
     expect(held?.status?.phase).toBe("Pending");
     expect(held?.metadata.annotations?.[heldAnnotation]).toMatch(/two agents use the id clone-one/);
@@ -250,7 +274,11 @@ describe("a compromised broker", () => {
       joinToken: "",
       log: silentLogger,
       identityOf: () => identityOf(robot),
-      loadTls: async () => ({ certificate: authority.server.certificate, key: authority.server.key, authority: authority.certificate }),
+      loadTls: async () => ({
+        certificate: authority.server.certificate,
+        key: authority.server.key,
+        authority: authority.certificate,
+      }),
     });
     const bridge = mqtt.connect(broker.url, { clientId: "bridge", ...broker.bridgeCredentials, reconnectPeriod: 0 });
     try {
@@ -320,7 +348,9 @@ describe("a compromised broker", () => {
     const nonce = messages.nextNonce();
     const topic = topics.response("clock-one");
     const response = (time: number, of: string | undefined) =>
-      Buffer.from(sealMessage(topic, { success: true, message: "", nonce: of, time }, authority?.signingKey ?? never(), Date.now()));
+      Buffer.from(
+        sealMessage(topic, { success: true, message: "", nonce: of, time }, authority?.signingKey ?? never(), Date.now()),
+      );
     await messages.open(topic, response(1000, "of an earlier registration"));
     expect(messages.now).toBeUndefined();
     await messages.open(topic, response(Date.now(), nonce));
@@ -352,8 +382,7 @@ function connect(robotId: string, { as = robotId }: { readonly as?: string } = {
   });
 }
 
-const closedOf = (attacker: MqttClient): Promise<void> =>
-  new Promise((resolve) => attacker.once("close", () => resolve()));
+const closedOf = (attacker: MqttClient): Promise<void> => new Promise((resolve) => attacker.once("close", () => resolve()));
 
 function readIdentity(robotId: string): {
   readonly file: string;

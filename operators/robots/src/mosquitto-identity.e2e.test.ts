@@ -101,7 +101,11 @@ async function stopMosquitto(): Promise<void> {
   await once(broker, "exit");
 }
 
-async function run(command: CommandDefinition, args: readonly string[], flags: Readonly<Record<string, string>>): Promise<void> {
+async function run(
+  command: CommandDefinition,
+  args: readonly string[],
+  flags: Readonly<Record<string, string>>,
+): Promise<void> {
   const sink = new PassThrough();
   const exitCode = await command.run({
     ...{ args, flags, stdout: sink, stderr: sink, clock: systemClock, log: silentLogger },
@@ -112,7 +116,12 @@ async function run(command: CommandDefinition, args: readonly string[], flags: R
 }
 
 const configure = (): Promise<void> =>
-  run(mosquittoConfigCommand, [], { dir: join(dir, "broker"), "bind-address": "127.0.0.1", port: String(port), "join-port": String(joinPort) });
+  run(mosquittoConfigCommand, [], {
+    dir: join(dir, "broker"),
+    "bind-address": "127.0.0.1",
+    port: String(port),
+    "join-port": String(joinPort),
+  });
 
 async function joinRobot(robotId: string): Promise<void> {
   const store = { client, namespace, fieldManager: "test" };
@@ -219,7 +228,12 @@ describe("Mosquitto with the generated configuration", () => {
 
   it("revokes a robot: the bridge ignores it immediately, and the broker rejects it with the new list", async () => {
     await run(revokeCommand, ["one"], {});
-    await watched(client, Robot, "one", (robot) => robot?.status?.conditions?.some(({ reason }) => reason === "KeyRevoked") === true);
+    await watched(
+      client,
+      Robot,
+      "one",
+      (robot) => robot?.status?.conditions?.some(({ reason }) => reason === "KeyRevoked") === true,
+    );
     await configure();
     if (process.getuid?.() === 0) appendFileSync(join(dir, "broker", "mosquitto.conf"), "user root\n");
     await stopMosquitto();

@@ -44,9 +44,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
   const authority = new LazyAuthority({ client, namespace, clock, fieldManager: "robots-identity" });
   const joins = new Joins({ client, cache, namespace, clock, log, authority });
   const external = await externalBroker(context.flags, authority);
-  const port = mqttFlags.port.read(context.flags);
   const joinToken = await ensureJoinToken({ dataDir, client, namespace });
-  const bindAddress = mqttFlags.bindAddress.read(context.flags);
   const robotNamed = (name: string) => cache.get(Robot, { namespace, name });
   const events = createEventRecorder({ client, clock, random: context.random, log, controller: "robots-mqtt" });
   const rejections = new RejectionEvents({
@@ -54,22 +52,8 @@ async function start(context: ServerContext): Promise<RunningServer> {
     events,
     regarding: (name) => robotNamed(name) ?? { ...secretType, metadata: { name: joinTokenSecret, namespace } },
   });
-  const broker: Broker | undefined =
-    external === undefined
-      ? await startBroker({
-          bindAddress,
-          port,
-          joinToken,
-          clock,
-          credentialOf: (name) => credentialOf(robotNamed(name)),
-          identityOf: (name) => identityOf(robotNamed(name)),
-          joinProblem: (request) => joins.problem(request),
-          loadTls: async () => tlsOf(await authority.get()),
-          allowsV1Agents: mqttFlags.allowV1Agents.read(context.flags),
-          onRejected: (rejection) => rejections.record(rejection),
-          log,
-        })
-      : undefined;
+  const broker =
+    external === undefined ? await startEmbeddedBroker(context, { authority, joins, joinToken, rejections }) : undefined;
   const url = broker?.url ?? external?.url ?? "";
   const bridge: Bridge = startBridge({
     ...(external ?? { url, ...broker?.bridgeCredentials }),
@@ -115,6 +99,35 @@ async function firstConnect(ready: Promise<void>, clock: Clock): Promise<void> {
   } finally {
     timeout.abort();
   }
+}
+
+interface BrokerParts {
+  readonly authority: LazyAuthority;
+  readonly joins: Joins;
+  readonly joinToken: string;
+  readonly rejections: RejectionEvents;
+}
+
+function startEmbeddedBroker(
+  context: ServerContext,
+  { authority, joins, joinToken, rejections }: BrokerParts,
+): Promise<Broker> {
+  const { cache, clock, log, flags } = context;
+  const namespace = mqttFlags.namespace.read(flags);
+  const robotNamed = (name: string) => cache.get(Robot, { namespace, name });
+  return startBroker({
+    bindAddress: mqttFlags.bindAddress.read(flags),
+    port: mqttFlags.port.read(flags),
+    joinToken,
+    clock,
+    credentialOf: (name) => credentialOf(robotNamed(name)),
+    identityOf: (name) => identityOf(robotNamed(name)),
+    joinProblem: (request) => joins.problem(request),
+    loadTls: async () => tlsOf(await authority.get()),
+    allowsV1Agents: mqttFlags.allowV1Agents.read(flags),
+    onRejected: (rejection) => rejections.record(rejection),
+    log,
+  });
 }
 
 /** The credential that a robot is bound to. */

@@ -37,7 +37,12 @@ export const robots: Operator = {
     { apiGroups: [group], resources: ["jobs/finalizers", "taskgroups/finalizers"], verbs: ["update"] },
     // Revisions of Jobs.
     { apiGroups: ["apps"], resources: ["controllerrevisions"], verbs: ["get", "list", "watch", "create", "delete"] },
-    { apiGroups: [""], resources: ["secrets"], resourceNames: [joinTokenSecret, identitySecret, joinTokensSecret], verbs: ["get", "patch"] },
+    {
+      apiGroups: [""],
+      resources: ["secrets"],
+      resourceNames: [joinTokenSecret, identitySecret, joinTokensSecret],
+      verbs: ["get", "patch"],
+    },
     // RBAC cannot restrict create to a resource name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
   ],

@@ -12,8 +12,6 @@ export type RobotsErrorCode =
   | "BrokerRejected"
   /** Not a public key. */
   | "InvalidKey"
-  /** A one-time join token does not exist. */
-  | "UnknownToken"
   /** The robot could not join: the server rejected its request, or its answer is not genuine. */
   | "JoinFailed"
   /** The agent's key or certificate on disk cannot be used. */

@@ -17,7 +17,7 @@ import type { RunningAgent } from "../commands/start-agent.ts";
 import { topics } from "../protocol/messages.ts";
 import type { LeaseRequest, RegisterMessage, StatusMessage } from "../protocol/messages.ts";
 import { startAgent } from "./agent.ts";
-import type { AgentDependencies } from "./agent.ts";
+import type { AgentDependencies } from "./agent-dependencies.ts";
 import { readBootMs } from "./read-device-info.ts";
 
 const robotId = "robot-1";

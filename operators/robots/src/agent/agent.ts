@@ -3,73 +3,44 @@ import { isAbsolute, join, resolve } from "node:path";
 import { sleep, type Timer } from "@keelson/api-machinery/time";
 import { createProcessDriver, type Driver } from "@keelson/execution";
 import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
-import { leasesFeature, robotIdPattern, topics } from "../protocol/messages.ts";
+import { robotIdPattern, topics } from "../protocol/messages.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
-import { certificateLifeMs } from "../identity/certificate-life.ts";
-import { type OneTimeToken, parseOneTimeToken } from "../identity/one-time-token.ts";
 import { RobotsError } from "../robots-error.ts";
 import { AgentIdentity } from "./agent-identity.ts";
+import { AgentMembership } from "./agent-membership.ts";
 import { AgentCredential } from "./agent-credential.ts";
 import { AgentConnection } from "./agent-connection.ts";
-import type { ConnectMqtt } from "./agent-connection.ts";
 import { step } from "./agent-state.ts";
-import type { AgentEvent, AgentState } from "./held-task.ts";
+import type { AgentDependencies } from "./agent-dependencies.ts";
+import { type AgentEvent, type AgentState, isWaitingToStart } from "./held-task.ts";
 import { nextRestartMs } from "./local-restart.ts";
 import { LeaseGuard } from "./lease-guard.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { leaseDemand } from "./task-lease.ts";
 import { readBootId, readBootMs, readDeviceInfo } from "./read-device-info.ts";
 import { GenuineMessages } from "./genuine-messages.ts";
-import { type JoinOptions, joinServer, renewCertificate } from "./join.ts";
 import { readMessage } from "./read-message.ts";
 import type { AgentPolicy } from "./task-order.ts";
 import { openTaskRecords, type TaskRecords } from "./task-records.ts";
+import { registrationMessage } from "./registration-message.ts";
 import { TaskRunner } from "./task-runner.ts";
-
-/** Dependencies of an agent that its command does not set. */
-export interface AgentDependencies {
-  /** Runs the programs; the agent closes it. Default: a process driver in `<workDir>/.agent/programs`. */
-  readonly driver?: Driver;
-  /** Drivers that this robot's owner allows. Default: `exec` and `raw_exec`. */
-  readonly allowedDrivers?: readonly string[];
-  /** Default: mqtt.js's `connect`. */
-  readonly connect?: ConnectMqtt;
-  /** Generates a credential. Default: 32 random bytes. */
-  readonly randomSecret?: () => string;
-  /** Identifies this start of the agent. Default: a random UUID. */
-  readonly instanceId?: string;
-  /** The boot clock in milliseconds. Default: `/proc/uptime`. */
-  readonly bootMs?: () => number;
-  /** Returns a number in [0, 1). Default: `Math.random`. */
-  readonly random?: () => number;
-}
 
 /** Retry interval of a registration that the server has not answered. */
 const registerRetryMs = 10_000;
-
-/** Minimum pause between two attempts to renew the certificate. */
-const minRenewPauseMs = 60_000;
-
-/** Timers cannot be longer than 24.8 days. */
-const maxTimerMs = 86_400_000;
 
 /** Maximum time that a stopping agent waits for pending work. */
 const stopTimeoutMs = 2000;
 
 /** A robot's agent; see {@link startAgent}. */
 class RobotAgent implements RunningAgent {
-  readonly #options: AgentOptions;
+  readonly #options: AgentOptions & AgentDependencies;
   readonly #policy: AgentPolicy;
   readonly #bootId = readBootId();
   readonly #leases: LeaseKeeper;
   readonly #instanceId: string;
   readonly #credential: AgentCredential;
-  readonly #identity: AgentIdentity;
+  readonly #membership: AgentMembership;
   readonly #messages: GenuineMessages;
-  readonly #stopped = new AbortController();
-  /** The join or renewal that is under way. */
-  #joining: Promise<void> | undefined;
-  #renewTimer: Timer | undefined;
   readonly #runner: TaskRunner;
   #state: AgentState;
   #isStopping = false;
@@ -77,18 +48,29 @@ class RobotAgent implements RunningAgent {
   #timer: Timer | undefined;
   #restartTimer: Timer | undefined;
   #connection: AgentConnection | undefined;
-  #dependencies: Pick<AgentDependencies, "connect"> & { readonly random: () => number } = { random: Math.random };
   readonly done: Promise<void>;
   #resolveDone: () => void = () => {};
 
   constructor(
     options: AgentOptions & AgentDependencies,
-    parts: { driver: Driver; records: TaskRecords; guard: LeaseGuard; workDir: string; credential: AgentCredential; identity: AgentIdentity },
+    parts: {
+      driver: Driver;
+      records: TaskRecords;
+      guard: LeaseGuard;
+      workDir: string;
+      credential: AgentCredential;
+      identity: AgentIdentity;
+    },
   ) {
     const { robotId, clock, log } = options;
     this.#options = options;
+    this.#membership = new AgentMembership({
+      ...options,
+      identity: parts.identity,
+      random: options.random ?? Math.random,
+      serverNow: () => this.#messages.now,
+    });
     this.#credential = parts.credential;
-    this.#identity = parts.identity;
     this.#messages = new GenuineMessages({
       ...{ robotId, clock, log },
       identity: parts.identity,
@@ -112,15 +94,7 @@ class RobotAgent implements RunningAgent {
       log,
       publish: (report) => this.#connection?.publish(topics.status(robotId, report.taskUid), report),
       onEvent: (event) => this.#handle(event),
-      isWaiting: (uid, attempt, run) => {
-        const task = this.#state.tasks.get(uid);
-        return (
-          task?.programAttempt === attempt &&
-          (task.run ?? 0) === run &&
-          task.phase === "accepted" &&
-          task.lease?.isFenced !== true
-        );
-      },
+      isWaiting: (uid, attempt, run) => isWaitingToStart(this.#state.tasks.get(uid), attempt, run),
     });
     this.#leases = new LeaseKeeper({
       clock,
@@ -133,26 +107,21 @@ class RobotAgent implements RunningAgent {
   }
 
   /** Resumes the tasks of the last agent, then connects: a dispatch must find the tasks that this robot already has. */
-  async start(options: Pick<AgentDependencies, "connect"> & { readonly random: () => number }): Promise<void> {
-    const { token } = this.#options;
+  async start(): Promise<void> {
     this.#state = { ...this.#state, tasks: await this.#runner.load() };
     await this.#runner.resume(this.#state.tasks);
     this.#leases.check();
     this.#armRestart();
-    this.#dependencies = options;
-    const oneTime = token === undefined ? undefined : parseOneTimeToken(token);
     // Programs of the last agent are resumed already, also while the robot cannot join.
-    if (oneTime !== undefined && this.#identity.joined === undefined) this.#join(oneTime);
-    else this.#connect();
+    this.#membership.join(() => this.#connect(), { again: false });
   }
 
   #connect(): void {
-    const { robotId, token = "", brokerUrl, clock, log } = this.#options;
-    const { connect, random } = this.#dependencies;
-    this.#armRenewal();
+    if (this.#isStopping) return;
+    const { robotId, token = "", brokerUrl, clock, log, connect, random = Math.random } = this.#options;
     this.#connection = new AgentConnection({
       ...{ brokerUrl, robotId, clock, log, random },
-      login: () => this.#identity.joined ?? { password: this.#credential.password(token) },
+      login: () => this.#membership.joined ?? { password: this.#credential.password(token) },
       onRejected: () => this.#onRejected(),
       ...(connect !== undefined && { connect }),
       onMessage: (topic, payload) => this.#onMessage(topic, payload),
@@ -160,65 +129,16 @@ class RobotAgent implements RunningAgent {
     });
   }
 
-  #joinOptions(): JoinOptions {
-    const { robotId, brokerUrl, joinUrl, labels, clock, log } = this.#options;
-    const { connect, random } = this.#dependencies;
-    return {
-      ...{ brokerUrl: joinUrl ?? brokerUrl, isExternal: joinUrl !== undefined, robotId, labels, identity: this.#identity, clock, log, random },
-      signal: this.#stopped.signal,
-      ...(connect !== undefined && { connect }),
-    };
-  }
-
-  /** Joins, then connects. */
-  #join(token: OneTimeToken): void {
-    this.#joining ??= joinServer(token, this.#joinOptions())
-      .then(() => this.#connect())
-      .catch((error: unknown) => {
-        if (!this.#isStopping) this.#options.log.error({ error: String(error) }, "could not join");
-      })
-      .finally(() => {
-        this.#joining = undefined;
-      });
-  }
-
-  /** Renews the certificate when a third of its life is left. The time is the server's, if it is known. */
-  #armRenewal(): void {
-    this.#renewTimer?.cancel();
-    const { joined } = this.#identity;
-    const { clock } = this.#options;
-    if (joined === undefined || this.#isStopping) return;
-    const leftMs = joined.expiresAt - certificateLifeMs / 3 - (this.#messages.now ?? clock.now());
-    const delayMs = Math.min(Math.max(leftMs, minRenewPauseMs), maxTimerMs);
-    this.#renewTimer = clock.setTimer(delayMs, () => (leftMs > delayMs ? this.#armRenewal() : this.#renew()), { background: true });
-  }
-
-  #renew(): void {
-    this.#joining ??= renewCertificate(this.#joinOptions())
-      .catch((error: unknown) => {
-        if (!this.#isStopping) this.#options.log.warn({ error: String(error) }, "could not renew the certificate; retrying");
-      })
-      .finally(() => {
-        this.#joining = undefined;
-        this.#armRenewal();
-      });
-  }
-
   /** The broker rejected the agent: its certificate has expired, its key is revoked, or the Robot was deleted. */
   #onRejected(): void {
-    const { joined } = this.#identity;
-    if (joined === undefined) {
+    if (this.#membership.joined === undefined) {
       this.#credential.rejected();
       return;
     }
-    const token = parseOneTimeToken(this.#options.token ?? "");
-    if (token === undefined || token.id === joined.tokenId) {
-      this.#renew();
-      return;
-    }
+    if (!this.#membership.rejected()) return;
     const connection = this.#connection;
     this.#connection = undefined;
-    void connection?.stop().then(() => this.#join(token));
+    void connection?.stop().then(() => this.#membership.join(() => this.#connect(), { again: true }));
   }
 
   async stop(): Promise<void> {
@@ -226,9 +146,7 @@ class RobotAgent implements RunningAgent {
     this.#isStopping = true;
     this.#timer?.cancel();
     this.#restartTimer?.cancel();
-    this.#renewTimer?.cancel();
-    this.#stopped.abort();
-    await this.#joining;
+    await this.#membership.stop();
     this.#leases.stop();
     await this.#runner.stop({ stopPrograms: this.#options.stopTasksOnExit });
     await this.#settleWithinTimeout();
@@ -306,34 +224,23 @@ class RobotAgent implements RunningAgent {
   }
 
   #register(): void {
-    const { robotId, token, labels, clock } = this.#options;
-    const tasks = [...this.#state.tasks.values()]
-      .filter((task) => task.phase !== "gone" && task.phase !== "deleting")
-      .map((task) => ({ taskUid: task.uid, attempt: task.attempt }));
-    const deviceInfo = readDeviceInfo(clock.now());
-    const { drivers } = this.#policy;
-    const { joined } = this.#identity;
-    const nonce = this.#messages.nextNonce();
-    const message: RegisterMessage = {
-      robotId,
+    const { robotId, token = "", labels, clock } = this.#options;
+    const hasKey = this.#membership.joined !== undefined;
+    const facts = {
+      ...{ robotId, labels, deviceInfo: readDeviceInfo(clock.now()), bootId: this.#bootId, instanceId: this.#instanceId },
+      drivers: this.#policy.drivers,
+      nonce: this.#messages.nextNonce(),
       // A one-time token is never sent.
-      token: joined === undefined ? (token ?? "") : "",
-      ...(nonce === undefined ? {} : { nonce }),
-      deviceInfo,
-      labels,
-      bootId: this.#bootId,
-      instanceId: this.#instanceId,
-      ...(joined === undefined ? { credentialSha256: this.#credential.digest } : {}),
-      drivers,
-      features: [leasesFeature],
-      tasks,
+      token: hasKey ? "" : token,
+      credentialSha256: hasKey ? undefined : this.#credential.digest,
     };
-    this.#connection?.publish(joined === undefined ? topics.register : topics.ownRegister(robotId), message);
+    const topic = hasKey ? topics.ownRegister(robotId) : topics.register;
+    this.#connection?.publish(topic, registrationMessage(facts, this.#state));
   }
 
   #sendHeartbeat(): void {
     const { robotId, token, clock } = this.#options;
-    const hasKey = this.#identity.joined !== undefined;
+    const hasKey = this.#membership.joined !== undefined;
     const deviceInfo = readDeviceInfo(clock.now());
     const message: RegisterMessage = { robotId, token: hasKey ? "" : (token ?? ""), deviceInfo, bootId: this.#bootId };
     this.#connection?.publish(hasKey ? topics.ownHeartbeat(robotId) : topics.heartbeat, message);
@@ -379,10 +286,13 @@ export async function startAgent(options: AgentOptions & AgentDependencies): Pro
   const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
   const identity = await AgentIdentity.open(join(agentDir, "identity.json"), robotId);
   if (options.token === undefined && identity.joined === undefined) {
-    throw new RobotsError("JoinFailed", "this robot has not joined yet: pass a join token with --token-file, or in K8S4R_TOKEN");
+    throw new RobotsError(
+      "JoinFailed",
+      "this robot has not joined yet: pass a join token with --token-file, or in K8S4R_TOKEN",
+    );
   }
   const guard = new LeaseGuard(join(agentDir, "leases"));
   const agent = new RobotAgent(options, { driver, records, guard, workDir, credential, identity });
-  await agent.start({ ...(options.connect !== undefined && { connect: options.connect }), random });
+  await agent.start();
   return agent;
 }

@@ -8,7 +8,7 @@ import { type RejectedMessage, topics } from "../protocol/messages.ts";
 import type { AgentIdentity } from "./agent-identity.ts";
 
 /** Minimum time between two reports about dropped messages. */
-export const reportIntervalMs = 60_000;
+const reportIntervalMs = 60_000;
 
 /** Options of {@link GenuineMessages}. */
 export interface GenuineMessagesOptions {

@@ -3,7 +3,13 @@ import { isJsonObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import mqtt, { type MqttClient } from "mqtt";
-import { externalJoinUser, type JoinAnswer, joinClientId, type JoinRequest, signJoinRequest } from "../identity/join-request.ts";
+import {
+  externalJoinUser,
+  type JoinAnswer,
+  joinClientId,
+  type JoinRequest,
+  signJoinRequest,
+} from "../identity/join-request.ts";
 import { type OneTimeToken, publicKeyText, tokenKey } from "../identity/one-time-token.ts";
 import { topics } from "../protocol/messages.ts";
 import { RobotsError } from "../robots-error.ts";
@@ -65,9 +71,7 @@ async function exchange(request: JoinRequest, pin: string, options: JoinOptions)
   const { brokerUrl, robotId, isExternal, clock, signal } = options;
   const mqttOptions = {
     clientId: joinClientId(robotId),
-    ...(isExternal
-      ? { username: externalJoinUser, password: pin }
-      : { username: robotId, password: JSON.stringify(request) }),
+    ...(isExternal ? { username: externalJoinUser, password: pin } : { username: robotId, password: JSON.stringify(request) }),
     protocolVersion: 4 as const,
     clean: true,
     reconnectPeriod: 0,
@@ -117,7 +121,8 @@ function readAnswer(payload: Uint8Array): JoinAnswer | undefined {
     const answer: unknown = JSON.parse(Buffer.from(payload).toString("utf8"));
     if (!isJsonObject(answer) || typeof answer.nonce !== "string") return undefined;
     if (typeof answer.rejected === "string") return { nonce: answer.nonce, rejected: answer.rejected.slice(0, 300) };
-    const isComplete = typeof answer.certificate === "string" && typeof answer.authority === "string" && isJsonObject(answer.trust);
+    const isComplete =
+      typeof answer.certificate === "string" && typeof answer.authority === "string" && isJsonObject(answer.trust);
     return isComplete ? (answer as unknown as JoinAnswer) : undefined;
   } catch {
     return undefined;

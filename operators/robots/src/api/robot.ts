@@ -66,7 +66,9 @@ const status = Type.Object(
       Type.Object(
         {
           keySha256: Type.String({ description: "SHA-256 of the robot's public key." }),
-          publicKey: Type.String({ description: "Public key of the robot, DER in base64. Its private key never leaves the robot." }),
+          publicKey: Type.String({
+            description: "Public key of the robot, DER in base64. Its private key never leaves the robot.",
+          }),
           certificate: Type.String({ description: "Certificate of the key, in PEM." }),
           expires: time("Time at which the certificate expires. The robot's agent renews it before, or when it returns."),
           earlier: Type.Optional(
@@ -95,7 +97,9 @@ const status = Type.Object(
       }),
     ),
     deviceInfo: Type.Optional(DeviceInfo),
-    conditions: Type.Optional(conditions("Approved: the robot may run tasks. Online: its agent is reporting. Held: two agents use the robot's key.")),
+    conditions: Type.Optional(
+      conditions("Approved: the robot may run tasks. Online: its agent is reporting. Held: two agents use the robot's key."),
+    ),
   },
   { description: "Observed state of the robot." },
 );

@@ -1,28 +1,26 @@
 import { type DeepReadonly, isNotFound, jsonEquals } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
-import type { Client } from "@keelson/client";
-import type { Cache, Change, EventRecorder, Logger, OnChange } from "@keelson/controller";
+import type { Change } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import {
   type AckMessage,
   type DispatchMessage,
-  type RegisterMessage,
   type ResponseMessage,
   type StatusMessage,
+  bridgeSubscriptions,
   topics,
 } from "../protocol/messages.ts";
 import { heldAnnotation } from "../api/names.ts";
-import type { LazyAuthority } from "../identity/lazy-authority.ts";
-import { credentialAnnotation } from "../identity/robot-authentication.ts";
-import { identityOf } from "../identity/robot-identity.ts";
-import { AgentConflicts } from "./agent-conflicts.ts";
+import { identityOf, mayGetWork } from "../identity/robot-identity.ts";
 import { Dispatcher } from "./dispatcher.ts";
+import { DuplicateAgents } from "./duplicate-agents.ts";
 import { type HeartbeatStatus, Heartbeats } from "./heartbeats.ts";
 import { type Incoming, readIncoming } from "./incoming.ts";
+import type { BridgeOptions } from "./bridge-options.ts";
 import type { Joins } from "./joins.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
-import { MqttConnection, type MqttConnectionOptions } from "./mqtt-connection.ts";
+import { MqttConnection } from "./mqtt-connection.ts";
+import { responseFor } from "./registration-response.ts";
 import { RejectionEvents } from "./rejection-events.ts";
 import { RobotMessages } from "./robot-messages.ts";
 import { Registrations } from "./registrations.ts";
@@ -32,45 +30,6 @@ import { storeReport } from "./reports.ts";
 import { TaskWrites } from "./task-writes.ts";
 
 const fieldManager = "robots-bridge";
-
-const subscriptions: readonly string[] = [
-  topics.register,
-  topics.heartbeat,
-  topics.allOwnRegister,
-  topics.allOwnHeartbeat,
-  topics.allStatus,
-  topics.allOnline,
-  topics.allLeases,
-  topics.allJoins,
-  topics.allRejected,
-];
-
-/** Options of {@link startBridge}. */
-export interface BridgeOptions {
-  /** URL of the broker. */
-  readonly url: string;
-  readonly username?: string;
-  readonly password?: string;
-  /** MQTT client id: unique at the broker. */
-  readonly clientId: string;
-  /** Namespace of the Robots and Tasks. */
-  readonly namespace: string;
-  readonly client: Client;
-  /** Contains Robots, and Tasks with the indexes of `taskReads`. */
-  readonly cache: Cache;
-  readonly onChange: OnChange;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly isJoinToken: (token: string) => boolean;
-  readonly authority: LazyAuthority;
-  /** Checks and answers join requests. */
-  readonly joins: Joins;
-  /** Certificate of the bridge at an external broker. */
-  readonly tls?: MqttConnectionOptions["tls"];
-  /** Whether robots are bound to their credential: the broker must check it. Default false. */
-  readonly bindsCredentials?: boolean;
-  readonly events: EventRecorder;
-}
 
 /**
  * Translates between MQTT and the API. It does not choose robots and does not set their phase.
@@ -86,7 +45,7 @@ export class Bridge implements AsyncDisposable {
   readonly #leases: Leases;
   readonly #dispatcher: Dispatcher;
   readonly #heartbeats: Heartbeats;
-  readonly #conflicts = new AgentConflicts();
+  readonly #duplicates: DuplicateAgents;
   readonly #connection: MqttConnection;
   readonly #joins: Joins;
   readonly #messages: RobotMessages;
@@ -94,7 +53,7 @@ export class Bridge implements AsyncDisposable {
   readonly #unsubscribes: readonly (() => void)[];
 
   constructor(options: BridgeOptions) {
-    const { url, username, password, clientId, namespace, client, cache, onChange, clock, log, isJoinToken } = options;
+    const { namespace, client, cache, onChange, clock, log, isJoinToken } = options;
     this.#options = options;
     this.#joins = options.joins;
     this.#messages = new RobotMessages({
@@ -103,6 +62,10 @@ export class Bridge implements AsyncDisposable {
       authority: options.authority,
       hasKey: (robot) => this.#robotNamed(robot)?.status?.identity !== undefined,
       publish: (topic, payload) => this.#connection.publishText(topic, payload),
+    });
+    this.#duplicates = new DuplicateAgents({
+      ...{ client, namespace, log, events: options.events, fieldManager },
+      push: (robot, run) => void this.#queue.push(`robot/${robot}`, run),
     });
     this.#droppedMessages = new RejectionEvents({
       clock,
@@ -117,12 +80,7 @@ export class Bridge implements AsyncDisposable {
     const { bindsCredentials = false } = options;
     this.#registrations = new Registrations({ client, cache, namespace, isJoinToken, bindsCredentials, fieldManager, log });
     this.#writes = new TaskWrites({ client, cache, namespace, fieldManager });
-    this.#leases = new Leases({
-      writes: this.#writes,
-      clock,
-      log,
-      isApproved: (robot) => this.#isApproved(robot),
-    });
+    this.#leases = new Leases({ writes: this.#writes, clock, log, isApproved: (robot) => this.#isApproved(robot) });
     this.#dispatcher = new Dispatcher({
       clock,
       taskOf: (uid) => this.#taskOf(uid),
@@ -139,18 +97,13 @@ export class Bridge implements AsyncDisposable {
       write: (robot, status) => void this.#queue.push(`robot/${robot}`, () => this.#writeHeartbeat(robot, status)),
     });
     this.#connection = new MqttConnection({
-      url,
-      ...(username === undefined ? {} : { username }),
-      ...(password === undefined ? {} : { password }),
-      ...(options.tls === undefined ? {} : { tls: options.tls }),
-      clientId,
-      subscriptions,
+      ...options,
+      subscriptions: bridgeSubscriptions,
       onMessage: (topic, payload) => this.#onMessage(topic, payload),
       onReady: () => {
         this.#heartbeats.listening();
         this.#dispatcher.resendAll();
       },
-      log,
     });
     this.#unsubscribes = [onChange(Task, (change) => this.#onTask(change)), onChange(Robot, (change) => this.#onRobot(change))];
     for (const task of cache.list(Task, { namespace })) this.#dispatcher.taskChanged(task);
@@ -178,16 +131,8 @@ export class Bridge implements AsyncDisposable {
     return this.#options.cache.get(Robot, { namespace: this.#options.namespace, name });
   }
 
-  /** Whether a robot may get work: it is approved and not held, and its key is not revoked. */
   #isApproved(name: string): boolean {
-    const robot = this.#robotNamed(name);
-    if (robot?.metadata.annotations?.[heldAnnotation] !== undefined || identityOf(robot)?.isRevoked === true) return false;
-    return (robot?.status?.phase ?? "Pending") !== "Pending";
-  }
-
-  /** Whether reports of a robot count: not after its key was revoked, also while an external broker still lets it connect. */
-  #isHeard(name: string): boolean {
-    return identityOf(this.#robotNamed(name))?.isRevoked !== true;
+    return mayGetWork(this.#robotNamed(name));
   }
 
   #taskOf(uid: string): DeepReadonly<Task> | undefined {
@@ -201,7 +146,8 @@ export class Bridge implements AsyncDisposable {
       log.warn({ topic: topic.slice(0, 200) }, `invalid MQTT message: ${incoming.rejected}`);
       return;
     }
-    if (incoming.kind !== "join" && "robotId" in incoming && !this.#isHeard(incoming.robotId)) return;
+    // An external broker may still let the robot connect.
+    if (incoming.kind !== "join" && "robotId" in incoming && identityOf(this.#robotNamed(incoming.robotId))?.isRevoked) return;
     let isAccepted = true;
     switch (incoming.kind) {
       case "online": {
@@ -245,7 +191,11 @@ export class Bridge implements AsyncDisposable {
     if (!isAccepted) log.warn({ topic }, "message dropped: the queue is full; the sender retries");
   }
 
-  async #storeRegistration({ kind, message, isOwnTopic }: Incoming & { readonly kind: "register" | "heartbeat" }): Promise<void> {
+  async #storeRegistration({
+    kind,
+    message,
+    isOwnTopic,
+  }: Incoming & { readonly kind: "register" | "heartbeat" }): Promise<void> {
     const { robotId, deviceInfo, bootId, drivers, features, tasks = [] } = message;
     const registration = await this.#registrations.store(message, { isOwnTopic });
     if (registration.kind === "rejected") {
@@ -263,7 +213,7 @@ export class Bridge implements AsyncDisposable {
     });
     if (kind === "heartbeat") return;
     if (message.nonce !== undefined) this.#messages.registered(robotId, message.nonce);
-    const warning = this.#checkConflict(registration.robot, message);
+    const warning = this.#duplicates.check(registration.robot, message);
     const response = responseFor(registration.robot);
     if (response !== undefined) this.#respond(robotId, { ...response, ...(warning === undefined ? {} : { warning }) });
     for (const { taskUid, attempt } of tasks) {
@@ -273,31 +223,6 @@ export class Bridge implements AsyncDisposable {
         this.#sendDelete(robotId, taskUid, attempt);
     }
     this.#dispatcher.resend(robotId);
-  }
-
-  /** Records an event and returns a warning for the agent if two agents use the robot's id. */
-  #checkConflict(robot: DeepReadonly<Robot>, { robotId, instanceId, deviceInfo }: RegisterMessage): string | undefined {
-    if (instanceId === undefined) return undefined;
-    const { hostname } = deviceInfo ?? {};
-    const agents = this.#conflicts.register(robotId, { instanceId, ...(hostname === undefined ? {} : { hostname }) });
-    if (agents === undefined) return undefined;
-    const hosts = [...new Set(agents.map((agent) => agent.hostname ?? "an unknown host"))].join(" and ");
-    const warning = `two agents use the id ${robotId} and displace each other, on ${hosts}; stop one of them`;
-    this.#options.log.warn({ robot: robotId }, warning);
-    this.#options.events.event(robot, { type: "Warning", reason: "DuplicateAgent", note: warning });
-    if (robot.status?.identity !== undefined) void this.#queue.push(`robot/${robotId}`, () => this.#hold(robotId, warning));
-    return warning;
-  }
-
-  /** Holds a robot whose key two agents use: it gets nothing until it is approved again. */
-  async #hold(name: string, message: string): Promise<void> {
-    const { client, namespace } = this.#options;
-    const body = { metadata: { annotations: { [heldAnnotation]: message } } };
-    try {
-      await client.patch(Robot, { namespace, name }, { type: "merge", body }, { fieldManager });
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-    }
   }
 
   async #storeReport(robotId: string, report: StatusMessage): Promise<void> {
@@ -346,7 +271,7 @@ export class Bridge implements AsyncDisposable {
     const name = object.metadata.name ?? "";
     if (type === "delete") {
       this.#heartbeats.robotDeleted(name);
-      this.#conflicts.robotDeleted(name);
+      this.#duplicates.forget(name);
       this.#messages.robotDeleted(name);
       return;
     }
@@ -354,8 +279,11 @@ export class Bridge implements AsyncDisposable {
     const before = old === undefined ? undefined : responseFor(old);
     if (response !== undefined && !jsonEquals(response, before)) this.#respond(name, response);
     // Released: the agents that were seen before do not count any more.
-    if (old?.metadata.annotations?.[heldAnnotation] !== undefined && object.metadata.annotations?.[heldAnnotation] === undefined)
-      this.#conflicts.robotDeleted(name);
+    if (
+      old?.metadata.annotations?.[heldAnnotation] !== undefined &&
+      object.metadata.annotations?.[heldAnnotation] === undefined
+    )
+      this.#duplicates.forget(name);
     if (object.status?.phase === "Online" && old?.status?.phase !== "Online") this.#dispatcher.resend(name);
     if (object.status?.phase !== "Online" && old?.status?.phase === "Online") {
       this.#queue.push(`leases/${name}`, () => this.#leases.robotLost(name));
@@ -366,16 +294,4 @@ export class Bridge implements AsyncDisposable {
 /** Starts a {@link Bridge}. */
 export function startBridge(options: BridgeOptions): Bridge {
   return new Bridge(options);
-}
-
-/** The response to a robot's registration; undefined until the registration is approved or rejected. */
-function responseFor(robot: DeepReadonly<Robot>): ResponseMessage | undefined {
-  const { robotId } = robot.spec;
-  if (robot.status?.phase === "Online") {
-    const isBound = robot.metadata.annotations?.[credentialAnnotation] !== undefined;
-    return { success: true, message: "Robot registered", robotId, ...(isBound ? { isCredentialBound: true } : {}) };
-  }
-  const approved = robot.status?.conditions?.find((condition) => condition.type === "Approved");
-  if (approved?.status !== "False" || approved.reason === "NotRegistered") return undefined;
-  return { success: false, message: approved.message, robotId };
 }

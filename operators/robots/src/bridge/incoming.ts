@@ -63,7 +63,9 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
   switch (parsed.kind) {
     case "online": {
       const online = get("online");
-      return typeof online === "boolean" ? { kind: "online", robotId: parsed.robotId, online } : { rejected: "online must be true or false" };
+      return typeof online === "boolean"
+        ? { kind: "online", robotId: parsed.robotId, online }
+        : { rejected: "online must be true or false" };
     }
     case "lease":
       return readLeaseRequest(parsed.robotId, get);
@@ -71,7 +73,9 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
       return readStatus(parsed.robotId, parsed.uid, get);
     case "join": {
       const message = readJoinRequest(body, parsed.robotId);
-      return message === undefined ? { rejected: "not a valid join request" } : { kind: "join", robotId: parsed.robotId, message };
+      return message === undefined
+        ? { rejected: "not a valid join request" }
+        : { kind: "join", robotId: parsed.robotId, message };
     }
     case "rejected": {
       const [topicName, reason] = [get("topic"), get("reason")];

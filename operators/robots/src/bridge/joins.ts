@@ -100,7 +100,9 @@ export class Joins {
       return `robot ${robotId} has joined with another key; revoke it first: keelson robots revoke ${robotId}`;
     }
     const missing = Object.entries(token.labels ?? {}).find(([key, value]) => robot.spec.labels?.[key] !== value);
-    return missing === undefined ? undefined : `robot ${robotId} lacks the label ${missing.join("=")} of join token ${token.id}`;
+    return missing === undefined
+      ? undefined
+      : `robot ${robotId} lacks the label ${missing.join("=")} of join token ${token.id}`;
   }
 
   async #robotNamed(name: string): Promise<DeepReadonly<Robot> | undefined> {
@@ -160,5 +162,7 @@ function earlierCertificates(
   if (identity === undefined) return [];
   const { keySha256, expires, certificate, earlier = [] } = identity;
   const serial = new X509Certificate(certificate).serialNumber.toLowerCase();
-  return [...earlier, { serial, keySha256, expires }].filter((each) => Date.parse(each.expires) > now).map((each) => ({ ...each }));
+  return [...earlier, { serial, keySha256, expires }]
+    .filter((each) => Date.parse(each.expires) > now)
+    .map((each) => ({ ...each }));
 }

@@ -122,5 +122,7 @@ function storeKeyed(
   const reject = (reason: string): Registration => ({ kind: "rejected", reason });
   if (robot === undefined || identity === undefined) return reject("the robot has not joined, or was deleted");
   if (identity.isRevoked) return reject("the robot's key is revoked");
-  return isOwnTopic ? { kind: "accepted", robot } : reject("the robot has joined with a key and must register on its own topic");
+  return isOwnTopic
+    ? { kind: "accepted", robot }
+    : reject("the robot has joined with a key and must register on its own topic");
 }

@@ -39,12 +39,17 @@ export class RobotMessages {
   /** Sends a response. A robot with a key also gets the time and the keys that sign messages. */
   respond(robotId: string, response: ResponseMessage): void {
     const nonce = this.#nonces.get(robotId);
-    this.#send(robotId, topics.response(robotId), ({ trust }) => ({
-      ...response,
-      ...(nonce === undefined ? {} : { nonce }),
-      time: this.#options.clock.now(),
-      trust,
-    }), response);
+    this.#send(
+      robotId,
+      topics.response(robotId),
+      ({ trust }) => ({
+        ...response,
+        ...(nonce === undefined ? {} : { nonce }),
+        time: this.#options.clock.now(),
+        trust,
+      }),
+      response,
+    );
   }
 
   /** Sends a message on a topic of the robot. */
@@ -66,7 +71,10 @@ export class RobotMessages {
       return;
     }
     authority.get().then(seal, (error: unknown) => {
-      log.warn({ robot: robotId, error: String(error) }, "could not load the key that signs messages; the message is sent again later");
+      log.warn(
+        { robot: robotId, error: String(error) },
+        "could not load the key that signs messages; the message is sent again later",
+      );
     });
   }
 }

@@ -4,7 +4,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { Aedes, type Client, type PublishPacket } from "aedes";
-import { joinClientId, type JoinRequest, readJoinRequest } from "../identity/join-request.ts";
+import { joinClientId, type JoinRequest } from "../identity/join-request.ts";
 import {
   type AuthenticationPolicy,
   authenticateRobot,
@@ -14,6 +14,7 @@ import {
 import { equalsSecret } from "../identity/secret.ts";
 import { agentClientId, robotIdPattern, topics } from "../protocol/messages.ts";
 import { mayPublishToJoin, mayRetain, maySubscribe, publishRejection } from "./access.ts";
+import { JoinGate } from "./join-gate.ts";
 import { listen } from "./listen.ts";
 import { createPacketGuard } from "./packet-guard.ts";
 import { peerCertificateOf } from "./peer-certificate.ts";
@@ -64,9 +65,6 @@ export interface BridgeCredentials {
   readonly password: string;
 }
 
-/** Join requests are checked with the API server; further ones are rejected. */
-const maxPendingJoins = 16;
-
 /** What `credentialOf` returns for a robot whose credential is revoked. */
 export const revokedCredential = "revoked";
 
@@ -91,8 +89,7 @@ export class Broker implements AsyncDisposable {
   readonly #bridges = new WeakSet<object>();
   readonly #splitter: TlsSplitter;
   readonly #clock: Clock;
-  readonly #joinProblem: (request: JoinRequest) => Promise<string | undefined>;
-  #pendingJoins = 0;
+  readonly #joins: JoinGate;
   readonly #log: Logger;
   readonly #bindAddress: string;
   #port = 0;
@@ -107,10 +104,10 @@ export class Broker implements AsyncDisposable {
     this.#log = log;
     this.#bindAddress = bindAddress;
     const { credentialOf = () => undefined, identityOf = () => undefined } = options;
-    const { allowsV1Agents = false, onRejected = () => {}, joinProblem = async () => "joining is not possible" } = options;
+    const { allowsV1Agents = false, onRejected = () => {} } = options;
     this.#policy = { isJoinToken: equalsSecret(joinToken), credentialOf, identityOf, allowsV1Agents };
     this.#clock = options.clock ?? systemClock;
-    this.#joinProblem = joinProblem;
+    this.#joins = new JoinGate(options.joinProblem);
     this.#splitter = new TlsSplitter({ loadTls: options.loadTls, log, onConnection: (socket) => this.#serve(socket) });
     this.#onRejected = onRejected;
     this.bridgeCredentials = { username: bridgeUsername, password: random() };
@@ -125,13 +122,11 @@ export class Broker implements AsyncDisposable {
           done(null, this.#authenticate(client, username, password));
           return;
         }
-        this.#authenticateJoin(client, username, password).then(
-          (isAdmitted) => done(null, isAdmitted),
-          (error: unknown) => {
-            log.warn({ robot: quote(username), error: String(error) }, "could not check a join request; the agent retries");
-            done(null, false);
-          },
-        );
+        void this.#joins.problem(username, password).then((message) => {
+          if (message === undefined) this.#joiners.set(client, username);
+          else this.#reject(username, { reason: "JoinRejected", message });
+          done(null, message === undefined);
+        });
       },
       authorizePublish: (client, packet, done) => done(this.#authorizePublish(client, packet)),
       authorizeSubscribe: (client, subscription, done) =>
@@ -244,21 +239,6 @@ export class Broker implements AsyncDisposable {
     return false;
   }
 
-  /** The password of an agent that joins is its join request. */
-  async #authenticateJoin(client: Client, robotId: string, password: Uint8Array | undefined): Promise<boolean> {
-    const request = readJoinRequest(parseJson(password), robotId);
-    if (request === undefined || this.#pendingJoins >= maxPendingJoins) return false;
-    this.#pendingJoins++;
-    try {
-      const message = await this.#joinProblem(request);
-      if (message !== undefined) return this.#reject(robotId, { reason: "JoinRejected", message });
-      this.#joiners.set(client, robotId);
-      return true;
-    } finally {
-      this.#pendingJoins--;
-    }
-  }
-
   #check(client: Client): void {
     const attempt = this.#robots.get(client);
     if (attempt === undefined) return;
@@ -304,14 +284,6 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
   const broker = new Broker(options);
   await broker.listen(options.port ?? 1883);
   return broker;
-}
-
-function parseJson(text: Uint8Array | undefined): unknown {
-  try {
-    return JSON.parse(Buffer.from(text ?? []).toString("utf8"));
-  } catch {
-    return undefined;
-  }
 }
 
 /** Quotes and shortens untrusted text for the log. */

@@ -17,10 +17,15 @@ export interface PeerCertificate {
  * The signature is checked here and not by the TLS library, which reports only one fault of a certificate: of one that is forged and
  * expired, that it has expired.
  */
-export function peerCertificateOf(socket: unknown, authority: X509Certificate | undefined, now: number): PeerCertificate | undefined {
+export function peerCertificateOf(
+  socket: unknown,
+  authority: X509Certificate | undefined,
+  now: number,
+): PeerCertificate | undefined {
   if (!(socket instanceof TLSSocket) || authority === undefined) return undefined;
   const certificate = socket.getPeerX509Certificate();
-  if (certificate === undefined || !certificate.checkIssued(authority) || !certificate.verify(authority.publicKey)) return undefined;
+  if (certificate === undefined || !certificate.checkIssued(authority) || !certificate.verify(authority.publicKey))
+    return undefined;
   const robotId = certificate.subject.replace(/^CN=/, "");
   if (!robotIdPattern.test(robotId) || !certificate.keyUsage?.includes(clientAuth)) return undefined;
   const key = certificate.publicKey.export({ type: "spki", format: "der" });

@@ -13,10 +13,20 @@ import { namespaceFlag } from "./flags.ts";
 const yearMs = 365 * 86_400_000;
 
 const flags = {
-  dir: textFlag({ name: "dir", value: "DIR", description: "folder for the files; created if it does not exist", required: true }),
+  dir: textFlag({
+    name: "dir",
+    value: "DIR",
+    description: "folder for the files; created if it does not exist",
+    required: true,
+  }),
   host: listFlag({ name: "host", value: "NAME", description: "host name or address of the broker, for its certificate" }),
   bindAddress: textFlag({ name: "bind-address", value: "ADDRESS", description: "listen address of the broker (default: all)" }),
-  port: portFlag({ name: "port", description: "port for robots that have joined, and for the bridge", default: "8883", min: 1 }),
+  port: portFlag({
+    name: "port",
+    description: "port for robots that have joined, and for the bridge",
+    default: "8883",
+    min: 1,
+  }),
   joinPort: portFlag({ name: "join-port", description: "port at which robots join", default: "8884", min: 1 }),
 };
 
@@ -52,9 +62,12 @@ async function run(context: CommandContext): Promise<number> {
     const [port, joinPort] = [flags.port.read(values), flags.joinPort.read(values)];
     const bindAddress = flags.bindAddress.read(values);
     const files: Readonly<Record<string, string>> = {
-      ...mosquittoFiles({ ...{ dir, port, joinPort },
+      ...mosquittoFiles({
+        ...{ dir, port, joinPort },
         ...(bindAddress === undefined ? {} : { bindAddress }),
-        pin: authority.pin, salt: randomBytes(12) }),
+        pin: authority.pin,
+        salt: randomBytes(12),
+      }),
       "ca.crt": authority.authority.certificate,
       "crl.pem": list,
       "server.crt": server.certificate + authority.authority.certificate,

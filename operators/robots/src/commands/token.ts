@@ -43,7 +43,9 @@ export const tokenCommand: CommandDefinition = {
     const [action, ...ids] = args;
     try {
       if (action === "delete" ? ids.length === 0 : ids.length > 0) {
-        throw new UsageError(action === "delete" ? "delete needs the IDs of tokens" : `${action ?? ""} takes no further arguments`);
+        throw new UsageError(
+          action === "delete" ? "delete needs the IDs of tokens" : `${action ?? ""} takes no further arguments`,
+        );
       }
       if (action !== "create" && action !== "list" && action !== "delete") {
         throw new UsageError(`${JSON.stringify(action)} must be create, list or delete`);
@@ -132,7 +134,9 @@ async function createToken(context: CommandContext, store: TokenStoreOptions & {
   const { text, stored } = await issueToken(store, options, clock.now());
   stdout.write(formatResult(context, { ...stored, token: text }, () => `${text}\n`));
   const id = stored.robot ?? "ID";
-  stderr.write(`The token is shown once. On the robot: K8S4R_TOKEN=... keelson robots agent --robot-id ${id} --broker-url mqtts://HOST:1883\n`);
+  stderr.write(
+    `The token is shown once. On the robot: K8S4R_TOKEN=... keelson robots agent --robot-id ${id} --broker-url mqtts://HOST:1883\n`,
+  );
   return 0;
 }
 
@@ -144,8 +148,9 @@ async function listTokens(context: CommandContext, store: TokenStoreOptions): Pr
 }
 
 /** A table of tokens, or how to create one. */
-export function describeTokens(tokens: readonly StoredToken[], namespace: string, now: number): string {
-  if (tokens.length === 0) return `No join tokens in namespace ${namespace}; create one: keelson robots token create --robot ID\n`;
+function describeTokens(tokens: readonly StoredToken[], namespace: string, now: number): string {
+  if (tokens.length === 0)
+    return `No join tokens in namespace ${namespace}; create one: keelson robots token create --robot ID\n`;
   const rows = tokens.map(({ id, robot, labels = {}, used, expiresAt, requiresApproval }) => [
     id,
     robot ??
@@ -159,14 +164,20 @@ export function describeTokens(tokens: readonly StoredToken[], namespace: string
   return renderTable([["TOKEN ID", "ROBOT OR LABELS", "STATE", "EXPIRES", "APPROVAL"], ...rows]);
 }
 
-async function deleteTokens({ stdout, stderr }: CommandContext, store: TokenStoreOptions, ids: readonly string[]): Promise<number> {
+async function deleteTokens(
+  { stdout, stderr }: CommandContext,
+  store: TokenStoreOptions,
+  ids: readonly string[],
+): Promise<number> {
   const { tokens, resourceVersion } = await readTokens(store);
   const known = ids.filter((id) => tokens.some((token) => token.id === id));
   if (known.length > 0) await writeTokens(store, { remove: known }, resourceVersion);
   for (const id of known) stdout.write(`token ${id} deleted\n`);
   const unknown = ids.filter((id) => !known.includes(id));
   for (const id of unknown) {
-    stderr.write(`token ${id} not found in namespace ${store.namespace}; list tokens: keelson robots token list -n ${store.namespace}\n`);
+    stderr.write(
+      `token ${id} not found in namespace ${store.namespace}; list tokens: keelson robots token list -n ${store.namespace}\n`,
+    );
   }
   return unknown.length === 0 ? 0 : 1;
 }

@@ -107,9 +107,11 @@ function approvalOf(robot: DeepReadonly<Robot>, joinToken: RobotObservation["joi
   }
   if (robot.spec.approved === false) return refused("Refused", "spec.approved is false");
   const held = robot.metadata.annotations?.[heldAnnotation];
-  if (held !== undefined) return refused("ClonedIdentity", `${held}; revoke the key, or approve the robot once one agent is stopped`);
+  if (held !== undefined)
+    return refused("ClonedIdentity", `${held}; revoke the key, or approve the robot once one agent is stopped`);
   const bound = boundDigest(robot);
-  if (bound !== undefined && isRevoked(robot, bound)) return refused("KeyRevoked", "the robot's key is revoked; it can join with a new join token");
+  if (bound !== undefined && isRevoked(robot, bound))
+    return refused("KeyRevoked", "the robot's key is revoked; it can join with a new join token");
   if (robot.spec.approved === true) return { isApproved: true, reason: "ApprovedByHand", message: "spec.approved is true" };
   if (robot.status?.identity !== undefined) {
     return robot.status.identity.requiresApproval === true

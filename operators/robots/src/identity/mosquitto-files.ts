@@ -33,7 +33,14 @@ const robotRules: readonly string[] = [
 ];
 
 /** Configuration files of Mosquitto 2.0 by name, without the certificates. */
-export function mosquittoFiles({ dir, bindAddress, port, joinPort, pin, salt }: MosquittoOptions): Readonly<Record<string, string>> {
+export function mosquittoFiles({
+  dir,
+  bindAddress,
+  port,
+  joinPort,
+  pin,
+  salt,
+}: MosquittoOptions): Readonly<Record<string, string>> {
   const tls = [`certfile ${dir}/server.crt`, `keyfile ${dir}/server.key`, "tls_version tlsv1.3"];
   const address = bindAddress === undefined ? "" : ` ${bindAddress}`;
   return {
@@ -64,11 +71,7 @@ export function mosquittoFiles({ dir, bindAddress, port, joinPort, pin, salt }: 
       `acl_file ${dir}/join-acl`,
     ]),
     acl: lines([`user ${bridgeCommonName}`, "topic readwrite k8s4r/#", "", ...robotRules]),
-    "join-acl": lines([
-      `user ${externalJoinUser}`,
-      "topic write k8s4r/robots/+/join",
-      "topic read k8s4r/robots/+/join/answer",
-    ]),
+    "join-acl": lines([`user ${externalJoinUser}`, "topic write k8s4r/robots/+/join", "topic read k8s4r/robots/+/join/answer"]),
     "join-users": lines([`${externalJoinUser}:${passwordHash(pin, salt)}`]),
   };
 }

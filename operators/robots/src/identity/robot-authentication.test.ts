@@ -6,7 +6,9 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 const policy = {
   isJoinToken: equalsSecret("join"),
   identityOf: (robotId: string) =>
-    robotId === "keyed" || robotId === "revoked" ? { keySha256: sha256Hex("key"), isRevoked: robotId === "revoked" } : undefined,
+    robotId === "keyed" || robotId === "revoked"
+      ? { keySha256: sha256Hex("key"), isRevoked: robotId === "revoked" }
+      : undefined,
   credentialOf: (robotId: string) => (robotId === "bound" ? sha256Hex("secret of bound") : undefined),
   allowsV1Agents: false,
 };

@@ -76,7 +76,8 @@ function authenticateKey(
     return reject("WrongKey", `${robotId} has joined with another key`);
   }
   if (identity.isRevoked) return reject("KeyRevoked", `the key of ${robotId} is revoked`);
-  if (certificate.isExpired) return reject("CertificateExpired", `the certificate of ${robotId} has expired; its agent renews it`);
+  if (certificate.isExpired)
+    return reject("CertificateExpired", `the certificate of ${robotId} has expired; its agent renews it`);
   return { kind: "accepted", identity: "key" };
 }
 

@@ -18,7 +18,7 @@ import { pinOf, type SignedTrustBundle, signTrustBundle } from "./trust-bundle.t
 const dayMs = 86_400_000;
 
 /** Age at which the key that signs messages is replaced. The previous one stays trusted until the next replacement. */
-export const signingKeyLifeMs = 90 * dayMs;
+const signingKeyLifeMs = 90 * dayMs;
 
 /** Common name of the bridge's certificate. It is not a valid robot id. */
 export const bridgeCommonName = "system:robots-bridge";

@@ -1,5 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import type { DeepReadonly } from "@keelson/api-machinery";
+import { heldAnnotation } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
 import { credentialAnnotation } from "./robot-authentication.ts";
 
@@ -23,6 +24,12 @@ export function identityOf(robot: DeepReadonly<Robot> | undefined): RobotIdentit
 /** Whether a key or credential (SHA-256) is revoked for a Robot. */
 export function isRevoked(robot: DeepReadonly<Robot> | undefined, digest: string): boolean {
   return robot?.spec.revokedKeys?.includes(digest) === true;
+}
+
+/** Whether a robot may get work: it is approved and not held, and its key is not revoked. */
+export function mayGetWork(robot: DeepReadonly<Robot> | undefined): boolean {
+  if (robot?.metadata.annotations?.[heldAnnotation] !== undefined || identityOf(robot)?.isRevoked === true) return false;
+  return (robot?.status?.phase ?? "Pending") !== "Pending";
 }
 
 /** SHA-256 of the key, otherwise of the credential, that a Robot is bound to. Undefined if it has neither. */

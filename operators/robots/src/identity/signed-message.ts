@@ -11,7 +11,8 @@ export interface SigningKey {
 export const messageValidityMs = 5 * 60_000;
 
 /** Everything that {@link sealMessage} adds to a message, at its end. */
-const seal = /,"signature":\{"key":"(?<key>[a-z0-9-]{1,64})","notAfter":(?<notAfter>\d{1,16}),"value":"(?<value>[A-Za-z0-9_-]{1,128})"\}\}$/;
+const seal =
+  /,"signature":\{"key":"(?<key>[a-z0-9-]{1,64})","notAfter":(?<notAfter>\d{1,16}),"value":"(?<value>[A-Za-z0-9_-]{1,128})"\}\}$/;
 
 const maxSealLength = 300;
 

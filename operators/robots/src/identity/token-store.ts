@@ -2,7 +2,6 @@ import { ignoreNotFound, isJsonObject } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { joinTokensSecret } from "../api/names.ts";
 import { Secret } from "../api/secret.ts";
-import { RobotsError } from "../robots-error.ts";
 
 /** A one-time join token as the cluster stores it: without its secret. */
 export interface StoredToken {
@@ -87,9 +86,4 @@ export function tokenProblem(token: StoredToken, robotId: string, keySha256: str
   }
   if (Date.parse(token.expiresAt) <= now) return `join token ${token.id} expired at ${token.expiresAt}`;
   return robot === undefined || robot === robotId ? undefined : `join token ${token.id} is for robot ${robot}`;
-}
-
-/** The Kubernetes type of an error for a token id that does not exist. */
-export function unknownToken(id: string): RobotsError {
-  return new RobotsError("UnknownToken", `join token ${id} not found`);
 }

@@ -1,4 +1,4 @@
-import { createHash, type KeyObject, sign, verify, X509Certificate } from "node:crypto";
+import { createHash, type KeyObject, sign, verify, type X509Certificate } from "node:crypto";
 import { isJsonObject } from "@keelson/api-machinery";
 import { readPublicKey } from "./one-time-token.ts";
 

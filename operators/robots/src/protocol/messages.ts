@@ -174,3 +174,16 @@ export const topics = {
   /** Topic filter of an agent. */
   ownAcks: (id: string) => `k8s4r/robots/${id}/tasks/+/ack`,
 } as const;
+
+/** Topic filters of the bridge. */
+export const bridgeSubscriptions: readonly string[] = [
+  topics.register,
+  topics.heartbeat,
+  topics.allOwnRegister,
+  topics.allOwnHeartbeat,
+  topics.allStatus,
+  topics.allOnline,
+  topics.allLeases,
+  topics.allJoins,
+  topics.allRejected,
+];

@@ -1,0 +1,33 @@
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Client } from "@keelson/client";
+import type { Cache, EventRecorder, Logger, OnChange } from "@keelson/controller";
+import type { LazyAuthority } from "../identity/lazy-authority.ts";
+import type { Joins } from "./joins.ts";
+import type { MqttConnectionOptions } from "./mqtt-connection.ts";
+
+/** Options of {@link Bridge}. */
+export interface BridgeOptions {
+  /** URL of the broker. */
+  readonly url: string;
+  readonly username?: string;
+  readonly password?: string;
+  /** MQTT client id: unique at the broker. */
+  readonly clientId: string;
+  /** Namespace of the Robots and Tasks. */
+  readonly namespace: string;
+  readonly client: Client;
+  /** Contains Robots, and Tasks with the indexes of `taskReads`. */
+  readonly cache: Cache;
+  readonly onChange: OnChange;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly isJoinToken: (token: string) => boolean;
+  readonly authority: LazyAuthority;
+  /** Checks and answers join requests. */
+  readonly joins: Joins;
+  /** Certificate of the bridge at an external broker. */
+  readonly tls?: MqttConnectionOptions["tls"];
+  /** Whether robots are bound to their credential: the broker must check it. Default false. */
+  readonly bindsCredentials?: boolean;
+  readonly events: EventRecorder;
+}

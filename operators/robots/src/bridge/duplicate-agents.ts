@@ -1,0 +1,54 @@
+import { type DeepReadonly, ignoreNotFound } from "@keelson/api-machinery";
+import type { Client } from "@keelson/client";
+import type { EventRecorder, Logger } from "@keelson/controller";
+import { heldAnnotation } from "../api/names.ts";
+import { Robot } from "../api/robot.ts";
+import type { RegisterMessage } from "../protocol/messages.ts";
+import { AgentConflicts } from "./agent-conflicts.ts";
+
+/** Options of {@link DuplicateAgents}. */
+export interface DuplicateAgentsOptions {
+  readonly client: Client;
+  readonly namespace: string;
+  readonly log: Logger;
+  readonly events: EventRecorder;
+  readonly fieldManager: string;
+  /** Queues a write to a robot. */
+  readonly push: (robotId: string, run: () => Promise<void>) => void;
+}
+
+/** Reports two agents that use the same robot id. If they use the same key, the robot is held until it is approved again. */
+export class DuplicateAgents {
+  readonly #options: DuplicateAgentsOptions;
+  readonly #conflicts = new AgentConflicts();
+
+  constructor(options: DuplicateAgentsOptions) {
+    this.#options = options;
+  }
+
+  /** Checks a registration. Returns a warning for the agent if there are two. */
+  check(robot: DeepReadonly<Robot>, { robotId, instanceId, deviceInfo }: RegisterMessage): string | undefined {
+    if (instanceId === undefined) return undefined;
+    const { log, events, push } = this.#options;
+    const { hostname } = deviceInfo ?? {};
+    const agents = this.#conflicts.register(robotId, { instanceId, ...(hostname === undefined ? {} : { hostname }) });
+    if (agents === undefined) return undefined;
+    const hosts = [...new Set(agents.map((agent) => agent.hostname ?? "an unknown host"))].join(" and ");
+    const warning = `two agents use the id ${robotId} and displace each other, on ${hosts}; stop one of them`;
+    log.warn({ robot: robotId }, warning);
+    events.event(robot, { type: "Warning", reason: "DuplicateAgent", note: warning });
+    if (robot.status?.identity !== undefined) push(robotId, () => this.#hold(robotId, warning));
+    return warning;
+  }
+
+  /** Forgets the agents of a robot that was deleted, or released after it was held. */
+  forget(robotId: string): void {
+    this.#conflicts.robotDeleted(robotId);
+  }
+
+  async #hold(name: string, message: string): Promise<void> {
+    const { client, namespace, fieldManager } = this.#options;
+    const body = { metadata: { annotations: { [heldAnnotation]: message } } };
+    await ignoreNotFound(client.patch(Robot, { namespace, name }, { type: "merge", body }, { fieldManager }));
+  }
+}
