@@ -26,4 +26,7 @@ test("the examples of scripts and requests pass", { timeout: 180_000 }, async ()
   // The Pods of the programs are deleted once their results are stored.
   const pods = () => keelson.kubectl("get", "pods", "-o", "name");
   await expect.poll(pods, { timeout: 60_000 }).toBe("pod/requests-server\n");
+  // Programs outlive `keelson up`.
+  await keelson.kubectl("delete", "integrationtests", "--all");
+  await expect.poll(pods, { timeout: 60_000 }).toBe("");
 });

@@ -61,12 +61,18 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
   const { condition, objects, context, loss, progress, lateText } = input;
   const { now } = context;
   const steadyMs = condition?.consistently === undefined ? 0 : parseDuration(condition.consistently);
-  if (evaluation.passed && steadyMs === 0) return { kind: "passed" };
-  const named = (condition?.failWhen ?? []).map((each) =>
-    evaluate({ allOf: [each] }, objects, { ...context, scope: `${context.scope}.failWhen` }),
+  const named = (condition?.failWhen ?? []).map((each, index) =>
+    evaluate({ allOf: [each] }, objects, { ...context, scope: `${context.scope}.failWhen[${index}]` }),
   );
   const broken = named.find(({ passed }) => passed)?.results[0];
   if (broken !== undefined) return { kind: "failed", reason: "CheckFailed", message: `failWhen: ${broken.expect} holds` };
+  const webhookCalls = [evaluation, ...named].flatMap((each) => each.webhookCalls);
+  if (evaluation.passed && named.some(({ isPending }) => isPending)) {
+    const message = "waiting for the webhooks of failWhen";
+    if (now >= until) return { kind: "failed", reason: "Timeout", message: `${lateText}: ${message}` };
+    return { kind: "waiting", message, ...heldSince(progress), webhookCalls, wakeAtMs: until };
+  }
+  if (evaluation.passed && steadyMs === 0) return { kind: "passed" };
   if (evaluation.passed) return steadyOutcome(progress, steadyMs, until, now);
   const why = failureOf(evaluation.results);
   if (loss !== undefined) return { kind: "failed", reason: "TargetLost", message: loss };
@@ -79,11 +85,14 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
   return {
     kind: "waiting",
     message: why,
-    ...(progress.holdsSince === undefined ? {} : { holdsSince: progress.holdsSince }),
-    webhookCalls: evaluation.webhookCalls,
-    wakeAtMs: Math.min(until, evaluation.retryAtMs ?? until),
+    ...heldSince(progress),
+    webhookCalls,
+    wakeAtMs: Math.min(until, ...[evaluation, ...named].map(({ retryAtMs }) => retryAtMs ?? until)),
   };
 }
+
+const heldSince = ({ holdsSince }: ConditionProgress): { readonly holdsSince?: string } =>
+  holdsSince === undefined ? {} : { holdsSince };
 
 /** The outcome of a condition that holds and must keep holding. */
 function steadyOutcome({ holdsSince = "" }: ConditionProgress, steadyMs: number, until: number, now: number): Outcome {

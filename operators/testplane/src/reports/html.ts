@@ -20,23 +20,27 @@ export function htmlReport(tests: readonly TestReport[]): string {
 }
 
 const style = `
-:root{color-scheme:light dark;--pass:#1a7f37;--fail:#cf222e;--warn:#9a6700;--mute:#6e7781;--line:#8885}
-body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
+:root{color-scheme:light dark;--pass:#1a7f37;--fail:#cf222e;--warn:#9a6700;--mute:#57606a;--line:#8885;--plus:#1a7f37;--minus:#cf222e}
+@media(prefers-color-scheme:dark){:root{--mute:#9198a1;--plus:#3fb950;--minus:#ff7b72}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
+.time{white-space:nowrap}th{overflow-wrap:normal}
 section{border:1px solid var(--line);border-radius:8px;padding:.5rem 1rem 1rem;margin:1.5rem 0}h2{margin:.4rem 0}
-.badge{display:inline-block;border-radius:1rem;padding:0 .6rem;color:#fff;background:var(--mute);font-size:.85rem}
-.passed{background:var(--pass)}.failed,.timeout{background:var(--fail)}.error,.flaky,.inconclusive{background:var(--warn)}.skipped{background:var(--mute)}
-pre{overflow:auto;background:#8881;border-radius:6px;padding:.6rem;white-space:pre-wrap}.diff-minus{color:var(--fail)}.diff-plus{color:var(--pass)}
+.badge{display:inline-block;border-radius:1rem;padding:0 .6rem;color:#fff;background:var(--mute);font-size:.85rem;white-space:nowrap}
+.passed{background:var(--pass)}.failed,.timeout{background:var(--fail)}.error,.flaky,.inconclusive{background:var(--warn)}.skipped{background:#6e7781}
+pre{overflow:auto;background:#8881;border-radius:6px;padding:.6rem;white-space:pre-wrap}.diff-minus{color:var(--minus)}.diff-plus{color:var(--plus)}
 .track{position:relative;height:1.1rem;background:#8882;border-radius:3px;min-width:16rem}.bar{position:absolute;top:0;bottom:0;border-radius:3px;min-width:3px}
-svg{max-width:100%;height:auto}figure{margin:1rem 0}figcaption{color:var(--mute);font-size:.85rem}`;
+svg{max-width:100%;height:auto}figure{margin:1rem 0}figcaption{color:var(--mute);font-size:.85rem}summary{cursor:pointer;margin:1rem 0 .4rem}
+@media(max-width:44rem){.overview thead{display:none}.overview tr{display:flex;flex-wrap:wrap;gap:.2rem .8rem;padding:.5rem 0;border-bottom:1px solid var(--line)}
+.overview td{border:0;padding:0}.overview td:empty{display:none}.message{flex-basis:100%}td,th{padding:.3rem}.track{min-width:4rem}}`;
 
 function overview(tests: readonly TestReport[]): string {
   const rows = tests.map(
     (test, index) =>
       `<tr><td><a href="#test-${index}">${escape(test.name)}</a></td><td>${verdictBadge(test)}</td><td>${escape(roundsText(test))}</td>` +
-      `<td>${formatSeconds(test.seconds)} s</td><td>${escape(test.message)}</td></tr>`,
+      `<td class="time">${formatSeconds(test.seconds)} s</td><td class="message">${escape(test.message)}</td></tr>`,
   );
-  return `<table><thead><tr><th>Test</th><th>Verdict</th><th>Rounds</th><th>Time</th><th>Message</th></tr></thead><tbody>${rows.join("\n")}</tbody></table>`;
+  return `<table class="overview"><thead><tr><th>Test</th><th>Verdict</th><th>Rounds</th><th>Time</th><th>Message</th></tr></thead><tbody>${rows.join("\n")}</tbody></table>`;
 }
 
 function verdictBadge({ verdict, isSuccess }: TestReport): string {
@@ -58,25 +62,27 @@ function section(test: TestReport, index: number): string {
         ]),
     ...output.map(
       (each) =>
-        `<h3>Output of ${escape(each.pod)}/${escape(each.container)}</h3><pre>${escape(each.tail ?? each.error ?? "")}</pre>`,
+        `<details><summary>Output of ${escape(each.pod)}/${escape(each.container)}</summary><pre>${escape(each.tail ?? each.error ?? "")}</pre></details>`,
     ),
     "</section>",
   ].join("\n");
 }
 
-/** One row per case; the bars show when it ran. Cases without a start are placed one after another. */
+/** One row per case; the bars show when it ran. Cases without a start are placed one after another; those without a time have no bar. */
 function timeline(cases: readonly CaseReport[]): string {
   let end = 0;
   const placed = cases.map((each) => {
     const start = each.startSeconds ?? end;
     end = Math.max(end, start + each.seconds);
-    return { ...each, start };
+    return { ...each, start, isTimed: each.startSeconds !== undefined || each.seconds > 0 };
   });
   const scale = end > 0 ? 100 / end : 0;
   const rows = placed.map(
-    ({ name, seconds, outcome, start }) =>
-      `<tr><td>${escape(name)}</td><td><span class="badge ${outcome}">${outcome}</span></td><td>${formatSeconds(seconds)} s</td>` +
-      `<td><div class="track"><div class="bar ${outcome}" style="left:${(start * scale).toFixed(2)}%;width:${(seconds * scale).toFixed(2)}%"></div></div></td></tr>`,
+    ({ name, seconds, outcome, start, isTimed }) =>
+      `<tr><td>${escape(name)}</td><td><span class="badge ${outcome}">${outcome}</span></td>` +
+      (isTimed
+        ? `<td class="time">${formatSeconds(seconds)} s</td><td><div class="track"><div class="bar ${outcome}" style="left:${(start * scale).toFixed(2)}%;width:${(seconds * scale).toFixed(2)}%"></div></div></td></tr>`
+        : "<td></td><td></td></tr>"),
   );
   return `<table><tbody>${rows.join("\n")}</tbody></table>`;
 }

@@ -195,8 +195,9 @@ describe("the report of a LoadTest", () => {
     expect(prometheusReport([])).toBe("\n");
   });
 
-  it("plots the load in HTML, with texts escaped", () => {
+  it("plots the load in HTML, with texts escaped, and without times for criteria", () => {
     const html = htmlReport([report]);
+    expect(html).toContain('at most 1 %</td><td><span class="badge passed">passed</span></td><td></td><td></td></tr>');
     expect(embedded(html)).toEqual({ tests: [JSON.parse(JSON.stringify(report))] });
     expect(html).toContain("300 in 2 s (150/s)");
     expect(html).toContain("200: 297, 500: 2");

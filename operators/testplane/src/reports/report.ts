@@ -22,7 +22,7 @@ export interface CaseReport {
   readonly outcome: "passed" | "failed" | "skipped" | "error";
   readonly message?: string;
   readonly details?: string;
-  /** Seconds from the start of the test or round to the start of the case. */
+  /** Seconds from the start of the test or round to the start of the case. A case without it and with 0 seconds has no known time. */
   readonly startSeconds?: number;
 }
 
@@ -172,7 +172,7 @@ function casesOf(test: ReportedTest, seconds: number): readonly CaseReport[] {
 
 function criterionCase(criterion: DeepReadonly<CriterionResult>): CaseReport {
   const { name, expected, state } = criterion;
-  const one = { name: `${name} ${expected}`, seconds: 0, startSeconds: 0 };
+  const one = { name: `${name} ${expected}`, seconds: 0 };
   if (state === "Met") return { ...one, outcome: "passed" };
   return { ...one, outcome: state === "NotMet" ? "failed" : "error", message: describeCriterion(criterion) };
 }
@@ -224,12 +224,12 @@ function stepCases(status: DeepReadonly<NonNullable<IntegrationTest["status"]>>)
 function stepCase(step: DeepReadonly<StepStatus>, roundStartedAt: string | undefined): CaseReport {
   const { name, state, reason = "", message = "", verdict } = step;
   const seconds = secondsBetween(step.startedAt, step.finishedAt);
-  const startSeconds = secondsBetween(roundStartedAt, step.startedAt);
-  if (state === "Succeeded") return { name, seconds, startSeconds, outcome: "passed" };
-  if (state !== "Failed") return { name, seconds, startSeconds, outcome: "skipped" };
+  const start = step.startedAt === undefined ? {} : { startSeconds: secondsBetween(roundStartedAt, step.startedAt) };
+  if (state === "Succeeded") return { name, seconds, ...start, outcome: "passed" };
+  if (state !== "Failed") return { name, seconds, ...start, outcome: "skipped" };
   const details = [...(step.readyConditionStatus?.results ?? []), ...(step.expectationResults ?? [])].flatMap(resultLines);
   const outcome = outcomeOf(verdict ?? verdictOfReason(reason));
-  return { name, seconds, startSeconds, outcome, message: joined(reason, message), details: details.join("\n") };
+  return { name, seconds, ...start, outcome, message: joined(reason, message), details: details.join("\n") };
 }
 
 /** What was expected and what was found instead; nothing for a check that held. */

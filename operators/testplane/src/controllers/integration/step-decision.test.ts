@@ -134,6 +134,25 @@ describe("a step", () => {
     });
   });
 
+  it("fails if a failWhen check holds, even if the others hold too", () => {
+    const expectations = { allOf: [{ cel: "true" }], failWhen: [{ cel: "false" }, { cel: "object.status.phase == 'Broken'" }] };
+    const step: TestStep = { ...created, expectations };
+    expect(decide(step, 1, { ...lamp, status: { phase: "Broken" } }, { stage: "Expect" }).status).toMatchObject({
+      state: "Failed",
+      reason: "CheckFailed",
+    });
+    expect(decide(step, 1, { ...lamp, status: { phase: "Lit" } }, { stage: "Expect" }).status.state).toBe("Succeeded");
+  });
+
+  it("asks the webhooks of failWhen before it passes", () => {
+    const failWhen = ["One", "Two"].map((name) => ({ function: name, webhook: "http://host/check" }));
+    const step: TestStep = { ...created, expectations: { allOf: [lit], failWhen } };
+    const decision = decide(step, 1, { ...lamp, status: { phase: "Lit" } }, { stage: "Expect" });
+    expect(decision.status.state).toBe("Running");
+    expect(decision.webhookCalls.map((call) => call.function)).toEqual(["One", "Two"]);
+    expect(new Set(decision.webhookCalls.map(({ key }) => key)).size).toBe(2);
+  });
+
   it("keeps since when a check has not held with the same value", () => {
     const first = decide(waitingStep, 1, { ...lamp, status: { phase: "Off" } }, { stage: "Expect" }).status as StepStatus;
     expect(first.expectationResults).toMatchObject([{ expected: "Lit", actual: "Off", since: "2026-01-01T00:00:01.000Z" }]);

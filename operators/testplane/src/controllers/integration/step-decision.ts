@@ -266,7 +266,8 @@ function programFailure(
     const message = `exit code ${result.exitCode}${output === "" ? "" : `: ${[...output].slice(-512).join("")}`}`;
     return { reason: "ProgramFailed", message };
   }
-  const asks = [...(expectations?.allOf ?? []), ...(expectations?.anyOf ?? [])].some(({ webhook }) => webhook !== undefined);
+  const { allOf = [], anyOf = [], failWhen = [] } = expectations ?? {};
+  const asks = [...allOf, ...anyOf, ...failWhen].some(({ webhook }) => webhook !== undefined);
   const mayChange = asks || expectations?.consistently !== undefined;
   return outcome.kind === "waiting" && !mayChange ? { reason: "CheckFailed", message: outcome.message } : undefined;
 }
