@@ -20,6 +20,7 @@ import { createComponentController } from "./controllers/component/component.ts"
 import { createGroupController } from "./controllers/group/group.ts";
 import { createRestoreController } from "./controllers/restore/restore.ts";
 import { createScheduleController } from "./controllers/schedule/schedule.ts";
+import { createMonitoringServer } from "./monitoring/monitoring-server.ts";
 import type { MiddlewareServices } from "./controllers/services.ts";
 import { PluginReader } from "./plugin/plugin-reader.ts";
 import { redisPlugin } from "./plugin/redis-plugin.ts";
@@ -115,6 +116,7 @@ export function createMiddleware({
     ],
     servers: [
       createPluginServer([redisPlugin, ...plugins]),
+      createMonitoringServer(agents),
       {
         name: "agent-connections",
         start: () =>

@@ -3,6 +3,7 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, ControllerDefinition, Logger, OnChange, Read } from "@keelson/controller";
+import type { CollectMetrics } from "@keelson/controller/metrics";
 import type { OperatorDeployment } from "./deployment.ts";
 import type { FlagDefinition, FlagValues } from "./flags.ts";
 import type { OperatorServices } from "./operator-services.ts";
@@ -48,6 +49,8 @@ export interface OperatorContext {
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
   readonly log: Logger;
+  /** Exports metrics at the operator's `/metrics`, read on each scrape. Returns the way to stop. */
+  collectMetrics(read: CollectMetrics): () => void;
 }
 
 /** What a server of an operator runs with. */

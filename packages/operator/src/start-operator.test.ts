@@ -3,6 +3,7 @@ import { type Client, createClient, TransportError } from "@keelson/client";
 import { beforeEach, describe, expect, test } from "vitest";
 import { defineController, type Leadership, readOf } from "@keelson/controller";
 import { createDeferred } from "@keelson/api-machinery/deferred";
+import { createPrometheusMetrics } from "@keelson/controller/metrics";
 import type { Operator, ServerDefinition } from "./operator.ts";
 import { startOperator } from "./start-operator.ts";
 import { FakeApiServer } from "../../controller/src/testing/fake-api-server.ts";
@@ -48,6 +49,22 @@ const operator = (...servers: readonly ServerDefinition[]): Operator => ({
 });
 
 describe("startOperator", () => {
+  test("exports metrics of servers until they stop", async () => {
+    const metrics = await createPrometheusMetrics({ clock });
+    const figures = bridge("figures", {
+      start: ({ collectMetrics }) => {
+        const stop = collectMetrics(() => [
+          { name: "example_robots", help: "Robots", type: "gauge", samples: [{ labels: {}, value: 3 }] },
+        ]);
+        return Promise.resolve({ description: "figures", stop: () => Promise.resolve(stop()) });
+      },
+    });
+    const running = await startOperator({ operator: operator(figures), client, clock, dataDir: "/tmp", metrics });
+    expect((await metrics.scrape()).text).toContain("example_robots 3\n");
+    await running.stop();
+    expect((await metrics.scrape()).text).not.toContain("example_robots");
+  });
+
   test("starts caches, servers, controllers, and stops them in reverse order", async () => {
     await client.create(robotType, { metadata: { namespace: "a", name: "r" } });
     await client.create(configMapType, { metadata: { namespace: "a", name: "c" } });

@@ -56,7 +56,10 @@ export interface RunningOperator {
 export async function startOperator(options: StartOperatorOptions): Promise<RunningOperator> {
   const { operator, client, dataDir, flags = {}, clock = systemClock, random = Math.random, signal } = options;
   const log = (options.logger ?? silentLogger).child({ operator: operator.name });
-  const context: OperatorContext = { services: new OperatorServices(), dataDir, flags, clock, random, log };
+  const context: OperatorContext = {
+    ...{ services: new OperatorServices(), dataDir, flags, clock, random, log },
+    collectMetrics: (read) => options.metrics?.collect?.(read) ?? (() => undefined),
+  };
   const servers = new OperatorServers(operator.servers, client, context);
   const manager: Manager = createManager({
     client,

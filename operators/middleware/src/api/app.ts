@@ -137,11 +137,11 @@ const spec = Type.Object(
     monitoring: Type.Optional(
       Type.Object(
         {
-          enabled: Type.Optional(Type.Boolean({ description: "Enables monitoring." })),
-          port: Type.Optional(int32("Port of the metrics endpoint.", { minimum: 1, maximum: 65_535 })),
-          interval: Type.Optional(duration("Scrape interval.")),
+          enabled: Type.Optional(Type.Boolean({ description: "Exports metrics of the App. Default: false." })),
+          port: Type.Optional(int32("Validated and stored; without effect.", { minimum: 1, maximum: 65_535 })),
+          interval: Type.Optional(duration("Validated and stored; without effect.")),
         },
-        { description: "Validated and stored; not implemented yet." },
+        { description: "Export of metrics at the operator's /metrics." },
       ),
     ),
     backup: Type.Optional(

@@ -3,6 +3,7 @@ import { type Static, Type } from "typebox";
 import { anyMap, conditions, int32, int64, listMap } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import {
+  disruptions,
   highAvailability,
   named,
   operation,
@@ -39,6 +40,9 @@ const status = Type.Object(
   {
     ...podProgress,
     currentVersion: Type.Optional(Type.String({ description: "Version that all programs report." })),
+    disruptions: Type.Optional(
+      disruptions("Disruptions by operations and changes of the primary since the Group was created."),
+    ),
     primary: Type.Optional(
       Type.Object(
         {

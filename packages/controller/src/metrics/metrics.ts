@@ -1,4 +1,5 @@
 import type { QueueMetrics } from "../queue/work-queue.ts";
+import type { CollectMetrics } from "./collected-metrics.ts";
 import type { WebhookMetrics } from "./webhook-metrics.ts";
 
 /** The `result` label of a reconcile. */
@@ -38,6 +39,8 @@ export interface Metrics {
   leaderSlowPath(name: string): void;
   /** Metrics of the webhook at a path. Absent: they are discarded. */
   webhook?(path: string): WebhookMetrics;
+  /** Exports metrics that are read on each scrape. Returns the way to stop. Absent: they are discarded. */
+  collect?(read: CollectMetrics): () => void;
 }
 
 const nothing = (): void => {};

@@ -2,6 +2,7 @@ import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
 import type { Gauge, Registry } from "prom-client";
 import type { AccumulatedHistogram, AccumulatedNumber, Accumulator } from "./accumulated-metrics.ts";
+import { CollectedMetrics } from "./collected-metrics.ts";
 import { measuredTransport, requestMeter, type RequestSeries } from "./measured-transport.ts";
 import type { CacheMetrics, ControllerMetrics, Metrics } from "./metrics.ts";
 import { webhookMetrics, type WebhookSeries } from "./webhook-metrics.ts";
@@ -92,6 +93,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   defineCacheGauges(define, caches);
   const measure = requestMeter(requestSeries(define));
   const webhooks = webhookSeries(define);
+  const collected = new CollectedMetrics();
   const leader = define.gauge("leader_election_master_status", "Whether this process leads", ["name"]);
   const slowPath = define.counter("leader_election_slowpath_total", "Renewals that had to read the lease first", ["name"]);
   const leases = new Map<string, { readonly leads: Accumulator; readonly slow: Accumulator }>();
@@ -112,7 +114,11 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
       leaseOf(name).slow.value++;
     },
     webhook: (path) => webhookMetrics(webhooks, path),
-    scrape: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+    collect: (read) => collected.add(read),
+    scrape: async () => {
+      const [own, more] = await Promise.all([registry.metrics(), collected.text()]);
+      return { contentType: registry.contentType, text: `${own}${more}` };
+    },
   };
 }
 

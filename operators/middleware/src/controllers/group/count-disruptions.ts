@@ -16,19 +16,16 @@ export function addDisruptions(a: Disruptions = none, b: Disruptions = none): Di
   };
 }
 
-/** Counts what one recorded step disrupts. Pods that are only removed are not counted. */
-export function countDisruptions(operation: Operation, before: Counted, after: Counted): Operation {
+/** What one recorded step disrupts; undefined if nothing. Pods that are only removed are not counted. */
+export function disruptionsBetween(before: Counted, after: Counted): Disruptions | undefined {
   const isRestart = before.restarting === undefined && after.restarting !== undefined && after.restarting.remove !== true;
   const hasNewPrimary = before.primary !== undefined && before.primary.pod !== after.primary?.pod;
-  if (!isRestart && !hasNewPrimary) return operation;
+  if (!isRestart && !hasNewPrimary) return undefined;
   const isPlanned = before.switchover !== undefined;
   return {
-    ...operation,
-    disruptions: addDisruptions(operation.disruptions, {
-      restarts: Number(isRestart),
-      switchovers: Number(hasNewPrimary && isPlanned),
-      failovers: Number(hasNewPrimary && !isPlanned),
-    }),
+    restarts: Number(isRestart),
+    switchovers: Number(hasNewPrimary && isPlanned),
+    failovers: Number(hasNewPrimary && !isPlanned),
   };
 }
 

@@ -4,7 +4,7 @@ import { Group, type GroupSpec, type GroupStatus } from "../../api/group.ts";
 import { annotations } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";
 import { change } from "./change.ts";
-import { countDisruptions, earlierDisruptions } from "./count-disruptions.ts";
+import { addDisruptions, disruptionsBetween, earlierDisruptions } from "./count-disruptions.ts";
 import { type Next, wait } from "./next.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
 import { requestedRestart } from "../primary/requested-restart.ts";
@@ -96,10 +96,13 @@ function changeUnlessPaused(
 function record(next: Extract<Next, { kind: "record" }>, status: GroupStatus, isRunning: boolean, now: number): void {
   const { restarting, primary, switchover } = status;
   next.change(status);
+  const disruptions = disruptionsBetween({ restarting, primary, switchover }, status);
+  if (disruptions !== undefined) status.disruptions = addDisruptions(status.disruptions, disruptions);
   const { operation } = status;
   if (operation === undefined) return;
   const stepped = next.step ? withStep(operation, ...next.step, now) : operation;
-  status.operation = isRunning ? countDisruptions(stepped, { restarting, primary, switchover }, status) : stepped;
+  const isCounted = isRunning && disruptions !== undefined;
+  status.operation = isCounted ? { ...stepped, disruptions: addDisruptions(stepped.disruptions, disruptions) } : stepped;
 }
 
 function changed(group: DeepReadonly<Group>, status: GroupStatus): Decision | undefined {

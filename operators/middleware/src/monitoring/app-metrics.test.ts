@@ -1,0 +1,64 @@
+import { readFileSync } from "node:fs";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import type { App } from "../api/app.ts";
+import type { Backup } from "../api/backup.ts";
+import type { Group } from "../api/group.ts";
+import { coldChange, provisioned } from "../testing/simulated-app.ts";
+import { appMetricNames, appMetrics, type PodFigures } from "./app-metrics.ts";
+
+const file = (name: string): string => readFileSync(new URL(`../../monitoring/${name}`, import.meta.url), "utf8");
+const namesIn = (text: string): readonly string[] => [...new Set(text.match(/keelson_middleware_\w+/g))];
+
+describe("the metrics of an App", { timeout: 60_000 }, () => {
+  it("show its Pods, its changes and its backups", async () => {
+    const simulation = await provisioned();
+    simulation.change(coldChange);
+    await simulation.run();
+    const pods = new Map<string, PodFigures>([
+      ["cache-redis-nodes-0", { role: "replica", offset: 90 }],
+      ["cache-redis-nodes-1", { role: "primary", offset: 100 }],
+      ["cache-redis-nodes-2", { role: "unknown" }],
+    ]);
+    const backups = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"].map(
+      (completedAt) => ({ status: { phase: "Completed", completedAt } }) as DeepReadonly<Backup>,
+    );
+    const app = simulation.store.get("App", "cache") as DeepReadonly<App>;
+    const groups = simulation.store.all("Group") as readonly DeepReadonly<Group>[];
+    const families = appMetrics([{ app, groups, backups, pods }]);
+    const valuesOf = (name: string, ...by: string[]) =>
+      Object.fromEntries(
+        (families.find((family) => family.name === `keelson_middleware_${name}`)?.samples ?? []).map(({ labels, value }) => [
+          by.map((key) => labels[key]).join("/"),
+          value,
+        ]),
+      );
+    expect(valuesOf("app_info", "namespace", "app", "version", "phase")).toEqual({ "default/cache/7.0/Running": 1 });
+    expect(valuesOf("app_ready", "app")).toEqual({ cache: 1 });
+    expect(valuesOf("pods_ready", "component", "group")).toEqual({ "redis/nodes": 3 });
+    expect(valuesOf("pod_up", "pod")).toEqual({
+      "cache-redis-nodes-0": 1,
+      "cache-redis-nodes-1": 1,
+      "cache-redis-nodes-2": 0,
+    });
+    expect(valuesOf("replication_lag_bytes", "pod")).toEqual({ "cache-redis-nodes-0": 10 });
+    expect(valuesOf("restarts_total", "group")).toEqual({ nodes: 3 });
+    expect(valuesOf("switchovers_total", "group")).toEqual({ nodes: 1 });
+    expect(valuesOf("failovers_total", "group")).toEqual({ nodes: 0 });
+    expect(valuesOf("plan_tasks", "state")).toMatchObject({ done: 1, failed: 0 });
+    expect(valuesOf("changes_held", "reason")).toEqual({ paused: 0, approval: 0 });
+    expect(valuesOf("last_backup_timestamp_seconds", "app")).toEqual({ cache: Date.UTC(2026, 0, 2) / 1000 });
+  });
+
+  it("are those that the alerts and the dashboard use", () => {
+    const { groups } = parse(file("alerts.yaml")) as { groups: { rules: { expr: string }[] }[] };
+    const { panels } = JSON.parse(file("dashboard.json")) as { panels: { targets: { expr: string }[] }[] };
+    const alerts = groups.flatMap(({ rules }) => rules.flatMap(({ expr }) => namesIn(expr)));
+    const shown = panels.flatMap(({ targets }) => targets.flatMap(({ expr }) => namesIn(expr)));
+    expect(alerts.length).toBeGreaterThan(5);
+    expect([...alerts, ...namesIn(file("dashboard.json"))].filter((name) => !appMetricNames.includes(name))).toEqual([]);
+    // The dashboard shows everything.
+    expect(appMetricNames.filter((name) => !shown.includes(name))).toEqual([]);
+  });
+});
