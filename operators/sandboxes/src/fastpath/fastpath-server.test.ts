@@ -11,7 +11,7 @@ import { createFastPathClient } from "./client.ts";
 import { type FastPathServer, startFastPathServer } from "./fastpath-server.ts";
 
 /** The maximum number of connections, and some more. */
-const manyConnections = 300;
+const manyConnections = 260;
 const token = "secret";
 const noUser = (): Promise<never> => Promise.reject(new Error("not used"));
 const identities = { authenticate: noUser, isAllowed: noUser };
