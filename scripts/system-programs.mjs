@@ -88,14 +88,22 @@ const programs = [
     why: "middleware",
     tests: ["operators/middleware/**/*.e2e.test.ts", "apps/cli/src/e2e/{middleware,tutorials,up}.e2e.test.ts"],
   },
+  {
+    program: "initdb",
+    packages: ["postgresql-15"],
+    why: "PostgreSQL as middleware",
+    tests: ["packages/middleware-postgres/**/*.e2e.test.ts", "apps/cli/src/e2e/tutorials.e2e.test.ts"],
+    // Debian keeps the programs of each major version outside of PATH.
+    folders: ["/usr/lib/postgresql/15/bin"],
+  },
   mpi("gcc", ["gcc", "libc6-dev"], true),
   mpi("mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"], true),
   mpi("mpicc.mpich", ["mpich", "libmpich-dev"], false),
 ];
 
-function isInstalled(program) {
-  const folders = [...(process.env.PATH ?? "").split(delimiter), "/usr/sbin", "/usr/local/sbin"];
-  return folders.some((folder) => {
+function isInstalled(program, folders = []) {
+  const searched = [...folders, ...(process.env.PATH ?? "").split(delimiter), "/usr/sbin", "/usr/local/sbin"];
+  return searched.some((folder) => {
     try {
       accessSync(join(folder, program), constants.X_OK);
       return true;
@@ -105,8 +113,8 @@ function isInstalled(program) {
   });
 }
 
-function isMissing({ program, isUsable }) {
-  return !isInstalled(program) || isUsable?.() === false;
+function isMissing({ program, folders, isUsable }) {
+  return !isInstalled(program, folders) || isUsable?.() === false;
 }
 
 /** Keeps Debian from starting the services of installed servers, which would occupy their default ports. */

@@ -24,10 +24,16 @@ export const operatorEntries: readonly OperatorEntry[] = [
     name: "middleware",
     commandName: "app",
     description: "run stateful middleware and change it without losing data",
-    load: async () =>
-      (await import("@keelson/middleware")).createMiddleware({
+    load: async () => {
+      const [{ createMiddleware }, { postgresPlugin }] = await Promise.all([
+        import("@keelson/middleware"),
+        import("@keelson/middleware-postgres"),
+      ]);
+      return createMiddleware({
         agentCommand: [process.execPath, command, "middleware", "agent"],
-      }),
+        plugins: [postgresPlugin],
+      });
+    },
   },
   {
     name: "testplane",

@@ -132,7 +132,7 @@ export class ServerProcess {
     if (this.#options.killsChildren === true && pid !== undefined && this.#failure === undefined) {
       // It must not start more of them meanwhile.
       this.#child?.kill("SIGSTOP");
-      for (const child of childrenOf(pid)) process.kill(child, "SIGKILL");
+      for (const child of childrenOf(pid)) killIfRunning(child);
     }
     this.#child?.kill("SIGKILL");
   }
@@ -167,6 +167,14 @@ export class ServerProcess {
       to.write(chunk);
       this.#tail = (this.#tail + chunk.toString("utf8")).slice(-maxTailLength);
     });
+  }
+}
+
+function killIfRunning(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended meanwhile.
   }
 }
 

@@ -99,6 +99,11 @@ test.concurrent("runs the sandboxes tutorial", { timeout }, async () => {
   expect(output).toMatch(/^first\nsecond\nsecond\n/m);
 });
 
+test.concurrent("runs the PostgreSQL tutorial", { timeout }, async () => {
+  const output = await runTutorial("postgres");
+  expect(output).toMatch(/^ kept$/m);
+});
+
 test.concurrent("runs the middleware tutorial", { timeout }, async () => {
   const output = await runTutorial("middleware");
   expect(output).toMatch(/maxmemory/);

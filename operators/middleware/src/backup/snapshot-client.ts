@@ -84,7 +84,7 @@ function converted(error: unknown): Error {
   if (code === Code.Unimplemented)
     return new BackupError(
       "Rejected",
-      "the agent has no snapshots: restart the Pods of the App, so that they run the current agent",
+      "the agent has no snapshots: the plugin does not support backups, or the Pods of the App run an older agent and must be restarted",
     );
   return new BackupError("Storage", `the agent: ${rawMessage}`, { cause: error });
 }

@@ -12,6 +12,7 @@ import { startKubelet } from "@keelson/cluster";
 import { garbageCollection, reserveAddressBlock } from "@keelson/cluster/testing";
 import { createVolumeControllers, createWorkloadControllers, ensureStandardClass } from "@keelson/cluster/controllers";
 import { createManager, type Logger, silentLogger } from "@keelson/controller";
+import type { PluginDefinition } from "@keelson/middleware-agent";
 import { startOperator } from "@keelson/operator";
 import { connectResp, type Reply } from "../agent/redis/resp-client.ts";
 import { App } from "../api/app.ts";
@@ -21,7 +22,6 @@ import { startLiveWriter, type WriterReport } from "./live-writer.ts";
 
 const namespace = "default";
 const appName = "cache";
-const groupName = `${appName}-redis-nodes`;
 
 /** A write workload that follows the Pods of the App wherever they are. */
 export interface TrackedWriter {
@@ -59,10 +59,22 @@ export interface RedisEnvironment extends AsyncDisposable {
   startOperator(): Promise<void>;
 }
 
+/** Options of {@link startRedisEnvironment} for the App of another plugin. */
+export interface EnvironmentOptions {
+  readonly plugins?: readonly PluginDefinition[];
+  /** Program of the agent. */
+  readonly agentMain?: string;
+  /** Name of the Group. */
+  readonly group?: string;
+}
+
 /** Starts a {@link RedisEnvironment}. Needs the built agent and redis-server. */
-export async function startRedisEnvironment(): Promise<RedisEnvironment> {
-  const agentMain = fileURLToPath(new URL("../../dist/agent/main.js", import.meta.url));
-  const middleware = createMiddleware({ agentCommand: [process.execPath, agentMain] });
+export async function startRedisEnvironment({
+  plugins = [],
+  agentMain = fileURLToPath(new URL("../../dist/agent/main.js", import.meta.url)),
+  group: groupName = `${appName}-redis-nodes`,
+}: EnvironmentOptions = {}): Promise<RedisEnvironment> {
+  const middleware = createMiddleware({ agentCommand: [process.execPath, agentMain], plugins });
   const errors: string[] = [];
   const log: Logger = {
     ...silentLogger,

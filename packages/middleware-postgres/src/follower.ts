@@ -1,0 +1,106 @@
+import { sleep } from "@keelson/api-machinery/time";
+import type { EngineOptions } from "@keelson/middleware-agent";
+import { PostgresConnection } from "./postgres-client.ts";
+import type { Upstream } from "./postgres-config.ts";
+import type { PostgresServer } from "./postgres-server.ts";
+import { primaryHistory, standbyHistory } from "./primary-facts.ts";
+import { catchUpOf } from "./timeline.ts";
+
+const [minRetryMs, maxRetryMs] = [200, 5_000];
+/** Clean shutdown of a standby before a rewind. */
+const stopTimeoutMs = 30_000;
+
+/** Options of {@link Follower}. */
+export interface FollowerOptions {
+  readonly engine: EngineOptions;
+  readonly server: PostgresServer;
+  /** Runs an action that starts or stops the server, one at a time. */
+  readonly exclusively: (act: () => Promise<void>) => Promise<void>;
+}
+
+/**
+ * Makes the server follow a primary, and repeats that until it does: a copy of a large database takes longer than any call may. A server
+ * with data that its primary does not have is rewound; one that cannot be, or that lacks log that the primary has not kept, is copied.
+ */
+export class Follower {
+  readonly #options: FollowerOptions;
+  #work: { readonly host: string; readonly ending: AbortController; readonly done: Promise<void> } | undefined;
+
+  constructor(options: FollowerOptions) {
+    this.#options = options;
+  }
+
+  /** Whether it is working towards following a primary. */
+  get isWorking(): boolean {
+    return this.#work !== undefined;
+  }
+
+  /** Starts to follow a primary. Does nothing if it is already working on that. */
+  async follow(host: string): Promise<void> {
+    if (this.#work?.host === host) return;
+    await this.cancel();
+    const ending = new AbortController();
+    const done = this.#retry(host, ending.signal).finally(() => {
+      if (this.#work?.ending === ending) this.#work = undefined;
+    });
+    this.#work = { host, ending, done };
+  }
+
+  /** Ends the work and waits until it has. */
+  async cancel(): Promise<void> {
+    const work = this.#work;
+    this.#work = undefined;
+    work?.ending.abort();
+    await work?.done;
+  }
+
+  async #retry(host: string, signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#options.engine;
+    for (let delayMs = minRetryMs; !signal.aborted; delayMs = Math.min(delayMs * 2, maxRetryMs)) {
+      try {
+        if (await this.#attempt(host, signal)) return;
+      } catch (error) {
+        if (!signal.aborted) log.warn({ err: error, primary: host }, "could not follow the primary; retrying");
+      }
+      await sleep(clock, delayMs, signal).catch(() => undefined);
+    }
+  }
+
+  /** Resolves to false if the other server is not a primary yet. */
+  async #attempt(host: string, signal: AbortSignal): Promise<boolean> {
+    const { engine, server, exclusively } = this.#options;
+    const { port, password, podName } = engine;
+    await using connection = await PostgresConnection.open({ host, port, password });
+    const primary = await primaryHistory(connection);
+    if (primary === undefined) return false;
+    const upstream = { host, port, password, name: podName };
+    await exclusively(async () => {
+      if (signal.aborted) return;
+      const mode = { isStandby: true, upstream, isOpen: true };
+      const how = server.isRunning ? catchUpOf(await standbyHistory(server.connection), primary) : "clone";
+      if (how === "stream") return server.change(mode);
+      // pg_rewind reads the timeline of the primary from its last checkpoint.
+      if (how === "rewind") await connection.run("CHECKPOINT", [], 60_000);
+      await server.stop(stopTimeoutMs);
+      await this.#replaceData(how, upstream, signal);
+      await server.start(mode);
+    });
+    return true;
+  }
+
+  async #replaceData(how: "rewind" | "clone", upstream: Upstream, signal: AbortSignal): Promise<void> {
+    const { engine, server } = this.#options;
+    const { log } = engine;
+    if (how === "rewind") {
+      try {
+        log.warn({ primary: upstream.host }, "discarding data that the primary does not have");
+        await server.rewind(upstream, signal);
+        return;
+      } catch (error) {
+        signal.throwIfAborted();
+        log.warn({ err: error }, "could not rewind; copying all data of the primary");
+      }
+    } else log.info({ primary: upstream.host }, "copying all data of the primary");
+    await server.clone(upstream, signal);
+  }
+}

@@ -1,0 +1,2 @@
+export { PostgresEngine } from "./postgres-engine.ts";
+export { postgresAgent, postgresPlugin } from "./postgres-plugin.ts";

@@ -1,0 +1,161 @@
+import { connect as connectSocket } from "node:net";
+import { ProgramError } from "@keelson/middleware-agent";
+import type pg from "pg";
+
+/** A server that does not answer (`Unreachable`), or that rejected a connection or a statement (`Refused`). */
+export class PostgresError extends ProgramError {
+  override readonly name = "PostgresError";
+  readonly code: "Refused" | "Unreachable";
+  /** Error code of the server, such as `28P01`. */
+  readonly sqlState: string | undefined;
+
+  constructor(code: PostgresError["code"], message: string, sqlState?: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.sqlState = sqlState;
+  }
+}
+
+/** Name of the superuser and of the first database. */
+export const superuser = "postgres";
+
+/** Address and credentials of a server. */
+export interface PostgresAddress {
+  /** Address, or the folder of its socket. */
+  readonly host: string;
+  readonly port: number;
+  readonly password: string;
+  /** Timeout of the connection and of every statement. Default 3000. */
+  readonly timeoutMs?: number;
+}
+
+/** A value of a row. */
+export type Value = string | null;
+
+/** A connection as the superuser. Its own writes do not wait for synchronous replicas. */
+export class PostgresConnection implements AsyncDisposable {
+  readonly #client: pg.Client;
+  #failure: Error | undefined;
+
+  private constructor(client: pg.Client) {
+    this.#client = client;
+    client.on("error", (error) => {
+      this.#failure = error;
+    });
+  }
+
+  /**
+   * Connects to a server.
+   *
+   * **Errors**: a {@link PostgresError}.
+   */
+  static async open({ host, port, password, timeoutMs = 3_000 }: PostgresAddress): Promise<PostgresConnection> {
+    // Loaded on demand: controllers, which know the plugin, need no client.
+    const { default: driver } = await import("pg");
+    const client = new driver.Client({
+      ...{ host, port, user: superuser, database: "postgres", password },
+      application_name: "keelson",
+      options: "-c synchronous_commit=local",
+      connectionTimeoutMillis: timeoutMs,
+      query_timeout: timeoutMs,
+      // All values as the server prints them.
+      types: { getTypeParser: () => (value: unknown) => value },
+    });
+    const connection = new PostgresConnection(client);
+    try {
+      await client.connect();
+      return connection;
+    } catch (error) {
+      await connection.close();
+      throw convert(error);
+    }
+  }
+
+  /** Whether the connection has failed. */
+  get hasFailed(): boolean {
+    return this.#failure !== undefined;
+  }
+
+  /** Runs a statement. Resolves to its rows. `timeoutMs` overrides the timeout of the connection. */
+  async run(
+    text: string,
+    values: readonly Value[] = [],
+    timeoutMs?: number,
+  ): Promise<readonly Readonly<Record<string, Value>>[]> {
+    const query: pg.QueryConfig & { query_timeout?: number } = {
+      text,
+      values: [...values],
+      ...(timeoutMs === undefined ? {} : { query_timeout: timeoutMs }),
+    };
+    try {
+      return (await this.#client.query<Record<string, Value>>(query)).rows;
+    } catch (error) {
+      const converted = convert(error);
+      if (converted.code === "Unreachable") this.#failure ??= converted;
+      throw converted;
+    }
+  }
+
+  async close(): Promise<void> {
+    // A connection to a frozen server never ends by itself.
+    const { stream } = (this.#client as unknown as { readonly connection: { readonly stream: { destroy(): void } } })
+      .connection;
+    this.#client.end().catch(() => undefined);
+    stream.destroy();
+    await Promise.resolve();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+/** The own connection of an engine, which reconnects after a failure. */
+export class LocalConnection {
+  readonly #address: PostgresAddress;
+  #connection: PostgresConnection | undefined;
+
+  constructor(address: PostgresAddress) {
+    this.#address = address;
+  }
+
+  /** Runs a statement and resolves to its first row. */
+  async one(text: string, values: readonly Value[] = [], timeoutMs?: number): Promise<Readonly<Record<string, Value>>> {
+    if (this.#connection?.hasFailed === true) await this.close();
+    this.#connection ??= await PostgresConnection.open(this.#address);
+    return (await this.#connection.run(text, values, timeoutMs))[0] ?? {};
+  }
+
+  async close(): Promise<void> {
+    const connection = this.#connection;
+    this.#connection = undefined;
+    await connection?.close();
+  }
+}
+
+/** Whether nothing listens at an address. False if that is not known. */
+export function isConnectionRefused(host: string, port: number, timeoutMs: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connectSocket({ host, port, timeout: timeoutMs });
+    const end = (isRefused: boolean): void => {
+      socket.destroy();
+      resolve(isRefused);
+    };
+    socket.once("connect", () => end(false));
+    socket.once("timeout", () => end(false));
+    socket.once("error", (error: NodeJS.ErrnoException) => end(error.code === "ECONNREFUSED"));
+  });
+}
+
+function convert(error: unknown): PostgresError {
+  if (error instanceof PostgresError) return error;
+  const { message, code, severity } = error as Error & { readonly code?: string; readonly severity?: string };
+  // An error of the server has a severity; one of the network has not.
+  const isRefused = severity !== undefined && code !== undefined && !endsConnection(code);
+  return new PostgresError(isRefused ? "Refused" : "Unreachable", message, severity === undefined ? undefined : code, {
+    cause: error,
+  });
+}
+
+/** Codes of a server that shuts down, starts, or ended the session. */
+const endsConnection = (code: string): boolean => code.startsWith("57P");

@@ -1,0 +1,62 @@
+import { superuser } from "./postgres-client.ts";
+
+/** The server that a standby follows. */
+export interface Upstream {
+  readonly host: string;
+  readonly port: number;
+  readonly password: string;
+  /** Name of this server in `pg_stat_replication` and `synchronous_standby_names`. */
+  readonly name: string;
+}
+
+/** Configuration of a server. */
+export interface PostgresConfig {
+  readonly host: string;
+  readonly port: number;
+  /** Folder of the socket that only the agent uses. */
+  readonly socketFolder: string;
+  readonly hbaFile: string;
+  readonly upstream: Upstream | undefined;
+  readonly parameters: Readonly<Record<string, string>>;
+}
+
+/** Renders `postgresql.conf`. The last line for a parameter wins. */
+export function postgresConfig({ host, port, socketFolder, hbaFile, upstream, parameters }: PostgresConfig): string {
+  const settings: readonly (readonly [string, string])[] = [
+    ["wal_sender_timeout", "10s"],
+    ...Object.entries(parameters),
+    ["listen_addresses", host],
+    ["port", String(port)],
+    ["unix_socket_directories", socketFolder],
+    ["unix_socket_permissions", "0700"],
+    ["hba_file", hbaFile],
+    ["hot_standby", "on"],
+    ["full_page_writes", "on"],
+    ["primary_conninfo", upstream === undefined ? "" : connectionString(upstream)],
+    ["recovery_target_timeline", "latest"],
+  ];
+  return settings.map(([name, value]) => `${name} = ${quoteSetting(value)}\n`).join("");
+}
+
+/** Renders `pg_hba.conf`. A closed server accepts only its agent. */
+export function accessRules(isOpen: boolean): string {
+  const own = `local all ${superuser} trust\n`;
+  if (!isOpen) return own;
+  const rules = ["0.0.0.0/0", "::/0"].flatMap((from) => [
+    `host all all ${from} scram-sha-256`,
+    `host replication ${superuser} ${from} scram-sha-256`,
+  ]);
+  return `${own}${rules.join("\n")}\n`;
+}
+
+/** A connection string of libpq, without a database. */
+export function connectionString({ host, port, password, name }: Upstream): string {
+  const parts = { host, port: String(port), user: superuser, password, application_name: name, connect_timeout: "3" };
+  return Object.entries(parts)
+    .map(([key, value]) => `${key}='${value.replaceAll(/[\\']/g, "\\$&")}'`)
+    .join(" ");
+}
+
+function quoteSetting(value: string): string {
+  return `'${value.replaceAll("\\", "\\\\").replaceAll("'", "''").replaceAll("\n", "\\n")}'`;
+}

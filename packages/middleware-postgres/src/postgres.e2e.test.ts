@@ -1,0 +1,133 @@
+import { fileURLToPath } from "node:url";
+import { Secret } from "@keelson/api-machinery/kinds";
+import { systemClock } from "@keelson/api-machinery/time";
+// The environment of the operator's own tests: an API server, a kubelet that runs programs, and the controllers.
+import { type RedisEnvironment, startRedisEnvironment } from "../../../operators/middleware/src/testing/redis-environment.ts";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { PostgresConnection, type Value } from "./postgres-client.ts";
+import { postgresPlugin } from "./postgres-plugin.ts";
+import { RowWriter } from "./testing/row-writer.ts";
+
+let cluster: RedisEnvironment;
+beforeEach(async () => {
+  const agentMain = fileURLToPath(new URL("../dist/main.js", import.meta.url));
+  cluster = await startRedisEnvironment({ plugins: [postgresPlugin], agentMain, group: "cache-postgres-nodes" });
+}, 60_000);
+afterEach(() => cluster[Symbol.asyncDispose](), 60_000);
+
+const nodes = (part: object) => ({ components: [{ name: "postgres", groups: [{ name: "nodes", ...part }] }] });
+
+/** Small servers, so that several fit a busy machine. */
+const small = { shared_buffers: "16MB", max_connections: "40", wal_keep_size: "64MB" };
+
+async function provision(config: Readonly<Record<string, string>> = {}): Promise<void> {
+  await cluster.createApp({
+    plugin: { name: "postgres", version: "1.0.0" },
+    runtime: { name: "postgres", version: "15" },
+    config: { postgresConfig: { ...small, ...config } },
+    ...nodes({ storage: { size: "256Mi" } }),
+  });
+  await cluster.settled(1);
+  await query(await cluster.primary(), "CREATE TABLE rows (id text PRIMARY KEY)");
+}
+
+async function password(): Promise<string> {
+  const secret = await cluster.client.get(Secret, { namespace: "default", name: "cache-access" });
+  return Buffer.from(secret.data?.["password"] ?? "", "base64").toString();
+}
+
+async function query(
+  host: string,
+  text: string,
+  values: readonly Value[] = [],
+): Promise<readonly Readonly<Record<string, Value>>[]> {
+  await using connection = await PostgresConnection.open({ host, port: 5_432, password: await password() });
+  return await connection.run(text, values);
+}
+
+const hosts = async (): Promise<readonly string[]> => (await cluster.pods()).flatMap((pod) => pod.status?.podIP ?? []);
+
+/** A writer that knows the addresses of all Pods, wherever they are. */
+async function startWriter(): Promise<RowWriter> {
+  let known = await hosts();
+  const writer = new RowWriter(() => known, await password(), systemClock);
+  const refresh = async (): Promise<void> => {
+    known = [...new Set([...known, ...(await hosts())])];
+  };
+  refreshing.push(refresh);
+  await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(100);
+  return writer;
+}
+const refreshing: (() => Promise<void>)[] = [];
+
+/** Stops the writer, and returns the acknowledged rows that the primary does not have. */
+async function lostRows(writer: RowWriter): Promise<{ readonly lost: readonly string[]; readonly written: number }> {
+  const { acknowledged } = await writer.stop();
+  const stored = new Set((await query(await cluster.primary(), "SELECT id FROM rows")).map(({ id }) => id));
+  return { lost: acknowledged.filter((row) => !stored.has(row)), written: acknowledged.length };
+}
+
+/** Waits until another Pod is the primary and all three are in sync. */
+async function recovered(old: string | undefined): Promise<void> {
+  await cluster.untilGroup(
+    ({ status }) => status?.primary?.pod !== old && status?.readyReplicas === 3 && status.failover === undefined,
+  );
+  for (const refresh of refreshing) await refresh();
+}
+
+/** Waits until the plan of a generation has ended, and succeeded. */
+async function succeeded(generation: number): Promise<void> {
+  const { status } = await cluster.untilApp(
+    ({ status: each }) => each?.plan?.generation === generation && each.plan.outcome !== undefined,
+  );
+  expect(status?.plan?.outcome, JSON.stringify(status?.plan)).toBe("Succeeded");
+}
+
+describe("a PostgreSQL App", { timeout: 300_000 }, () => {
+  it("is provisioned, applies hot, cold and invalid parameters under a live writer, and scales out", async () => {
+    await provision();
+    const pods = await cluster.pods();
+    expect(pods.map((pod) => pod.metadata.labels?.["middleware.io/role"])).toEqual(["primary", "replica", "replica"]);
+    expect((await cluster.group()).status?.currentVersion).toMatch(/^15\./);
+    const writer = await startWriter();
+
+    await succeeded(await cluster.changeApp({ config: { postgresConfig: { work_mem: "8MB" } } }));
+    expect((await cluster.pods()).map((pod) => pod.metadata.uid)).toEqual(pods.map((pod) => pod.metadata.uid));
+    for (const host of await hosts()) expect(await query(host, "SHOW work_mem")).toEqual([{ work_mem: "8MB" }]);
+
+    await cluster.changeApp({ config: { postgresConfig: { work_mem: "plenty" } } });
+    const failed = await cluster.untilApp(({ status }) => status?.plan?.generation === 3 && status.plan.outcome !== undefined);
+    expect(failed.status?.plan?.tasks[0]).toMatchObject({ status: "failed", errorClass: "Config" });
+    expect(failed.status?.plan?.tasks[0]?.error).toMatch(/invalid value for parameter "work_mem": "plenty"/);
+
+    const wasPrimary = (await cluster.group()).status?.primary?.pod;
+    await succeeded(await cluster.changeApp({ config: { postgresConfig: { work_mem: "8MB", max_connections: "50" } } }));
+    expect((await cluster.group()).status?.primary?.pod).not.toBe(wasPrimary);
+    expect(await query(await cluster.primary(), "SHOW max_connections")).toEqual([{ max_connections: "50" }]);
+    expect((await lostRows(writer)).lost).toEqual([]);
+
+    await succeeded(await cluster.changeApp(nodes({ replicas: 4, storage: { size: "256Mi" } })));
+    expect(await query(await cluster.primary(), "SELECT count(*)::text FROM pg_stat_replication")).toEqual([{ count: "3" }]);
+    expect(cluster.errors).toEqual([]);
+  });
+
+  it("loses no acknowledged row when its primary is killed, with synchronous replicas, and the former primary follows", async () => {
+    await provision({ synchronous_standby_names: "ANY 1 (*)" });
+    const old = (await cluster.group()).status?.primary?.pod;
+    const writer = await startWriter();
+    const [server] = await query(
+      await cluster.primary(),
+      "SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid",
+    );
+    process.kill(Number(server?.["pid"]), "SIGKILL");
+    await recovered(old);
+    const before = writer.count;
+    await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(before + 20);
+    const { lost, written } = await lostRows(writer);
+    expect(lost).toEqual([]);
+    const [last] = await query(await cluster.primary(), "SELECT count(*)::text AS rows FROM rows");
+    expect(Number(last?.["rows"])).toBeGreaterThanOrEqual(written);
+    for (const host of await hosts())
+      await expect.poll(() => query(host, "SELECT count(*)::text AS rows FROM rows"), { timeout: 60_000 }).toEqual([last]);
+  });
+});

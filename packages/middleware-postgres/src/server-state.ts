@@ -1,0 +1,45 @@
+import type { LocalConnection } from "./postgres-client.ts";
+
+/** Maximum lag of a replica that counts as in sync. */
+const maxLagBytes = 16 * 1_048_576;
+
+/** The state of a running server. */
+export interface ServerState {
+  readonly pid: string;
+  readonly isStandby: boolean;
+  /** End of the log that is on disk, in bytes. */
+  readonly position: number;
+  readonly timeline: string;
+  /** Address of the server that a standby receives log from at the moment. */
+  readonly streamsFrom: string | undefined;
+  /** Whether a standby has received nearly all that its primary has sent. */
+  readonly isCaughtUp: boolean;
+  /** Log that a standby has received and not applied. */
+  readonly replayLagBytes: number;
+  /** Replicas that commits of a primary wait for. */
+  readonly synchronousReplicas: number;
+}
+
+/** Reads the state of the own server. Rejects with a `PostgresError`. */
+export async function readState(connection: LocalConnection): Promise<ServerState> {
+  const row = await connection.one(
+    `SELECT pg_is_in_recovery()::text AS standby, split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid,
+       (SELECT timeline_id FROM pg_control_checkpoint())::text AS timeline,
+       (CASE WHEN pg_is_in_recovery() THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), '0/0')
+         ELSE pg_current_wal_flush_lsn() END - '0/0')::text AS position,
+       coalesce(pg_last_wal_receive_lsn() - pg_last_wal_replay_lsn(), 0)::text AS replay_lag,
+       (SELECT sender_host FROM pg_stat_wal_receiver WHERE status = 'streaming') AS sender,
+       (SELECT latest_end_lsn - flushed_lsn FROM pg_stat_wal_receiver)::text AS lag,
+       (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))::text AS synchronous`,
+  );
+  return {
+    pid: row["pid"] ?? "",
+    isStandby: row["standby"] === "true",
+    position: Number(row["position"]),
+    timeline: row["timeline"] ?? "",
+    streamsFrom: row["sender"] ?? undefined,
+    isCaughtUp: Number(row["lag"] ?? 0) <= maxLagBytes,
+    replayLagBytes: Math.max(Number(row["replay_lag"]), 0),
+    synchronousReplicas: Number(row["synchronous"]),
+  };
+}

@@ -1,0 +1,113 @@
+import { sleep } from "@keelson/api-machinery/time";
+import type { EngineOptions, FailoverOrder, Outcome } from "@keelson/middleware-agent";
+import { type PostgresAddress, PostgresConnection, PostgresError } from "./postgres-client.ts";
+import type { PostgresServer } from "./postgres-server.ts";
+
+/** Maximum lag of the target at the start of a switchover. */
+const maxLagBytes = 16 * 1_048_576;
+const pollMs = 10;
+
+/** Result of a switchover. `fenced`: this server accepts no writes, and was not replaced. */
+export type SwitchoverResult =
+  | { readonly kind: "done" }
+  | { readonly kind: "refused"; readonly error: string }
+  | { readonly kind: "fenced"; readonly error: string; readonly mayResume: boolean };
+
+/** The primary that hands over. */
+export type HandingOver = Pick<EngineOptions, "host" | "port" | "password" | "clock" | "log"> & {
+  readonly server: PostgresServer;
+};
+
+/**
+ * Shuts this primary down, which sends all its log to its replicas, promotes the target when it has all of it, and starts this server
+ * as a standby. Rejects if it is not known whether the target was promoted.
+ */
+export async function switchOver(order: FailoverOrder, from: HandingOver): Promise<SwitchoverResult> {
+  const { server, port, password } = from;
+  const { target, timeoutMs } = order;
+  let peer: PostgresConnection;
+  try {
+    peer = await PostgresConnection.open({ host: target, port, password });
+  } catch (error) {
+    if (!(error instanceof PostgresError)) throw error;
+    return { kind: "refused", error: `the target does not answer: ${error.message}` };
+  }
+  try {
+    const obstacle = await obstacleOf(peer, from);
+    if (obstacle !== undefined) return { kind: "refused", error: obstacle };
+    // Shortens the checkpoint of the shutdown, during which no server accepts writes.
+    await server.connection.one("CHECKPOINT", [], timeoutMs);
+    await server.stop(timeoutMs);
+    const end = await startFenced(server);
+    const outcome = await promote(peer, end, order, from);
+    return outcome.ok ? { kind: "done" } : { kind: "fenced", error: outcome.error, mayResume: order.mayResume?.() ?? true };
+  } finally {
+    await peer.close();
+  }
+}
+
+/** Why the target cannot become the primary. */
+async function obstacleOf(peer: PostgresConnection, { server, host }: HandingOver): Promise<string | undefined> {
+  const { position } = await server.connection.one("SELECT pg_current_wal_lsn()::text AS position");
+  const [row] = await peer.run(
+    "SELECT status, sender_host, ($1::pg_lsn - flushed_lsn)::text AS lag FROM pg_stat_wal_receiver",
+    [position ?? "0/0"],
+  );
+  if (row === undefined || row["sender_host"] !== host) return "the target does not follow this server";
+  if (row["status"] !== "streaming") return `the target is not in sync: ${row["status"]}`;
+  const lag = Number(row["lag"]);
+  return lag > maxLagBytes ? `the target lags ${lag} bytes behind` : undefined;
+}
+
+/** Restarts the server as an isolated standby. Resolves to the end of its log. */
+async function startFenced(server: PostgresServer): Promise<string> {
+  await server.start({ isStandby: true, isOpen: false });
+  const { position } = await server.connection.one("SELECT pg_last_wal_replay_lsn()::text AS position");
+  return position ?? "0/0";
+}
+
+async function promote(
+  peer: PostgresConnection,
+  end: string,
+  { target, timeoutMs, beforePromotion }: FailoverOrder,
+  { clock, log }: HandingOver,
+): Promise<Outcome> {
+  const deadline = clock.monotonic() + timeoutMs;
+  const received = "SELECT (coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) >= $1::pg_lsn)::text AS caught_up";
+  while ((await peer.run(received, [end]))[0]?.["caught_up"] !== "true") {
+    if (clock.monotonic() > deadline) return { ok: false, error: `the target did not catch up within ${timeoutMs} ms` };
+    await sleep(clock, pollMs);
+  }
+  const permission = await beforePromotion?.();
+  if (permission?.ok === false) return permission;
+  try {
+    if (permission?.promotesItself !== true) await peer.run("SELECT pg_promote(true, 20)", [], 25_000);
+    const recovering = "SELECT pg_is_in_recovery()::text AS standby";
+    while ((await peer.run(recovering))[0]?.["standby"] === "true") {
+      if (clock.monotonic() > deadline)
+        throw new PostgresError("Unreachable", `${target} was not promoted within ${timeoutMs} ms`);
+      await sleep(clock, pollMs);
+    }
+    return { ok: true };
+  } catch (error) {
+    log.warn({ err: error, target }, "switchover interrupted; this server accepts no writes until its role is assigned");
+    throw error;
+  }
+}
+
+/** Ensures that a failed primary accepts no writes. A PostgreSQL server cannot be fenced from another machine: it must have ended, or be isolated by its agent. */
+export async function fencePrimary(address: PostgresAddress): Promise<Outcome> {
+  const { host } = address;
+  try {
+    await using connection = await PostgresConnection.open({ ...address, timeoutMs: 1_500 });
+    const [row] = await connection.run("SELECT pg_is_in_recovery()::text AS standby");
+    if (row?.["standby"] === "true") return { ok: true };
+    return { ok: false, error: `the primary ${host} still accepts writes`, mustTerminate: true };
+  } catch (error) {
+    if (!(error instanceof PostgresError)) throw error;
+    const cause = error.cause as { readonly code?: string } | undefined;
+    // Nothing listens, or the server accepts only its agent.
+    if (cause?.code === "ECONNREFUSED" || error.sqlState === "28000") return { ok: true };
+    return { ok: false, error: `the primary ${host} does not answer: ${error.message}`, mustTerminate: true };
+  }
+}
