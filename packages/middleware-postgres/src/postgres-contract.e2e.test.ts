@@ -67,7 +67,7 @@ class PostgresPod implements ContractPod {
   /** Resolves to the rows of the last statement, or to undefined if the server rejects the client or a statement. */
   async #run(statements: readonly (readonly [string, ...Value[]])[]): Promise<readonly object[] | undefined> {
     try {
-      await using connection = await PostgresConnection.open({ host: this.host, port, password });
+      await using connection = await PostgresConnection.open({ host: this.host, port, password, timeoutMs: 20_000 });
       let rows: readonly object[] = [];
       for (const [text, ...values] of statements) rows = await connection.run(text, values);
       return rows;

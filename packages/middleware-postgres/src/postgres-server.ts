@@ -9,6 +9,8 @@ import { accessRules, connectionString, postgresConfig, type Upstream } from "./
 import { requireTool, runTool, type ToolOptions } from "./run-tool.ts";
 
 const startTimeoutMs = 60_000;
+/** Statements of the agent may wait for a slow disk. */
+const statementTimeoutMs = 10_000;
 const leftoverTimeoutMs = 15_000;
 const pollMs = 20;
 
@@ -53,7 +55,8 @@ export class PostgresServer {
     this.#user = findUser(options.flags["run-as"] ?? "");
     this.#programs = findPrograms(options.program, options.flags["program-version"] ?? "");
     this.#home = join(options.dataDir, "postgres");
-    this.connection = new LocalConnection({ host: join(this.#home, "run"), port: options.port, password: options.password });
+    const { port, password } = options;
+    this.connection = new LocalConnection({ host: join(this.#home, "run"), port, password, timeoutMs: statementTimeoutMs });
   }
 
   get isRunning(): boolean {

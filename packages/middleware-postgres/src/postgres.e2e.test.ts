@@ -13,7 +13,13 @@ beforeEach(async () => {
   const agentMain = fileURLToPath(new URL("../dist/main.js", import.meta.url));
   cluster = await startRedisEnvironment({ plugins: [postgresPlugin], agentMain, group: "cache-postgres-nodes" });
 }, 60_000);
-afterEach(() => cluster[Symbol.asyncDispose](), 60_000);
+afterEach(async () => {
+  await running?.stop();
+  running = undefined;
+  await cluster[Symbol.asyncDispose]();
+}, 60_000);
+/** The writer of the current test. */
+let running: RowWriter | undefined;
 
 const nodes = (part: object) => ({ components: [{ name: "postgres", groups: [{ name: "nodes", ...part }] }] });
 
@@ -41,24 +47,19 @@ async function query(
   text: string,
   values: readonly Value[] = [],
 ): Promise<readonly Readonly<Record<string, Value>>[]> {
-  await using connection = await PostgresConnection.open({ host, port: 5_432, password: await password() });
+  await using connection = await PostgresConnection.open({ host, port: 5_432, password: await password(), timeoutMs: 20_000 });
   return await connection.run(text, values);
 }
 
 const hosts = async (): Promise<readonly string[]> => (await cluster.pods()).flatMap((pod) => pod.status?.podIP ?? []);
 
-/** A writer that knows the addresses of all Pods, wherever they are. */
+/** Starts a writer, and waits until it writes. */
 async function startWriter(): Promise<RowWriter> {
-  let known = await hosts();
-  const writer = new RowWriter(() => known, await password(), systemClock);
-  const refresh = async (): Promise<void> => {
-    known = [...new Set([...known, ...(await hosts())])];
-  };
-  refreshing.push(refresh);
+  const writer = new RowWriter(hosts, await password(), systemClock);
+  running = writer;
   await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(100);
   return writer;
 }
-const refreshing: (() => Promise<void>)[] = [];
 
 /** Stops the writer, and returns the acknowledged rows that the primary does not have. */
 async function lostRows(writer: RowWriter): Promise<{ readonly lost: readonly string[]; readonly written: number }> {
@@ -72,7 +73,6 @@ async function recovered(old: string | undefined): Promise<void> {
   await cluster.untilGroup(
     ({ status }) => status?.primary?.pod !== old && status?.readyReplicas === 3 && status.failover === undefined,
   );
-  for (const refresh of refreshing) await refresh();
 }
 
 /** Waits until the plan of a generation has ended, and succeeded. */
@@ -104,6 +104,8 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
     await succeeded(await cluster.changeApp({ config: { postgresConfig: { work_mem: "8MB", max_connections: "50" } } }));
     expect((await cluster.group()).status?.primary?.pod).not.toBe(wasPrimary);
     expect(await query(await cluster.primary(), "SHOW max_connections")).toEqual([{ max_connections: "50" }]);
+    const before = writer.count;
+    await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(before + 20);
     expect((await lostRows(writer)).lost).toEqual([]);
 
     await succeeded(await cluster.changeApp(nodes({ replicas: 4, storage: { size: "256Mi" } })));

@@ -3,6 +3,9 @@ import type { LocalConnection } from "./postgres-client.ts";
 /** Maximum lag of a replica that counts as in sync. */
 const maxLagBytes = 16 * 1_048_576;
 
+/** A server that does not answer for this long counts as failed. */
+const stateTimeoutMs = 3_000;
+
 /** The state of a running server. */
 export interface ServerState {
   readonly pid: string;
@@ -31,6 +34,8 @@ export async function readState(connection: LocalConnection): Promise<ServerStat
        (SELECT sender_host FROM pg_stat_wal_receiver WHERE status = 'streaming') AS sender,
        (SELECT latest_end_lsn - flushed_lsn FROM pg_stat_wal_receiver)::text AS lag,
        (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))::text AS synchronous`,
+    [],
+    stateTimeoutMs,
   );
   return {
     pid: row["pid"] ?? "",

@@ -3,7 +3,7 @@ import { PostgresConnection, PostgresError } from "../postgres-client.ts";
 
 /** A client that inserts rows continuously and follows the primary. */
 export class RowWriter {
-  readonly #hosts: () => readonly string[];
+  readonly #hosts: () => Promise<readonly string[]>;
   readonly #password: string;
   readonly #clock: Clock;
   readonly #acknowledged: string[] = [];
@@ -12,7 +12,8 @@ export class RowWriter {
   #last: number | undefined;
   #maxGapMs = 0;
 
-  constructor(hosts: () => readonly string[], password: string, clock: Clock) {
+  /** `hosts` resolves to the current addresses of the servers. */
+  constructor(hosts: () => Promise<readonly string[]>, password: string, clock: Clock) {
     this.#hosts = hosts;
     this.#password = password;
     this.#clock = clock;
@@ -34,7 +35,7 @@ export class RowWriter {
   async #write(): Promise<void> {
     let number = 0;
     while (!this.#isStopped) {
-      for (const host of this.#hosts()) {
+      for (const host of await this.#hosts()) {
         try {
           await using connection = await PostgresConnection.open({ host, port: 5_432, password: this.#password });
           // As a client would: commits wait for synchronous replicas.
