@@ -424,11 +424,15 @@ describe("objects outside of the test's namespace", () => {
     await environment.client.create(ServiceAccount, { metadata: { name: "programs", namespace } });
     await environment.client.create(IntegrationTest, {
       metadata: { name: "programs", namespace },
-      spec: { isolatedNamespace: true, serviceAccountName: "programs", steps: [{ name: "a", script: { content: "true" } }] },
+      spec: {
+        isolatedNamespace: true,
+        serviceAccountName: "programs",
+        steps: [{ name: "a", timeoutSeconds: 77, script: { content: "true" } }],
+      },
     });
     const test = await environment.until(IntegrationTest, "programs", (each) => each?.status?.steps?.[1]?.applied === true);
     const pod = await environment.client.get(Pod, { namespace, name: test?.status?.steps?.[1]?.object?.name ?? "" });
-    expect(pod.spec.serviceAccountName).toBe("programs");
+    expect(pod.spec).toMatchObject({ serviceAccountName: "programs", activeDeadlineSeconds: 77 });
     expect(pod.spec.containers[0]?.env).toContainEqual({ name: "NAMESPACE", value: test?.status?.namespace });
     expect(test?.status?.namespace).toMatch(/^programs-/);
     await environment.client.delete(IntegrationTest, { namespace, name: "programs" });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { parseOutput, podNameOf, programPod } from "./program-pod.ts";
 
 describe("the Pod of a program", () => {
-  const place = { name: "p", namespace: "home", roundNamespace: "round" };
+  const place = { name: "p", namespace: "home", roundNamespace: "round", activeDeadlineSeconds: 90 };
   const run = { test: "shop.example", uid: "01234567-89ab", round: 2, index: 3, attempt: 1 };
 
   it("has the same name for the same attempt", () => {
@@ -18,6 +18,7 @@ describe("the Pod of a program", () => {
       metadata: { name: "p", namespace: "home" },
       spec: {
         restartPolicy: "Never",
+        activeDeadlineSeconds: 90,
         automountServiceAccountToken: false,
         containers: [
           { image: "tools", command: command.command, env: [{ name: "NAMESPACE", value: "round" }, ...command.env] },

@@ -47,13 +47,15 @@ export interface ProgramPodOptions {
   readonly namespace: string;
   /** Absent: the program has no credentials for the API server. */
   readonly serviceAccountName?: string | undefined;
+  /** Seconds after which the program is killed: no attempt may run beside the next one. */
+  readonly activeDeadlineSeconds: number;
   /** Namespace of the round, which the program reads from `NAMESPACE`. */
   readonly roundNamespace: string;
 }
 
 /** The Pod of a script or a command. */
 export function programPod(step: Step, options: ProgramPodOptions): Record<string, unknown> {
-  const { name, namespace, serviceAccountName, roundNamespace } = options;
+  const { name, namespace, serviceAccountName, activeDeadlineSeconds, roundNamespace } = options;
   const { image = "busybox", env: own = [] } = step.script ?? step.command ?? {};
   const env = own.some((each) => each.name === namespaceVariable)
     ? own
@@ -75,6 +77,7 @@ export function programPod(step: Step, options: ProgramPodOptions): Record<strin
     metadata: { name, namespace },
     spec: {
       restartPolicy: "Never",
+      activeDeadlineSeconds,
       ...(serviceAccountName === undefined ? { automountServiceAccountToken: false } : { serviceAccountName }),
       containers: [{ name: programContainer, image, ...program }],
     },

@@ -10,7 +10,7 @@ import { testVariables } from "../../templating/test-variables.ts";
 import type { EventDraft } from "../test-status.ts";
 import { isMainFinished, isMainStartable, type PlannedStep, planOf, stepsAfterMain } from "./plan.ts";
 import { decideStep, type StepDecision } from "./step-decision.ts";
-import { beginStep, failed, nextAttempt } from "./step-status.ts";
+import { beginStep, defaultStepSeconds, failed, nextAttempt } from "./step-status.ts";
 import { type Turn, webhookTimeoutMs } from "./turn.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
@@ -79,7 +79,9 @@ function podOfProgram(
   const { serviceAccountName } = spec;
   const roundNamespace = status.namespace ?? namespace;
   const action = toolActionOf(step);
-  if (action === undefined) return programPod(step, { name, namespace, serviceAccountName, roundNamespace });
+  const activeDeadlineSeconds = step.timeoutSeconds || defaultStepSeconds;
+  const rights = { serviceAccountName, activeDeadlineSeconds };
+  if (action === undefined) return programPod(step, { name, namespace, ...rights, roundNamespace });
   const { startedAt = "", deadline = "" } = status.steps?.[index] ?? {};
   const plan: ToolPlan = {
     action,
@@ -87,7 +89,7 @@ function podOfProgram(
     giveUpAtMs: giveUpAt(Date.parse(startedAt) || 0, Date.parse(deadline) || 0),
     acceptsAnyStatus: step.expectations !== undefined || step.readyCondition !== undefined,
   };
-  return toolPod(plan, { name, namespace }, program, serviceAccountName);
+  return toolPod(plan, { name, namespace }, program, rights);
 }
 
 function advanceStep(turn: Turn, before: Status, index: number, planned: PlannedStep): Status {
