@@ -10,6 +10,7 @@ import { idleMemory } from "./rows/idle-memory.ts";
 import { importTime } from "./rows/import-time.ts";
 import { loadMemory } from "./rows/load-memory.ts";
 import { mpiJob } from "./rows/mpi-job.ts";
+import { mpiKills } from "./rows/mpi-kills.ts";
 import { mpiQueue } from "./rows/mpi-queue.ts";
 import { pods } from "./rows/pods.ts";
 import { programStart } from "./rows/program-start.ts";
@@ -30,6 +31,7 @@ const benchmarks: readonly Benchmark[] = [
   testStep,
   mpiJob,
   mpiQueue,
+  mpiKills,
   sandbox,
   sandboxLoad,
   pods,

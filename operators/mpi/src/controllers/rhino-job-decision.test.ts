@@ -250,7 +250,7 @@ describe("decideRhinoJob at the end", () => {
         launcherPods: [failedWith(125, "noise\nkeelson mpi launcher: WorkerLost: worker 1 was lost: read ECONNRESET\n")],
       }),
     );
-    expect(decision.status?.message).toBe("mpiexec exited with 125: WorkerLost: worker 1 was lost: read ECONNRESET");
+    expect(decision.status?.message).toBe("WorkerLost: worker 1 was lost: read ECONNRESET");
   });
 
   it("reports the system's reason rather than the program's last lines", () => {
@@ -259,8 +259,8 @@ describe("decideRhinoJob at the end", () => {
     const messageOf = (pod: ReturnType<typeof ended>) =>
       decideRhinoJob(observed({ job: running, launcher: jobOf("launcher", { end: exhausted }), launcherPods: [pod] })).status
         ?.message;
-    expect(messageOf(ended("OOMKilled"))).toBe("mpiexec exited with 137: OOMKilled");
-    expect(messageOf(ended("Error", "pi is 3\n-----\nsomething\n"))).toBe("mpiexec exited with 137");
+    expect(messageOf(ended("OOMKilled"))).toBe("the launcher was killed (exit code 137): OOMKilled");
+    expect(messageOf(ended("Error", "pi is 3\n-----\nsomething\n"))).toBe("the launcher was killed (exit code 137)");
   });
 
   it("fails with the API server's message if it rejects the launcher or workers permanently", () => {
@@ -275,7 +275,10 @@ describe("decideRhinoJob at the end", () => {
     const decision = decideRhinoJob(
       observed({ job: rhinoJobOf({}, { status: started }), launcher: jobOf("launcher", { end: exhausted }) }),
     );
-    expect(decision.status).toMatchObject({ jobStatus: "Failed", message: exhausted.message });
+    expect(decision.status).toMatchObject({
+      jobStatus: "Failed",
+      message: `the launcher's Pod was deleted or not created: ${exhausted.message}`,
+    });
   });
 
   it("follows the launcher's only Pod before the Job controller has recorded its end", () => {
@@ -315,13 +318,13 @@ describe("decideRhinoJob at the end", () => {
     const workers = jobOf("workers", { end: { ...exhausted, at: 10 } });
     const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 127 } } });
     const seen = { job: running, launcher: jobOf("launcher"), workers, workerPods: [worker] };
-    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 4000 });
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 3000 });
     const decision = decideRhinoJob(observed({ ...seen, now: t0 + 15_000 }));
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 127" });
     expect(decision.suspend).toEqual(["launcher"]);
     const lost = podOf("w-1", "Failed", { state: { terminated: { exitCode: 111 } } });
-    expect(decideRhinoJob(observed({ ...seen, workerPods: [lost], now: t0 + 11_000 })).requeueAfterMs).toBe(1000);
-    const frozen = decideRhinoJob(observed({ ...seen, workerPods: [lost], now: t0 + 12_000 }));
+    expect(decideRhinoJob(observed({ ...seen, workerPods: [lost], now: t0 + 10_500 })).requeueAfterMs).toBe(500);
+    const frozen = decideRhinoJob(observed({ ...seen, workerPods: [lost], now: t0 + 11_000 }));
     expect(frozen.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 111" });
   });
 
@@ -339,7 +342,7 @@ describe("decideRhinoJob at the end", () => {
     const worker = podOf("w-1", "Failed", { state: { terminated: { exitCode: 7, finishedAt: at(10) } } });
     const workerPods = [podOf("w-0", "Running"), worker];
     const seen = { job: running, launcher: jobOf("launcher"), workers: jobOf("workers"), workerPods };
-    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 4000 });
+    expect(decideRhinoJob(observed({ ...seen, now: t0 + 11_000 }))).toMatchObject({ requeueAfterMs: 3000 });
     const decision = decideRhinoJob(observed({ ...seen, now: t0 + 25_000 }));
     expect(decision.status).toMatchObject({ jobStatus: "Failed", message: "worker w-1 exited with 7" });
     expect(decision).toMatchObject({ suspend: ["launcher"], requeueAfterMs: 6000 });

@@ -15,9 +15,11 @@ import { recheck, runningOrWaiting, waitingForLauncher } from "./waiting-reason.
 import { hasFailedWorker, workerFailureTime } from "./worker-failure.ts";
 
 /** Time that the launcher has to report the failure of a worker, which it can explain better than the worker's Pod. */
-const workersFailedGraceMs = 5000;
-/** That time if no rank has run, or if the worker has lost the launcher. */
-const shortWorkersFailedGraceMs = 2000;
+const workersFailedGraceMs = 4000;
+/** That time if no rank has run. */
+const notReadyGraceMs = 2000;
+/** That time if the worker has lost the launcher, after a silence of 3 s. */
+const launcherLostGraceMs = 1000;
 
 /**
  * Decides about a RhinoJob.
@@ -126,8 +128,9 @@ function withWorkers(observation: RhinoJobObservation): RhinoJobDecision {
   const writes = { ...noWrites, ...progress(observation, runningOrWaiting(observation), launch) };
   if (workers === undefined || !hasFailedWorker(workers, workerPods))
     return { ...writes, ...recheck([...launcherPods, ...workerPods]) };
-  const isShort = !launch.isLauncherReady || workerPods.some((pod) => exitCodeOf(pod) === launcherLostExitCode);
-  const graceMs = isShort ? shortWorkersFailedGraceMs : workersFailedGraceMs;
+  const hasLostLauncher = workerPods.some((pod) => exitCodeOf(pod) === launcherLostExitCode);
+  const readyGraceMs = launch.isLauncherReady ? workersFailedGraceMs : notReadyGraceMs;
+  const graceMs = hasLostLauncher ? launcherLostGraceMs : readyGraceMs;
   const left = workerFailureTime(workers, workerPods) + graceMs - now;
   return left > 0 ? { ...writes, requeueAfterMs: left } : workersFailed(observation);
 }

@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import type { FailedRank } from "./launch-state.ts";
+import type { FailedRank } from "./launch-events.ts";
 
 const maxDetailLength = 400;
 const maxSignalNumber = 64;

@@ -1,14 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  explanationTimeoutMs,
-  type LaunchEffect,
-  type LaunchEvent,
-  type LaunchState,
-  newLaunch,
-  rankReportGraceMs,
-  stepLaunch,
-} from "./launch-state.ts";
+import type { LaunchEffect, LaunchEvent, LaunchState } from "./launch-events.ts";
+import { explanationTimeoutMs, newLaunch, rankReportGraceMs, stepLaunch } from "./launch-state.ts";
 
 function after(ranks: number, ...events: LaunchEvent[]): { state: LaunchState; effects: LaunchEffect[] } {
   let state = newLaunch(ranks);
@@ -138,6 +131,33 @@ describe("a launch", () => {
     const stuck = [...running, rankEnded(1, 3), { type: "partialExit", worker: 1 } as const];
     expect(types(after(2, ...stuck).effects)).toEqual(["log", "killMpiexec"]);
     expect(after(2, ...stuck, mpiexecEnded(137)).effects.at(-1)).toEqual({ type: "finish", exitCode: 3 });
+  });
+
+  it("blames the daemon of a worker that was killed, not the ranks that end because of it", () => {
+    const killed = [...running, rankEnded(1, 195), ended(1, 137)];
+    expect(after(2, ...killed).effects).toContainEqual({
+      type: "log",
+      message: "the MPI daemon of worker 1 was killed (signal 9)",
+    });
+    const report = [
+      { type: "logMpiexecMessage", exitCode: 205, failedWorkers: [137] },
+      { type: "finish", exitCode: 205 },
+    ];
+    expect(after(2, ...killed, mpiexecEnded(205), { type: "rankReportsDue", isFinal: true }).effects).toEqual(report);
+    const stuck = after(2, ...killed, { type: "partialExit", worker: 1 }).state.stop;
+    expect(stuck).toMatchObject({
+      reason: "WorkerFailed",
+      message: "the MPI daemon of worker 1 was killed (signal 9), and mpiexec did not end within 3 s",
+    });
+  });
+
+  it("says that mpiexec was killed, whatever its daemons report then", () => {
+    const killed: LaunchEvent = { type: "mpiexecEnded", exitCode: 137, killedBy: "SIGKILL" };
+    expect(after(2, ...running, ended(1, 7), killed).effects).toEqual([
+      { type: "log", message: "mpiexec was killed by SIGKILL" },
+      { type: "finish", exitCode: 137 },
+    ]);
+    expect(after(2, ...running, rankEnded(1, 3), killed).effects[0]).not.toHaveProperty("message");
   });
 
   it("ignores ranks that succeed", () => {

@@ -1,6 +1,6 @@
 import { deadlineExitCode, launchFailedExitCode, terminatedExitCode } from "./exit-codes.ts";
 import { MpiError } from "./mpi-error.ts";
-import type { RankEnd } from "./rank-wrapper.ts";
+import type { FailedRank, LaunchEffect, LaunchEvent, LaunchState, StopReason, WorkerState } from "./launch-events.ts";
 import { launchWords } from "./mpiexec/launch-line.ts";
 
 /** Time that mpiexec has to end after a worker or a rank has failed. */
@@ -9,73 +9,6 @@ export const partialExitGraceMs = 3000;
 export const rankReportGraceMs = 300;
 /** Maximum time to wait for a report that explains why mpiexec failed. */
 export const explanationTimeoutMs = 3000;
-
-/** Why a launcher stopped mpiexec. */
-export type StopReason =
-  | "BadLaunchLine"
-  | "WorkerLost"
-  | "WorkerFailed"
-  | "RankFailed"
-  | "StartDeadlineExceeded"
-  | "Terminated";
-
-/** State of one worker. */
-interface WorkerState {
-  readonly words?: readonly string[];
-  readonly hasJoined: boolean;
-  readonly exitCode?: number;
-}
-
-/** The end of a rank that failed. */
-export interface FailedRank extends RankEnd {
-  readonly worker: number;
-}
-
-/** State of a launch. */
-export interface LaunchState {
-  readonly workers: readonly WorkerState[];
-  /** Set once the launch has failed and mpiexec is being killed. */
-  readonly stop?: { readonly exitCode: number; readonly reason: StopReason; readonly message: string };
-  /** The first rank that failed, by time. Others fail because of it. */
-  readonly failedRank?: FailedRank;
-  /** Exit status of an mpiexec that failed before a failed rank was reported. */
-  readonly mpiexecExitCode?: number;
-  readonly isOver: boolean;
-}
-
-/** Input of {@link stepLaunch}. */
-export type LaunchEvent =
-  /** mpiexec wants this line to run on a worker. */
-  | { readonly type: "line"; readonly worker: number | undefined; readonly host: string; readonly text: string }
-  | { readonly type: "joined"; readonly worker: number }
-  | { readonly type: "ended"; readonly worker: number; readonly exitCode: number; readonly message?: string }
-  | ({ readonly type: "rankEnded"; readonly worker: number } & RankEnd)
-  /** The time for reports about ranks has passed. `isFinal`: also if none has arrived. */
-  | { readonly type: "rankReportsDue"; readonly isFinal: boolean }
-  | { readonly type: "lost"; readonly worker: number; readonly message: string }
-  | { readonly type: "startDeadline" }
-  | { readonly type: "partialExit"; readonly worker: number }
-  | { readonly type: "terminate" }
-  | { readonly type: "mpiexecEnded"; readonly exitCode: number };
-
-/** Output of {@link stepLaunch}, in order. */
-export type LaunchEffect =
-  /** Every launch line has arrived. */
-  | { readonly type: "ready" }
-  | { readonly type: "run"; readonly worker: number; readonly words: readonly string[] }
-  | { readonly type: "reject"; readonly worker: number; readonly message: string }
-  /** End the agent that mpiexec waits for with this status. */
-  | { readonly type: "endAgent"; readonly worker: number; readonly exitCode: number }
-  | { readonly type: "armPartialExit"; readonly worker: number }
-  | { readonly type: "armRankReports"; readonly delayMs: number; readonly isFinal: boolean }
-  | { readonly type: "logFailedRank"; readonly failed: FailedRank }
-  /** Log what mpiexec wrote. `failedWorkers`: exit codes of the workers that failed. */
-  | { readonly type: "logMpiexecMessage"; readonly exitCode: number; readonly failedWorkers: readonly number[] }
-  | { readonly type: "allJoined" }
-  | { readonly type: "killMpiexec" }
-  | { readonly type: "log"; readonly message: string }
-  /** End the workers and exit. */
-  | { readonly type: "finish"; readonly exitCode: number };
 
 /** Initial state of a launch. */
 export function newLaunch(workers: number): LaunchState {
@@ -108,19 +41,21 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
       return stop(state, deadlineExitCode, "StartDeadlineExceeded", `${count}; missing: ${numbers(missing)}`);
     }
     case "partialExit": {
-      if (state.failedRank !== undefined) {
-        const { rank, exitCode } = state.failedRank;
+      const failedRank = failedRankOf(state);
+      if (failedRank !== undefined) {
+        const { rank, exitCode } = failedRank;
         const reason = `rank ${rank} ended, and mpiexec did not within ${partialExitGraceMs / 1000} s`;
         return stop(state, exitCode, "RankFailed", reason);
       }
       const exitCode = state.workers[event.worker]?.exitCode ?? 0;
-      const message = `worker ${event.worker} exited with ${exitCode}, and mpiexec did not end within ${partialExitGraceMs / 1000} s`;
+      const failure = workerFailure({ type: "ended", worker: event.worker, exitCode });
+      const message = `${failure}, and mpiexec did not end within ${partialExitGraceMs / 1000} s`;
       return stop(state, exitCode === 0 ? launchFailedExitCode : exitCode, "WorkerFailed", message);
     }
     case "terminate":
       return stop(state, terminatedExitCode, "Terminated", "received SIGTERM");
     case "mpiexecEnded":
-      return state.mpiexecExitCode === undefined ? onMpiexecEnded(state, event.exitCode) : [state, []];
+      return state.mpiexecExitCode === undefined ? onMpiexecEnded(state, event) : [state, []];
   }
 }
 
@@ -179,15 +114,19 @@ function onEnded(
   // Only the first failure is reported, because it causes the others.
   const isFirst = !state.workers.some(({ exitCode }) => exitCode !== undefined && exitCode !== 0);
   if (event.exitCode !== 0 && state.stop === undefined && isFirst) {
-    effects.push({
-      type: "log",
-      message: `worker ${event.worker} exited with ${event.exitCode}${event.message ? `: ${event.message}` : ""}`,
-    });
+    effects.push({ type: "log", message: workerFailure(event) });
     effects.push({ type: "armPartialExit", worker: event.worker });
   }
   const next = withWorker(state, event.worker, { exitCode: event.exitCode });
   const [last, reports] = onReport(next);
   return [last, [...effects, ...reports]];
+}
+
+function workerFailure({ worker, exitCode, message }: Extract<LaunchEvent, { type: "ended" }>): string {
+  if (message !== undefined) return `worker ${worker} exited with ${exitCode}: ${message}`;
+  return wasKilled(exitCode)
+    ? `the MPI daemon of worker ${worker} was killed (signal ${exitCode - 128})`
+    : `worker ${worker} exited with ${exitCode}`;
 }
 
 function onRankEnded(
@@ -205,18 +144,29 @@ function onRankEnded(
 function onReport(state: LaunchState): readonly [LaunchState, readonly LaunchEffect[]] {
   if (state.mpiexecExitCode === undefined) return [state, []];
   const areOver = !state.workers.some(isRunning);
-  if (areOver && state.failedRank !== undefined) return onRankReportsDue(state, true);
+  if (areOver && failedRankOf(state) !== undefined) return onRankReportsDue(state, true);
   if (!areOver && !isExplained(state)) return [state, []];
   return [state, [{ type: "armRankReports", delayMs: rankReportGraceMs, isFinal: areOver }]];
 }
 
 /** Ends a launch whose mpiexec has failed, with the status of the rank that failed first: MPICH's mpiexec reports another one. */
 function onRankReportsDue(state: LaunchState, isFinal: boolean): readonly [LaunchState, readonly LaunchEffect[]] {
-  const { failedRank, mpiexecExitCode } = state;
+  const { mpiexecExitCode } = state;
+  const failedRank = failedRankOf(state);
   if (mpiexecExitCode === undefined || (!isFinal && !isExplained(state))) return [state, []];
   const report: LaunchEffect =
     failedRank === undefined ? mpiexecMessageOf(state, mpiexecExitCode) : { type: "logFailedRank", failed: failedRank };
   return [{ ...state, isOver: true }, [report, { type: "finish", exitCode: failedRank?.exitCode ?? mpiexecExitCode }]];
+}
+
+/** The rank that failed first, unless it failed because the daemon of its worker was killed. */
+function failedRankOf({ failedRank, workers }: LaunchState): FailedRank | undefined {
+  return failedRank === undefined || wasKilled(workers[failedRank.worker]?.exitCode ?? 0) ? undefined : failedRank;
+}
+
+/** Whether this is the exit status of a program that was ended by a signal. Daemons exit with small numbers. */
+function wasKilled(exitCode: number): boolean {
+  return exitCode > 128 && exitCode <= 192;
 }
 
 /** Whether a rank or a worker is known to have failed. */
@@ -234,11 +184,20 @@ function wasStarted({ hasJoined, words }: WorkerState): boolean {
   return hasJoined && words !== undefined;
 }
 
-function onMpiexecEnded(state: LaunchState, exitCode: number): readonly [LaunchState, readonly LaunchEffect[]] {
+function onMpiexecEnded(
+  state: LaunchState,
+  { exitCode, killedBy }: Extract<LaunchEvent, { type: "mpiexecEnded" }>,
+): readonly [LaunchState, readonly LaunchEffect[]] {
   const over = { ...state, isOver: true };
-  const { failedRank, stop: stopped } = state;
+  const { stop: stopped } = state;
+  const failedRank = failedRankOf(state);
   const report: readonly LaunchEffect[] = failedRank === undefined ? [] : [{ type: "logFailedRank", failed: failedRank }];
   if (stopped !== undefined) return [over, [...report, { type: "finish", exitCode: stopped.exitCode }]];
+  // Daemons and ranks that end now do so because mpiexec was killed, for example by the OOM killer.
+  if (killedBy === "SIGKILL" && failedRank === undefined) {
+    const log: LaunchEffect = { type: "log", message: `mpiexec was killed by ${killedBy}` };
+    return [over, [log, { type: "finish", exitCode }]];
+  }
   // Reports of ranks may arrive after mpiexec has ended.
   if (exitCode !== 0 && state.workers.some(wasStarted)) {
     const [next, effects] = onReport({ ...state, mpiexecExitCode: exitCode });

@@ -7,7 +7,8 @@ import { launchFailedExitCode } from "./exit-codes.ts";
 import { abortMessage, describeRankFailure, lostAbortMessage, mpiexecMessage, withoutAgentRaces } from "./failure-message.ts";
 import { hostCount } from "./host-layout.ts";
 import { findMpiexec } from "./mpiexec/find-mpiexec.ts";
-import { type LaunchEffect, type LaunchEvent, newLaunch, partialExitGraceMs, stepLaunch } from "./launch-state.ts";
+import type { LaunchEffect, LaunchEvent } from "./launch-events.ts";
+import { newLaunch, partialExitGraceMs, stepLaunch } from "./launch-state.ts";
 import { type LauncherMessage, workerMessage } from "./messages.ts";
 import { labelledLine, type RankLine, RankLines } from "./mpiexec/rank-lines.ts";
 import { mpiexecWords, workerHost, workerOfHost } from "./mpiexec/mpiexec-command.ts";
@@ -106,7 +107,9 @@ class Launch {
     else mpiexec.stderr?.setEncoding("utf8").on("data", (text: string) => this.#onStderr(withoutAgentRaces(text)));
     mpiexec.once("exit", (code, killedBy) => {
       const exitCode = code ?? 128 + (constants.signals[killedBy ?? "SIGKILL"] ?? 0);
-      const onEnded = (): void => this.on({ type: "mpiexecEnded", exitCode });
+      const onEnded = (): void => this.on({ type: "mpiexecEnded", exitCode, ...(killedBy === null ? {} : { killedBy }) });
+      // Its daemons end because of it, so nothing later explains this better.
+      if (killedBy === "SIGKILL") return onEnded();
       // Wait for the rest of its standard error, but not for agents that keep it open.
       mpiexec.once("close", onEnded);
       this.#timers.push(clock.setTimer(stderrGraceMs, onEnded));
@@ -177,7 +180,7 @@ class Launch {
         // The failure of a worker says more than what mpiexec concludes from it, unless it follows from a rank's abort.
         const message =
           effect.failedWorkers.length === 0
-            ? mpiexecMessage(this.#stderr)
+            ? (mpiexecMessage(this.#stderr) ?? `mpiexec exited with ${effect.exitCode}`)
             : (abortMessage(this.#stderr) ?? this.#lostAbortMessage(effect.exitCode, effect.failedWorkers));
         if (message !== undefined) this.#options.log(message);
         return;
