@@ -1,12 +1,14 @@
 // Reduces testdata/kubernetes-openapi.json (schema facts of Kubernetes 1.35) to src/registry/builtin/builtin-schemas.generated.ts:
-// one line a definition, which builtin-schemas.ts reads when that definition is first requested.
+// one line a definition, which builtin-schemas.ts reads when that definition is first requested. Go types that the schemas do not
+// show, but messages of the decoder name, are in testdata/kubernetes-go-types.json.
 //
 //   node scripts/generate-builtin-schemas.mjs            writes the file
 //   node scripts/generate-builtin-schemas.mjs --check    fails when the committed file is not what it would write
 //
 // A line is `name <tab> head <tab> field <tab> field ...`. The head holds words: `gvk=group/version/Kind`, `map=atomic`,
 // `type=string`, `format=...`. A field is `name:type`, `name!:type` when it is required, followed by words: `list=atomic|set`,
-// `list=map(key,key)`, `map=atomic|granular`, `patch=strategy,strategy`, `merge=key`. A type is `string`, `boolean`, `int32`,
+// `list=map(key,key)`, `map=atomic|granular`, `patch=strategy,strategy`, `merge=key`, `go=v1.ServiceType`,
+// `in=VolumeSource` (the embedded struct that the field belongs to), `json=pointer|always|omitzero`. A type is `string`, `boolean`, `int32`,
 // `int64`, `double`, `byte`, `date-time`, `object`, `integer`, `number`, `any`, `[]type`, `{}type` or the name of a definition.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -14,6 +16,7 @@ import { fileURLToPath } from "node:url";
 const inputs = ["kubernetes-openapi.json", "flowcontrol-openapi.json", "additional-openapi.json"].map((name) =>
   fileURLToPath(new URL(`../testdata/${name}`, import.meta.url)),
 );
+const goTypes = JSON.parse(readFileSync(new URL("../testdata/kubernetes-go-types.json", import.meta.url), "utf8"));
 const output = fileURLToPath(new URL("../src/registry/builtin/builtin-schemas.generated.ts", import.meta.url));
 
 /** Short prefixes of names, as they stand in the table, and what they stand for. The first that fits counts. */
@@ -73,7 +76,7 @@ const fieldKeys = [
   "x-kubernetes-patch-merge-key",
 ];
 
-function field(name, schema, isRequired, where) {
+function field(name, schema, isRequired, where, goType) {
   expectKeys(schema, fieldKeys, where);
   const words = [`${name}${isRequired ? "!" : ""}:${typeOf(schema, where)}`];
   const listType = schema["x-kubernetes-list-type"];
@@ -82,6 +85,9 @@ function field(name, schema, isRequired, where) {
   if (schema["x-kubernetes-map-type"] !== undefined) words.push(`map=${schema["x-kubernetes-map-type"]}`);
   if (schema["x-kubernetes-patch-strategy"] !== undefined) words.push(`patch=${schema["x-kubernetes-patch-strategy"]}`);
   if (schema["x-kubernetes-patch-merge-key"] !== undefined) words.push(`merge=${schema["x-kubernetes-patch-merge-key"]}`);
+  if (goType?.type !== undefined) words.push(`go=${goType.type}`);
+  if (goType?.in !== undefined) words.push(`in=${goType.in}`);
+  if (goType?.json !== undefined) words.push(`json=${goType.json}`);
   return words.join(" ");
 }
 
@@ -112,7 +118,7 @@ function line(name, schema) {
   const required = new Set(schema.required);
   const fields = Object.keys(schema.properties ?? {})
     .sort()
-    .map((key) => field(key, schema.properties[key], required.has(key), `${name}.${key}`));
+    .map((key) => field(key, schema.properties[key], required.has(key), `${name}.${key}`, goTypes[shortName(name)]?.[key]));
   return [shortName(name), head.join(" "), ...fields].join("\t");
 }
 

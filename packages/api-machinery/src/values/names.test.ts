@@ -36,7 +36,7 @@ test("reports faults with Kubernetes' messages", () => {
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
   ]);
   expect(qualifiedNameFaults("bad/key/x")[0]).toMatch(
-    /^a qualified name must consist of .* with an optional DNS subdomain prefix and '\/' \(e\.g\. 'example\.com\/MyName'\)$/,
+    /^a valid label key must consist of .* with an optional DNS subdomain prefix and '\/' \(e\.g\. 'example\.com\/MyName'\)$/,
   );
   expect(qualifiedNameFaults("UPPER.example/x")[0]).toMatch(/^prefix part a lowercase RFC 1123 subdomain/);
   expect(qualifiedNameFaults("/x")).toEqual(["prefix part must be non-empty"]);
@@ -45,7 +45,7 @@ test("reports faults with Kubernetes' messages", () => {
     "'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9]",
   );
   expect(labelValueFaults("v".repeat(64))).toEqual(["must be no more than 63 bytes"]);
-  expect(dns1123SubdomainFaults("x".repeat(254))).toEqual(["must be no more than 253 bytes"]);
+  expect(dns1123SubdomainFaults("x".repeat(254))).toEqual(["must be no more than 253 characters"]);
   expect(configMapKeyFaults("..")).toEqual(["must not be '..'"]);
   expect(configMapKeyFaults("no/slash")[0]).toContain("a valid config key must consist of");
   expect(pathSegmentFaults("a/b%")).toEqual(["may not contain '/'", "may not contain '%'"]);

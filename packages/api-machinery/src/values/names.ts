@@ -12,43 +12,99 @@ const qualifiedExpression = new RegExp(`^${qualified}$`);
 const labelValueExpression = new RegExp(`^${labelValue}$`);
 const configKeyExpression = new RegExp(`^${configKey}$`);
 
-const subdomainText =
-  "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+/** What a text must match, and how kube-apiserver says so. */
+interface NameRule {
+  readonly max: number;
+  /** kube-apiserver counts bytes everywhere, but names them only in messages about labels. */
+  readonly unit: "bytes" | "characters";
+  readonly expression: RegExp;
+  readonly text: string;
+  readonly source: string;
+  readonly examples: readonly string[];
+}
+
+const subdomainRule: NameRule = {
+  max: 253,
+  unit: "characters",
+  expression: subdomain1123Expression,
+  text: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+  source: subdomain1123,
+  examples: ["example.com"],
+};
+
+const label1123WithUnderscore = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
+const subdomainWithUnderscore = `${label1123WithUnderscore}(\\.${label1123WithUnderscore})*`;
+
+const subdomainWithUnderscoreRule: NameRule = {
+  max: 253,
+  unit: "characters",
+  expression: new RegExp(`^${subdomainWithUnderscore}$`),
+  text: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+  source: subdomainWithUnderscore,
+  examples: ["example.com"],
+};
+
+const label1123Rule: NameRule = {
+  max: 63,
+  unit: "characters",
+  expression: label1123Expression,
+  text: "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+  source: label1123,
+  examples: ["my-name", "123-abc"],
+};
+
+const label1035Rule: NameRule = {
+  max: 63,
+  unit: "characters",
+  expression: label1035Expression,
+  text: "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
+  source: label1035,
+  examples: ["my-name", "abc-123"],
+};
+
+const labelValueRule: NameRule = {
+  max: 63,
+  unit: "bytes",
+  expression: labelValueExpression,
+  text: "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+  source: labelValue,
+  examples: ["MyValue", "my_value", "12345"],
+};
+
+const configKeyRule: NameRule = {
+  max: 253,
+  unit: "characters",
+  expression: configKeyExpression,
+  text: "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+  source: configKey,
+  examples: ["key.name", "KEY_NAME", "key-name"],
+};
 
 /**
  * Explains why `value` is not a DNS-1123 subdomain, the form of most object names. Uses Kubernetes' messages; empty if it is
  * one.
  */
 export function dns1123SubdomainFaults(value: string): string[] {
-  return faults(value, 253, subdomain1123Expression, subdomainText, subdomain1123, "example.com");
+  return faults(value, subdomainRule);
+}
+
+/** Explains why `value` is not a DNS-1123 subdomain whose labels may contain underscores, the form of DNS search paths. */
+export function dns1123SubdomainWithUnderscoreFaults(value: string): string[] {
+  return faults(value, subdomainWithUnderscoreRule);
 }
 
 /** Explains why `value` is not a DNS-1123 label, the form of namespace and container names. */
 export function dns1123LabelFaults(value: string): string[] {
-  if (value.length <= 63 && !label1123Expression.test(value) && subdomain1123Expression.test(value))
-    return ["must not contain dots"];
-  return faults(
-    value,
-    63,
-    label1123Expression,
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
-    label1123,
-    "my-name",
-    "123-abc",
-  );
+  // A subdomain that is not a label has dots, or is too long.
+  if (!label1123Expression.test(value.slice(0, 4 * 253)) && subdomain1123Expression.test(value.slice(0, 4 * 253))) {
+    return [...(value.length > 63 ? ["must be no more than 63 characters"] : []), "must not contain dots"];
+  }
+  return faults(value, label1123Rule);
 }
 
 /** Explains why `value` is not a DNS-1035 label, the form of Service names and of kinds and versions in CRDs. */
 export function dns1035LabelFaults(value: string): string[] {
-  return faults(
-    value,
-    63,
-    label1035Expression,
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
-    label1035,
-    "my-name",
-    "abc-123",
-  );
+  return faults(value, label1035Rule);
 }
 
 /** Explains why `value` is not a qualified name `[prefix/]name`, the form of label and annotation keys and of finalizers. */
@@ -59,7 +115,7 @@ export function qualifiedNameFaults(value: string): string[] {
   const examples = ["MyName", "my.name", "123-abc"];
   if (parts.length > 2) {
     return [
-      `a qualified name ${regexFault(text, qualified, examples)} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`,
+      `a valid label key ${regexFault(text, qualified, examples)} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`,
     ];
   }
   const name = parts.at(-1) ?? "";
@@ -67,7 +123,10 @@ export function qualifiedNameFaults(value: string): string[] {
   if (parts.length === 2) {
     const prefix = parts[0] ?? "";
     if (prefix === "") result.push("prefix part must be non-empty");
-    else result.push(...dns1123SubdomainFaults(prefix).map((fault) => `prefix part ${fault}`));
+    else {
+      const rule: NameRule = { ...subdomainRule, unit: "bytes" };
+      result.push(...faults(prefix, rule).map((fault) => `prefix part ${fault}`));
+    }
   }
   if (name === "") result.push("name part must be non-empty");
   else if (name.length > 63) result.push("name part must be no more than 63 bytes");
@@ -82,30 +141,12 @@ export function labelKeyFaults(value: string): string[] {
 
 /** Explains why `value` is not a label value. */
 export function labelValueFaults(value: string): string[] {
-  return faults(
-    value,
-    63,
-    labelValueExpression,
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-    labelValue,
-    "MyValue",
-    "my_value",
-    "12345",
-  );
+  return faults(value, labelValueRule);
 }
 
 /** Explains why `value` is not a key of a ConfigMap or Secret. */
 export function configMapKeyFaults(value: string): string[] {
-  const result = faults(
-    value,
-    253,
-    configKeyExpression,
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-    configKey,
-    "key.name",
-    "KEY_NAME",
-    "key-name",
-  );
+  const result = faults(value, configKeyRule);
   if (value === ".") result.push("must not be '.'");
   else if (value === "..") result.push("must not be '..'");
   else if (value.startsWith("..")) result.push("must not start with '..'");
@@ -145,9 +186,9 @@ export function generateName(base: string, random: () => number): string {
   return name;
 }
 
-function faults(value: string, max: number, expression: RegExp, text: string, source: string, ...examples: string[]): string[] {
+function faults(value: string, { max, unit, expression, text, source, examples }: NameRule): string[] {
   const result: string[] = [];
-  if (value.length > max) result.push(`must be no more than ${max} bytes`);
+  if (value.length > max) result.push(`must be no more than ${max} ${unit}`);
   // Bounds the input of the expressions: a text that is too long fails by its start alone.
   if (!expression.test(value.slice(0, 4 * max))) result.push(regexFault(text, source, examples));
   return result;

@@ -10,6 +10,7 @@ import {
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
+  tooLongCause,
 } from "@keelson/api-machinery/validation";
 import { listAt, mapAt, textAt, valueAt } from "./object-fields.ts";
 
@@ -78,6 +79,13 @@ export function dnsSubdomain(field: string, value: unknown): StatusCause[] {
   return dns1123SubdomainFaults(value).map((fault) => invalidCause(field, value, fault));
 }
 
+/** The name of a CSI driver. */
+export function driverName(field: string, name: string): StatusCause[] {
+  if (name === "") return [requiredCause(field)];
+  const causes = name.length > 63 ? [tooLongCause(field, 63)] : [];
+  return [...causes, ...dns1123SubdomainFaults(name.toLowerCase()).map((fault) => invalidCause(field, name, fault))];
+}
+
 /** Keys and values of labels. */
 export function labels(field: string, value: unknown): StatusCause[] {
   if (!isJsonObject(value)) return [];
@@ -105,11 +113,14 @@ export function labelSelector(field: string, selector: unknown): StatusCause[] {
   return causes;
 }
 
-/** Validates one label requirement. `isNumeric` allows numeric comparison, as for node labels. */
+/**
+ * Validates one label requirement. `isNumeric` allows numeric comparison, as for node labels; `checksValues` (default true) rejects values
+ * that are not label values.
+ */
 export function labelRequirement(
   path: string,
   expression: unknown,
-  { isNumeric = false }: { readonly isNumeric?: boolean } = {},
+  { isNumeric = false, checksValues = true }: { readonly isNumeric?: boolean; readonly checksValues?: boolean } = {},
 ): StatusCause[] {
   const causes: StatusCause[] = [];
   const operator = textAt(expression, "operator");
@@ -129,6 +140,7 @@ export function labelRequirement(
   } else causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
   const key = textAt(expression, "key");
   causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
+  if (!checksValues) return causes;
   for (const [index, value] of values.entries()) {
     if (typeof value !== "string") continue;
     causes.push(...labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${index}]`, value, fault)));

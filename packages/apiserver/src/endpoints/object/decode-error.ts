@@ -21,14 +21,14 @@ export function decodeError(
       ? `${path} has the wrong type`
       : typeof target.value === "string" && /^v1\.(?:Micro)?Time$/.test(target.type)
         ? `parsing time ${JSON.stringify(target.value)} as "2006-01-02T15:04:05Z07:00": cannot parse ${JSON.stringify(target.value)}`
-        : `json: cannot unmarshal ${jsonType(target.value)} into Go struct field ${target.struct}.${target.field} of type ${target.type}`;
+        : `json: cannot unmarshal ${valueText(target)} into Go struct field ${target.struct}.${target.field} of type ${target.type}`;
   return badRequest(`${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${why}`);
 }
 
 interface Target {
   /** The innermost struct without its package. */
   readonly struct: string;
-  /** Field names from the root, without indexes and map keys. */
+  /** Field names from the root, without indexes and map keys, with the names of embedded structs. */
   readonly field: string;
   readonly type: string;
   readonly value: unknown;
@@ -37,6 +37,7 @@ interface Target {
 function walk(root: Definition, object: unknown, steps: readonly string[]): Target | undefined {
   let definition: Definition | undefined = root;
   let type = "";
+  let named: string | undefined;
   let struct = "";
   let value = object;
   const fields: string[] = [];
@@ -48,16 +49,31 @@ function walk(root: Definition, object: unknown, steps: readonly string[]): Targ
       const field = definition.fields.find(({ name }) => name === step);
       if (field === undefined) return undefined;
       struct = localName(definition.name);
+      if (field.embeddedIn !== undefined) fields.push(field.embeddedIn);
       fields.push(step);
-      ({ type } = field);
-    } else if (isMap || type.startsWith("[]")) type = type.slice(2);
-    else return undefined;
+      type = field.type;
+      named = field.goType;
+    } else if (isMap || type.startsWith("[]")) {
+      type = type.slice(2);
+      named = elementType(named);
+    } else return undefined;
     if (typeof value !== "object" || value === null || !Object.hasOwn(value, step)) return undefined;
     value = (value as Record<string, unknown>)[step];
     definition = isDefinitionName(type) ? definitionOf(type) : undefined;
     index += count;
   }
-  return { struct, field: fields.join("."), type: goType(type), value };
+  return { struct, field: fields.join("."), type: named ?? goType(type), value };
+}
+
+/** The type of the elements of a Go list or map; undefined for a named type, whose elements are not known by name. */
+function elementType(type: string | undefined): string | undefined {
+  const match = /^(?:\[\]|map\[[^\]]*\])(.*)$/.exec(type ?? "");
+  return match?.[1];
+}
+
+/** The type of the value as Go's decoder names it, with the number if it is out of the range of the field. */
+function valueText({ type, value }: Target): string {
+  return typeof value === "number" && /^(?:int|int32|int64)$/.test(type) ? `number ${value}` : jsonType(value);
 }
 
 /** Number of steps that form one map key, since a key may contain dots. */

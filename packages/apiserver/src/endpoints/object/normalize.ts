@@ -9,14 +9,15 @@ import {
   validate,
 } from "@keelson/api-machinery/server";
 import { canonicalValues } from "../../registry/builtin/canonical-values.ts";
+import { definitionNameOfKind, definitionOf } from "../../registry/builtin/definition.ts";
 import { scaleCauses } from "../../registry/crd/scale-validation.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { Call } from "../call.ts";
 import { decodeError } from "./decode-error.ts";
 import { readEmbedded } from "./embedded-metadata.ts";
-import { dropEmptyValues } from "./empty-values.ts";
 import { badRequest } from "../errors.ts";
 import { takeSteps } from "../pause.ts";
+import { applyZeroValues } from "./zero-values.ts";
 import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./metadata.ts";
 import { changesStatusOnly, isFrozenValue, statusSchemaOf } from "../write/mutable-copy.ts";
 import type { WriteOptions } from "../write/write-options.ts";
@@ -64,7 +65,8 @@ function* normalizeInSteps(
   }
   if (resource.origin === "builtin") {
     yield;
-    dropEmptyValues(schema, result as unknown as JsonObject);
+    const name = definitionNameOfKind(resource.group, resource.version, resource.kind);
+    if (name !== undefined) applyZeroValues(definitionOf(name), result as unknown as JsonObject, { isStatusAlone });
     yield;
     try {
       canonicalValues(schema, result);

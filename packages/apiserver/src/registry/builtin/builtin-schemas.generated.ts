@@ -5,535 +5,535 @@ export const builtinNamePrefixes: readonly (readonly [string, string])[] = [["me
 
 /** One definition a line. */
 export const builtinSchemaTable: string = `
-admissionregistration.v1.AuditAnnotation		key!:string	valueExpression!:string
-admissionregistration.v1.ExpressionWarning		fieldRef!:string	warning!:string
-admissionregistration.v1.MatchCondition		expression!:string	name!:string
-admissionregistration.v1.MatchResources	map=atomic	excludeResourceRules:[]admissionregistration.v1.NamedRuleWithOperations list=atomic	matchPolicy:string	namespaceSelector:meta.v1.LabelSelector	objectSelector:meta.v1.LabelSelector	resourceRules:[]admissionregistration.v1.NamedRuleWithOperations list=atomic
-admissionregistration.v1.MutatingWebhook		admissionReviewVersions!:[]string list=atomic	clientConfig!:admissionregistration.v1.WebhookClientConfig	failurePolicy:string	matchConditions:[]admissionregistration.v1.MatchCondition list=map(name) patch=merge merge=name	matchPolicy:string	name!:string	namespaceSelector:meta.v1.LabelSelector	objectSelector:meta.v1.LabelSelector	reinvocationPolicy:string	rules:[]admissionregistration.v1.RuleWithOperations list=atomic	sideEffects!:string	timeoutSeconds:int32
+admissionregistration.v1.AuditAnnotation		key!:string json=always	valueExpression!:string json=always
+admissionregistration.v1.ExpressionWarning		fieldRef!:string json=always	warning!:string json=always
+admissionregistration.v1.MatchCondition		expression!:string json=always	name!:string json=always
+admissionregistration.v1.MatchResources	map=atomic	excludeResourceRules:[]admissionregistration.v1.NamedRuleWithOperations list=atomic	matchPolicy:string go=v1.MatchPolicyType json=pointer	namespaceSelector:meta.v1.LabelSelector json=pointer	objectSelector:meta.v1.LabelSelector json=pointer	resourceRules:[]admissionregistration.v1.NamedRuleWithOperations list=atomic
+admissionregistration.v1.MutatingWebhook		admissionReviewVersions!:[]string list=atomic json=always	clientConfig!:admissionregistration.v1.WebhookClientConfig json=always	failurePolicy:string go=v1.FailurePolicyType json=pointer	matchConditions:[]admissionregistration.v1.MatchCondition list=map(name) patch=merge merge=name	matchPolicy:string go=v1.MatchPolicyType json=pointer	name!:string json=always	namespaceSelector:meta.v1.LabelSelector json=pointer	objectSelector:meta.v1.LabelSelector json=pointer	reinvocationPolicy:string go=v1.ReinvocationPolicyType json=pointer	rules:[]admissionregistration.v1.RuleWithOperations list=atomic	sideEffects!:string go=v1.SideEffectClass json=pointer	timeoutSeconds:int32 json=pointer
 admissionregistration.v1.MutatingWebhookConfiguration	gvk=admissionregistration.k8s.io/v1/MutatingWebhookConfiguration	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	webhooks:[]admissionregistration.v1.MutatingWebhook list=map(name) patch=merge merge=name
-admissionregistration.v1.NamedRuleWithOperations	map=atomic	apiGroups:[]string list=atomic	apiVersions:[]string list=atomic	operations:[]string list=atomic	resourceNames:[]string list=atomic	resources:[]string list=atomic	scope:string
+admissionregistration.v1.NamedRuleWithOperations	map=atomic	apiGroups:[]string list=atomic in=RuleWithOperations.Rule	apiVersions:[]string list=atomic in=RuleWithOperations.Rule	operations:[]string list=atomic go=[]v1.OperationType in=RuleWithOperations	resourceNames:[]string list=atomic	resources:[]string list=atomic in=RuleWithOperations.Rule	scope:string go=v1.ScopeType in=RuleWithOperations.Rule json=pointer
 admissionregistration.v1.ParamKind	map=atomic	apiVersion:string	kind:string
-admissionregistration.v1.ParamRef	map=atomic	name:string	namespace:string	parameterNotFoundAction:string	selector:meta.v1.LabelSelector
-admissionregistration.v1.RuleWithOperations		apiGroups:[]string list=atomic	apiVersions:[]string list=atomic	operations:[]string list=atomic	resources:[]string list=atomic	scope:string
-admissionregistration.v1.ServiceReference		name!:string	namespace!:string	path:string	port:int32
+admissionregistration.v1.ParamRef	map=atomic	name:string	namespace:string	parameterNotFoundAction:string go=v1.ParameterNotFoundActionType json=pointer	selector:meta.v1.LabelSelector json=pointer
+admissionregistration.v1.RuleWithOperations		apiGroups:[]string list=atomic in=Rule	apiVersions:[]string list=atomic in=Rule	operations:[]string list=atomic go=[]v1.OperationType	resources:[]string list=atomic in=Rule	scope:string go=v1.ScopeType in=Rule json=pointer
+admissionregistration.v1.ServiceReference		name!:string json=always	namespace!:string json=always	path:string json=pointer	port:int32 json=pointer
 admissionregistration.v1.TypeChecking		expressionWarnings:[]admissionregistration.v1.ExpressionWarning list=atomic
 admissionregistration.v1.ValidatingAdmissionPolicy	gvk=admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:admissionregistration.v1.ValidatingAdmissionPolicySpec	status:admissionregistration.v1.ValidatingAdmissionPolicyStatus
 admissionregistration.v1.ValidatingAdmissionPolicyBinding	gvk=admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec
-admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec		matchResources:admissionregistration.v1.MatchResources	paramRef:admissionregistration.v1.ParamRef	policyName!:string	validationActions!:[]string list=set
-admissionregistration.v1.ValidatingAdmissionPolicySpec		auditAnnotations:[]admissionregistration.v1.AuditAnnotation list=atomic	failurePolicy:string	matchConditions:[]admissionregistration.v1.MatchCondition list=map(name) patch=merge merge=name	matchConstraints:admissionregistration.v1.MatchResources	paramKind:admissionregistration.v1.ParamKind	validations:[]admissionregistration.v1.Validation list=atomic	variables:[]admissionregistration.v1.Variable list=map(name) patch=merge merge=name
-admissionregistration.v1.ValidatingAdmissionPolicyStatus		conditions:[]meta.v1.Condition list=map(type)	observedGeneration:int64	typeChecking:admissionregistration.v1.TypeChecking
-admissionregistration.v1.ValidatingWebhook		admissionReviewVersions!:[]string list=atomic	clientConfig!:admissionregistration.v1.WebhookClientConfig	failurePolicy:string	matchConditions:[]admissionregistration.v1.MatchCondition list=map(name) patch=merge merge=name	matchPolicy:string	name!:string	namespaceSelector:meta.v1.LabelSelector	objectSelector:meta.v1.LabelSelector	rules:[]admissionregistration.v1.RuleWithOperations list=atomic	sideEffects!:string	timeoutSeconds:int32
+admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec		matchResources:admissionregistration.v1.MatchResources json=pointer	paramRef:admissionregistration.v1.ParamRef json=pointer	policyName!:string	validationActions!:[]string list=set go=[]v1.ValidationAction
+admissionregistration.v1.ValidatingAdmissionPolicySpec		auditAnnotations:[]admissionregistration.v1.AuditAnnotation list=atomic	failurePolicy:string go=v1.FailurePolicyType json=pointer	matchConditions:[]admissionregistration.v1.MatchCondition list=map(name) patch=merge merge=name	matchConstraints:admissionregistration.v1.MatchResources json=pointer	paramKind:admissionregistration.v1.ParamKind json=pointer	validations:[]admissionregistration.v1.Validation list=atomic	variables:[]admissionregistration.v1.Variable list=map(name) patch=merge merge=name
+admissionregistration.v1.ValidatingAdmissionPolicyStatus		conditions:[]meta.v1.Condition list=map(type)	observedGeneration:int64	typeChecking:admissionregistration.v1.TypeChecking json=pointer
+admissionregistration.v1.ValidatingWebhook		admissionReviewVersions!:[]string list=atomic json=always	clientConfig!:admissionregistration.v1.WebhookClientConfig json=always	failurePolicy:string go=v1.FailurePolicyType json=pointer	matchConditions:[]admissionregistration.v1.MatchCondition list=map(name) patch=merge merge=name	matchPolicy:string go=v1.MatchPolicyType json=pointer	name!:string json=always	namespaceSelector:meta.v1.LabelSelector json=pointer	objectSelector:meta.v1.LabelSelector json=pointer	rules:[]admissionregistration.v1.RuleWithOperations list=atomic	sideEffects!:string go=v1.SideEffectClass json=pointer	timeoutSeconds:int32 json=pointer
 admissionregistration.v1.ValidatingWebhookConfiguration	gvk=admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	webhooks:[]admissionregistration.v1.ValidatingWebhook list=map(name) patch=merge merge=name
-admissionregistration.v1.Validation		expression!:string	message:string	messageExpression:string	reason:string
-admissionregistration.v1.Variable	map=atomic	expression!:string	name!:string
-admissionregistration.v1.WebhookClientConfig		caBundle:byte	service:admissionregistration.v1.ServiceReference	url:string
+admissionregistration.v1.Validation		expression!:string json=always	message:string	messageExpression:string	reason:string go=v1.StatusReason json=pointer
+admissionregistration.v1.Variable	map=atomic	expression!:string json=always	name!:string json=always
+admissionregistration.v1.WebhookClientConfig		caBundle:byte	service:admissionregistration.v1.ServiceReference json=pointer	url:string json=pointer
 admissionregistration.v1beta1.ApplyConfiguration		expression:string
 admissionregistration.v1beta1.JSONPatch		expression:string
-admissionregistration.v1beta1.MatchCondition		expression!:string	name!:string
-admissionregistration.v1beta1.MatchResources	map=atomic	excludeResourceRules:[]admissionregistration.v1beta1.NamedRuleWithOperations list=atomic	matchPolicy:string	namespaceSelector:meta.v1.LabelSelector	objectSelector:meta.v1.LabelSelector	resourceRules:[]admissionregistration.v1beta1.NamedRuleWithOperations list=atomic
+admissionregistration.v1beta1.MatchCondition		expression!:string json=always	name!:string json=always
+admissionregistration.v1beta1.MatchResources	map=atomic	excludeResourceRules:[]admissionregistration.v1beta1.NamedRuleWithOperations list=atomic	matchPolicy:string go=v1beta1.MatchPolicyType json=pointer	namespaceSelector:meta.v1.LabelSelector json=pointer	objectSelector:meta.v1.LabelSelector json=pointer	resourceRules:[]admissionregistration.v1beta1.NamedRuleWithOperations list=atomic
 admissionregistration.v1beta1.MutatingAdmissionPolicy	gvk=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:admissionregistration.v1beta1.MutatingAdmissionPolicySpec
 admissionregistration.v1beta1.MutatingAdmissionPolicyBinding	gvk=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicyBinding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec
-admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec		matchResources:admissionregistration.v1beta1.MatchResources	paramRef:admissionregistration.v1beta1.ParamRef	policyName:string
-admissionregistration.v1beta1.MutatingAdmissionPolicySpec		failurePolicy:string	matchConditions:[]admissionregistration.v1beta1.MatchCondition list=map(name) patch=merge merge=name	matchConstraints:admissionregistration.v1beta1.MatchResources	mutations:[]admissionregistration.v1beta1.Mutation list=atomic	paramKind:admissionregistration.v1beta1.ParamKind	reinvocationPolicy:string	variables:[]admissionregistration.v1beta1.Variable list=atomic
-admissionregistration.v1beta1.Mutation		applyConfiguration:admissionregistration.v1beta1.ApplyConfiguration	jsonPatch:admissionregistration.v1beta1.JSONPatch	patchType!:string
-admissionregistration.v1beta1.NamedRuleWithOperations	map=atomic	apiGroups:[]string list=atomic	apiVersions:[]string list=atomic	operations:[]string list=atomic	resourceNames:[]string list=atomic	resources:[]string list=atomic	scope:string
+admissionregistration.v1beta1.MutatingAdmissionPolicyBindingSpec		matchResources:admissionregistration.v1beta1.MatchResources json=pointer	paramRef:admissionregistration.v1beta1.ParamRef json=pointer	policyName:string
+admissionregistration.v1beta1.MutatingAdmissionPolicySpec		failurePolicy:string go=v1beta1.FailurePolicyType json=pointer	matchConditions:[]admissionregistration.v1beta1.MatchCondition list=map(name) patch=merge merge=name	matchConstraints:admissionregistration.v1beta1.MatchResources json=pointer	mutations:[]admissionregistration.v1beta1.Mutation list=atomic	paramKind:admissionregistration.v1beta1.ParamKind json=pointer	reinvocationPolicy:string go=v1beta1.ReinvocationPolicyType	variables:[]admissionregistration.v1beta1.Variable list=atomic
+admissionregistration.v1beta1.Mutation		applyConfiguration:admissionregistration.v1beta1.ApplyConfiguration json=pointer	jsonPatch:admissionregistration.v1beta1.JSONPatch json=pointer	patchType!:string go=v1beta1.PatchType json=always
+admissionregistration.v1beta1.NamedRuleWithOperations	map=atomic	apiGroups:[]string list=atomic json=pointer	apiVersions:[]string list=atomic json=pointer	operations:[]string list=atomic json=pointer	resourceNames:[]string list=atomic	resources:[]string list=atomic json=pointer	scope:string json=pointer
 admissionregistration.v1beta1.ParamKind	map=atomic	apiVersion:string	kind:string
-admissionregistration.v1beta1.ParamRef	map=atomic	name:string	namespace:string	parameterNotFoundAction:string	selector:meta.v1.LabelSelector
-admissionregistration.v1beta1.Variable	map=atomic	expression!:string	name!:string
-apps.v1.ControllerRevision	gvk=apps/v1/ControllerRevision	apiVersion:string	data:apimachinery.runtime.RawExtension	kind:string	metadata:meta.v1.ObjectMeta	revision!:int64
+admissionregistration.v1beta1.ParamRef	map=atomic	name:string	namespace:string	parameterNotFoundAction:string go=v1beta1.ParameterNotFoundActionType json=pointer	selector:meta.v1.LabelSelector json=pointer
+admissionregistration.v1beta1.Variable	map=atomic	expression!:string json=always	name!:string json=always
+apps.v1.ControllerRevision	gvk=apps/v1/ControllerRevision	apiVersion:string	data:apimachinery.runtime.RawExtension	kind:string	metadata:meta.v1.ObjectMeta	revision!:int64 json=always
 apps.v1.DaemonSet	gvk=apps/v1/DaemonSet	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:apps.v1.DaemonSetSpec	status:apps.v1.DaemonSetStatus
-apps.v1.DaemonSetCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-apps.v1.DaemonSetSpec		minReadySeconds:int32	revisionHistoryLimit:int32	selector!:meta.v1.LabelSelector	template!:core.v1.PodTemplateSpec	updateStrategy:apps.v1.DaemonSetUpdateStrategy
-apps.v1.DaemonSetStatus		collisionCount:int32	conditions:[]apps.v1.DaemonSetCondition list=map(type) patch=merge merge=type	currentNumberScheduled!:int32	desiredNumberScheduled!:int32	numberAvailable:int32	numberMisscheduled!:int32	numberReady!:int32	numberUnavailable:int32	observedGeneration:int64	updatedNumberScheduled:int32
-apps.v1.DaemonSetUpdateStrategy		rollingUpdate:apps.v1.RollingUpdateDaemonSet	type:string
+apps.v1.DaemonSetCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.DaemonSetConditionType json=always
+apps.v1.DaemonSetSpec		minReadySeconds:int32	revisionHistoryLimit:int32 json=pointer	selector!:meta.v1.LabelSelector json=pointer	template!:core.v1.PodTemplateSpec json=always	updateStrategy:apps.v1.DaemonSetUpdateStrategy
+apps.v1.DaemonSetStatus		collisionCount:int32 json=pointer	conditions:[]apps.v1.DaemonSetCondition list=map(type) patch=merge merge=type	currentNumberScheduled!:int32 json=always	desiredNumberScheduled!:int32 json=always	numberAvailable:int32	numberMisscheduled!:int32 json=always	numberReady!:int32 json=always	numberUnavailable:int32	observedGeneration:int64	updatedNumberScheduled:int32
+apps.v1.DaemonSetUpdateStrategy		rollingUpdate:apps.v1.RollingUpdateDaemonSet json=pointer	type:string go=v1.DaemonSetUpdateStrategyType
 apps.v1.Deployment	gvk=apps/v1/Deployment	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:apps.v1.DeploymentSpec	status:apps.v1.DeploymentStatus
-apps.v1.DeploymentCondition		lastTransitionTime:meta.v1.Time	lastUpdateTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-apps.v1.DeploymentSpec		minReadySeconds:int32	paused:boolean	progressDeadlineSeconds:int32	replicas:int32	revisionHistoryLimit:int32	selector!:meta.v1.LabelSelector	strategy:apps.v1.DeploymentStrategy patch=retainKeys	template!:core.v1.PodTemplateSpec
-apps.v1.DeploymentStatus		availableReplicas:int32	collisionCount:int32	conditions:[]apps.v1.DeploymentCondition list=map(type) patch=merge merge=type	observedGeneration:int64	readyReplicas:int32	replicas:int32	terminatingReplicas:int32	unavailableReplicas:int32	updatedReplicas:int32
-apps.v1.DeploymentStrategy		rollingUpdate:apps.v1.RollingUpdateDeployment	type:string
+apps.v1.DeploymentCondition		lastTransitionTime:meta.v1.Time	lastUpdateTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.DeploymentConditionType json=always
+apps.v1.DeploymentSpec		minReadySeconds:int32	paused:boolean	progressDeadlineSeconds:int32 json=pointer	replicas:int32 json=pointer	revisionHistoryLimit:int32 json=pointer	selector!:meta.v1.LabelSelector json=pointer	strategy:apps.v1.DeploymentStrategy patch=retainKeys	template!:core.v1.PodTemplateSpec json=always
+apps.v1.DeploymentStatus		availableReplicas:int32	collisionCount:int32 json=pointer	conditions:[]apps.v1.DeploymentCondition list=map(type) patch=merge merge=type	observedGeneration:int64	readyReplicas:int32	replicas:int32	terminatingReplicas:int32 json=pointer	unavailableReplicas:int32	updatedReplicas:int32
+apps.v1.DeploymentStrategy		rollingUpdate:apps.v1.RollingUpdateDeployment json=pointer	type:string go=v1.DeploymentStrategyType
 apps.v1.ReplicaSet	gvk=apps/v1/ReplicaSet	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:apps.v1.ReplicaSetSpec	status:apps.v1.ReplicaSetStatus
-apps.v1.ReplicaSetCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-apps.v1.ReplicaSetSpec		minReadySeconds:int32	replicas:int32	selector!:meta.v1.LabelSelector	template:core.v1.PodTemplateSpec
-apps.v1.ReplicaSetStatus		availableReplicas:int32	conditions:[]apps.v1.ReplicaSetCondition list=map(type) patch=merge merge=type	fullyLabeledReplicas:int32	observedGeneration:int64	readyReplicas:int32	replicas!:int32	terminatingReplicas:int32
-apps.v1.RollingUpdateDaemonSet		maxSurge:apimachinery.util.intstr.IntOrString	maxUnavailable:apimachinery.util.intstr.IntOrString
-apps.v1.RollingUpdateDeployment		maxSurge:apimachinery.util.intstr.IntOrString	maxUnavailable:apimachinery.util.intstr.IntOrString
-apps.v1.RollingUpdateStatefulSetStrategy		maxUnavailable:apimachinery.util.intstr.IntOrString	partition:int32
+apps.v1.ReplicaSetCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.ReplicaSetConditionType json=always
+apps.v1.ReplicaSetSpec		minReadySeconds:int32	replicas:int32 json=pointer	selector!:meta.v1.LabelSelector json=pointer	template:core.v1.PodTemplateSpec
+apps.v1.ReplicaSetStatus		availableReplicas:int32	conditions:[]apps.v1.ReplicaSetCondition list=map(type) patch=merge merge=type	fullyLabeledReplicas:int32	observedGeneration:int64	readyReplicas:int32	replicas!:int32 json=always	terminatingReplicas:int32 json=pointer
+apps.v1.RollingUpdateDaemonSet		maxSurge:apimachinery.util.intstr.IntOrString json=pointer	maxUnavailable:apimachinery.util.intstr.IntOrString json=pointer
+apps.v1.RollingUpdateDeployment		maxSurge:apimachinery.util.intstr.IntOrString json=pointer	maxUnavailable:apimachinery.util.intstr.IntOrString json=pointer
+apps.v1.RollingUpdateStatefulSetStrategy		maxUnavailable:apimachinery.util.intstr.IntOrString json=pointer	partition:int32 json=pointer
 apps.v1.StatefulSet	gvk=apps/v1/StatefulSet	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:apps.v1.StatefulSetSpec	status:apps.v1.StatefulSetStatus
-apps.v1.StatefulSetCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-apps.v1.StatefulSetOrdinals		start:int32
-apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy		whenDeleted:string	whenScaled:string
-apps.v1.StatefulSetSpec		minReadySeconds:int32	ordinals:apps.v1.StatefulSetOrdinals	persistentVolumeClaimRetentionPolicy:apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy	podManagementPolicy:string	replicas:int32	revisionHistoryLimit:int32	selector!:meta.v1.LabelSelector	serviceName:string	template!:core.v1.PodTemplateSpec	updateStrategy:apps.v1.StatefulSetUpdateStrategy	volumeClaimTemplates:[]core.v1.PersistentVolumeClaim list=atomic
-apps.v1.StatefulSetStatus		availableReplicas:int32	collisionCount:int32	conditions:[]apps.v1.StatefulSetCondition list=map(type) patch=merge merge=type	currentReplicas:int32	currentRevision:string	observedGeneration:int64	readyReplicas:int32	replicas!:int32	updateRevision:string	updatedReplicas:int32
-apps.v1.StatefulSetUpdateStrategy		rollingUpdate:apps.v1.RollingUpdateStatefulSetStrategy	type:string
-authentication.v1.BoundObjectReference		apiVersion:string	kind:string	name:string	uid:string
+apps.v1.StatefulSetCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.StatefulSetConditionType json=always
+apps.v1.StatefulSetOrdinals		start:int32 json=always
+apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy		whenDeleted:string go=v1.PersistentVolumeClaimRetentionPolicyType	whenScaled:string go=v1.PersistentVolumeClaimRetentionPolicyType
+apps.v1.StatefulSetSpec		minReadySeconds:int32	ordinals:apps.v1.StatefulSetOrdinals json=pointer	persistentVolumeClaimRetentionPolicy:apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy json=pointer	podManagementPolicy:string go=v1.PodManagementPolicyType	replicas:int32 json=pointer	revisionHistoryLimit:int32 json=pointer	selector!:meta.v1.LabelSelector json=pointer	serviceName:string json=always	template!:core.v1.PodTemplateSpec json=always	updateStrategy:apps.v1.StatefulSetUpdateStrategy	volumeClaimTemplates:[]core.v1.PersistentVolumeClaim list=atomic
+apps.v1.StatefulSetStatus		availableReplicas:int32 json=always	collisionCount:int32 json=pointer	conditions:[]apps.v1.StatefulSetCondition list=map(type) patch=merge merge=type	currentReplicas:int32	currentRevision:string	observedGeneration:int64	readyReplicas:int32	replicas!:int32 json=always	updateRevision:string	updatedReplicas:int32
+apps.v1.StatefulSetUpdateStrategy		rollingUpdate:apps.v1.RollingUpdateStatefulSetStrategy json=pointer	type:string go=v1.StatefulSetUpdateStrategyType
+authentication.v1.BoundObjectReference		apiVersion:string	kind:string	name:string	uid:string go=types.UID
 authentication.v1.SelfSubjectReview	gvk=authentication.k8s.io/v1/SelfSubjectReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	status:authentication.v1.SelfSubjectReviewStatus
 authentication.v1.SelfSubjectReviewStatus		userInfo:authentication.v1.UserInfo
-authentication.v1.TokenRequest	gvk=authentication.k8s.io/v1/TokenRequest	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:authentication.v1.TokenRequestSpec	status:authentication.v1.TokenRequestStatus
-authentication.v1.TokenRequestSpec		audiences:[]string list=atomic	boundObjectRef:authentication.v1.BoundObjectReference	expirationSeconds:int64
-authentication.v1.TokenRequestStatus		expirationTimestamp:meta.v1.Time	token:string
-authentication.v1.TokenReview	gvk=authentication.k8s.io/v1/TokenReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authentication.v1.TokenReviewSpec	status:authentication.v1.TokenReviewStatus
+authentication.v1.TokenRequest	gvk=authentication.k8s.io/v1/TokenRequest	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:authentication.v1.TokenRequestSpec json=always	status:authentication.v1.TokenRequestStatus
+authentication.v1.TokenRequestSpec		audiences:[]string list=atomic json=always	boundObjectRef:authentication.v1.BoundObjectReference json=pointer	expirationSeconds:int64 json=pointer
+authentication.v1.TokenRequestStatus		expirationTimestamp:meta.v1.Time json=always	token:string json=always
+authentication.v1.TokenReview	gvk=authentication.k8s.io/v1/TokenReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authentication.v1.TokenReviewSpec json=always	status:authentication.v1.TokenReviewStatus
 authentication.v1.TokenReviewSpec		audiences:[]string list=atomic	token!:string
 authentication.v1.TokenReviewStatus		audiences:[]string list=atomic	authenticated:boolean	error:string	user:authentication.v1.UserInfo
-authentication.v1.UserInfo		extra:{}[]string	groups:[]string list=atomic	uid:string	username:string
+authentication.v1.UserInfo		extra:{}[]string go=map[string]v1.ExtraValue	groups:[]string list=atomic	uid:string	username:string
 authorization.v1.FieldSelectorAttributes		rawSelector:string	requirements:[]meta.v1.FieldSelectorRequirement list=atomic
 authorization.v1.LabelSelectorAttributes		rawSelector:string	requirements:[]meta.v1.LabelSelectorRequirement list=atomic
-authorization.v1.LocalSubjectAccessReview	gvk=authorization.k8s.io/v1/LocalSubjectAccessReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authorization.v1.SubjectAccessReviewSpec	status:authorization.v1.SubjectAccessReviewStatus
+authorization.v1.LocalSubjectAccessReview	gvk=authorization.k8s.io/v1/LocalSubjectAccessReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authorization.v1.SubjectAccessReviewSpec json=always	status:authorization.v1.SubjectAccessReviewStatus
 authorization.v1.NonResourceAttributes		path:string	verb:string
-authorization.v1.NonResourceRule		nonResourceURLs:[]string list=atomic	verbs!:[]string list=atomic
-authorization.v1.ResourceAttributes		fieldSelector:authorization.v1.FieldSelectorAttributes	group:string	labelSelector:authorization.v1.LabelSelectorAttributes	name:string	namespace:string	resource:string	subresource:string	verb:string	version:string
-authorization.v1.ResourceRule		apiGroups:[]string list=atomic	resourceNames:[]string list=atomic	resources:[]string list=atomic	verbs!:[]string list=atomic
-authorization.v1.SelfSubjectAccessReview	gvk=authorization.k8s.io/v1/SelfSubjectAccessReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authorization.v1.SelfSubjectAccessReviewSpec	status:authorization.v1.SubjectAccessReviewStatus
-authorization.v1.SelfSubjectAccessReviewSpec		nonResourceAttributes:authorization.v1.NonResourceAttributes	resourceAttributes:authorization.v1.ResourceAttributes
-authorization.v1.SelfSubjectRulesReview	gvk=authorization.k8s.io/v1/SelfSubjectRulesReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authorization.v1.SelfSubjectRulesReviewSpec	status:authorization.v1.SubjectRulesReviewStatus
+authorization.v1.NonResourceRule		nonResourceURLs:[]string list=atomic	verbs!:[]string list=atomic json=always
+authorization.v1.ResourceAttributes		fieldSelector:authorization.v1.FieldSelectorAttributes json=pointer	group:string	labelSelector:authorization.v1.LabelSelectorAttributes json=pointer	name:string	namespace:string	resource:string	subresource:string	verb:string	version:string
+authorization.v1.ResourceRule		apiGroups:[]string list=atomic	resourceNames:[]string list=atomic	resources:[]string list=atomic	verbs!:[]string list=atomic json=always
+authorization.v1.SelfSubjectAccessReview	gvk=authorization.k8s.io/v1/SelfSubjectAccessReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authorization.v1.SelfSubjectAccessReviewSpec json=always	status:authorization.v1.SubjectAccessReviewStatus
+authorization.v1.SelfSubjectAccessReviewSpec		nonResourceAttributes:authorization.v1.NonResourceAttributes json=pointer	resourceAttributes:authorization.v1.ResourceAttributes json=pointer
+authorization.v1.SelfSubjectRulesReview	gvk=authorization.k8s.io/v1/SelfSubjectRulesReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authorization.v1.SelfSubjectRulesReviewSpec json=always	status:authorization.v1.SubjectRulesReviewStatus
 authorization.v1.SelfSubjectRulesReviewSpec		namespace:string
-authorization.v1.SubjectAccessReview	gvk=authorization.k8s.io/v1/SubjectAccessReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authorization.v1.SubjectAccessReviewSpec	status:authorization.v1.SubjectAccessReviewStatus
-authorization.v1.SubjectAccessReviewSpec		extra:{}[]string	groups:[]string list=atomic	nonResourceAttributes:authorization.v1.NonResourceAttributes	resourceAttributes:authorization.v1.ResourceAttributes	uid:string	user:string
-authorization.v1.SubjectAccessReviewStatus		allowed!:boolean	denied:boolean	evaluationError:string	reason:string
-authorization.v1.SubjectRulesReviewStatus		evaluationError:string	incomplete!:boolean	nonResourceRules!:[]authorization.v1.NonResourceRule list=atomic	resourceRules!:[]authorization.v1.ResourceRule list=atomic
-autoscaling.v1.CrossVersionObjectReference	map=atomic	apiVersion:string	kind!:string	name!:string
+authorization.v1.SubjectAccessReview	gvk=authorization.k8s.io/v1/SubjectAccessReview	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:authorization.v1.SubjectAccessReviewSpec json=always	status:authorization.v1.SubjectAccessReviewStatus
+authorization.v1.SubjectAccessReviewSpec		extra:{}[]string go=map[string]v1.ExtraValue	groups:[]string list=atomic	nonResourceAttributes:authorization.v1.NonResourceAttributes json=pointer	resourceAttributes:authorization.v1.ResourceAttributes json=pointer	uid:string	user:string
+authorization.v1.SubjectAccessReviewStatus		allowed!:boolean json=always	denied:boolean	evaluationError:string	reason:string
+authorization.v1.SubjectRulesReviewStatus		evaluationError:string	incomplete!:boolean json=always	nonResourceRules!:[]authorization.v1.NonResourceRule list=atomic json=always	resourceRules!:[]authorization.v1.ResourceRule list=atomic json=always
+autoscaling.v1.CrossVersionObjectReference	map=atomic	apiVersion:string	kind!:string json=always	name!:string json=always
 autoscaling.v1.HorizontalPodAutoscaler	gvk=autoscaling/v1/HorizontalPodAutoscaler	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:autoscaling.v1.HorizontalPodAutoscalerSpec	status:autoscaling.v1.HorizontalPodAutoscalerStatus
-autoscaling.v1.HorizontalPodAutoscalerSpec		maxReplicas!:int32	minReplicas:int32	scaleTargetRef!:autoscaling.v1.CrossVersionObjectReference	targetCPUUtilizationPercentage:int32
-autoscaling.v1.HorizontalPodAutoscalerStatus		currentCPUUtilizationPercentage:int32	currentReplicas!:int32	desiredReplicas!:int32	lastScaleTime:meta.v1.Time	observedGeneration:int64
+autoscaling.v1.HorizontalPodAutoscalerSpec		maxReplicas!:int32 json=always	minReplicas:int32 json=pointer	scaleTargetRef!:autoscaling.v1.CrossVersionObjectReference json=always	targetCPUUtilizationPercentage:int32 json=pointer
+autoscaling.v1.HorizontalPodAutoscalerStatus		currentCPUUtilizationPercentage:int32 json=pointer	currentReplicas!:int32 json=always	desiredReplicas!:int32 json=always	lastScaleTime:meta.v1.Time json=pointer	observedGeneration:int64 json=pointer
 autoscaling.v1.Scale	gvk=autoscaling/v1/Scale	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:autoscaling.v1.ScaleSpec	status:autoscaling.v1.ScaleStatus
 autoscaling.v1.ScaleSpec		replicas:int32
-autoscaling.v1.ScaleStatus		replicas!:int32	selector:string
-autoscaling.v2.ContainerResourceMetricSource		container!:string	name!:string	target!:autoscaling.v2.MetricTarget
-autoscaling.v2.ContainerResourceMetricStatus		container!:string	current!:autoscaling.v2.MetricValueStatus	name!:string
-autoscaling.v2.CrossVersionObjectReference		apiVersion:string	kind!:string	name!:string
-autoscaling.v2.ExternalMetricSource		metric!:autoscaling.v2.MetricIdentifier	target!:autoscaling.v2.MetricTarget
-autoscaling.v2.ExternalMetricStatus		current!:autoscaling.v2.MetricValueStatus	metric!:autoscaling.v2.MetricIdentifier
-autoscaling.v2.HPAScalingPolicy		periodSeconds!:int32	type!:string	value!:int32
-autoscaling.v2.HPAScalingRules		policies:[]autoscaling.v2.HPAScalingPolicy list=atomic	selectPolicy:string	stabilizationWindowSeconds:int32	tolerance:apimachinery.api.resource.Quantity
+autoscaling.v1.ScaleStatus		replicas!:int32 json=always	selector:string
+autoscaling.v2.ContainerResourceMetricSource		container!:string json=always	name!:string go=v1.ResourceName json=always	target!:autoscaling.v2.MetricTarget json=always
+autoscaling.v2.ContainerResourceMetricStatus		container!:string json=always	current!:autoscaling.v2.MetricValueStatus json=always	name!:string go=v1.ResourceName json=always
+autoscaling.v2.CrossVersionObjectReference		apiVersion:string	kind!:string json=always	name!:string json=always
+autoscaling.v2.ExternalMetricSource		metric!:autoscaling.v2.MetricIdentifier json=always	target!:autoscaling.v2.MetricTarget json=always
+autoscaling.v2.ExternalMetricStatus		current!:autoscaling.v2.MetricValueStatus json=always	metric!:autoscaling.v2.MetricIdentifier json=always
+autoscaling.v2.HPAScalingPolicy		periodSeconds!:int32 json=always	type!:string go=v2.HPAScalingPolicyType json=always	value!:int32 json=always
+autoscaling.v2.HPAScalingRules		policies:[]autoscaling.v2.HPAScalingPolicy list=atomic	selectPolicy:string go=v2.ScalingPolicySelect json=pointer	stabilizationWindowSeconds:int32 json=pointer	tolerance:apimachinery.api.resource.Quantity json=pointer
 autoscaling.v2.HorizontalPodAutoscaler	gvk=autoscaling/v2/HorizontalPodAutoscaler	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:autoscaling.v2.HorizontalPodAutoscalerSpec	status:autoscaling.v2.HorizontalPodAutoscalerStatus
-autoscaling.v2.HorizontalPodAutoscalerBehavior		scaleDown:autoscaling.v2.HPAScalingRules	scaleUp:autoscaling.v2.HPAScalingRules
-autoscaling.v2.HorizontalPodAutoscalerCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-autoscaling.v2.HorizontalPodAutoscalerSpec		behavior:autoscaling.v2.HorizontalPodAutoscalerBehavior	maxReplicas!:int32	metrics:[]autoscaling.v2.MetricSpec list=atomic	minReplicas:int32	scaleTargetRef!:autoscaling.v2.CrossVersionObjectReference
-autoscaling.v2.HorizontalPodAutoscalerStatus		conditions:[]autoscaling.v2.HorizontalPodAutoscalerCondition list=map(type) patch=merge merge=type	currentMetrics:[]autoscaling.v2.MetricStatus list=atomic	currentReplicas:int32	desiredReplicas!:int32	lastScaleTime:meta.v1.Time	observedGeneration:int64
-autoscaling.v2.MetricIdentifier		name!:string	selector:meta.v1.LabelSelector
-autoscaling.v2.MetricSpec		containerResource:autoscaling.v2.ContainerResourceMetricSource	external:autoscaling.v2.ExternalMetricSource	object:autoscaling.v2.ObjectMetricSource	pods:autoscaling.v2.PodsMetricSource	resource:autoscaling.v2.ResourceMetricSource	type!:string
-autoscaling.v2.MetricStatus		containerResource:autoscaling.v2.ContainerResourceMetricStatus	external:autoscaling.v2.ExternalMetricStatus	object:autoscaling.v2.ObjectMetricStatus	pods:autoscaling.v2.PodsMetricStatus	resource:autoscaling.v2.ResourceMetricStatus	type!:string
-autoscaling.v2.MetricTarget		averageUtilization:int32	averageValue:apimachinery.api.resource.Quantity	type!:string	value:apimachinery.api.resource.Quantity
-autoscaling.v2.MetricValueStatus		averageUtilization:int32	averageValue:apimachinery.api.resource.Quantity	value:apimachinery.api.resource.Quantity
-autoscaling.v2.ObjectMetricSource		describedObject!:autoscaling.v2.CrossVersionObjectReference	metric!:autoscaling.v2.MetricIdentifier	target!:autoscaling.v2.MetricTarget
-autoscaling.v2.ObjectMetricStatus		current!:autoscaling.v2.MetricValueStatus	describedObject!:autoscaling.v2.CrossVersionObjectReference	metric!:autoscaling.v2.MetricIdentifier
-autoscaling.v2.PodsMetricSource		metric!:autoscaling.v2.MetricIdentifier	target!:autoscaling.v2.MetricTarget
-autoscaling.v2.PodsMetricStatus		current!:autoscaling.v2.MetricValueStatus	metric!:autoscaling.v2.MetricIdentifier
-autoscaling.v2.ResourceMetricSource		name!:string	target!:autoscaling.v2.MetricTarget
-autoscaling.v2.ResourceMetricStatus		current!:autoscaling.v2.MetricValueStatus	name!:string
+autoscaling.v2.HorizontalPodAutoscalerBehavior		scaleDown:autoscaling.v2.HPAScalingRules json=pointer	scaleUp:autoscaling.v2.HPAScalingRules json=pointer
+autoscaling.v2.HorizontalPodAutoscalerCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v2.HorizontalPodAutoscalerConditionType json=always
+autoscaling.v2.HorizontalPodAutoscalerSpec		behavior:autoscaling.v2.HorizontalPodAutoscalerBehavior json=pointer	maxReplicas!:int32 json=always	metrics:[]autoscaling.v2.MetricSpec list=atomic	minReplicas:int32 json=pointer	scaleTargetRef!:autoscaling.v2.CrossVersionObjectReference json=always
+autoscaling.v2.HorizontalPodAutoscalerStatus		conditions:[]autoscaling.v2.HorizontalPodAutoscalerCondition list=map(type) patch=merge merge=type	currentMetrics:[]autoscaling.v2.MetricStatus list=atomic json=always	currentReplicas:int32	desiredReplicas!:int32 json=always	lastScaleTime:meta.v1.Time json=pointer	observedGeneration:int64 json=pointer
+autoscaling.v2.MetricIdentifier		name!:string json=always	selector:meta.v1.LabelSelector json=pointer
+autoscaling.v2.MetricSpec		containerResource:autoscaling.v2.ContainerResourceMetricSource json=pointer	external:autoscaling.v2.ExternalMetricSource json=pointer	object:autoscaling.v2.ObjectMetricSource json=pointer	pods:autoscaling.v2.PodsMetricSource json=pointer	resource:autoscaling.v2.ResourceMetricSource json=pointer	type!:string go=v2.MetricSourceType json=always
+autoscaling.v2.MetricStatus		containerResource:autoscaling.v2.ContainerResourceMetricStatus json=pointer	external:autoscaling.v2.ExternalMetricStatus json=pointer	object:autoscaling.v2.ObjectMetricStatus json=pointer	pods:autoscaling.v2.PodsMetricStatus json=pointer	resource:autoscaling.v2.ResourceMetricStatus json=pointer	type!:string go=v2.MetricSourceType json=always
+autoscaling.v2.MetricTarget		averageUtilization:int32 json=pointer	averageValue:apimachinery.api.resource.Quantity json=pointer	type!:string go=v2.MetricTargetType json=always	value:apimachinery.api.resource.Quantity json=pointer
+autoscaling.v2.MetricValueStatus		averageUtilization:int32 json=pointer	averageValue:apimachinery.api.resource.Quantity json=pointer	value:apimachinery.api.resource.Quantity json=pointer
+autoscaling.v2.ObjectMetricSource		describedObject!:autoscaling.v2.CrossVersionObjectReference json=always	metric!:autoscaling.v2.MetricIdentifier json=always	target!:autoscaling.v2.MetricTarget json=always
+autoscaling.v2.ObjectMetricStatus		current!:autoscaling.v2.MetricValueStatus json=always	describedObject!:autoscaling.v2.CrossVersionObjectReference json=always	metric!:autoscaling.v2.MetricIdentifier json=always
+autoscaling.v2.PodsMetricSource		metric!:autoscaling.v2.MetricIdentifier json=always	target!:autoscaling.v2.MetricTarget json=always
+autoscaling.v2.PodsMetricStatus		current!:autoscaling.v2.MetricValueStatus json=always	metric!:autoscaling.v2.MetricIdentifier json=always
+autoscaling.v2.ResourceMetricSource		name!:string go=v1.ResourceName json=always	target!:autoscaling.v2.MetricTarget json=always
+autoscaling.v2.ResourceMetricStatus		current!:autoscaling.v2.MetricValueStatus json=always	name!:string go=v1.ResourceName json=always
 batch.v1.CronJob	gvk=batch/v1/CronJob	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:batch.v1.CronJobSpec	status:batch.v1.CronJobStatus
-batch.v1.CronJobSpec		concurrencyPolicy:string	failedJobsHistoryLimit:int32	jobTemplate!:batch.v1.JobTemplateSpec	schedule!:string	startingDeadlineSeconds:int64	successfulJobsHistoryLimit:int32	suspend:boolean	timeZone:string
-batch.v1.CronJobStatus		active:[]core.v1.ObjectReference list=atomic	lastScheduleTime:meta.v1.Time	lastSuccessfulTime:meta.v1.Time
+batch.v1.CronJobSpec		concurrencyPolicy:string go=v1.ConcurrencyPolicy	failedJobsHistoryLimit:int32 json=pointer	jobTemplate!:batch.v1.JobTemplateSpec json=always	schedule!:string json=always	startingDeadlineSeconds:int64 json=pointer	successfulJobsHistoryLimit:int32 json=pointer	suspend:boolean json=pointer	timeZone:string json=pointer
+batch.v1.CronJobStatus		active:[]core.v1.ObjectReference list=atomic	lastScheduleTime:meta.v1.Time json=pointer	lastSuccessfulTime:meta.v1.Time json=pointer
 batch.v1.Job	gvk=batch/v1/Job	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:batch.v1.JobSpec	status:batch.v1.JobStatus
-batch.v1.JobCondition		lastProbeTime:meta.v1.Time	lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-batch.v1.JobSpec		activeDeadlineSeconds:int64	backoffLimit:int32	backoffLimitPerIndex:int32	completionMode:string	completions:int32	managedBy:string	manualSelector:boolean	maxFailedIndexes:int32	parallelism:int32	podFailurePolicy:batch.v1.PodFailurePolicy	podReplacementPolicy:string	selector:meta.v1.LabelSelector	successPolicy:batch.v1.SuccessPolicy	suspend:boolean	template!:core.v1.PodTemplateSpec	ttlSecondsAfterFinished:int32
-batch.v1.JobStatus		active:int32	completedIndexes:string	completionTime:meta.v1.Time	conditions:[]batch.v1.JobCondition list=atomic patch=merge merge=type	failed:int32	failedIndexes:string	ready:int32	startTime:meta.v1.Time	succeeded:int32	terminating:int32	uncountedTerminatedPods:batch.v1.UncountedTerminatedPods
+batch.v1.JobCondition		lastProbeTime:meta.v1.Time	lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.JobConditionType json=always
+batch.v1.JobSpec		activeDeadlineSeconds:int64 json=pointer	backoffLimit:int32 json=pointer	backoffLimitPerIndex:int32 json=pointer	completionMode:string go=v1.CompletionMode json=pointer	completions:int32 json=pointer	managedBy:string json=pointer	manualSelector:boolean json=pointer	maxFailedIndexes:int32 json=pointer	parallelism:int32 json=pointer	podFailurePolicy:batch.v1.PodFailurePolicy json=pointer	podReplacementPolicy:string go=v1.PodReplacementPolicy json=pointer	selector:meta.v1.LabelSelector json=pointer	successPolicy:batch.v1.SuccessPolicy json=pointer	suspend:boolean json=pointer	template!:core.v1.PodTemplateSpec json=always	ttlSecondsAfterFinished:int32 json=pointer
+batch.v1.JobStatus		active:int32	completedIndexes:string	completionTime:meta.v1.Time json=pointer	conditions:[]batch.v1.JobCondition list=atomic patch=merge merge=type	failed:int32	failedIndexes:string json=pointer	ready:int32 json=pointer	startTime:meta.v1.Time json=pointer	succeeded:int32	terminating:int32 json=pointer	uncountedTerminatedPods:batch.v1.UncountedTerminatedPods json=pointer
 batch.v1.JobTemplateSpec		metadata:meta.v1.ObjectMeta	spec:batch.v1.JobSpec
-batch.v1.PodFailurePolicy		rules!:[]batch.v1.PodFailurePolicyRule list=atomic
-batch.v1.PodFailurePolicyOnExitCodesRequirement		containerName:string	operator!:string	values!:[]int32 list=set
-batch.v1.PodFailurePolicyOnPodConditionsPattern		status:string	type!:string
-batch.v1.PodFailurePolicyRule		action!:string	onExitCodes:batch.v1.PodFailurePolicyOnExitCodesRequirement	onPodConditions:[]batch.v1.PodFailurePolicyOnPodConditionsPattern list=atomic
-batch.v1.SuccessPolicy		rules!:[]batch.v1.SuccessPolicyRule list=atomic
-batch.v1.SuccessPolicyRule		succeededCount:int32	succeededIndexes:string
-batch.v1.UncountedTerminatedPods		failed:[]string list=set	succeeded:[]string list=set
-certificates.v1.CertificateSigningRequest	gvk=certificates.k8s.io/v1/CertificateSigningRequest	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:certificates.v1.CertificateSigningRequestSpec	status:certificates.v1.CertificateSigningRequestStatus
-certificates.v1.CertificateSigningRequestCondition		lastTransitionTime:meta.v1.Time	lastUpdateTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-certificates.v1.CertificateSigningRequestSpec		expirationSeconds:int32	extra:{}[]string	groups:[]string list=atomic	request!:byte	signerName!:string	uid:string	usages:[]string list=atomic	username:string
+batch.v1.PodFailurePolicy		rules!:[]batch.v1.PodFailurePolicyRule list=atomic json=always
+batch.v1.PodFailurePolicyOnExitCodesRequirement		containerName:string json=pointer	operator!:string go=v1.PodFailurePolicyOnExitCodesOperator json=always	values!:[]int32 list=set json=always
+batch.v1.PodFailurePolicyOnPodConditionsPattern		status:string go=v1.ConditionStatus json=always	type!:string go=v1.PodConditionType json=always
+batch.v1.PodFailurePolicyRule		action!:string go=v1.PodFailurePolicyAction json=always	onExitCodes:batch.v1.PodFailurePolicyOnExitCodesRequirement json=pointer	onPodConditions:[]batch.v1.PodFailurePolicyOnPodConditionsPattern list=atomic
+batch.v1.SuccessPolicy		rules!:[]batch.v1.SuccessPolicyRule list=atomic json=always
+batch.v1.SuccessPolicyRule		succeededCount:int32 json=pointer	succeededIndexes:string json=pointer
+batch.v1.UncountedTerminatedPods		failed:[]string list=set go=[]types.UID	succeeded:[]string list=set go=[]types.UID
+certificates.v1.CertificateSigningRequest	gvk=certificates.k8s.io/v1/CertificateSigningRequest	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:certificates.v1.CertificateSigningRequestSpec json=always	status:certificates.v1.CertificateSigningRequestStatus
+certificates.v1.CertificateSigningRequestCondition		lastTransitionTime:meta.v1.Time	lastUpdateTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.RequestConditionType json=always
+certificates.v1.CertificateSigningRequestSpec		expirationSeconds:int32 json=pointer	extra:{}[]string go=map[string]v1.ExtraValue	groups:[]string list=atomic	request!:byte json=always	signerName!:string json=always	uid:string	usages:[]string list=atomic go=[]v1.KeyUsage	username:string
 certificates.v1.CertificateSigningRequestStatus		certificate:byte	conditions:[]certificates.v1.CertificateSigningRequestCondition list=map(type)
 coordination.v1.Lease	gvk=coordination.k8s.io/v1/Lease	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:coordination.v1.LeaseSpec
-coordination.v1.LeaseSpec		acquireTime:meta.v1.MicroTime	holderIdentity:string	leaseDurationSeconds:int32	leaseTransitions:int32	preferredHolder:string	renewTime:meta.v1.MicroTime	strategy:string
-core.v1.AWSElasticBlockStoreVolumeSource		fsType:string	partition:int32	readOnly:boolean	volumeID!:string
-core.v1.Affinity		nodeAffinity:core.v1.NodeAffinity	podAffinity:core.v1.PodAffinity	podAntiAffinity:core.v1.PodAntiAffinity
-core.v1.AppArmorProfile		localhostProfile:string	type!:string
-core.v1.AttachedVolume		devicePath!:string	name!:string
-core.v1.AzureDiskVolumeSource		cachingMode:string	diskName!:string	diskURI!:string	fsType:string	kind:string	readOnly:boolean
-core.v1.AzureFilePersistentVolumeSource		readOnly:boolean	secretName!:string	secretNamespace:string	shareName!:string
-core.v1.AzureFileVolumeSource		readOnly:boolean	secretName!:string	shareName!:string
-core.v1.Binding	gvk=/v1/Binding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	target!:core.v1.ObjectReference
-core.v1.CSIPersistentVolumeSource		controllerExpandSecretRef:core.v1.SecretReference	controllerPublishSecretRef:core.v1.SecretReference	driver!:string	fsType:string	nodeExpandSecretRef:core.v1.SecretReference	nodePublishSecretRef:core.v1.SecretReference	nodeStageSecretRef:core.v1.SecretReference	readOnly:boolean	volumeAttributes:{}string	volumeHandle!:string
-core.v1.CSIVolumeSource		driver!:string	fsType:string	nodePublishSecretRef:core.v1.LocalObjectReference	readOnly:boolean	volumeAttributes:{}string
-core.v1.Capabilities		add:[]string list=atomic	drop:[]string list=atomic
-core.v1.CephFSPersistentVolumeSource		monitors!:[]string list=atomic	path:string	readOnly:boolean	secretFile:string	secretRef:core.v1.SecretReference	user:string
-core.v1.CephFSVolumeSource		monitors!:[]string list=atomic	path:string	readOnly:boolean	secretFile:string	secretRef:core.v1.LocalObjectReference	user:string
-core.v1.CinderPersistentVolumeSource		fsType:string	readOnly:boolean	secretRef:core.v1.SecretReference	volumeID!:string
-core.v1.CinderVolumeSource		fsType:string	readOnly:boolean	secretRef:core.v1.LocalObjectReference	volumeID!:string
-core.v1.ClientIPConfig		timeoutSeconds:int32
-core.v1.ClusterTrustBundleProjection		labelSelector:meta.v1.LabelSelector	name:string	optional:boolean	path!:string	signerName:string
-core.v1.ConfigMap	gvk=/v1/ConfigMap	apiVersion:string	binaryData:{}byte	data:{}string	immutable:boolean	kind:string	metadata:meta.v1.ObjectMeta
-core.v1.ConfigMapEnvSource		name:string	optional:boolean
-core.v1.ConfigMapKeySelector	map=atomic	key!:string	name:string	optional:boolean
-core.v1.ConfigMapNodeConfigSource		kubeletConfigKey!:string	name!:string	namespace!:string	resourceVersion:string	uid:string
-core.v1.ConfigMapProjection		items:[]core.v1.KeyToPath list=atomic	name:string	optional:boolean
-core.v1.ConfigMapVolumeSource		defaultMode:int32	items:[]core.v1.KeyToPath list=atomic	name:string	optional:boolean
-core.v1.Container		args:[]string list=atomic	command:[]string list=atomic	env:[]core.v1.EnvVar list=map(name) patch=merge merge=name	envFrom:[]core.v1.EnvFromSource list=atomic	image:string	imagePullPolicy:string	lifecycle:core.v1.Lifecycle	livenessProbe:core.v1.Probe	name!:string	ports:[]core.v1.ContainerPort list=map(containerPort,protocol) patch=merge merge=containerPort	readinessProbe:core.v1.Probe	resizePolicy:[]core.v1.ContainerResizePolicy list=atomic	resources:core.v1.ResourceRequirements	restartPolicy:string	restartPolicyRules:[]core.v1.ContainerRestartRule list=atomic	securityContext:core.v1.SecurityContext	startupProbe:core.v1.Probe	stdin:boolean	stdinOnce:boolean	terminationMessagePath:string	terminationMessagePolicy:string	tty:boolean	volumeDevices:[]core.v1.VolumeDevice list=map(devicePath) patch=merge merge=devicePath	volumeMounts:[]core.v1.VolumeMount list=map(mountPath) patch=merge merge=mountPath	workingDir:string
-core.v1.ContainerExtendedResourceRequest		containerName!:string	requestName!:string	resourceName!:string
-core.v1.ContainerImage		names:[]string list=atomic	sizeBytes:int64
-core.v1.ContainerPort		containerPort!:int32	hostIP:string	hostPort:int32	name:string	protocol:string
-core.v1.ContainerResizePolicy		resourceName!:string	restartPolicy!:string
-core.v1.ContainerRestartRule		action!:string	exitCodes:core.v1.ContainerRestartRuleOnExitCodes
-core.v1.ContainerRestartRuleOnExitCodes		operator!:string	values:[]int32 list=set
-core.v1.ContainerState		running:core.v1.ContainerStateRunning	terminated:core.v1.ContainerStateTerminated	waiting:core.v1.ContainerStateWaiting
+coordination.v1.LeaseSpec		acquireTime:meta.v1.MicroTime json=pointer	holderIdentity:string json=pointer	leaseDurationSeconds:int32 json=pointer	leaseTransitions:int32 json=pointer	preferredHolder:string json=pointer	renewTime:meta.v1.MicroTime json=pointer	strategy:string go=v1.CoordinatedLeaseStrategy json=pointer
+core.v1.AWSElasticBlockStoreVolumeSource		fsType:string	partition:int32	readOnly:boolean	volumeID!:string json=always
+core.v1.Affinity		nodeAffinity:core.v1.NodeAffinity json=pointer	podAffinity:core.v1.PodAffinity json=pointer	podAntiAffinity:core.v1.PodAntiAffinity json=pointer
+core.v1.AppArmorProfile		localhostProfile:string json=pointer	type!:string go=v1.AppArmorProfileType json=always
+core.v1.AttachedVolume		devicePath!:string json=always	name!:string go=v1.UniqueVolumeName json=always
+core.v1.AzureDiskVolumeSource		cachingMode:string go=v1.AzureDataDiskCachingMode json=pointer	diskName!:string json=always	diskURI!:string json=always	fsType:string json=pointer	kind:string go=v1.AzureDataDiskKind json=pointer	readOnly:boolean json=pointer
+core.v1.AzureFilePersistentVolumeSource		readOnly:boolean	secretName!:string json=always	secretNamespace:string json=pointer	shareName!:string json=always
+core.v1.AzureFileVolumeSource		readOnly:boolean	secretName!:string json=always	shareName!:string json=always
+core.v1.Binding	gvk=/v1/Binding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	target!:core.v1.ObjectReference json=always
+core.v1.CSIPersistentVolumeSource		controllerExpandSecretRef:core.v1.SecretReference json=pointer	controllerPublishSecretRef:core.v1.SecretReference json=pointer	driver!:string json=always	fsType:string	nodeExpandSecretRef:core.v1.SecretReference json=pointer	nodePublishSecretRef:core.v1.SecretReference json=pointer	nodeStageSecretRef:core.v1.SecretReference json=pointer	readOnly:boolean	volumeAttributes:{}string	volumeHandle!:string json=always
+core.v1.CSIVolumeSource		driver!:string json=always	fsType:string json=pointer	nodePublishSecretRef:core.v1.LocalObjectReference json=pointer	readOnly:boolean json=pointer	volumeAttributes:{}string
+core.v1.Capabilities		add:[]string list=atomic go=[]v1.Capability	drop:[]string list=atomic go=[]v1.Capability
+core.v1.CephFSPersistentVolumeSource		monitors!:[]string list=atomic json=always	path:string	readOnly:boolean	secretFile:string	secretRef:core.v1.SecretReference json=pointer	user:string
+core.v1.CephFSVolumeSource		monitors!:[]string list=atomic json=always	path:string	readOnly:boolean	secretFile:string	secretRef:core.v1.LocalObjectReference json=pointer	user:string
+core.v1.CinderPersistentVolumeSource		fsType:string	readOnly:boolean	secretRef:core.v1.SecretReference json=pointer	volumeID!:string json=always
+core.v1.CinderVolumeSource		fsType:string	readOnly:boolean	secretRef:core.v1.LocalObjectReference json=pointer	volumeID!:string json=always
+core.v1.ClientIPConfig		timeoutSeconds:int32 json=pointer
+core.v1.ClusterTrustBundleProjection		labelSelector:meta.v1.LabelSelector json=pointer	name:string json=pointer	optional:boolean json=pointer	path!:string json=always	signerName:string json=pointer
+core.v1.ConfigMap	gvk=/v1/ConfigMap	apiVersion:string	binaryData:{}byte	data:{}string	immutable:boolean json=pointer	kind:string	metadata:meta.v1.ObjectMeta
+core.v1.ConfigMapEnvSource		name:string in=LocalObjectReference	optional:boolean json=pointer
+core.v1.ConfigMapKeySelector	map=atomic	key!:string json=always	name:string in=LocalObjectReference	optional:boolean json=pointer
+core.v1.ConfigMapNodeConfigSource		kubeletConfigKey!:string json=always	name!:string json=always	namespace!:string json=always	resourceVersion:string	uid:string go=types.UID
+core.v1.ConfigMapProjection		items:[]core.v1.KeyToPath list=atomic	name:string in=LocalObjectReference	optional:boolean json=pointer
+core.v1.ConfigMapVolumeSource		defaultMode:int32 json=pointer	items:[]core.v1.KeyToPath list=atomic	name:string in=LocalObjectReference	optional:boolean json=pointer
+core.v1.Container		args:[]string list=atomic	command:[]string list=atomic	env:[]core.v1.EnvVar list=map(name) patch=merge merge=name	envFrom:[]core.v1.EnvFromSource list=atomic	image:string	imagePullPolicy:string go=v1.PullPolicy	lifecycle:core.v1.Lifecycle json=pointer	livenessProbe:core.v1.Probe json=pointer	name!:string json=always	ports:[]core.v1.ContainerPort list=map(containerPort,protocol) patch=merge merge=containerPort	readinessProbe:core.v1.Probe json=pointer	resizePolicy:[]core.v1.ContainerResizePolicy list=atomic	resources:core.v1.ResourceRequirements	restartPolicy:string go=v1.ContainerRestartPolicy json=pointer	restartPolicyRules:[]core.v1.ContainerRestartRule list=atomic	securityContext:core.v1.SecurityContext json=pointer	startupProbe:core.v1.Probe json=pointer	stdin:boolean	stdinOnce:boolean	terminationMessagePath:string	terminationMessagePolicy:string go=v1.TerminationMessagePolicy	tty:boolean	volumeDevices:[]core.v1.VolumeDevice list=map(devicePath) patch=merge merge=devicePath	volumeMounts:[]core.v1.VolumeMount list=map(mountPath) patch=merge merge=mountPath	workingDir:string
+core.v1.ContainerExtendedResourceRequest		containerName!:string json=always	requestName!:string json=always	resourceName!:string json=always
+core.v1.ContainerImage		names:[]string list=atomic json=always	sizeBytes:int64
+core.v1.ContainerPort		containerPort!:int32 json=always	hostIP:string	hostPort:int32	name:string	protocol:string go=v1.Protocol
+core.v1.ContainerResizePolicy		resourceName!:string go=v1.ResourceName json=always	restartPolicy!:string go=v1.ResourceResizeRestartPolicy json=always
+core.v1.ContainerRestartRule		action!:string go=v1.ContainerRestartRuleAction	exitCodes:core.v1.ContainerRestartRuleOnExitCodes json=pointer
+core.v1.ContainerRestartRuleOnExitCodes		operator!:string go=v1.ContainerRestartRuleOnExitCodesOperator	values:[]int32 list=set
+core.v1.ContainerState		running:core.v1.ContainerStateRunning json=pointer	terminated:core.v1.ContainerStateTerminated json=pointer	waiting:core.v1.ContainerStateWaiting json=pointer
 core.v1.ContainerStateRunning		startedAt:meta.v1.Time
-core.v1.ContainerStateTerminated		containerID:string	exitCode!:int32	finishedAt:meta.v1.Time	message:string	reason:string	signal:int32	startedAt:meta.v1.Time
+core.v1.ContainerStateTerminated		containerID:string	exitCode!:int32 json=always	finishedAt:meta.v1.Time	message:string	reason:string	signal:int32	startedAt:meta.v1.Time
 core.v1.ContainerStateWaiting		message:string	reason:string
-core.v1.ContainerStatus		allocatedResources:{}apimachinery.api.resource.Quantity	allocatedResourcesStatus:[]core.v1.ResourceStatus list=map(name) patch=merge merge=name	containerID:string	image!:string	imageID!:string	lastState:core.v1.ContainerState	name!:string	ready!:boolean	resources:core.v1.ResourceRequirements	restartCount!:int32	started:boolean	state:core.v1.ContainerState	stopSignal:string	user:core.v1.ContainerUser	volumeMounts:[]core.v1.VolumeMountStatus list=map(mountPath) patch=merge merge=mountPath
-core.v1.ContainerUser		linux:core.v1.LinuxContainerUser
-core.v1.DaemonEndpoint		Port!:int32
+core.v1.ContainerStatus		allocatedResources:{}apimachinery.api.resource.Quantity go=v1.ResourceList	allocatedResourcesStatus:[]core.v1.ResourceStatus list=map(name) patch=merge merge=name	containerID:string	image!:string json=always	imageID!:string json=always	lastState:core.v1.ContainerState	name!:string json=always	ready!:boolean json=always	resources:core.v1.ResourceRequirements json=pointer	restartCount!:int32 json=always	started:boolean json=pointer	state:core.v1.ContainerState	stopSignal:string go=v1.Signal json=pointer	user:core.v1.ContainerUser json=pointer	volumeMounts:[]core.v1.VolumeMountStatus list=map(mountPath) patch=merge merge=mountPath
+core.v1.ContainerUser		linux:core.v1.LinuxContainerUser json=pointer
+core.v1.DaemonEndpoint		Port!:int32 json=always
 core.v1.DownwardAPIProjection		items:[]core.v1.DownwardAPIVolumeFile list=atomic
-core.v1.DownwardAPIVolumeFile		fieldRef:core.v1.ObjectFieldSelector	mode:int32	path!:string	resourceFieldRef:core.v1.ResourceFieldSelector
-core.v1.DownwardAPIVolumeSource		defaultMode:int32	items:[]core.v1.DownwardAPIVolumeFile list=atomic
-core.v1.EmptyDirVolumeSource		medium:string	sizeLimit:apimachinery.api.resource.Quantity
-core.v1.EndpointAddress	map=atomic	hostname:string	ip!:string	nodeName:string	targetRef:core.v1.ObjectReference
-core.v1.EndpointPort	map=atomic	appProtocol:string	name:string	port!:int32	protocol:string
+core.v1.DownwardAPIVolumeFile		fieldRef:core.v1.ObjectFieldSelector json=pointer	mode:int32 json=pointer	path!:string json=always	resourceFieldRef:core.v1.ResourceFieldSelector json=pointer
+core.v1.DownwardAPIVolumeSource		defaultMode:int32 json=pointer	items:[]core.v1.DownwardAPIVolumeFile list=atomic
+core.v1.EmptyDirVolumeSource		medium:string go=v1.StorageMedium	sizeLimit:apimachinery.api.resource.Quantity json=pointer
+core.v1.EndpointAddress	map=atomic	hostname:string	ip!:string json=always	nodeName:string json=pointer	targetRef:core.v1.ObjectReference json=pointer
+core.v1.EndpointPort	map=atomic	appProtocol:string json=pointer	name:string	port!:int32 json=always	protocol:string go=v1.Protocol
 core.v1.EndpointSubset		addresses:[]core.v1.EndpointAddress list=atomic	notReadyAddresses:[]core.v1.EndpointAddress list=atomic	ports:[]core.v1.EndpointPort list=atomic
 core.v1.Endpoints	gvk=/v1/Endpoints	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	subsets:[]core.v1.EndpointSubset list=atomic
-core.v1.EnvFromSource		configMapRef:core.v1.ConfigMapEnvSource	prefix:string	secretRef:core.v1.SecretEnvSource
-core.v1.EnvVar		name!:string	value:string	valueFrom:core.v1.EnvVarSource
-core.v1.EnvVarSource		configMapKeyRef:core.v1.ConfigMapKeySelector	fieldRef:core.v1.ObjectFieldSelector	fileKeyRef:core.v1.FileKeySelector	resourceFieldRef:core.v1.ResourceFieldSelector	secretKeyRef:core.v1.SecretKeySelector
-core.v1.EphemeralContainer		args:[]string list=atomic	command:[]string list=atomic	env:[]core.v1.EnvVar list=map(name) patch=merge merge=name	envFrom:[]core.v1.EnvFromSource list=atomic	image:string	imagePullPolicy:string	lifecycle:core.v1.Lifecycle	livenessProbe:core.v1.Probe	name!:string	ports:[]core.v1.ContainerPort list=map(containerPort,protocol) patch=merge merge=containerPort	readinessProbe:core.v1.Probe	resizePolicy:[]core.v1.ContainerResizePolicy list=atomic	resources:core.v1.ResourceRequirements	restartPolicy:string	restartPolicyRules:[]core.v1.ContainerRestartRule list=atomic	securityContext:core.v1.SecurityContext	startupProbe:core.v1.Probe	stdin:boolean	stdinOnce:boolean	targetContainerName:string	terminationMessagePath:string	terminationMessagePolicy:string	tty:boolean	volumeDevices:[]core.v1.VolumeDevice list=map(devicePath) patch=merge merge=devicePath	volumeMounts:[]core.v1.VolumeMount list=map(mountPath) patch=merge merge=mountPath	workingDir:string
-core.v1.EphemeralVolumeSource		volumeClaimTemplate:core.v1.PersistentVolumeClaimTemplate
-core.v1.Event	gvk=/v1/Event	action:string	apiVersion:string	count:int32	eventTime:meta.v1.MicroTime	firstTimestamp:meta.v1.Time	involvedObject!:core.v1.ObjectReference	kind:string	lastTimestamp:meta.v1.Time	message:string	metadata!:meta.v1.ObjectMeta	reason:string	related:core.v1.ObjectReference	reportingComponent:string	reportingInstance:string	series:core.v1.EventSeries	source:core.v1.EventSource	type:string
+core.v1.EnvFromSource		configMapRef:core.v1.ConfigMapEnvSource json=pointer	prefix:string	secretRef:core.v1.SecretEnvSource json=pointer
+core.v1.EnvVar		name!:string json=always	value:string	valueFrom:core.v1.EnvVarSource json=pointer
+core.v1.EnvVarSource		configMapKeyRef:core.v1.ConfigMapKeySelector json=pointer	fieldRef:core.v1.ObjectFieldSelector json=pointer	fileKeyRef:core.v1.FileKeySelector json=pointer	resourceFieldRef:core.v1.ResourceFieldSelector json=pointer	secretKeyRef:core.v1.SecretKeySelector json=pointer
+core.v1.EphemeralContainer		args:[]string list=atomic in=EphemeralContainerCommon	command:[]string list=atomic in=EphemeralContainerCommon	env:[]core.v1.EnvVar list=map(name) patch=merge merge=name in=EphemeralContainerCommon	envFrom:[]core.v1.EnvFromSource list=atomic in=EphemeralContainerCommon	image:string in=EphemeralContainerCommon	imagePullPolicy:string go=v1.PullPolicy in=EphemeralContainerCommon	lifecycle:core.v1.Lifecycle in=EphemeralContainerCommon json=pointer	livenessProbe:core.v1.Probe in=EphemeralContainerCommon json=pointer	name!:string in=EphemeralContainerCommon json=always	ports:[]core.v1.ContainerPort list=map(containerPort,protocol) patch=merge merge=containerPort in=EphemeralContainerCommon	readinessProbe:core.v1.Probe in=EphemeralContainerCommon json=pointer	resizePolicy:[]core.v1.ContainerResizePolicy list=atomic in=EphemeralContainerCommon	resources:core.v1.ResourceRequirements in=EphemeralContainerCommon	restartPolicy:string go=v1.ContainerRestartPolicy in=EphemeralContainerCommon json=pointer	restartPolicyRules:[]core.v1.ContainerRestartRule list=atomic in=EphemeralContainerCommon	securityContext:core.v1.SecurityContext in=EphemeralContainerCommon json=pointer	startupProbe:core.v1.Probe in=EphemeralContainerCommon json=pointer	stdin:boolean in=EphemeralContainerCommon	stdinOnce:boolean in=EphemeralContainerCommon	targetContainerName:string	terminationMessagePath:string in=EphemeralContainerCommon	terminationMessagePolicy:string go=v1.TerminationMessagePolicy in=EphemeralContainerCommon	tty:boolean in=EphemeralContainerCommon	volumeDevices:[]core.v1.VolumeDevice list=map(devicePath) patch=merge merge=devicePath in=EphemeralContainerCommon	volumeMounts:[]core.v1.VolumeMount list=map(mountPath) patch=merge merge=mountPath in=EphemeralContainerCommon	workingDir:string in=EphemeralContainerCommon
+core.v1.EphemeralVolumeSource		volumeClaimTemplate:core.v1.PersistentVolumeClaimTemplate json=pointer
+core.v1.Event	gvk=/v1/Event	action:string	apiVersion:string	count:int32	eventTime:meta.v1.MicroTime	firstTimestamp:meta.v1.Time	involvedObject!:core.v1.ObjectReference json=always	kind:string	lastTimestamp:meta.v1.Time	message:string	metadata!:meta.v1.ObjectMeta	reason:string	related:core.v1.ObjectReference json=pointer	reportingComponent:string json=always	reportingInstance:string json=always	series:core.v1.EventSeries json=pointer	source:core.v1.EventSource	type:string
 core.v1.EventSeries		count:int32	lastObservedTime:meta.v1.MicroTime
 core.v1.EventSource		component:string	host:string
 core.v1.ExecAction		command:[]string list=atomic
-core.v1.FCVolumeSource		fsType:string	lun:int32	readOnly:boolean	targetWWNs:[]string list=atomic	wwids:[]string list=atomic
-core.v1.FileKeySelector	map=atomic	key!:string	optional:boolean	path!:string	volumeName!:string
-core.v1.FlexPersistentVolumeSource		driver!:string	fsType:string	options:{}string	readOnly:boolean	secretRef:core.v1.SecretReference
-core.v1.FlexVolumeSource		driver!:string	fsType:string	options:{}string	readOnly:boolean	secretRef:core.v1.LocalObjectReference
+core.v1.FCVolumeSource		fsType:string	lun:int32 json=pointer	readOnly:boolean	targetWWNs:[]string list=atomic	wwids:[]string list=atomic
+core.v1.FileKeySelector	map=atomic	key!:string json=always	optional:boolean json=pointer	path!:string json=always	volumeName!:string json=always
+core.v1.FlexPersistentVolumeSource		driver!:string json=always	fsType:string	options:{}string	readOnly:boolean	secretRef:core.v1.SecretReference json=pointer
+core.v1.FlexVolumeSource		driver!:string json=always	fsType:string	options:{}string	readOnly:boolean	secretRef:core.v1.LocalObjectReference json=pointer
 core.v1.FlockerVolumeSource		datasetName:string	datasetUUID:string
-core.v1.GCEPersistentDiskVolumeSource		fsType:string	partition:int32	pdName!:string	readOnly:boolean
-core.v1.GRPCAction		port!:int32	service:string
-core.v1.GitRepoVolumeSource		directory:string	repository!:string	revision:string
-core.v1.GlusterfsPersistentVolumeSource		endpoints!:string	endpointsNamespace:string	path!:string	readOnly:boolean
-core.v1.GlusterfsVolumeSource		endpoints!:string	path!:string	readOnly:boolean
-core.v1.HTTPGetAction		host:string	httpHeaders:[]core.v1.HTTPHeader list=atomic	path:string	port!:apimachinery.util.intstr.IntOrString	scheme:string
-core.v1.HTTPHeader		name!:string	value!:string
-core.v1.HostAlias		hostnames:[]string list=atomic	ip!:string
-core.v1.HostIP		ip!:string
-core.v1.HostPathVolumeSource		path!:string	type:string
-core.v1.ISCSIPersistentVolumeSource		chapAuthDiscovery:boolean	chapAuthSession:boolean	fsType:string	initiatorName:string	iqn!:string	iscsiInterface:string	lun!:int32	portals:[]string list=atomic	readOnly:boolean	secretRef:core.v1.SecretReference	targetPortal!:string
-core.v1.ISCSIVolumeSource		chapAuthDiscovery:boolean	chapAuthSession:boolean	fsType:string	initiatorName:string	iqn!:string	iscsiInterface:string	lun!:int32	portals:[]string list=atomic	readOnly:boolean	secretRef:core.v1.LocalObjectReference	targetPortal!:string
-core.v1.ImageVolumeSource		pullPolicy:string	reference:string
-core.v1.ImageVolumeStatus		imageRef!:string
-core.v1.KeyToPath		key!:string	mode:int32	path!:string
-core.v1.Lifecycle		postStart:core.v1.LifecycleHandler	preStop:core.v1.LifecycleHandler	stopSignal:string
-core.v1.LifecycleHandler		exec:core.v1.ExecAction	httpGet:core.v1.HTTPGetAction	sleep:core.v1.SleepAction	tcpSocket:core.v1.TCPSocketAction
+core.v1.GCEPersistentDiskVolumeSource		fsType:string	partition:int32	pdName!:string json=always	readOnly:boolean
+core.v1.GRPCAction		port!:int32 json=always	service:string json=pointer
+core.v1.GitRepoVolumeSource		directory:string	repository!:string json=always	revision:string
+core.v1.GlusterfsPersistentVolumeSource		endpoints!:string json=always	endpointsNamespace:string json=pointer	path!:string json=always	readOnly:boolean
+core.v1.GlusterfsVolumeSource		endpoints!:string json=always	path!:string json=always	readOnly:boolean
+core.v1.HTTPGetAction		host:string	httpHeaders:[]core.v1.HTTPHeader list=atomic	path:string	port!:apimachinery.util.intstr.IntOrString json=always	scheme:string go=v1.URIScheme
+core.v1.HTTPHeader		name!:string json=always	value!:string json=always
+core.v1.HostAlias		hostnames:[]string list=atomic	ip!:string json=always
+core.v1.HostIP		ip!:string json=always
+core.v1.HostPathVolumeSource		path!:string json=always	type:string go=v1.HostPathType json=pointer
+core.v1.ISCSIPersistentVolumeSource		chapAuthDiscovery:boolean	chapAuthSession:boolean	fsType:string	initiatorName:string json=pointer	iqn!:string json=always	iscsiInterface:string	lun!:int32 json=always	portals:[]string list=atomic	readOnly:boolean	secretRef:core.v1.SecretReference json=pointer	targetPortal!:string json=always
+core.v1.ISCSIVolumeSource		chapAuthDiscovery:boolean	chapAuthSession:boolean	fsType:string	initiatorName:string json=pointer	iqn!:string json=always	iscsiInterface:string	lun!:int32 json=always	portals:[]string list=atomic	readOnly:boolean	secretRef:core.v1.LocalObjectReference json=pointer	targetPortal!:string json=always
+core.v1.ImageVolumeSource		pullPolicy:string go=v1.PullPolicy	reference:string
+core.v1.ImageVolumeStatus		imageRef!:string json=pointer
+core.v1.KeyToPath		key!:string json=always	mode:int32 json=pointer	path!:string json=always
+core.v1.Lifecycle		postStart:core.v1.LifecycleHandler json=pointer	preStop:core.v1.LifecycleHandler json=pointer	stopSignal:string go=v1.Signal json=pointer
+core.v1.LifecycleHandler		exec:core.v1.ExecAction json=pointer	httpGet:core.v1.HTTPGetAction json=pointer	sleep:core.v1.SleepAction json=pointer	tcpSocket:core.v1.TCPSocketAction json=pointer
 core.v1.LimitRange	gvk=/v1/LimitRange	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.LimitRangeSpec
-core.v1.LimitRangeItem		default:{}apimachinery.api.resource.Quantity	defaultRequest:{}apimachinery.api.resource.Quantity	max:{}apimachinery.api.resource.Quantity	maxLimitRequestRatio:{}apimachinery.api.resource.Quantity	min:{}apimachinery.api.resource.Quantity	type!:string
-core.v1.LimitRangeSpec		limits!:[]core.v1.LimitRangeItem list=atomic
-core.v1.LinuxContainerUser		gid!:int64	supplementalGroups:[]int64 list=atomic	uid!:int64
-core.v1.LoadBalancerIngress		hostname:string	ip:string	ipMode:string	ports:[]core.v1.PortStatus list=atomic
+core.v1.LimitRangeItem		default:{}apimachinery.api.resource.Quantity go=v1.ResourceList	defaultRequest:{}apimachinery.api.resource.Quantity go=v1.ResourceList	max:{}apimachinery.api.resource.Quantity go=v1.ResourceList	maxLimitRequestRatio:{}apimachinery.api.resource.Quantity go=v1.ResourceList	min:{}apimachinery.api.resource.Quantity go=v1.ResourceList	type!:string go=v1.LimitType json=always
+core.v1.LimitRangeSpec		limits!:[]core.v1.LimitRangeItem list=atomic json=always
+core.v1.LinuxContainerUser		gid!:int64 json=always	supplementalGroups:[]int64 list=atomic	uid!:int64 json=always
+core.v1.LoadBalancerIngress		hostname:string	ip:string	ipMode:string go=v1.LoadBalancerIPMode json=pointer	ports:[]core.v1.PortStatus list=atomic
 core.v1.LoadBalancerStatus		ingress:[]core.v1.LoadBalancerIngress list=atomic
 core.v1.LocalObjectReference	map=atomic	name:string
-core.v1.LocalVolumeSource		fsType:string	path!:string
-core.v1.ModifyVolumeStatus		status!:string	targetVolumeAttributesClassName:string
-core.v1.NFSVolumeSource		path!:string	readOnly:boolean	server!:string
+core.v1.LocalVolumeSource		fsType:string json=pointer	path!:string json=always
+core.v1.ModifyVolumeStatus		status!:string go=v1.PersistentVolumeClaimModifyVolumeStatus json=always	targetVolumeAttributesClassName:string
+core.v1.NFSVolumeSource		path!:string json=always	readOnly:boolean	server!:string json=always
 core.v1.Namespace	gvk=/v1/Namespace	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.NamespaceSpec	status:core.v1.NamespaceStatus
-core.v1.NamespaceCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-core.v1.NamespaceSpec		finalizers:[]string list=atomic
-core.v1.NamespaceStatus		conditions:[]core.v1.NamespaceCondition list=map(type) patch=merge merge=type	phase:string
+core.v1.NamespaceCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.NamespaceConditionType json=always
+core.v1.NamespaceSpec		finalizers:[]string list=atomic go=[]v1.FinalizerName
+core.v1.NamespaceStatus		conditions:[]core.v1.NamespaceCondition list=map(type) patch=merge merge=type	phase:string go=v1.NamespacePhase
 core.v1.Node	gvk=/v1/Node	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.NodeSpec	status:core.v1.NodeStatus
-core.v1.NodeAddress		address!:string	type!:string
-core.v1.NodeAffinity		preferredDuringSchedulingIgnoredDuringExecution:[]core.v1.PreferredSchedulingTerm list=atomic	requiredDuringSchedulingIgnoredDuringExecution:core.v1.NodeSelector
-core.v1.NodeAllocatableResourceClaimStatus		containers:[]string list=set	resourceClaimName!:string	resources!:{}apimachinery.api.resource.Quantity
-core.v1.NodeCondition		lastHeartbeatTime:meta.v1.Time	lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-core.v1.NodeConfigSource		configMap:core.v1.ConfigMapNodeConfigSource
-core.v1.NodeConfigStatus		active:core.v1.NodeConfigSource	assigned:core.v1.NodeConfigSource	error:string	lastKnownGood:core.v1.NodeConfigSource
+core.v1.NodeAddress		address!:string json=always	type!:string go=v1.NodeAddressType json=always
+core.v1.NodeAffinity		preferredDuringSchedulingIgnoredDuringExecution:[]core.v1.PreferredSchedulingTerm list=atomic	requiredDuringSchedulingIgnoredDuringExecution:core.v1.NodeSelector json=pointer
+core.v1.NodeAllocatableResourceClaimStatus		containers:[]string list=set json=pointer	resourceClaimName!:string json=pointer	resources!:{}apimachinery.api.resource.Quantity json=pointer
+core.v1.NodeCondition		lastHeartbeatTime:meta.v1.Time	lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.NodeConditionType json=always
+core.v1.NodeConfigSource		configMap:core.v1.ConfigMapNodeConfigSource json=pointer
+core.v1.NodeConfigStatus		active:core.v1.NodeConfigSource json=pointer	assigned:core.v1.NodeConfigSource json=pointer	error:string	lastKnownGood:core.v1.NodeConfigSource json=pointer
 core.v1.NodeDaemonEndpoints		kubeletEndpoint:core.v1.DaemonEndpoint
-core.v1.NodeFeatures		supplementalGroupsPolicy:boolean
-core.v1.NodeRuntimeHandler		features:core.v1.NodeRuntimeHandlerFeatures	name:string
-core.v1.NodeRuntimeHandlerFeatures		recursiveReadOnlyMounts:boolean	userNamespaces:boolean
-core.v1.NodeSelector	map=atomic	nodeSelectorTerms!:[]core.v1.NodeSelectorTerm list=atomic
-core.v1.NodeSelectorRequirement		key!:string	operator!:string	values:[]string list=atomic
+core.v1.NodeFeatures		supplementalGroupsPolicy:boolean json=pointer
+core.v1.NodeRuntimeHandler		features:core.v1.NodeRuntimeHandlerFeatures json=pointer	name:string json=always
+core.v1.NodeRuntimeHandlerFeatures		recursiveReadOnlyMounts:boolean json=pointer	userNamespaces:boolean json=pointer
+core.v1.NodeSelector	map=atomic	nodeSelectorTerms!:[]core.v1.NodeSelectorTerm list=atomic json=always
+core.v1.NodeSelectorRequirement		key!:string json=always	operator!:string go=v1.NodeSelectorOperator json=always	values:[]string list=atomic
 core.v1.NodeSelectorTerm	map=atomic	matchExpressions:[]core.v1.NodeSelectorRequirement list=atomic	matchFields:[]core.v1.NodeSelectorRequirement list=atomic
-core.v1.NodeSpec		configSource:core.v1.NodeConfigSource	externalID:string	podCIDR:string	podCIDRs:[]string list=set patch=merge	providerID:string	taints:[]core.v1.Taint list=atomic	unschedulable:boolean
-core.v1.NodeStatus		addresses:[]core.v1.NodeAddress list=map(type) patch=merge merge=type	allocatable:{}apimachinery.api.resource.Quantity	capacity:{}apimachinery.api.resource.Quantity	conditions:[]core.v1.NodeCondition list=map(type) patch=merge merge=type	config:core.v1.NodeConfigStatus	daemonEndpoints:core.v1.NodeDaemonEndpoints	declaredFeatures:[]string list=atomic	features:core.v1.NodeFeatures	images:[]core.v1.ContainerImage list=atomic	nodeInfo:core.v1.NodeSystemInfo	phase:string	runtimeHandlers:[]core.v1.NodeRuntimeHandler list=atomic	volumesAttached:[]core.v1.AttachedVolume list=atomic	volumesInUse:[]string list=atomic
-core.v1.NodeSwapStatus		capacity:int64
-core.v1.NodeSystemInfo		architecture!:string	bootID!:string	containerRuntimeVersion!:string	kernelVersion!:string	kubeProxyVersion!:string	kubeletVersion!:string	machineID!:string	operatingSystem!:string	osImage!:string	swap:core.v1.NodeSwapStatus	systemUUID!:string
-core.v1.ObjectFieldSelector	map=atomic	apiVersion:string	fieldPath!:string
-core.v1.ObjectReference	map=atomic	apiVersion:string	fieldPath:string	kind:string	name:string	namespace:string	resourceVersion:string	uid:string
+core.v1.NodeSpec		configSource:core.v1.NodeConfigSource json=pointer	externalID:string	podCIDR:string	podCIDRs:[]string list=set patch=merge	providerID:string	taints:[]core.v1.Taint list=atomic	unschedulable:boolean
+core.v1.NodeStatus		addresses:[]core.v1.NodeAddress list=map(type) patch=merge merge=type	allocatable:{}apimachinery.api.resource.Quantity go=v1.ResourceList	capacity:{}apimachinery.api.resource.Quantity go=v1.ResourceList	conditions:[]core.v1.NodeCondition list=map(type) patch=merge merge=type	config:core.v1.NodeConfigStatus json=pointer	daemonEndpoints:core.v1.NodeDaemonEndpoints	declaredFeatures:[]string list=atomic	features:core.v1.NodeFeatures json=pointer	images:[]core.v1.ContainerImage list=atomic	nodeInfo:core.v1.NodeSystemInfo	phase:string go=v1.NodePhase	runtimeHandlers:[]core.v1.NodeRuntimeHandler list=atomic	volumesAttached:[]core.v1.AttachedVolume list=atomic	volumesInUse:[]string list=atomic go=[]v1.UniqueVolumeName
+core.v1.NodeSwapStatus		capacity:int64 json=pointer
+core.v1.NodeSystemInfo		architecture!:string json=always	bootID!:string json=always	containerRuntimeVersion!:string json=always	kernelVersion!:string json=always	kubeProxyVersion!:string json=always	kubeletVersion!:string json=always	machineID!:string json=always	operatingSystem!:string json=always	osImage!:string json=always	swap:core.v1.NodeSwapStatus json=pointer	systemUUID!:string json=always
+core.v1.ObjectFieldSelector	map=atomic	apiVersion:string	fieldPath!:string json=always
+core.v1.ObjectReference	map=atomic	apiVersion:string	fieldPath:string	kind:string	name:string	namespace:string	resourceVersion:string	uid:string go=types.UID
 core.v1.PersistentVolume	gvk=/v1/PersistentVolume	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.PersistentVolumeSpec	status:core.v1.PersistentVolumeStatus
 core.v1.PersistentVolumeClaim	gvk=/v1/PersistentVolumeClaim	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.PersistentVolumeClaimSpec	status:core.v1.PersistentVolumeClaimStatus
-core.v1.PersistentVolumeClaimCondition		lastProbeTime:meta.v1.Time	lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-core.v1.PersistentVolumeClaimSpec		accessModes:[]string list=atomic	dataSource:core.v1.TypedLocalObjectReference	dataSourceRef:core.v1.TypedObjectReference	resources:core.v1.VolumeResourceRequirements	selector:meta.v1.LabelSelector	storageClassName:string	volumeAttributesClassName:string	volumeMode:string	volumeName:string
-core.v1.PersistentVolumeClaimStatus		accessModes:[]string list=atomic	allocatedResourceStatuses:{}string map=granular	allocatedResources:{}apimachinery.api.resource.Quantity	capacity:{}apimachinery.api.resource.Quantity	conditions:[]core.v1.PersistentVolumeClaimCondition list=map(type) patch=merge merge=type	currentVolumeAttributesClassName:string	modifyVolumeStatus:core.v1.ModifyVolumeStatus	phase:string
-core.v1.PersistentVolumeClaimTemplate		metadata:meta.v1.ObjectMeta	spec!:core.v1.PersistentVolumeClaimSpec
-core.v1.PersistentVolumeClaimVolumeSource		claimName!:string	readOnly:boolean
-core.v1.PersistentVolumeSpec		accessModes:[]string list=atomic	awsElasticBlockStore:core.v1.AWSElasticBlockStoreVolumeSource	azureDisk:core.v1.AzureDiskVolumeSource	azureFile:core.v1.AzureFilePersistentVolumeSource	capacity:{}apimachinery.api.resource.Quantity	cephfs:core.v1.CephFSPersistentVolumeSource	cinder:core.v1.CinderPersistentVolumeSource	claimRef:core.v1.ObjectReference map=granular	csi:core.v1.CSIPersistentVolumeSource	fc:core.v1.FCVolumeSource	flexVolume:core.v1.FlexPersistentVolumeSource	flocker:core.v1.FlockerVolumeSource	gcePersistentDisk:core.v1.GCEPersistentDiskVolumeSource	glusterfs:core.v1.GlusterfsPersistentVolumeSource	hostPath:core.v1.HostPathVolumeSource	iscsi:core.v1.ISCSIPersistentVolumeSource	local:core.v1.LocalVolumeSource	mountOptions:[]string list=atomic	nfs:core.v1.NFSVolumeSource	nodeAffinity:core.v1.VolumeNodeAffinity	persistentVolumeReclaimPolicy:string	photonPersistentDisk:core.v1.PhotonPersistentDiskVolumeSource	portworxVolume:core.v1.PortworxVolumeSource	quobyte:core.v1.QuobyteVolumeSource	rbd:core.v1.RBDPersistentVolumeSource	scaleIO:core.v1.ScaleIOPersistentVolumeSource	storageClassName:string	storageos:core.v1.StorageOSPersistentVolumeSource	volumeAttributesClassName:string	volumeMode:string	vsphereVolume:core.v1.VsphereVirtualDiskVolumeSource
-core.v1.PersistentVolumeStatus		lastPhaseTransitionTime:meta.v1.Time	message:string	phase:string	reason:string
-core.v1.PhotonPersistentDiskVolumeSource		fsType:string	pdID!:string
+core.v1.PersistentVolumeClaimCondition		lastProbeTime:meta.v1.Time	lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.PersistentVolumeClaimConditionType json=always
+core.v1.PersistentVolumeClaimSpec		accessModes:[]string list=atomic go=[]v1.PersistentVolumeAccessMode	dataSource:core.v1.TypedLocalObjectReference json=pointer	dataSourceRef:core.v1.TypedObjectReference json=pointer	resources:core.v1.VolumeResourceRequirements	selector:meta.v1.LabelSelector json=pointer	storageClassName:string json=pointer	volumeAttributesClassName:string json=pointer	volumeMode:string go=v1.PersistentVolumeMode json=pointer	volumeName:string
+core.v1.PersistentVolumeClaimStatus		accessModes:[]string list=atomic go=[]v1.PersistentVolumeAccessMode	allocatedResourceStatuses:{}string map=granular go=map[v1.ResourceName]v1.ClaimResourceStatus	allocatedResources:{}apimachinery.api.resource.Quantity go=v1.ResourceList	capacity:{}apimachinery.api.resource.Quantity go=v1.ResourceList	conditions:[]core.v1.PersistentVolumeClaimCondition list=map(type) patch=merge merge=type	currentVolumeAttributesClassName:string json=pointer	modifyVolumeStatus:core.v1.ModifyVolumeStatus json=pointer	phase:string go=v1.PersistentVolumeClaimPhase
+core.v1.PersistentVolumeClaimTemplate		metadata:meta.v1.ObjectMeta	spec!:core.v1.PersistentVolumeClaimSpec json=always
+core.v1.PersistentVolumeClaimVolumeSource		claimName!:string json=always	readOnly:boolean
+core.v1.PersistentVolumeSpec		accessModes:[]string list=atomic go=[]v1.PersistentVolumeAccessMode	awsElasticBlockStore:core.v1.AWSElasticBlockStoreVolumeSource in=PersistentVolumeSource json=pointer	azureDisk:core.v1.AzureDiskVolumeSource in=PersistentVolumeSource json=pointer	azureFile:core.v1.AzureFilePersistentVolumeSource in=PersistentVolumeSource json=pointer	capacity:{}apimachinery.api.resource.Quantity go=v1.ResourceList	cephfs:core.v1.CephFSPersistentVolumeSource in=PersistentVolumeSource json=pointer	cinder:core.v1.CinderPersistentVolumeSource in=PersistentVolumeSource json=pointer	claimRef:core.v1.ObjectReference map=granular json=pointer	csi:core.v1.CSIPersistentVolumeSource in=PersistentVolumeSource json=pointer	fc:core.v1.FCVolumeSource in=PersistentVolumeSource json=pointer	flexVolume:core.v1.FlexPersistentVolumeSource in=PersistentVolumeSource json=pointer	flocker:core.v1.FlockerVolumeSource in=PersistentVolumeSource json=pointer	gcePersistentDisk:core.v1.GCEPersistentDiskVolumeSource in=PersistentVolumeSource json=pointer	glusterfs:core.v1.GlusterfsPersistentVolumeSource in=PersistentVolumeSource json=pointer	hostPath:core.v1.HostPathVolumeSource in=PersistentVolumeSource json=pointer	iscsi:core.v1.ISCSIPersistentVolumeSource in=PersistentVolumeSource json=pointer	local:core.v1.LocalVolumeSource in=PersistentVolumeSource json=pointer	mountOptions:[]string list=atomic	nfs:core.v1.NFSVolumeSource in=PersistentVolumeSource json=pointer	nodeAffinity:core.v1.VolumeNodeAffinity json=pointer	persistentVolumeReclaimPolicy:string go=v1.PersistentVolumeReclaimPolicy	photonPersistentDisk:core.v1.PhotonPersistentDiskVolumeSource in=PersistentVolumeSource json=pointer	portworxVolume:core.v1.PortworxVolumeSource in=PersistentVolumeSource json=pointer	quobyte:core.v1.QuobyteVolumeSource in=PersistentVolumeSource json=pointer	rbd:core.v1.RBDPersistentVolumeSource in=PersistentVolumeSource json=pointer	scaleIO:core.v1.ScaleIOPersistentVolumeSource in=PersistentVolumeSource json=pointer	storageClassName:string	storageos:core.v1.StorageOSPersistentVolumeSource in=PersistentVolumeSource json=pointer	volumeAttributesClassName:string json=pointer	volumeMode:string go=v1.PersistentVolumeMode json=pointer	vsphereVolume:core.v1.VsphereVirtualDiskVolumeSource in=PersistentVolumeSource json=pointer
+core.v1.PersistentVolumeStatus		lastPhaseTransitionTime:meta.v1.Time json=pointer	message:string	phase:string go=v1.PersistentVolumePhase	reason:string
+core.v1.PhotonPersistentDiskVolumeSource		fsType:string	pdID!:string json=always
 core.v1.Pod	gvk=/v1/Pod	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.PodSpec	status:core.v1.PodStatus
 core.v1.PodAffinity		preferredDuringSchedulingIgnoredDuringExecution:[]core.v1.WeightedPodAffinityTerm list=atomic	requiredDuringSchedulingIgnoredDuringExecution:[]core.v1.PodAffinityTerm list=atomic
-core.v1.PodAffinityTerm		labelSelector:meta.v1.LabelSelector	matchLabelKeys:[]string list=atomic	mismatchLabelKeys:[]string list=atomic	namespaceSelector:meta.v1.LabelSelector	namespaces:[]string list=atomic	topologyKey!:string
+core.v1.PodAffinityTerm		labelSelector:meta.v1.LabelSelector json=pointer	matchLabelKeys:[]string list=atomic	mismatchLabelKeys:[]string list=atomic	namespaceSelector:meta.v1.LabelSelector json=pointer	namespaces:[]string list=atomic	topologyKey!:string json=always
 core.v1.PodAntiAffinity		preferredDuringSchedulingIgnoredDuringExecution:[]core.v1.WeightedPodAffinityTerm list=atomic	requiredDuringSchedulingIgnoredDuringExecution:[]core.v1.PodAffinityTerm list=atomic
-core.v1.PodCertificateProjection		certificateChainPath:string	credentialBundlePath:string	keyPath:string	keyType!:string	maxExpirationSeconds:int32	signerName!:string	userAnnotations:{}string
-core.v1.PodCondition		lastProbeTime:meta.v1.Time	lastTransitionTime:meta.v1.Time	message:string	observedGeneration:int64	reason:string	status!:string	type!:string
+core.v1.PodCertificateProjection		certificateChainPath:string	credentialBundlePath:string	keyPath:string	keyType!:string	maxExpirationSeconds:int32 json=pointer	signerName!:string	userAnnotations:{}string
+core.v1.PodCondition		lastProbeTime:meta.v1.Time	lastTransitionTime:meta.v1.Time	message:string	observedGeneration:int64	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.PodConditionType json=always
 core.v1.PodDNSConfig		nameservers:[]string list=atomic	options:[]core.v1.PodDNSConfigOption list=atomic	searches:[]string list=atomic
-core.v1.PodDNSConfigOption		name:string	value:string
-core.v1.PodExtendedResourceClaimStatus		requestMappings!:[]core.v1.ContainerExtendedResourceRequest list=atomic	resourceClaimName!:string
-core.v1.PodIP		ip!:string
-core.v1.PodOS		name!:string
-core.v1.PodReadinessGate		conditionType!:string
-core.v1.PodResourceClaim		name!:string	resourceClaimName:string	resourceClaimTemplateName:string
-core.v1.PodResourceClaimStatus		name!:string	resourceClaimName:string
-core.v1.PodSchedulingGate		name!:string
-core.v1.PodSchedulingGroup		podGroupName:string
-core.v1.PodSecurityContext		appArmorProfile:core.v1.AppArmorProfile	fsGroup:int64	fsGroupChangePolicy:string	runAsGroup:int64	runAsNonRoot:boolean	runAsUser:int64	seLinuxChangePolicy:string	seLinuxOptions:core.v1.SELinuxOptions	seccompProfile:core.v1.SeccompProfile	supplementalGroups:[]int64 list=atomic	supplementalGroupsPolicy:string	sysctls:[]core.v1.Sysctl list=atomic	windowsOptions:core.v1.WindowsSecurityContextOptions
-core.v1.PodSpec		activeDeadlineSeconds:int64	affinity:core.v1.Affinity	automountServiceAccountToken:boolean	containers!:[]core.v1.Container list=map(name) patch=merge merge=name	dnsConfig:core.v1.PodDNSConfig	dnsPolicy:string	enableServiceLinks:boolean	ephemeralContainers:[]core.v1.EphemeralContainer list=map(name) patch=merge merge=name	hostAliases:[]core.v1.HostAlias list=map(ip) patch=merge merge=ip	hostIPC:boolean	hostNetwork:boolean	hostPID:boolean	hostUsers:boolean	hostname:string	hostnameOverride:string	imagePullSecrets:[]core.v1.LocalObjectReference list=map(name) patch=merge merge=name	initContainers:[]core.v1.Container list=map(name) patch=merge merge=name	nodeName:string	nodeSelector:{}string map=atomic	os:core.v1.PodOS	overhead:{}apimachinery.api.resource.Quantity	preemptionPolicy:string	priority:int32	priorityClassName:string	readinessGates:[]core.v1.PodReadinessGate list=atomic	resourceClaims:[]core.v1.PodResourceClaim list=map(name) patch=merge,retainKeys merge=name	resources:core.v1.ResourceRequirements	restartPolicy:string	runtimeClassName:string	schedulerName:string	schedulingGates:[]core.v1.PodSchedulingGate list=map(name) patch=merge merge=name	schedulingGroup:core.v1.PodSchedulingGroup	securityContext:core.v1.PodSecurityContext	serviceAccount:string	serviceAccountName:string	setHostnameAsFQDN:boolean	shareProcessNamespace:boolean	subdomain:string	terminationGracePeriodSeconds:int64	tolerations:[]core.v1.Toleration list=atomic	topologySpreadConstraints:[]core.v1.TopologySpreadConstraint list=map(topologyKey,whenUnsatisfiable) patch=merge merge=topologyKey	volumes:[]core.v1.Volume list=map(name) patch=merge,retainKeys merge=name
-core.v1.PodStatus		allocatedResources:{}apimachinery.api.resource.Quantity	conditions:[]core.v1.PodCondition list=map(type) patch=merge merge=type	containerStatuses:[]core.v1.ContainerStatus list=atomic	ephemeralContainerStatuses:[]core.v1.ContainerStatus list=atomic	extendedResourceClaimStatus:core.v1.PodExtendedResourceClaimStatus	hostIP:string	hostIPs:[]core.v1.HostIP list=atomic patch=merge merge=ip	initContainerStatuses:[]core.v1.ContainerStatus list=atomic	message:string	nodeAllocatableResourceClaimStatuses:[]core.v1.NodeAllocatableResourceClaimStatus list=atomic	nominatedNodeName:string	observedGeneration:int64	phase:string	podIP:string	podIPs:[]core.v1.PodIP list=map(ip) patch=merge merge=ip	qosClass:string	reason:string	resize:string	resourceClaimStatuses:[]core.v1.PodResourceClaimStatus list=map(name) patch=merge,retainKeys merge=name	resources:core.v1.ResourceRequirements	startTime:meta.v1.Time
+core.v1.PodDNSConfigOption		name:string	value:string json=pointer
+core.v1.PodExtendedResourceClaimStatus		requestMappings!:[]core.v1.ContainerExtendedResourceRequest list=atomic json=always	resourceClaimName!:string json=always
+core.v1.PodIP		ip!:string json=always
+core.v1.PodOS		name!:string go=v1.OSName json=always
+core.v1.PodReadinessGate		conditionType!:string go=v1.PodConditionType json=always
+core.v1.PodResourceClaim		name!:string json=always	resourceClaimName:string json=pointer	resourceClaimTemplateName:string json=pointer
+core.v1.PodResourceClaimStatus		name!:string json=always	resourceClaimName:string json=pointer
+core.v1.PodSchedulingGate		name!:string json=always
+core.v1.PodSchedulingGroup		podGroupName:string json=pointer
+core.v1.PodSecurityContext		appArmorProfile:core.v1.AppArmorProfile json=pointer	fsGroup:int64 json=pointer	fsGroupChangePolicy:string go=v1.PodFSGroupChangePolicy json=pointer	runAsGroup:int64 json=pointer	runAsNonRoot:boolean json=pointer	runAsUser:int64 json=pointer	seLinuxChangePolicy:string go=v1.PodSELinuxChangePolicy json=pointer	seLinuxOptions:core.v1.SELinuxOptions json=pointer	seccompProfile:core.v1.SeccompProfile json=pointer	supplementalGroups:[]int64 list=atomic	supplementalGroupsPolicy:string go=v1.SupplementalGroupsPolicy json=pointer	sysctls:[]core.v1.Sysctl list=atomic	windowsOptions:core.v1.WindowsSecurityContextOptions json=pointer
+core.v1.PodSpec		activeDeadlineSeconds:int64 json=pointer	affinity:core.v1.Affinity json=pointer	automountServiceAccountToken:boolean json=pointer	containers!:[]core.v1.Container list=map(name) patch=merge merge=name json=always	dnsConfig:core.v1.PodDNSConfig json=pointer	dnsPolicy:string go=v1.DNSPolicy	enableServiceLinks:boolean json=pointer	ephemeralContainers:[]core.v1.EphemeralContainer list=map(name) patch=merge merge=name	hostAliases:[]core.v1.HostAlias list=map(ip) patch=merge merge=ip	hostIPC:boolean	hostNetwork:boolean	hostPID:boolean	hostUsers:boolean json=pointer	hostname:string	hostnameOverride:string json=pointer	imagePullSecrets:[]core.v1.LocalObjectReference list=map(name) patch=merge merge=name	initContainers:[]core.v1.Container list=map(name) patch=merge merge=name	nodeName:string	nodeSelector:{}string map=atomic	os:core.v1.PodOS json=pointer	overhead:{}apimachinery.api.resource.Quantity go=v1.ResourceList	preemptionPolicy:string go=v1.PreemptionPolicy json=pointer	priority:int32 json=pointer	priorityClassName:string	readinessGates:[]core.v1.PodReadinessGate list=atomic	resourceClaims:[]core.v1.PodResourceClaim list=map(name) patch=merge,retainKeys merge=name	resources:core.v1.ResourceRequirements json=pointer	restartPolicy:string go=v1.RestartPolicy	runtimeClassName:string json=pointer	schedulerName:string	schedulingGates:[]core.v1.PodSchedulingGate list=map(name) patch=merge merge=name	schedulingGroup:core.v1.PodSchedulingGroup json=pointer	securityContext:core.v1.PodSecurityContext json=pointer	serviceAccount:string	serviceAccountName:string	setHostnameAsFQDN:boolean json=pointer	shareProcessNamespace:boolean json=pointer	subdomain:string	terminationGracePeriodSeconds:int64 json=pointer	tolerations:[]core.v1.Toleration list=atomic	topologySpreadConstraints:[]core.v1.TopologySpreadConstraint list=map(topologyKey,whenUnsatisfiable) patch=merge merge=topologyKey	volumes:[]core.v1.Volume list=map(name) patch=merge,retainKeys merge=name
+core.v1.PodStatus		allocatedResources:{}apimachinery.api.resource.Quantity go=v1.ResourceList	conditions:[]core.v1.PodCondition list=map(type) patch=merge merge=type	containerStatuses:[]core.v1.ContainerStatus list=atomic	ephemeralContainerStatuses:[]core.v1.ContainerStatus list=atomic	extendedResourceClaimStatus:core.v1.PodExtendedResourceClaimStatus json=pointer	hostIP:string	hostIPs:[]core.v1.HostIP list=atomic patch=merge merge=ip	initContainerStatuses:[]core.v1.ContainerStatus list=atomic	message:string	nodeAllocatableResourceClaimStatuses:[]core.v1.NodeAllocatableResourceClaimStatus list=atomic json=pointer	nominatedNodeName:string	observedGeneration:int64	phase:string go=v1.PodPhase	podIP:string	podIPs:[]core.v1.PodIP list=map(ip) patch=merge merge=ip	qosClass:string go=v1.PodQOSClass	reason:string	resize:string go=v1.PodResizeStatus	resourceClaimStatuses:[]core.v1.PodResourceClaimStatus list=map(name) patch=merge,retainKeys merge=name	resources:core.v1.ResourceRequirements json=pointer	startTime:meta.v1.Time json=pointer
 core.v1.PodTemplate	gvk=/v1/PodTemplate	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	template:core.v1.PodTemplateSpec
 core.v1.PodTemplateSpec		metadata:meta.v1.ObjectMeta	spec:core.v1.PodSpec
-core.v1.PortStatus		error:string	port!:int32	protocol!:string
-core.v1.PortworxVolumeSource		fsType:string	readOnly:boolean	volumeID!:string
-core.v1.PreferredSchedulingTerm		preference!:core.v1.NodeSelectorTerm	weight!:int32
-core.v1.Probe		exec:core.v1.ExecAction	failureThreshold:int32	grpc:core.v1.GRPCAction	httpGet:core.v1.HTTPGetAction	initialDelaySeconds:int32	periodSeconds:int32	successThreshold:int32	tcpSocket:core.v1.TCPSocketAction	terminationGracePeriodSeconds:int64	timeoutSeconds:int32
-core.v1.ProjectedVolumeSource		defaultMode:int32	sources:[]core.v1.VolumeProjection list=atomic
-core.v1.QuobyteVolumeSource		group:string	readOnly:boolean	registry!:string	tenant:string	user:string	volume!:string
-core.v1.RBDPersistentVolumeSource		fsType:string	image!:string	keyring:string	monitors!:[]string list=atomic	pool:string	readOnly:boolean	secretRef:core.v1.SecretReference	user:string
-core.v1.RBDVolumeSource		fsType:string	image!:string	keyring:string	monitors!:[]string list=atomic	pool:string	readOnly:boolean	secretRef:core.v1.LocalObjectReference	user:string
+core.v1.PortStatus		error:string json=pointer	port!:int32 json=always	protocol!:string go=v1.Protocol json=always
+core.v1.PortworxVolumeSource		fsType:string	readOnly:boolean	volumeID!:string json=always
+core.v1.PreferredSchedulingTerm		preference!:core.v1.NodeSelectorTerm json=always	weight!:int32 json=always
+core.v1.Probe		exec:core.v1.ExecAction in=ProbeHandler json=pointer	failureThreshold:int32	grpc:core.v1.GRPCAction in=ProbeHandler json=pointer	httpGet:core.v1.HTTPGetAction in=ProbeHandler json=pointer	initialDelaySeconds:int32	periodSeconds:int32	successThreshold:int32	tcpSocket:core.v1.TCPSocketAction in=ProbeHandler json=pointer	terminationGracePeriodSeconds:int64 json=pointer	timeoutSeconds:int32
+core.v1.ProjectedVolumeSource		defaultMode:int32 json=pointer	sources:[]core.v1.VolumeProjection list=atomic json=always
+core.v1.QuobyteVolumeSource		group:string	readOnly:boolean	registry!:string json=always	tenant:string	user:string	volume!:string json=always
+core.v1.RBDPersistentVolumeSource		fsType:string	image!:string json=always	keyring:string	monitors!:[]string list=atomic json=always	pool:string	readOnly:boolean	secretRef:core.v1.SecretReference json=pointer	user:string
+core.v1.RBDVolumeSource		fsType:string	image!:string json=always	keyring:string	monitors!:[]string list=atomic json=always	pool:string	readOnly:boolean	secretRef:core.v1.LocalObjectReference json=pointer	user:string
 core.v1.ReplicationController	gvk=/v1/ReplicationController	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.ReplicationControllerSpec	status:core.v1.ReplicationControllerStatus
-core.v1.ReplicationControllerCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-core.v1.ReplicationControllerSpec		minReadySeconds:int32	replicas:int32	selector:{}string map=atomic	template:core.v1.PodTemplateSpec
-core.v1.ReplicationControllerStatus		availableReplicas:int32	conditions:[]core.v1.ReplicationControllerCondition list=map(type) patch=merge merge=type	fullyLabeledReplicas:int32	observedGeneration:int64	readyReplicas:int32	replicas!:int32
-core.v1.ResourceClaim		name!:string	request:string
-core.v1.ResourceFieldSelector	map=atomic	containerName:string	divisor:apimachinery.api.resource.Quantity	resource!:string
-core.v1.ResourceHealth		health:string	message:string	resourceID!:string
+core.v1.ReplicationControllerCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.ReplicationControllerConditionType json=always
+core.v1.ReplicationControllerSpec		minReadySeconds:int32	replicas:int32 json=pointer	selector:{}string map=atomic	template:core.v1.PodTemplateSpec json=pointer
+core.v1.ReplicationControllerStatus		availableReplicas:int32	conditions:[]core.v1.ReplicationControllerCondition list=map(type) patch=merge merge=type	fullyLabeledReplicas:int32	observedGeneration:int64	readyReplicas:int32	replicas!:int32 json=always
+core.v1.ResourceClaim		name!:string json=always	request:string
+core.v1.ResourceFieldSelector	map=atomic	containerName:string	divisor:apimachinery.api.resource.Quantity	resource!:string json=always
+core.v1.ResourceHealth		health:string go=v1.ResourceHealthStatus	message:string json=pointer	resourceID!:string go=v1.ResourceID json=always
 core.v1.ResourceQuota	gvk=/v1/ResourceQuota	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.ResourceQuotaSpec	status:core.v1.ResourceQuotaStatus
-core.v1.ResourceQuotaSpec		hard:{}apimachinery.api.resource.Quantity	scopeSelector:core.v1.ScopeSelector	scopes:[]string list=atomic
-core.v1.ResourceQuotaStatus		hard:{}apimachinery.api.resource.Quantity	used:{}apimachinery.api.resource.Quantity
-core.v1.ResourceRequirements		claims:[]core.v1.ResourceClaim list=map(name)	limits:{}apimachinery.api.resource.Quantity	requests:{}apimachinery.api.resource.Quantity
-core.v1.ResourceStatus		name!:string	resources:[]core.v1.ResourceHealth list=map(resourceID)
+core.v1.ResourceQuotaSpec		hard:{}apimachinery.api.resource.Quantity go=v1.ResourceList	scopeSelector:core.v1.ScopeSelector json=pointer	scopes:[]string list=atomic go=[]v1.ResourceQuotaScope
+core.v1.ResourceQuotaStatus		hard:{}apimachinery.api.resource.Quantity go=v1.ResourceList	used:{}apimachinery.api.resource.Quantity go=v1.ResourceList
+core.v1.ResourceRequirements		claims:[]core.v1.ResourceClaim list=map(name)	limits:{}apimachinery.api.resource.Quantity go=v1.ResourceList	requests:{}apimachinery.api.resource.Quantity go=v1.ResourceList
+core.v1.ResourceStatus		name!:string go=v1.ResourceName json=always	resources:[]core.v1.ResourceHealth list=map(resourceID)
 core.v1.SELinuxOptions		level:string	role:string	type:string	user:string
-core.v1.ScaleIOPersistentVolumeSource		fsType:string	gateway!:string	protectionDomain:string	readOnly:boolean	secretRef!:core.v1.SecretReference	sslEnabled:boolean	storageMode:string	storagePool:string	system!:string	volumeName:string
-core.v1.ScaleIOVolumeSource		fsType:string	gateway!:string	protectionDomain:string	readOnly:boolean	secretRef!:core.v1.LocalObjectReference	sslEnabled:boolean	storageMode:string	storagePool:string	system!:string	volumeName:string
+core.v1.ScaleIOPersistentVolumeSource		fsType:string	gateway!:string json=always	protectionDomain:string	readOnly:boolean	secretRef!:core.v1.SecretReference json=pointer	sslEnabled:boolean	storageMode:string	storagePool:string	system!:string json=always	volumeName:string
+core.v1.ScaleIOVolumeSource		fsType:string	gateway!:string json=always	protectionDomain:string	readOnly:boolean	secretRef!:core.v1.LocalObjectReference json=pointer	sslEnabled:boolean	storageMode:string	storagePool:string	system!:string json=always	volumeName:string
 core.v1.ScopeSelector	map=atomic	matchExpressions:[]core.v1.ScopedResourceSelectorRequirement list=atomic
-core.v1.ScopedResourceSelectorRequirement		operator!:string	scopeName!:string	values:[]string list=atomic
-core.v1.SeccompProfile		localhostProfile:string	type!:string
-core.v1.Secret	gvk=/v1/Secret	apiVersion:string	data:{}byte	immutable:boolean	kind:string	metadata:meta.v1.ObjectMeta	stringData:{}string	type:string
-core.v1.SecretEnvSource		name:string	optional:boolean
-core.v1.SecretKeySelector	map=atomic	key!:string	name:string	optional:boolean
-core.v1.SecretProjection		items:[]core.v1.KeyToPath list=atomic	name:string	optional:boolean
+core.v1.ScopedResourceSelectorRequirement		operator!:string go=v1.ScopeSelectorOperator json=always	scopeName!:string go=v1.ResourceQuotaScope json=always	values:[]string list=atomic
+core.v1.SeccompProfile		localhostProfile:string json=pointer	type!:string go=v1.SeccompProfileType json=always
+core.v1.Secret	gvk=/v1/Secret	apiVersion:string	data:{}byte	immutable:boolean json=pointer	kind:string	metadata:meta.v1.ObjectMeta	stringData:{}string	type:string go=v1.SecretType
+core.v1.SecretEnvSource		name:string in=LocalObjectReference	optional:boolean json=pointer
+core.v1.SecretKeySelector	map=atomic	key!:string json=always	name:string in=LocalObjectReference	optional:boolean json=pointer
+core.v1.SecretProjection		items:[]core.v1.KeyToPath list=atomic	name:string in=LocalObjectReference	optional:boolean json=pointer
 core.v1.SecretReference	map=atomic	name:string	namespace:string
-core.v1.SecretVolumeSource		defaultMode:int32	items:[]core.v1.KeyToPath list=atomic	optional:boolean	secretName:string
-core.v1.SecurityContext		allowPrivilegeEscalation:boolean	appArmorProfile:core.v1.AppArmorProfile	capabilities:core.v1.Capabilities	privileged:boolean	procMount:string	readOnlyRootFilesystem:boolean	runAsGroup:int64	runAsNonRoot:boolean	runAsUser:int64	seLinuxOptions:core.v1.SELinuxOptions	seccompProfile:core.v1.SeccompProfile	windowsOptions:core.v1.WindowsSecurityContextOptions
+core.v1.SecretVolumeSource		defaultMode:int32 json=pointer	items:[]core.v1.KeyToPath list=atomic	optional:boolean json=pointer	secretName:string
+core.v1.SecurityContext		allowPrivilegeEscalation:boolean json=pointer	appArmorProfile:core.v1.AppArmorProfile json=pointer	capabilities:core.v1.Capabilities json=pointer	privileged:boolean json=pointer	procMount:string go=v1.ProcMountType json=pointer	readOnlyRootFilesystem:boolean json=pointer	runAsGroup:int64 json=pointer	runAsNonRoot:boolean json=pointer	runAsUser:int64 json=pointer	seLinuxOptions:core.v1.SELinuxOptions json=pointer	seccompProfile:core.v1.SeccompProfile json=pointer	windowsOptions:core.v1.WindowsSecurityContextOptions json=pointer
 core.v1.Service	gvk=/v1/Service	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:core.v1.ServiceSpec	status:core.v1.ServiceStatus
-core.v1.ServiceAccount	gvk=/v1/ServiceAccount	apiVersion:string	automountServiceAccountToken:boolean	imagePullSecrets:[]core.v1.LocalObjectReference list=atomic	kind:string	metadata:meta.v1.ObjectMeta	secrets:[]core.v1.ObjectReference list=map(name) patch=merge merge=name
-core.v1.ServiceAccountTokenProjection		audience:string	expirationSeconds:int64	path!:string
-core.v1.ServicePort		appProtocol:string	name:string	nodePort:int32	port!:int32	protocol:string	targetPort:apimachinery.util.intstr.IntOrString
-core.v1.ServiceSpec		allocateLoadBalancerNodePorts:boolean	clusterIP:string	clusterIPs:[]string list=atomic	externalIPs:[]string list=atomic	externalName:string	externalTrafficPolicy:string	healthCheckNodePort:int32	internalTrafficPolicy:string	ipFamilies:[]string list=atomic	ipFamilyPolicy:string	loadBalancerClass:string	loadBalancerIP:string	loadBalancerSourceRanges:[]string list=atomic	ports:[]core.v1.ServicePort list=map(port,protocol) patch=merge merge=port	publishNotReadyAddresses:boolean	selector:{}string map=atomic	sessionAffinity:string	sessionAffinityConfig:core.v1.SessionAffinityConfig	trafficDistribution:string	type:string
+core.v1.ServiceAccount	gvk=/v1/ServiceAccount	apiVersion:string	automountServiceAccountToken:boolean json=pointer	imagePullSecrets:[]core.v1.LocalObjectReference list=atomic	kind:string	metadata:meta.v1.ObjectMeta	secrets:[]core.v1.ObjectReference list=map(name) patch=merge merge=name
+core.v1.ServiceAccountTokenProjection		audience:string	expirationSeconds:int64 json=pointer	path!:string json=always
+core.v1.ServicePort		appProtocol:string json=pointer	name:string	nodePort:int32	port!:int32 json=always	protocol:string go=v1.Protocol	targetPort:apimachinery.util.intstr.IntOrString
+core.v1.ServiceSpec		allocateLoadBalancerNodePorts:boolean json=pointer	clusterIP:string	clusterIPs:[]string list=atomic	externalIPs:[]string list=atomic	externalName:string	externalTrafficPolicy:string go=v1.ServiceExternalTrafficPolicy	healthCheckNodePort:int32	internalTrafficPolicy:string go=v1.ServiceInternalTrafficPolicy json=pointer	ipFamilies:[]string list=atomic go=[]v1.IPFamily	ipFamilyPolicy:string go=v1.IPFamilyPolicy json=pointer	loadBalancerClass:string json=pointer	loadBalancerIP:string	loadBalancerSourceRanges:[]string list=atomic	ports:[]core.v1.ServicePort list=map(port,protocol) patch=merge merge=port	publishNotReadyAddresses:boolean	selector:{}string map=atomic	sessionAffinity:string go=v1.ServiceAffinity	sessionAffinityConfig:core.v1.SessionAffinityConfig json=pointer	trafficDistribution:string json=pointer	type:string go=v1.ServiceType
 core.v1.ServiceStatus		conditions:[]meta.v1.Condition list=map(type) patch=merge merge=type	loadBalancer:core.v1.LoadBalancerStatus
-core.v1.SessionAffinityConfig		clientIP:core.v1.ClientIPConfig
-core.v1.SleepAction		seconds!:int64
-core.v1.StorageOSPersistentVolumeSource		fsType:string	readOnly:boolean	secretRef:core.v1.ObjectReference	volumeName:string	volumeNamespace:string
-core.v1.StorageOSVolumeSource		fsType:string	readOnly:boolean	secretRef:core.v1.LocalObjectReference	volumeName:string	volumeNamespace:string
-core.v1.Sysctl		name!:string	value!:string
-core.v1.TCPSocketAction		host:string	port!:apimachinery.util.intstr.IntOrString
-core.v1.Taint		effect!:string	key!:string	timeAdded:meta.v1.Time	value:string
-core.v1.Toleration		effect:string	key:string	operator:string	tolerationSeconds:int64	value:string
-core.v1.TopologySelectorLabelRequirement		key!:string	values!:[]string list=atomic
+core.v1.SessionAffinityConfig		clientIP:core.v1.ClientIPConfig json=pointer
+core.v1.SleepAction		seconds!:int64 json=always
+core.v1.StorageOSPersistentVolumeSource		fsType:string	readOnly:boolean	secretRef:core.v1.ObjectReference json=pointer	volumeName:string	volumeNamespace:string
+core.v1.StorageOSVolumeSource		fsType:string	readOnly:boolean	secretRef:core.v1.LocalObjectReference json=pointer	volumeName:string	volumeNamespace:string
+core.v1.Sysctl		name!:string json=always	value!:string json=always
+core.v1.TCPSocketAction		host:string	port!:apimachinery.util.intstr.IntOrString json=always
+core.v1.Taint		effect!:string go=v1.TaintEffect json=always	key!:string json=always	timeAdded:meta.v1.Time json=pointer	value:string
+core.v1.Toleration		effect:string go=v1.TaintEffect	key:string	operator:string go=v1.TolerationOperator	tolerationSeconds:int64 json=pointer	value:string
+core.v1.TopologySelectorLabelRequirement		key!:string json=always	values!:[]string list=atomic json=always
 core.v1.TopologySelectorTerm	map=atomic	matchLabelExpressions:[]core.v1.TopologySelectorLabelRequirement list=atomic
-core.v1.TopologySpreadConstraint		labelSelector:meta.v1.LabelSelector	matchLabelKeys:[]string list=atomic	maxSkew!:int32	minDomains:int32	nodeAffinityPolicy:string	nodeTaintsPolicy:string	topologyKey!:string	whenUnsatisfiable!:string
-core.v1.TypedLocalObjectReference	map=atomic	apiGroup:string	kind!:string	name!:string
-core.v1.TypedObjectReference		apiGroup:string	kind!:string	name!:string	namespace:string
-core.v1.Volume		awsElasticBlockStore:core.v1.AWSElasticBlockStoreVolumeSource	azureDisk:core.v1.AzureDiskVolumeSource	azureFile:core.v1.AzureFileVolumeSource	cephfs:core.v1.CephFSVolumeSource	cinder:core.v1.CinderVolumeSource	configMap:core.v1.ConfigMapVolumeSource	csi:core.v1.CSIVolumeSource	downwardAPI:core.v1.DownwardAPIVolumeSource	emptyDir:core.v1.EmptyDirVolumeSource	ephemeral:core.v1.EphemeralVolumeSource	fc:core.v1.FCVolumeSource	flexVolume:core.v1.FlexVolumeSource	flocker:core.v1.FlockerVolumeSource	gcePersistentDisk:core.v1.GCEPersistentDiskVolumeSource	gitRepo:core.v1.GitRepoVolumeSource	glusterfs:core.v1.GlusterfsVolumeSource	hostPath:core.v1.HostPathVolumeSource	image:core.v1.ImageVolumeSource	iscsi:core.v1.ISCSIVolumeSource	name!:string	nfs:core.v1.NFSVolumeSource	persistentVolumeClaim:core.v1.PersistentVolumeClaimVolumeSource	photonPersistentDisk:core.v1.PhotonPersistentDiskVolumeSource	portworxVolume:core.v1.PortworxVolumeSource	projected:core.v1.ProjectedVolumeSource	quobyte:core.v1.QuobyteVolumeSource	rbd:core.v1.RBDVolumeSource	scaleIO:core.v1.ScaleIOVolumeSource	secret:core.v1.SecretVolumeSource	storageos:core.v1.StorageOSVolumeSource	vsphereVolume:core.v1.VsphereVirtualDiskVolumeSource
-core.v1.VolumeDevice		devicePath!:string	name!:string
-core.v1.VolumeMount		mountPath!:string	mountPropagation:string	name!:string	readOnly:boolean	recursiveReadOnly:string	subPath:string	subPathExpr:string
-core.v1.VolumeMountStatus		mountPath!:string	name!:string	readOnly:boolean	recursiveReadOnly:string	volumeStatus:core.v1.VolumeStatus
-core.v1.VolumeNodeAffinity		required:core.v1.NodeSelector
-core.v1.VolumeProjection		clusterTrustBundle:core.v1.ClusterTrustBundleProjection	configMap:core.v1.ConfigMapProjection	downwardAPI:core.v1.DownwardAPIProjection	podCertificate:core.v1.PodCertificateProjection	secret:core.v1.SecretProjection	serviceAccountToken:core.v1.ServiceAccountTokenProjection
-core.v1.VolumeResourceRequirements		limits:{}apimachinery.api.resource.Quantity	requests:{}apimachinery.api.resource.Quantity
-core.v1.VolumeStatus		image:core.v1.ImageVolumeStatus
-core.v1.VsphereVirtualDiskVolumeSource		fsType:string	storagePolicyID:string	storagePolicyName:string	volumePath!:string
-core.v1.WeightedPodAffinityTerm		podAffinityTerm!:core.v1.PodAffinityTerm	weight!:int32
-core.v1.WindowsSecurityContextOptions		gmsaCredentialSpec:string	gmsaCredentialSpecName:string	hostProcess:boolean	runAsUserName:string
-discovery.v1.Endpoint		addresses!:[]string list=set	conditions:discovery.v1.EndpointConditions	deprecatedTopology:{}string	hints:discovery.v1.EndpointHints	hostname:string	nodeName:string	targetRef:core.v1.ObjectReference	zone:string
-discovery.v1.EndpointConditions		ready:boolean	serving:boolean	terminating:boolean
+core.v1.TopologySpreadConstraint		labelSelector:meta.v1.LabelSelector json=pointer	matchLabelKeys:[]string list=atomic	maxSkew!:int32 json=always	minDomains:int32 json=pointer	nodeAffinityPolicy:string go=v1.NodeInclusionPolicy json=pointer	nodeTaintsPolicy:string go=v1.NodeInclusionPolicy json=pointer	topologyKey!:string json=always	whenUnsatisfiable!:string go=v1.UnsatisfiableConstraintAction json=always
+core.v1.TypedLocalObjectReference	map=atomic	apiGroup:string json=pointer	kind!:string json=always	name!:string json=always
+core.v1.TypedObjectReference		apiGroup:string json=pointer	kind!:string json=always	name!:string json=always	namespace:string json=pointer
+core.v1.Volume		awsElasticBlockStore:core.v1.AWSElasticBlockStoreVolumeSource in=VolumeSource json=pointer	azureDisk:core.v1.AzureDiskVolumeSource in=VolumeSource json=pointer	azureFile:core.v1.AzureFileVolumeSource in=VolumeSource json=pointer	cephfs:core.v1.CephFSVolumeSource in=VolumeSource json=pointer	cinder:core.v1.CinderVolumeSource in=VolumeSource json=pointer	configMap:core.v1.ConfigMapVolumeSource in=VolumeSource json=pointer	csi:core.v1.CSIVolumeSource in=VolumeSource json=pointer	downwardAPI:core.v1.DownwardAPIVolumeSource in=VolumeSource json=pointer	emptyDir:core.v1.EmptyDirVolumeSource in=VolumeSource json=pointer	ephemeral:core.v1.EphemeralVolumeSource in=VolumeSource json=pointer	fc:core.v1.FCVolumeSource in=VolumeSource json=pointer	flexVolume:core.v1.FlexVolumeSource in=VolumeSource json=pointer	flocker:core.v1.FlockerVolumeSource in=VolumeSource json=pointer	gcePersistentDisk:core.v1.GCEPersistentDiskVolumeSource in=VolumeSource json=pointer	gitRepo:core.v1.GitRepoVolumeSource in=VolumeSource json=pointer	glusterfs:core.v1.GlusterfsVolumeSource in=VolumeSource json=pointer	hostPath:core.v1.HostPathVolumeSource in=VolumeSource json=pointer	image:core.v1.ImageVolumeSource in=VolumeSource json=pointer	iscsi:core.v1.ISCSIVolumeSource in=VolumeSource json=pointer	name!:string json=always	nfs:core.v1.NFSVolumeSource in=VolumeSource json=pointer	persistentVolumeClaim:core.v1.PersistentVolumeClaimVolumeSource in=VolumeSource json=pointer	photonPersistentDisk:core.v1.PhotonPersistentDiskVolumeSource in=VolumeSource json=pointer	portworxVolume:core.v1.PortworxVolumeSource in=VolumeSource json=pointer	projected:core.v1.ProjectedVolumeSource in=VolumeSource json=pointer	quobyte:core.v1.QuobyteVolumeSource in=VolumeSource json=pointer	rbd:core.v1.RBDVolumeSource in=VolumeSource json=pointer	scaleIO:core.v1.ScaleIOVolumeSource in=VolumeSource json=pointer	secret:core.v1.SecretVolumeSource in=VolumeSource json=pointer	storageos:core.v1.StorageOSVolumeSource in=VolumeSource json=pointer	vsphereVolume:core.v1.VsphereVirtualDiskVolumeSource in=VolumeSource json=pointer
+core.v1.VolumeDevice		devicePath!:string json=always	name!:string json=always
+core.v1.VolumeMount		mountPath!:string json=always	mountPropagation:string go=v1.MountPropagationMode json=pointer	name!:string json=always	readOnly:boolean	recursiveReadOnly:string go=v1.RecursiveReadOnlyMode json=pointer	subPath:string	subPathExpr:string
+core.v1.VolumeMountStatus		mountPath!:string json=always	name!:string json=always	readOnly:boolean	recursiveReadOnly:string go=v1.RecursiveReadOnlyMode json=pointer	volumeStatus:core.v1.VolumeStatus json=pointer
+core.v1.VolumeNodeAffinity		required:core.v1.NodeSelector json=pointer
+core.v1.VolumeProjection		clusterTrustBundle:core.v1.ClusterTrustBundleProjection json=pointer	configMap:core.v1.ConfigMapProjection json=pointer	downwardAPI:core.v1.DownwardAPIProjection json=pointer	podCertificate:core.v1.PodCertificateProjection json=pointer	secret:core.v1.SecretProjection json=pointer	serviceAccountToken:core.v1.ServiceAccountTokenProjection json=pointer
+core.v1.VolumeResourceRequirements		limits:{}apimachinery.api.resource.Quantity go=v1.ResourceList	requests:{}apimachinery.api.resource.Quantity go=v1.ResourceList
+core.v1.VolumeStatus		image:core.v1.ImageVolumeStatus json=pointer
+core.v1.VsphereVirtualDiskVolumeSource		fsType:string	storagePolicyID:string	storagePolicyName:string	volumePath!:string json=always
+core.v1.WeightedPodAffinityTerm		podAffinityTerm!:core.v1.PodAffinityTerm json=always	weight!:int32 json=always
+core.v1.WindowsSecurityContextOptions		gmsaCredentialSpec:string json=pointer	gmsaCredentialSpecName:string json=pointer	hostProcess:boolean json=pointer	runAsUserName:string json=pointer
+discovery.v1.Endpoint		addresses!:[]string list=set json=always	conditions:discovery.v1.EndpointConditions	deprecatedTopology:{}string	hints:discovery.v1.EndpointHints json=pointer	hostname:string json=pointer	nodeName:string json=pointer	targetRef:core.v1.ObjectReference json=pointer	zone:string json=pointer
+discovery.v1.EndpointConditions		ready:boolean json=pointer	serving:boolean json=pointer	terminating:boolean json=pointer
 discovery.v1.EndpointHints		forNodes:[]discovery.v1.ForNode list=atomic	forZones:[]discovery.v1.ForZone list=atomic
-discovery.v1.EndpointPort	map=atomic	appProtocol:string	name:string	port:int32	protocol:string
-discovery.v1.EndpointSlice	gvk=discovery.k8s.io/v1/EndpointSlice	addressType!:string	apiVersion:string	endpoints:[]discovery.v1.Endpoint list=atomic	kind:string	metadata:meta.v1.ObjectMeta	ports:[]discovery.v1.EndpointPort list=atomic
-discovery.v1.ForNode		name!:string
-discovery.v1.ForZone		name!:string
-events.v1.Event	gvk=events.k8s.io/v1/Event	action:string	apiVersion:string	deprecatedCount:int32	deprecatedFirstTimestamp:meta.v1.Time	deprecatedLastTimestamp:meta.v1.Time	deprecatedSource:core.v1.EventSource	eventTime!:meta.v1.MicroTime	kind:string	metadata:meta.v1.ObjectMeta	note:string	reason:string	regarding:core.v1.ObjectReference	related:core.v1.ObjectReference	reportingController:string	reportingInstance:string	series:events.v1.EventSeries	type:string
-events.v1.EventSeries		count!:int32	lastObservedTime!:meta.v1.MicroTime
-flowcontrol.v1.ExemptPriorityLevelConfiguration		lendablePercent:int32	nominalConcurrencyShares:int32
-flowcontrol.v1.FlowDistinguisherMethod		type!:string
+discovery.v1.EndpointPort	map=atomic	appProtocol:string json=pointer	name:string json=pointer	port:int32 json=pointer	protocol:string go=v1.Protocol json=pointer
+discovery.v1.EndpointSlice	gvk=discovery.k8s.io/v1/EndpointSlice	addressType!:string go=v1.AddressType json=always	apiVersion:string	endpoints:[]discovery.v1.Endpoint list=atomic json=always	kind:string	metadata:meta.v1.ObjectMeta	ports:[]discovery.v1.EndpointPort list=atomic json=always
+discovery.v1.ForNode		name!:string json=always
+discovery.v1.ForZone		name!:string json=always
+events.v1.Event	gvk=events.k8s.io/v1/Event	action:string	apiVersion:string	deprecatedCount:int32	deprecatedFirstTimestamp:meta.v1.Time	deprecatedLastTimestamp:meta.v1.Time	deprecatedSource:core.v1.EventSource	eventTime!:meta.v1.MicroTime json=always	kind:string	metadata:meta.v1.ObjectMeta	note:string	reason:string	regarding:core.v1.ObjectReference	related:core.v1.ObjectReference json=pointer	reportingController:string	reportingInstance:string	series:events.v1.EventSeries json=pointer	type:string
+events.v1.EventSeries		count!:int32 json=always	lastObservedTime!:meta.v1.MicroTime json=always
+flowcontrol.v1.ExemptPriorityLevelConfiguration		lendablePercent:int32 json=pointer	nominalConcurrencyShares:int32 json=pointer
+flowcontrol.v1.FlowDistinguisherMethod		type!:string go=v1.FlowDistinguisherMethodType json=always
 flowcontrol.v1.FlowSchema	gvk=flowcontrol.apiserver.k8s.io/v1/FlowSchema	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:flowcontrol.v1.FlowSchemaSpec	status:flowcontrol.v1.FlowSchemaStatus
-flowcontrol.v1.FlowSchemaCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status:string	type:string
-flowcontrol.v1.FlowSchemaSpec		distinguisherMethod:flowcontrol.v1.FlowDistinguisherMethod	matchingPrecedence:int32	priorityLevelConfiguration!:flowcontrol.v1.PriorityLevelConfigurationReference	rules:[]flowcontrol.v1.PolicyRulesWithSubjects list=atomic
+flowcontrol.v1.FlowSchemaCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status:string go=v1.ConditionStatus	type:string go=v1.FlowSchemaConditionType
+flowcontrol.v1.FlowSchemaSpec		distinguisherMethod:flowcontrol.v1.FlowDistinguisherMethod json=pointer	matchingPrecedence:int32 json=always	priorityLevelConfiguration!:flowcontrol.v1.PriorityLevelConfigurationReference json=always	rules:[]flowcontrol.v1.PolicyRulesWithSubjects list=atomic
 flowcontrol.v1.FlowSchemaStatus		conditions:[]flowcontrol.v1.FlowSchemaCondition list=map(type) patch=merge merge=type
-flowcontrol.v1.GroupSubject		name!:string
-flowcontrol.v1.LimitResponse		queuing:flowcontrol.v1.QueuingConfiguration	type!:string
-flowcontrol.v1.LimitedPriorityLevelConfiguration		borrowingLimitPercent:int32	lendablePercent:int32	limitResponse:flowcontrol.v1.LimitResponse	nominalConcurrencyShares:int32
-flowcontrol.v1.NonResourcePolicyRule		nonResourceURLs!:[]string list=set	verbs!:[]string list=set
-flowcontrol.v1.PolicyRulesWithSubjects		nonResourceRules:[]flowcontrol.v1.NonResourcePolicyRule list=atomic	resourceRules:[]flowcontrol.v1.ResourcePolicyRule list=atomic	subjects!:[]flowcontrol.v1.Subject list=atomic
+flowcontrol.v1.GroupSubject		name!:string json=always
+flowcontrol.v1.LimitResponse		queuing:flowcontrol.v1.QueuingConfiguration json=pointer	type!:string go=v1.LimitResponseType json=always
+flowcontrol.v1.LimitedPriorityLevelConfiguration		borrowingLimitPercent:int32 json=pointer	lendablePercent:int32 json=pointer	limitResponse:flowcontrol.v1.LimitResponse	nominalConcurrencyShares:int32 json=pointer
+flowcontrol.v1.NonResourcePolicyRule		nonResourceURLs!:[]string list=set json=always	verbs!:[]string list=set json=always
+flowcontrol.v1.PolicyRulesWithSubjects		nonResourceRules:[]flowcontrol.v1.NonResourcePolicyRule list=atomic	resourceRules:[]flowcontrol.v1.ResourcePolicyRule list=atomic	subjects!:[]flowcontrol.v1.Subject list=atomic json=always
 flowcontrol.v1.PriorityLevelConfiguration	gvk=flowcontrol.apiserver.k8s.io/v1/PriorityLevelConfiguration	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:flowcontrol.v1.PriorityLevelConfigurationSpec	status:flowcontrol.v1.PriorityLevelConfigurationStatus
-flowcontrol.v1.PriorityLevelConfigurationCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status:string	type:string
-flowcontrol.v1.PriorityLevelConfigurationReference		name!:string
-flowcontrol.v1.PriorityLevelConfigurationSpec		exempt:flowcontrol.v1.ExemptPriorityLevelConfiguration	limited:flowcontrol.v1.LimitedPriorityLevelConfiguration	type!:string
+flowcontrol.v1.PriorityLevelConfigurationCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status:string go=v1.ConditionStatus	type:string go=v1.PriorityLevelConfigurationConditionType
+flowcontrol.v1.PriorityLevelConfigurationReference		name!:string json=always
+flowcontrol.v1.PriorityLevelConfigurationSpec		exempt:flowcontrol.v1.ExemptPriorityLevelConfiguration json=pointer	limited:flowcontrol.v1.LimitedPriorityLevelConfiguration json=pointer	type!:string go=v1.PriorityLevelEnablement json=always
 flowcontrol.v1.PriorityLevelConfigurationStatus		conditions:[]flowcontrol.v1.PriorityLevelConfigurationCondition list=map(type) patch=merge merge=type
-flowcontrol.v1.QueuingConfiguration		handSize:int32	queueLengthLimit:int32	queues:int32
-flowcontrol.v1.ResourcePolicyRule		apiGroups!:[]string list=set	clusterScope:boolean	namespaces:[]string list=set	resources!:[]string list=set	verbs!:[]string list=set
-flowcontrol.v1.ServiceAccountSubject		name!:string	namespace!:string
-flowcontrol.v1.Subject		group:flowcontrol.v1.GroupSubject	kind!:string	serviceAccount:flowcontrol.v1.ServiceAccountSubject	user:flowcontrol.v1.UserSubject
-flowcontrol.v1.UserSubject		name!:string
-networking.v1.HTTPIngressPath		backend!:networking.v1.IngressBackend	path:string	pathType!:string
-networking.v1.HTTPIngressRuleValue		paths!:[]networking.v1.HTTPIngressPath list=atomic
+flowcontrol.v1.QueuingConfiguration		handSize:int32 json=always	queueLengthLimit:int32 json=always	queues:int32 json=always
+flowcontrol.v1.ResourcePolicyRule		apiGroups!:[]string list=set json=always	clusterScope:boolean	namespaces:[]string list=set json=always	resources!:[]string list=set json=always	verbs!:[]string list=set json=always
+flowcontrol.v1.ServiceAccountSubject		name!:string json=always	namespace!:string json=always
+flowcontrol.v1.Subject		group:flowcontrol.v1.GroupSubject json=pointer	kind!:string go=v1.SubjectKind json=always	serviceAccount:flowcontrol.v1.ServiceAccountSubject json=pointer	user:flowcontrol.v1.UserSubject json=pointer
+flowcontrol.v1.UserSubject		name!:string json=always
+networking.v1.HTTPIngressPath		backend!:networking.v1.IngressBackend json=always	path:string	pathType!:string go=v1.PathType json=pointer
+networking.v1.HTTPIngressRuleValue		paths!:[]networking.v1.HTTPIngressPath list=atomic json=always
 networking.v1.IPAddress	gvk=networking.k8s.io/v1/IPAddress	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:networking.v1.IPAddressSpec
-networking.v1.IPAddressSpec		parentRef:networking.v1.ParentReference
-networking.v1.IPBlock		cidr!:string	except:[]string list=atomic
+networking.v1.IPAddressSpec		parentRef:networking.v1.ParentReference json=pointer
+networking.v1.IPBlock		cidr!:string json=always	except:[]string list=atomic
 networking.v1.Ingress	gvk=networking.k8s.io/v1/Ingress	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:networking.v1.IngressSpec	status:networking.v1.IngressStatus
-networking.v1.IngressBackend		resource:core.v1.TypedLocalObjectReference	service:networking.v1.IngressServiceBackend
+networking.v1.IngressBackend		resource:core.v1.TypedLocalObjectReference json=pointer	service:networking.v1.IngressServiceBackend json=pointer
 networking.v1.IngressClass	gvk=networking.k8s.io/v1/IngressClass	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:networking.v1.IngressClassSpec
-networking.v1.IngressClassParametersReference		apiGroup:string	kind!:string	name!:string	namespace:string	scope:string
-networking.v1.IngressClassSpec		controller:string	parameters:networking.v1.IngressClassParametersReference
+networking.v1.IngressClassParametersReference		apiGroup:string json=pointer	kind!:string json=always	name!:string json=always	namespace:string json=pointer	scope:string json=pointer
+networking.v1.IngressClassSpec		controller:string	parameters:networking.v1.IngressClassParametersReference json=pointer
 networking.v1.IngressLoadBalancerIngress		hostname:string	ip:string	ports:[]networking.v1.IngressPortStatus list=atomic
 networking.v1.IngressLoadBalancerStatus		ingress:[]networking.v1.IngressLoadBalancerIngress list=atomic
-networking.v1.IngressPortStatus		error:string	port!:int32	protocol!:string
-networking.v1.IngressRule		host:string	http:networking.v1.HTTPIngressRuleValue
-networking.v1.IngressServiceBackend		name!:string	port:networking.v1.ServiceBackendPort
-networking.v1.IngressSpec		defaultBackend:networking.v1.IngressBackend	ingressClassName:string	rules:[]networking.v1.IngressRule list=atomic	tls:[]networking.v1.IngressTLS list=atomic
+networking.v1.IngressPortStatus		error:string json=pointer	port!:int32 json=always	protocol!:string go=v1.Protocol json=always
+networking.v1.IngressRule		host:string	http:networking.v1.HTTPIngressRuleValue in=IngressRuleValue json=pointer
+networking.v1.IngressServiceBackend		name!:string json=always	port:networking.v1.ServiceBackendPort
+networking.v1.IngressSpec		defaultBackend:networking.v1.IngressBackend json=pointer	ingressClassName:string json=pointer	rules:[]networking.v1.IngressRule list=atomic	tls:[]networking.v1.IngressTLS list=atomic
 networking.v1.IngressStatus		loadBalancer:networking.v1.IngressLoadBalancerStatus
 networking.v1.IngressTLS		hosts:[]string list=atomic	secretName:string
 networking.v1.NetworkPolicy	gvk=networking.k8s.io/v1/NetworkPolicy	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:networking.v1.NetworkPolicySpec
 networking.v1.NetworkPolicyEgressRule		ports:[]networking.v1.NetworkPolicyPort list=atomic	to:[]networking.v1.NetworkPolicyPeer list=atomic
 networking.v1.NetworkPolicyIngressRule		from:[]networking.v1.NetworkPolicyPeer list=atomic	ports:[]networking.v1.NetworkPolicyPort list=atomic
-networking.v1.NetworkPolicyPeer		ipBlock:networking.v1.IPBlock	namespaceSelector:meta.v1.LabelSelector	podSelector:meta.v1.LabelSelector
-networking.v1.NetworkPolicyPort		endPort:int32	port:apimachinery.util.intstr.IntOrString	protocol:string
-networking.v1.NetworkPolicySpec		egress:[]networking.v1.NetworkPolicyEgressRule list=atomic	ingress:[]networking.v1.NetworkPolicyIngressRule list=atomic	podSelector:meta.v1.LabelSelector	policyTypes:[]string list=atomic
+networking.v1.NetworkPolicyPeer		ipBlock:networking.v1.IPBlock json=pointer	namespaceSelector:meta.v1.LabelSelector json=pointer	podSelector:meta.v1.LabelSelector json=pointer
+networking.v1.NetworkPolicyPort		endPort:int32 json=pointer	port:apimachinery.util.intstr.IntOrString json=pointer	protocol:string go=v1.Protocol json=pointer
+networking.v1.NetworkPolicySpec		egress:[]networking.v1.NetworkPolicyEgressRule list=atomic	ingress:[]networking.v1.NetworkPolicyIngressRule list=atomic	podSelector:meta.v1.LabelSelector json=always	policyTypes:[]string list=atomic go=[]v1.PolicyType
 networking.v1.ParentReference		group:string	name:string	namespace:string	resource:string
 networking.v1.ServiceBackendPort	map=atomic	name:string	number:int32
 networking.v1.ServiceCIDR	gvk=networking.k8s.io/v1/ServiceCIDR	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:networking.v1.ServiceCIDRSpec	status:networking.v1.ServiceCIDRStatus
 networking.v1.ServiceCIDRSpec		cidrs:[]string list=atomic
 networking.v1.ServiceCIDRStatus		conditions:[]meta.v1.Condition list=map(type) patch=merge merge=type
-node.v1.Overhead		podFixed:{}apimachinery.api.resource.Quantity
-node.v1.RuntimeClass	gvk=node.k8s.io/v1/RuntimeClass	apiVersion:string	handler!:string	kind:string	metadata:meta.v1.ObjectMeta	overhead:node.v1.Overhead	scheduling:node.v1.Scheduling
+node.v1.Overhead		podFixed:{}apimachinery.api.resource.Quantity go=v1.ResourceList
+node.v1.RuntimeClass	gvk=node.k8s.io/v1/RuntimeClass	apiVersion:string	handler!:string json=always	kind:string	metadata:meta.v1.ObjectMeta	overhead:node.v1.Overhead json=pointer	scheduling:node.v1.Scheduling json=pointer
 node.v1.Scheduling		nodeSelector:{}string map=atomic	tolerations:[]core.v1.Toleration list=atomic
-policy.v1.Eviction	gvk=policy/v1/Eviction	apiVersion:string	deleteOptions:meta.v1.DeleteOptions	kind:string	metadata:meta.v1.ObjectMeta
+policy.v1.Eviction	gvk=policy/v1/Eviction	apiVersion:string	deleteOptions:meta.v1.DeleteOptions json=pointer	kind:string	metadata:meta.v1.ObjectMeta
 policy.v1.PodDisruptionBudget	gvk=policy/v1/PodDisruptionBudget	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:policy.v1.PodDisruptionBudgetSpec	status:policy.v1.PodDisruptionBudgetStatus
-policy.v1.PodDisruptionBudgetSpec		maxUnavailable:apimachinery.util.intstr.IntOrString	minAvailable:apimachinery.util.intstr.IntOrString	selector:meta.v1.LabelSelector patch=replace	unhealthyPodEvictionPolicy:string
-policy.v1.PodDisruptionBudgetStatus		conditions:[]meta.v1.Condition list=map(type) patch=merge merge=type	currentHealthy:int32	desiredHealthy:int32	disruptedPods:{}meta.v1.Time	disruptionsAllowed:int32	expectedPods:int32	observedGeneration:int64
+policy.v1.PodDisruptionBudgetSpec		maxUnavailable:apimachinery.util.intstr.IntOrString json=pointer	minAvailable:apimachinery.util.intstr.IntOrString json=pointer	selector:meta.v1.LabelSelector patch=replace json=pointer	unhealthyPodEvictionPolicy:string go=v1.UnhealthyPodEvictionPolicyType json=pointer
+policy.v1.PodDisruptionBudgetStatus		conditions:[]meta.v1.Condition list=map(type) patch=merge merge=type	currentHealthy:int32 json=always	desiredHealthy:int32 json=always	disruptedPods:{}meta.v1.Time	disruptionsAllowed:int32 json=always	expectedPods:int32 json=always	observedGeneration:int64
 rbac.v1.AggregationRule		clusterRoleSelectors:[]meta.v1.LabelSelector list=atomic
-rbac.v1.ClusterRole	gvk=rbac.authorization.k8s.io/v1/ClusterRole	aggregationRule:rbac.v1.AggregationRule	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	rules:[]rbac.v1.PolicyRule list=atomic
-rbac.v1.ClusterRoleBinding	gvk=rbac.authorization.k8s.io/v1/ClusterRoleBinding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	roleRef!:rbac.v1.RoleRef	subjects:[]rbac.v1.Subject list=atomic
-rbac.v1.PolicyRule		apiGroups:[]string list=atomic	nonResourceURLs:[]string list=atomic	resourceNames:[]string list=atomic	resources:[]string list=atomic	verbs!:[]string list=atomic
-rbac.v1.Role	gvk=rbac.authorization.k8s.io/v1/Role	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	rules:[]rbac.v1.PolicyRule list=atomic
-rbac.v1.RoleBinding	gvk=rbac.authorization.k8s.io/v1/RoleBinding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	roleRef!:rbac.v1.RoleRef	subjects:[]rbac.v1.Subject list=atomic
-rbac.v1.RoleRef	map=atomic	apiGroup:string	kind!:string	name!:string
-rbac.v1.Subject	map=atomic	apiGroup:string	kind!:string	name!:string	namespace:string
-resource.v1.AllocatedDeviceStatus		conditions:[]meta.v1.Condition list=map(type)	data:apimachinery.runtime.RawExtension	device!:string	driver!:string	networkData:resource.v1.NetworkDeviceData	pool!:string	shareID:string
-resource.v1.AllocationResult		allocationTimestamp:meta.v1.Time	devices:resource.v1.DeviceAllocationResult	nodeSelector:core.v1.NodeSelector
-resource.v1.CELDeviceSelector		expression!:string
-resource.v1.CapacityRequestPolicy		default:apimachinery.api.resource.Quantity	validRange:resource.v1.CapacityRequestPolicyRange	validValues:[]apimachinery.api.resource.Quantity list=atomic
-resource.v1.CapacityRequestPolicyRange		max:apimachinery.api.resource.Quantity	min:apimachinery.api.resource.Quantity	step:apimachinery.api.resource.Quantity
-resource.v1.CapacityRequirements		requests:{}apimachinery.api.resource.Quantity
-resource.v1.Counter		value!:apimachinery.api.resource.Quantity
-resource.v1.CounterSet		counters:{}resource.v1.Counter	name!:string
-resource.v1.Device		allNodes:boolean	allowMultipleAllocations:boolean	attributes:{}resource.v1.DeviceAttribute	bindingConditions:[]string list=atomic	bindingFailureConditions:[]string list=atomic	bindsToNode:boolean	capacity:{}resource.v1.DeviceCapacity	consumesCounters:[]resource.v1.DeviceCounterConsumption list=atomic	name!:string	nodeName:string	nodeSelector:core.v1.NodeSelector	taints:[]resource.v1.DeviceTaint list=atomic
-resource.v1.DeviceAllocationConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration	requests:[]string list=atomic	source!:string
+rbac.v1.ClusterRole	gvk=rbac.authorization.k8s.io/v1/ClusterRole	aggregationRule:rbac.v1.AggregationRule json=pointer	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	rules:[]rbac.v1.PolicyRule list=atomic json=always
+rbac.v1.ClusterRoleBinding	gvk=rbac.authorization.k8s.io/v1/ClusterRoleBinding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	roleRef!:rbac.v1.RoleRef json=always	subjects:[]rbac.v1.Subject list=atomic
+rbac.v1.PolicyRule		apiGroups:[]string list=atomic	nonResourceURLs:[]string list=atomic	resourceNames:[]string list=atomic	resources:[]string list=atomic	verbs!:[]string list=atomic json=always
+rbac.v1.Role	gvk=rbac.authorization.k8s.io/v1/Role	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	rules:[]rbac.v1.PolicyRule list=atomic json=always
+rbac.v1.RoleBinding	gvk=rbac.authorization.k8s.io/v1/RoleBinding	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	roleRef!:rbac.v1.RoleRef json=always	subjects:[]rbac.v1.Subject list=atomic
+rbac.v1.RoleRef	map=atomic	apiGroup:string json=always	kind!:string json=always	name!:string json=always
+rbac.v1.Subject	map=atomic	apiGroup:string	kind!:string json=always	name!:string json=always	namespace:string
+resource.v1.AllocatedDeviceStatus		conditions:[]meta.v1.Condition list=map(type) json=always	data:apimachinery.runtime.RawExtension json=pointer	device!:string json=always	driver!:string json=always	networkData:resource.v1.NetworkDeviceData json=pointer	pool!:string json=always	shareID:string json=pointer
+resource.v1.AllocationResult		allocationTimestamp:meta.v1.Time json=pointer	devices:resource.v1.DeviceAllocationResult	nodeSelector:core.v1.NodeSelector json=pointer
+resource.v1.CELDeviceSelector		expression!:string json=always
+resource.v1.CapacityRequestPolicy		default:apimachinery.api.resource.Quantity json=pointer	validRange:resource.v1.CapacityRequestPolicyRange json=pointer	validValues:[]apimachinery.api.resource.Quantity list=atomic
+resource.v1.CapacityRequestPolicyRange		max:apimachinery.api.resource.Quantity json=pointer	min:apimachinery.api.resource.Quantity json=pointer	step:apimachinery.api.resource.Quantity json=pointer
+resource.v1.CapacityRequirements		requests:{}apimachinery.api.resource.Quantity go=map[v1.QualifiedName]resource.Quantity
+resource.v1.Counter		value!:apimachinery.api.resource.Quantity json=always
+resource.v1.CounterSet		counters:{}resource.v1.Counter	name!:string json=always
+resource.v1.Device		allNodes:boolean json=pointer	allowMultipleAllocations:boolean json=pointer	attributes:{}resource.v1.DeviceAttribute go=map[v1.QualifiedName]v1.DeviceAttribute	bindingConditions:[]string list=atomic	bindingFailureConditions:[]string list=atomic	bindsToNode:boolean json=pointer	capacity:{}resource.v1.DeviceCapacity go=map[v1.QualifiedName]v1.DeviceCapacity	consumesCounters:[]resource.v1.DeviceCounterConsumption list=atomic	name!:string json=always	nodeName:string json=pointer	nodeSelector:core.v1.NodeSelector json=pointer	taints:[]resource.v1.DeviceTaint list=atomic
+resource.v1.DeviceAllocationConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration in=DeviceConfiguration json=pointer	requests:[]string list=atomic	source!:string go=v1.AllocationConfigSource json=always
 resource.v1.DeviceAllocationResult		config:[]resource.v1.DeviceAllocationConfiguration list=atomic	results:[]resource.v1.DeviceRequestAllocationResult list=atomic
-resource.v1.DeviceAttribute		bool:boolean	int:int64	string:string	version:string
-resource.v1.DeviceCapacity		requestPolicy:resource.v1.CapacityRequestPolicy	value!:apimachinery.api.resource.Quantity
-resource.v1.DeviceClaim		config:[]resource.v1.DeviceClaimConfiguration list=atomic	constraints:[]resource.v1.DeviceConstraint list=atomic	requests:[]resource.v1.DeviceRequest list=atomic
-resource.v1.DeviceClaimConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration	requests:[]string list=atomic
-resource.v1.DeviceClass	gvk=resource.k8s.io/v1/DeviceClass	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.DeviceClassSpec
-resource.v1.DeviceClassConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration
-resource.v1.DeviceClassSpec		config:[]resource.v1.DeviceClassConfiguration list=atomic	extendedResourceName:string	selectors:[]resource.v1.DeviceSelector list=atomic
-resource.v1.DeviceConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration
-resource.v1.DeviceConstraint		distinctAttribute:string	matchAttribute:string	requests:[]string list=atomic
-resource.v1.DeviceCounterConsumption		counterSet!:string	counters:{}resource.v1.Counter
-resource.v1.DeviceRequest		exactly:resource.v1.ExactDeviceRequest	firstAvailable:[]resource.v1.DeviceSubRequest list=atomic	name!:string
-resource.v1.DeviceRequestAllocationResult		adminAccess:boolean	bindingConditions:[]string list=atomic	bindingFailureConditions:[]string list=atomic	consumedCapacity:{}apimachinery.api.resource.Quantity	device!:string	driver!:string	pool!:string	request!:string	shareID:string	tolerations:[]resource.v1.DeviceToleration list=atomic
-resource.v1.DeviceSelector		cel:resource.v1.CELDeviceSelector
-resource.v1.DeviceSubRequest		allocationMode:string	capacity:resource.v1.CapacityRequirements	count:int64	deviceClassName!:string	name!:string	selectors:[]resource.v1.DeviceSelector list=atomic	tolerations:[]resource.v1.DeviceToleration list=atomic
-resource.v1.DeviceTaint		effect!:string	key!:string	timeAdded:meta.v1.Time	value:string
-resource.v1.DeviceToleration		effect:string	key:string	operator:string	tolerationSeconds:int64	value:string
-resource.v1.ExactDeviceRequest		adminAccess:boolean	allocationMode:string	capacity:resource.v1.CapacityRequirements	count:int64	deviceClassName!:string	selectors:[]resource.v1.DeviceSelector list=atomic	tolerations:[]resource.v1.DeviceToleration list=atomic
+resource.v1.DeviceAttribute		bool:boolean json=pointer	int:int64 json=pointer	string:string json=pointer	version:string json=pointer
+resource.v1.DeviceCapacity		requestPolicy:resource.v1.CapacityRequestPolicy json=pointer	value!:apimachinery.api.resource.Quantity json=always
+resource.v1.DeviceClaim		config:[]resource.v1.DeviceClaimConfiguration list=atomic	constraints:[]resource.v1.DeviceConstraint list=atomic	requests:[]resource.v1.DeviceRequest list=atomic json=always
+resource.v1.DeviceClaimConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration in=DeviceConfiguration json=pointer	requests:[]string list=atomic
+resource.v1.DeviceClass	gvk=resource.k8s.io/v1/DeviceClass	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.DeviceClassSpec json=always
+resource.v1.DeviceClassConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration in=DeviceConfiguration json=pointer
+resource.v1.DeviceClassSpec		config:[]resource.v1.DeviceClassConfiguration list=atomic	extendedResourceName:string json=pointer	selectors:[]resource.v1.DeviceSelector list=atomic
+resource.v1.DeviceConfiguration		opaque:resource.v1.OpaqueDeviceConfiguration json=pointer
+resource.v1.DeviceConstraint		distinctAttribute:string go=v1.FullyQualifiedName json=pointer	matchAttribute:string go=v1.FullyQualifiedName json=pointer	requests:[]string list=atomic
+resource.v1.DeviceCounterConsumption		counterSet!:string json=always	counters:{}resource.v1.Counter
+resource.v1.DeviceRequest		exactly:resource.v1.ExactDeviceRequest json=pointer	firstAvailable:[]resource.v1.DeviceSubRequest list=atomic	name!:string json=always
+resource.v1.DeviceRequestAllocationResult		adminAccess:boolean json=pointer	bindingConditions:[]string list=atomic	bindingFailureConditions:[]string list=atomic	consumedCapacity:{}apimachinery.api.resource.Quantity go=map[v1.QualifiedName]resource.Quantity	device!:string json=always	driver!:string json=always	pool!:string json=always	request!:string json=always	shareID:string go=types.UID json=pointer	tolerations:[]resource.v1.DeviceToleration list=atomic
+resource.v1.DeviceSelector		cel:resource.v1.CELDeviceSelector json=pointer
+resource.v1.DeviceSubRequest		allocationMode:string go=v1.DeviceAllocationMode	capacity:resource.v1.CapacityRequirements json=pointer	count:int64	deviceClassName!:string json=always	name!:string json=always	selectors:[]resource.v1.DeviceSelector list=atomic	tolerations:[]resource.v1.DeviceToleration list=atomic
+resource.v1.DeviceTaint		effect!:string go=v1.DeviceTaintEffect json=always	key!:string json=always	timeAdded:meta.v1.Time json=pointer	value:string
+resource.v1.DeviceToleration		effect:string go=v1.DeviceTaintEffect	key:string	operator:string go=v1.DeviceTolerationOperator	tolerationSeconds:int64 json=pointer	value:string
+resource.v1.ExactDeviceRequest		adminAccess:boolean json=pointer	allocationMode:string go=v1.DeviceAllocationMode	capacity:resource.v1.CapacityRequirements json=pointer	count:int64	deviceClassName!:string json=always	selectors:[]resource.v1.DeviceSelector list=atomic	tolerations:[]resource.v1.DeviceToleration list=atomic
 resource.v1.NetworkDeviceData		hardwareAddress:string	interfaceName:string	ips:[]string list=atomic
-resource.v1.OpaqueDeviceConfiguration		driver!:string	parameters!:apimachinery.runtime.RawExtension
-resource.v1.ResourceClaim	gvk=resource.k8s.io/v1/ResourceClaim	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimSpec	status:resource.v1.ResourceClaimStatus
-resource.v1.ResourceClaimConsumerReference		apiGroup:string	name!:string	resource!:string	uid!:string
-resource.v1.ResourceClaimSpec		devices:resource.v1.DeviceClaim
-resource.v1.ResourceClaimStatus		allocation:resource.v1.AllocationResult	devices:[]resource.v1.AllocatedDeviceStatus list=map(driver,device,pool,shareID)	reservedFor:[]resource.v1.ResourceClaimConsumerReference list=map(uid) patch=merge merge=uid
-resource.v1.ResourceClaimTemplate	gvk=resource.k8s.io/v1/ResourceClaimTemplate	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimTemplateSpec
-resource.v1.ResourceClaimTemplateSpec		metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimSpec
-resource.v1.ResourcePool		generation!:int64	name!:string	resourceSliceCount!:int64
-resource.v1.ResourceSlice	gvk=resource.k8s.io/v1/ResourceSlice	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceSliceSpec
-resource.v1.ResourceSliceSpec		allNodes:boolean	devices:[]resource.v1.Device list=atomic	driver!:string	nodeName:string	nodeSelector:core.v1.NodeSelector	perDeviceNodeSelection:boolean	pool!:resource.v1.ResourcePool	sharedCounters:[]resource.v1.CounterSet list=atomic
-scheduling.v1.PriorityClass	gvk=scheduling.k8s.io/v1/PriorityClass	apiVersion:string	description:string	globalDefault:boolean	kind:string	metadata:meta.v1.ObjectMeta	preemptionPolicy:string	value:int32
-storage.v1.CSIDriver	gvk=storage.k8s.io/v1/CSIDriver	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.CSIDriverSpec
-storage.v1.CSIDriverSpec		attachRequired:boolean	fsGroupPolicy:string	nodeAllocatableUpdatePeriodSeconds:int64	podInfoOnMount:boolean	requiresRepublish:boolean	seLinuxMount:boolean	serviceAccountTokenInSecrets:boolean	storageCapacity:boolean	tokenRequests:[]storage.v1.TokenRequest list=atomic	volumeLifecycleModes:[]string list=set
-storage.v1.CSINode	gvk=storage.k8s.io/v1/CSINode	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.CSINodeSpec
-storage.v1.CSINodeDriver		allocatable:storage.v1.VolumeNodeResources	name!:string	nodeID!:string	topologyKeys:[]string list=atomic
-storage.v1.CSINodeSpec		drivers!:[]storage.v1.CSINodeDriver list=map(name) patch=merge merge=name
-storage.v1.CSIStorageCapacity	gvk=storage.k8s.io/v1/CSIStorageCapacity	apiVersion:string	capacity:apimachinery.api.resource.Quantity	kind:string	maximumVolumeSize:apimachinery.api.resource.Quantity	metadata:meta.v1.ObjectMeta	nodeTopology:meta.v1.LabelSelector	storageClassName!:string
-storage.v1.StorageClass	gvk=storage.k8s.io/v1/StorageClass	allowVolumeExpansion:boolean	allowedTopologies:[]core.v1.TopologySelectorTerm list=atomic	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	mountOptions:[]string list=atomic	parameters:{}string	provisioner!:string	reclaimPolicy:string	volumeBindingMode:string
-storage.v1.TokenRequest		audience!:string	expirationSeconds:int64
-storage.v1.VolumeAttachment	gvk=storage.k8s.io/v1/VolumeAttachment	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.VolumeAttachmentSpec	status:storage.v1.VolumeAttachmentStatus
-storage.v1.VolumeAttachmentSource		inlineVolumeSpec:core.v1.PersistentVolumeSpec	persistentVolumeName:string
-storage.v1.VolumeAttachmentSpec		attacher!:string	nodeName!:string	source!:storage.v1.VolumeAttachmentSource
-storage.v1.VolumeAttachmentStatus		attachError:storage.v1.VolumeError	attached!:boolean	attachmentMetadata:{}string	detachError:storage.v1.VolumeError
-storage.v1.VolumeAttributesClass	gvk=storage.k8s.io/v1/VolumeAttributesClass	apiVersion:string	driverName!:string	kind:string	metadata:meta.v1.ObjectMeta	parameters:{}string
-storage.v1.VolumeError		errorCode:int32	message:string	time:meta.v1.Time
-storage.v1.VolumeNodeResources		count:int32
+resource.v1.OpaqueDeviceConfiguration		driver!:string json=always	parameters!:apimachinery.runtime.RawExtension json=always
+resource.v1.ResourceClaim	gvk=resource.k8s.io/v1/ResourceClaim	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimSpec json=always	status:resource.v1.ResourceClaimStatus
+resource.v1.ResourceClaimConsumerReference		apiGroup:string	name!:string json=always	resource!:string json=always	uid!:string go=types.UID json=always
+resource.v1.ResourceClaimSpec		devices:resource.v1.DeviceClaim json=always
+resource.v1.ResourceClaimStatus		allocation:resource.v1.AllocationResult json=pointer	devices:[]resource.v1.AllocatedDeviceStatus list=map(driver,device,pool,shareID)	reservedFor:[]resource.v1.ResourceClaimConsumerReference list=map(uid) patch=merge merge=uid
+resource.v1.ResourceClaimTemplate	gvk=resource.k8s.io/v1/ResourceClaimTemplate	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimTemplateSpec json=always
+resource.v1.ResourceClaimTemplateSpec		metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceClaimSpec json=always
+resource.v1.ResourcePool		generation!:int64 json=always	name!:string json=always	resourceSliceCount!:int64 json=always
+resource.v1.ResourceSlice	gvk=resource.k8s.io/v1/ResourceSlice	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:resource.v1.ResourceSliceSpec json=always
+resource.v1.ResourceSliceSpec		allNodes:boolean json=pointer	devices:[]resource.v1.Device list=atomic	driver!:string json=always	nodeName:string json=pointer	nodeSelector:core.v1.NodeSelector json=pointer	perDeviceNodeSelection:boolean json=pointer	pool!:resource.v1.ResourcePool json=always	sharedCounters:[]resource.v1.CounterSet list=atomic
+scheduling.v1.PriorityClass	gvk=scheduling.k8s.io/v1/PriorityClass	apiVersion:string	description:string	globalDefault:boolean	kind:string	metadata:meta.v1.ObjectMeta	preemptionPolicy:string go=v1.PreemptionPolicy json=pointer	value:int32 json=always
+storage.v1.CSIDriver	gvk=storage.k8s.io/v1/CSIDriver	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.CSIDriverSpec json=always
+storage.v1.CSIDriverSpec		attachRequired:boolean json=pointer	fsGroupPolicy:string go=v1.FSGroupPolicy json=pointer	nodeAllocatableUpdatePeriodSeconds:int64 json=pointer	podInfoOnMount:boolean json=pointer	requiresRepublish:boolean json=pointer	seLinuxMount:boolean json=pointer	serviceAccountTokenInSecrets:boolean json=pointer	storageCapacity:boolean json=pointer	tokenRequests:[]storage.v1.TokenRequest list=atomic	volumeLifecycleModes:[]string list=set go=[]v1.VolumeLifecycleMode
+storage.v1.CSINode	gvk=storage.k8s.io/v1/CSINode	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.CSINodeSpec json=always
+storage.v1.CSINodeDriver		allocatable:storage.v1.VolumeNodeResources json=pointer	name!:string json=always	nodeID!:string json=always	topologyKeys:[]string list=atomic json=always
+storage.v1.CSINodeSpec		drivers!:[]storage.v1.CSINodeDriver list=map(name) patch=merge merge=name json=always
+storage.v1.CSIStorageCapacity	gvk=storage.k8s.io/v1/CSIStorageCapacity	apiVersion:string	capacity:apimachinery.api.resource.Quantity json=pointer	kind:string	maximumVolumeSize:apimachinery.api.resource.Quantity json=pointer	metadata:meta.v1.ObjectMeta	nodeTopology:meta.v1.LabelSelector json=pointer	storageClassName!:string json=always
+storage.v1.StorageClass	gvk=storage.k8s.io/v1/StorageClass	allowVolumeExpansion:boolean json=pointer	allowedTopologies:[]core.v1.TopologySelectorTerm list=atomic	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	mountOptions:[]string list=atomic	parameters:{}string	provisioner!:string json=always	reclaimPolicy:string go=v1.PersistentVolumeReclaimPolicy json=pointer	volumeBindingMode:string go=v1.VolumeBindingMode json=pointer
+storage.v1.TokenRequest		audience!:string json=always	expirationSeconds:int64 json=pointer
+storage.v1.VolumeAttachment	gvk=storage.k8s.io/v1/VolumeAttachment	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:storage.v1.VolumeAttachmentSpec json=always	status:storage.v1.VolumeAttachmentStatus
+storage.v1.VolumeAttachmentSource		inlineVolumeSpec:core.v1.PersistentVolumeSpec json=pointer	persistentVolumeName:string json=pointer
+storage.v1.VolumeAttachmentSpec		attacher!:string json=always	nodeName!:string json=always	source!:storage.v1.VolumeAttachmentSource json=always
+storage.v1.VolumeAttachmentStatus		attachError:storage.v1.VolumeError json=pointer	attached!:boolean json=always	attachmentMetadata:{}string	detachError:storage.v1.VolumeError json=pointer
+storage.v1.VolumeAttributesClass	gvk=storage.k8s.io/v1/VolumeAttributesClass	apiVersion:string	driverName!:string json=always	kind:string	metadata:meta.v1.ObjectMeta	parameters:{}string
+storage.v1.VolumeError		errorCode:int32 json=pointer	message:string	time:meta.v1.Time
+storage.v1.VolumeNodeResources		count:int32 json=pointer
 storagemigration.v1beta1.StorageVersionMigration	gvk=storagemigration.k8s.io/v1beta1/StorageVersionMigration	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:storagemigration.v1beta1.StorageVersionMigrationSpec	status:storagemigration.v1beta1.StorageVersionMigrationStatus
-storagemigration.v1beta1.StorageVersionMigrationSpec		resource!:meta.v1.GroupResource
+storagemigration.v1beta1.StorageVersionMigrationSpec		resource!:meta.v1.GroupResource json=always
 storagemigration.v1beta1.StorageVersionMigrationStatus		conditions:[]meta.v1.Condition list=map(type) patch=merge merge=type	resourceVersion:string
-apiextensions.v1.CustomResourceColumnDefinition		description:string	format:string	jsonPath!:string	name!:string	priority:int32	type!:string
-apiextensions.v1.CustomResourceConversion		strategy!:string	webhook:apiextensions.v1.WebhookConversion
-apiextensions.v1.CustomResourceDefinition	gvk=apiextensions.k8s.io/v1/CustomResourceDefinition	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:apiextensions.v1.CustomResourceDefinitionSpec	status:apiextensions.v1.CustomResourceDefinitionStatus
-apiextensions.v1.CustomResourceDefinitionCondition		lastTransitionTime:meta.v1.Time	message:string	observedGeneration:int64	reason:string	status!:string	type!:string
-apiextensions.v1.CustomResourceDefinitionNames		categories:[]string list=atomic	kind!:string	listKind:string	plural!:string	shortNames:[]string list=atomic	singular:string
-apiextensions.v1.CustomResourceDefinitionSpec		conversion:apiextensions.v1.CustomResourceConversion	group!:string	names!:apiextensions.v1.CustomResourceDefinitionNames	preserveUnknownFields:boolean	scope!:string	versions!:[]apiextensions.v1.CustomResourceDefinitionVersion list=atomic
-apiextensions.v1.CustomResourceDefinitionStatus		acceptedNames:apiextensions.v1.CustomResourceDefinitionNames	conditions:[]apiextensions.v1.CustomResourceDefinitionCondition list=map(type)	observedGeneration:int64	storedVersions:[]string list=atomic
-apiextensions.v1.CustomResourceDefinitionVersion		additionalPrinterColumns:[]apiextensions.v1.CustomResourceColumnDefinition list=atomic	deprecated:boolean	deprecationWarning:string	name!:string	schema:apiextensions.v1.CustomResourceValidation	selectableFields:[]apiextensions.v1.SelectableField list=atomic	served!:boolean	storage!:boolean	subresources:apiextensions.v1.CustomResourceSubresources
-apiextensions.v1.CustomResourceSubresourceScale		labelSelectorPath:string	specReplicasPath!:string	statusReplicasPath!:string
+apiextensions.v1.CustomResourceColumnDefinition		description:string	format:string	jsonPath!:string json=always	name!:string json=always	priority:int32	type!:string json=always
+apiextensions.v1.CustomResourceConversion		strategy!:string go=v1.ConversionStrategyType json=always	webhook:apiextensions.v1.WebhookConversion json=pointer
+apiextensions.v1.CustomResourceDefinition	gvk=apiextensions.k8s.io/v1/CustomResourceDefinition	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec!:apiextensions.v1.CustomResourceDefinitionSpec json=always	status:apiextensions.v1.CustomResourceDefinitionStatus
+apiextensions.v1.CustomResourceDefinitionCondition		lastTransitionTime:meta.v1.Time	message:string	observedGeneration:int64	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.CustomResourceDefinitionConditionType json=always
+apiextensions.v1.CustomResourceDefinitionNames		categories:[]string list=atomic	kind!:string json=always	listKind:string	plural!:string json=always	shortNames:[]string list=atomic	singular:string
+apiextensions.v1.CustomResourceDefinitionSpec		conversion:apiextensions.v1.CustomResourceConversion json=pointer	group!:string json=always	names!:apiextensions.v1.CustomResourceDefinitionNames json=always	preserveUnknownFields:boolean	scope!:string go=v1.ResourceScope json=always	versions!:[]apiextensions.v1.CustomResourceDefinitionVersion list=atomic json=always
+apiextensions.v1.CustomResourceDefinitionStatus		acceptedNames:apiextensions.v1.CustomResourceDefinitionNames json=always	conditions:[]apiextensions.v1.CustomResourceDefinitionCondition list=map(type) json=always	observedGeneration:int64	storedVersions:[]string list=atomic json=always
+apiextensions.v1.CustomResourceDefinitionVersion		additionalPrinterColumns:[]apiextensions.v1.CustomResourceColumnDefinition list=atomic	deprecated:boolean	deprecationWarning:string json=pointer	name!:string json=always	schema:apiextensions.v1.CustomResourceValidation json=pointer	selectableFields:[]apiextensions.v1.SelectableField list=atomic	served!:boolean json=always	storage!:boolean json=always	subresources:apiextensions.v1.CustomResourceSubresources json=pointer
+apiextensions.v1.CustomResourceSubresourceScale		labelSelectorPath:string json=pointer	specReplicasPath!:string json=always	statusReplicasPath!:string json=always
 apiextensions.v1.CustomResourceSubresourceStatus	type=object
-apiextensions.v1.CustomResourceSubresources		scale:apiextensions.v1.CustomResourceSubresourceScale	status:apiextensions.v1.CustomResourceSubresourceStatus
-apiextensions.v1.CustomResourceValidation		openAPIV3Schema:apiextensions.v1.JSONSchemaProps
+apiextensions.v1.CustomResourceSubresources		scale:apiextensions.v1.CustomResourceSubresourceScale json=pointer	status:apiextensions.v1.CustomResourceSubresourceStatus json=pointer
+apiextensions.v1.CustomResourceValidation		openAPIV3Schema:apiextensions.v1.JSONSchemaProps json=pointer
 apiextensions.v1.ExternalDocumentation		description:string	url:string
 apiextensions.v1.JSON	
-apiextensions.v1.JSONSchemaProps		$ref:string	$schema:string	additionalItems:apiextensions.v1.JSONSchemaPropsOrBool	additionalProperties:apiextensions.v1.JSONSchemaPropsOrBool	allOf:[]apiextensions.v1.JSONSchemaProps list=atomic	anyOf:[]apiextensions.v1.JSONSchemaProps list=atomic	default:apiextensions.v1.JSON	definitions:{}apiextensions.v1.JSONSchemaProps	dependencies:{}apiextensions.v1.JSONSchemaPropsOrStringArray	description:string	enum:[]apiextensions.v1.JSON list=atomic	example:apiextensions.v1.JSON	exclusiveMaximum:boolean	exclusiveMinimum:boolean	externalDocs:apiextensions.v1.ExternalDocumentation	format:string	id:string	items:apiextensions.v1.JSONSchemaPropsOrArray	maxItems:int64	maxLength:int64	maxProperties:int64	maximum:double	minItems:int64	minLength:int64	minProperties:int64	minimum:double	multipleOf:double	not:apiextensions.v1.JSONSchemaProps	nullable:boolean	oneOf:[]apiextensions.v1.JSONSchemaProps list=atomic	pattern:string	patternProperties:{}apiextensions.v1.JSONSchemaProps	properties:{}apiextensions.v1.JSONSchemaProps	required:[]string list=atomic	title:string	type:string	uniqueItems:boolean	x-kubernetes-embedded-resource:boolean	x-kubernetes-int-or-string:boolean	x-kubernetes-list-map-keys:[]string list=atomic	x-kubernetes-list-type:string	x-kubernetes-map-type:string	x-kubernetes-preserve-unknown-fields:boolean	x-kubernetes-validations:[]apiextensions.v1.ValidationRule list=map(rule) patch=merge merge=rule
+apiextensions.v1.JSONSchemaProps		$ref:string json=pointer	$schema:string go=v1.JSONSchemaURL	additionalItems:apiextensions.v1.JSONSchemaPropsOrBool json=pointer	additionalProperties:apiextensions.v1.JSONSchemaPropsOrBool json=pointer	allOf:[]apiextensions.v1.JSONSchemaProps list=atomic	anyOf:[]apiextensions.v1.JSONSchemaProps list=atomic	default:apiextensions.v1.JSON json=pointer	definitions:{}apiextensions.v1.JSONSchemaProps go=v1.JSONSchemaDefinitions	dependencies:{}apiextensions.v1.JSONSchemaPropsOrStringArray go=v1.JSONSchemaDependencies	description:string	enum:[]apiextensions.v1.JSON list=atomic	example:apiextensions.v1.JSON json=pointer	exclusiveMaximum:boolean	exclusiveMinimum:boolean	externalDocs:apiextensions.v1.ExternalDocumentation json=pointer	format:string	id:string	items:apiextensions.v1.JSONSchemaPropsOrArray json=pointer	maxItems:int64 json=pointer	maxLength:int64 json=pointer	maxProperties:int64 json=pointer	maximum:double json=pointer	minItems:int64 json=pointer	minLength:int64 json=pointer	minProperties:int64 json=pointer	minimum:double json=pointer	multipleOf:double json=pointer	not:apiextensions.v1.JSONSchemaProps json=pointer	nullable:boolean	oneOf:[]apiextensions.v1.JSONSchemaProps list=atomic	pattern:string	patternProperties:{}apiextensions.v1.JSONSchemaProps	properties:{}apiextensions.v1.JSONSchemaProps	required:[]string list=atomic	title:string	type:string	uniqueItems:boolean	x-kubernetes-embedded-resource:boolean	x-kubernetes-int-or-string:boolean	x-kubernetes-list-map-keys:[]string list=atomic	x-kubernetes-list-type:string json=pointer	x-kubernetes-map-type:string json=pointer	x-kubernetes-preserve-unknown-fields:boolean json=pointer	x-kubernetes-validations:[]apiextensions.v1.ValidationRule list=map(rule) patch=merge merge=rule go=v1.ValidationRules
 apiextensions.v1.JSONSchemaPropsOrArray	
 apiextensions.v1.JSONSchemaPropsOrBool	
 apiextensions.v1.JSONSchemaPropsOrStringArray	
-apiextensions.v1.SelectableField		jsonPath!:string
-apiextensions.v1.ServiceReference		name!:string	namespace!:string	path:string	port:int32
-apiextensions.v1.ValidationRule		fieldPath:string	message:string	messageExpression:string	optionalOldSelf:boolean	reason:string	rule!:string
-apiextensions.v1.WebhookClientConfig		caBundle:byte	service:apiextensions.v1.ServiceReference	url:string
-apiextensions.v1.WebhookConversion		clientConfig:apiextensions.v1.WebhookClientConfig	conversionReviewVersions!:[]string list=atomic
+apiextensions.v1.SelectableField		jsonPath!:string json=always
+apiextensions.v1.ServiceReference		name!:string json=always	namespace!:string json=always	path:string json=pointer	port:int32 json=pointer
+apiextensions.v1.ValidationRule		fieldPath:string	message:string	messageExpression:string	optionalOldSelf:boolean json=pointer	reason:string go=v1.FieldValueErrorReason json=pointer	rule!:string json=always
+apiextensions.v1.WebhookClientConfig		caBundle:byte	service:apiextensions.v1.ServiceReference json=pointer	url:string json=pointer
+apiextensions.v1.WebhookConversion		clientConfig:apiextensions.v1.WebhookClientConfig json=pointer	conversionReviewVersions!:[]string list=atomic json=always
 apimachinery.api.resource.Quantity	type=string
-meta.v1.APIGroup	gvk=/v1/APIGroup	apiVersion:string	kind:string	name!:string	preferredVersion:meta.v1.GroupVersionForDiscovery	serverAddressByClientCIDRs:[]meta.v1.ServerAddressByClientCIDR list=atomic	versions!:[]meta.v1.GroupVersionForDiscovery list=atomic
-meta.v1.APIGroupList	gvk=/v1/APIGroupList	apiVersion:string	groups!:[]meta.v1.APIGroup list=atomic	kind:string
-meta.v1.APIResource		categories:[]string list=atomic	group:string	kind!:string	name!:string	namespaced!:boolean	shortNames:[]string list=atomic	singularName!:string	storageVersionHash:string	verbs!:[]string	version:string
-meta.v1.APIResourceList	gvk=/v1/APIResourceList	apiVersion:string	groupVersion!:string	kind:string	resources!:[]meta.v1.APIResource list=atomic
-meta.v1.APIVersions	gvk=/v1/APIVersions	apiVersion:string	kind:string	serverAddressByClientCIDRs!:[]meta.v1.ServerAddressByClientCIDR list=atomic	versions!:[]string list=atomic
-meta.v1.Condition		lastTransitionTime!:meta.v1.Time	message!:string	observedGeneration:int64	reason!:string	status!:string	type!:string
-meta.v1.DeleteOptions	gvk=/v1/DeleteOptions	apiVersion:string	dryRun:[]string list=atomic	gracePeriodSeconds:int64	ignoreStoreReadErrorWithClusterBreakingPotential:boolean	kind:string	orphanDependents:boolean	preconditions:meta.v1.Preconditions	propagationPolicy:string
-meta.v1.FieldSelectorRequirement		key!:string	operator!:string	values:[]string list=atomic
+meta.v1.APIGroup	gvk=/v1/APIGroup	apiVersion:string	kind:string	name!:string json=always	preferredVersion:meta.v1.GroupVersionForDiscovery	serverAddressByClientCIDRs:[]meta.v1.ServerAddressByClientCIDR list=atomic	versions!:[]meta.v1.GroupVersionForDiscovery list=atomic json=always
+meta.v1.APIGroupList	gvk=/v1/APIGroupList	apiVersion:string	groups!:[]meta.v1.APIGroup list=atomic json=always	kind:string
+meta.v1.APIResource		categories:[]string list=atomic	group:string	kind!:string json=always	name!:string json=always	namespaced!:boolean json=always	shortNames:[]string list=atomic	singularName!:string json=always	storageVersionHash:string	verbs!:[]string go=v1.Verbs json=always	version:string
+meta.v1.APIResourceList	gvk=/v1/APIResourceList	apiVersion:string	groupVersion!:string json=always	kind:string	resources!:[]meta.v1.APIResource list=atomic json=always
+meta.v1.APIVersions	gvk=/v1/APIVersions	apiVersion:string	kind:string	serverAddressByClientCIDRs!:[]meta.v1.ServerAddressByClientCIDR list=atomic json=always	versions!:[]string list=atomic json=always
+meta.v1.Condition		lastTransitionTime!:meta.v1.Time json=always	message!:string json=always	observedGeneration:int64	reason!:string json=always	status!:string go=v1.ConditionStatus json=always	type!:string json=always
+meta.v1.DeleteOptions	gvk=/v1/DeleteOptions	apiVersion:string	dryRun:[]string list=atomic	gracePeriodSeconds:int64 json=pointer	ignoreStoreReadErrorWithClusterBreakingPotential:boolean json=pointer	kind:string	orphanDependents:boolean json=pointer	preconditions:meta.v1.Preconditions json=pointer	propagationPolicy:string go=v1.DeletionPropagation json=pointer
+meta.v1.FieldSelectorRequirement		key!:string json=always	operator!:string go=v1.FieldSelectorOperator json=always	values:[]string list=atomic
 meta.v1.FieldsV1	type=object
-meta.v1.GroupResource		group!:string	resource!:string
-meta.v1.GroupVersionForDiscovery		groupVersion!:string	version!:string
+meta.v1.GroupResource		group!:string json=always	resource!:string json=always
+meta.v1.GroupVersionForDiscovery		groupVersion!:string json=always	version!:string json=always
 meta.v1.LabelSelector	map=atomic	matchExpressions:[]meta.v1.LabelSelectorRequirement list=atomic	matchLabels:{}string
-meta.v1.LabelSelectorRequirement		key!:string	operator!:string	values:[]string list=atomic
-meta.v1.ListMeta		continue:string	remainingItemCount:int64	resourceVersion:string	selfLink:string	shardInfo:meta.v1.ShardInfo
-meta.v1.ManagedFieldsEntry		apiVersion:string	fieldsType:string	fieldsV1:meta.v1.FieldsV1	manager:string	operation:string	subresource:string	time:meta.v1.Time
+meta.v1.LabelSelectorRequirement		key!:string json=always	operator!:string go=v1.LabelSelectorOperator json=always	values:[]string list=atomic
+meta.v1.ListMeta		continue:string	remainingItemCount:int64 json=pointer	resourceVersion:string	selfLink:string	shardInfo:meta.v1.ShardInfo json=pointer
+meta.v1.ManagedFieldsEntry		apiVersion:string	fieldsType:string	fieldsV1:meta.v1.FieldsV1 json=pointer	manager:string	operation:string go=v1.ManagedFieldsOperationType	subresource:string	time:meta.v1.Time json=pointer
 meta.v1.MicroTime	type=string format=date-time
-meta.v1.ObjectMeta		annotations:{}string	creationTimestamp:meta.v1.Time	deletionGracePeriodSeconds:int64	deletionTimestamp:meta.v1.Time	finalizers:[]string list=set patch=merge	generateName:string	generation:int64	labels:{}string	managedFields:[]meta.v1.ManagedFieldsEntry list=atomic	name:string	namespace:string	ownerReferences:[]meta.v1.OwnerReference list=map(uid) patch=merge merge=uid	resourceVersion:string	selfLink:string	uid:string
-meta.v1.OwnerReference	map=atomic	apiVersion!:string	blockOwnerDeletion:boolean	controller:boolean	kind!:string	name!:string	uid!:string
+meta.v1.ObjectMeta		annotations:{}string	creationTimestamp:meta.v1.Time json=omitzero	deletionGracePeriodSeconds:int64 json=pointer	deletionTimestamp:meta.v1.Time json=pointer	finalizers:[]string list=set patch=merge	generateName:string	generation:int64	labels:{}string	managedFields:[]meta.v1.ManagedFieldsEntry list=atomic	name:string	namespace:string	ownerReferences:[]meta.v1.OwnerReference list=map(uid) patch=merge merge=uid	resourceVersion:string	selfLink:string	uid:string go=types.UID
+meta.v1.OwnerReference	map=atomic	apiVersion!:string json=always	blockOwnerDeletion:boolean json=pointer	controller:boolean json=pointer	kind!:string json=always	name!:string json=always	uid!:string go=types.UID json=always
 meta.v1.Patch	type=object
-meta.v1.Preconditions		resourceVersion:string	uid:string
-meta.v1.ServerAddressByClientCIDR		clientCIDR!:string	serverAddress!:string
-meta.v1.ShardInfo		selector!:string
-meta.v1.Status	gvk=/v1/Status	apiVersion:string	code:int32	details:meta.v1.StatusDetails	kind:string	message:string	metadata:meta.v1.ListMeta	reason:string	status:string
-meta.v1.StatusCause		field:string	message:string	reason:string
-meta.v1.StatusDetails		causes:[]meta.v1.StatusCause list=atomic	group:string	kind:string	name:string	retryAfterSeconds:int32	uid:string
+meta.v1.Preconditions		resourceVersion:string json=pointer	uid:string go=types.UID json=pointer
+meta.v1.ServerAddressByClientCIDR		clientCIDR!:string json=always	serverAddress!:string json=always
+meta.v1.ShardInfo		selector!:string json=pointer
+meta.v1.Status	gvk=/v1/Status	apiVersion:string	code:int32	details:meta.v1.StatusDetails json=pointer	kind:string	message:string	metadata:meta.v1.ListMeta	reason:string go=v1.StatusReason	status:string
+meta.v1.StatusCause		field:string	message:string	reason:string go=v1.CauseType
+meta.v1.StatusDetails		causes:[]meta.v1.StatusCause list=atomic	group:string	kind:string	name:string	retryAfterSeconds:int32	uid:string go=types.UID
 meta.v1.Time	type=string format=date-time
-meta.v1.WatchEvent	gvk=/v1/WatchEvent	object!:apimachinery.runtime.RawExtension	type!:string
+meta.v1.WatchEvent	gvk=/v1/WatchEvent	object!:apimachinery.runtime.RawExtension json=always	type!:string json=always
 apimachinery.runtime.RawExtension	type=object
 apimachinery.util.intstr.IntOrString	type=string format=int-or-string
 apimachinery.version.Info		buildDate!:string	compiler!:string	emulationMajor:string	emulationMinor:string	gitCommit!:string	gitTreeState!:string	gitVersion!:string	goVersion!:string	major!:string	minCompatibilityMajor:string	minCompatibilityMinor:string	minor!:string	platform!:string
 apiregistration.v1.APIService	gvk=apiregistration.k8s.io/v1/APIService	apiVersion:string	kind:string	metadata:meta.v1.ObjectMeta	spec:apiregistration.v1.APIServiceSpec	status:apiregistration.v1.APIServiceStatus
-apiregistration.v1.APIServiceCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string	type!:string
-apiregistration.v1.APIServiceSpec		caBundle:byte list=atomic	group:string	groupPriorityMinimum!:int32	insecureSkipTLSVerify:boolean	service:apiregistration.v1.ServiceReference	version:string	versionPriority!:int32
+apiregistration.v1.APIServiceCondition		lastTransitionTime:meta.v1.Time	message:string	reason:string	status!:string go=v1.ConditionStatus json=always	type!:string go=v1.APIServiceConditionType json=always
+apiregistration.v1.APIServiceSpec		caBundle:byte list=atomic	group:string	groupPriorityMinimum!:int32 json=always	insecureSkipTLSVerify:boolean	service:apiregistration.v1.ServiceReference json=pointer	version:string	versionPriority!:int32 json=always
 apiregistration.v1.APIServiceStatus		conditions:[]apiregistration.v1.APIServiceCondition list=map(type) patch=merge merge=type
-apiregistration.v1.ServiceReference		name:string	namespace:string	port:int32
+apiregistration.v1.ServiceReference		name:string	namespace:string	port:int32 json=pointer
 `;

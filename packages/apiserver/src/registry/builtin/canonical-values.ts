@@ -35,10 +35,21 @@ export function canonicalValues(schema: Schema, value: unknown): void {
 
 /** Functions that canonicalise values by format. */
 const writers: ReadonlyMap<string, (value: unknown) => unknown> = new Map([
-  ["quantity", (value) => (typeof value === "string" || typeof value === "number" ? formatQuantity(value) : value)],
+  ["quantity", canonicalQuantity],
   ["date-time", (value) => (typeof value === "string" ? canonicalTime(value) : value)],
   ["micro-time", (value) => (typeof value === "string" ? canonicalMicroTime(value) : value)],
 ]);
+
+function canonicalQuantity(value: unknown): unknown {
+  if (typeof value !== "string" && typeof value !== "number") return value;
+  try {
+    return formatQuantity(value);
+  } catch (error) {
+    // Go's decoder does not quote the value.
+    const text = error instanceof RangeError ? error.message.replace(/^quantity (?:"(?:[^"\\]|\\.)*"): /, "") : "";
+    throw new RangeError(text, { cause: error });
+  }
+}
 
 function writerOf({ format }: Schema): ((value: unknown) => unknown) | undefined {
   return format === undefined ? undefined : writers.get(format);

@@ -11,6 +11,15 @@ export interface DefinitionField {
   readonly mapType?: "atomic" | "granular";
   readonly patchStrategy?: string;
   readonly patchMergeKey?: string;
+  /** The type in Kubernetes' sources, if it differs from what `type` suggests: `v1.ServiceType`. */
+  readonly goType?: string;
+  /** The struct embedded in the type that the field belongs to: `VolumeSource`. */
+  readonly embeddedIn?: string;
+  /**
+   * How Go encodes the field: a `pointer` keeps zero values that were sent, `always` writes zero values also if they were not sent,
+   * `omitzero` omits empty structs. Without it zero values are omitted and structs written.
+   */
+  readonly encoding?: "pointer" | "always" | "omitzero";
 }
 
 /** A type of the Kubernetes API from the generated table. */
@@ -110,6 +119,9 @@ function parseField(text: string): DefinitionField {
   const mapType = words.get("map");
   const patchStrategy = words.get("patch");
   const patchMergeKey = words.get("merge");
+  const goType = words.get("go");
+  const embeddedIn = words.get("in");
+  const encoding = words.get("json");
   return {
     name: first.slice(0, isRequired ? colon - 1 : colon),
     isRequired,
@@ -119,6 +131,9 @@ function parseField(text: string): DefinitionField {
     ...(isMapType(mapType) ? { mapType } : {}),
     ...(patchStrategy === undefined ? {} : { patchStrategy }),
     ...(patchMergeKey === undefined ? {} : { patchMergeKey }),
+    ...(goType === undefined ? {} : { goType }),
+    ...(embeddedIn === undefined ? {} : { embeddedIn }),
+    ...(encoding === "pointer" || encoding === "always" || encoding === "omitzero" ? { encoding } : {}),
   };
 }
 

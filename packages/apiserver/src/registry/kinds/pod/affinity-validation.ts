@@ -1,5 +1,7 @@
 import {
   dns1123LabelFaults,
+  dns1123SubdomainFaults,
+  forbiddenCause,
   invalidCause,
   labelKeyFaults,
   requiredCause,
@@ -18,7 +20,9 @@ export function affinityCauses(affinity: unknown, path: string): StatusCause[] {
   if (wanted !== undefined) causes.push(...nodeSelectorCauses(wanted, `${path}.nodeAffinity.${required}`));
   for (const [index, term] of listAt(affinity, "nodeAffinity", preferred).entries()) {
     const at = `${path}.nodeAffinity.${preferred}[${index}]`;
-    causes.push(...weightCauses(term, at), ...nodeTermCauses(valueAt(term, "preference"), `${at}.preference`));
+    // kube-apiserver does not validate the values of preferred terms.
+    const preference = nodeTermCauses(valueAt(term, "preference"), `${at}.preference`, { checksValues: false });
+    causes.push(...weightCauses(term, at), ...preference);
   }
   for (const kind of ["podAffinity", "podAntiAffinity"]) {
     for (const [index, term] of listAt(affinity, kind, required).entries()) {
@@ -40,10 +44,14 @@ export function nodeSelectorCauses(selector: unknown, path: string): StatusCause
   return terms.flatMap((term, index) => nodeTermCauses(term, `${at}[${index}]`));
 }
 
-function nodeTermCauses(term: unknown, path: string): StatusCause[] {
+function nodeTermCauses(
+  term: unknown,
+  path: string,
+  { checksValues = true }: { readonly checksValues?: boolean } = {},
+): StatusCause[] {
   return [
     ...listAt(term, "matchExpressions").flatMap((each, index) =>
-      check.labelRequirement(`${path}.matchExpressions[${index}]`, each, { isNumeric: true }),
+      check.labelRequirement(`${path}.matchExpressions[${index}]`, each, { isNumeric: true, checksValues }),
     ),
     ...listAt(term, "matchFields").flatMap((each, index) => fieldTermCauses(each, `${path}.matchFields[${index}]`)),
   ];
@@ -59,7 +67,11 @@ function fieldTermCauses(expression: unknown, path: string): StatusCause[] {
     const detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
     causes.push(requiredCause(`${path}.values`, detail));
   }
-  if (key !== "metadata.name") causes.push(invalidCause(`${path}.key`, key, "not a valid field selector key"));
+  if (key !== "metadata.name") return [...causes, invalidCause(`${path}.key`, key, "not a valid field selector key")];
+  for (const [index, name] of listAt(expression, "values").entries()) {
+    if (typeof name !== "string") continue;
+    causes.push(...dns1123SubdomainFaults(name).map((fault) => invalidCause(`${path}.values[${index}]`, name, fault)));
+  }
   return causes;
 }
 
@@ -76,7 +88,30 @@ function podTermCauses(term: unknown, path: string): StatusCause[] {
     ...check.labelSelector(`${path}.labelSelector`, valueAt(term, "labelSelector")),
     ...check.labelSelector(`${path}.namespaceSelector`, valueAt(term, "namespaceSelector")),
     ...namespaces.flatMap((name) => dns1123LabelFaults(name).map((fault) => invalidCause(`${path}.namespace`, name, fault))),
+    ...matchLabelKeysCauses(term, path),
     ...(topologyKey === "" ? [requiredCause(`${path}.topologyKey`, "can not be empty")] : []),
     ...labelKeyFaults(topologyKey).map((fault) => invalidCause(`${path}.topologyKey`, topologyKey, fault)),
   ];
+}
+
+/** Validates `matchLabelKeys` and `mismatchLabelKeys`, which narrow the label selector beside them. */
+export function matchLabelKeysCauses(term: unknown, path: string): StatusCause[] {
+  const fields = ["matchLabelKeys", "mismatchLabelKeys"];
+  if (valueAt(term, "labelSelector") === undefined) {
+    const present = fields.filter((field) => listAt(term, field).length > 0);
+    return present.map((field) => forbiddenCause(`${path}.${field}`, "must not be specified when labelSelector is not set"));
+  }
+  const keys = fields.flatMap((field) =>
+    listAt(term, field).flatMap((key, index) => {
+      const text = typeof key === "string" ? key : "";
+      return labelKeyFaults(text).map((fault) => invalidCause(`${path}.${field}[${index}]`, text, fault));
+    }),
+  );
+  const mismatching = new Set(listAt(term, "mismatchLabelKeys"));
+  const shared = listAt(term, "matchLabelKeys").flatMap((key, index) =>
+    mismatching.has(key)
+      ? [invalidCause(`${path}.matchLabelKeys[${index}]`, key, "exists in both matchLabelKeys and mismatchLabelKeys")]
+      : [],
+  );
+  return [...keys, ...shared];
 }

@@ -8,6 +8,9 @@ import {
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
+import { containerSecurityCauses } from "./security-validation.ts";
+import { localPathCauses } from "./local-path.ts";
+import { handlerCauses } from "./handler-validation.ts";
 import { environmentCauses } from "./environment-validation.ts";
 import { resourceCauses } from "./resource-validation.ts";
 
@@ -24,7 +27,10 @@ export function containerCauses(spec: unknown, path: string): StatusCause[] {
       .filter(isBlockSource)
       .map((volume) => textAt(volume, "name")),
   );
-  for (const field of ["initContainers", "containers", "ephemeralContainers"]) {
+  const grace = valueAt(spec, "terminationGracePeriodSeconds");
+  // A negative period means 1 s.
+  const graceSeconds = typeof grace === "number" && grace < 0 ? 1 : grace;
+  for (const field of ["containers", "initContainers", "ephemeralContainers"]) {
     for (const [index, container] of listAt(spec, field).entries()) {
       const at = `${path}.${field}[${index}]`;
       const name = textAt(container, "name");
@@ -32,7 +38,7 @@ export function containerCauses(spec: unknown, path: string): StatusCause[] {
       if (name !== "" && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
       names.add(name);
       causes.push(...oneContainer(container, at, volumes, claims));
-      causes.push(...lifeCauses(container, at, field));
+      causes.push(...lifeCauses(container, at, field, graceSeconds));
       if (field === "ephemeralContainers") causes.push(...ephemeralCauses(container, at, names));
     }
   }
@@ -88,11 +94,8 @@ function oneContainer(
 ): StatusCause[] {
   const image = textAt(container, "image");
   const causes = check.nonEmpty(`${path}.image`, image);
-  if (image !== image.trim()) causes.push(invalidCause(`${path}.image`, image, "must not have leading or trailing whitespace"));
-  const pull = valueAt(container, "imagePullPolicy");
-  causes.push(...check.oneOf(`${path}.imagePullPolicy`, pull, ["Always", "IfNotPresent", "Never"]));
   const message = valueAt(container, "terminationMessagePolicy");
-  causes.push(...check.oneOf(`${path}.terminationMessagePolicy`, message, ["FallbackToLogsOnError", "File"]));
+  causes.push(...check.oneOf(`${path}.terminationMessagePolicy`, message, ["File", "FallbackToLogsOnError"]));
   causes.push(...portCauses(container, path), ...environmentCauses(container, path));
   const mountPaths = new Set<string>();
   for (const [index, mount] of listAt(container, "volumeMounts").entries()) {
@@ -100,44 +103,33 @@ function oneContainer(
     const name = textAt(mount, "name");
     const mountPath = textAt(mount, "mountPath");
     if (name === "") causes.push(requiredCause(`${at}.name`));
-    else if (!volumes.has(name)) causes.push(notFoundCause(`${at}.name`, name));
+    if (!volumes.has(name)) causes.push(notFoundCause(`${at}.name`, name));
     if (mountPath === "") causes.push(requiredCause(`${at}.mountPath`));
-    else if (mountPaths.has(mountPath)) causes.push(invalidCause(`${at}.mountPath`, mountPath, "must be unique"));
+    if (mountPaths.has(mountPath)) causes.push(invalidCause(`${at}.mountPath`, mountPath, "must be unique"));
     mountPaths.add(mountPath);
     const subPath = textAt(mount, "subPath");
     const subPathExpression = textAt(mount, "subPathExpr");
     if (subPath !== "" && subPathExpression !== "") {
       causes.push(invalidCause(`${at}.subPathExpr`, subPathExpression, "subPathExpr and subPath are mutually exclusive"));
     }
-    causes.push(...localPathCauses(`${at}.subPath`, subPath), ...localPathCauses(`${at}.subPathExpr`, subPathExpression));
+    // kube-apiserver omits the index here.
+    const mounts = `${path}.volumeMounts`;
+    causes.push(...localPathCauses(`${mounts}.subPath`, subPath), ...localPathCauses(`${mounts}.subPathExpr`, subPathExpression));
     const propagation = valueAt(mount, "mountPropagation");
-    causes.push(...check.oneOf(`${at}.mountPropagation`, propagation, ["Bidirectional", "HostToContainer", "None"]));
+    causes.push(...check.oneOf(`${mounts}.mountPropagation`, propagation, ["Bidirectional", "HostToContainer", "None"]));
     if (propagation === "Bidirectional" && valueAt(container, "securityContext", "privileged") !== true) {
       const detail = "Bidirectional mount propagation is available only to privileged containers";
-      causes.push(forbiddenCause(`${at}.mountPropagation`, detail));
+      causes.push(forbiddenCause(`${mounts}.mountPropagation`, detail));
     }
   }
   for (const [index, device] of listAt(container, "volumeDevices").entries()) {
     const name = textAt(device, "name");
     if (name !== "" && !claims.has(name)) causes.push(notFoundCause(`${path}.volumeDevices[${index}].name`, name));
   }
-  for (const field of ["runAsUser", "runAsGroup"]) {
-    causes.push(...check.accountId(`${path}.securityContext.${field}`, valueAt(container, "securityContext", field)));
-  }
-  if (
-    valueAt(container, "securityContext", "privileged") === true &&
-    valueAt(container, "securityContext", "allowPrivilegeEscalation") === false
-  ) {
-    const detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-    causes.push(invalidCause(`${path}.securityContext`, mapAt(container, "securityContext"), detail));
-  }
-  return [...causes, ...resourceCauses(valueAt(container, "resources"), `${path}.resources`)];
-}
-
-/** A relative path that does not leave its start. */
-export function localPathCauses(field: string, path: string): StatusCause[] {
-  if (path.startsWith("/")) return [invalidCause(field, path, "must be a relative path")];
-  return path.split("/").includes("..") ? [invalidCause(field, path, "must not contain '..'")] : [];
+  const pull = valueAt(container, "imagePullPolicy");
+  causes.push(...check.oneOf(`${path}.imagePullPolicy`, pull, ["Always", "IfNotPresent", "Never"]));
+  causes.push(...resourceCauses(valueAt(container, "resources"), `${path}.resources`));
+  return [...causes, ...containerSecurityCauses(valueAt(container, "securityContext"), `${path}.securityContext`)];
 }
 
 function portCauses(container: unknown, path: string): StatusCause[] {
@@ -161,14 +153,14 @@ function portCauses(container: unknown, path: string): StatusCause[] {
   return causes;
 }
 
-const handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
+const restartPolicies = ["Always", "Never", "OnFailure"];
 
 /** Validates the probes, hooks and restart policy of one container. */
-function lifeCauses(container: unknown, path: string, field: string): StatusCause[] {
+function lifeCauses(container: unknown, path: string, field: string, graceSeconds: unknown): StatusCause[] {
   const causes: StatusCause[] = [];
   const policy = valueAt(container, "restartPolicy");
   const isSidecar = field === "initContainers" && policy === "Always";
-  if (field === "initContainers") causes.push(...check.oneOf(`${path}.restartPolicy`, policy, ["Always"]));
+  if (field !== "ephemeralContainers") causes.push(...check.oneOf(`${path}.restartPolicy`, policy, restartPolicies));
   const mayProbe = field === "containers" || isSidecar;
   for (const name of ["livenessProbe", "readinessProbe", "startupProbe"]) {
     const probe = valueAt(container, name);
@@ -179,7 +171,7 @@ function lifeCauses(container: unknown, path: string, field: string): StatusCaus
       causes.push(forbiddenCause(at, field === "initContainers" ? detail : "probes not allowed for ephemeral containers"));
       continue;
     }
-    causes.push(...handlerCauses(probe, at));
+    causes.push(...handlerCauses(probe, at, graceSeconds));
     for (const number of ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]) {
       causes.push(...check.atLeast(`${at}.${number}`, valueAt(probe, number)));
     }
@@ -192,26 +184,8 @@ function lifeCauses(container: unknown, path: string, field: string): StatusCaus
   for (const hook of ["postStart", "preStop"]) {
     const handler = valueAt(container, "lifecycle", hook);
     if (handler === undefined) continue;
-    if (mayProbe) causes.push(...handlerCauses(handler, `${path}.lifecycle.${hook}`));
+    if (mayProbe) causes.push(...handlerCauses(handler, `${path}.lifecycle.${hook}`, graceSeconds));
     else causes.push(forbiddenCause(`${path}.lifecycle`, "may not be set for init containers without restartPolicy=Always"));
-  }
-  return causes;
-}
-
-function handlerCauses(handler: unknown, path: string): StatusCause[] {
-  const given = [...handlers, "sleep"].filter((name) => valueAt(handler, name) !== undefined);
-  if (given.length === 0) return [requiredCause(path, "must specify a handler type")];
-  const causes: StatusCause[] = given
-    .slice(1)
-    .map((name) => forbiddenCause(`${path}.${name}`, "may not specify more than 1 handler type"));
-  if (given.includes("exec") && listAt(handler, "exec", "command").length === 0) {
-    causes.push(requiredCause(`${path}.exec.command`));
-  }
-  for (const name of ["httpGet", "tcpSocket", "grpc"]) {
-    if (given.includes(name)) causes.push(...check.portReference(`${path}.${name}.port`, valueAt(handler, name, "port")));
-  }
-  if (given.includes("httpGet")) {
-    causes.push(...check.oneOf(`${path}.httpGet.scheme`, valueAt(handler, "httpGet", "scheme"), ["HTTP", "HTTPS"]));
   }
   return causes;
 }

@@ -64,8 +64,16 @@ function defaultContainer(container: Draft<Container>): void {
   for (const hook of ["postStart", "preStop"] as const) defaultHttpGet(container.lifecycle?.[hook]?.httpGet);
 }
 
-/** Whether an image has no tag or digest, or the tag `latest`. */
+/** Bounds the input of the expression below. */
+const maxImageLength = 1024;
+
+const imageComponent = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";
+const imageDomain = "(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\\[[a-fA-F0-9:]+\\])(?::[0-9]+)?";
+const imageName = new RegExp(`^(?:${imageDomain}/)?${imageComponent}(?:/${imageComponent})*(?::\\w[\\w.-]{0,127})?(?:@[A-Za-z][\\w.+-]*:[0-9a-fA-F]{32,})?$`);
+
+/** Whether an image has no tag or digest, or the tag `latest`. A name that cannot be read has no tag. */
 function isLatest(image: string): boolean {
+  if (image.length > maxImageLength || !imageName.test(image)) return false;
   const name = image.slice(image.lastIndexOf("/") + 1);
   if (name.includes("@")) return false;
   const colon = name.lastIndexOf(":");

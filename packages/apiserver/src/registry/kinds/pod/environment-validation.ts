@@ -1,4 +1,5 @@
 import { isJsonObject } from "@keelson/api-machinery";
+import { compareQuantities, formatQuantity, isQuantity } from "@keelson/api-machinery/quantity";
 import {
   configMapKeyFaults,
   dns1123SubdomainFaults,
@@ -32,8 +33,10 @@ export function environmentCauses(container: unknown, path: string): StatusCause
   for (const [index, source] of listAt(container, "envFrom").entries()) {
     const at = `${path}.envFrom[${index}]`;
     const given = ["configMapRef", "secretRef"].filter((field) => valueAt(source, field) !== undefined);
-    if (given.length === 0) causes.push(invalidCause(at, "", "must specify one of: `configMapRef` or `secretRef`"));
-    if (given.length > 1) causes.push(invalidCause(at, "", "may not have more than one field specified at a time"));
+    if (given.length === 0) {
+      causes.push(invalidCause(`${path}.envFrom`, "", "must specify one of: `configMapRef` or `secretRef`"));
+    }
+    if (given.length > 1) causes.push(invalidCause(`${path}.envFrom`, "", "may not have more than one field specified at a time"));
     for (const field of given) {
       const name = textAt(source, field, "name");
       if (name === "") causes.push(requiredCause(`${at}.${field}.name`));
@@ -85,8 +88,25 @@ const resourcePaths = [
 export function resourceReferenceCauses(reference: unknown, path: string): StatusCause[] {
   const resource = textAt(reference, "resource");
   if (resource === "") return [requiredCause(`${path}.resource`)];
-  if (resourcePaths.includes(resource) || /^(?:limits|requests)\.hugepages-/.test(resource)) return [];
+  if (resourcePaths.includes(resource) || /^(?:limits|requests)\.hugepages-/.test(resource)) {
+    return divisorCauses(resource, valueAt(reference, "divisor"), `${path}.divisor`);
+  }
   return [notSupportedCause(`${path}.resource`, resource, resourcePaths)];
+}
+
+const cpuDivisors = ["1m", "1"];
+const memoryDivisors = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+
+/** Divisors are powers of the units of their resource. */
+function divisorCauses(resource: string, divisor: unknown, path: string): StatusCause[] {
+  if (!isQuantity(divisor) || compareQuantities(divisor, 0) === 0) return [];
+  const text = formatQuantity(divisor);
+  const [name, divisors, detail] = resource.endsWith("cpu")
+    ? ["cpu", cpuDivisors, "1m and 1"]
+    : [resource.slice(resource.indexOf(".") + 1), memoryDivisors, "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"];
+  if (divisors.includes(text)) return [];
+  const kind = name.startsWith("hugepages-") ? "hugepages" : name === "ephemeral-storage" ? "local ephemeral storage" : name;
+  return [invalidCause(path, resource, `only divisor's values ${detail} are supported with the ${kind} resource`)];
 }
 
 const metadataPaths = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];

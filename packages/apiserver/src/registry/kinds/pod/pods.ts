@@ -1,8 +1,8 @@
 import { type DeepReadonly, type JsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
-import { forbiddenCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
 import { builtinResource, proxyVerbs } from "../../builtin/builtin-resource.ts";
-import { ensureMap, keepField, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { ensureMap, keepField, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { podCells, podColumns, podRowConditions } from "./cells.ts";
 import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
@@ -133,6 +133,7 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
     const waiting = {
       type: "PodScheduled",
       status: "False",
+      lastTransitionTime: pod.metadata.creationTimestamp ?? null,
       reason: "SchedulingGated",
       message: "Scheduling is blocked due to non-empty scheduling gates",
     };
@@ -189,6 +190,15 @@ function addTolerations(spec: JsonObject): void {
 function podCauses(pod: Read): StatusCause[] {
   const causes = podSpecCauses(valueAt(pod, "spec"), "spec");
   const spec = valueAt(pod, "spec");
+  // Templates may have them, for compatibility.
+  for (const field of ["containers", "initContainers"]) {
+    for (const [index, container] of listAt(spec, field).entries()) {
+      const image = textAt(container, "image");
+      if (image === image.trim()) continue;
+      const detail = "must not have leading or trailing whitespace";
+      causes.push(invalidCause(`spec.${field}[${index}].image`, image, detail));
+    }
+  }
   if (textAt(spec, "nodeName") !== "" && objectsAt(spec, "schedulingGates").length > 0) {
     causes.push(forbiddenCause("spec.nodeName", "cannot be set until all schedulingGates have been cleared"));
   }

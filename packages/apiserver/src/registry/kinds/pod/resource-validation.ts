@@ -20,9 +20,15 @@ export function resourceCauses(resources: unknown, path: string): StatusCause[] 
     for (const [name, amount] of Object.entries(amounts)) {
       const faults = qualifiedNameFaults(name);
       causes.push(...faults.map((fault) => invalidCause(`${path}.${field}[${name}]`, name, fault)));
-      if (faults.length === 0 && !name.includes("/") && !standardResource.test(name)) {
+      const isPlain = !name.includes("/");
+      if (faults.length === 0 && isPlain && !standardResource.test(name) && !knownResources.has(name)) {
         const detail = "must be a standard resource type or fully qualified";
         causes.push(invalidCause(`${path}.${field}[${name}]`, name, detail));
+      }
+      if (isPlain && !standardResource.test(name)) {
+        causes.push(invalidCause(`${path}.${field}[${name}]`, name, "must be a standard resource for containers"));
+      } else if (!isPlain && !isNative(name) && (faults.length > 0 || !isExtended(name))) {
+        causes.push(invalidCause(`${path}.${field}[${name}]`, name, "doesn't follow extended resource name standard"));
       }
       if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
         causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be greater than or equal to 0"));
@@ -59,7 +65,36 @@ function isHugePages(name: string): boolean {
 
 /** Whether a resource has integer quantities, as device plugins' resources (`nvidia.com/gpu`) have. */
 function isCounted(name: string): boolean {
-  return name.includes("/") && !name.includes("kubernetes.io/") && !name.startsWith("requests.");
+  return isExtended(name);
 }
+
+function isNative(name: string): boolean {
+  return !name.includes("/") || name.includes("kubernetes.io/");
+}
+
+function isExtended(name: string): boolean {
+  return !isNative(name) && !name.startsWith("requests.") && qualifiedNameFaults(`requests.${name}`).length === 0;
+}
+
+/** Resources without a domain that only quotas count. */
+const knownResources: ReadonlySet<string> = new Set([
+  "configmaps",
+  "limits.cpu",
+  "limits.ephemeral-storage",
+  "limits.memory",
+  "persistentvolumeclaims",
+  "pods",
+  "replicationcontrollers",
+  "requests.cpu",
+  "requests.ephemeral-storage",
+  "requests.memory",
+  "requests.storage",
+  "resourcequotas",
+  "secrets",
+  "services",
+  "services.loadbalancers",
+  "services.nodeports",
+  "storage",
+]);
 
 const standardResource = /^(?:cpu|memory|ephemeral-storage|hugepages-.+)$/;

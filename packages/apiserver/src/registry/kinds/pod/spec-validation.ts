@@ -1,16 +1,21 @@
 import {
+  dns1123SubdomainFaults,
+  dns1123SubdomainWithUnderscoreFaults,
   duplicateCause,
   forbiddenCause,
   invalidCause,
   labelKeyFaults,
+  labelValueFaults,
+  notSupportedCause,
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
-import { affinityCauses } from "./affinity-validation.ts";
+import { affinityCauses, matchLabelKeysCauses } from "./affinity-validation.ts";
 import { containerCauses } from "./container-validation.ts";
+import { podSecurityCauses } from "./security-validation.ts";
 import { volumeCauses } from "./volume-validation.ts";
 
 /** Validates a PodTemplateSpec at `path`: labels, annotations and spec. */
@@ -33,87 +38,106 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
     return [requiredCause(`${path}.containers`)];
   }
   const causes = [...volumeCauses(spec, path), ...containerCauses(spec, path)];
-  const restart = valueAt(spec, "restartPolicy");
-  causes.push(...check.oneOf(`${path}.restartPolicy`, restart, ["Always", "OnFailure", "Never"]));
-  const dns = valueAt(spec, "dnsPolicy");
-  causes.push(...check.oneOf(`${path}.dnsPolicy`, dns, ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]));
-  if (dns === "None" && listAt(spec, "dnsConfig", "nameservers").length === 0) {
-    const detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-    causes.push(requiredCause(`${path}.dnsConfig.nameservers`, detail));
-  }
+  causes.push(...check.oneOf(`${path}.restartPolicy`, valueAt(spec, "restartPolicy"), ["Always", "OnFailure", "Never"]));
+  causes.push(...check.oneOf(`${path}.dnsPolicy`, valueAt(spec, "dnsPolicy"), dnsPolicies));
   causes.push(...check.labels(`${path}.nodeSelector`, valueAt(spec, "nodeSelector")));
-  causes.push(...check.atLeast(`${path}.terminationGracePeriodSeconds`, valueAt(spec, "terminationGracePeriodSeconds")));
+  causes.push(...podSecurityCauses(spec, `${path}.securityContext`));
+  causes.push(...affinityCauses(valueAt(spec, "affinity"), `${path}.affinity`));
+  causes.push(...dnsConfigCauses(spec, `${path}.dnsConfig`));
+  causes.push(...gateCauses(spec, path));
+  for (const [index, constraint] of listAt(spec, "topologySpreadConstraints").entries()) {
+    const others = listAt(spec, "topologySpreadConstraints").slice(index + 1);
+    causes.push(...spreadCauses(constraint, others, `${path}.topologySpreadConstraints[${index}]`));
+  }
+  causes.push(...check.dnsSubdomain(`${path}.serviceAccountName`, valueAt(spec, "serviceAccountName")));
+  causes.push(...check.dnsSubdomain(`${path}.nodeName`, valueAt(spec, "nodeName")));
   const deadline = valueAt(spec, "activeDeadlineSeconds");
   if (typeof deadline === "number" && (deadline < 1 || deadline > 2 ** 31 - 1)) {
     const detail = "must be between 1 and 2147483647, inclusive";
     causes.push(invalidCause(`${path}.activeDeadlineSeconds`, deadline, detail));
   }
-  for (const field of ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"]) {
-    causes.push(...check.dnsSubdomain(`${path}.${field}`, valueAt(spec, field)));
-  }
   for (const field of ["hostname", "subdomain"]) {
     if (textAt(spec, field) !== "") causes.push(...check.dnsLabel(`${path}.${field}`, valueAt(spec, field)));
   }
-  causes.push(...securityCauses(valueAt(spec, "securityContext"), `${path}.securityContext`));
-  if (valueAt(spec, "shareProcessNamespace") === true && valueAt(spec, "hostPID") === true) {
-    const detail = "ShareProcessNamespace and HostPID cannot both be enabled";
-    causes.push(invalidCause(`${path}.securityContext.shareProcessNamespace`, true, detail));
+  for (const [index, toleration] of listAt(spec, "tolerations").entries()) {
+    causes.push(...tolerationCauses(toleration, `${path}.tolerations[${index}]`));
   }
   for (const [index, alias] of listAt(spec, "hostAliases").entries()) {
     const ip = textAt(alias, "ip");
     if (!check.isIpAddress(ip)) causes.push(invalidCause(`${path}.hostAliases[${index}].ip`, ip, addressRule));
-    for (const name of listAt(alias, "hostnames")) {
-      causes.push(...check.dnsSubdomain(`${path}.hostAliases[${index}].hostnames`, name));
+    for (const [at, name] of listAt(alias, "hostnames").entries()) {
+      if (typeof name !== "string") continue;
+      const field = `${path}.hostAliases[${index}].hostnames[${at}]`;
+      causes.push(...dns1123SubdomainFaults(name).map((fault) => invalidCause(field, name, fault)));
     }
   }
-  for (const [index, server] of listAt(spec, "dnsConfig", "nameservers").entries()) {
-    if (typeof server === "string" && check.isIpAddress(server)) continue;
-    causes.push(invalidCause(`${path}.dnsConfig.nameservers[${index}]`, server, addressRule));
+  causes.push(...check.dnsSubdomain(`${path}.priorityClassName`, valueAt(spec, "priorityClassName")));
+  const runtimeClass = valueAt(spec, "runtimeClassName");
+  if (typeof runtimeClass === "string") {
+    const faults = dns1123SubdomainFaults(runtimeClass);
+    causes.push(...faults.map((fault) => invalidCause(`${path}.runtimeClassName`, runtimeClass, fault)));
   }
-  for (const [index, domain] of listAt(spec, "dnsConfig", "searches").entries()) {
-    const at = `${path}.dnsConfig.searches[${index}]`;
-    causes.push(...check.dnsSubdomain(at, typeof domain === "string" ? domain.replace(/\.$/, "").replaceAll("_", "-") : ""));
-  }
-  for (const [index, option] of listAt(spec, "dnsConfig", "options").entries()) {
-    const at = `${path}.dnsConfig.options[${index}]`;
-    if (textAt(option, "name") === "") causes.push(requiredCause(at, "must not be empty"));
-  }
-  causes.push(...placementCauses(spec, path));
-  if (textAt(spec, "schedulerName") === "") causes.push(requiredCause(`${path}.schedulerName`));
+  const preemption = valueAt(spec, "preemptionPolicy");
+  causes.push(...check.oneOf(`${path}.preemptionPolicy`, preemption, ["Never", "PreemptLowerPriority"]));
+  causes.push(...systemCauses(spec, `${path}.os`));
   return causes;
+}
+
+const dnsPolicies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+
+function systemCauses(spec: unknown, path: string): StatusCause[] {
+  if (valueAt(spec, "os") === undefined) return [];
+  const name = textAt(spec, "os", "name");
+  return name === "" ? [requiredCause(`${path}.name`)] : check.oneOf(path, name, ["linux", "windows"]);
 }
 
 const addressRule = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const maxNameservers = 3;
+const maxSearches = 32;
+const maxSearchesLength = 2048;
 
-/** Names of sysctls, separated by dots or slashes. */
-const sysctlRule = "([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
-const sysctlName = new RegExp(`^${sysctlRule}$`);
-const maxSysctlLength = 253;
-
-function securityCauses(context: unknown, path: string): StatusCause[] {
-  const causes = ["runAsUser", "runAsGroup", "fsGroup"].flatMap((field) =>
-    check.accountId(`${path}.${field}`, valueAt(context, field)),
-  );
-  for (const [index, group] of listAt(context, "supplementalGroups").entries()) {
-    causes.push(...check.accountId(`${path}.supplementalGroups[${index}]`, group));
+function dnsConfigCauses(spec: unknown, path: string): StatusCause[] {
+  const config = valueAt(spec, "dnsConfig");
+  const servers = listAt(config, "nameservers");
+  if (valueAt(spec, "dnsPolicy") === "None") {
+    if (config === undefined) return [requiredCause(path, "must provide `dnsConfig` when `dnsPolicy` is None")];
+    const detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+    if (servers.length === 0) return [requiredCause(`${path}.nameservers`, detail)];
   }
-  const seen = new Set<string>();
-  for (const [index, sysctl] of listAt(context, "sysctls").entries()) {
-    const field = `${path}.sysctls[${index}].name`;
-    const name = textAt(sysctl, "name");
-    if (name === "") causes.push(requiredCause(field));
-    else if (name.length > maxSysctlLength || !sysctlName.test(name)) {
-      causes.push(invalidCause(field, name, `must have at most ${maxSysctlLength} characters and match regex ${sysctlRule}`));
-    } else if (seen.has(name)) causes.push(duplicateCause(field, name));
-    seen.add(name);
+  const causes: StatusCause[] = [];
+  if (servers.length > maxNameservers) {
+    causes.push(invalidCause(`${path}.nameservers`, servers, `must not have more than ${maxNameservers} nameservers`));
+  }
+  for (const [index, server] of servers.entries()) {
+    if (typeof server === "string" && check.isIpAddress(server)) continue;
+    causes.push(invalidCause(`${path}.nameservers[${index}]`, server, addressRule));
+  }
+  const searches = listAt(config, "searches");
+  if (searches.length > maxSearches) {
+    causes.push(invalidCause(`${path}.searches`, searches, `must not have more than ${maxSearches} search paths`));
+  }
+  if (searches.join(" ").length > maxSearchesLength) {
+    const detail = `must not have more than ${maxSearchesLength} characters (including spaces) in the search list`;
+    causes.push(invalidCause(`${path}.searches`, searches, detail));
+  }
+  for (const [index, search] of searches.entries()) {
+    if (typeof search !== "string" || search === ".") continue;
+    const domain = search.replace(/\.$/, "");
+    const faults = dns1123SubdomainWithUnderscoreFaults(domain);
+    causes.push(...faults.map((fault) => invalidCause(`${path}.searches[${index}]`, domain, fault)));
+  }
+  for (const [index, option] of listAt(config, "options").entries()) {
+    if (textAt(option, "name") === "") causes.push(requiredCause(`${path}.options[${index}]`, "must not be empty"));
   }
   return causes;
 }
 
-function placementCauses(spec: unknown, path: string): StatusCause[] {
+function gateCauses(spec: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
-  for (const [index, toleration] of listAt(spec, "tolerations").entries()) {
-    causes.push(...tolerationCauses(toleration, `${path}.tolerations[${index}]`));
+  for (const [index, gate] of listAt(spec, "readinessGates").entries()) {
+    const type = textAt(gate, "conditionType");
+    const field = `${path}.readinessGates[${index}].conditionType`;
+    causes.push(...qualifiedNameFaults(type).map((fault) => invalidCause(field, type, fault)));
   }
   const gates = new Set<string>();
   for (const [index, gate] of listAt(spec, "schedulingGates").entries()) {
@@ -123,24 +147,40 @@ function placementCauses(spec: unknown, path: string): StatusCause[] {
     if (gates.has(name)) causes.push(duplicateCause(field, name));
     gates.add(name);
   }
-  for (const [index, gate] of listAt(spec, "readinessGates").entries()) {
-    const type = textAt(gate, "conditionType");
-    const field = `${path}.readinessGates[${index}].conditionType`;
-    causes.push(...qualifiedNameFaults(type).map((fault) => invalidCause(field, type, fault)));
-  }
-  for (const [index, constraint] of listAt(spec, "topologySpreadConstraints").entries()) {
-    const at = `${path}.topologySpreadConstraints[${index}]`;
-    causes.push(...check.atLeast(`${at}.maxSkew`, valueAt(constraint, "maxSkew"), 1));
-    if (textAt(constraint, "topologyKey") === "") causes.push(requiredCause(`${at}.topologyKey`, "can not be empty"));
-    const unsatisfiable = valueAt(constraint, "whenUnsatisfiable");
-    causes.push(...check.oneOf(`${at}.whenUnsatisfiable`, unsatisfiable, ["DoNotSchedule", "ScheduleAnyway"]));
-    causes.push(...check.labelSelector(`${at}.labelSelector`, valueAt(constraint, "labelSelector")));
-  }
-  causes.push(...affinityCauses(valueAt(spec, "affinity"), `${path}.affinity`));
   return causes;
 }
 
-function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
+/** Validates a TopologySpreadConstraint; `others` are those that follow it. */
+function spreadCauses(constraint: unknown, others: readonly unknown[], path: string): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const skew = valueAt(constraint, "maxSkew");
+  if (typeof skew === "number" && skew <= 0) causes.push(invalidCause(`${path}.maxSkew`, skew, "must be greater than zero"));
+  const topologyKey = textAt(constraint, "topologyKey");
+  if (topologyKey === "") causes.push(requiredCause(`${path}.topologyKey`, "can not be empty"));
+  const unsatisfiable = textAt(constraint, "whenUnsatisfiable");
+  causes.push(...check.oneOf(`${path}.whenUnsatisfiable`, unsatisfiable, ["DoNotSchedule", "ScheduleAnyway"]));
+  const isSame = (other: unknown): boolean =>
+    textAt(other, "topologyKey") === topologyKey && textAt(other, "whenUnsatisfiable") === unsatisfiable;
+  if (others.some(isSame)) {
+    causes.push(duplicateCause(`${path}.{topologyKey, whenUnsatisfiable}`, `{${topologyKey}, ${unsatisfiable}}`));
+  }
+  const domains = valueAt(constraint, "minDomains");
+  if (typeof domains === "number") {
+    if (domains <= 0) causes.push(invalidCause(`${path}.minDomains`, domains, "must be greater than zero"));
+    if (unsatisfiable !== "DoNotSchedule") {
+      const detail = `can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ${unsatisfiable}`;
+      causes.push(invalidCause(`${path}.minDomains`, domains, detail));
+    }
+  }
+  for (const field of ["nodeAffinityPolicy", "nodeTaintsPolicy"]) {
+    causes.push(...check.oneOf(`${path}.${field}`, valueAt(constraint, field), ["Honor", "Ignore"]));
+  }
+  causes.push(...matchLabelKeysCauses(constraint, path));
+  return [...causes, ...check.labelSelector(`${path}.labelSelector`, valueAt(constraint, "labelSelector"))];
+}
+
+/** Validates a Toleration. */
+export function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const key = textAt(toleration, "key");
   const operator = textAt(toleration, "operator");
@@ -156,12 +196,15 @@ function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
     const detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
     causes.push(invalidCause(`${path}.effect`, effect ?? "", detail));
   }
-  if (operator === "Exists" && value !== "") {
-    causes.push(invalidCause(`${path}.operator`, value, "value must be empty when `operator` is 'Exists'"));
+  if (operator === "Equal" || operator === "") {
+    const faults = labelValueFaults(value);
+    if (faults.length > 0) causes.push(invalidCause(`${path}.operator`, value, faults.join(";")));
+  } else if (operator === "Exists") {
+    if (value !== "") causes.push(invalidCause(`${path}.operator`, value, "value must be empty when `operator` is 'Exists'"));
+  } else {
+    const isComparison = operator === "Lt" || operator === "Gt";
+    causes.push(notSupportedCause(`${path}.operator`, operator, ["Equal", "Exists", ...(isComparison ? ["Lt", "Gt"] : [])]));
   }
-  if (operator !== "" && operator !== "Exists" && operator !== "Equal") {
-    causes.push(...check.oneOf(`${path}.operator`, operator, ["Equal", "Exists"]));
-  }
-  if (effect !== "") causes.push(...check.oneOf(`${path}.effect`, effect, ["NoExecute", "NoSchedule", "PreferNoSchedule"]));
+  if (effect !== "") causes.push(...check.oneOf(`${path}.effect`, effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"]));
   return causes;
 }

@@ -1,6 +1,5 @@
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import {
-  configMapKeyFaults,
   duplicateCause,
   forbiddenCause,
   invalidCause,
@@ -8,8 +7,9 @@ import {
   type StatusCause,
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
-import { listAt, textAt, valueAt } from "../../object-fields.ts";
-import { localPathCauses } from "./container-validation.ts";
+import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
+import { claimSpecCauses } from "../storage/claim-validation.ts";
+import { localPathCauses } from "./local-path.ts";
 import { fieldReferenceCauses, resourceReferenceCauses } from "./environment-validation.ts";
 
 /** Validates the volumes of a PodSpec. */
@@ -50,6 +50,31 @@ function sourceCauses(type: string, source: unknown, path: string): StatusCause[
       return [...check.nonEmpty(`${path}.name`, textAt(source, "name")), ...fileCauses(source, path)];
     case "secret":
       return [...check.nonEmpty(`${path}.secretName`, textAt(source, "secretName")), ...fileCauses(source, path)];
+    case "nfs": {
+      const exported = textAt(source, "path");
+      return [
+        ...check.nonEmpty(`${path}.server`, textAt(source, "server")),
+        ...check.nonEmpty(`${path}.path`, exported),
+        ...(exported.startsWith("/") ? [] : [invalidCause(`${path}.path`, exported, "must be an absolute path")]),
+      ];
+    }
+    case "csi":
+      return [
+        ...check.driverName(`${path}.driver`, textAt(source, "driver")),
+        ...(valueAt(source, "nodePublishSecretRef") === undefined
+          ? []
+          : check.nonEmpty(`${path}.nodePublishSecretRef.name`, textAt(source, "nodePublishSecretRef", "name"))),
+      ];
+    case "ephemeral": {
+      const template = valueAt(source, "volumeClaimTemplate");
+      const at = `${path}.volumeClaimTemplate`;
+      if (template === undefined) return [requiredCause(at)];
+      return [
+        ...check.annotations(`${at}.metadata.annotations`, valueAt(template, "metadata", "annotations")),
+        ...check.labels(`${at}.metadata.labels`, valueAt(template, "metadata", "labels")),
+        ...claimSpecCauses(mapAt(template, "spec"), `${at}.spec`),
+      ];
+    }
     case "persistentVolumeClaim":
       return check.nonEmpty(`${path}.claimName`, textAt(source, "claimName"));
     case "downwardAPI":
@@ -61,55 +86,72 @@ function sourceCauses(type: string, source: unknown, path: string): StatusCause[
     case "projected":
       return [
         ...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")),
-        ...listAt(source, "sources").flatMap((one, index) => projectionCauses(one, `${path}.sources[${index}]`)),
+        ...projectedSourceCauses(source, path),
       ];
     default:
       return [];
   }
 }
 
+function projectedSourceCauses(source: unknown, path: string): StatusCause[] {
+  const paths = new Set<string>();
+  return listAt(source, "sources").flatMap((one, index) => projectionCauses(one, `${path}.sources[${index}]`, path, paths));
+}
+
 const projections = ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
-function projectionCauses(source: unknown, path: string): StatusCause[] {
+/** Validates one source of a projected volume at `volumePath`. `paths` are those of the files so far. */
+function projectionCauses(source: unknown, path: string, volumePath: string, paths: Set<string>): StatusCause[] {
+  const claimPath = (file: string, shown: string): StatusCause[] => {
+    if (file === "") return [];
+    if (paths.has(file)) return [invalidCause(volumePath, shown, "conflicting duplicate paths")];
+    paths.add(file);
+    return [];
+  };
   const given = projections.filter((name) => valueAt(source, name) !== undefined);
-  if (given.length === 0) return [requiredCause(path, `must specify one of: ${projections.join(", ")}`)];
-  const causes = given
-    .slice(1)
-    .map((name) => forbiddenCause(`${path}.${name}`, "may not specify more than 1 volume type per source"));
+  const causes: StatusCause[] = [];
   for (const name of given) {
     const at = `${path}.${name}`;
     const one = valueAt(source, name);
     if (name === "secret" || name === "configMap") {
-      causes.push(...check.nonEmpty(`${at}.name`, textAt(one, "name")), ...itemCauses(one, at));
+      causes.push(...check.nonEmpty(`${at}.name`, textAt(one, "name")));
+      for (const [index, item] of listAt(one, "items").entries()) {
+        causes.push(...itemCauses(item, `${at}.items[${index}]`), ...claimPath(textAt(item, "path"), textAt(one, "name")));
+      }
     } else if (name === "downwardAPI") {
-      causes.push(...listAt(one, "items").flatMap((item) => downwardCauses(item, at)));
+      for (const item of listAt(one, "items")) {
+        causes.push(...downwardCauses(item, at), ...claimPath(textAt(item, "path"), textAt(item, "path")));
+      }
     } else if (name === "serviceAccountToken") {
       const seconds = valueAt(one, "expirationSeconds");
       if (typeof seconds === "number" && seconds < 600) {
         causes.push(invalidCause(`${at}.expirationSeconds`, seconds, "may not specify a duration less than 10 minutes"));
       }
-      causes.push(...filePathCauses(`${at}.path`, textAt(one, "path")));
+      if (typeof seconds === "number" && seconds > 2 ** 32) {
+        causes.push(invalidCause(`${at}.expirationSeconds`, seconds, "may not specify a duration larger than 2^32 seconds"));
+      }
+      // kube-apiserver omits the source here.
+      const file = textAt(one, "path");
+      causes.push(...(file === "" ? [requiredCause(`${volumePath}.path`)] : filePathCauses(`${volumePath}.path`, file)));
     }
   }
+  if (given.length > 1) causes.push(forbiddenCause(path, "may not specify more than 1 volume type per source"));
   return causes;
 }
 
 function fileCauses(source: unknown, path: string): StatusCause[] {
-  return [...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")), ...itemCauses(source, path)];
+  return [
+    ...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")),
+    ...listAt(source, "items").flatMap((item, index) => itemCauses(item, `${path}.items[${index}]`)),
+  ];
 }
 
-function itemCauses(source: unknown, path: string): StatusCause[] {
-  return listAt(source, "items").flatMap((item, index) => {
-    const at = `${path}.items[${index}]`;
-    const key = textAt(item, "key");
-    const causes =
-      key === "" ? [requiredCause(`${at}.key`)] : configMapKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault));
-    return [
-      ...causes,
-      ...filePathCauses(`${at}.path`, textAt(item, "path")),
-      ...modeCauses(`${at}.mode`, valueAt(item, "mode")),
-    ];
-  });
+function itemCauses(item: unknown, path: string): StatusCause[] {
+  return [
+    ...check.nonEmpty(`${path}.key`, textAt(item, "key")),
+    ...filePathCauses(`${path}.path`, textAt(item, "path")),
+    ...modeCauses(`${path}.mode`, valueAt(item, "mode")),
+  ];
 }
 
 function downwardCauses(item: unknown, path: string): StatusCause[] {
@@ -131,7 +173,10 @@ function downwardCauses(item: unknown, path: string): StatusCause[] {
 }
 
 function filePathCauses(field: string, path: string): StatusCause[] {
-  return path === "" ? [requiredCause(field)] : localPathCauses(field, path);
+  if (path === "") return [requiredCause(field)];
+  const causes = localPathCauses(field, path);
+  if (path.startsWith("..") && !path.startsWith("../")) causes.push(invalidCause(field, path, "must not start with '..'"));
+  return causes;
 }
 
 function modeCauses(field: string, mode: unknown): StatusCause[] {

@@ -35,10 +35,51 @@ export function podWarnings(metadata: DeepReadonly<ObjectMeta> | undefined, valu
     const found = deprecatedAnnotations.find(([name]) => (name.endsWith("/") ? key.startsWith(name) : key === name));
     if (found !== undefined) warnings.push(`${parent}metadata.annotations[${key}]: ${found[1]}`);
   }
+  warnings.push(...selectorWarnings(spec, path), ...nameWarnings(spec, path));
   for (const field of ["initContainers", "containers"] as const) {
     for (const [index, container] of (spec[field] ?? []).entries()) {
       warnings.push(...containerWarnings(container, `${path}.${field}[${index}]`));
     }
+  }
+  return warnings;
+}
+
+/** Terms without a selector select nothing, which is hardly intended. */
+function selectorWarnings({ affinity, topologySpreadConstraints = [] }: DeepReadonly<PodSpec>, path: string): string[] {
+  const warnings: string[] = [];
+  const warn = (selector: unknown, at: string): void => {
+    if (selector === undefined) warnings.push(`${at}.labelSelector: a null labelSelector results in matching no pod`);
+  };
+  for (const [index, constraint] of topologySpreadConstraints.entries()) {
+    warn(constraint.labelSelector, `${path}.topologySpreadConstraints[${index}]`);
+  }
+  for (const kind of ["podAffinity", "podAntiAffinity"] as const) {
+    const required = affinity?.[kind]?.requiredDuringSchedulingIgnoredDuringExecution ?? [];
+    for (const [index, term] of required.entries()) {
+      warn(term.labelSelector, `${path}.affinity.${kind}.requiredDuringSchedulingIgnoredDuringExecution[${index}]`);
+    }
+    const preferred = affinity?.[kind]?.preferredDuringSchedulingIgnoredDuringExecution ?? [];
+    for (const [index, { podAffinityTerm }] of preferred.entries()) {
+      const at = `${path}.affinity.${kind}.preferredDuringSchedulingIgnoredDuringExecution[${index}].podAffinityTerm`;
+      warn(podAffinityTerm?.labelSelector, at);
+    }
+  }
+  return warnings;
+}
+
+function nameWarnings({ hostAliases = [], imagePullSecrets = [] }: DeepReadonly<PodSpec>, path: string): string[] {
+  const warnings: string[] = [];
+  const addresses = new Set<string>();
+  for (const [index, { ip = "" }] of hostAliases.entries()) {
+    if (addresses.has(ip)) warnings.push(`${path}.hostAliases[${index}].ip: duplicate ip ${JSON.stringify(ip)}`);
+    addresses.add(ip);
+  }
+  const secrets = new Set<string>();
+  for (const [index, { name = "" }] of imagePullSecrets.entries()) {
+    const field = `${path}.imagePullSecrets[${index}].name`;
+    if (name === "") warnings.push(`${field}: invalid empty name ""`);
+    else if (secrets.has(name)) warnings.push(`${field}: duplicate name ${JSON.stringify(name)}`);
+    secrets.add(name);
   }
   return warnings;
 }
@@ -52,6 +93,11 @@ function containerWarnings({ env = [], ports = [], resources }: DeepReadonly<Con
     names.add(name);
   }
   const known = new Map<string, number>();
+  for (const [index, { name = "", containerPort, protocol = "TCP", hostPort = 0, hostIP = "" }] of ports.entries()) {
+    if (hostIP === "" || hostPort !== 0) continue;
+    const port = `{Name:${name} HostPort:0 ContainerPort:${containerPort} Protocol:${protocol} HostIP:${hostIP}}`;
+    warnings.push(`${path}.ports[${index}]: hostIP set without hostPort: ${port}`);
+  }
   for (const [index, { containerPort, protocol = "TCP", hostPort = 0, hostIP = "" }] of ports.entries()) {
     const port = `${containerPort}/${protocol}/${hostPort}/${hostIP}`;
     const first = known.get(port);

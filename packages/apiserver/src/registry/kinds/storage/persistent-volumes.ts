@@ -15,9 +15,10 @@ import {
 import type { Store } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { accessModes, claimSpecCauses } from "./claim-validation.ts";
 import * as check from "../../field-checks.ts";
 import { mapAt, objectAt, setField, textAt } from "../../object-fields.ts";
-import type { Draft, DraftObject, Received, ReceivedObject } from "../../received.ts";
+import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
 import { sourceDefaults } from "../pod/defaults.ts";
@@ -38,7 +39,6 @@ export function storageKinds(store: Pick<Store, "list">): readonly ServedResourc
   return [persistentVolumes, { ...persistentVolumeClaims, strategy: { ...strategy, prepareForCreate } }, storageClasses];
 }
 
-const accessModes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const shortModes: Readonly<Record<string, string>> = {
   ReadWriteOnce: "RWO",
   ReadOnlyMany: "ROX",
@@ -112,21 +112,6 @@ export function defaultClaimSpec(spec: Draft<PersistentVolumeClaimSpec> | undefi
   spec.volumeMode ??= "Filesystem";
   // `resources` is always present, even if empty.
   spec.resources ??= {};
-}
-
-/** Validates the spec of a claim at `path`. */
-export function claimSpecCauses(spec: Received<PersistentVolumeClaimSpec> | undefined, path: string): StatusCause[] {
-  const modes = spec?.accessModes ?? [];
-  const causes = modes.length === 0 ? [requiredCause(`${path}.accessModes`, "at least 1 access mode is required")] : [];
-  for (const mode of modes) causes.push(...check.oneOf(`${path}.accessModes`, mode, accessModes));
-  const size = spec?.resources?.requests?.storage;
-  if (!isQuantity(size)) causes.push(requiredCause(`${path}.resources[storage]`));
-  else if (compareQuantities(size, 0) <= 0) {
-    causes.push(invalidCause(`${path}.resources[storage]`, size, "must be greater than zero"));
-  }
-  causes.push(...check.labelSelector(`${path}.selector`, spec?.selector));
-  causes.push(...check.dnsSubdomain(`${path}.storageClassName`, spec?.storageClassName));
-  return [...causes, ...check.oneOf(`${path}.volumeMode`, spec?.volumeMode, ["Block", "Filesystem"])];
 }
 
 function claimUpdateCauses(claim: Claim, old: Claim): StatusCause[] {

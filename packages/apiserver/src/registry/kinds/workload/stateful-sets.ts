@@ -6,7 +6,8 @@ import { ageColumn, builtinResource, column } from "../../builtin/builtin-resour
 import * as check from "../../field-checks.ts";
 import { ensureMap, valueAt } from "../../object-fields.ts";
 import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
-import { claimSpecCauses, defaultClaimSpec } from "../storage/persistent-volumes.ts";
+import { claimSpecCauses } from "../storage/claim-validation.ts";
+import { defaultClaimSpec } from "../storage/persistent-volumes.ts";
 import * as workload from "./workload.ts";
 
 /** apps/v1 StatefulSets. */
