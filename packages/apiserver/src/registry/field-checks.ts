@@ -86,6 +86,37 @@ export function driverName(field: string, name: string): StatusCause[] {
   return [...causes, ...dns1123SubdomainFaults(name.toLowerCase()).map((fault) => invalidCause(field, name, fault))];
 }
 
+/** A path after a domain, such as `acme.io/foo`. */
+export function domainPrefixedPath(field: string, value: string): StatusCause[] {
+  if (value === "") return [requiredCause(field)];
+  const slash = value.indexOf("/");
+  if (slash <= 0 || slash === value.length - 1) {
+    return [invalidCause(field, value, 'must be a domain-prefixed path (such as "acme.io/foo")')];
+  }
+  const host = value.slice(0, slash);
+  const path = value.slice(slash + 1);
+  const causes = dns1123SubdomainFaults(host).map((fault) => invalidCause(field, host, fault));
+  if (/^[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$/.test(path)) return causes;
+  const rule = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
+  return [...causes, invalidCause(field, path, `Invalid path (regex used for validation is '${rule}')`)];
+}
+
+/** A DNS name of at least two labels, which may end with a dot. */
+export function domainName(field: string, value: string): StatusCause[] {
+  if (value === "") return [requiredCause(field)];
+  const name = value.replace(/\.$/, "");
+  const faults = dns1123SubdomainFaults(name);
+  if (faults.length > 0) return [invalidCause(field, name, faults.join(","))];
+  const labels = name.split(".");
+  if (labels.length < 2) {
+    return [invalidCause(field, name, "should be a domain with at least two segments separated by dots")];
+  }
+  return labels.flatMap((label) => {
+    const problems = dns1123LabelFaults(label);
+    return problems.length === 0 ? [] : [invalidCause(field, label, problems.join(","))];
+  });
+}
+
 /** Keys and values of labels. */
 export function labels(field: string, value: unknown): StatusCause[] {
   if (!isJsonObject(value)) return [];
@@ -111,6 +142,21 @@ export function labelSelector(field: string, selector: unknown): StatusCause[] {
     causes.push(...labelRequirement(`${field}.matchExpressions[${index}]`, expression));
   }
   return causes;
+}
+
+/** A LabelSelector as Go prints it: in the order of its fields, with sorted labels. */
+export function shownSelector(selector: unknown): object {
+  const labels = mapAt(selector, "matchLabels");
+  const names = Object.keys(labels).sort();
+  const expressions = listAt(selector, "matchExpressions").map((expression) => ({
+    key: textAt(expression, "key"),
+    operator: textAt(expression, "operator"),
+    ...(listAt(expression, "values").length === 0 ? {} : { values: listAt(expression, "values") }),
+  }));
+  return {
+    ...(names.length === 0 ? {} : { matchLabels: Object.fromEntries(names.map((name) => [name, labels[name]])) }),
+    ...(expressions.length === 0 ? {} : { matchExpressions: expressions }),
+  };
 }
 
 /**

@@ -117,8 +117,6 @@ export interface Strategy<T extends KubernetesObject = KubernetesObject> {
   readonly status?: Pick<Strategy<T>, "default" | "validate" | "prepareForUpdate">;
   /** Returns failures that apply to create only. Runs after `validate`. */
   validateCreate?(object: ReceivedObject<T>): readonly StatusCause[];
-  /** Whether `validate` alone reports missing required fields, instead of the schema. Default false. */
-  readonly reportsRequired?: boolean;
   validateUpdate?(object: ReceivedObject<T>, old: ReceivedObject<T>): readonly StatusCause[];
   /**
    * Runs when deletion begins, on the draft with the deletionTimestamp: sets `status.phase` (Namespace) or adds a

@@ -6,7 +6,16 @@ import {
   type OwnerReference,
   setOwn,
 } from "@keelson/api-machinery";
-import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
+import {
+  dns1035LabelFaults,
+  dns1123LabelFaults,
+  dns1123SubdomainFaults,
+  invalidCause,
+  labelValueFaults,
+  pathSegmentFaults,
+  qualifiedNameFaults,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { jsonType } from "./decode-error.ts";
 import { badRequest } from "../errors.ts";
@@ -93,66 +102,16 @@ function requireReferences(
   }
 }
 
-const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
-const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
-const qualifiedPart = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
-const labelValue = /^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$/;
-
-const subdomainRule =
-  "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an " +
-  "alphanumeric character (e.g. 'example.com', regex used for validation is " +
-  "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const labelRule =
-  "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an " +
-  "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const serviceLabel = /^[a-z]([-a-z0-9]*[a-z0-9])?$/;
-const serviceRule =
-  "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an " +
-  "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-
 /** Problems with a name of this kind; empty if it is valid. */
 function nameProblems(resource: Pick<ServedResource, "group" | "plural">, name: string): string[] {
   if (resource.group === "rbac.authorization.k8s.io" || (resource.group === "certificates.k8s.io" && name.includes(":"))) {
-    return pathSegmentProblems(name);
+    return pathSegmentFaults(name);
   }
   // The kind itself requires an IP address, which may contain colons.
   if (resource.group === "networking.k8s.io" && resource.plural === "ipaddresses") return [];
-  if (resource.group === "" && resource.plural === "namespaces") return dnsProblems(name, 63, label, labelRule);
-  if (resource.group === "" && resource.plural === "services") return dnsProblems(name, 63, serviceLabel, serviceRule);
-  return dnsProblems(name, 253, subdomain, subdomainRule);
-}
-
-function dnsProblems(name: string, length: number, pattern: RegExp, rule: string): string[] {
-  const problems: string[] = [];
-  if (name.length > length) problems.push(`must be no more than ${length} characters`);
-  if (!pattern.test(name)) problems.push(rule);
-  return problems;
-}
-
-function pathSegmentProblems(name: string): string[] {
-  if (name === "." || name === "..") return [`may not be '${name}'`];
-  return ["/", "%"].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`);
-}
-
-/** Problems with a label or annotation key. */
-function qualifiedNameProblems(key: string): string[] {
-  const parts = key.split("/");
-  const name = parts.at(-1) ?? "";
-  const rule =
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName', " +
-    " or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-  if (parts.length > 2)
-    return [`a qualified name ${rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
-  const problems: string[] = [];
-  const [prefix] = parts;
-  if (parts.length === 2 && prefix !== undefined) {
-    if (prefix === "") problems.push("prefix part must be non-empty");
-    else problems.push(...dnsProblems(prefix, 253, subdomain, subdomainRule).map((problem) => `prefix part ${problem}`));
-  }
-  if (name === "") problems.push("name part must be non-empty");
-  else if (name.length > 63) problems.push("name part must be no more than 63 characters");
-  if (!qualifiedPart.test(name)) problems.push(`name part ${rule}`);
-  return problems;
+  if (resource.group === "" && resource.plural === "namespaces") return dns1123LabelFaults(name);
+  if (resource.group === "" && resource.plural === "services") return dns1035LabelFaults(name);
+  return dns1123SubdomainFaults(name);
 }
 
 const maxAnnotationsBytes = 256 * 1024;
@@ -192,19 +151,12 @@ export function metadataProblems(
     }
   };
   for (const [key, value] of Object.entries(metadata.labels ?? {})) {
-    add("metadata.labels", key, qualifiedNameProblems(key));
-    if (value.length > 63) add("metadata.labels", value, ["must be no more than 63 characters"]);
-    if (!labelValue.test(value)) {
-      add("metadata.labels", value, [
-        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with " +
-          "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is " +
-          "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
-      ]);
-    }
+    add("metadata.labels", key, qualifiedNameFaults(key));
+    add("metadata.labels", value, labelValueFaults(value));
   }
   let bytes = 0;
   for (const [key, value] of Object.entries(metadata.annotations ?? {})) {
-    add("metadata.annotations", key, qualifiedNameProblems(key.toLowerCase()));
+    add("metadata.annotations", key, qualifiedNameFaults(key.toLowerCase()));
     bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
   }
   if (bytes > maxAnnotationsBytes) {
@@ -215,7 +167,7 @@ export function metadataProblems(
     });
   }
   const { finalizers = [] } = metadata;
-  for (const finalizer of new Set(finalizers)) add("metadata.finalizers", finalizer, qualifiedNameProblems(finalizer));
+  for (const finalizer of new Set(finalizers)) add("metadata.finalizers", finalizer, qualifiedNameFaults(finalizer));
   if (finalizers.includes("orphan") && finalizers.includes("foregroundDeletion")) {
     add("metadata.finalizers", finalizers, ["finalizer orphan and foregroundDeletion cannot be both set"]);
   }

@@ -114,16 +114,15 @@ export function validationCauses(
           ...(live === undefined ? {} : { oldValue: live }),
         });
   if (resource.origin === "custom") warnOfFinalizers(call, object, live);
-  // A missing field is reported once, by the schema or by the kind.
-  const missing = new Set(causes.filter(({ reason }) => reason === "FieldValueRequired").map(({ field }) => field));
   const { strategy } = resource;
   // A write to `status` leaves everything else as stored.
   const rules = info.subresource === "status" ? strategy.status?.validate : strategy.validate;
-  const own = (rules?.(object, live) ?? []).filter(
-    ({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field),
-  );
+  const own = rules?.(object, live) ?? [];
+  // A missing field is reported once: by the kind, which knows more, or else by the schema.
+  const missing = new Set(own.filter(({ reason }) => reason === "FieldValueRequired").map(({ field }) => field));
+  const remaining = causes.filter(({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field));
   const isScaled = resource.origin === "custom" && resource.scale !== undefined;
-  return [...causes, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
+  return [...remaining, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
 }
 
 /** Adds the kind's own warnings about an object to the response. */
@@ -147,10 +146,11 @@ function warnOfFinalizers(
 /** Whether a schema violation is in the part of the object that this endpoint writes. */
 function isReported(
   { field = "", reason }: StatusCause,
-  { hasStatus, strategy }: ServedResource,
+  { hasStatus }: Pick<ServedResource, "hasStatus">,
   subresource: string,
 ): boolean {
-  if (field.startsWith("metadata") || (reason === "FieldValueRequired" && strategy.reportsRequired === true)) return false;
+  // kube-apiserver has no schemas of built-in kinds: their own rules say what is required.
+  if (field.startsWith("metadata") || reason === "FieldValueRequired") return false;
   const isStatus = field === "status" || field.startsWith("status.");
   if (subresource === "status") return isStatus;
   return !(hasStatus && isStatus);

@@ -85,7 +85,10 @@ describe("every kind", () => {
     ["limitranges", { spec: { limits: [{ type: "Container", max: { cpu: "1" } }] } }],
     ["resourcequotas", { spec: { hard: { pods: "3" } } }],
     ["priorityclasses", { value: 7 }],
-    ["horizontalpodautoscalers", { spec: { maxReplicas: 3, scaleTargetRef: { kind: "Deployment", name: "a" } } }],
+    [
+      "horizontalpodautoscalers",
+      { spec: { maxReplicas: 3, scaleTargetRef: { apiVersion: "apps/v1", kind: "Deployment", name: "a" } } },
+    ],
     ["ingresses", { spec: { defaultBackend: { service: { name: "a", port: { number: 80 } } } } }],
     ["ingressclasses", { spec: { controller: "a.b/c" } }],
     ["networkpolicies", {}],
@@ -128,7 +131,10 @@ describe("create rejects", () => {
       "pods",
       inContainer({ resources: { limits: { gpu: "1" } } }),
       [
+        // It is neither a standard resource nor one for containers.
         "FieldValueInvalid spec.containers[0].resources.limits[gpu]",
+        "FieldValueInvalid spec.containers[0].resources.limits[gpu]",
+        "FieldValueInvalid spec.containers[0].resources.requests[gpu]",
         "FieldValueInvalid spec.containers[0].resources.requests[gpu]",
       ],
     ],
@@ -171,8 +177,8 @@ describe("create rejects", () => {
         "FieldValueInvalid spec.containers[0].resources.requests",
       ],
     ],
-    ["pods", inContainer({ envFrom: [{}] }), ["FieldValueInvalid spec.containers[0].envFrom[0]"]],
-    ["pods", pod({ initContainers: [container] }), ["FieldValueDuplicate spec.containers[0].name"]],
+    ["pods", inContainer({ envFrom: [{}] }), ["FieldValueInvalid spec.containers[0].envFrom"]],
+    ["pods", pod({ initContainers: [container] }), ["FieldValueDuplicate spec.initContainers[0].name"]],
     [
       "pods",
       pod({ initContainers: [{ name: "i", image: "x", readinessProbe: { exec: { command: ["x"] } } }] }),
@@ -215,7 +221,7 @@ describe("create rejects", () => {
     [
       "deployments",
       deployment({ selector: { matchExpressions: [{ key: "a", operator: "In" }] } }),
-      ["FieldValueRequired spec.selector.matchExpressions[0].values"],
+      ["FieldValueRequired spec.selector.matchExpressions[0].values", "FieldValueInvalid spec.selector"],
     ],
     [
       "deployments",
@@ -224,7 +230,7 @@ describe("create rejects", () => {
     ],
     ["deployments", deployment({ minReadySeconds: 600 }), ["FieldValueInvalid spec.progressDeadlineSeconds"]],
     ["statefulsets", mounting("elsewhere"), ["FieldValueNotFound spec.template.spec.containers[0].volumeMounts[0].name"]],
-    ["statefulsets", deployment({ podManagementPolicy: "Any" }), ["FieldValueNotSupported spec.podManagementPolicy"]],
+    ["statefulsets", deployment({ podManagementPolicy: "Any" }), ["FieldValueInvalid spec.podManagementPolicy"]],
     [
       "statefulsets",
       deployment({ volumeClaimTemplates: [{ metadata: { name: "d" }, spec: {} }] }),
@@ -328,7 +334,7 @@ describe("create rejects", () => {
     ["networkpolicies", { spec: { ingress: [{ from: [{}] }] } }, ["FieldValueRequired spec.ingress[0].from[0]"]],
     [
       "horizontalpodautoscalers",
-      { spec: { minReplicas: 5, maxReplicas: 3, scaleTargetRef: { kind: "D", name: "a" } } },
+      { spec: { minReplicas: 5, maxReplicas: 3, scaleTargetRef: { apiVersion: "apps/v1", kind: "D", name: "a" } } },
       ["FieldValueInvalid spec.maxReplicas"],
     ],
   ];

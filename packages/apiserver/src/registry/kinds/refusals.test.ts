@@ -39,7 +39,7 @@ describe("create rejects", () => {
       { egress: [{ to: [{ ipBlock: { cidr: "10.0.0.0/8", except: ["x", "11.0.0.0/16", "10.1.0.0/16"] } }] }] },
       [`${invalid} spec.egress[0].to[0].ipBlock.except[0]`, `${invalid} spec.egress[0].to[0].ipBlock.except[1]`],
     ],
-    ["NetworkPolicy", { ingress: [{ ports: [{ endPort: 90 }] }] }, ["FieldValueRequired spec.ingress[0].ports[0].port"]],
+    ["NetworkPolicy", { ingress: [{ ports: [{ endPort: 90 }] }] }, ["FieldValueInvalid spec.ingress[0].ports[0].endPort"]],
     ["NetworkPolicy", { ingress: [{ ports: [{ port: "a", endPort: 90 }] }] }, [`${invalid} spec.ingress[0].ports[0].endPort`]],
     ["NetworkPolicy", { ingress: [{ ports: [{ port: 91, endPort: 90 }] }] }, [`${invalid} spec.ingress[0].ports[0].endPort`]],
     ["NetworkPolicy", { policyTypes: ["Ingress", "Egress", "Ingress"] }, [`${invalid} spec.policyTypes`]],
@@ -97,7 +97,7 @@ describe("create rejects", () => {
       "replicationcontrollers",
       "ReplicationController",
       {},
-      ["FieldValueRequired spec.template", "FieldValueRequired spec.selector"],
+      ["FieldValueRequired spec.selector", "FieldValueRequired spec.template"],
     ],
     [
       "services",
@@ -166,7 +166,7 @@ describe("create rejects", () => {
       },
       [
         "FieldValueRequired spec.volumes[0].downwardAPI",
-        "FieldValueForbidden spec.containers[0].volumeMounts[0].mountPropagation",
+        "FieldValueForbidden spec.containers[0].volumeMounts.mountPropagation",
       ],
     ],
   ])("%s %s %j", async (plural, kind, spec, expected) => {

@@ -97,7 +97,6 @@ function binding(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind 
       hasGeneration: false,
       prepareForCreate: setBindingDefaults,
       prepareForUpdate: setBindingDefaults,
-      reportsRequired: true,
       validate: (object) => [
         ...roleRefCauses(object, scope),
         ...listAt(object, "subjects").flatMap((subject, index) => subjectCauses(subject, `subjects[${index}]`, scope)),

@@ -10,6 +10,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import { containerResourceNameCauses } from "../pod/resource-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -29,6 +30,7 @@ export function autoscalerCauses(object: Read): StatusCause[] {
   return [
     ...causes,
     ...referenceCauses("spec.scaleTargetRef", valueAt(spec, "scaleTargetRef")),
+    ...versionCauses("spec.scaleTargetRef.apiVersion", textAt(spec, "scaleTargetRef", "apiVersion"), { needsGroup: true }),
     ...metricsCauses(listAt(spec, "metrics"), minReplicas),
     ...rulesCauses("spec.behavior.scaleUp", valueAt(spec, "behavior", "scaleUp")),
     ...rulesCauses("spec.behavior.scaleDown", valueAt(spec, "behavior", "scaleDown")),
@@ -48,6 +50,14 @@ function referenceCauses(field: string, reference: unknown): StatusCause[] {
     if (value === "") return [requiredCause(`${field}.${part}`)];
     return pathSegmentFaults(value).map((fault) => invalidCause(`${field}.${part}`, value, fault));
   });
+}
+
+/** A group and version; the target of an autoscaler must have a group. */
+function versionCauses(field: string, version: string, { needsGroup }: { readonly needsGroup: boolean }): StatusCause[] {
+  const parts = version.split("/");
+  if (parts.length > 2) return [invalidCause(field, version, `unexpected GroupVersion string: ${version}`)];
+  if (!needsGroup || (parts.length === 2 && parts[0] !== "")) return [];
+  return [invalidCause(field, version, "apiVersion must specify API group")];
 }
 
 /** The metric sources, in the order in which kube-apiserver checks them: the type and its field. */
@@ -75,13 +85,16 @@ function metricCauses(field: string, metric: unknown): StatusCause[] {
   const causes: StatusCause[] = [];
   if (type === "") causes.push(requiredCause(`${field}.type`, "must specify a metric source type"));
   const expected = sources.find(([name]) => name === type);
-  if (expected === undefined) causes.push(notSupportedCause(`${field}.type`, type, sources.map(([name]) => name).sort()));
+  const unsupported = notSupportedCause(`${field}.type`, type, sources.map(([name]) => name).sort());
+  if (expected === undefined) causes.push(unsupported);
   const present = sources.filter(([, name]) => valueAt(metric, name) !== undefined);
   const [first] = expected !== undefined && present.includes(expected) ? [expected] : present;
   if (first !== undefined) causes.push(...first[2](`${field}.${first[1]}`, valueAt(metric, first[1])));
   if (expected !== undefined && !present.includes(expected)) {
     causes.push(requiredCause(`${field}.${expected[1]}`, "must populate information for the given metric source"));
   }
+  // kube-apiserver reports it twice.
+  if (expected === undefined) causes.push(unsupported);
   for (const source of present) {
     if (source !== expected && (expected !== undefined || present.length > 1)) {
       causes.push(forbiddenCause(`${field}.${source[1]}`, "must populate the given metric source only"));
@@ -96,11 +109,14 @@ function objectCauses(field: string, source: unknown): StatusCause[] {
   const target = valueAt(source, "target");
   const causes = [
     ...referenceCauses(`${field}.describedObject`, valueAt(source, "describedObject")),
+    ...versionCauses(`${field}.describedObject.apiVersion`, textAt(source, "describedObject", "apiVersion"), {
+      needsGroup: false,
+    }),
     ...identifierCauses(`${field}.metric`, valueAt(source, "metric")),
     ...targetCauses(`${field}.target`, target),
   ];
   if (!has(target, "value") && !has(target, "averageValue")) {
-    causes.push(requiredCause(`${field}.target.averageValue`, eitherValue));
+    causes.push(requiredCause(`${field}.target.averageValue`, "must set either a target value or averageValue"));
   }
   return causes;
 }
@@ -137,7 +153,10 @@ function containerResourceCauses(field: string, source: unknown): StatusCause[] 
   const container = textAt(source, "container");
   return [
     ...nameCauses(field, source),
-    ...(container === "" ? [requiredCause(`${field}.container`, "must specify a container")] : []),
+    ...containerResourceNameCauses(`${field}.name`, textAt(source, "name")),
+    ...(container === ""
+      ? [requiredCause(`${field}.container`, "must specify a container")]
+      : check.dnsLabel(`${field}.container`, container)),
     ...resourceTargetCauses(field, valueAt(source, "target")),
   ];
 }

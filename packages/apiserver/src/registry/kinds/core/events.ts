@@ -113,6 +113,7 @@ const groupEvents = builtinResource({
       const causes = [...namespaceCauses(object, "regarding"), ...reporterCauses(object, "reportingController")];
       if (!hasEventTime(object)) causes.push(requiredCause("eventTime"));
       for (const field of ["action", "reason"]) if (textAt(object, field) === "") causes.push(requiredCause(field));
+      causes.push(...seriesCauses(object));
       const type = textAt(object, "type");
       if (type !== "Normal" && type !== "Warning") causes.push(invalidCause("type", type, "has invalid value"));
       if (Buffer.byteLength(textAt(object, "note")) > 1024) {
@@ -163,6 +164,13 @@ function setDefaults(object: KubernetesObject): void {
   for (const field of ["eventTime", "firstTimestamp", "lastTimestamp"]) {
     if (valueAt(object, field) === undefined) setField(object, field, null);
   }
+}
+
+function seriesCauses(object: Read): StatusCause[] {
+  const series = valueAt(object, "series");
+  if (series === undefined || series === null) return [];
+  const time = valueAt(series, "lastObservedTime");
+  return typeof time === "string" ? [] : [requiredCause("series.lastObservedTime")];
 }
 
 /** An Event is in the namespace of its object, or in `default` for a cluster-scoped object. */

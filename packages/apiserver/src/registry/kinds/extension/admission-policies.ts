@@ -57,7 +57,6 @@ const bindings = builtinResource({
       const match = objectAt(object, "spec", "matchResources");
       if (match !== undefined) defaultMatchResources(match);
     },
-    reportsRequired: true,
     validate: bindingCauses,
   },
 });

@@ -53,7 +53,6 @@ export function crdKinds(now: () => number): readonly ServedResource[] {
             ),
           );
         },
-        reportsRequired: true,
         validate: crdSpecCauses,
         status: { validate: crdCauses },
         validateUpdate: crdUpdateCauses,

@@ -34,7 +34,6 @@ export function webhookConfigurationKinds(): readonly ServedResource[] {
         default: (object) => {
           for (const hook of objectsAt(object, "webhooks")) setDefaults(hook, type);
         },
-        reportsRequired: true,
         validate: (object) => configurationCauses(object, type),
       },
     }),

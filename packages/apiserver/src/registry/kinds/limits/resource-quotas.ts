@@ -1,9 +1,9 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import { compareQuantities, isQuantity, quantityToBytes } from "@keelson/api-machinery/quantity";
-import { invalidCause, qualifiedNameFaults, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, qualifiedNameFaults, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
-import { listAt, mapAt, setField, valueAt } from "../../object-fields.ts";
+import { listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { Read } from "../workload/workload.ts";
 
 /** Resources without a domain that a quota may limit. */
@@ -35,6 +35,25 @@ function scopedResource(scope: string): RegExp {
   }
 }
 
+/** Validates the scope selector. kube-apiserver omits the indexes here. */
+function selectorCauses(object: Read): StatusCause[] {
+  const path = "spec.scopeSelector.matchExpressions";
+  return listAt(object, "spec", "scopeSelector", "matchExpressions").flatMap((expression) => {
+    const scope = textAt(expression, "scopeName");
+    const operator = textAt(expression, "operator");
+    const values = listAt(expression, "values");
+    const causes = scopes.includes(scope) ? [] : [invalidCause(`${path}.scopeName`, scope, "unsupported scope")];
+    if (operator === "In" || operator === "NotIn") {
+      const detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+      if (values.length === 0) causes.push(requiredCause(`${path}.values`, detail));
+    } else if (operator === "Exists" || operator === "DoesNotExist") {
+      const detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+      if (values.length > 0) causes.push(invalidCause(`${path}.values`, values, detail));
+    } else causes.push(invalidCause(`${path}.operator`, operator, "not a valid selector operator"));
+    return causes;
+  });
+}
+
 /** Scopes must be known and must not exclude each other. */
 function scopeCauses(object: Read): StatusCause[] {
   const names = listAt(object, "spec", "scopes");
@@ -48,10 +67,12 @@ function scopeCauses(object: Read): StatusCause[] {
   ]) {
     if (names.includes(one) && names.includes(other)) causes.push(invalidCause(field, names, "conflicting scopes"));
   }
+  causes.push(...selectorCauses(object));
   const resources = Object.keys(mapAt(object, "spec", "hard"));
   for (const scope of names) {
     if (typeof scope !== "string" || !scopes.includes(scope)) continue;
-    const isApplicable = (resource: string): boolean => resource.includes("/") || scopedResource(scope).test(resource);
+    const isApplicable = (resource: string): boolean =>
+      !quotaResource.test(resource) || resource.includes("/") || scopedResource(scope).test(resource);
     if (!resources.every(isApplicable)) causes.push(invalidCause(field, names, "unsupported scope applied to resource"));
   }
   return causes;

@@ -1,14 +1,19 @@
 import type { EndpointSliceObject, EndpointsObject } from "@keelson/api-machinery/kinds";
 import {
   dns1123LabelFaults,
-  forbiddenCause,
+  dns1123SubdomainFaults,
+  duplicateCause,
   invalidCause,
+  labelValueFaults,
+  qualifiedNameFaults,
   requiredCause,
   type StatusCause,
+  tooManyCause,
 } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
+import { listAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { protocols } from "../pod/container-validation.ts";
@@ -69,6 +74,8 @@ const endpointSlices = builtinResource<EndpointSliceObject>({
   ],
   strategy: {
     default: (object) => {
+      // Only v1beta1 had it, under another name.
+      for (const endpoint of object.endpoints ?? []) setField(endpoint, "deprecatedTopology", undefined);
       for (const port of object.ports ?? []) {
         port.name ??= "";
         port.protocol ??= "TCP";
@@ -87,9 +94,16 @@ function endpointsCauses(object: Endpoints): StatusCause[] {
   for (const [at, subset] of (object.subsets ?? []).entries()) {
     const path = `subsets[${at}]`;
     const ports = subset.ports ?? [];
+    if ((subset.addresses ?? []).length + (subset.notReadyAddresses ?? []).length === 0) {
+      causes.push(requiredCause(path, "must specify `addresses` or `notReadyAddresses`"));
+    }
     for (const field of ["addresses", "notReadyAddresses"] as const) {
-      for (const [index, address] of (subset[field] ?? []).entries()) {
-        causes.push(...addressCauses(`${path}.${field}[${index}].ip`, address.ip ?? ""));
+      for (const [index, { ip = "", hostname = "", nodeName }] of (subset[field] ?? []).entries()) {
+        const at = `${path}.${field}[${index}]`;
+        causes.push(...addressCauses(`${at}.ip`, ip));
+        if (hostname !== "") causes.push(...check.dnsLabel(`${at}.hostname`, hostname));
+        if (nodeName === undefined) continue;
+        causes.push(...dns1123SubdomainFaults(nodeName).map((fault) => invalidCause(`${at}.nodeName`, nodeName, fault)));
       }
     }
     for (const [index, port] of ports.entries()) {
@@ -99,9 +113,14 @@ function endpointsCauses(object: Endpoints): StatusCause[] {
       else if (name !== "") causes.push(...check.dnsLabel(`${field}.name`, name));
       causes.push(...check.portNumber(`${field}.port`, port.port));
       causes.push(...check.oneOf(`${field}.protocol`, port.protocol, protocols));
+      causes.push(...protocolNameCauses(`${field}.appProtocol`, valueAt(port, "appProtocol")));
     }
   }
   return causes;
+}
+
+function protocolNameCauses(field: string, name: unknown): StatusCause[] {
+  return typeof name === "string" ? qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault)) : [];
 }
 
 function addressCauses(field: string, address: string): StatusCause[] {
@@ -114,37 +133,63 @@ function addressCauses(field: string, address: string): StatusCause[] {
 }
 
 const maxEndpoints = 1000;
+const maxAddresses = 100;
 
 function sliceCauses(object: Slice): StatusCause[] {
   const type = object.addressType ?? "";
-  const causes = type === "" ? [] : check.oneOf("addressType", type, ["FQDN", "IPv4", "IPv6"]);
-  if ((object.endpoints ?? []).length > maxEndpoints) {
-    causes.push(invalidCause("endpoints", (object.endpoints ?? []).length, `must have at most ${maxEndpoints} items`));
-  }
-  for (const [at, endpoint] of (object.endpoints ?? []).entries()) {
-    const path = `endpoints[${at}]`;
-    const addresses = endpoint.addresses ?? [];
-    if (Array.isArray(endpoint.addresses) && addresses.length === 0) {
-      causes.push(requiredCause(`${path}.addresses`, "must contain at least 1 address"));
+  const endpoints = object.endpoints ?? [];
+  const causes = type === "" ? [requiredCause("addressType")] : check.oneOf("addressType", type, ["FQDN", "IPv4", "IPv6"]);
+  causes.push(...slicePortCauses(object.ports ?? []));
+  if (endpoints.length > maxEndpoints) return [...causes, tooManyCause("endpoints", endpoints.length, maxEndpoints)];
+  return [...causes, ...endpoints.flatMap((endpoint, index) => endpointCauses(endpoint, type, `endpoints[${index}]`))];
+}
+
+type Endpoint = NonNullable<Slice["endpoints"]>[number];
+
+function endpointCauses(endpoint: Endpoint, type: string, path: string): StatusCause[] {
+  const addresses = endpoint.addresses ?? [];
+  const field = `${path}.addresses`;
+  const causes = addresses.length === 0 ? [requiredCause(field, "must contain at least 1 address")] : [];
+  if (addresses.length > maxAddresses) causes.push(tooManyCause(field, addresses.length, maxAddresses));
+  for (const [index, address] of addresses.entries()) {
+    if (typeof address !== "string") continue;
+    if (type === "FQDN") causes.push(...check.domainName(`${field}[${index}]`, address));
+    else if (type === "IPv4" || type === "IPv6") {
+      const faults = addressCauses(`${field}[${index}]`, address);
+      // kube-apiserver omits the index here.
+      if (check.isIpAddress(address) && address.includes(":") !== (type === "IPv6")) {
+        causes.push(invalidCause(field, address, `must be an ${type} address`));
+      }
+      causes.push(...faults);
     }
-    for (const [index, address] of addresses.entries()) {
-      if (typeof address !== "string") continue;
-      const field = `${path}.addresses[${index}]`;
-      if (type === "FQDN") causes.push(...check.dnsSubdomain(field, address));
-      else causes.push(...addressCauses(field, address));
-    }
-    const hostname = endpoint.hostname ?? "";
-    if (hostname !== "")
-      causes.push(...dns1123LabelFaults(hostname).map((fault) => invalidCause(`${path}.hostname`, hostname, fault)));
   }
+  const node = endpoint.nodeName;
+  if (node !== undefined) {
+    causes.push(...dns1123SubdomainFaults(node).map((fault) => invalidCause(`${path}.nodeName`, node, fault)));
+  }
+  const zones = listAt(endpoint, "hints", "forZones").map((zone) => textAt(zone, "name"));
+  const hints = zones.flatMap((zone, index) => {
+    const at = `${path}.hints.forZones[${index}].name`;
+    if (zones.indexOf(zone) < index) return [duplicateCause(at, zone)];
+    return labelValueFaults(zone).map((fault) => invalidCause(at, zone, fault));
+  });
+  const hostname = endpoint.hostname;
+  if (hostname === undefined) return [...causes, ...hints];
+  const faults = dns1123LabelFaults(hostname).map((fault) => invalidCause(`${path}.hostname`, hostname, fault));
+  return [...causes, ...faults, ...hints];
+}
+
+function slicePortCauses(ports: NonNullable<Slice["ports"]>): StatusCause[] {
+  const causes: StatusCause[] = [];
   const names = new Set<string>();
-  for (const [index, port] of (object.ports ?? []).entries()) {
+  for (const [index, port] of ports.entries()) {
+    const path = `ports[${index}]`;
     const name = port.name ?? "";
-    if (name !== "") causes.push(...check.dnsLabel(`ports[${index}].name`, name));
-    if (names.has(name)) causes.push(forbiddenCause(`ports[${index}].name`, "names of ports must differ"));
+    if (name !== "") causes.push(...check.dnsLabel(`${path}.name`, name));
+    if (names.has(name)) causes.push(duplicateCause(`${path}.name`, name));
     names.add(name);
-    causes.push(...check.portNumber(`ports[${index}].port`, port.port));
-    causes.push(...check.oneOf(`ports[${index}].protocol`, port.protocol, protocols));
+    causes.push(...check.oneOf(`${path}.protocol`, port.protocol, protocols));
+    causes.push(...protocolNameCauses(`${path}.appProtocol`, valueAt(port, "appProtocol")));
   }
   return causes;
 }

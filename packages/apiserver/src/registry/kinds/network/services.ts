@@ -134,7 +134,7 @@ function serviceCauses(service: Service): StatusCause[] {
     const detail = "must be greater than 0 and less than 86400";
     causes.push(invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail));
   }
-  return [...causes, ...trafficCauses(spec), ...familyCauses(spec), ...balancerCauses(spec)];
+  return [...causes, ...balancerCauses(spec), ...trafficCauses(spec), ...familyCauses(spec), ...distributionCauses(spec)];
 }
 
 /** kube-apiserver still accepts leading zeros in IPv4 addresses. */
@@ -143,6 +143,15 @@ function standardAddress(address: string): string {
 }
 
 function serviceWarnings(service: Service): string[] {
+  return [...addressWarnings(service), ...distributionWarnings(service)];
+}
+
+function distributionWarnings({ spec }: Service): string[] {
+  if (spec?.trafficDistribution !== "PreferClose") return [];
+  return ['spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'];
+}
+
+function addressWarnings(service: Service): string[] {
   return (service.spec?.externalIPs ?? []).flatMap((address, index) => {
     if (typeof address !== "string" || standardAddress(address) === address) return [];
     const field = `spec.externalIPs[${index}]`;
@@ -169,11 +178,20 @@ function trafficCauses(spec: ServiceSpec): StatusCause[] {
   return causes;
 }
 
+const distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+
+function distributionCauses(spec: ServiceSpec): StatusCause[] {
+  return check.oneOf("spec.trafficDistribution", spec?.trafficDistribution, distributions);
+}
+
 function familyCauses(spec: ServiceSpec): StatusCause[] {
   const policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
   return [
     ...check.oneOf("spec.ipFamilyPolicy", spec?.ipFamilyPolicy, policies),
-    ...(spec?.ipFamilies ?? []).flatMap((family, index) => check.oneOf(`spec.ipFamilies[${index}]`, family, ["IPv4", "IPv6"])),
+    ...(spec?.ipFamilies ?? []).flatMap((family, index, all) => [
+      ...check.oneOf(`spec.ipFamilies[${index}]`, family, ["IPv4", "IPv6"]),
+      ...(all.indexOf(family) < index ? [duplicateCause(`spec.ipFamilies[${index}]`, family)] : []),
+    ]),
   ];
 }
 
@@ -190,6 +208,9 @@ function balancerCauses(spec: ServiceSpec): StatusCause[] {
     if (typeof range === "string" && parseAddressBlock(range.trim()) !== undefined) continue;
     const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     causes.push(invalidCause(`${field}[${index}]`, range, rule));
+  }
+  if (spec?.allocateLoadBalancerNodePorts !== undefined && !isBalanced) {
+    causes.push(forbiddenCause("spec.allocateLoadBalancerNodePorts", detail));
   }
   const className = spec?.loadBalancerClass;
   if (typeof className !== "string") return causes;
@@ -222,7 +243,11 @@ function portCauses(ports: NonNullable<NonNullable<ServiceSpec>["ports"]>): Stat
       causes.push(...qualifiedNameFaults(protocol).map((fault) => invalidCause(`${at}.appProtocol`, protocol, fault)));
     }
     const key = `${port.protocol ?? ""}/${String(port.port)}`;
-    if (numbers.has(key)) causes.push(duplicateCause(at, { protocol: port.protocol ?? "", port: port.port }));
+    if (numbers.has(key)) {
+      // kube-apiserver prints its internal type, with these fields alone.
+      const shown = { Name: "", Protocol: port.protocol ?? "", AppProtocol: null, Port: port.port, TargetPort: 0, NodePort: 0 };
+      causes.push(duplicateCause(at, shown));
+    }
     numbers.add(key);
     const nodePort = port.nodePort;
     if (typeof nodePort !== "number" || nodePort === 0) continue;

@@ -25,7 +25,10 @@ const deviceClasses = builtinResource({
   scope: "Cluster",
   columns: [ageColumn],
   cells: onlyAge,
-  strategy: { prepareForCreate: (object) => void ensureMap(object, "spec") },
+  strategy: {
+    prepareForCreate: (object) => void ensureMap(object, "spec"),
+    validate: (object) => configurationCauses("spec.config", listAt(object, "spec", "config")),
+  },
 });
 
 const claims = builtinResource({
@@ -41,7 +44,7 @@ const claims = builtinResource({
     hasGeneration: false,
     default: (claim) => defaultRequests(valueAt(claim, "spec")),
     prepareForCreate: (claim) => setField(claim, "status", {}),
-    validate: (claim) => requestCauses("spec.devices.requests", listAt(claim, "spec", "devices", "requests")),
+    validate: (claim) => deviceCauses("spec.devices", valueAt(claim, "spec", "devices")),
     validateUpdate: immutableSpec,
   },
 });
@@ -57,8 +60,7 @@ const claimTemplates = builtinResource({
   strategy: {
     hasGeneration: false,
     default: (template) => defaultRequests(valueAt(template, "spec", "spec")),
-    validate: (template) =>
-      requestCauses("spec.spec.devices.requests", listAt(template, "spec", "spec", "devices", "requests")),
+    validate: (template) => deviceCauses("spec.spec.devices", valueAt(template, "spec", "spec", "devices")),
     validateUpdate: immutableSpec,
   },
 });
@@ -141,6 +143,27 @@ function defaultCount(request: JsonObject): void {
   request["allocationMode"] ??= "ExactCount";
   if (request["allocationMode"] === "ExactCount") request["count"] ??= 1;
   for (const toleration of objectsAt(request, "tolerations")) toleration["operator"] ??= "Equal";
+}
+
+function deviceCauses(path: string, devices: unknown): StatusCause[] {
+  return [
+    ...requestCauses(`${path}.requests`, listAt(devices, "requests")),
+    ...configurationCauses(`${path}.config`, listAt(devices, "config")),
+  ];
+}
+
+/** Validates the parameters of drivers in the configuration of a claim or class. */
+function configurationCauses(path: string, configurations: readonly unknown[]): StatusCause[] {
+  return configurations.flatMap((configuration, index) => {
+    const opaque = valueAt(configuration, "opaque");
+    if (opaque === undefined) return [];
+    const field = `${path}[${index}].opaque`;
+    const driver = textAt(opaque, "driver");
+    return [
+      ...check.driverName(`${field}.driver`, driver),
+      ...(valueAt(opaque, "parameters") === undefined ? [requiredCause(`${field}.parameters`)] : []),
+    ];
+  });
 }
 
 function requestCauses(path: string, requests: readonly unknown[]): StatusCause[] {

@@ -30,6 +30,7 @@ export function containerCauses(spec: unknown, path: string): StatusCause[] {
   const grace = valueAt(spec, "terminationGracePeriodSeconds");
   // A negative period means 1 s.
   const graceSeconds = typeof grace === "number" && grace < 0 ? 1 : grace;
+  if (listAt(spec, "containers").length === 0) causes.push(requiredCause(`${path}.containers`));
   for (const field of ["containers", "initContainers", "ephemeralContainers"]) {
     for (const [index, container] of listAt(spec, field).entries()) {
       const at = `${path}.${field}[${index}]`;
@@ -43,9 +44,6 @@ export function containerCauses(spec: unknown, path: string): StatusCause[] {
     }
   }
   causes.push(...hostPortCauses(spec, path));
-  if (Array.isArray(valueAt(spec, "containers")) && listAt(spec, "containers").length === 0) {
-    causes.push(requiredCause(`${path}.containers`));
-  }
   return causes;
 }
 
@@ -114,7 +112,10 @@ function oneContainer(
     }
     // kube-apiserver omits the index here.
     const mounts = `${path}.volumeMounts`;
-    causes.push(...localPathCauses(`${mounts}.subPath`, subPath), ...localPathCauses(`${mounts}.subPathExpr`, subPathExpression));
+    causes.push(
+      ...localPathCauses(`${mounts}.subPath`, subPath),
+      ...localPathCauses(`${mounts}.subPathExpr`, subPathExpression),
+    );
     const propagation = valueAt(mount, "mountPropagation");
     causes.push(...check.oneOf(`${mounts}.mountPropagation`, propagation, ["Bidirectional", "HostToContainer", "None"]));
     if (propagation === "Bidirectional" && valueAt(container, "securityContext", "privileged") !== true) {

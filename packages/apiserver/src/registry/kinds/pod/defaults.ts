@@ -68,8 +68,11 @@ function defaultContainer(container: Draft<Container>): void {
 const maxImageLength = 1024;
 
 const imageComponent = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";
-const imageDomain = "(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\\[[a-fA-F0-9:]+\\])(?::[0-9]+)?";
-const imageName = new RegExp(`^(?:${imageDomain}/)?${imageComponent}(?:/${imageComponent})*(?::\\w[\\w.-]{0,127})?(?:@[A-Za-z][\\w.+-]*:[0-9a-fA-F]{32,})?$`);
+const imageDomain =
+  "(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\\[[a-fA-F0-9:]+\\])(?::[0-9]+)?";
+const imageName = new RegExp(
+  `^(?:${imageDomain}/)?${imageComponent}(?:/${imageComponent})*(?::\\w[\\w.-]{0,127})?(?:@[A-Za-z][\\w.+-]*:[0-9a-fA-F]{32,})?$`,
+);
 
 /** Whether an image has no tag or digest, or the tag `latest`. A name that cannot be read has no tag. */
 function isLatest(image: string): boolean {

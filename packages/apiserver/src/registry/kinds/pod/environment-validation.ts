@@ -36,7 +36,8 @@ export function environmentCauses(container: unknown, path: string): StatusCause
     if (given.length === 0) {
       causes.push(invalidCause(`${path}.envFrom`, "", "must specify one of: `configMapRef` or `secretRef`"));
     }
-    if (given.length > 1) causes.push(invalidCause(`${path}.envFrom`, "", "may not have more than one field specified at a time"));
+    if (given.length > 1)
+      causes.push(invalidCause(`${path}.envFrom`, "", "may not have more than one field specified at a time"));
     for (const field of given) {
       const name = textAt(source, field, "name");
       if (name === "") causes.push(requiredCause(`${at}.${field}.name`));

@@ -18,18 +18,7 @@ export function resourceCauses(resources: unknown, path: string): StatusCause[] 
     ["requests", requests],
   ] as const) {
     for (const [name, amount] of Object.entries(amounts)) {
-      const faults = qualifiedNameFaults(name);
-      causes.push(...faults.map((fault) => invalidCause(`${path}.${field}[${name}]`, name, fault)));
-      const isPlain = !name.includes("/");
-      if (faults.length === 0 && isPlain && !standardResource.test(name) && !knownResources.has(name)) {
-        const detail = "must be a standard resource type or fully qualified";
-        causes.push(invalidCause(`${path}.${field}[${name}]`, name, detail));
-      }
-      if (isPlain && !standardResource.test(name)) {
-        causes.push(invalidCause(`${path}.${field}[${name}]`, name, "must be a standard resource for containers"));
-      } else if (!isPlain && !isNative(name) && (faults.length > 0 || !isExtended(name))) {
-        causes.push(invalidCause(`${path}.${field}[${name}]`, name, "doesn't follow extended resource name standard"));
-      }
+      causes.push(...nameCauses(`${path}.${field}[${name}]`, name));
       if (isQuantity(amount) && compareQuantities(amount, 0) < 0) {
         causes.push(invalidCause(`${path}.${field}[${name}]`, amount, "must be greater than or equal to 0"));
       }
@@ -57,6 +46,24 @@ export function resourceCauses(resources: unknown, path: string): StatusCause[] 
     causes.push(forbiddenCause(path, "HugePages require cpu or memory"));
   }
   return causes;
+}
+
+/** Validates the name of a resource of a container; empty is allowed. */
+export function containerResourceNameCauses(field: string, name: string): StatusCause[] {
+  return name === "" ? [] : nameCauses(field, name);
+}
+
+function nameCauses(field: string, name: string): StatusCause[] {
+  const causes = qualifiedNameFaults(name).map((fault) => invalidCause(field, name, fault));
+  if (name.includes("/")) {
+    const isKnown = isNative(name) || (causes.length === 0 && isExtended(name));
+    return isKnown ? causes : [...causes, invalidCause(field, name, "doesn't follow extended resource name standard")];
+  }
+  if (standardResource.test(name)) return causes;
+  if (causes.length === 0 && !knownResources.has(name)) {
+    causes.push(invalidCause(field, name, "must be a standard resource type or fully qualified"));
+  }
+  return [...causes, invalidCause(field, name, "must be a standard resource for containers")];
 }
 
 function isHugePages(name: string): boolean {

@@ -42,9 +42,7 @@ export function podSecurityCauses(spec: unknown, path: string): StatusCause[] {
 
 /** Validates the SecurityContext of a container. */
 export function containerSecurityCauses(context: unknown, path: string): StatusCause[] {
-  const causes = ["runAsUser", "runAsGroup"].flatMap((field) =>
-    check.accountId(`${path}.${field}`, valueAt(context, field)),
-  );
+  const causes = ["runAsUser", "runAsGroup"].flatMap((field) => check.accountId(`${path}.${field}`, valueAt(context, field)));
   causes.push(...check.oneOf(`${path}.procMount`, valueAt(context, "procMount"), ["Default", "Unmasked"]));
   causes.push(...seccompCauses(valueAt(context, "seccompProfile"), `${path}.seccompProfile`));
   if (valueAt(context, "allowPrivilegeEscalation") === false) {

@@ -92,8 +92,8 @@ describe("the network of a Pod", () => {
   it("has valid nameserver addresses and host aliases", () => {
     const hostAliases = [{ ip: "127.0.0.1", hostnames: ["good.example", "A_b"] }];
     expect(faults({ hostAliases, dnsConfig: { nameservers: ["10.0.0.1", "dns"] } })).toEqual([
-      expect.stringContaining('spec.hostAliases[0].hostnames: Invalid value: "A_b": a lowercase RFC 1123 subdomain'),
       'spec.dnsConfig.nameservers[1]: Invalid value: "dns": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+      expect.stringContaining('spec.hostAliases[0].hostnames[1]: Invalid value: "A_b": a lowercase RFC 1123 subdomain'),
     ]);
   });
 });
@@ -103,8 +103,8 @@ it("has valid user and group IDs, and sets each sysctl once", () => {
   const sysctls = [{ name: "net.core/somaxconn" }, { name: "a b" }, { name: "" }, { name: "net.core/somaxconn" }];
   const securityContext = { runAsUser: -1, runAsGroup: 0, fsGroup: 2 ** 31, supplementalGroups: [1, -2], sysctls };
   expect(faults({ securityContext })).toEqual([
-    `spec.securityContext.runAsUser: Invalid value: -1: ${range}`,
     `spec.securityContext.fsGroup: Invalid value: 2147483648: ${range}`,
+    `spec.securityContext.runAsUser: Invalid value: -1: ${range}`,
     `spec.securityContext.supplementalGroups[1]: Invalid value: -2: ${range}`,
     expect.stringContaining('spec.securityContext.sysctls[1].name: Invalid value: "a b": must have at most 253 characters'),
     "spec.securityContext.sysctls[2].name: Required value",

@@ -180,7 +180,7 @@ function spreadCauses(constraint: unknown, others: readonly unknown[], path: str
 }
 
 /** Validates a Toleration. */
-export function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
+function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const key = textAt(toleration, "key");
   const operator = textAt(toleration, "operator");

@@ -84,10 +84,7 @@ function sourceCauses(type: string, source: unknown, path: string): StatusCause[
         ...listAt(source, "items").flatMap((item) => downwardCauses(item, path)),
       ];
     case "projected":
-      return [
-        ...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")),
-        ...projectedSourceCauses(source, path),
-      ];
+      return [...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")), ...projectedSourceCauses(source, path)];
     default:
       return [];
   }

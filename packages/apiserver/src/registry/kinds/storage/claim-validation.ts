@@ -4,6 +4,7 @@ import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-mach
 import * as check from "../../field-checks.ts";
 import type { Received } from "../../received.ts";
 
+/** The access modes of volumes, in the order of kube-apiserver's messages. */
 export const accessModes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /** Validates the spec of a claim at `path`. */
@@ -18,5 +19,23 @@ export function claimSpecCauses(spec: Received<PersistentVolumeClaimSpec> | unde
   }
   causes.push(...check.labelSelector(`${path}.selector`, spec?.selector));
   causes.push(...check.dnsSubdomain(`${path}.storageClassName`, spec?.storageClassName));
-  return [...causes, ...check.oneOf(`${path}.volumeMode`, spec?.volumeMode, ["Block", "Filesystem"])];
+  causes.push(...check.oneOf(`${path}.volumeMode`, spec?.volumeMode, ["Block", "Filesystem"]));
+  for (const field of ["dataSource", "dataSourceRef"] as const) {
+    const source = spec?.[field];
+    if (source !== undefined) causes.push(...sourceCauses(source, `${path}.${field}`));
+  }
+  return causes;
+}
+
+/** Validates the reference to the object that a volume is filled from. */
+function sourceCauses(
+  { name = "", kind = "", apiGroup = "" }: { readonly name?: string; readonly kind?: string; readonly apiGroup?: string },
+  path: string,
+): StatusCause[] {
+  const causes = [...check.nonEmpty(`${path}.name`, name), ...check.nonEmpty(`${path}.kind`, kind)];
+  if (apiGroup === "" && kind !== "PersistentVolumeClaim") {
+    const detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+    causes.push(invalidCause(path, kind, detail));
+  }
+  return [...causes, ...check.dnsSubdomain(`${path}.apiGroup`, apiGroup)];
 }

@@ -87,7 +87,6 @@ const nodes = builtinResource({
   strategy: {
     hasGeneration: false,
     // `drivers` may be empty.
-    reportsRequired: true,
     validate: (node) => {
       const names = listAt(node, "spec", "drivers").map((driver) => textAt(driver, "name"));
       return listAt(node, "spec", "drivers").flatMap((driver, index) => {

@@ -5,22 +5,15 @@ import type {
   PersistentVolumeObject,
 } from "@keelson/api-machinery/kinds";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
-import {
-  forbiddenCause,
-  invalidCause,
-  notSupportedCause,
-  requiredCause,
-  type StatusCause,
-} from "@keelson/api-machinery/validation";
+import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
-import { accessModes, claimSpecCauses } from "./claim-validation.ts";
-import * as check from "../../field-checks.ts";
-import { mapAt, objectAt, setField, textAt } from "../../object-fields.ts";
+import { claimSpecCauses } from "./claim-validation.ts";
+import { notSource, volumeCauses } from "./volume-validation.ts";
+import { objectAt, setField } from "../../object-fields.ts";
 import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
-import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
 import { sourceDefaults } from "../pod/defaults.ts";
 import { defaultStorageClass, storageClasses } from "./storage-classes.ts";
 
@@ -96,7 +89,10 @@ const persistentVolumeClaims = builtinResource<PersistentVolumeClaimObject>({
   },
   strategy: {
     hasGeneration: false,
-    default: (claim) => defaultClaimSpec(claim.spec),
+    default: (claim) => {
+      defaultClaimSpec(claim.spec);
+      if (claim.spec !== undefined) agreeOnDataSource(claim.spec);
+    },
     prepareForCreate: (claim) => {
       setField(claim, "status", { phase: "Pending" });
       addFinalizer(claim, claimFinalizer);
@@ -112,6 +108,24 @@ export function defaultClaimSpec(spec: Draft<PersistentVolumeClaimSpec> | undefi
   spec.volumeMode ??= "Filesystem";
   // `resources` is always present, even if empty.
   spec.resources ??= {};
+}
+
+/**
+ * `dataSource` and `dataSourceRef` are the same reference. A `dataSource` of another kind than claims and snapshots is dropped, as before
+ * `dataSourceRef` existed (KEP-1495).
+ */
+function agreeOnDataSource(spec: Draft<PersistentVolumeClaimSpec>): void {
+  const { dataSource: source, dataSourceRef: reference } = spec;
+  if (reference === undefined && source !== undefined) {
+    const group = source.apiGroup ?? "";
+    const isClaim = group === "" && source.kind === "PersistentVolumeClaim";
+    const isSnapshot = group === "snapshot.storage.k8s.io" && source.kind === "VolumeSnapshot";
+    if (isClaim || isSnapshot) spec.dataSourceRef = { ...source };
+    else delete spec.dataSource;
+  } else if (reference !== undefined && source === undefined && !reference.namespace) {
+    const { namespace: _, ...local } = reference;
+    spec.dataSource = local;
+  }
 }
 
 function claimUpdateCauses(claim: Claim, old: Claim): StatusCause[] {
@@ -212,48 +226,3 @@ const persistentVolumes = builtinResource<PersistentVolumeObject>({
     },
   },
 });
-
-/** Fields of a volume's spec other than its source. */
-const notSource = [
-  "accessModes",
-  "capacity",
-  "claimRef",
-  "mountOptions",
-  "nodeAffinity",
-  "persistentVolumeReclaimPolicy",
-  "storageClassName",
-  "volumeAttributesClassName",
-  "volumeMode",
-];
-
-function volumeCauses(volume: Volume): StatusCause[] {
-  const spec = volume.spec;
-  const modes = spec?.accessModes ?? [];
-  const causes = modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
-  for (const mode of modes) causes.push(...check.oneOf("spec.accessModes", mode, accessModes));
-  const size = spec?.capacity?.storage;
-  const resources = Object.keys(spec?.capacity ?? {});
-  if (resources.length === 0) causes.push(requiredCause("spec.capacity"));
-  if (resources.length !== 1 || resources[0] !== "storage") {
-    causes.push(notSupportedCause("spec.capacity", spec?.capacity ?? {}, ["storage"]));
-  }
-  if (isQuantity(size) && compareQuantities(size, 0) <= 0)
-    causes.push(invalidCause("spec.capacity[storage]", size, "must be greater than zero"));
-  if (modes.includes("ReadWriteOncePod") && modes.length > 1) {
-    causes.push(forbiddenCause("spec.accessModes", "may not use ReadWriteOncePod with other access modes"));
-  }
-  const policies = ["Delete", "Recycle", "Retain"];
-  causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", spec?.persistentVolumeReclaimPolicy, policies));
-  causes.push(...check.oneOf("spec.volumeMode", spec?.volumeMode, ["Block", "Filesystem"]));
-  causes.push(...check.dnsSubdomain("spec.storageClassName", spec?.storageClassName));
-  const [source, ...more] = Object.keys(mapAt(spec)).filter((field) => !notSource.includes(field));
-  if (source === undefined) causes.push(requiredCause("spec", "must specify a volume type"));
-  causes.push(...more.map((field) => forbiddenCause(`spec.${field}`, "may not specify more than 1 volume type")));
-  if (source === "hostPath" || source === "local") {
-    causes.push(...check.nonEmpty(`spec.${source}.path`, textAt(spec, source, "path")));
-  }
-  const wanted = spec?.nodeAffinity?.required;
-  if (wanted !== undefined) causes.push(...nodeSelectorCauses(wanted, "spec.nodeAffinity.required"));
-  else if (source === "local") causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
-  return causes;
-}

@@ -1,6 +1,14 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import type { StorageClassObject } from "@keelson/api-machinery/kinds";
-import { forbiddenCause, invalidCause, requiredCause } from "@keelson/api-machinery/validation";
+import {
+  duplicateCause,
+  forbiddenCause,
+  invalidCause,
+  labelKeyFaults,
+  qualifiedNameFaults,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
 import { type Store, storageKey } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
@@ -51,9 +59,11 @@ export const storageClasses = builtinResource<StorageClassObject>({
       if (object.volumeBindingMode === undefined) setField(object, "volumeBindingMode", "Immediate");
     },
     validate: (object) => [
-      ...(object.provisioner === "" ? [requiredCause("provisioner")] : []),
-      ...check.oneOf("reclaimPolicy", object.reclaimPolicy, ["Delete", "Retain"]),
+      ...provisionerCauses(object.provisioner ?? ""),
+      ...("" in (object.parameters ?? {}) ? [invalidCause("parameters", "", "field can not be empty.")] : []),
+      ...(object.reclaimPolicy === "" ? [] : check.oneOf("reclaimPolicy", object.reclaimPolicy, ["Delete", "Retain"])),
       ...check.oneOf("volumeBindingMode", object.volumeBindingMode, ["Immediate", "WaitForFirstConsumer"]),
+      ...topologyCauses(object.allowedTopologies ?? []),
     ],
     validateUpdate: (object, old) =>
       ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"]
@@ -65,3 +75,33 @@ export const storageClasses = builtinResource<StorageClassObject>({
         ),
   },
 });
+
+function provisionerCauses(name: string): StatusCause[] {
+  if (name === "") return [requiredCause("provisioner")];
+  const lower = name.toLowerCase();
+  return qualifiedNameFaults(lower).map((fault) => invalidCause("provisioner", lower, fault));
+}
+
+function topologyCauses(terms: NonNullable<Read["allowedTopologies"]>): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const seen: string[] = [];
+  for (const [index, term] of terms.entries()) {
+    const path = `allowedTopologies[${index}].matchLabelExpressions`;
+    const values = new Map<string, readonly string[]>();
+    for (const [at, expression] of (term.matchLabelExpressions ?? []).entries()) {
+      const key = expression.key ?? "";
+      const allowed = expression.values ?? [];
+      if (allowed.length === 0) causes.push(requiredCause(`${path}[${at}].values`));
+      for (const [number, value] of allowed.entries()) {
+        if (allowed.indexOf(value) < number) causes.push(duplicateCause(`${path}[${at}].values[${number}]`, value));
+      }
+      causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}[${at}].key`, key, fault)));
+      if (values.has(key)) causes.push(duplicateCause(`${path}[${at}].key`, key));
+      values.set(key, [...new Set(allowed)].sort());
+    }
+    const text = JSON.stringify([...values].sort());
+    if (seen.includes(text) || values.size === 0) causes.push(duplicateCause(path, ""));
+    seen.push(text);
+  }
+  return causes;
+}

@@ -7,7 +7,7 @@ import { setField, valueAt } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import { cronScheduleFault } from "./cron-schedule.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
-import { jobSpecCauses } from "./jobs.ts";
+import { jobSpecCauses } from "./job-spec-validation.ts";
 import { selectorColumn, templateColumns } from "./workload.ts";
 
 /** batch/v1 CronJobs. */
@@ -67,9 +67,8 @@ function cronJobCauses(object: ReceivedObject<CronJobObject>): StatusCause[] {
   const spec = object.spec;
   const schedule = spec?.schedule ?? "";
   const causes: StatusCause[] = [];
-  if (schedule === "") {
-    if (spec?.schedule === "") causes.push(requiredCause("spec.schedule"));
-  } else {
+  if (schedule === "") causes.push(requiredCause("spec.schedule"));
+  else {
     const fault = cronScheduleFault(schedule);
     if (fault !== undefined) causes.push(invalidCause("spec.schedule", schedule, fault));
     if (schedule.includes("TZ")) {

@@ -1,13 +1,13 @@
 import { jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import type { DaemonSetObject } from "@keelson/api-machinery/kinds";
-import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, notSupportedCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
 import { labelsText } from "../network/services.ts";
 import { ensureMap } from "../../object-fields.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
-import { rollingCauses } from "./deployments.ts";
+import { isZero } from "./deployments.ts";
 import * as workload from "./workload.ts";
 
 /** apps/v1 DaemonSets. */
@@ -53,7 +53,12 @@ export const daemonSets = builtinResource<DaemonSetObject>({
         numberReady: 0,
       }),
     prepareForUpdate: countTemplates,
-    validate: (object) => [...workload.workloadCauses(object), ...strategyCauses(object)],
+    validate: (object) => [
+      ...workload.templateCauses(object, { kind: "daemonset", podOwner: "DaemonSet" }),
+      ...check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds),
+      ...strategyCauses(object),
+      ...check.atLeast("spec.revisionHistoryLimit", object.spec?.revisionHistoryLimit),
+    ],
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
 });
@@ -90,13 +95,31 @@ function strategyCauses(object: ReceivedObject<DaemonSetObject>): StatusCause[] 
   const type = strategy?.type ?? "";
   const rolling = strategy?.rollingUpdate;
   const path = "spec.updateStrategy.rollingUpdate";
-  if (type !== "RollingUpdate") return check.oneOf("spec.updateStrategy.type", type, ["OnDelete", "RollingUpdate"]);
+  if (type === "OnDelete") return [];
+  if (type !== "RollingUpdate") {
+    const shown = rolling === undefined ? null : { MaxUnavailable: rolling.maxUnavailable, MaxSurge: rolling.maxSurge };
+    // kube-apiserver prints its internal type.
+    return [notSupportedCause("spec.updateStrategy", { Type: type, RollingUpdate: shown }, ["RollingUpdate", "OnDelete"])];
+  }
   if (rolling === undefined) return [requiredCause(path)];
   const surge = rolling.maxSurge;
   const unavailable = rolling.maxUnavailable;
-  const isBoth = ![0, "0%", undefined].includes(surge) && ![0, "0%", undefined].includes(unavailable);
-  if (isBoth) return [invalidCause(`${path}.maxSurge`, surge, "may not be set when maxUnavailable is non-zero")];
-  return rollingCauses(rolling, path).map((cause) =>
-    cause.message?.includes("may not be 0") ? requiredCause(`${path}.maxUnavailable`, "cannot be 0 when maxSurge is 0") : cause,
-  );
+  const causes = [
+    ...check.countOrPercent(`${path}.maxUnavailable`, unavailable),
+    ...check.countOrPercent(`${path}.maxSurge`, surge),
+  ];
+  for (const [field, value] of [
+    ["maxUnavailable", unavailable],
+    ["maxSurge", surge],
+  ] as const) {
+    if ((check.percentOf(value) ?? 0) > 100) {
+      causes.push(invalidCause(`${path}.${field}`, value, "must not be greater than 100%"));
+    }
+  }
+  if (!isZero(surge) && !isZero(unavailable)) {
+    causes.push(invalidCause(`${path}.maxSurge`, surge, "may not be set when maxUnavailable is non-zero"));
+  } else if (isZero(surge) && isZero(unavailable)) {
+    causes.push(requiredCause(`${path}.maxUnavailable`, "cannot be 0 when maxSurge is 0"));
+  }
+  return causes;
 }

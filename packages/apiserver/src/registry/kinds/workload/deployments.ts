@@ -1,5 +1,11 @@
 import type { DeploymentObject } from "@keelson/api-machinery/kinds";
-import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import {
+  forbiddenCause,
+  invalidCause,
+  notSupportedCause,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
@@ -39,8 +45,11 @@ export const deployments = builtinResource<DeploymentObject>({
     default: defaultDeployment,
     prepareForCreate: (object) => workload.emptyStatus(object),
     validate: (object) => [
-      ...workload.workloadCauses(object),
+      ...check.atLeast("spec.replicas", object.spec?.replicas),
+      ...workload.templateCauses(object, { kind: "deployment", podOwner: "ReplicaSet" }),
       ...strategyCauses(object),
+      ...check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds),
+      ...check.atLeast("spec.revisionHistoryLimit", object.spec?.revisionHistoryLimit),
       ...deadlineCauses(object),
       ...countCauses(object),
     ],
@@ -93,13 +102,17 @@ function strategyCauses(object: ReceivedObject<DeploymentObject>): StatusCause[]
     const detail = "may not be specified when strategy `type` is 'Recreate'";
     return rolling === undefined ? [] : [forbiddenCause(path, detail)];
   }
-  if (type !== "RollingUpdate") return check.oneOf("spec.strategy.type", strategy?.type, ["Recreate", "RollingUpdate"]);
+  if (type !== "RollingUpdate") {
+    const shown = rolling === undefined ? null : { MaxUnavailable: rolling.maxUnavailable, MaxSurge: rolling.maxSurge };
+    // kube-apiserver prints its internal type.
+    return [notSupportedCause("spec.strategy", { Type: type, RollingUpdate: shown }, ["Recreate", "RollingUpdate"])];
+  }
   if (rolling === undefined) return [requiredCause(path, "this should be defaulted and never be nil")];
   return rollingCauses(rolling, path);
 }
 
 /** Validates maxSurge and maxUnavailable. */
-export function rollingCauses(
+function rollingCauses(
   rolling: Received<NonNullable<DeploymentObject["spec"]["strategy"]>["rollingUpdate"]>,
   path: string,
 ): StatusCause[] {
@@ -119,8 +132,9 @@ export function rollingCauses(
   return causes;
 }
 
-function isZero(value: unknown): boolean {
-  return value === undefined || value === 0 || check.percentOf(value) === 0;
+/** Whether kube-apiserver reads a count or percentage as 0, as it does with texts that are not percentages. */
+export function isZero(value: unknown): boolean {
+  return value === undefined || value === 0 || (typeof value === "string" && (check.percentOf(value) ?? 0) === 0);
 }
 
 function deadlineCauses(object: ReceivedObject<DeploymentObject>): StatusCause[] {

@@ -1,6 +1,7 @@
 import type { JobObject } from "@keelson/api-machinery/kinds";
 import {
   duplicateCause,
+  fieldCause,
   invalidCause,
   qualifiedNameFaults,
   requiredCause,
@@ -46,9 +47,13 @@ function ruleCauses(rule: Rule, path: string, spec: JobSpec, containers: readonl
     causes.push(tooManyCause(`${path}.onPodConditions`, conditions.length, maxConditions));
   }
   if (codes !== undefined && conditions.length > 0) {
-    causes.push(invalidCause(path, rule, "specifying both OnExitCodes and OnPodConditions is not supported"));
+    causes.push(
+      fieldCause("FieldValueInvalid", path, "Invalid value: specifying both OnExitCodes and OnPodConditions is not supported"),
+    );
   } else if (codes === undefined && conditions.length === 0) {
-    causes.push(invalidCause(path, rule, "specifying one of OnExitCodes and OnPodConditions is required"));
+    causes.push(
+      fieldCause("FieldValueInvalid", path, "Invalid value: specifying one of OnExitCodes and OnPodConditions is required"),
+    );
   }
   return causes;
 }
@@ -62,7 +67,7 @@ function exitCodeCauses(codes: ExitCodes, path: string, containers: readonly str
     causes.push(invalidCause(`${path}.containerName`, container, detail));
   }
   const values = (codes.values ?? []).filter((value) => typeof value === "number");
-  if (values.length === 0) causes.push(invalidCause(`${path}.values`, values, "at least one value is required"));
+  if (values.length === 0) causes.push(invalidCause(`${path}.values`, null, "at least one value is required"));
   if (values.length > maxExitCodes) causes.push(tooManyCause(`${path}.values`, values.length, maxExitCodes));
   for (const [index, value] of values.entries()) {
     const at = `${path}.values[${index}]`;
@@ -83,7 +88,7 @@ function conditionCauses(condition: PodCondition, path: string): StatusCause[] {
 
 function oneOfRequired(field: string, value: unknown, supported: readonly string[]): StatusCause[] {
   if (value === undefined || value === "") {
-    return [requiredCause(field, `valid values: ${supported.map((one) => JSON.stringify(one)).join(", ")}`)];
+    return [requiredCause(field, `valid values: [${supported.map((one) => JSON.stringify(one)).join(" ")}]`)];
   }
   return check.oneOf(field, value, supported);
 }

@@ -1,21 +1,14 @@
 import { draft, isJsonObject, jsonEquals } from "@keelson/api-machinery";
 import type { JobObject, PodTemplate } from "@keelson/api-machinery/kinds";
 import { selectorFromObject } from "@keelson/api-machinery/selectors";
-import {
-  forbiddenCause,
-  invalidCause,
-  notSupportedCause,
-  requiredCause,
-  type StatusCause,
-} from "@keelson/api-machinery/validation";
+import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age, humanDuration } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, setField, valueAt } from "../../object-fields.ts";
-import type { Draft, DraftObject, Received, ReceivedObject } from "../../received.ts";
+import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
 import { defaultPodTemplate } from "../pod/defaults.ts";
-import { podTemplateCauses } from "../pod/spec-validation.ts";
-import { failurePolicyCauses } from "./failure-policy-validation.ts";
+import { jobSpecCauses } from "./job-spec-validation.ts";
 import * as workload from "./workload.ts";
 
 /** batch/v1 Jobs. */
@@ -71,7 +64,7 @@ function defaultJob(job: DraftObject<JobObject>): void {
   spec.manualSelector ??= false;
   spec.podReplacementPolicy ??= spec.podFailurePolicy === undefined ? "TerminatingOrFailed" : "Failed";
   for (const rule of spec.podFailurePolicy?.rules ?? []) {
-    for (const pattern of rule.onPodConditions ?? []) pattern.status ??= "True";
+    for (const pattern of rule.onPodConditions ?? []) pattern.status ||= "True";
   }
   defaultPodTemplate(spec.template);
   const labels = spec.template?.metadata?.labels;
@@ -94,48 +87,6 @@ function generateSelector(job: DraftObject<JobObject>): void {
   for (const label of uidLabels) labels[label] ??= uid;
   ensureMap(ensureMap(spec, "selector"), "matchLabels")["batch.kubernetes.io/controller-uid"] ??= uid;
   if (isShared) setField(job.metadata, "labels", structuredClone(labels));
-}
-
-/** Validates a JobSpec at `path`. In a CronJob, the selector is generated later. */
-export function jobSpecCauses(spec: Received<JobObject["spec"]> | undefined, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  for (const field of [
-    "parallelism",
-    "completions",
-    "backoffLimit",
-    "activeDeadlineSeconds",
-    "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex",
-    "maxFailedIndexes",
-  ]) {
-    causes.push(...check.atLeast(`${path}.${field}`, valueAt(spec, field)));
-  }
-  const mode = spec?.completionMode;
-  causes.push(...check.oneOf(`${path}.completionMode`, mode, ["Indexed", "NonIndexed"]));
-  if (mode === "Indexed" && spec?.completions === undefined) {
-    causes.push(requiredCause(`${path}.completions`, "when completion mode is Indexed"));
-  }
-  if (mode !== "Indexed") {
-    for (const field of ["backoffLimitPerIndex", "maxFailedIndexes"]) {
-      if (valueAt(spec, field) === undefined) continue;
-      causes.push(invalidCause(`${path}.${field}`, valueAt(spec, field), "requires indexed completion mode"));
-    }
-  }
-  const replacement = spec?.podReplacementPolicy;
-  causes.push(...check.oneOf(`${path}.podReplacementPolicy`, replacement, ["Failed", "TerminatingOrFailed"]));
-  causes.push(...podTemplateCauses(spec?.template, `${path}.template`));
-  const restart = spec?.template?.spec?.restartPolicy;
-  const field = `${path}.template.spec.restartPolicy`;
-  if (restart === "Always") causes.push(requiredCause(field, 'valid values: "OnFailure", "Never"'));
-  else if (restart !== undefined && restart !== "OnFailure" && restart !== "Never") {
-    causes.push(notSupportedCause(field, restart, ["OnFailure", "Never"]));
-  }
-  causes.push(...failurePolicyCauses(spec, `${path}.podFailurePolicy`));
-  if (spec?.podFailurePolicy !== undefined && restart !== "Never") {
-    const detail = 'only "Never" is supported when podFailurePolicy is specified';
-    causes.push(invalidCause(field, restart ?? "", detail));
-  }
-  return causes;
 }
 
 function jobCauses(job: ReceivedObject<JobObject>): StatusCause[] {
@@ -185,8 +136,7 @@ function updateCauses(job: ReceivedObject<JobObject>, old: ReceivedObject<JobObj
     "successPolicy",
     "manualSelector",
   ]);
-  const isElastic = job.spec?.completionMode === "Indexed" && job.spec?.completions === job.spec?.parallelism;
-  if (!isElastic) causes.push(...workload.immutableSpecCauses(job, old, ["completions"]));
+  causes.push(...completionsCauses(job, old));
   const isOpen = old.spec?.suspend === true && old.status?.startTime === undefined;
   if (!jsonEquals(fixedTemplate(job, isOpen), fixedTemplate(old, isOpen))) {
     causes.push(invalidCause("spec.template", job.spec?.template ?? {}, "field is immutable"));
@@ -197,6 +147,14 @@ function updateCauses(job: ReceivedObject<JobObject>, old: ReceivedObject<JobObj
     }
   }
   return causes;
+}
+
+/** The completions of an Indexed Job may change if they stay equal to its parallelism. */
+function completionsCauses(job: ReceivedObject<JobObject>, old: ReceivedObject<JobObject>): StatusCause[] {
+  const { completions, parallelism, completionMode } = job.spec ?? {};
+  if (completionMode !== "Indexed") return workload.immutableSpecCauses(job, old, ["completions"]);
+  if (completions === undefined || completions === old.spec?.completions || completions === parallelism) return [];
+  return [invalidCause("spec.completions", completions, "can only be modified in tandem with spec.parallelism")];
 }
 
 function fixedTemplate(job: ReceivedObject<JobObject>, isOpen: boolean): object {

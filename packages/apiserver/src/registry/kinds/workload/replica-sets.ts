@@ -71,7 +71,12 @@ export const replicaSets = builtinResource<ReplicaSetObject>({
     warnings: workload.templateWarnings,
     default: (object) => workload.defaultWorkload(object),
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
-    validate: (object) => [...workload.workloadCauses(object), ...countCauses(object)],
+    validate: (object) => [
+      ...check.atLeast("spec.replicas", object.spec?.replicas),
+      ...check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds),
+      ...workload.templateCauses(object, { kind: "deployment", podOwner: "ReplicaSet" }),
+      ...countCauses(object),
+    ],
     status: { validate: countCauses },
     validateUpdate: (object, old) => workload.immutableSpecCauses(object, old, ["selector"]),
   },
@@ -110,19 +115,17 @@ function defaultController(object: DraftObject<ReplicationControllerObject>): vo
 
 function controllerCauses(object: ReceivedObject<ReplicationControllerObject>): StatusCause[] {
   const selector = object.spec?.selector ?? {};
-  const labels = object.spec?.template?.metadata?.labels ?? {};
-  const causes = [
-    ...check.atLeast("spec.replicas", object.spec?.replicas),
-    ...check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds),
-  ];
-  const hasTemplate = object.spec?.template !== undefined;
-  if (hasTemplate) causes.push(...podTemplateCauses(object.spec?.template, "spec.template"));
-  else causes.push(requiredCause("spec.template"));
-  if (Object.keys(selector).length === 0) causes.push(requiredCause("spec.selector"));
-  else if (Object.entries(selector).some(([key, value]) => !Object.hasOwn(labels, key) || labels[key] !== value)) {
+  const template = object.spec?.template;
+  const labels = template?.metadata?.labels ?? {};
+  const causes = check.atLeast("spec.minReadySeconds", object.spec?.minReadySeconds);
+  const isEmpty = Object.keys(selector).length === 0;
+  if (isEmpty) causes.push(requiredCause("spec.selector"));
+  causes.push(...check.atLeast("spec.replicas", object.spec?.replicas));
+  if (template === undefined) return [...causes, requiredCause("spec.template")];
+  if (!isEmpty && Object.entries(selector).some(([key, value]) => !Object.hasOwn(labels, key) || labels[key] !== value)) {
     causes.push(workload.mismatchCause(labels));
   }
-  if (!hasTemplate) return causes;
-  const restart = object.spec?.template?.spec?.restartPolicy ?? "";
+  causes.push(...podTemplateCauses(template, "spec.template"));
+  const restart = template.spec?.restartPolicy ?? "";
   return [...causes, ...check.oneOf("spec.template.spec.restartPolicy", restart, ["Always"])];
 }

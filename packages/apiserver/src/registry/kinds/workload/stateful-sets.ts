@@ -8,6 +8,7 @@ import { ensureMap, valueAt } from "../../object-fields.ts";
 import type { DraftObject, Received, ReceivedObject } from "../../received.ts";
 import { claimSpecCauses } from "../storage/claim-validation.ts";
 import { defaultClaimSpec } from "../storage/persistent-volumes.ts";
+import { isZero } from "./deployments.ts";
 import * as workload from "./workload.ts";
 
 /** apps/v1 StatefulSets. */
@@ -28,18 +29,24 @@ export const statefulSets = builtinResource<StatefulSetObject>({
     ...workload.templateCells(object),
   ],
   strategy: {
-    warnings: workload.templateWarnings,
+    warnings: (object) => [
+      ...workload.templateWarnings(object),
+      ...((object.spec?.revisionHistoryLimit ?? 0) < 0 ? [historyWarning] : []),
+    ],
     default: defaultStatefulSet,
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0, availableReplicas: 0 }),
     validate: (object) => [
-      ...workload.workloadCauses(object, claimedTemplate(object)),
       ...statefulCauses(object),
+      ...workload.templateCauses(object, { kind: "statefulset", podOwner: "StatefulSet" }, claimedTemplate(object)),
       ...countCauses(object),
     ],
     status: { validate: countCauses },
     validateUpdate: updateCauses,
   },
 });
+
+const historyWarning =
+  "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
 
 function defaultStatefulSet(object: DraftObject<StatefulSetObject>): void {
   workload.defaultWorkload(object);
@@ -49,7 +56,11 @@ function defaultStatefulSet(object: DraftObject<StatefulSetObject>): void {
   spec.revisionHistoryLimit ??= 10;
   const strategy = ensureMap(spec, "updateStrategy");
   strategy.type ??= "RollingUpdate";
-  if (strategy.type === "RollingUpdate") ensureMap(strategy, "rollingUpdate").partition ??= 0;
+  if (strategy.type === "RollingUpdate") {
+    const rolling = ensureMap(strategy, "rollingUpdate");
+    rolling.partition ??= 0;
+    rolling.maxUnavailable ??= 1;
+  }
   const retention = ensureMap(spec, "persistentVolumeClaimRetentionPolicy");
   retention.whenDeleted ??= "Retain";
   retention.whenScaled ??= "Retain";
@@ -85,27 +96,51 @@ function countCauses(object: ReceivedObject<StatefulSetObject>): StatusCause[] {
 
 function statefulCauses(object: ReceivedObject<StatefulSetObject>): StatusCause[] {
   const spec = object.spec;
-  const strategy = spec?.updateStrategy;
-  const retention = spec?.persistentVolumeClaimRetentionPolicy;
-  const causes = [
-    ...check.oneOf("spec.podManagementPolicy", spec?.podManagementPolicy, ["OrderedReady", "Parallel"]),
-    ...check.oneOf("spec.updateStrategy", strategy?.type, ["OnDelete", "RollingUpdate"]),
-    ...check.atLeast("spec.updateStrategy.rollingUpdate.partition", strategy?.rollingUpdate?.partition),
-    ...check.countOrPercent("spec.updateStrategy.rollingUpdate.maxUnavailable", strategy?.rollingUpdate?.maxUnavailable),
-    ...check.atLeast("spec.ordinals.start", spec?.ordinals?.start),
-  ];
-  if (strategy?.type === "OnDelete" && strategy?.rollingUpdate !== undefined) {
-    const detail = "only allowed for updateStrategy 'RollingUpdate'";
-    causes.push(invalidCause("spec.updateStrategy.rollingUpdate", strategy?.rollingUpdate, detail));
+  const management = spec?.podManagementPolicy ?? "";
+  const causes: StatusCause[] = [];
+  if (management !== "OrderedReady" && management !== "Parallel") {
+    causes.push(invalidCause("spec.podManagementPolicy", management, "must be 'OrderedReady' or 'Parallel'"));
   }
+  causes.push(...strategyCauses(spec?.updateStrategy));
   for (const field of ["whenDeleted", "whenScaled"]) {
     const path = `spec.persistentVolumeClaimRetentionPolicy.${field}`;
-    causes.push(...check.oneOf(path, valueAt(retention, field), ["Delete", "Retain"]));
+    const policy = valueAt(spec, "persistentVolumeClaimRetentionPolicy", field);
+    causes.push(...check.oneOf(path, policy, ["Retain", "Delete"]));
   }
   for (const [index, claim] of (spec?.volumeClaimTemplates ?? []).entries()) {
-    const path = `spec.volumeClaimTemplates[${index}]`;
-    causes.push(...check.dnsLabel(`${path}.metadata.name`, claim.metadata?.name ?? ""));
-    causes.push(...claimSpecCauses(claim.spec, `${path}.spec`));
+    causes.push(...claimSpecCauses(claim.spec, `spec.volumeClaimTemplates[${index}].spec`));
+  }
+  causes.push(...check.atLeast("spec.replicas", spec?.replicas));
+  causes.push(...check.atLeast("spec.minReadySeconds", spec?.minReadySeconds));
+  causes.push(...check.atLeast("spec.ordinals.start", spec?.ordinals?.start));
+  const service = spec?.serviceName ?? "";
+  return service === "" ? causes : [...causes, ...check.dnsLabel("spec.serviceName", service)];
+}
+
+function strategyCauses(strategy: NonNullable<ReceivedObject<StatefulSetObject>["spec"]>["updateStrategy"]): StatusCause[] {
+  const type = strategy?.type ?? "";
+  const rolling = strategy?.rollingUpdate;
+  const path = "spec.updateStrategy.rollingUpdate";
+  // kube-apiserver prints its internal types.
+  const shown =
+    rolling === undefined ? null : { Partition: rolling.partition ?? 0, MaxUnavailable: rolling.maxUnavailable ?? null };
+  if (type === "OnDelete") {
+    return rolling === undefined ? [] : [invalidCause(path, shown, "only allowed for updateStrategy 'RollingUpdate'")];
+  }
+  if (type !== "RollingUpdate") {
+    const detail = "must be 'RollingUpdate' or 'OnDelete'";
+    return [invalidCause("spec.updateStrategy", { Type: type, RollingUpdate: shown }, detail)];
+  }
+  const unavailable = rolling?.maxUnavailable;
+  const causes = [
+    ...check.atLeast(`${path}.partition`, rolling?.partition),
+    ...check.countOrPercent(`${path}.maxUnavailable`, unavailable),
+  ];
+  if (unavailable !== undefined && isZero(unavailable)) {
+    causes.push(invalidCause(`${path}.maxUnavailable`, unavailable, "cannot be 0"));
+  }
+  if ((check.percentOf(unavailable) ?? 0) > 100) {
+    causes.push(invalidCause(`${path}.maxUnavailable`, unavailable, "must not be greater than 100%"));
   }
   return causes;
 }
@@ -115,13 +150,14 @@ function claimedTemplate(object: ReceivedObject<StatefulSetObject>): Received<Po
   const template = object.spec?.template;
   const spec = template?.spec;
   if (template === undefined || spec === undefined) return template;
-  const volumes = spec.volumes ?? [];
-  const named = new Set(volumes.map((volume) => volume.name ?? ""));
-  const claims = (object.spec?.volumeClaimTemplates ?? [])
-    .map((claim) => claim.metadata?.name ?? "")
-    .filter((name) => !named.has(name))
-    .map((name) => ({ name, persistentVolumeClaim: { claimName: name } }));
-  return { ...template, spec: { ...spec, volumes: [...volumes, ...claims] } };
+  const claims = object.spec?.volumeClaimTemplates ?? [];
+  if (claims.length === 0) return template;
+  const names = new Set(claims.map((claim) => claim.metadata?.name ?? ""));
+  const claimed = [...names].map((name) => ({ name, persistentVolumeClaim: { claimName: name } }));
+  const volumes = (spec.volumes ?? []).filter((volume) => !names.has(volume.name ?? ""));
+  // The controller sets host name and subdomain.
+  const { hostname: _hostname, subdomain: _subdomain, ...others } = spec;
+  return { ...template, spec: { ...others, volumes: [...claimed, ...volumes] } };
 }
 
 const changeable = [

@@ -1,7 +1,13 @@
 import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import type { PodTemplate } from "@keelson/api-machinery/kinds";
 import { type LabelSelector, selectorFromObject } from "@keelson/api-machinery/selectors";
-import { forbiddenCause, invalidCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
+import {
+  forbiddenCause,
+  invalidCause,
+  notSupportedCause,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
 import { column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
 import { setField, valueAt } from "../../object-fields.ts";
@@ -40,29 +46,58 @@ export function emptyStatus(object: DraftObject<WorkloadObject>, fields: Readonl
   setField(object, "status", { ...fields });
 }
 
+/** How the rules of one kind differ from those of the others. */
+export interface TemplateRules {
+  /** The name of the kind in messages about its selector. */
+  readonly kind: "daemonset" | "deployment" | "statefulset";
+  /** The kind in the message about `activeDeadlineSeconds`. */
+  readonly podOwner: "DaemonSet" | "ReplicaSet" | "StatefulSet";
+}
+
 /**
  * Validates the selector, the template, and that the selector matches it. Pods of these kinds are always restarted. `template` overrides
  * the Pod template if Pods get more than it contains.
  */
-export function workloadCauses(
+export function templateCauses(
   object: Workload,
+  { kind, podOwner }: TemplateRules,
   template: Received<PodTemplate> | undefined = object.spec?.template,
 ): StatusCause[] {
   const spec = object.spec;
-  const causes = [
-    ...check.atLeast("spec.replicas", spec?.replicas),
-    ...check.atLeast("spec.minReadySeconds", spec?.minReadySeconds),
-    ...check.atLeast("spec.revisionHistoryLimit", spec?.revisionHistoryLimit),
-    ...selectorCauses(spec),
-    ...podTemplateCauses(template, "spec.template"),
-  ];
+  const selector = spec?.selector;
+  const faults = check.labelSelector("spec.selector", selector);
+  const causes = selector === undefined && kind !== "daemonset" ? [requiredCause("spec.selector")] : [...faults];
+  const isEmpty = isJsonObject(selector) && check.isEmptySelector(selector);
+  const emptyCause = invalidCause("spec.selector", {}, `empty selector is invalid for ${kind}`);
+  if (isEmpty && kind !== "daemonset") causes.push(emptyCause);
+  const labels = (spec?.template?.metadata?.labels ?? {}) as Readonly<Record<string, string>>;
+  // Nothing matches an absent selector, and an empty one is not compared.
+  const isCompared = selector === undefined || kind === "daemonset" || !isEmpty;
+  const isMatch = isJsonObject(selector) && faults.length === 0 && selectorFromObject(selector).matches(labels);
+  if (faults.length === 0 && isCompared && !isMatch) causes.push(mismatchCause(labels));
+  if (isEmpty && kind === "daemonset") causes.push(emptyCause);
+  if (faults.length > 0 && kind !== "daemonset") {
+    const detail = kind === "statefulset" ? "" : "invalid label selector";
+    return [...causes, invalidCause("spec.selector", check.shownSelector(selector), detail)];
+  }
+  causes.push(...podTemplateCauses(template, "spec.template"));
+  if (kind === "statefulset") {
+    // kube-apiserver validates them twice.
+    const { metadata } = template ?? {};
+    causes.push(...check.labels("spec.template.labels", metadata?.labels));
+    causes.push(...check.annotations("spec.template.annotations", metadata?.annotations));
+  }
+  return [...causes, ...restartCauses(spec, podOwner)];
+}
+
+function restartCauses(spec: Workload["spec"], podOwner: string): StatusCause[] {
+  const causes: StatusCause[] = [];
   const restart = spec?.template?.spec?.restartPolicy ?? "";
-  if (restart === "OnFailure" || restart === "Never") {
+  if (restart !== "Always" && restart !== "") {
     causes.push(notSupportedCause("spec.template.spec.restartPolicy", restart, ["Always"]));
   }
-  const deadline = spec?.template?.spec?.activeDeadlineSeconds;
-  if (deadline !== undefined) {
-    const detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+  if (spec?.template?.spec?.activeDeadlineSeconds !== undefined) {
+    const detail = `activeDeadlineSeconds in ${podOwner} is not Supported`;
     causes.push(forbiddenCause("spec.template.spec.activeDeadlineSeconds", detail));
   }
   return causes;
@@ -91,22 +126,12 @@ export function statusCauses(
   return causes;
 }
 
-/** Validates that the LabelSelector is not empty and matches the template. */
-function selectorCauses(spec: Workload["spec"]): StatusCause[] {
-  const selector = spec?.selector;
-  const causes = check.labelSelector("spec.selector", selector);
-  if (isJsonObject(selector) && check.isEmptySelector(selector)) {
-    causes.push(invalidCause("spec.selector", selector, "empty selector is invalid for deployment"));
-  }
-  if (causes.length > 0) return causes;
-  const labels = (spec?.template?.metadata?.labels ?? {}) as Readonly<Record<string, string>>;
-  if (isJsonObject(selector) && selectorFromObject(selector).matches(labels)) return causes;
-  return [...causes, mismatchCause(labels)];
-}
-
 /** The cause for a template whose labels do not match the selector. */
 export function mismatchCause(labels: Readonly<Record<string, unknown>>): StatusCause {
-  return invalidCause("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
+  const names = Object.keys(labels).sort();
+  // Go prints an absent map as null, and sorts the keys of others.
+  const shown = names.length === 0 ? null : Object.fromEntries(names.map((name) => [name, labels[name]]));
+  return invalidCause("spec.template.metadata.labels", shown, "`selector` does not match template `labels`");
 }
 
 /** `field is immutable` for each changed `spec.<field>`. */

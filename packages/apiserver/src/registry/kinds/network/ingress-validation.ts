@@ -1,0 +1,154 @@
+import type { IngressBackend, IngressClassObject, IngressObject } from "@keelson/api-machinery/kinds";
+import {
+  dns1035LabelFaults,
+  dns1123LabelFaults,
+  dns1123SubdomainFaults,
+  forbiddenCause,
+  invalidCause,
+  pathSegmentFaults,
+  requiredCause,
+  type StatusCause,
+  tooLongCause,
+} from "@keelson/api-machinery/validation";
+import * as check from "../../field-checks.ts";
+import type { Received, ReceivedObject } from "../../received.ts";
+
+type Ingress = ReceivedObject<IngressObject>;
+
+/** Validates a networking.k8s.io/v1 Ingress. */
+export function ingressCauses(object: Ingress): StatusCause[] {
+  const spec = object.spec;
+  const rules = spec?.rules ?? [];
+  const causes: StatusCause[] = [];
+  if (rules.length === 0 && spec?.defaultBackend === undefined) {
+    // kube-apiserver prints an internal field that is unset.
+    causes.push(invalidCause("spec", null, "either `defaultBackend` or `rules` must be specified"));
+  }
+  if (spec?.defaultBackend !== undefined) {
+    causes.push(...backendCauses(spec?.defaultBackend, "spec.defaultBackend"));
+  }
+  for (const [index, rule] of rules.entries()) {
+    const host = rule.host ?? "";
+    const at = `spec.rules[${index}]`;
+    causes.push(...check.dnsSubdomain(`${at}.host`, host.replace(/^\*\./, "")));
+    if (check.isIpAddress(host)) causes.push(invalidCause(`${at}.host`, host, "must be a DNS name, not an IP address"));
+    if (rule.http !== undefined && (rule.http.paths ?? []).length === 0) causes.push(requiredCause(`${at}.http.paths`));
+    for (const [number, path] of (rule.http?.paths ?? []).entries()) {
+      const field = `${at}.http.paths[${number}]`;
+      const type = path.pathType;
+      if (type === undefined) causes.push(requiredCause(`${field}.pathType`, "pathType must be specified"));
+      causes.push(...check.oneOf(`${field}.pathType`, type, ["Exact", "ImplementationSpecific", "Prefix"]));
+      const text = path.path ?? "";
+      causes.push(...pathCauses(text, type, `${field}.path`));
+      causes.push(...backendCauses(path.backend, `${field}.backend`));
+    }
+  }
+  return [...causes, ...certificateCauses(spec)];
+}
+
+/** Sequences that an Ingress path must not contain, and those that it must not end with. */
+const forbiddenParts = ["//", "/./", "/../", "%2f", "%2F"];
+const forbiddenEnds = ["/..", "/."];
+
+function pathCauses(path: string, type: unknown, field: string): StatusCause[] {
+  const isPlain = type === "Exact" || type === "Prefix";
+  if (type === undefined) return [];
+  if (!path.startsWith("/")) {
+    return isPlain || path !== "" ? [invalidCause(field, path, "must be an absolute path")] : [];
+  }
+  if (!isPlain) return [];
+  return [
+    ...forbiddenParts
+      .filter((part) => path.includes(part))
+      .map((part) => invalidCause(field, path, `must not contain '${part}'`)),
+    ...forbiddenEnds.filter((end) => path.endsWith(end)).map((end) => invalidCause(field, path, `cannot end with '${end}'`)),
+  ];
+}
+
+/** Validates the class and certificates of an Ingress. */
+function certificateCauses(spec: Ingress["spec"]): StatusCause[] {
+  const name = spec?.ingressClassName;
+  const causes =
+    name === undefined ? [] : dns1123SubdomainFaults(name).map((fault) => invalidCause("spec.ingressClassName", name, fault));
+  for (const [index, certificate] of (spec?.tls ?? []).entries()) {
+    const at = `spec.tls[${index}]`;
+    for (const [number, host] of (certificate.hosts ?? []).entries()) {
+      if (typeof host !== "string") continue;
+      const domain = host.replace(/^\*\./, "");
+      causes.push(...dns1123SubdomainFaults(domain).map((fault) => invalidCause(`${at}.hosts[${number}]`, host, fault)));
+    }
+    causes.push(...check.dnsSubdomain(`${at}.secretName`, certificate.secretName));
+  }
+  return causes;
+}
+
+function backendCauses(backend: Received<IngressBackend> | undefined, path: string): StatusCause[] {
+  if (backend === undefined) return [];
+  const service = backend.service;
+  const resource = backend.resource;
+  if (service === undefined && resource === undefined) {
+    return [invalidCause(path, "", "resource or service backend is required")];
+  }
+  if (service !== undefined && resource !== undefined) {
+    return [invalidCause(path, "", "cannot set both resource and service backends")];
+  }
+  if (service === undefined) return referenceCauses(resource, `${path}.resource`);
+  const number = service.port?.number;
+  const name = service.port?.name;
+  const serviceName = service.name ?? "";
+  const causes =
+    serviceName === ""
+      ? [requiredCause(`${path}.service.name`)]
+      : dns1035LabelFaults(serviceName).map((fault) => invalidCause(`${path}.service.name`, serviceName, fault));
+  // kube-apiserver reports this at the backend.
+  if (number === undefined && name === undefined) causes.push(requiredCause(path, "port name or number is required"));
+  if (number !== undefined && name !== undefined) {
+    causes.push(invalidCause(`${path}.service.port`, "", "cannot set both port name & port number"));
+  }
+  if (typeof name === "string" && number === undefined) {
+    causes.push(...check.portNameFaults(name).map((fault) => invalidCause(`${path}.service.port.name`, name, fault)));
+  }
+  return [...causes, ...check.portNumber(`${path}.service.port.number`, number)];
+}
+
+/** Validates a reference to an object of any kind. */
+function referenceCauses(
+  reference: Received<{ apiGroup?: string; kind?: string; name?: string }> | undefined,
+  path: string,
+): StatusCause[] {
+  const group = reference?.apiGroup;
+  const causes =
+    group === undefined ? [] : dns1123SubdomainFaults(group).map((fault) => invalidCause(`${path}.apiGroup`, group, fault));
+  for (const field of ["kind", "name"] as const)
+    causes.push(...pathSegmentCauses(`${path}.${field}`, reference?.[field] ?? ""));
+  return causes;
+}
+
+function pathSegmentCauses(field: string, value: string): StatusCause[] {
+  if (value === "") return [requiredCause(field)];
+  return pathSegmentFaults(value).map((fault) => invalidCause(field, value, fault));
+}
+
+const maxControllerLength = 250;
+
+/** Validates a networking.k8s.io/v1 IngressClass. */
+export function classCauses(object: ReceivedObject<IngressClassObject>): StatusCause[] {
+  const controller = object.spec?.controller ?? "";
+  const causes = controller.length > maxControllerLength ? [tooLongCause("spec.controller", maxControllerLength)] : [];
+  causes.push(...check.domainPrefixedPath("spec.controller", controller));
+  const parameters = object.spec?.parameters;
+  if (parameters === undefined) return causes;
+  const path = "spec.parameters";
+  causes.push(...referenceCauses(parameters, path));
+  const { scope, namespace } = parameters;
+  if (scope === undefined) return [...causes, requiredCause(`${path}.scope`)];
+  causes.push(...check.oneOf(`${path}.scope`, scope, ["Cluster", "Namespace"]));
+  if (scope === "Namespace") {
+    if (namespace === undefined) {
+      causes.push(requiredCause(`${path}.namespace`, "`parameters.scope` is set to 'Namespace'"));
+    } else causes.push(...dns1123LabelFaults(namespace).map((fault) => invalidCause(`${path}.namespace`, namespace, fault)));
+  } else if (scope === "Cluster" && namespace !== undefined) {
+    causes.push(forbiddenCause(`${path}.namespace`, "`parameters.scope` is set to 'Cluster'"));
+  }
+  return causes;
+}

@@ -1,0 +1,95 @@
+import { jsonEquals } from "@keelson/api-machinery";
+import type { NetworkPolicyObject, NetworkPolicyPeer, NetworkPolicyPort } from "@keelson/api-machinery/kinds";
+import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { isStrictlyWithin, parseAddressBlock } from "../../address-blocks.ts";
+import * as check from "../../field-checks.ts";
+import type { Received, ReceivedObject } from "../../received.ts";
+
+type NetworkPolicy = ReceivedObject<NetworkPolicyObject>;
+
+/** Validates a networking.k8s.io/v1 NetworkPolicy. */
+export function policyCauses(object: NetworkPolicy): StatusCause[] {
+  const spec = object.spec;
+  const causes = check.labelSelector("spec.podSelector", spec?.podSelector);
+  for (const [index, { from: peers, ports }] of (spec?.ingress ?? []).entries()) {
+    causes.push(...ruleCauses({ peers, ports }, `spec.ingress[${index}]`, "from"));
+  }
+  for (const [index, { to: peers, ports }] of (spec?.egress ?? []).entries()) {
+    causes.push(...ruleCauses({ peers, ports }, `spec.egress[${index}]`, "to"));
+  }
+  const types = spec?.policyTypes ?? [];
+  if (types.length > 2) {
+    return [...causes, invalidCause("spec.policyTypes", types, "may not specify more than two policyTypes")];
+  }
+  for (const [index, type] of types.entries()) {
+    causes.push(...check.oneOf(`spec.policyTypes[${index}]`, type, ["Ingress", "Egress"]));
+  }
+  return causes;
+}
+
+/** Validates one rule; `field` is where its peers are. */
+function ruleCauses(
+  rule: Received<{ peers: NetworkPolicyPeer[] | undefined; ports: NetworkPolicyPort[] | undefined }>,
+  path: string,
+  field: "from" | "to",
+): StatusCause[] {
+  const causes: StatusCause[] = [];
+  for (const [index, port] of (rule.ports ?? []).entries()) {
+    const at = `${path}.ports[${index}]`;
+    causes.push(...check.oneOf(`${at}.protocol`, port.protocol, ["TCP", "UDP", "SCTP"]));
+    causes.push(...policyPortCauses(port, at));
+  }
+  for (const [index, peer] of (rule.peers ?? []).entries()) causes.push(...peerCauses(peer, `${path}.${field}[${index}]`));
+  return causes;
+}
+
+/** Validates the ports of a rule: a number, a name, or a range of numbers. */
+function policyPortCauses({ port, endPort }: Received<NetworkPolicyPort>, path: string): StatusCause[] {
+  const field = `${path}.endPort`;
+  if (port === undefined) {
+    return endPort === undefined ? [] : [invalidCause(field, endPort, "may not be specified when `port` is not specified")];
+  }
+  if (typeof port !== "number") {
+    const detail = "may not be specified when `port` is non-numeric";
+    return [
+      ...(endPort === undefined ? [] : [invalidCause(field, endPort, detail)]),
+      ...check.portReference(`${path}.port`, port),
+    ];
+  }
+  const causes = check.portNumber(`${path}.port`, port);
+  if (endPort === undefined) return causes;
+  // kube-apiserver prints `port` here.
+  if (endPort < port) causes.push(invalidCause(field, port, "must be greater than or equal to `port`"));
+  return [...causes, ...check.portNumber(field, endPort)];
+}
+
+/** Validates an IPBlock: a block, and exceptions within it. */
+function blockCauses(block: NonNullable<Received<NetworkPolicyPeer>["ipBlock"]>, path: string): StatusCause[] {
+  const text = block.cidr ?? "";
+  if (text === "") return [requiredCause(`${path}.cidr`)];
+  const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+  const outer = parseAddressBlock(text);
+  if (outer === undefined) return [invalidCause(`${path}.cidr`, text, rule)];
+  return (block.except ?? []).flatMap((except, index) => {
+    const field = `${path}.except[${index}]`;
+    const inner = typeof except === "string" ? parseAddressBlock(except) : undefined;
+    if (inner === undefined) return [invalidCause(field, except, rule)];
+    return isStrictlyWithin(inner, outer) ? [] : [invalidCause(field, except, "must be a strict subset of `cidr`")];
+  });
+}
+
+function peerCauses(peer: Received<NetworkPolicyPeer>, path: string): StatusCause[] {
+  const pods = peer.podSelector;
+  const namespaces = peer.namespaceSelector;
+  const block = peer.ipBlock;
+  if (pods === undefined && namespaces === undefined && block === undefined) {
+    return [requiredCause(path, "must specify a peer")];
+  }
+  const isBlockAlone = block === undefined || jsonEquals([pods, namespaces], [undefined, undefined]);
+  return [
+    ...check.labelSelector(`${path}.podSelector`, pods),
+    ...check.labelSelector(`${path}.namespaceSelector`, namespaces),
+    ...(block === undefined ? [] : blockCauses(block, `${path}.ipBlock`)),
+    ...(isBlockAlone ? [] : [forbiddenCause(path, "may not specify both ipBlock and another peer")]),
+  ];
+}

@@ -1,0 +1,91 @@
+import type { PersistentVolumeObject } from "@keelson/api-machinery/kinds";
+import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
+import {
+  forbiddenCause,
+  invalidCause,
+  notSupportedCause,
+  requiredCause,
+  type StatusCause,
+} from "@keelson/api-machinery/validation";
+import * as check from "../../field-checks.ts";
+import { mapAt, textAt, valueAt } from "../../object-fields.ts";
+import type { ReceivedObject } from "../../received.ts";
+import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
+import { accessModes } from "./claim-validation.ts";
+
+type Volume = ReceivedObject<PersistentVolumeObject>;
+
+/** Fields of a volume's spec other than its source. */
+export const notSource = [
+  "accessModes",
+  "capacity",
+  "claimRef",
+  "mountOptions",
+  "nodeAffinity",
+  "persistentVolumeReclaimPolicy",
+  "storageClassName",
+  "volumeAttributesClassName",
+  "volumeMode",
+];
+
+const driverSecrets = [
+  "controllerPublishSecretRef",
+  "controllerExpandSecretRef",
+  "nodePublishSecretRef",
+  "nodeExpandSecretRef",
+];
+
+function driverCauses(source: unknown, path: string): StatusCause[] {
+  const causes = [
+    ...check.driverName(`${path}.driver`, textAt(source, "driver")),
+    ...check.nonEmpty(`${path}.volumeHandle`, textAt(source, "volumeHandle")),
+  ];
+  for (const field of driverSecrets) {
+    const secret = valueAt(source, field);
+    if (secret === undefined) continue;
+    const name = textAt(secret, "name");
+    causes.push(...check.nonEmpty(`${path}.${field}.name`, name), ...check.dnsSubdomain(`${path}.${field}.name`, name));
+    causes.push(...check.dnsLabel(`${path}.${field}.namespace`, textAt(secret, "namespace")));
+  }
+  return causes;
+}
+
+/** Validates a v1 PersistentVolume. */
+export function volumeCauses(volume: Volume): StatusCause[] {
+  const spec = volume.spec;
+  const modes = spec?.accessModes ?? [];
+  const causes = modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
+  for (const mode of modes) causes.push(...check.oneOf("spec.accessModes", mode, accessModes));
+  const size = spec?.capacity?.storage;
+  const resources = Object.keys(spec?.capacity ?? {});
+  if (resources.length === 0) causes.push(requiredCause("spec.capacity"));
+  if (resources.length !== 1 || resources[0] !== "storage") {
+    causes.push(notSupportedCause("spec.capacity", resources.length === 0 ? null : spec?.capacity, ["storage"]));
+  }
+  if (isQuantity(size) && compareQuantities(size, 0) <= 0)
+    causes.push(invalidCause("spec.capacity[storage]", size, "must be greater than zero"));
+  if (modes.includes("ReadWriteOncePod") && modes.length > 1) {
+    causes.push(forbiddenCause("spec.accessModes", "may not use ReadWriteOncePod with other access modes"));
+  }
+  const policies = ["Delete", "Recycle", "Retain"];
+  causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", spec?.persistentVolumeReclaimPolicy, policies));
+  causes.push(...check.oneOf("spec.volumeMode", spec?.volumeMode, ["Block", "Filesystem"]));
+  causes.push(...check.dnsSubdomain("spec.storageClassName", spec?.storageClassName));
+  const [source, ...more] = Object.keys(mapAt(spec)).filter((field) => !notSource.includes(field));
+  if (source === undefined) causes.push(requiredCause("spec", "must specify a volume type"));
+  causes.push(...more.map((field) => forbiddenCause(`spec.${field}`, "may not specify more than 1 volume type")));
+  if (source === "hostPath" || source === "local") {
+    causes.push(...check.nonEmpty(`spec.${source}.path`, textAt(spec, source, "path")));
+  }
+  if (source === "hostPath" && textAt(spec, "hostPath", "path").split("/").includes("..")) {
+    causes.push(invalidCause("spec.hostPath.path", textAt(spec, "hostPath", "path"), "must not contain '..'"));
+  }
+  if (source === "csi") causes.push(...driverCauses(valueAt(spec, "csi"), "spec.csi"));
+  if (spec?.nodeAffinity !== undefined && spec.nodeAffinity.required === undefined) {
+    causes.push(requiredCause("spec.nodeAffinity.required", "must specify required node constraints"));
+  }
+  const wanted = spec?.nodeAffinity?.required;
+  if (wanted !== undefined) causes.push(...nodeSelectorCauses(wanted, "spec.nodeAffinity.required"));
+  else if (source === "local") causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
+  return causes;
+}
