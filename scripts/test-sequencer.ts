@@ -16,7 +16,14 @@ const slowest: readonly string[] = [
   "src/crash-stages.e2e.test.ts",
   "e2e/up.e2e.test.ts",
   "middleware/src/crashes.test.ts",
+  "kubelet/crashes.test.ts",
+  "quorum/model.test.ts",
   "testplane/src/crash.test.ts",
+  "robots/src/rollouts.test.ts",
+  "testplane/src/steps.test.ts",
+  "commands/run.test.ts",
+  "generator/requesters.test.ts",
+  "write/large-objects.test.ts",
 ];
 
 /** Starts the slowest files first, so that none runs alone at the end. */
