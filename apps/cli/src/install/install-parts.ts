@@ -4,7 +4,7 @@ import { accessObjects } from "./objects/access-objects.ts";
 import { mosquittoObjects } from "./objects/broker-objects.ts";
 import type { InstallPart } from "./objects/install-object.ts";
 import { networkObjects } from "./objects/network-objects.ts";
-import { crdObjects, metricsReaderRole, namespaceObject } from "./objects/shared-objects.ts";
+import { crdParts, metricsReaderRole, namespaceObject } from "./objects/shared-objects.ts";
 import { workloadObjects } from "./objects/workload-objects.ts";
 import { evaluateTemplate, holds } from "./template/evaluate-template.ts";
 import type { Rendering } from "./template/template.ts";
@@ -13,7 +13,7 @@ import type { Rendering } from "./template/template.ts";
 export function installParts(operators: readonly Operator[]): readonly InstallPart[] {
   return [
     { name: "shared", objects: [namespaceObject(), metricsReaderRole()] },
-    ...operators.map((operator) => ({ name: `${operator.name}-crds`, objects: crdObjects(operator) })),
+    ...operators.flatMap(crdParts),
     ...operators.map((operator) => ({
       name: operator.name,
       objects: [

@@ -8,9 +8,9 @@ export interface InstallObject {
   readonly template: TemplateMap;
 }
 
-/** Objects that belong together: those of one operator, or those that all share. */
+/** Objects that belong together: a CustomResourceDefinition, the others of one operator, or those that all share. */
 export interface InstallPart {
-  /** Name of the operator, or `shared`. */
+  /** Name of the operator, `shared`, or `crds/` with the name of a CustomResourceDefinition. */
   readonly name: string;
   readonly objects: readonly InstallObject[];
 }

@@ -1,6 +1,6 @@
 import type { Operator } from "@keelson/operator";
 import { all, installNamespace, isSet, type TemplateMap, value, when } from "../template/template.ts";
-import { clusterWide, type InstallObject, labelsOf, literal } from "./install-object.ts";
+import { clusterWide, type InstallObject, type InstallPart, labelsOf, literal } from "./install-object.ts";
 
 /** The namespace. Pods with more rights than `restricted` are rejected in it; the operators need none. */
 export function namespaceObject(): InstallObject {
@@ -31,10 +31,10 @@ export function metricsReaderRole(): InstallObject {
 }
 
 /**
- * The CustomResourceDefinitions of an operator. They are ordinary objects, not in the chart's `crds` folder, because Helm never
+ * The CustomResourceDefinitions of an operator, a part each. They are ordinary objects, not in the chart's `crds` folder, because Helm never
  * upgrades that folder.
  */
-export function crdObjects({ name, resources }: Operator): readonly InstallObject[] {
+export function crdParts({ name, resources }: Operator): readonly InstallPart[] {
   return resources.map(({ crd }) => {
     const { apiVersion, kind, spec } = crd;
     const metadata: TemplateMap = {
@@ -42,10 +42,11 @@ export function crdObjects({ name, resources }: Operator): readonly InstallObjec
       labels: labelsOf(name),
       annotations: when(isSet("crds.keep"), { "helm.sh/resource-policy": "keep" }),
     };
-    return {
+    const object: InstallObject = {
       condition: all(isSet("crds.install"), isSet(`${name}.enabled`)),
       template: { apiVersion, kind, metadata, spec: literal(spec) },
     };
+    return { name: `crds/${crd.metadata.name}`, objects: [object] };
   });
 }
 
