@@ -1,4 +1,4 @@
-import { accessReviewRules } from "@keelson/controller/probes";
+import { accessReviewRules } from "@keelson/controller/access";
 import type { Operator } from "@keelson/operator";
 import { agentPort, group } from "./api/names.ts";
 import { Sandbox } from "./api/sandbox.ts";

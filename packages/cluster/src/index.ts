@@ -27,7 +27,7 @@ export {
   resourceMetricsPath,
 } from "./kubelet/kubelet-server.ts";
 export { type NodeServer, type NodeServerOptions, startNodeServer } from "./kubelet/node-server/node-server.ts";
-export type { CallerReviews, NodeCaller } from "./kubelet/node-server/node-access.ts";
+export type { CallerReviews } from "./kubelet/node-server/node-access.ts";
 export type { Taint } from "./kubelet/node/node-registration.ts";
 export { CertificateSigningRequest, type CertificateSigningRequestObject } from "./certificates/signing-decision.ts";
 export type { MetricsObjects } from "./kubelet/metrics/resource-metrics.ts";

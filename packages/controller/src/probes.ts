@@ -3,7 +3,6 @@ export {
   type Access,
   type AccessFilter,
   type AccessRequest,
-  accessReviewRules,
   reviewedAccess,
 } from "./probes/probe-access.ts";
 export * from "./probes/probe-server.ts";

@@ -2,10 +2,9 @@ import { chmod, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ignoreNotFound, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import type { KeyPair } from "@keelson/api-machinery/certificates";
-import { Node, SubjectAccessReview, TokenReview } from "@keelson/api-machinery/kinds";
+import { Node } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import {
-  type CallerReviews,
   ensureRuntimeClasses,
   issueTokensBy,
   type Kubelet,
@@ -19,6 +18,7 @@ import {
 } from "@keelson/cluster";
 import { type Client, type Connection, createClient, createHttpTransport, type HttpTransportOptions } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
+import { ClusterIdentities } from "@keelson/controller/access";
 import { defaultContainerdSocket, openUnpackedImages } from "@keelson/execution";
 import { writeFileAtomic } from "@keelson/execution/files";
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
@@ -194,7 +194,7 @@ class JoinedNode implements RunningNode {
       tls: await servingCertificate(join(dataDir, "pki"), address),
       // As in kubeadm's clusters, where one authority signs the certificates of servers and clients.
       clientAuthority: connection.transport.ca,
-      reviews: reviewsBy(client),
+      reviews: new ClusterIdentities({ client, clock: systemClock }),
       handlers: podHandlers({ client: () => client, kubelet, now: () => systemClock.now() }),
       onError: (error) => log.error({ err: error }, "kubelet request failed"),
     }).catch((error: unknown) => {
@@ -255,20 +255,5 @@ function apiServerOf({ server, ca }: HttpTransportOptions): { host: string; port
     host: hostname,
     port: Number(port) || (protocol === "http:" ? 80 : 443),
     ...(ca === undefined ? {} : { authority: ca }),
-  };
-}
-
-function reviewsBy(client: Client): CallerReviews {
-  return {
-    async authenticate(token) {
-      const { status } = await client.create(TokenReview, { metadata: {}, spec: { token } });
-      const { username } = status?.user ?? {};
-      return status?.authenticated === true && username ? { ...status.user, username } : undefined;
-    },
-    async isAllowed({ username, uid, groups, extra }, resourceAttributes) {
-      const subject = { user: username, ...(uid && { uid }), ...(groups && { groups }), ...(extra && { extra }) };
-      const { status } = await client.create(SubjectAccessReview, { metadata: {}, spec: { ...subject, resourceAttributes } });
-      return status?.allowed === true;
-    },
   };
 }

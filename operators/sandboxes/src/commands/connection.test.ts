@@ -9,7 +9,7 @@ import type { FlagValues } from "@keelson/operator";
 import { FastPathService } from "@keelson/sandbox/protocol";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { authorizeCalls } from "../fastpath/access/authorize-calls.ts";
-import type { ClusterUser } from "../fastpath/access/cluster-identities.ts";
+import type { AuthenticatedUser } from "@keelson/controller/access";
 import { type FastPathServer, startFastPathServer } from "../fastpath/fastpath-server.ts";
 import { runWith } from "./connection.ts";
 
@@ -29,8 +29,8 @@ beforeAll(async () => {
   const issue = (usage: "server" | "client") =>
     issueCertificate(authority, { commonName: "jane", usage, hosts: ["127.0.0.1"], notBefore, notAfter });
   const identities = {
-    authenticate: async (token: string): Promise<ClusterUser> => ({ username: `token ${token}` }),
-    isAllowed: async ({ username }: ClusterUser) => {
+    authenticate: async (token: string): Promise<AuthenticatedUser> => ({ username: `token ${token}` }),
+    isAllowed: async ({ username }: AuthenticatedUser) => {
       callers.push(username);
       return username !== "token denied";
     },

@@ -31,7 +31,7 @@ import { hasEnded } from "../controllers/sandbox-decision.ts";
 import { FastCreator } from "./creation/fast-creator.ts";
 import { serverFlags } from "../flags.ts";
 import { authorizeCalls } from "./access/authorize-calls.ts";
-import { ClusterIdentities } from "./access/cluster-identities.ts";
+import { ClusterIdentities } from "@keelson/controller/access";
 import { type FastPathAccess, fastPathFlags, readAccess, readIsolation } from "./fastpath-flags.ts";
 import { createFastPathMetrics, type FastPathMetrics, type WarmPool } from "./fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath-server.ts";

@@ -1,6 +1,6 @@
 import type { ResourceDefinition } from "@keelson/api-machinery";
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
-import { accessReviewRules } from "@keelson/controller/probes";
+import { accessReviewRules } from "@keelson/controller/access";
 import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/operator";
 import { all, installNamespace, isSet, type Template, type TemplateMap, value, when } from "../template/template.ts";
 import { clusterWide, type InstallObject, labelsOf, literal, namespaced, roleName } from "./install-object.ts";

@@ -24,7 +24,7 @@ import { type FastPathServer, startFastPathServer } from "../fastpath-server.ts"
 import { ServingTls } from "../tls/serving-tls.ts";
 import { authorizeCalls } from "./authorize-calls.ts";
 import { callRules } from "./call-rules.ts";
-import { ClusterIdentities } from "./cluster-identities.ts";
+import { ClusterIdentities } from "@keelson/controller/access";
 
 /*
  * Attacks on the fast path by users of the cluster, over real TLS, with the tokens, certificates and RBAC of a test environment. The services

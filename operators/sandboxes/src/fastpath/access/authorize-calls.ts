@@ -10,8 +10,7 @@ import { Sandbox } from "../../api/sandbox.ts";
 import { bearerTokenOf, hasToken } from "../../bearer-token.ts";
 import { callRules } from "./call-rules.ts";
 import { callerConnectionKey } from "./caller-connection.ts";
-import type { ClusterIdentities, ClusterUser } from "./cluster-identities.ts";
-import { ReviewLimitError } from "./review-cache.ts";
+import { type AuthenticatedUser, type ClusterIdentities, ReviewLimitError } from "@keelson/controller/access";
 
 /** Who may call the fast path. */
 export interface CallAccess {
@@ -49,7 +48,7 @@ export function authorizeCalls(access: CallAccess): Interceptor {
 async function authenticate(
   { header, contextValues }: Call,
   { staticToken, identities, clock }: CallAccess,
-): Promise<ClusterUser | "holder of the static token"> {
+): Promise<AuthenticatedUser | "holder of the static token"> {
   const authorization = header.get("authorization");
   if (staticToken !== undefined && hasToken(authorization, staticToken)) return "holder of the static token";
   const connection = contextValues.get(callerConnectionKey);
@@ -77,7 +76,7 @@ const plainAdvice = (staticToken: string | undefined): string =>
 const unauthenticated = (message: string): ConnectError => new ConnectError(message, Code.Unauthenticated);
 
 async function authorize(
-  user: ClusterUser,
+  user: AuthenticatedUser,
   method: DescMethod,
   message: Message | undefined,
   { identities }: CallAccess,
@@ -94,12 +93,12 @@ async function authorize(
     // A create of the object itself has no name yet.
     ...(name !== "" && (verb !== "create" || subresource !== undefined) && { name }),
   };
-  if (!(await reviewed(() => identities.isAllowed(user, attributes))))
+  if (!(await reviewed(() => identities.isAllowed(user, { resourceAttributes: attributes }))))
     throw new ConnectError(deniedMessage(user, attributes), Code.PermissionDenied);
 }
 
 /** In the words of kube-apiserver. */
-function deniedMessage({ username }: ClusterUser, { verb, subresource, namespace, name }: ResourceAttributes): string {
+function deniedMessage({ username }: AuthenticatedUser, { verb, subresource, namespace, name }: ResourceAttributes): string {
   const resource = subresource === undefined ? Sandbox.plural : `${Sandbox.plural}/${subresource}`;
   return (
     `${Sandbox.plural}.${group}${name === undefined ? "" : ` "${name}"`} is forbidden: User "${username}" cannot ${verb} ` +

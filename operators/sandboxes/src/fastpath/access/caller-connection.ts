@@ -1,12 +1,12 @@
 import type { TLSSocket } from "node:tls";
 import { createContextKey, createContextValues, type ContextValues } from "@connectrpc/connect";
-import type { ClusterUser } from "./cluster-identities.ts";
+import type { AuthenticatedUser } from "@keelson/controller/access";
 
 /** What is known about the connection of a call. */
 export interface CallerConnection {
   readonly isEncrypted: boolean;
   /** The user of a client certificate of the cluster's authority, with the end of its validity in milliseconds since the epoch. */
-  readonly certificate: () => { readonly user: ClusterUser; readonly notAfterMs: number } | undefined;
+  readonly certificate: () => { readonly user: AuthenticatedUser; readonly notAfterMs: number } | undefined;
 }
 
 /** Key of the {@link CallerConnection} in a call's context. */

@@ -1,18 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import { TLSSocket } from "node:tls";
 import { type Status, statusError } from "@keelson/api-machinery";
-import type { ResourceAttributes, ReviewedUser } from "@keelson/api-machinery/kinds";
+import type { AuthenticatedUser, ClusterIdentities } from "@keelson/controller/access";
 import type { KubeletRequest } from "./kubelet-path.ts";
 
-/** An authenticated user of the cluster. */
-export type NodeCaller = ReviewedUser & { readonly username: string };
-
 /** The cluster's users and their rights, as its API server reviews them. */
-export interface CallerReviews {
-  /** The user of a bearer token; undefined if it is not valid. */
-  authenticate(token: string): Promise<NodeCaller | undefined>;
-  isAllowed(caller: NodeCaller, attributes: ResourceAttributes): Promise<boolean>;
-}
+export type CallerReviews = Pick<ClusterIdentities, "authenticate" | "isAllowed">;
 
 /** The verb of an HTTP method in RBAC rules. */
 const verbs: Readonly<Record<string, string>> = {
@@ -37,13 +30,13 @@ export async function refusal(
   const caller = certificateUser(request, now) ?? (await tokenUser(request, reviews));
   if (caller === undefined) return statusError("Unauthorized", "Unauthorized").status;
   const verb = verbs[request.method ?? ""] ?? "proxy";
-  const attributes = { verb, version: "v1", resource: "nodes", subresource, name: nodeName };
-  if (await reviews.isAllowed(caller, attributes)) return undefined;
+  const resourceAttributes = { verb, version: "v1", resource: "nodes", subresource, name: nodeName };
+  if (await reviews.isAllowed(caller, { resourceAttributes })) return undefined;
   const details = `user=${caller.username}, verb=${verb}, resource=nodes, subresource(s)=[${subresource}]`;
   return statusError("Forbidden", `Forbidden (${details})`).status;
 }
 
-function certificateUser({ socket }: IncomingMessage, now: number): NodeCaller | undefined {
+function certificateUser({ socket }: IncomingMessage, now: number): AuthenticatedUser | undefined {
   if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
   const { subject, valid_to } = socket.getPeerCertificate();
   const username: unknown = subject?.CN;
@@ -53,7 +46,7 @@ function certificateUser({ socket }: IncomingMessage, now: number): NodeCaller |
   return { username, groups: [...organizations, "system:authenticated"] };
 }
 
-async function tokenUser({ headers }: IncomingMessage, reviews: CallerReviews): Promise<NodeCaller | undefined> {
+async function tokenUser({ headers }: IncomingMessage, reviews: CallerReviews): Promise<AuthenticatedUser | undefined> {
   const token = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? "")?.[1];
   return token === undefined ? undefined : await reviews.authenticate(token);
 }

@@ -1,26 +1,43 @@
 import { createHash } from "node:crypto";
 import { isJsonObject } from "@keelson/api-machinery";
-import { type ResourceAttributes, type ReviewedUser, SubjectAccessReview, TokenReview } from "@keelson/api-machinery/kinds";
+import {
+  type PolicyRule,
+  type ResourceAttributes,
+  type ReviewedUser,
+  SubjectAccessReview,
+  TokenReview,
+} from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { ReviewCache } from "./review-cache.ts";
 
 /** An authenticated user of the cluster. */
-export type ClusterUser = ReviewedUser & { readonly username: string };
+export type AuthenticatedUser = ReviewedUser & { readonly username: string };
 
-/** How long the answers of the API server are reused: the delay with which a revoked right or token takes effect. */
+/** How long answers of the API server are reused: the delay with which a revoked right or token takes effect. */
 const reuseMs = 10_000;
 const maxEntries = 4_096;
 const maxPending = 128;
 
+/** RBAC rules that {@link ClusterIdentities} needs: those of the ClusterRole `system:auth-delegator`. */
+export const accessReviewRules: readonly PolicyRule[] = [
+  { apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"] },
+  { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
+];
+
+/** What a right is about. */
+export type AccessAttributes =
+  | { readonly resourceAttributes: ResourceAttributes }
+  | { readonly nonResourceAttributes: { readonly path: string; readonly verb: string } };
+
 /**
  * The cluster's users and their rights: a TokenReview authenticates a bearer token, and a SubjectAccessReview authorizes a user. Answers are
- * reused for 10 s, and never beyond the expiry of the token.
+ * reused for 10 s, and those about a token never beyond its expiry.
  */
 export class ClusterIdentities {
   readonly #client: Client;
   readonly #clock: Clock;
-  readonly #users: ReviewCache<ClusterUser | undefined>;
+  readonly #users: ReviewCache<AuthenticatedUser | undefined>;
   readonly #decisions: ReviewCache<boolean>;
 
   constructor({ client, clock }: { readonly client: Client; readonly clock: Clock }) {
@@ -31,7 +48,7 @@ export class ClusterIdentities {
   }
 
   /** The user of a bearer token for the API server; undefined if it is not valid. **Errors**: those of the API, and `ReviewLimitError`. */
-  authenticate(token: string): Promise<ClusterUser | undefined> {
+  authenticate(token: string): Promise<AuthenticatedUser | undefined> {
     const key = createHash("sha256").update(token).digest("base64");
     return this.#users.get(key, async () => {
       const { status } = await this.#client.create(TokenReview, { metadata: {}, spec: { token } });
@@ -42,10 +59,10 @@ export class ClusterIdentities {
   }
 
   /** Whether a user has a right. **Errors**: those of the API, and `ReviewLimitError`. */
-  isAllowed({ username, uid, groups, extra }: ClusterUser, resourceAttributes: ResourceAttributes): Promise<boolean> {
+  isAllowed({ username, uid, groups, extra }: AuthenticatedUser, attributes: AccessAttributes): Promise<boolean> {
     const subject = { user: username, ...(uid && { uid }), ...(groups && { groups }), ...(extra && { extra }) };
-    return this.#decisions.get(JSON.stringify([subject, resourceAttributes]), async () => {
-      const spec = { ...subject, resourceAttributes };
+    return this.#decisions.get(JSON.stringify([subject, attributes]), async () => {
+      const spec = { ...subject, ...attributes };
       const { status } = await this.#client.create(SubjectAccessReview, { metadata: {}, spec });
       return { value: status?.allowed === true, forMs: reuseMs };
     });

@@ -1,0 +1,8 @@
+/* Users of the cluster and their rights, for servers that authenticate and authorize requests by the API server. */
+export {
+  type AccessAttributes,
+  accessReviewRules,
+  type AuthenticatedUser,
+  ClusterIdentities,
+} from "./access/cluster-identities.ts";
+export { ReviewLimitError } from "./access/review-cache.ts";
