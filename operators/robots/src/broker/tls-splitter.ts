@@ -6,8 +6,7 @@ import type { Logger } from "@keelson/controller";
 /** First byte of a TLS connection: the content type of a handshake record (RFC 8446 section 5.1). */
 const handshakeRecord = 0x16;
 
-/** A client has to send its first byte, and complete the handshake, within this time. */
-const handshakeTimeoutMs = 10_000;
+const defaultHandshakeTimeoutMs = 10_000;
 
 /** Certificates of the broker's TLS side. */
 export interface BrokerTls {
@@ -25,6 +24,8 @@ export interface TlsSplitterOptions {
   readonly log: Logger;
   /** Handles a plain connection, or a TLS connection after its handshake. */
   readonly onConnection: (socket: Socket | TLSSocket) => void;
+  /** A client has to send its first byte, and complete the handshake, within this time. Default: 10 s. */
+  readonly handshakeTimeoutMs?: number;
 }
 
 /**
@@ -33,11 +34,13 @@ export interface TlsSplitterOptions {
  */
 export class TlsSplitter {
   readonly #options: TlsSplitterOptions;
+  readonly #handshakeTimeoutMs: number;
   #server: Promise<Server> | undefined;
   #authority: X509Certificate | undefined;
 
   constructor(options: TlsSplitterOptions) {
     this.#options = options;
+    this.#handshakeTimeoutMs = options.handshakeTimeoutMs ?? defaultHandshakeTimeoutMs;
   }
 
   /** The authority of robots' certificates. Undefined before the first TLS connection. */
@@ -47,7 +50,7 @@ export class TlsSplitter {
 
   /** Handles a connection that was just accepted. */
   accept(socket: Socket): void {
-    socket.setTimeout(handshakeTimeoutMs, () => socket.destroy());
+    socket.setTimeout(this.#handshakeTimeoutMs, () => socket.destroy());
     socket.on("error", (error) => this.#options.log.debug({}, `MQTT connection: ${error.message}`));
     socket.once("readable", () => {
       const chunk: Buffer | null = socket.read();
@@ -74,7 +77,10 @@ export class TlsSplitter {
     this.#server ??= this.#createServer(loadTls);
     try {
       const server = await this.#server;
-      if (!socket.destroyed) server.emit("connection", socket);
+      if (socket.destroyed) return;
+      // The TLS server limits the handshake itself. Afterwards, silence is the keep-alive's concern.
+      socket.setTimeout(0);
+      server.emit("connection", socket);
     } catch (error) {
       this.#server = undefined;
       log.warn({ error: String(error) }, "could not load the broker's certificate; retrying with the next connection");
@@ -93,7 +99,7 @@ export class TlsSplitter {
       minVersion: "TLSv1.3",
       requestCert: true,
       rejectUnauthorized: false,
-      handshakeTimeout: handshakeTimeoutMs,
+      handshakeTimeout: this.#handshakeTimeoutMs,
       // A resumed session would carry the certificate of an earlier connection.
       secureOptions: constants.SSL_OP_NO_TICKET,
     });
