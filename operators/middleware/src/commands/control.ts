@@ -58,8 +58,8 @@ export async function holdChanges(context: CommandContext, isPaused: boolean): P
     (app) => ((app.status?.pausedAt !== undefined) === isPaused ? app : undefined),
     context.signal,
   );
-  if (held === undefined) return reportDeletion(context, key.name);
-  const result = { app: key.name, paused: isPaused, running: runningTasks(held) };
+  if ("problem" in held) return reportProblem(context, held.problem);
+  const result = { app: key.name, paused: isPaused, running: runningTasks(held.value) };
   context.stdout.write(formatResult(context, result, () => describeHold(isPaused, result.running)));
   return 0;
 }
@@ -84,15 +84,16 @@ async function request(context: CommandContext, annotation: string, value: strin
     };
     return results;
   };
-  const results = await awaitApp(client, key, read, context.signal);
-  if (results === undefined) return reportDeletion(context, key.name);
+  const awaited = await awaitApp(client, key, read, context.signal);
+  if ("problem" in awaited) return reportProblem(context, awaited.problem);
+  const results = awaited.value;
   context.stdout.write(
     formatResult(context, results, () => results.map(({ taskId, result }) => `${taskId}: ${result}\n`).join("")),
   );
   return results.some(({ result }) => result.startsWith("refused")) ? 1 : 0;
 }
 
-function reportDeletion({ stderr }: CommandContext, name: string): number {
-  stderr.write(`App ${name} was deleted before the controller responded\n`);
+function reportProblem({ stderr }: CommandContext, problem: string): number {
+  stderr.write(`${problem}\n`);
   return 1;
 }

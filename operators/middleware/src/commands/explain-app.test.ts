@@ -76,4 +76,17 @@ describe("the explanation of an App", { timeout: 60_000 }, () => {
       { subject: "App cache", reason: "Invalid", message: expect.stringContaining("spec.runtime.version") },
     ]);
   });
+
+  it("names what a deletion waits for, and no command that has no effect any more", async () => {
+    const simulation = await provisioned(undefined, { deletionPolicy: "Snapshot" });
+    simulation.annotate({ [annotations.paused]: "true" });
+    simulation.change(hot("96mb"));
+    await simulation.run();
+    const deletionTimestamp = "2026-01-01T00:00:00Z";
+    simulation.store.edit("App", "cache", (app) => ({ ...app, metadata: { ...app.metadata, deletionTimestamp } }));
+    await simulation.run();
+    expect(explain(simulation)).toEqual([
+      { subject: "App cache", reason: "Deleting", message: expect.stringMatching(/^waiting for the last Backup cache-last-/) },
+    ]);
+  });
 });

@@ -29,12 +29,15 @@ export function explainApp(
     const message = `the controller has not observed generation ${metadata.generation ?? 0}; is the operator running?`;
     return [{ subject: `App ${name}`, reason: "NotObserved", message, next: "keelson status" }];
   }
+  const below = [...components.flatMap(explainComponent), ...groups.flatMap(explainGroup)];
+  // The controller plans and controls nothing any more.
+  if (metadata.deletionTimestamp !== undefined)
+    return [{ subject: `App ${name}`, reason: "Deleting", message: status?.message ?? "" }, ...below];
   const accepted = status?.conditions?.find(({ type }) => type === "Accepted");
   return [
     ...(accepted?.status === "False" ? [{ subject: `App ${name}`, reason: "Invalid", message: accepted.message ?? "" }] : []),
     ...explainPlan(app, command),
-    ...components.flatMap(explainComponent),
-    ...groups.flatMap(explainGroup),
+    ...below,
   ];
 }
 

@@ -2,7 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { type CommandContext, formatResult } from "@keelson/operator";
 import { App } from "../api/app.ts";
 import { Group } from "../api/group.ts";
-import { labels } from "../api/names.ts";
+import { annotations, labels } from "../api/names.ts";
 import { keyOf } from "./app-flags.ts";
 
 /** A request to the controller of a Group by an annotation. */
@@ -42,6 +42,10 @@ export async function requestOfGroup(
   request: GroupRequest,
 ): Promise<number> {
   const { stdout, stderr, clock, signal } = context;
+  if (isPausedHalfway(group)) {
+    stderr.write("a change is paused halfway: resume or cancel it first\n");
+    return 1;
+  }
   const client = await context.client();
   const key = { namespace: group.metadata.namespace, name: group.metadata.name ?? "" };
   const id = String(clock.now());
@@ -65,4 +69,10 @@ export async function requestOfGroup(
   }
   stderr.write(`Group ${key.name} was deleted before the controller responded\n`);
   return 1;
+}
+
+/** Whether the Group's operation is paused. It would have to end before a request is processed. */
+function isPausedHalfway({ metadata, status }: DeepReadonly<Group>): boolean {
+  const { token, phase } = status?.operation ?? {};
+  return phase === "Running" && metadata.annotations?.[annotations.pauseRequest] === token;
 }
