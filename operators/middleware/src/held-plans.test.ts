@@ -120,6 +120,49 @@ describe("a cancelled change", { timeout: 60_000 }, () => {
     expect(simulation.status()).toMatchObject({ phase: "Running", plan: { outcome: "Succeeded" } });
   });
 
+  const four = { components: [{ name: "redis", groups: [{ name: "nodes", replicas: 4, storage: { size: "64Mi" } }] }] };
+
+  it("is neither previewed nor part of later predictions", async () => {
+    const simulation = await provisioned();
+    simulation.annotate({ [annotations.paused]: "true" });
+    simulation.change(four);
+    await simulation.run();
+    simulation.annotate({ [annotations.cancelControl]: JSON.stringify({ cancelTaskIds: ["task-2-01"] }) });
+    await simulation.run();
+    simulation.annotate({ [annotations.paused]: "" });
+    simulation.change(coldChange);
+    await simulation.run(() => simulation.actions.at(-1) === "delete Pod cache-redis-nodes-2");
+    const [suppressed, cold] = simulation.status().plan?.tasks ?? [];
+    expect(suppressed).toMatchObject({ type: "k8s_resources", status: "cancelled" });
+    expect(suppressed).not.toHaveProperty("predicted");
+    expect(cold).toMatchObject({ predicted: { restarts: 3, switchovers: 1 } });
+    simulation.change({ config: { maxmemory: "96mb", databases: "32" } });
+    await simulation.run(() => simulation.status().pendingGeneration !== undefined);
+    expect(simulation.status().pendingChanges).toEqual(["redis: maxmemory 64mb -> 96mb"]);
+    await simulation.run();
+  });
+
+  it("needs an approval of its own when it is retried with manual approval", async () => {
+    const simulation = await provisioned(undefined, { changePolicy: { approval: "manual" } });
+    simulation.change(four);
+    await simulation.run();
+    simulation.annotate({ [annotations.cancelControl]: JSON.stringify({ cancelTaskIds: ["task-2-01"] }) });
+    await simulation.run();
+    simulation.change(hot("96mb"));
+    await simulation.run();
+    simulation.annotate({ [annotations.approve]: "plan-3-01" });
+    await simulation.run();
+    expect(tasksOf(simulation).map(({ state }) => state)).toEqual(["cancelled", "done"]);
+    simulation.annotate({ [annotations.retryControl]: JSON.stringify({ retryTaskIds: ["task-3-01"] }) });
+    await simulation.run();
+    expect(simulation.status()).toMatchObject({ message: "plan-3-01 waits for approval", plan: { approval: "Required" } });
+    expect(simulation.store.all("Pod")).toHaveLength(3);
+    simulation.annotate({ [annotations.approve]: "plan-3-01" });
+    await simulation.run();
+    expect(tasksOf(simulation).map(({ state }) => state)).toEqual(["done", "done"]);
+    expect(simulation.store.all("Pod")).toHaveLength(4);
+  });
+
   it("is forgotten when the spec asks for another value", async () => {
     const simulation = await provisioned();
     simulation.change(hot("80mb"));

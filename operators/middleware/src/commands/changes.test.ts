@@ -11,12 +11,12 @@ import { createManager, type Manager, silentLogger } from "@keelson/controller";
 import { type FlagValues } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createAgentClient } from "../agent/agent-client.ts";
-import { App } from "../api/app.ts";
+import { App, type ChangeTask } from "../api/app.ts";
 import { Backup } from "../api/backup.ts";
 import { BackupSchedule } from "../api/backup-schedule.ts";
 import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
-import { annotations, labels, pluginNamespace } from "../api/names.ts";
+import { annotations, appFinalizer, labels, pluginNamespace } from "../api/names.ts";
 import { createAppController } from "../controllers/app/app.ts";
 import { PluginReader } from "../plugin/plugin-reader.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
@@ -116,6 +116,24 @@ describe("keelson app", { timeout: 60_000 }, () => {
     ]);
   });
 
+  it("plan shows a cancelled change as not applied", async () => {
+    await manager.stop();
+    const file = changed({ config: { redisConfig: { maxmemory: "96mb" } } });
+    const plan = async () => JSON.parse((await run("plan", ["cache"], { file, output: "json" })).out) as [ChangeTask];
+    const [{ effect: _, ...task }] = (await plan()) as [ChangeTask & { effect: string }];
+    const { status = {} } = await client.get(App, { namespace, name: "cache" });
+    const cancelled = { id: "plan-2-01", generation: 2, startedAt: "2026-01-01T00:00:00Z", finishedAt: "2026-01-01T00:00:00Z" };
+    await client.applyStatus(
+      App,
+      {
+        metadata: { name: "cache", namespace },
+        status: { ...status, plan: { ...cancelled, tasks: [{ ...task, status: "cancelled" }] } },
+      },
+      { force: true },
+    );
+    expect(await plan()).toMatchObject([{ status: "cancelled", effect: "not applied: it was cancelled" }]);
+  });
+
   it("plan of a scale-in names the Pods that it removes and the switchover that it needs", async () => {
     const component = await client.get(Component, { namespace, name: "cache-redis" });
     const name = "cache-redis-nodes";
@@ -175,6 +193,62 @@ describe("keelson app", { timeout: 60_000 }, () => {
     expect(await run("approve", ["cache", "plan-9-01"])).toMatchObject({
       status: 1,
       out: "plan-9-01: refused: the current plan is plan-1-01\n",
+    });
+  });
+
+  it("pause, cancel, retry and approve end if the App is being deleted", async () => {
+    // The finalizer keeps the App.
+    await watched(client, App, "cache", (app) => app?.metadata.finalizers?.includes(appFinalizer) === true);
+    await client.delete(App, { namespace, name: "cache" });
+    const err = "App cache is being deleted: its changes can no longer be controlled\n";
+    for (const [name, ...args] of [
+      ["pause"],
+      ["cancel", "task-1-01"],
+      ["retry", "task-1-01"],
+      ["approve", "plan-1-01"],
+    ] as const)
+      expect(await run(name, ["cache", ...args])).toMatchObject({ status: 1, out: "", err });
+  });
+
+  it("pause survives a watch that the server ends", async () => {
+    await manager.stop();
+    let watches = 0;
+    const real = client;
+    const watch = async (...args: Parameters<Client["watch"]>) => {
+      const opened = await real.watch(...args);
+      watches += 1;
+      if (watches === 1) opened.close();
+      else
+        await real.applyStatus(App, { metadata: { name: "cache", namespace }, status: { pausedAt: "2026-01-01T00:00:00Z" } });
+      return opened;
+    };
+    const { list, patch } = { list: real.list.bind(real), patch: real.patch.bind(real) };
+    client = { list, patch, watch } as Client;
+    expect(await run("pause", ["cache"])).toMatchObject({ status: 0, err: "" });
+    expect(watches).toBe(2);
+  });
+
+  it("switchover and restart are refused while an operation is paused", async () => {
+    const { spec: own, metadata } = await client.get(Component, { namespace, name: "cache-redis" });
+    const { plugin, runtime } = own;
+    const name = "cache-redis-nodes";
+    await client.create(Group, {
+      metadata: { name, namespace, labels: { ...metadata.labels }, annotations: { [annotations.pauseRequest]: "token" } },
+      spec: { componentRef: { name: "cache-redis" }, pluginRef: { name: "redis" }, plugin, runtime, replicas: 2 },
+    });
+    const pods = [0, 1].map((ordinal) => ({ name: `${name}-${ordinal}`, uid: `uid-${ordinal}`, ready: true }));
+    const operation = {
+      token: "token",
+      scenario: "update" as const,
+      phase: "Running" as const,
+      startedAt: "2026-01-01T00:00:00Z",
+    };
+    await client.applyStatus(Group, { metadata: { name, namespace }, status: { pods, operation } });
+    const err = "a change is paused halfway: resume or cancel it first\n";
+    for (const [command, ...args] of [["switchover"], ["restart"], ["rebuild", `${name}-1`]] as const)
+      expect(await run(command, ["cache", ...args])).toMatchObject({ status: 1, out: "", err });
+    expect((await client.get(Group, { namespace, name })).metadata.annotations).toEqual({
+      [annotations.pauseRequest]: "token",
     });
   });
 

@@ -10,6 +10,7 @@ import { Group } from "../api/group.ts";
 import { labels, pluginNamespace } from "../api/names.ts";
 import { validateApp, planChanges, warningsOf } from "../controllers/plan/plan-changes.ts";
 import { predictTasks } from "../controllers/plan/predict-tasks.ts";
+import { suppressTasks } from "../controllers/plan/suppress-tasks.ts";
 import type { Plugin } from "../plugin/plugin.ts";
 import { pluginConfigMapName, readPlugin } from "../plugin/read-plugin.ts";
 import { keyOf } from "./app-flags.ts";
@@ -41,7 +42,8 @@ export async function showPlan(context: CommandContext): Promise<number> {
   for (const { field, message } of problems) stderr.write(`${field}: ${message}\n`);
   if (problems.length > 0) return 1;
   for (const warning of warningsOf(app, plugin)) stderr.write(`warning: ${warning}\n`);
-  const planned = planChanges(app, plugin, applied, { generation: app.metadata.generation ?? 0, after: 0 });
+  const changes = planChanges(app, plugin, applied, { generation: app.metadata.generation ?? 0, after: 0 });
+  const planned = suppressTasks(changes, app.status?.plan, undefined);
   const predictions = predictTasks(planned, plugin, groups);
   const tasks = planned.map((task, index) => {
     const { effect = "", disruptions } = predictions[index] ?? {};

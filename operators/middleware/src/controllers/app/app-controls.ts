@@ -38,7 +38,7 @@ export function applyControls(app: DeepReadonly<App>, status: AppStatus, now: nu
     const outcome =
       action === "cancel"
         ? cancelTasks(plan.tasks, request.ids, now)
-        : retryTasks(plan, request.ids, request.resetDependencies, isCurrent);
+        : retryTasks(plan, request.ids, request.resetDependencies, isCurrent, app.spec.changePolicy?.approval === "manual");
     results.push(...outcome.map((each) => ({ action, ...each })));
   }
   if (results.length > 0) control.result = JSON.stringify({ at: new Date(now).toISOString(), results });

@@ -118,8 +118,9 @@ function previewPending({ app, plugin }: AppObservation, applied: Applied, statu
     const desired = task.desiredSpec as unknown as ComponentSpec;
     after.set(task.targetComponent, current === undefined ? desired : withPart(current, task.type, desired));
   }
-  const changes = planChanges(app, plugin, after, { generation: 0, after: 0 });
-  status.pendingChanges = changes.map(({ targetComponent, description }) => `${targetComponent}: ${description}`);
+  const changes = suppressTasks(planChanges(app, plugin, after, { generation: 0, after: 0 }), status.plan, undefined);
+  const pending = changes.filter((task) => task.status === "pending");
+  status.pendingChanges = pending.map(({ targetComponent, description }) => `${targetComponent}: ${description}`);
 }
 
 /** Advances the active plan. Returns its nearest deadline. Mutates `status`. */

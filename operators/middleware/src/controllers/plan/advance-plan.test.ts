@@ -274,3 +274,13 @@ describe("user requests", () => {
     expect(plan.tasks[0]).toMatchObject({ status: after, retryCount: result === "pending" ? 0 : 3 });
   });
 });
+
+it("does not revert a failed task while changes are paused, because a revert restarts Pods", () => {
+  const failed = answers("Failed", { errorClass: "Config", message: "bad" });
+  const components = new Map([["redis", failed]]);
+  const plan = planOf(task("in_progress"));
+  const paused = advancePlan(plan, components, { ...policy, isPaused: true }, now);
+  expect(paused.plan.tasks).toMatchObject([{ status: "in_progress" }]);
+  expect(paused.plan.tasks[0]).not.toHaveProperty("revert");
+  expect(advancePlan(paused.plan, components, policy, now).plan.tasks).toMatchObject([{ status: "cancelling", revert: true }]);
+});

@@ -120,6 +120,8 @@ function advanceTask(
   if (task.status === "in_progress") {
     if (answer?.phase === "Succeeded") endTask(task, "done", now);
     else if (answer?.phase === "Failed" || answer?.phase === "Cancelled") {
+      // A revert restarts Pods, so it waits until the changes are resumed.
+      if (isPaused && task.baseSpec !== undefined) return;
       fail(task, answer.errorClass ?? "Unknown", answer.message ?? "failed", answer.pointOfNoReturn ?? false, now, planId);
     } else if (isLate && !isPaused) {
       task.status = "cancelling";

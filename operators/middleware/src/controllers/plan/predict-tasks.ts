@@ -37,6 +37,7 @@ export function predictTasks(
 }
 
 function predict(task: ChangeTask, plugin: Plugin, groups: readonly PredictedGroup[]): Prediction {
+  if (task.status === "cancelled") return { effect: "not applied: it was cancelled" };
   if (task.scenario === "provision" || task.scenario === "start") return { effect: "starts Pods", disruptions: nothing };
   if (task.scenario === "stop") return { effect: "stops all Pods, the primary last", disruptions: nothing };
   if (task.type === "version_upgrade") {

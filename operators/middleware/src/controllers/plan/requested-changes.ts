@@ -1,5 +1,6 @@
 import type { ChangeTask, Plan } from "../../api/app.ts";
 import { endTask, setDeadline } from "./advance-plan.ts";
+import { suppressed } from "./suppress-tasks.ts";
 
 /** Result of a cancel or retry request for one task. */
 export interface ControlResult {
@@ -30,12 +31,16 @@ export function cancelTasks(tasks: ChangeTask[], ids: readonly string[], now: nu
   });
 }
 
-/** Makes finished tasks pending again at a user's request. Mutates `plan`. */
+/**
+ * Makes finished tasks pending again at a user's request. With `isApprovalManual`, the plan waits for approval if one of them was suppressed: no
+ * approval of the plan covered it. Mutates `plan`.
+ */
 export function retryTasks(
   plan: Plan,
   ids: readonly string[],
   resetDependencies: boolean,
   isCurrent: boolean,
+  isApprovalManual = false,
 ): ControlResult[] {
   const isRetryable = (task: ChangeTask): boolean => ["failed", "skipped", "cancelled"].includes(task.status);
   return ids.map((taskId) => {
@@ -51,6 +56,7 @@ export function retryTasks(
       };
     }
     for (const each of [task, ...(resetDependencies ? blocked : [])]) {
+      if (isApprovalManual && each.reason === suppressed) plan.approval = "Required";
       each.status = "pending";
       each.retryCount = 0;
       for (const field of ["reason", "error", "errorClass", "completedAt", "startedAt", "revert", "retryAt"] as const)

@@ -10,12 +10,12 @@ const changeOf = ({ type, targetComponent, desiredSpec }: DeepReadonly<ChangeTas
 
 /**
  * Marks planned tasks that a user cancelled in the previous plan: an edit of something else must not apply them. They are applied when they are
- * retried, or when the spec asks for another value.
+ * retried, or when the spec asks for another value. `completedAt`: undefined in a preview.
  */
 export function suppressTasks(
   tasks: readonly ChangeTask[],
   previous: DeepReadonly<Plan> | undefined,
-  completedAt: string,
+  completedAt: string | undefined,
 ): ChangeTask[] {
   const cancelled = new Map(
     (previous?.tasks ?? []).filter(({ status }) => status === "cancelled").map((task) => [changeOf(task), task]),
@@ -26,6 +26,13 @@ export function suppressTasks(
     const dependencies = task.dependencies.filter((id) => !ids.has(id));
     if (!isSuppressed(task)) return { ...task, dependencies };
     const error = `cancelled as ${cancelled.get(changeOf(task))?.taskId ?? ""}; retry it to apply it`;
-    return { ...task, dependencies, status: "cancelled" as const, reason: suppressed, error, completedAt };
+    return {
+      ...task,
+      dependencies,
+      status: "cancelled" as const,
+      reason: suppressed,
+      error,
+      ...(completedAt === undefined ? {} : { completedAt }),
+    };
   });
 }
