@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
 import type { App } from "./api/app.ts";
-import { lastBackupName } from "./controllers/app/app-deletion.ts";
+import { lastBackupName } from "./controllers/app/last-backup.ts";
 import { coldChange, provisioned } from "./testing/simulated-app.ts";
 import type { Simulation } from "./testing/simulation.ts";
 
@@ -89,14 +89,30 @@ describe("a deleted App", { timeout: 60_000 }, () => {
     expect(appOf(simulation)).toBeUndefined();
     expect(simulation.store.all("Backup")).toEqual([]);
     expect(keptVolumes(simulation)).toBe(3);
+    expect(simulation.events.filter(({ reason }) => reason === "VolumesKept")).toHaveLength(1);
   });
 
-  it("whose plugin or Components are missing can be deleted", async () => {
+  it("whose plugin is missing can be deleted", async () => {
     const simulation = await provisioned(undefined, { deletionPolicy: "Delete" });
     for (const { metadata } of simulation.store.all("ConfigMap"))
       if (metadata.name?.startsWith("redis-v")) simulation.store.edit("ConfigMap", metadata.name, () => undefined);
     deleteApp(simulation);
     await simulation.run();
     expect(appOf(simulation)).toBeUndefined();
+  });
+
+  it("whose Components are missing keeps its volumes with the policy Snapshot, and warns", async () => {
+    const simulation = await provisioned(undefined, { deletionPolicy: "Snapshot" });
+    // As with foreground propagation, which deletes what the App owns first.
+    for (const kind of ["Component", "Group"])
+      for (const { metadata } of simulation.store.all(kind)) simulation.store.edit(kind, metadata.name ?? "", () => undefined);
+    deleteApp(simulation);
+    await simulation.run();
+    expect(appOf(simulation)).toBeUndefined();
+    expect(keptVolumes(simulation)).toBe(3);
+    expect(simulation.events).toContainEqual({
+      reason: "VolumesKept",
+      note: "no last Backup was taken, because no group runs and has a primary; the volumes are kept",
+    });
   });
 });

@@ -80,7 +80,7 @@ const rules: readonly PolicyRule[] = [
     resources: ["persistentvolumeclaims", "configmaps", "services"],
     verbs: ["get", "list", "watch", "create", "patch"],
   },
-  // Volumes of scratch Apps.
+  // Volumes of scratch Apps, and of deleted Apps by spec.deletionPolicy.
   { apiGroups: [""], resources: ["persistentvolumeclaims"], verbs: ["delete"] },
   { apiGroups: [""], resources: ["namespaces"], verbs: ["get", "create", "patch"] },
   // One Secret per App. RBAC cannot match a name suffix.

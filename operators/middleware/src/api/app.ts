@@ -53,7 +53,11 @@ export const ChangeTask = Type.Object(
     predicted: Type.Optional(
       disruptions("Disruptions predicted when the task was planned. Missing if they depend on the program."),
     ),
-    observed: Type.Optional(disruptions("Disruptions that the Groups counted, all attempts and a revert included.")),
+    observed: Type.Optional(
+      disruptions(
+        "Disruptions that the Groups counted, including earlier attempts and a revert unless another task ran in between.",
+      ),
+    ),
     errorClass: Type.Optional(choice(errorClasses, "Class of the failure.")),
     error: Type.Optional(Type.String({ description: "Human-readable error message." })),
   },
@@ -188,9 +192,19 @@ const status = Type.Object(
     deletion: Type.Optional(
       Type.Object(
         {
-          stopDeadlineAt: Type.Optional(time("When Pods that have not stopped are deleted nevertheless.")),
-          backup: Type.Optional(Type.String({ description: "Name of the last Backup." })),
-          backupCompleted: Type.Optional(Type.Boolean({ description: "Whether the last Backup has completed." })),
+          stopDeadlineAt: Type.Optional(time("When Pods that have not stopped are deleted anyway.")),
+          backup: Type.Optional(
+            Type.String({ description: "Name of the last Backup; with several groups, of one that has not completed." }),
+          ),
+          backupCompleted: Type.Optional(
+            Type.Boolean({ description: "Whether the last Backup of every group with data has completed." }),
+          ),
+          backedUpGroups: Type.Optional(
+            Type.Array(Type.String(), {
+              description: "Groups whose last Backup has completed. Snapshot deletes only their volumes.",
+              maxItems: 500,
+            }),
+          ),
           stopped: Type.Optional(Type.Boolean({ description: "Whether the Pods have stopped." })),
         },
         { description: "Progress of the deletion." },

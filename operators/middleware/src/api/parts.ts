@@ -63,7 +63,7 @@ export const highAvailability = Type.Object(
     quorum: Type.Optional(
       Type.Boolean({
         description:
-          "The agents of three or more Pods decide by majority about the primary, also while the controller is away. A primary that cannot reach a majority rejects writes. Default: false, the controller decides.",
+          "The agents of three or more Pods decide by majority about the primary, even while the controller is unavailable. A primary that cannot reach a majority rejects writes. Default: false, the controller decides.",
       }),
     ),
     maxReplicationLag: Type.Optional(

@@ -49,7 +49,7 @@ export const changeCommands: readonly CommandDefinition[] = [
   },
   {
     name: "pause",
-    description: "start no more tasks of an App; a running one stops before its next disruption",
+    description: "hold the changes of an App: start no tasks, and stop running ones before their next disruption",
     args: ["NAME"],
     flags: [namespaceFlag, outputFlag],
     run: (context) => withErrors(context, (each) => holdChanges(each, true)),

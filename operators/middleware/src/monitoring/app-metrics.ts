@@ -101,7 +101,7 @@ const definitions: Readonly<Record<string, Definition>> = {
     }),
   },
   keelson_middleware_restarts_total: {
-    help: "Pods of the group that operations have restarted",
+    help: "Pods of the group that the operator has restarted",
     type: "counter",
     read: eachGroup(({ status }) => status?.disruptions?.restarts ?? 0),
   },

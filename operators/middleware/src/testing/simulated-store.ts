@@ -38,6 +38,9 @@ export interface SimulatedStore {
   create(kind: string, object: KubernetesObject & { readonly spec?: object }): void;
 }
 
+/** When all objects of a simulation were created and deleted. */
+const creationTimestamp = "2026-01-01T00:00:00Z";
+
 /** Namespace of simulations. */
 export const namespace = "default";
 
@@ -62,6 +65,7 @@ export function createSimulatedStore(
     version += 1;
     next.metadata.resourceVersion = String(version);
     next.metadata.uid ??= `uid-${version}`;
+    next.metadata.creationTimestamp ??= creationTimestamp;
     next.metadata.namespace ??= namespace;
     next.metadata.generation =
       (old?.metadata.generation ?? 0) + Number(old === undefined || !jsonEquals(old.spec ?? {}, next.spec ?? {}));
@@ -161,7 +165,7 @@ export function createSimulatedStore(
         const found = stored(type, key);
         const uid = options?.preconditions?.uid;
         if (uid !== undefined && uid !== found.metadata.uid) throw statusError("Conflict", "the UID does not match");
-        found.metadata.deletionTimestamp ??= "2026-01-01T00:00:00Z";
+        found.metadata.deletionTimestamp ??= creationTimestamp;
         write(`delete ${type.kind} ${key.name}`, () => put(type.kind, key.name ?? "", found));
       }),
   };

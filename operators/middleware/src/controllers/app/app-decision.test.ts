@@ -30,7 +30,7 @@ function decide(app: DeepReadonly<App>): AppStatus {
     components: new Map(),
     groups: [],
     claims: [],
-    lastBackup: undefined,
+    lastBackups: new Map(),
     plugin,
     metadata: undefined,
     backupSchedule: undefined,

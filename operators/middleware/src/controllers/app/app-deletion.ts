@@ -6,15 +6,11 @@ import { Backup } from "../../api/backup.ts";
 import { Component } from "../../api/component.ts";
 import { appFinalizer, labels } from "../../api/names.ts";
 import type { Decision, Effect } from "../effect.ts";
-import { storageOfApp } from "./app-backup.ts";
 import type { AppObservation } from "./app-observation.ts";
 import { setAppConditions } from "./app-status.ts";
+import { type LastBackupState, lastBackupsOf, stateOfLastBackup } from "./last-backup.ts";
 
 type Deletion = NonNullable<AppStatus["deletion"]>;
-
-/** Name of the Backup that precedes the deletion of an App. */
-export const lastBackupName = ({ metadata }: DeepReadonly<App>): string =>
-  `${metadata.name ?? ""}-last-${(metadata.uid ?? "").slice(0, 8)}`;
 
 /**
  * Decides about an App that is being deleted. Pure.
@@ -23,7 +19,8 @@ export const lastBackupName = ({ metadata }: DeepReadonly<App>): string =>
  *   [last Backup completed] --> Pods stopped in the plugin's order, the primary last --> [volumes deleted] --> finalizer removed
  * ```
  *
- * **Guarantees**: no volume is deleted unless `spec.deletionPolicy` says so, with `Snapshot` only after the Backup has completed. Pods that do not
+ * **Guarantees**: no volume is deleted unless `spec.deletionPolicy` says so, with `Snapshot` only those of
+ * Groups whose Backup has completed. Pods that do not
  * stop do not keep the App forever: after the timeout of a task the garbage collector deletes them.
  */
 export function decideDeletion(observed: AppObservation): Decision {
@@ -48,41 +45,46 @@ interface DeletionStep {
   readonly effects: readonly Effect[];
 }
 
-/** Takes the last Backup. Undefined if none is needed, or it has completed. Mutates `deletion`. */
-function backUp({ app, lastBackup, groups }: AppObservation, deletion: Deletion): DeletionStep | undefined {
+/** How to delete an App whose last Backup does not complete. */
+const toSkip = "set spec.deletionPolicy to Retain or Delete";
+
+/** Takes the last Backup of each Group with data. Undefined if none is needed, or all have completed. Mutates `deletion`. */
+function backUp({ app, lastBackups, groups }: AppObservation, deletion: Deletion): DeletionStep | undefined {
   if (app.spec.deletionPolicy !== "Snapshot" || deletion.backupCompleted === true || deletion.stopDeadlineAt !== undefined)
     return undefined;
-  // Without a primary there is nothing to take a snapshot of. The volumes are kept.
-  if (groups.every(({ spec, status }) => spec.stopped === true || status?.primary === undefined)) return undefined;
-  const name = lastBackupName(app);
-  deletion.backup = name;
-  if (lastBackup?.status?.phase === "Completed") {
-    deletion.backupCompleted = true;
-    return undefined;
+  const wanted = lastBackupsOf(app, groups);
+  if (wanted.length === 0) return undefined;
+  const messages: string[] = [];
+  const effects: Effect[] = [];
+  for (const each of wanted) {
+    const { metadata } = each.backup;
+    if (deletion.backedUpGroups?.includes(each.group) === true) continue;
+    const state = stateOfLastBackup(app, each, lastBackups.get(metadata.name ?? ""));
+    if (state.kind === "completed") {
+      deletion.backedUpGroups = [...(deletion.backedUpGroups ?? []), each.group];
+      continue;
+    }
+    deletion.backup = metadata.name ?? "";
+    if (state.kind === "missing") effects.push({ kind: "create", type: Backup, object: each.backup });
+    messages.push(describeLastBackup(metadata.name ?? "", state));
   }
-  if (lastBackup?.status?.phase === "Failed") {
-    const message = `the last Backup ${name} failed: ${lastBackup.status.message ?? ""}; delete it to retry, or set spec.deletionPolicy`;
-    return { message, effects: [] };
-  }
-  const message = `waiting for the last Backup ${name}: ${lastBackup?.status?.message ?? "creating"}`;
-  return { message, effects: lastBackup === undefined ? [{ kind: "create", type: Backup, object: lastBackupOf(app) }] : [] };
+  if (messages.length > 0) return { message: messages.join("; "), effects };
+  deletion.backup ??= wanted[0]?.backup.metadata.name ?? "";
+  deletion.backupCompleted = true;
+  return undefined;
 }
 
-/** The Backup has no owner, so that it outlives the App. */
-function lastBackupOf(app: DeepReadonly<App>): DeepReadonly<Backup> {
-  const { name = "", namespace = "" } = app.metadata;
-  const { encryption } = app.spec.backup ?? {};
-  return {
-    apiVersion: "middleware.io/v1alpha1",
-    kind: "Backup",
-    metadata: { name: lastBackupName(app), namespace, labels: { [labels.app]: name } },
-    spec: {
-      app: { name },
-      storage: storageOfApp(app),
-      deletionPolicy: "Retain",
-      ...(encryption === undefined ? {} : { encryption }),
-    },
-  };
+function describeLastBackup(name: string, state: Exclude<LastBackupState, { readonly kind: "completed" }>): string {
+  switch (state.kind) {
+    case "foreign":
+      return `${state.message}, or ${toSkip}`;
+    case "failed":
+      return `the last Backup ${name} failed: ${state.message}; delete it to retry, or ${toSkip}`;
+    case "running":
+      return `waiting for the last Backup ${name}: ${state.message}; to skip it, ${toSkip}`;
+    case "missing":
+      return `waiting for the last Backup ${name}: creating; to skip it, ${toSkip}`;
+  }
 }
 
 /** Stops the components in the plugin's order. Undefined when all have stopped, or the timeout has passed. Mutates `deletion`. */
@@ -124,11 +126,14 @@ function stopEffects(component: DeepReadonly<Component> | undefined, token: stri
   return [{ kind: "apply", type: Component, object }];
 }
 
-/** Deletes the volumes if the policy says so, then lets the App go. */
+/** Deletes the volumes that the policy does not keep, then removes the finalizer. */
 function deleteVolumes({ app, claims }: AppObservation, deletion: Deletion): DeletionStep {
   const { deletionPolicy = "Retain" } = app.spec;
-  const mustDelete = deletionPolicy === "Delete" || (deletionPolicy === "Snapshot" && deletion.backupCompleted === true);
-  const deletions = claims.map(
+  const { backedUpGroups = [] } = deletion;
+  const isDeleted = ({ metadata }: (typeof claims)[number]): boolean =>
+    deletionPolicy === "Delete" ||
+    (deletionPolicy === "Snapshot" && backedUpGroups.includes(metadata.labels?.[labels.group] ?? ""));
+  const deletions = claims.filter(isDeleted).map(
     ({ metadata: { name = "", namespace, uid = "" } }): Effect => ({
       kind: "delete",
       type: PersistentVolumeClaim,
@@ -137,7 +142,7 @@ function deleteVolumes({ app, claims }: AppObservation, deletion: Deletion): Del
     }),
   );
   return {
-    message: mustDelete ? "deleting the volumes" : "the volumes are kept",
-    effects: [...(mustDelete ? deletions : []), { kind: "remove-finalizer", type: App, object: app, finalizer: appFinalizer }],
+    message: deletions.length > 0 ? "deleting the volumes" : "the volumes are kept",
+    effects: [...deletions, { kind: "remove-finalizer", type: App, object: app, finalizer: appFinalizer }],
   };
 }

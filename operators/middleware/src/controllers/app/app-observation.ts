@@ -21,7 +21,7 @@ export interface AppObservation {
   readonly backupSchedule: DeepReadonly<BackupSchedule> | undefined;
   /** Volumes of the App's Pods. */
   readonly claims: readonly DeepReadonly<PersistentVolumeClaimObject>[];
-  /** The Backup that precedes the deletion. */
-  readonly lastBackup: DeepReadonly<Backup> | undefined;
+  /** The Backups that precede the deletion, by name. */
+  readonly lastBackups: ReadonlyMap<string, DeepReadonly<Backup>>;
   readonly now: number;
 }

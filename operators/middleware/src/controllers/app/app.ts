@@ -1,6 +1,7 @@
-import { isNamespaceTerminating } from "@keelson/api-machinery";
+import { type DeepReadonly, isNamespaceTerminating } from "@keelson/api-machinery";
 import { ConfigMap, PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
 import {
+  type Cache,
   type ControllerDefinition,
   defineController,
   type ReconcileContext,
@@ -11,15 +12,15 @@ import {
   watchOf,
 } from "@keelson/controller";
 import type { MiddlewareServices } from "../services.ts";
-import { App } from "../../api/app.ts";
+import { App, type AppStatus } from "../../api/app.ts";
 import { Backup } from "../../api/backup.ts";
 import { BackupSchedule } from "../../api/backup-schedule.ts";
 import { Component } from "../../api/component.ts";
 import { Group } from "../../api/group.ts";
 import { appFinalizer, labels, metadataName } from "../../api/names.ts";
 import { isPlugin, pluginConfigMapName } from "../../plugin/read-plugin.ts";
-import { lastBackupName } from "./app-deletion.ts";
 import { decideApp } from "./app-decision.ts";
+import { isLastBackup, lastBackupsOf } from "./last-backup.ts";
 import { describeReport } from "../plan/plan-report.ts";
 import { performEffects } from "../perform-effects.ts";
 import { AgentCallError } from "../agent-call-error.ts";
@@ -42,12 +43,13 @@ export function createAppController(services: MiddlewareServices): ControllerDef
               .map((app) => ({ namespace: app.metadata.namespace, name: app.metadata.name ?? "" }))
           : [],
       ),
-      // The Backup that precedes the deletion of an App.
-      watchOf(Backup, ({ metadata, spec }, { cache }) => {
-        const app = cache.get(App, { namespace: metadata.namespace, name: spec.app.name });
-        const isLast = app !== undefined && metadata.name === lastBackupName(app);
-        return isLast ? [{ namespace: metadata.namespace, name: spec.app.name }] : [];
-      }),
+      // The Backups that precede the deletion of an App. One of another App may have the name of one.
+      watchOf(Backup, (backup, { cache }) =>
+        cache
+          .list(App, { namespace: backup.metadata.namespace })
+          .filter((app) => app.metadata.deletionTimestamp !== undefined && isLastBackup(app, backup))
+          .map((app) => ({ namespace: app.metadata.namespace, name: app.metadata.name ?? "" })),
+      ),
     ],
     reads: [readOf(Component), readOf(Group), readOf(PersistentVolumeClaim)],
     maxConcurrentReconciles: 5,
@@ -68,12 +70,13 @@ async function reconcile(
     .list(Component, { namespace, labelSelector: `${labels.app}=${name}` })
     .filter((component) => component.metadata.ownerReferences?.some((owner) => owner.uid === app.metadata.uid));
   const claims = cache.list(PersistentVolumeClaim, { namespace, labelSelector: `${labels.app}=${name},${labels.group}` });
+  const groups = cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
   const decision = decideApp({
     app,
     components: new Map(components.map((component) => [component.metadata.labels?.[labels.component] ?? "", component])),
     claims,
-    lastBackup: cache.get(Backup, { namespace, name: lastBackupName(app) }),
-    groups: cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` }),
+    lastBackups: findLastBackups(app, groups, cache),
+    groups,
     plugin: plugins.find(cache, namespace, app.spec.plugin),
     metadata: cache.get(ConfigMap, { namespace, name: metadataName(name) }),
     backupSchedule: cache.get(BackupSchedule, { namespace, name }),
@@ -98,15 +101,44 @@ async function reconcile(
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
 }
 
+/** The Backups that precede the deletion of an App and exist, by name. */
+function findLastBackups(
+  app: DeepReadonly<App>,
+  groups: readonly DeepReadonly<Group>[],
+  cache: Cache,
+): ReadonlyMap<string, DeepReadonly<Backup>> {
+  const { namespace, deletionTimestamp } = app.metadata;
+  if (deletionTimestamp === undefined) return new Map();
+  return new Map(
+    lastBackupsOf(app, groups).flatMap(({ backup: { metadata } }) => {
+      const { name = "" } = metadata;
+      const found = cache.get(Backup, { namespace, name });
+      return found === undefined ? [] : [[name, found] as const];
+    }),
+  );
+}
+
+/** Records a warning when an App with the policy Snapshot is deleted without its last Backup. */
+function recordMissingBackup(app: DeepReadonly<App>, status: AppStatus, { events }: ReconcileContext): void {
+  const { stopDeadlineAt, backupCompleted } = status.deletion ?? {};
+  const isStopping = stopDeadlineAt !== undefined && app.status?.deletion?.stopDeadlineAt === undefined;
+  if (!isStopping || app.spec.deletionPolicy !== "Snapshot" || backupCompleted === true) return;
+  const note = "no last Backup was taken, because no group runs and has a primary; the volumes are kept";
+  events.event(app, { type: "Warning", reason: "VolumesKept", note });
+}
+
 /** Records events for tasks that started or finished. */
 function recordEvents(
   app: Parameters<typeof decideApp>[0]["app"],
   effects: ReturnType<typeof decideApp>["effects"],
-  { events }: ReconcileContext,
+  context: ReconcileContext,
 ): void {
   const written = effects.find((effect) => effect.kind === "status");
   if (written === undefined) return;
-  const { plan, pausedAt } = written.status as App["status"] & object;
+  const status = written.status as AppStatus;
+  recordMissingBackup(app, status, context);
+  const { events } = context;
+  const { plan, pausedAt } = status;
   if ((pausedAt === undefined) !== (app.status?.pausedAt === undefined)) {
     const [reason, note] = pausedAt === undefined ? ["Resumed", "changes are resumed"] : ["Paused", "changes are paused"];
     events.event(app, { type: "Normal", reason, note });
