@@ -23,6 +23,8 @@ export interface AllocationRequest {
   readonly ports: readonly number[];
   /** Agents that have already rejected it. */
   readonly except?: ReadonlySet<string>;
+  /** Id of the sandbox that holds the slot until its object does. Default: the object. */
+  readonly holder?: string;
 }
 
 /** The agent with the slot, or why none is available. */
@@ -37,6 +39,13 @@ const missingImagePenalty = 1000;
 
 type Ports = readonly number[];
 
+/** An allocated slot. */
+interface Slot {
+  /** Key of the agent. */
+  readonly agent: string;
+  readonly holder: string | undefined;
+}
+
 /**
  * Allocates sandbox slots on agents. Every method is one synchronous step, so two callers never get the same slot.
  *
@@ -45,8 +54,8 @@ type Ports = readonly number[];
  */
 export class Registry {
   readonly #agents = new Map<string, AgentEntry>();
-  /** The agent of each allocated slot, by the sandbox's key. */
-  readonly #agentByKey = new Map<string, string>();
+  /** The allocated slots, by the sandbox's key. */
+  readonly #slots = new Map<string, Slot>();
   /** Slots of agents that have not registered yet. */
   readonly #unregistered = new Map<string, Map<string, Ports>>();
   readonly #draining = new Set<string>();
@@ -86,18 +95,22 @@ export class Registry {
   remove(namespace: string, name: string): void {
     const id = idOf(namespace, name);
     this.#draining.delete(id);
-    for (const key of this.#slotsOf(id)?.keys() ?? []) this.#agentByKey.delete(key);
+    for (const key of this.#slotsOf(id)?.keys() ?? []) this.#slots.delete(key);
     this.#agents.delete(id);
     this.#unregistered.delete(id);
   }
 
   /** Allocates a slot on the least loaded agent, preferring those that have the image. */
   allocate(request: AllocationRequest): Allocation {
-    const { key, namespace, ports, pool, except } = request;
+    const { key, namespace, ports, pool, except, holder } = request;
     const wanted = new Set(ports);
     if (wanted.size !== ports.length) return { problem: "a port is requested twice" };
-    const present = this.#agents.get(this.#agentByKey.get(key) ?? "")?.agent;
-    if (present !== undefined && !except?.has(present.name)) return { agent: present };
+    const slot = this.#slots.get(key);
+    const present = this.#agents.get(slot?.agent ?? "")?.agent;
+    if (slot !== undefined && present !== undefined && !except?.has(present.name)) {
+      this.#slots.set(key, { ...slot, holder });
+      return { agent: present };
+    }
     const image = normalizeImage(request.image);
     const rejections: Record<Rejection, number> = { full: 0, ports: 0, notReady: 0, refused: 0 };
     let best: AgentEntry | undefined;
@@ -117,26 +130,28 @@ export class Registry {
     if (best === undefined) return { problem: explainFullPool(pool, rejections) };
     this.release(key);
     best.sandboxes.set(key, [...wanted]);
-    this.#agentByKey.set(key, idOf(namespace, best.agent.name));
+    this.#slots.set(key, { agent: idOf(namespace, best.agent.name), holder });
     return { agent: best.agent };
   }
 
   /** Records an allocated slot, even on an agent that has not registered yet. */
-  restore(key: string, namespace: string, agent: string, ports: Ports): void {
+  restore(key: string, namespace: string, agent: string, ports: Ports, holder?: string): void {
     const id = idOf(namespace, agent);
-    if (this.#agentByKey.get(key) === id) return;
-    this.release(key);
-    this.#agentByKey.set(key, id);
+    const isPresent = this.#slots.get(key)?.agent === id;
+    if (!isPresent) this.release(key);
+    this.#slots.set(key, { agent: id, holder });
+    if (isPresent) return;
     const slots = this.#slotsOf(id);
     if (slots === undefined) this.#unregistered.set(id, new Map([[key, ports]]));
     else slots.set(key, ports);
   }
 
-  /** Frees the slot of a sandbox, if it has one. */
-  release(key: string): void {
-    const id = this.#agentByKey.get(key);
-    if (id === undefined) return;
-    this.#agentByKey.delete(key);
+  /** Frees the slot of a sandbox, if it has one. With `holder`, only if that sandbox still holds it. */
+  release(key: string, holder?: string): void {
+    const slot = this.#slots.get(key);
+    if (slot === undefined || (holder !== undefined && slot.holder !== holder)) return;
+    const id = slot.agent;
+    this.#slots.delete(key);
     this.#slotsOf(id)?.delete(key);
     const entry = this.#agents.get(id);
     if (entry !== undefined) this.#onRelease(entry.agent);
@@ -144,7 +159,7 @@ export class Registry {
 
   /** The name of the agent that holds the slot of a sandbox. */
   agentOf(key: string): string | undefined {
-    return this.#agentByKey.get(key)?.split("/")[1];
+    return this.#slots.get(key)?.agent.split("/")[1];
   }
 
   agent(namespace: string, name: string): RegisteredAgent | undefined {

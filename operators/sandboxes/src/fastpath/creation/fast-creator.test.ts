@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { statusError } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
@@ -14,7 +15,7 @@ import { Registry } from "../../registry/registry.ts";
 import { watched } from "@keelson/client/testing";
 import { FastCreator } from "./fast-creator.ts";
 import type { FastOutcome } from "./fast-request.ts";
-import { IntentLog } from "./intent-log.ts";
+import { type Intent, IntentLog } from "./intent-log.ts";
 
 let environment: TestEnvironment;
 let client: Client;
@@ -294,6 +295,162 @@ describe("FAST", () => {
     const id = idOf(await fast.create(request));
     while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
     expect([isDeleted, await remaining(), running.size]).toEqual([true, [], 0]);
+  });
+
+  it("deletes an object that was written without an answer, if the API rejects the repeated write after a delete", async () => {
+    let writes = 0;
+    let release: () => void = () => {};
+    const gate = new Promise<void>((resolve) => (release = resolve));
+    const rival = clientWith(async (...parameters: Parameters<Client["create"]>) => {
+      writes += 1;
+      if (writes === 1) {
+        await client.create(...parameters);
+        throw new Error("the answer was lost");
+      }
+      await gate;
+      return client.create(...parameters);
+    });
+    const { fast, registry } = await open({ client: rival });
+    const id = idOf(await fast.create(request));
+    while (writes < 2) await new Promise((resolve) => setImmediate(resolve));
+    expect(await fast.delete("default", "one")).toBe(true);
+    release();
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect([await remaining(), running.size, registry.agentOf("default/one")]).toEqual([[], 0, undefined]);
+  });
+
+  it.each(["Forbidden", "Unauthorized"] as const)("retries a delete that the API rejects as %s", async (reason) => {
+    let writes = 0;
+    let rejections = 0;
+    const flaky = {
+      ...clientWith(async (...parameters: Parameters<Client["create"]>) => {
+        writes += 1;
+        await client.create(...parameters);
+        return never;
+      }),
+      get: async (...parameters: Parameters<Client["get"]>) => {
+        rejections += 1;
+        if (rejections <= 2) throw statusError(reason, "not now");
+        return client.get(...parameters);
+      },
+    } as unknown as Client;
+    const first = await open({ client: flaky });
+    const id = idOf(await first.fast.create(request));
+    while (writes < 1) await new Promise((resolve) => setImmediate(resolve));
+    await watched(client, Sandbox, "one", (each) => each !== undefined);
+    await first.fast.delete("default", "one");
+    const { fast } = await open({ client: flaky });
+    fast.recover("default", "a", status());
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect([await remaining(), running.size, rejections > 2]).toEqual([[], 0, true]);
+  });
+
+  it("keeps a running sandbox while the API does not say whether its object was written", async () => {
+    let writes = 0;
+    let reads = 0;
+    const rival = {
+      ...clientWith(async (...parameters: Parameters<Client["create"]>) => {
+        writes += 1;
+        await client.create(...parameters);
+        if (writes === 1) throw new Error("the answer was lost");
+      }),
+      get: async (...parameters: Parameters<Client["get"]>) => {
+        reads += 1;
+        if (reads === 1) throw new Error("no answer");
+        return client.get(...parameters);
+      },
+    } as unknown as Client;
+    const { fast } = await open({ client: rival });
+    const id = idOf(await fast.create(request));
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect([await remaining(), [...running.keys()]]).toEqual([["one"], [id]]);
+  });
+
+  it("does not delete an object of the same name that replaced its own", async () => {
+    let replaced = false;
+    const rival = {
+      ...clientWith(async (...parameters: Parameters<Client["create"]>) => {
+        await client.create(...parameters);
+        return never;
+      }),
+      get: async (...parameters: Parameters<Client["get"]>) => {
+        const found = await client.get(...parameters);
+        if (!replaced) {
+          replaced = true;
+          const key = { namespace: "default", name: "one" };
+          await client.patch(Sandbox, key, { type: "merge", body: { metadata: { finalizers: null } } });
+          await client.delete(Sandbox, key);
+          await client.create(Sandbox, { metadata: key, spec: request.spec });
+        }
+        return found;
+      },
+    } as unknown as Client;
+    const first = await open({ client: rival });
+    const id = idOf(await first.fast.create(request));
+    await watched(client, Sandbox, "one", (each) => each !== undefined);
+    await first.fast.delete("default", "one");
+    const { fast } = await open({ client: rival });
+    fast.recover("default", "a", status());
+    while (fast.isPending(id)) await new Promise((resolve) => setImmediate(resolve));
+    expect([replaced, await remaining(), running.size]).toEqual([true, ["one"], 0]);
+  });
+
+  it.each([
+    ["before", 0],
+    ["after", 1],
+  ])("recovers a sandbox next to a deleted one of the same name that the log has %s it", async (_, position) => {
+    const intents = await IntentLog.open(join(dir, "intents"));
+    const intent = (sandboxId: string) => ({
+      ...{ sandboxId, agent: "a", node: "n", at: 1 },
+      ...request,
+    });
+    const both: Intent[] = [intent("alive")];
+    both.splice(position, 0, { ...intent("deleted"), isDeleted: true });
+    for (const each of both) await intents.write(each);
+    await intents.close();
+    for (const sandboxId of ["alive", "deleted"])
+      running.set(sandboxId, { ...{ sandboxId, claimUid: "", claimName: "one", namespace: "default", image: "host" } });
+    const { fast, registry } = await recover();
+    while (fast.isPending("alive") || fast.isPending("deleted")) await new Promise((resolve) => setImmediate(resolve));
+    expect([await remaining(), [...running.keys()], registry.agentOf("default/one")]).toEqual([["one"], ["alive"], "a"]);
+    const { items } = await client.list(Sandbox, { namespace: "default" });
+    expect(JSON.stringify(items[0]?.metadata.annotations)).toContain("alive");
+  });
+
+  it("tells a waiting create of the same name when a deleted sandbox of an earlier process is undone, not before", async () => {
+    const first = await open({ client: clientWith(() => never) });
+    await first.fast.create(request);
+    await first.fast.delete("default", "one");
+    const { fast, registry } = await open();
+    const seen: string[] = [];
+    const waiting = fast.whenWritten("default", "one").then(() => seen.push("written"));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(seen).toEqual([]);
+    fast.recover("default", "a", status());
+    await waiting;
+    expect([running.size, registry.agentOf("default/one")]).toEqual([0, undefined]);
+  });
+
+  it("does not free the slot that an object of the same name got meanwhile", async () => {
+    let release: () => void = () => {};
+    const gate = new Promise<void>((resolve) => (release = resolve));
+    const { fast, registry } = await open({
+      client: clientWith(() => Promise.reject(new Error("no answer"))),
+      agent: agent({
+        delete: async (id) => {
+          await gate;
+          running.delete(id);
+        },
+      }),
+    });
+    await fast.create(request);
+    await fast.delete("default", "one");
+    // As the controller places an object that was created next to the fast path.
+    const placed = registry.allocate({ key: "default/one", namespace: "default", pool: "pool", image: "host", ports: [] });
+    expect(placed).toHaveProperty("agent.name", "a");
+    release();
+    await expect.poll(() => running.size).toBe(0);
+    expect(registry.agentOf("default/one")).toBe("a");
   });
 
   it("starts the next sandbox of a name, also of the same request, once the deleted one has stopped", async () => {

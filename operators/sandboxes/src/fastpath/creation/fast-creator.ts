@@ -1,4 +1,3 @@
-import { ignoreNotFound, isStatusError } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
@@ -10,7 +9,8 @@ import type { Registry } from "../../registry/registry.ts";
 import type { FastOutcome, FastRequest } from "./fast-request.ts";
 import { intentFor, startOnAgent } from "./intent.ts";
 import type { Intent, IntentLog } from "./intent-log.ts";
-import { hasObject, objectOf } from "./sandbox-object.ts";
+import { owns, PendingCreate } from "./pending-create.ts";
+import { deleteObject, hasObject, isRejection, objectOf } from "./sandbox-object.ts";
 
 /** Dependencies of a {@link FastCreator}. */
 export interface FastCreatorOptions {
@@ -26,14 +26,6 @@ export interface FastCreatorOptions {
   readonly newId: () => string;
 }
 
-/** A sandbox whose object is not written yet. */
-interface PendingCreate {
-  intent: Intent;
-  /** From an earlier process, and no agent has it: if its object exists, the controller continues; otherwise it is undone. */
-  readonly isLost?: boolean;
-  finished: Promise<void>;
-}
-
 const firstPauseMs = 100;
 const maxPauseMs = 10_000;
 const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string => `${namespace}/${name}`;
@@ -47,19 +39,29 @@ const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name:
  */
 export class FastCreator {
   readonly #with: FastCreatorOptions;
+  /** By key: the entry that owns the name and its slot. */
   readonly #pending = new Map<string, PendingCreate>();
-  /** Intents of an earlier process that await their agent's report, by sandbox id. */
-  readonly #unconfirmed = new Map<string, Intent>();
+  /** Entries of an earlier process that await their agent's report. */
+  readonly #unconfirmed = new Set<PendingCreate>();
+  /** Entries whose objects are being written, or that are being undone. */
+  readonly #settling = new Map<PendingCreate, Promise<void>>();
   readonly #outcomes = new Map<string, { readonly requestId: string; readonly outcome: Promise<FastOutcome> }>();
   readonly #stopping = new AbortController();
 
   /** Resumes what the log has pending; slots are allocated immediately. */
   constructor(options: FastCreatorOptions) {
     this.#with = options;
-    for (const intent of options.intents.pending) {
-      this.#unconfirmed.set(intent.sandboxId, intent);
-      this.#pending.set(keyOf(intent), { intent, finished: Promise.resolve() });
-      options.registry.restore(keyOf(intent), intent.namespace, intent.agent, intent.spec.exposedPorts ?? []);
+    const { intents, registry } = options;
+    for (const intent of intents.pending) {
+      const entry = new PendingCreate(intent);
+      this.#unconfirmed.add(entry);
+      const other = this.#pending.get(keyOf(intent));
+      if (other === undefined || owns(intent, other.intent)) this.#pending.set(keyOf(intent), entry);
+    }
+    for (const [key, { intent }] of this.#pending) {
+      // Otherwise an object of that name, this sandbox's or another one's, has the slot.
+      if (registry.agentOf(key) !== undefined) continue;
+      registry.restore(key, intent.namespace, intent.agent, intent.spec.exposedPorts ?? [], intent.sandboxId);
     }
   }
 
@@ -85,94 +87,100 @@ export class FastCreator {
   }
 
   /**
-   * Deletes a sandbox whose object may not be written yet: resolves once that is on disk, so that it happens even after a crash. False if
-   * the fast path has none of that name.
+   * Deletes a sandbox whose object may not be written yet. Resolves once the deletion is on disk; a crash after that does not lose it.
+   * Returns false if no create of that name is pending.
    */
   async delete(namespace: string, name: string): Promise<boolean> {
     const key = keyOf({ namespace, name });
     const entry = this.#pending.get(key);
     if (entry === undefined) return false;
-    entry.intent = { ...entry.intent, isDeleted: true };
-    // A request that is repeated from now on creates another sandbox.
+    entry.delete();
+    // A repeated request creates another sandbox from now on.
     this.#outcomes.delete(key);
-    const { sandboxId } = entry.intent;
     await this.#with.intents.write(entry.intent);
     // Undone meanwhile, for example because the API had rejected it.
-    if (this.#pending.get(key)?.intent.sandboxId !== sandboxId) this.#with.intents.finish(sandboxId);
+    if (this.#pending.get(key) !== entry) this.#with.intents.finish(entry.intent.sandboxId);
     return true;
   }
 
   /** A running sandbox whose object may not be written yet. */
   pendingOf(namespace: string, name: string): Intent | undefined {
-    const entry = this.#pending.get(`${namespace}/${name}`);
-    return entry === undefined || entry.isLost === true || entry.intent.isDeleted === true ? undefined : entry.intent;
+    const entry = this.#pending.get(keyOf({ namespace, name }));
+    return entry === undefined || entry.isLost || entry.isDeleted ? undefined : entry.intent;
   }
 
-  /** Resolves when the object of a sandbox is written, or the sandbox undone; immediately if none is pending. */
+  /**
+   * Resolves when the object of a sandbox is written, or the sandbox undone; immediately if none is pending. A sandbox of an earlier
+   * process stays pending until its agent reports or is deleted.
+   */
   async whenWritten(namespace: string, name: string): Promise<void> {
-    await this.#pending.get(`${namespace}/${name}`)?.finished;
+    await this.#pending.get(keyOf({ namespace, name }))?.finished;
   }
 
   /** Whether the object of a sandbox may not be written yet. */
   isPending(sandboxId: string): boolean {
-    return this.#unconfirmed.has(sandboxId) || [...this.#pending.values()].some(({ intent }) => intent.sandboxId === sandboxId);
+    return [...this.#pending.values(), ...this.#unconfirmed, ...this.#settling.keys()].some(
+      ({ intent }) => intent.sandboxId === sandboxId,
+    );
   }
 
   /** Completes or undoes the intents of an earlier process once their agent reports. */
   recover(namespace: string, agent: string, status: AgentStatus): void {
-    for (const [id, intent] of this.#unconfirmed) {
+    for (const entry of this.#unconfirmed) {
+      const { intent } = entry;
       if (intent.namespace !== namespace || intent.agent !== agent) continue;
-      this.#unconfirmed.delete(id);
-      const isRunning = status.sandboxStatuses.some((each) => each.sandboxId === id);
+      const isRunning = status.sandboxStatuses.some((each) => each.sandboxId === intent.sandboxId);
       // A sandbox that never reached the agent is deleted there, so that a request still in flight is rejected.
-      this.#hold(this.#pending.get(keyOf(intent))?.intent ?? intent, !isRunning);
+      this.#confirm(entry, isRunning);
     }
   }
 
   /** Undoes the intents of an earlier process on agents that were deleted and will never report. */
   settleMissing(): void {
-    for (const [id, intent] of this.#unconfirmed) {
-      if (this.#with.podExists(intent.namespace, intent.agent)) continue;
-      this.#unconfirmed.delete(id);
-      this.#hold(this.#pending.get(keyOf(intent))?.intent ?? intent, true);
-    }
+    for (const entry of this.#unconfirmed)
+      if (!this.#with.podExists(entry.intent.namespace, entry.intent.agent)) this.#confirm(entry, false);
   }
 
   /** Waits for writes in flight; anything unfinished is resumed from the log. */
   async stop(): Promise<void> {
     this.#stopping.abort();
-    await Promise.all([...this.#pending.values()].map((entry) => entry.finished));
+    await Promise.all(this.#settling.values());
+    for (const entry of this.#pending.values()) entry.finish();
   }
 
   async #create(request: FastRequest): Promise<FastOutcome> {
     const { registry, intents, clock } = this.#with;
     const key = keyOf(request);
     // A deleted sandbox keeps its name and its slot until it has stopped.
-    if (this.#isDeleted(key)) await this.#pending.get(key)?.finished;
+    const before = this.#pending.get(key);
+    if (before?.isDeleted === true) await before.finished;
     if (this.#pending.has(key) || registry.agentOf(key) !== undefined) return { kind: "exists" };
     const { spec, namespace } = request;
     const except = new Set<string>();
     const began = clock.monotonic();
     for (;;) {
       const ports = spec.exposedPorts ?? [];
-      const found = registry.allocate({ key, namespace, pool: spec.poolRef, image: spec.image, ports, except });
+      const sandboxId = this.#with.newId();
+      const slot = { key, namespace, pool: spec.poolRef, image: spec.image, ports, except, holder: sandboxId };
+      const found = registry.allocate(slot);
       if ("problem" in found) return { kind: "full", message: found.problem };
       const { agent } = found;
-      const intent = intentFor(request, agent, this.#with);
-      this.#pending.set(key, { intent, finished: Promise.resolve() });
+      const intent = intentFor(request, agent, { sandboxId, clock });
+      const entry = new PendingCreate(intent);
+      this.#pending.set(key, entry);
       const allocated = clock.monotonic();
       try {
         await intents.write(intent);
       } catch (error) {
-        this.#pending.delete(key);
-        registry.release(key);
+        registry.release(key, sandboxId);
+        this.#finish(entry);
         throw error;
       }
       const written = clock.monotonic();
       const answer = await startOnAgent(intent, this.#with.agentClient(namespace, agent.name));
       if (answer.success) {
         const started = clock.monotonic();
-        this.#hold(this.#pending.get(key)?.intent ?? intent);
+        this.#hold(entry);
         const timings = {
           allocate: allocated - began,
           log: written - allocated,
@@ -182,115 +190,119 @@ export class FastCreator {
           ...(answer.startMs !== undefined && (answer.start ?? "cold") !== "cold" && { warm: answer.startMs }),
           total: started - began,
         };
-        return { kind: "created", sandboxId: intent.sandboxId, agent, timings };
+        return { kind: "created", sandboxId, agent, timings };
       }
       if (answer.rejected === true) {
         // Rejected without side effects, so another agent may be tried.
-        registry.release(key);
+        registry.release(key, sandboxId);
         except.add(agent.name);
-        const isDeleted = this.#isDeleted(key);
-        this.#finish(intent);
-        if (isDeleted) return { kind: "failed", message: "the sandbox was deleted before it was started" };
+        this.#finish(entry);
+        if (entry.isDeleted) return { kind: "failed", message: "the sandbox was deleted before it was started" };
         continue;
       }
-      await this.#undoFailed(intent);
+      await this.#undoFailed(entry);
       return { kind: "failed", message: answer.message ?? "the sandbox could not be started" };
     }
   }
 
   /** The sandbox may or may not run: the delete is a fence that also rejects a create still in flight. */
-  async #undoFailed(intent: Intent): Promise<void> {
+  async #undoFailed(entry: PendingCreate): Promise<void> {
     try {
-      await this.#undo(intent);
+      await this.#undo(entry);
     } catch (error) {
-      this.#with.log.warn({ err: error, sandbox: keyOf(intent) }, "could not undo a failed create; retrying");
-      this.#hold({ ...intent, isDeleted: true });
+      this.#with.log.warn({ err: error, sandbox: keyOf(entry.intent) }, "could not undo a failed create; retrying");
+      entry.delete();
+      this.#hold(entry);
     }
   }
 
-  #hold(intent: Intent, isLost = false): void {
-    const key = keyOf(intent);
-    const entry: PendingCreate = { intent, isLost, finished: Promise.resolve() };
-    this.#pending.set(key, entry);
-    const outcome = this.#outcomes.get(key);
-    entry.finished = this.#settle(key).finally(() => {
-      if (this.#outcomes.get(key) === outcome) this.#outcomes.delete(key);
-    });
+  #confirm(entry: PendingCreate, isRunning: boolean): void {
+    this.#unconfirmed.delete(entry);
+    // Without the name, a sandbox cannot get an object.
+    entry.isLost = !isRunning || this.#pending.get(keyOf(entry.intent)) !== entry;
+    this.#hold(entry);
   }
 
-  #finish(intent: Intent): void {
-    this.#with.intents.finish(intent.sandboxId);
-    if (this.#pending.get(keyOf(intent))?.intent.sandboxId === intent.sandboxId) this.#pending.delete(keyOf(intent));
+  #hold(entry: PendingCreate): void {
+    const key = keyOf(entry.intent);
+    const outcome = this.#outcomes.get(key);
+    const settled = this.#settle(entry).finally(() => {
+      this.#settling.delete(entry);
+      if (this.#outcomes.get(key) === outcome) this.#outcomes.delete(key);
+    });
+    this.#settling.set(entry, settled);
+  }
+
+  #finish(entry: PendingCreate): void {
+    const key = keyOf(entry.intent);
+    this.#with.intents.finish(entry.intent.sandboxId);
+    if (this.#pending.get(key) === entry) this.#pending.delete(key);
+    entry.finish();
   }
 
   /** Deletes the sandbox on its agent and frees its slot. */
-  async #undo(intent: Intent): Promise<void> {
-    const agentClient = this.#with.agentClient(intent.namespace, intent.agent);
-    if (agentClient === undefined && this.#with.podExists(intent.namespace, intent.agent)) {
-      throw new AgentError("Unreachable", `agent ${intent.agent} has not reported`);
+  async #undo(entry: PendingCreate): Promise<void> {
+    const { namespace, agent, sandboxId } = entry.intent;
+    const agentClient = this.#with.agentClient(namespace, agent);
+    if (agentClient === undefined && this.#with.podExists(namespace, agent)) {
+      throw new AgentError("Unreachable", `agent ${agent} has not reported`);
     }
-    await agentClient?.delete(intent.sandboxId);
-    this.#with.registry.release(keyOf(intent));
-    this.#finish(intent);
+    await agentClient?.delete(sandboxId);
+    // An object of the same name may have got the slot meanwhile.
+    this.#with.registry.release(keyOf(entry.intent), sandboxId);
+    this.#finish(entry);
   }
 
   /** Writes the object, retrying while the API is unavailable; undoes the sandbox if the API rejects it permanently. */
-  async #settle(key: string): Promise<void> {
+  async #settle(entry: PendingCreate): Promise<void> {
     const { signal } = this.#stopping;
     for (let pauseMs = firstPauseMs; !signal.aborted; pauseMs = Math.min(pauseMs * 2, maxPauseMs)) {
       try {
-        if (await this.#attempt(key)) return;
+        if (await this.#attempt(entry)) return;
         continue;
       } catch (error) {
-        if (await this.#isResolved(key, error)) return;
+        if (await this.#isResolved(entry, error)) return;
         await sleep(this.#with.clock, pauseMs, signal).catch(() => {});
       }
     }
   }
 
-  /** One attempt to write or undo; false if the intent changed meanwhile. */
-  async #attempt(key: string): Promise<boolean> {
-    const entry = this.#pending.get(key);
-    if (entry === undefined) return true;
-    const { intent } = entry;
-    if (intent.isDeleted === true) {
+  /** One attempt to write or undo; false if the sandbox was deleted meanwhile. */
+  async #attempt(entry: PendingCreate): Promise<boolean> {
+    const { client } = this.#with;
+    if (entry.isDeleted) {
       // An earlier attempt may have written the object without an acknowledgement.
-      if (await hasObject(intent, this.#with.client))
-        await ignoreNotFound(this.#with.client.delete(Sandbox, { namespace: intent.namespace, name: intent.name }));
-      await this.#undo(intent);
+      await deleteObject(entry.intent, client);
+      await this.#undo(entry);
       return true;
     }
-    if (entry.isLost === true) {
-      const isWritten = await hasObject(intent, this.#with.client);
-      if (this.#isDeleted(key)) return false;
-      if (isWritten) this.#finish(intent);
-      else await this.#undo(intent);
+    if (entry.isLost) {
+      const isWritten = await hasObject(entry.intent, client);
+      if (entry.isDeleted) return false;
+      if (isWritten) this.#finish(entry);
+      else await this.#undo(entry);
       return true;
     }
-    await this.#with.client.create(Sandbox, objectOf(intent));
-    if (this.#isDeleted(key)) return false;
-    this.#finish(intent);
+    await client.create(Sandbox, objectOf(entry.intent));
+    if (entry.isDeleted) return false;
+    this.#finish(entry);
     return true;
   }
 
-  #isDeleted(key: string): boolean {
-    return this.#pending.get(key)?.intent.isDeleted === true;
-  }
-
   /** Whether nothing is left to do after an error of {@link #attempt}. */
-  async #isResolved(key: string, error: unknown): Promise<boolean> {
-    const intent = this.#pending.get(key)?.intent;
-    if (intent === undefined) return true;
-    const code = isStatusError(error) ? (error.status.code ?? 500) : 500;
-    if (code === 409 && !this.#isDeleted(key) && (await hasObject(intent, this.#with.client).catch(() => false))) {
-      // The acknowledgement of an earlier attempt was lost; the object exists.
-      if (this.#isDeleted(key)) return false;
-      this.#finish(intent);
+  async #isResolved(entry: PendingCreate, error: unknown): Promise<boolean> {
+    // The next attempt also deletes an object that this one may have written.
+    if (entry.isDeleted || entry.isLost || !isRejection(error)) return false;
+    // The acknowledgement of an earlier attempt may have been lost.
+    const isWritten = await hasObject(entry.intent, this.#with.client).catch(() => undefined);
+    if (isWritten === undefined || entry.isDeleted) return false;
+    if (isWritten) {
+      this.#finish(entry);
       return true;
     }
-    if (code < 400 || code >= 500 || code === 429 || code === 408) return false;
-    this.#with.log.warn({ err: error, sandbox: key }, "the API rejected the object of a running sandbox; stopping the sandbox");
-    return this.#undo(intent).then(
+    const sandbox = keyOf(entry.intent);
+    this.#with.log.warn({ err: error, sandbox }, "the API rejected the object of a running sandbox; stopping the sandbox");
+    return this.#undo(entry).then(
       () => true,
       () => false,
     );

@@ -47,6 +47,20 @@ describe("the log of intents", () => {
     expect(await found()).toEqual(["s3"]);
   });
 
+  it("removes an intent that was written again while it was finished", async () => {
+    const log = await IntentLog.open(path);
+    await log.write(intent(1));
+    const earlier = log.write(intent(2));
+    // Waits for the earlier one, so that the mark that it is finished is written before it.
+    const deleted = log.write({ ...intent(1), isDeleted: true });
+    log.finish(intent(1).sandboxId);
+    await Promise.all([earlier, deleted]);
+    log.finish(intent(1).sandboxId);
+    await log.write(intent(3));
+    expect(await found()).toEqual(["s2", "s3"]);
+    await log.close();
+  });
+
   it("drops a line truncated by a crash and keeps those before it", async () => {
     const log = await IntentLog.open(path);
     await log.write(intent(1));

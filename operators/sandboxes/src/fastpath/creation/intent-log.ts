@@ -73,7 +73,9 @@ export class IntentLog {
    * Marks an intent as finished. Written with the next intent: after a crash before that, recovery finds that nothing is left to do.
    */
   finish(sandboxId: string): void {
-    if (this.#unfinished.delete(sandboxId)) this.#finished.push(sandboxId);
+    this.#unfinished.delete(sandboxId);
+    // Also if it was finished before: the last line of an intent that was written meanwhile must be followed by another one.
+    this.#finished.push(sandboxId);
   }
 
   async close(): Promise<void> {

@@ -10,11 +10,11 @@ import type { Intent } from "./intent-log.ts";
 export function intentFor(
   { namespace, name, spec, labels, requestId }: FastRequest,
   agent: RegisteredAgent,
-  { newId, clock }: { readonly newId: () => string; readonly clock: Clock },
+  { sandboxId, clock }: { readonly sandboxId: string; readonly clock: Clock },
 ): Intent {
   return {
     ...{ namespace, name, spec, labels },
-    sandboxId: newId(),
+    sandboxId,
     agent: agent.name,
     node: agent.node,
     ...(requestId !== undefined && { requestId }),

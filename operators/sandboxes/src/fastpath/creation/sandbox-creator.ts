@@ -99,8 +99,11 @@ export class SandboxCreator {
   }
 
   async #createStrong(prepared: PreparedCreate): Promise<CreateResponse> {
-    const { client, clock } = this.#options;
+    const { client, clock, fast } = this.#options;
     const { key, spec, labels, requestId, signal, began } = prepared;
+    // A deleted sandbox of the same name keeps its slot until it has stopped.
+    await fast.whenWritten(key.namespace, key.name);
+    if (signal.aborted) throw new ConnectError("deadline exceeded or call cancelled", Code.DeadlineExceeded);
     let uid: string | undefined;
     try {
       const annotations = {

@@ -1,4 +1,4 @@
-import { ignoreNotFound } from "@keelson/api-machinery";
+import { type DeepReadonly, ignoreNotFound, isStatusError } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import {
   allocationAnnotation,
@@ -36,7 +36,25 @@ export function objectOf(intent: Intent): Parameters<Client["create"]>[1] & Omit
 }
 
 /** Whether the object of an intent was written. **Errors**: those of the API. */
-export async function hasObject({ namespace, name, sandboxId }: Intent, client: Client): Promise<boolean> {
+export async function hasObject(intent: Intent, client: Client): Promise<boolean> {
+  return (await findObject(intent, client)) !== undefined;
+}
+
+/** Deletes the object of an intent, if it was written. **Errors**: those of the API, `Conflict` if another object replaced it meanwhile. */
+export async function deleteObject(intent: Intent, client: Client): Promise<void> {
+  const uid = (await findObject(intent, client))?.metadata.uid;
+  if (uid === undefined) return;
+  const { namespace, name } = intent;
+  await ignoreNotFound(client.delete(Sandbox, { namespace, name }, { preconditions: { uid } }));
+}
+
+async function findObject({ namespace, name, sandboxId }: Intent, client: Client): Promise<DeepReadonly<Sandbox> | undefined> {
   const present = await ignoreNotFound(client.get(Sandbox, { namespace, name }));
-  return present?.metadata.annotations?.[allocationAnnotation]?.includes(sandboxId) ?? false;
+  return present?.metadata.annotations?.[allocationAnnotation]?.includes(sandboxId) === true ? present : undefined;
+}
+
+/** Whether the API rejected a request, rather than failed or asked for a retry. */
+export function isRejection(error: unknown): boolean {
+  const code = isStatusError(error) ? (error.status.code ?? 500) : 500;
+  return code >= 400 && code < 500 && code !== 429 && code !== 408;
 }

@@ -41,7 +41,7 @@ function serve(as: Client = client) {
   } as unknown as AgentClient;
   const service = createLifecycleService({
     client: as,
-    cache: {} as Cache,
+    cache: { get: () => undefined } as unknown as Cache,
     onChange: () => () => {},
     clock,
     agentClient: () => agent,

@@ -136,8 +136,8 @@ class LifecycleCalls {
     check: (sandbox: DeepReadonly<Sandbox>) => void,
     specOf: (sandbox: DeepReadonly<Sandbox>) => object,
   ): Promise<DeepReadonly<Sandbox>> {
-    const { client, fast } = this.#options;
-    await fast.whenWritten(key.namespace, key.name);
+    const { client, cache, fast } = this.#options;
+    if (cache.get(Sandbox, key) === undefined) await fast.whenWritten(key.namespace, key.name);
     for (let attempt = 1; ; attempt++) {
       try {
         const present = await client.get(Sandbox, key);

@@ -1,0 +1,41 @@
+import { createDeferred } from "@keelson/api-machinery/deferred";
+import type { Intent } from "./intent-log.ts";
+
+/** A sandbox whose object is not written yet. */
+export class PendingCreate {
+  /** From an earlier process, and it does not run or lost its name: if its object exists, the controller continues; otherwise it is undone. */
+  isLost = false;
+  #intent: Intent;
+  readonly #finished = createDeferred<void>();
+
+  constructor(intent: Intent) {
+    this.#intent = intent;
+  }
+
+  get intent(): Intent {
+    return this.#intent;
+  }
+
+  /** Whether the sandbox was deleted, so that it must be undone. */
+  get isDeleted(): boolean {
+    return this.#intent.isDeleted === true;
+  }
+
+  /** Resolves when the object is written or the sandbox undone. */
+  get finished(): Promise<void> {
+    return this.#finished.promise;
+  }
+
+  delete(): void {
+    this.#intent = { ...this.#intent, isDeleted: true };
+  }
+
+  finish(): void {
+    this.#finished.resolve();
+  }
+}
+
+/** Which of two intents of an earlier process owns their name: the one that was not deleted, otherwise the later one. */
+export function owns(later: Intent, earlier: Intent): boolean {
+  return later.isDeleted !== true || earlier.isDeleted === true;
+}
