@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
 import { type CredentialEnvironment, findClusterCredentials } from "./cluster-credentials.ts";
 
@@ -68,6 +69,53 @@ describe("credentials of the cluster", () => {
     expect([await token(), await token()]).toEqual(["token-1", "token-1"]);
     now = 55_000;
     expect(await token()).toBe("token-2");
+  });
+
+  it("prefer the token file to the token while it can be read", async () => {
+    const user = { tokenFile: "/t", token: "abc" };
+    expect(await (await credentialsOf(user, { readFile: async () => "from file" })).token()).toBe("from file");
+    expect(await (await credentialsOf(user)).token()).toBe("abc");
+  });
+
+  it.each([
+    ["exits with a status", { code: 3 }, "failed with exit status 3"],
+    ["does not exit in time", { code: null, killed: true, signal: "SIGKILL" }, "did not exit in time"],
+    ["does not exist", { code: "ENOENT" }, "could not be run: ENOENT"],
+    ["is killed", { code: null, killed: false, signal: "SIGSEGV" }, "was ended by SIGSEGV"],
+  ])("name a plugin that %s, without its arguments and output", async (_, failure, reason) => {
+    const exec = { command: "plugin", args: ["--secret", "hunter2"] };
+    const error = await credentialsOf(
+      {},
+      {
+        run: async (file, args) => {
+          if (file === "kubectl") return JSON.stringify({ users: [{ user: { exec } }] });
+          const message = `Command failed: ${file} ${args.join(" ")}`;
+          throw Object.assign(new Error(message), { ...failure, cmd: message, stdout: "hunter2" });
+        },
+      },
+    ).catch((caught: unknown) => caught);
+    expect(error).toMatchObject({ code: "Unauthenticated", message: expect.stringContaining(`plugin ${reason}`) });
+    expect(inspect(error, { depth: 9 })).not.toContain("hunter2");
+  });
+
+  it("run an expired plugin once for concurrent calls, and again after a failure", async () => {
+    let runs = 0;
+    const { token } = await credentialsOf(
+      {},
+      {
+        now: () => 0,
+        run: async (file) => {
+          if (file === "kubectl") return JSON.stringify({ users: [{ user: { exec: { command: "plugin" } } }] });
+          runs += 1;
+          if (runs === 2) throw Object.assign(new Error("no"), { code: 1 });
+          const expirationTimestamp = new Date(runs < 3 ? 0 : 60_000).toISOString();
+          return JSON.stringify({ status: { token: `token-${runs}`, expirationTimestamp } });
+        },
+      },
+    );
+    const failed = await Promise.allSettled([token(), token()]);
+    expect([failed.map(({ status }) => status), runs]).toEqual([["rejected", "rejected"], 2]);
+    expect([await Promise.all([token(), token()]), runs]).toEqual([["token-3", "token-3"], 3]);
   });
 
   it.each([

@@ -90,16 +90,11 @@ async function findCredentials(options: ConnectionOptions, isSecure: boolean): P
   }
   if (!isSecure)
     throw new SandboxError("Unauthenticated", "token: is required, or set KEELSON_SANDBOX_TOKEN or KEELSON_SANDBOX_TOKEN_FILE");
-  const [{ readFile }, { execFile }, { promisify }] = await Promise.all([
-    import("node:fs/promises"),
-    import("node:child_process"),
-    import("node:util"),
-  ]);
-  const execute = promisify(execFile);
+  const [{ readFile }, { runProgram }] = await Promise.all([import("node:fs/promises"), import("./run-program.ts")]);
   return findClusterCredentials({
     env,
     readFile: (path) => readFile(path, "utf8"),
-    run: async (program, args, variables) => (await execute(program, args, { env: { ...env, ...variables } })).stdout,
+    run: (program, args, variables) => runProgram(program, args, { env: { ...env, ...variables } }),
     now: Date.now,
   });
 }

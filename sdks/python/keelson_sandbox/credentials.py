@@ -39,18 +39,14 @@ def find_cluster_credentials() -> ClusterCredentials:
 
     Raises Unauthenticated if there are none.
     """
-    # As kubectl does: a kubeconfig that is set comes first.
+    # Unlike kubectl, ~/.kube/config does not override the Pod's service account; KUBECONFIG does.
     if os.environ.get("KUBERNETES_SERVICE_HOST") and not os.environ.get("KUBECONFIG"):
         return ClusterCredentials(lambda: read_text("service account", _POD_TOKEN_FILE))
     user = _kubeconfig_user()
     if user.get("as"):
         raise _unusable("impersonation (as) is not supported")
-    if user.get("token"):
-        token = str(user["token"])
-        return ClusterCredentials(lambda: token)
-    if user.get("tokenFile"):
-        file = str(user["tokenFile"])
-        return ClusterCredentials(lambda: read_text("tokenFile", file))
+    if user.get("tokenFile") or user.get("token"):
+        return ClusterCredentials(lambda: _static_token(user))
     if user.get("exec"):
         plugin = _Plugin(user["exec"])
         return ClusterCredentials(plugin.token, plugin.status.get("clientCertificateData"), plugin.status.get("clientKeyData"))
@@ -81,8 +77,23 @@ def read_text(name: str, file: str) -> str:
         raise SandboxError("Unauthenticated", f"{name}: could not read {file}: {error}") from error
 
 
+def _static_token(user: Mapping[str, Any]) -> str:
+    """The token of a user. As in client-go, a token file that can be read takes precedence."""
+    if not user.get("tokenFile"):
+        return str(user["token"])
+    try:
+        return read_text("tokenFile", str(user["tokenFile"]))
+    except SandboxError:
+        if not user.get("token"):
+            raise
+        return str(user["token"])
+
+
 class _Plugin:
-    """A program that prints credentials (client.authentication.k8s.io ExecCredential). It runs again when its token expires."""
+    """A program that prints credentials (client.authentication.k8s.io ExecCredential).
+
+    It runs again when its token expires. A client certificate is not renewed.
+    """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
@@ -130,8 +141,15 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> Dict[str, Any]:
             command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, timeout=_PROGRAM_TIMEOUT
         )
         value = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise SandboxError("Unauthenticated", f"{command[0]}: {error}") from error
+    # The errors of subprocess and json have the arguments and the output, which may contain secrets.
+    except subprocess.CalledProcessError as error:
+        raise SandboxError("Unauthenticated", f"{command[0]}: failed with exit status {error.returncode}") from None
+    except subprocess.TimeoutExpired:
+        raise SandboxError("Unauthenticated", f"{command[0]}: did not exit within {_PROGRAM_TIMEOUT:g} s") from None
+    except OSError as error:
+        raise SandboxError("Unauthenticated", f"{command[0]}: could not be run: {error.strerror}") from None
+    except ValueError:
+        raise SandboxError("Unauthenticated", f"{command[0]}: printed no JSON") from None
     return value if isinstance(value, dict) else {}
 
 

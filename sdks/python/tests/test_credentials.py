@@ -3,6 +3,7 @@ import json
 import os
 import ssl
 import tempfile
+import traceback
 import unittest
 from unittest import mock
 
@@ -53,6 +54,15 @@ class CredentialsTest(unittest.TestCase):
         found = find_cluster_credentials()
         self.assertEqual((found.token(), found.certificate, found.key), (None, "C", "K"))
 
+    def test_prefer_the_token_file_to_the_token_while_it_can_be_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.user = {"token": "abc", "tokenFile": os.path.join(folder, "token")}
+            found = find_cluster_credentials()
+            self.assertEqual(found.token(), "abc")
+            with open(self.user["tokenFile"], "w", encoding="utf-8") as opened:
+                opened.write("from file")
+            self.assertEqual(found.token(), "from file")
+
     def test_are_requested_from_a_plugin_again_when_they_expire(self):
         self.user = {"exec": {"command": "plugin", "args": ["login"], "env": [{"name": "A", "value": "b"}]}}
         found = find_cluster_credentials()
@@ -83,6 +93,16 @@ class ProgramTest(unittest.TestCase):
                 credentials._run(command, {})
             self.assertIn(command[0], str(caught.exception))
         self.assertEqual(credentials._run(["echo", '{"a": 1}'], {}), {"a": 1})
+
+    def test_that_fails_is_named_without_its_arguments_and_output(self):
+        fail, hang = "echo hunter2; exit 3", "exec sleep 3600 # hunter2"
+        for script, reason, timeout in ((fail, "sh: failed with exit status 3", 60.0), (hang, "sh: did not exit within", 0.01)):
+            with mock.patch.object(credentials, "_PROGRAM_TIMEOUT", timeout):
+                with self.assertRaises(SandboxError) as caught:
+                    credentials._run(["sh", "-c", script], {})
+            error = caught.exception
+            self.assertIn(reason, str(error))
+            self.assertNotIn("hunter2", "".join(traceback.format_exception(type(error), error, None)))
 
 
 if __name__ == "__main__":

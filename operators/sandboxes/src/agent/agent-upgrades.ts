@@ -82,7 +82,7 @@ export class AgentUpgrades {
   #register(kind: keyof typeof maxConnections, program: Program, socket: Duplex): void {
     const open = this.#open[kind];
     const limit = maxConnections[kind];
-    if (open.size >= limit) throw new RequestError(429, `too many connections: the limit is ${limit} of this kind per agent`);
+    if (open.size >= limit) throw new RequestError(429, `too many ${kind} connections: must be at most ${limit} per agent`);
     open.add(socket);
     const endUse = this.#options.manager.use(program.id);
     socket.once("close", () => {

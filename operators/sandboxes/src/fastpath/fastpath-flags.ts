@@ -98,7 +98,11 @@ export interface CertificateFiles {
   readonly key: string;
 }
 
-/** How the flags let callers in. Beyond loopback: over TLS as users of the cluster. **Errors**: `UsageError`. */
+/**
+ * How the flags authenticate callers. Beyond loopback, callers authenticate as users of the cluster, over TLS.
+ *
+ * **Errors**: `UsageError`.
+ */
 export function readAccess(flags: FlagValues): FastPathAccess {
   const [certificate, key] = [fastPathFlags.tlsCertFile.read(flags), fastPathFlags.tlsKeyFile.read(flags)];
   if ((certificate === undefined) !== (key === undefined))

@@ -8,6 +8,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
+import { ClusterIdentities } from "@keelson/controller/access";
 import {
   FastPathService,
   SandboxFiles,
@@ -24,7 +25,6 @@ import { type FastPathServer, startFastPathServer } from "../fastpath-server.ts"
 import { ServingTls } from "../tls/serving-tls.ts";
 import { authorizeCalls } from "./authorize-calls.ts";
 import { callRules } from "./call-rules.ts";
-import { ClusterIdentities } from "@keelson/controller/access";
 
 /*
  * Attacks on the fast path by users of the cluster, over real TLS, with the tokens, certificates and RBAC of a test environment. The services

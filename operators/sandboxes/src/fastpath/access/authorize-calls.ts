@@ -5,12 +5,12 @@ import type { ResourceAttributes } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import { isDns1123LabelName } from "@keelson/api-machinery/validation";
 import { isTransportError } from "@keelson/client";
+import { type AuthenticatedUser, type ClusterIdentities, ReviewLimitError } from "@keelson/controller/access";
 import { group } from "../../api/names.ts";
 import { Sandbox } from "../../api/sandbox.ts";
 import { bearerTokenOf, hasToken } from "../../bearer-token.ts";
 import { callRules } from "./call-rules.ts";
 import { callerConnectionKey } from "./caller-connection.ts";
-import { type AuthenticatedUser, type ClusterIdentities, ReviewLimitError } from "@keelson/controller/access";
 
 /** Who may call the fast path. */
 export interface CallAccess {
