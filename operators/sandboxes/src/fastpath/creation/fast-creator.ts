@@ -6,7 +6,7 @@ import { AgentError } from "../../protocol/agent-error.ts";
 import type { AgentStatus } from "../../protocol/protocol.ts";
 import { Sandbox } from "../../api/sandbox.ts";
 import type { Registry } from "../../registry/registry.ts";
-import type { FastOutcome, FastRequest } from "./fast-request.ts";
+import { type FastOutcome, type FastRequest, timingsOf } from "./fast-request.ts";
 import { intentFor, startOnAgent } from "./intent.ts";
 import type { Intent, IntentLog } from "./intent-log.ts";
 import { owns, PendingCreate } from "./pending-create.ts";
@@ -179,17 +179,8 @@ export class FastCreator {
       const written = clock.monotonic();
       const answer = await startOnAgent(intent, this.#with.agentClient(namespace, agent.name));
       if (answer.success) {
-        const started = clock.monotonic();
+        const timings = timingsOf({ began, allocated, written, started: clock.monotonic() }, answer);
         this.#hold(entry);
-        const timings = {
-          allocate: allocated - began,
-          log: written - allocated,
-          agent: started - written,
-          ...(answer.startMs !== undefined && { start: answer.startMs }),
-          // The part of `start` in which a warm slot was claimed: all of it.
-          ...(answer.startMs !== undefined && (answer.start ?? "cold") !== "cold" && { warm: answer.startMs }),
-          total: started - began,
-        };
         return { kind: "created", sandboxId, agent, timings };
       }
       if (answer.rejected === true) {

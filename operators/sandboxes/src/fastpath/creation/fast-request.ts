@@ -1,3 +1,4 @@
+import type { CreateAnswer } from "../../protocol/protocol.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
 import type { RegisteredAgent } from "../../registry/registry.ts";
 
@@ -22,3 +23,19 @@ export type FastOutcome =
   | { readonly kind: "full"; readonly message: string }
   | { readonly kind: "exists" }
   | { readonly kind: "failed"; readonly message: string };
+
+/** The stages of a create, from the clock's monotonic times at their ends and the agent's answer. */
+export function timingsOf(
+  { began, allocated, written, started }: Readonly<Record<"began" | "allocated" | "written" | "started", number>>,
+  { start = "cold", startMs }: Pick<CreateAnswer, "start" | "startMs">,
+): Readonly<Record<string, number>> {
+  return {
+    allocate: allocated - began,
+    log: written - allocated,
+    agent: started - written,
+    ...(startMs !== undefined && { start: startMs }),
+    // The part of `start` in which a warm slot was claimed: all of it.
+    ...(startMs !== undefined && start !== "cold" && { warm: startMs }),
+    total: started - began,
+  };
+}
