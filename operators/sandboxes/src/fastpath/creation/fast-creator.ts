@@ -250,7 +250,6 @@ export class FastCreator {
     for (let pauseMs = firstPauseMs; !signal.aborted; pauseMs = Math.min(pauseMs * 2, maxPauseMs)) {
       try {
         if (await this.#attempt(entry)) return;
-        continue;
       } catch (error) {
         if (await this.#isResolved(entry, error)) return;
         await sleep(this.#with.clock, pauseMs, signal).catch(() => {});
