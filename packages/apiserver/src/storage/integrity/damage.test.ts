@@ -121,6 +121,17 @@ describe("a damaged data folder", () => {
     expect(await openFails(dir)).toMatch(/data\.mdb at offset \d+: /);
   });
 
+  it.each(["removed", "emptied"])(
+    "is not taken for a new one if its files are emptied and the high-water mark is %s",
+    async (what) => {
+      const { dir } = await killedFolder(5, 5);
+      for (const name of ["journal-0", "journal-1", "data.mdb"]) truncateSync(join(dir, name), 0);
+      if (what === "removed") rmSync(join(dir, "high-water-mark"));
+      else truncateSync(join(dir, "high-water-mark"), 0);
+      expect(await openFails(dir)).toContain("data.mdb: the file is empty");
+    },
+  );
+
   it("names an object whose value is altered", async () => {
     const { dir } = await killedFolder(30, 0, 50);
     const path = join(dir, "data.mdb");

@@ -74,9 +74,16 @@ export function inspectFolder(dir: string, options: InspectOptions = {}): Inspec
   options.onJournal?.(records);
   const database = inspectDatabase(dir, faults, options);
   const isMarked = hasMark || database?.format === 2;
-  const isNew = database === undefined && faults.length === 0 && records.length === 0 && (highWaterMark ?? 1) <= 1;
+  // The high-water mark is written first in a new folder, so other files without a readable one have lost their content.
+  const hasOtherFiles = journalFiles.length > 0 || existsSync(join(dir, databaseName));
+  const isUnwritten = highWaterMark === undefined ? !hasOtherFiles : highWaterMark <= 1;
+  const isNew = database === undefined && faults.length === 0 && records.length === 0 && isUnwritten;
   if (isNew) return { isNew, faults, database, journal: [], highWaterMark, revision: initialPosition.revision };
-  if (database === undefined && faults.length === 0) faults.push({ file: databaseName, message: "the file is missing" });
+  if (database === undefined && faults.length === 0)
+    faults.push({
+      file: databaseName,
+      message: existsSync(join(dir, databaseName)) ? "the file is empty" : "the file is missing",
+    });
   if (isMarked) {
     for (const name of journalFileNames) {
       if (!journalFiles.includes(name)) faults.push({ file: name, message: "the file is missing" });
