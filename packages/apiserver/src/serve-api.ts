@@ -19,7 +19,7 @@ import type { HealthChecks } from "./discovery/health.ts";
 import { issuerDiscovery } from "./discovery/issuer-discovery.ts";
 import { ApiServerMetrics } from "./discovery/metrics.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
-import { withKubelets } from "./endpoints/proxy/kubelet-proxy.ts";
+import { type KubeletAccess, withKubelets } from "./endpoints/proxy/kubelet-proxy.ts";
 import { FlowController } from "./flowcontrol/flow-controller.ts";
 import { startHttpServer } from "./http/http-server.ts";
 import type { HttpServer, ServerTls } from "./http/http-server-options.ts";
@@ -53,6 +53,8 @@ export interface ServeApiOptions {
   readonly anonymous?: boolean;
   /** Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. Default: none. */
   readonly subresources?: NonNullable<ApiServerOptions["subresources"]>;
+  /** Headers that tell the kubelet of a Pod on another node about the sender of a request. Default: none. */
+  readonly kubeletHeaders?: KubeletAccess["headersFor"];
   /** Serves current resource usage as metrics.k8s.io/v1beta1, for `kubectl top`. Default: the group is not served. */
   readonly metrics?: MetricsSource;
   /** Additional admission steps. Default: none. */
@@ -111,6 +113,11 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
     frontProxy: () => frontProxy,
     onError: onError ?? (() => undefined),
   });
+  const kubelets = {
+    credentials: () => kubeletClient,
+    headersFor: options.kubeletHeaders ?? (() => ({})),
+    ownPort: () => (url === "" ? 0 : Number(new URL(url).port)),
+  };
   const controllers: { stop(): Promise<void> }[] = [];
   let isReady = false;
   let url = "";
@@ -131,7 +138,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         issuer: (path) => issuerDiscovery(path, server.tokens, url),
       }),
     delegate: (request, info) => aggregator.delegate(request, info),
-    ...(options.subresources === undefined ? {} : { subresources: withKubelets(options.subresources, () => kubeletClient) }),
+    ...(options.subresources === undefined ? {} : { subresources: withKubelets(options.subresources, kubelets) }),
     ...(options.metrics === undefined ? {} : { kinds: metricsKinds(options.metrics) }),
     ...(options.admission === undefined ? {} : { admission: options.admission }),
     ...(options.requiresServiceAccounts === undefined ? {} : { requiresServiceAccounts: options.requiresServiceAccounts }),

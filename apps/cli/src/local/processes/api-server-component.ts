@@ -17,7 +17,7 @@ import { PodIsolation } from "../pod-isolation.ts";
 import { withFreePort } from "../ports.ts";
 import type { ApiServerConfig } from "./messages.ts";
 import { nodeMetrics } from "./node-metrics.ts";
-import { proxiedPodSubresources } from "./pod-subresource-proxy.ts";
+import { processAccess, proxiedPodSubresources } from "./pod-subresource-proxy.ts";
 import type { ComponentContext, RunningComponent } from "./run-component.ts";
 
 /** After a crash, the former API server may need this long to notice and release the storage. */
@@ -35,6 +35,7 @@ export async function startApiServerComponent(config: ApiServerConfig, context: 
       socketPath: apiServerSocket(dataDir),
       clock: systemClock,
       random: systemRandom,
+      kubeletHeaders: (user) => processAccess(isolation?.mayUseProcess(user) ?? false),
       subresources: {
         ...proxiedPodSubresources(kubeletSocket(dataDir), (user) => isolation?.mayUseProcess(user) ?? false),
         "/nodes/proxy": createNodeProxy(kubeletSocket(dataDir)),

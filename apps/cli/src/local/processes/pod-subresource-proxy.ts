@@ -23,6 +23,11 @@ export function proxiedPodSubresources(
   return Object.fromEntries(subresources.map((name) => [`/pods/${name}`, handlerOf(name)]));
 }
 
+/** The header that tells a kubelet whether the sender may run commands in bare processes. */
+export function processAccess(mayUseProcess: boolean): Readonly<Record<string, string>> {
+  return { [processAccessHeader]: mayUseProcess ? "allowed" : "denied" };
+}
+
 function createHandler(
   socketPath: string,
   subresource: string,
@@ -30,7 +35,7 @@ function createHandler(
 ): Handler {
   return async (call) => {
     const isUpgrade = call.request.headers?.["upgrade"] !== undefined;
-    const access = { [processAccessHeader]: mayUseProcess(call.request.user) ? "allowed" : "denied" };
+    const access = processAccess(mayUseProcess(call.request.user));
     if (isUpgrade) return { kind: "upgrade", connect: (connection) => proxyUpgrade(socketPath, connection, access) };
     const response = await forward(socketPath, pathOf(call, subresource), call);
     const { statusCode = 500, headers } = response;

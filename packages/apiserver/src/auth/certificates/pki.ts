@@ -45,6 +45,8 @@ export const frontProxyUser = "front-proxy-client";
 const adminUser = "kubernetes-admin";
 /** The group that may do everything, regardless of RBAC. */
 export const mastersGroup = "system:masters";
+/** The group of {@link Pki.kubeletClient}, which may use the API of kubelets and nothing else. */
+export const kubeletClientsGroup = "keelson:kubelet-clients";
 
 const dayMs = 24 * 60 * 60 * 1000;
 const authorityLifeMs = 10 * 365 * dayMs;
@@ -97,10 +99,12 @@ export async function ensurePki(directory: string, now: number, hosts: readonly 
     (pair) => certificateDefect(pair, frontProxyAuthority, now, now + leafRenewMs) === undefined,
     () => issueCertificate(frontProxyAuthority, { commonName: frontProxyUser, usage: "client", ...leaf }),
   );
-  const kubeletClient = await ensurePair(directory, "apiserver-kubelet-client", isValid, () =>
+  const isKubeletClient = (pair: KeyPair): boolean =>
+    isValid(pair) && !new X509Certificate(pair.certificate).subject.includes(mastersGroup);
+  const kubeletClient = await ensurePair(directory, "apiserver-kubelet-client", isKubeletClient, () =>
     issueCertificate(authority, {
       commonName: "kube-apiserver-kubelet-client",
-      organizations: [mastersGroup],
+      organizations: [kubeletClientsGroup],
       usage: "client",
       ...leaf,
     }),

@@ -3,7 +3,7 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { rulesOf, uncoveredRules } from "./policy-rule.ts";
-import { mastersGroup } from "../certificates/pki.ts";
+import { kubeletClientsGroup, mastersGroup } from "../certificates/pki.ts";
 import { rbacGroup } from "./role-index.ts";
 
 const all = ["*"];
@@ -110,6 +110,17 @@ const clusterRoles: Readonly<Record<string, { rules?: readonly PolicyRule[]; agg
       },
     ],
   },
+  "system:kubelet-api-admin": {
+    rules: [
+      rule(["get", "list", "watch"], [""], ["nodes"]),
+      rule(["proxy"], [""], ["nodes"]),
+      rule(
+        all,
+        [""],
+        ["nodes/configz", "nodes/healthz", "nodes/log", "nodes/metrics", "nodes/pods", "nodes/proxy", "nodes/stats"],
+      ),
+    ],
+  },
   "system:monitoring": {
     rules: [
       { verbs: ["get"], nonResourceURLs: ["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/readyz", "/readyz/*"] },
@@ -138,6 +149,7 @@ const clusterRoleBindings: Readonly<Record<string, readonly string[]>> = {
   "cluster-admin": [mastersGroup],
   "system:basic-user": ["system:authenticated"],
   "system:discovery": ["system:authenticated"],
+  "system:kubelet-api-admin": [kubeletClientsGroup],
   "system:monitoring": ["system:monitoring"],
   "system:service-account-issuer-discovery": ["system:serviceaccounts"],
   "system:public-info-viewer": ["system:authenticated", "system:unauthenticated"],
