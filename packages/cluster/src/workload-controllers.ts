@@ -4,7 +4,7 @@ import { daemonSetController } from "./daemonset/daemonset-controller.ts";
 import { deploymentController } from "./deployment/deployment-controller.ts";
 import { disruptionController } from "./disruption/disruption-controller.ts";
 import { jobController } from "./job/job-controller.ts";
-import { podGarbageController } from "./pod-gc/pod-gc.ts";
+import { createPodGarbageController } from "./pod-gc/pod-gc.ts";
 import { cronJobController } from "./cronjob/cronjob-controller.ts";
 import { replicationController } from "./replication-controller/replication-controller.ts";
 import { replicaSetController } from "./replicaset/replicaset-controller.ts";
@@ -26,6 +26,6 @@ export const createWorkloadControllers = (): readonly ControllerDefinition[] => 
   serviceController,
   mirroringController,
   createScheduler(),
-  podGarbageController,
+  createPodGarbageController(),
   disruptionController,
 ];

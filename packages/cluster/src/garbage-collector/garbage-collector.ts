@@ -120,6 +120,7 @@ class WatchingCollector implements GarbageCollector {
       if (known.namespace !== "" && known.namespace !== node.namespace) return "dangling";
       return isDeletingDependents(known) ? "waiting" : "solid";
     }
+    if (this.monitor.wasDeleted(owner.uid)) return "dangling";
     const { group, version } = parseApiVersion(owner.apiVersion);
     const type = this.monitor.typeOfOwner(group, owner.kind);
     // A kind that is not served may return with its objects, so its absence proves nothing.

@@ -44,6 +44,9 @@ interface MonitoredKind {
   isOverdue: boolean;
 }
 
+/** Maximum number of deleted objects that are remembered. */
+const maxDeleted = 10_000;
+
 /** How long to wait for a kind that cannot be listed, as in kube-controller-manager. */
 const maxListMs = 30_000;
 
@@ -52,6 +55,8 @@ export class ObjectMonitor {
   readonly graph = new ObjectGraph();
   readonly #options: ObjectMonitorOptions;
   readonly #kinds = new Map<string, MonitoredKind>();
+  /** Uids of the last deleted objects, in order. */
+  readonly #deleted = new Set<string>();
   readonly #unsubscribe: () => void;
 
   constructor(options: ObjectMonitorOptions) {
@@ -80,6 +85,11 @@ export class ObjectMonitor {
   /** Group versions (`group/version`) whose kinds are unknown because their API server is not available. */
   get staleVersions(): readonly string[] {
     return this.#options.kinds.staleVersions?.() ?? [];
+  }
+
+  /** Whether an object was recently deleted. Unlike its absence, this holds even if its kind is no longer served. */
+  wasDeleted(uid: string): boolean {
+    return this.#deleted.has(uid);
   }
 
   /** The served type of this group and kind, in any version. */
@@ -134,8 +144,11 @@ export class ObjectMonitor {
 
   #applyEffect(kind: MonitoredKind, effect: StoreEffect): void {
     if (effect.kind === "put") this.#put(kind, effect.object);
-    else if (effect.kind === "remove") this.#remove(kind, effect.object.metadata.uid ?? "");
-    else {
+    else if (effect.kind === "remove") {
+      const { uid = "" } = effect.object.metadata;
+      this.#remember(uid);
+      this.#remove(kind, uid);
+    } else {
       const now = new Set(effect.objects.map((object) => object.metadata.uid ?? ""));
       for (const uid of [...kind.uids]) if (!now.has(uid)) this.#remove(kind, uid);
       for (const object of effect.objects) this.#put(kind, object);
@@ -152,6 +165,12 @@ export class ObjectMonitor {
     kind.uids.add(node.uid);
     const previous = this.graph.put(node);
     this.#options.onNode({ type: "put", node, previous });
+  }
+
+  #remember(uid: string): void {
+    this.#deleted.add(uid);
+    const oldest = this.#deleted.values().next();
+    if (this.#deleted.size > maxDeleted && !oldest.done) this.#deleted.delete(oldest.value);
   }
 
   #remove(kind: MonitoredKind, uid: string): void {

@@ -4,38 +4,40 @@ import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { createManager, silentLogger } from "@keelson/controller";
 import { expect, onTestFinished, test } from "vitest";
-import { decideLostPod, podGarbageController } from "./pod-gc.ts";
+import { createPodGarbageController, decideLostPod } from "./pod-gc.ts";
 
-const created = Date.parse("2026-01-01T00:00:00Z");
+const since = 1_000;
 const pod = (nodeName: string | undefined, isTerminating = false): PodObject => ({
   apiVersion: "v1",
   kind: "Pod",
-  metadata: {
-    name: "p",
-    creationTimestamp: "2026-01-01T00:00:00Z",
-    ...(isTerminating ? { deletionTimestamp: "2026-01-01T00:00:10Z" } : {}),
-  },
+  metadata: { name: "p", ...(isTerminating ? { deletionTimestamp: "2026-01-01T00:00:10Z" } : {}) },
   spec: { containers: [], ...(nodeName === undefined ? {} : { nodeName }) },
 });
 
-test("Pods whose node does not exist are deleted 40 s after their creation", () => {
-  expect(decideLostPod(pod("n"), true, created + 90_000)).toEqual({ kind: "keep" });
-  expect(decideLostPod(pod("n"), false, created + 39_000)).toEqual({ kind: "wait", ms: 1_000 });
-  expect(decideLostPod(pod("n"), false, created + 40_000)).toEqual({ kind: "delete", why: "node-deleted" });
-  expect(decideLostPod(pod("n", true), true, created + 90_000)).toEqual({ kind: "keep" });
+test("Pods are deleted 40 s after their node was found missing", () => {
+  expect(decideLostPod(pod("n"), undefined, since + 90_000)).toEqual({ kind: "keep" });
+  expect(decideLostPod(pod("n"), since, since + 39_000)).toEqual({ kind: "wait", ms: 1_000 });
+  expect(decideLostPod(pod("n"), since, since + 40_000)).toEqual({ kind: "delete", why: "node-deleted" });
+  expect(decideLostPod(pod("n", true), undefined, since + 90_000)).toEqual({ kind: "keep" });
 });
 
 test("terminating Pods that were never bound are deleted", () => {
-  expect(decideLostPod(pod(undefined), false, created)).toEqual({ kind: "keep" });
-  expect(decideLostPod(pod(undefined, true), false, created)).toEqual({ kind: "delete", why: "never-bound" });
+  expect(decideLostPod(pod(undefined), undefined, since)).toEqual({ kind: "keep" });
+  expect(decideLostPod(pod(undefined, true), undefined, since)).toEqual({ kind: "delete", why: "never-bound" });
 });
 
-test("a Pod is kept if its node joins after it was bound, and deleted with the node", async () => {
+test("a Pod is kept if its node registers within 40 s, also again, and deleted otherwise", async () => {
   const clock = createVirtualClock();
   const environment = await startTestEnvironment({ clock });
   onTestFinished(() => environment.stop());
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  const manager = createManager({ name: "test", client, clock, logger: silentLogger, controllers: [podGarbageController] });
+  const manager = createManager({
+    name: "test",
+    client,
+    clock,
+    logger: silentLogger,
+    controllers: [createPodGarbageController()],
+  });
   await manager.start();
   onTestFinished(() => manager.stop());
   const bind = (name: string, nodeName: string) =>
@@ -52,7 +54,20 @@ test("a Pod is kept if its node joins after it was bound, and deleted with the n
   })();
   await clock.advance(40_000);
   expect((await deletions.next()).value).toBe("lost");
+  const nodes = await client.watch(Node, {});
+  const seen = nodes[Symbol.asyncIterator]();
+  await seen.next();
   await client.delete(Node, { name: "late-node" });
+  await seen.next();
+  await clock.advance(39_000);
+  await client.create(Node, { metadata: { name: "late-node" }, spec: {} });
+  await seen.next();
+  await clock.advance(39_000);
+  expect(await client.get(Pod, { namespace: "default", name: "early" })).toMatchObject({ metadata: { name: "early" } });
+  await client.delete(Node, { name: "late-node" });
+  await seen.next();
+  await clock.advance(41_000);
   expect((await deletions.next()).value).toBe("early");
+  nodes.close();
   watch.close();
 });
