@@ -43,8 +43,11 @@ const projects = [
 export default defineConfig({
   test: {
     sequence: { sequencer: SlowestFirst },
-    // The second and third run of `npm test` find the transformed modules of the first one.
-    experimental: { fsModuleCache: true },
+    // Shared by the runs of one `npm test` only: the cache's key does not cover the exports of package.json.
+    experimental:
+      process.env.TEST_MODULE_CACHE === undefined
+        ? {}
+        : { fsModuleCache: true, fsModuleCachePath: process.env.TEST_MODULE_CACHE },
     projects: projects.map(({ name, include, exclude, timeoutMs, pollTimeoutMs, isolate, maxWorkers }, index) => ({
       resolve: { conditions: ["source"] },
       ssr: { resolve: { conditions: ["source"] } },

@@ -93,7 +93,7 @@ function runTests(title, node, name, files = []) {
     "--reporter=json",
     `--outputFile.json=${report}`,
   ];
-  const status = run(node, args, { env: { ...process.env, TMPDIR: temporary } });
+  const status = run(node, args, { env: { ...process.env, TMPDIR: temporary, TEST_MODULE_CACHE: join(temporary, "modules") } });
   let counts;
   try {
     counts = JSON.parse(readFileSync(report, "utf8"));
