@@ -22,6 +22,9 @@ import { terminalFlushed } from "./task-output.ts";
 /** Attempts to clean up while containerd is unreachable: about 20 s. */
 const maxCleanupAttempts = 11;
 
+/** Maximum delay before a failed pause is tried again. */
+const maxPauseRetryMs = 400;
+
 /** A program that runs in a container. */
 export class LaunchedContainer implements LaunchedProgram {
   readonly pid: number;
@@ -78,11 +81,17 @@ export class LaunchedContainer implements LaunchedProgram {
   }
 
   async pause(): Promise<void> {
-    if (await this.isPaused()) return;
-    try {
-      await this.#context.api.tasks.pause({ containerId: this.#request.folder.tag });
-    } catch (error) {
-      throw new ExecutionError("Unsupported", `cannot pause the program: ${messageOf(error)}`, { cause: error });
+    for (let pauseMs = 50; ; pauseMs *= 2) {
+      if (await this.isPaused()) return;
+      try {
+        await this.#context.api.tasks.pause({ containerId: this.#request.folder.tag });
+        return;
+      } catch (error) {
+        // runc gives up if a process is not scheduled in time, and thaws the others.
+        if (pauseMs > maxPauseRetryMs || !isAlive(this.pid, this.#startTime))
+          throw new ExecutionError("Unsupported", `cannot pause the program: ${messageOf(error)}`, { cause: error });
+        await new Promise<void>((resolve) => void this.#request.deadlines.after(pauseMs, resolve));
+      }
     }
   }
 
