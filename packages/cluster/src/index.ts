@@ -20,6 +20,7 @@ export type { PodImages } from "./kubelet/runtimes/pod-images.ts";
 export { ensureRuntimeClasses } from "./kubelet/runtimes/runtime-classes.ts";
 export {
   hasProcessAccess,
+  isProcessAccessDenied,
   type KubeletServer,
   type KubeletServerOptions,
   processAccessHeader,
@@ -28,7 +29,7 @@ export {
 } from "./kubelet/kubelet-server.ts";
 export { type NodeServer, type NodeServerOptions, startNodeServer } from "./kubelet/node-server/node-server.ts";
 export type { CallerReviews } from "./kubelet/node-server/node-access.ts";
-export type { Taint } from "./kubelet/node/node-registration.ts";
+export { machineId, type Taint } from "./kubelet/node/node-registration.ts";
 export { CertificateSigningRequest, type CertificateSigningRequestObject } from "./certificates/signing-decision.ts";
 export type { MetricsObjects } from "./kubelet/metrics/resource-metrics.ts";
 export { type DiscoveredKinds, type DiscoverKindsOptions, discoverKinds } from "./discovered-kinds.ts";

@@ -88,7 +88,7 @@ it("names the command that approves the request, and waits", async () => {
   expect(new X509Certificate((await done).certificate).subject).toContain("system:node:laptop");
 });
 
-it("fails with the reason of a denial, and asks anew the next time", async () => {
+it("fails with the reason of a denial, and creates a new request on the next attempt", async () => {
   const by = await joiner();
   const { name, done } = startJoining(by);
   const first = await name;

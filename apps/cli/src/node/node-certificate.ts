@@ -3,7 +3,7 @@ import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type DeepReadonly, ignoreNotFound, isStatusError, parseJsonObject } from "@keelson/api-machinery";
 import { createCertificateRequest, type KeyPair } from "@keelson/api-machinery/certificates";
-import { type Clock, formatTime } from "@keelson/api-machinery/time";
+import { type Clock, formatTime, sleep } from "@keelson/api-machinery/time";
 import { CertificateSigningRequest, type CertificateSigningRequestObject } from "@keelson/cluster";
 import type { Client } from "@keelson/client";
 import { writeFileAtomic } from "@keelson/execution/files";
@@ -11,12 +11,12 @@ import { NodeError } from "./node-error.ts";
 
 /** Options of {@link requestNodeCertificate}. */
 export interface NodeCertificateOptions {
-  /** May create CertificateSigningRequests. If it may approve them too, no one else has to. */
+  /** May create CertificateSigningRequests. If it may also approve them, no manual approval is needed. */
   readonly client: Client;
   readonly nodeName: string;
   /** Directory of the key and the pending request. */
   readonly folder: string;
-  readonly clock: Pick<Clock, "now">;
+  readonly clock: Clock;
   /** Receives lines for the user. */
   readonly print: (line: string) => void;
   readonly signal: AbortSignal;
@@ -31,22 +31,30 @@ interface PendingRequest {
   readonly key: string;
 }
 
+/** Delay before a watch that ended is opened again. */
+const rewatchMs = 1_000;
+
 const signerName = "kubernetes.io/kube-apiserver-client-kubelet";
 
 /**
  * Obtains a client certificate of the node `system:node:NAME` from the cluster, as a kubelet's TLS bootstrap does. The key never leaves
- * this machine. Waits for the approval, which it gives itself if the client may.
+ * this machine. Approves the request if the client is allowed to; otherwise waits for approval.
  *
  * **Errors**: {@link NodeError} if the request is denied or fails; those of the API; the signal's reason.
  */
 export async function requestNodeCertificate(options: NodeCertificateOptions): Promise<KeyPair> {
-  const { client, folder, print, signal } = options;
+  const { client, clock, folder, print, signal } = options;
   const file = join(folder, "node-request.json");
   const { pending, csr } = (await resumedRequest(options, file)) ?? (await newRequest(options, file));
   if (verdictOf(csr) === "pending" && !(await approve(csr, options))) {
     print(`waiting for the approval of this node's certificate: kubectl certificate approve ${pending.name}`);
   }
-  for (;;) {
+  for (; ; await sleep(clock, rewatchMs, signal)) {
+    // A watch does not show that the request was deleted before it began.
+    if ((await ignoreNotFound(client.get(CertificateSigningRequest, { name: pending.name }, { signal }))) === undefined) {
+      await rm(file, { force: true });
+      throw new NodeError("CertificateRefused", `the certificate request ${pending.name} was deleted`);
+    }
     const watch = await client.watch(CertificateSigningRequest, { fieldSelector: `metadata.name=${pending.name}`, signal });
     try {
       for await (const { type, object } of watch) {

@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,10 +18,10 @@ beforeEach(async () => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-const issue = (from: number, name = "laptop"): Promise<KeyPair> =>
+const issue = (from: number, name = "laptop", validMs = 100 * day): Promise<KeyPair> =>
   issueCertificate(authority, {
     ...{ commonName: `system:node:${name}`, organizations: ["system:nodes"], usage: "client" },
-    ...{ notBefore: new Date(from), notAfter: new Date(from + 100 * day) },
+    ...{ notBefore: new Date(from), notAfter: new Date(from + validMs) },
   });
 const open = (clock = createVirtualClock(start)): NodeCredentials =>
   new NodeCredentials({ folder, nodeName: "laptop", clock, log: silentLogger });
@@ -63,4 +64,25 @@ it("renews the certificate after four fifths of its validity, and retries hourly
   credentials.stop();
   await clock.advance(200 * day);
   expect(requests).toBe(2);
+});
+
+it("renews short-lived certificates in time, again and again", async () => {
+  const clock = createVirtualClock(start);
+  const credentials = open(clock);
+  await credentials.replace(await issue(start, "laptop", day));
+  let requests = 0;
+  credentials.renewBy(() => {
+    requests++;
+    return issue(clock.now(), "laptop", day);
+  });
+  for (let hour = 0; hour < 96; hour += 2) {
+    await clock.advance(2 * 60 * 60 * 1000);
+    // Signing takes a turn of the event loop.
+    const expected = Math.floor(((hour + 2) / 24) * 1.25);
+    await expect.poll(() => requests).toBeGreaterThanOrEqual(Math.min(expected, 3));
+    await expect
+      .poll(async () => Date.parse(new X509Certificate((await credentials.get()).clientCertificate ?? "").validTo))
+      .toBeGreaterThan(clock.now());
+  }
+  credentials.stop();
 });

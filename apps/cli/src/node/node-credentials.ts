@@ -12,6 +12,7 @@ const dayMs = 24 * 60 * 60 * 1000;
 /** Part of its validity after which a certificate is renewed. */
 const renewAfter = 0.8;
 const retryMs = 60 * 60 * 1000;
+const minWaitMs = 60 * 1000;
 
 /** Options of {@link NodeCredentials}. */
 export interface NodeCredentialsOptions {
@@ -27,6 +28,7 @@ export class NodeCredentials implements CredentialSource {
   readonly #options: NodeCredentialsOptions;
   #pair: KeyPair | undefined;
   #timer: Timer | undefined;
+  #isStopped = false;
 
   constructor(options: NodeCredentialsOptions) {
     this.#options = options;
@@ -45,8 +47,9 @@ export class NodeCredentials implements CredentialSource {
     return true;
   }
 
-  /** Stores a new certificate and uses it from now on. */
+  /** Stores a new certificate and uses it from now on. **Errors**: if it cannot be parsed. */
   async replace({ certificate, key }: KeyPair): Promise<void> {
+    validity({ certificate, key });
     await writeFileAtomic(this.#file, JSON.stringify({ certificate, key }), { durable: true });
     this.#pair = { certificate, key };
   }
@@ -60,14 +63,16 @@ export class NodeCredentials implements CredentialSource {
   renewBy(request: () => Promise<KeyPair>): void {
     const { clock, log } = this.#options;
     const wait = (ms: number): void => {
-      this.#timer = clock.setTimer(Math.min(ms, dayMs), () => void renew(), { background: true });
+      if (this.#isStopped) return;
+      // Checked at least daily: the clock may jump.
+      this.#timer = clock.setTimer(Math.min(Math.max(ms, minWaitMs), dayMs), () => void renew(), { background: true });
     };
     const renew = async (): Promise<void> => {
       const due = this.#renewAt - clock.now();
       if (due > 0) return wait(due);
       try {
         await this.replace(await request());
-        wait(dayMs);
+        wait(this.#renewAt - clock.now());
       } catch (error) {
         log.warn({ err: error }, "could not renew the node's certificate; retrying");
         wait(retryMs);
@@ -77,6 +82,7 @@ export class NodeCredentials implements CredentialSource {
   }
 
   stop(): void {
+    this.#isStopped = true;
     this.#timer?.cancel();
   }
 

@@ -1,14 +1,14 @@
 import { chmod, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ignoreNotFound, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import { isStatusError } from "@keelson/api-machinery";
 import type { KeyPair } from "@keelson/api-machinery/certificates";
-import { Node } from "@keelson/api-machinery/kinds";
+import { ConfigMap } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import {
   ensureRuntimeClasses,
+  isProcessAccessDenied,
   issueTokensBy,
   type Kubelet,
-  machineName,
   openPodRuntimes,
   podHandlers,
   type PodRuntimes,
@@ -20,7 +20,6 @@ import { type Client, type Connection, createClient, createHttpTransport, type H
 import type { Logger } from "@keelson/controller";
 import { ClusterIdentities } from "@keelson/controller/access";
 import { defaultContainerdSocket, openUnpackedImages } from "@keelson/execution";
-import { writeFileAtomic } from "@keelson/execution/files";
 import { imagesFolder, sandboxes } from "@keelson/sandboxes";
 import { UsageError } from "@keelson/operator/flags";
 import { lockDataFolder } from "../local/data-folder-lock.ts";
@@ -29,7 +28,7 @@ import { requirePodRuntime } from "../local/require-pod-runtime.ts";
 import { addressTowards, isLoopback } from "./node-address.ts";
 import { requestNodeCertificate } from "./node-certificate.ts";
 import { NodeCredentials } from "./node-credentials.ts";
-import { NodeError } from "./node-error.ts";
+import { claimName, isAccepted, nameOf, whoAmI } from "./node-name.ts";
 import { servingCertificate } from "./serving-certificate.ts";
 
 /** Options of {@link startNode}. */
@@ -47,6 +46,8 @@ export interface NodeOptions {
   /** Socket of a containerd that must respond. Default: the standard socket, if one responds. */
   readonly containerd: string | undefined;
   readonly taints: readonly Taint[];
+  /** File with the authority of client certificates. Default: the one that the API server publishes. */
+  readonly clientAuthorityFile: string | undefined;
   readonly log: Logger;
   /** Receives lines for the user. */
   readonly print: (line: string) => void;
@@ -94,7 +95,14 @@ class JoinedNode implements RunningNode {
   }
 
   async stop(): Promise<void> {
-    for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) await next();
+    for (let next = this.#stops.pop(); next !== undefined; next = this.#stops.pop()) {
+      try {
+        await next();
+      } catch (error) {
+        // The rest must stop nevertheless, and the data directory be unlocked.
+        this.#options.log.warn({ err: error }, "could not stop a part of the node");
+      }
+    }
   }
 
   async start(): Promise<void> {
@@ -104,14 +112,23 @@ class JoinedNode implements RunningNode {
     const user = this.#client(connection.transport);
     const { username } = await whoAmI(user);
     const { nodeName, isNode } = nameOf(username, this.#options.name);
-    await claimName(user, nodeName, dataDir);
+    const claim = await claimName(user, nodeName, dataDir);
     const address = this.#options.address ?? (await addressTowards(connection.transport.server));
     const client = isNode ? user : await this.#nodeClient(user, nodeName);
     const runtimes = await this.#openRuntimes();
     requirePodRuntime(podRuntime, runtimes);
-    await this.#publishRuntimes(user, runtimes);
-    const port = await this.#startServer(client, nodeName, address, () => kubelet);
-    const kubelet: Kubelet = await startKubelet({
+    await this.#publishRuntimes(user, runtimes.names);
+    runtimes.onChange(async ({ handler, isAvailable }) => {
+      if (!isAvailable) return;
+      await this.#publishRuntimes(user, [handler]).catch((error: unknown) =>
+        log.warn({ err: error, handler }, "could not create the RuntimeClass"),
+      );
+    });
+    const clientAuthority = await this.#clientAuthority(user);
+    let kubelet: Kubelet | undefined;
+    const port = await this.#startServer({ client, nodeName, address, clientAuthority, kubelet: () => kubelet });
+    await claim.record();
+    const started = await startKubelet({
       ...{ client, nodeName, runtimes, log, labels: nodeLabels, taints: this.#options.taints },
       dataDir: join(dataDir, "node"),
       defaultRuntime: podRuntime,
@@ -125,7 +142,8 @@ class JoinedNode implements RunningNode {
       apiServer: apiServerOf(connection.transport),
       issueToken: issueTokensBy(client),
     });
-    this.#stops.push(() => kubelet.stop());
+    kubelet = started;
+    this.#stops.push(() => started.stop());
     print(`node ${nodeName} joined ${connection.transport.server}`);
     print(`address ${address}, kubelet API on port ${port}; Pods run ${runtimeNames[podRuntime]}`);
     if (isLoopback(address)) {
@@ -146,13 +164,14 @@ class JoinedNode implements RunningNode {
     const { connection, dataDir, log, print, signal } = this.#options;
     const folder = join(dataDir, "pki");
     const credentials = new NodeCredentials({ folder, nodeName, clock: systemClock, log });
-    const isKnown = await credentials.load();
-    const request = (client: Client): Promise<KeyPair> =>
-      requestNodeCertificate({ client, nodeName, folder, clock: systemClock, print, signal });
-    if (!isKnown) await credentials.replace(await request(user));
-    const { token: _, impersonate: __, ...transport } = connection.transport;
+    const { impersonate: _, ...transport } = connection.transport;
     const client = this.#client({ ...transport, credentials });
-    credentials.renewBy(() => request(client));
+    const isKnown = (await credentials.load()) && (await isAccepted(client));
+    const request = (by: Client, report: (line: string) => void): Promise<KeyPair> =>
+      requestNodeCertificate({ client: by, nodeName, folder, clock: systemClock, print: report, signal });
+    if (!isKnown) await credentials.replace(await request(user, print));
+    // The cluster usually approves renewals by itself.
+    credentials.renewBy(() => request(client, (line) => log.info({}, line)));
     this.#stops.push(() => credentials.stop());
     return client;
   }
@@ -175,27 +194,47 @@ class JoinedNode implements RunningNode {
   }
 
   /** Creates the RuntimeClasses if the user may. */
-  async #publishRuntimes(user: Client, runtimes: PodRuntimes): Promise<void> {
+  async #publishRuntimes(user: Client, handlers: readonly string[]): Promise<void> {
     const { print } = this.#options;
     try {
-      await ensureRuntimeClasses(user, runtimes.names, nodeLabels);
+      await ensureRuntimeClasses(user, handlers, nodeLabels);
     } catch (error) {
       if (!isStatusError(error, "Forbidden")) throw error;
       print(
-        `not allowed to create the RuntimeClasses ${runtimes.names.join(", ")}; without them Pods run in the default runtime only`,
+        `not allowed to create the RuntimeClasses ${handlers.join(", ")}; without them Pods run in the default runtime only`,
       );
     }
   }
 
-  async #startServer(client: Client, nodeName: string, address: string, kubelet: () => Kubelet): Promise<number> {
-    const { connection, dataDir, port, log } = this.#options;
+  /** The authority of the cluster's client certificates, which the API server publishes. */
+  async #clientAuthority(user: Client): Promise<string | undefined> {
+    const key = { namespace: "kube-system", name: "extension-apiserver-authentication" };
+    const { clientAuthorityFile, print } = this.#options;
+    if (clientAuthorityFile !== undefined) return readFile(clientAuthorityFile, "utf8");
+    try {
+      const authority = (await user.get(ConfigMap, key)).data?.["client-ca-file"];
+      if (authority) return authority;
+    } catch (error) {
+      if (!isStatusError(error, "Forbidden") && !isStatusError(error, "NotFound")) throw error;
+    }
+    print(
+      `could not read ConfigMap ${key.namespace}/${key.name}; pass --client-ca-file, or kubectl logs and exec of Pods of this node fail`,
+    );
+    return undefined;
+  }
+
+  async #startServer(options: ServerOptions): Promise<number> {
+    const { client, nodeName, address, clientAuthority, kubelet } = options;
+    const { dataDir, port, log } = this.#options;
     const server = await startNodeServer({
       ...{ nodeName, address, port, clock: systemClock },
       tls: await servingCertificate(join(dataDir, "pki"), address),
-      // As in kubeadm's clusters, where one authority signs the certificates of servers and clients.
-      clientAuthority: connection.transport.ca,
+      clientAuthority,
       reviews: new ClusterIdentities({ client, clock: systemClock }),
-      handlers: podHandlers({ client: () => client, kubelet, now: () => systemClock.now() }),
+      handlers: podHandlers({
+        ...{ client: () => client, kubelet, now: () => systemClock.now() },
+        mayUseProcess: (call) => !isProcessAccessDenied(call),
+      }),
       onError: (error) => log.error({ err: error }, "kubelet request failed"),
     }).catch((error: unknown) => {
       const why = error instanceof Error ? error.message : String(error);
@@ -206,47 +245,12 @@ class JoinedNode implements RunningNode {
   }
 }
 
-/** authentication.k8s.io/v1 SelfSubjectReview. */
-interface SelfSubjectReviewObject extends KubernetesObject {
-  readonly status?: { readonly userInfo?: { readonly username?: string } };
-}
-
-const SelfSubjectReview: ResourceType<SelfSubjectReviewObject> = {
-  group: "authentication.k8s.io",
-  version: "v1",
-  kind: "SelfSubjectReview",
-  plural: "selfsubjectreviews",
-  scope: "Cluster",
-};
-
-async function whoAmI(client: Client): Promise<{ readonly username: string }> {
-  const { status } = await client.create(SelfSubjectReview, { metadata: {} });
-  return { username: status?.userInfo?.username ?? "" };
-}
-
-function nameOf(username: string, requested: string | undefined): { readonly nodeName: string; readonly isNode: boolean } {
-  const own = /^system:node:(.+)$/.exec(username)?.[1];
-  if (own !== undefined && requested !== undefined && requested !== own) {
-    throw new UsageError(`--name: the kubeconfig belongs to node ${own}`);
-  }
-  return { nodeName: own ?? requested ?? machineName(), isNode: own !== undefined };
-}
-
-/** Records the node's name, and rejects one that another machine uses. */
-async function claimName(client: Client, nodeName: string, dataDir: string): Promise<void> {
-  const file = join(dataDir, "node-name");
-  const recorded = (await readFile(file, "utf8").catch(() => "")).trim();
-  if (recorded === nodeName) return;
-  if (recorded !== "") {
-    throw new UsageError(`--name: this data directory belongs to node ${recorded}; choose another --data-dir for ${nodeName}`);
-  }
-  if ((await ignoreNotFound(client.get(Node, { name: nodeName }))) !== undefined) {
-    throw new NodeError(
-      "NameTaken",
-      `node ${nodeName} already exists; choose another name with --name, or delete it first: kubectl delete node ${nodeName}`,
-    );
-  }
-  await writeFileAtomic(file, `${nodeName}\n`, { durable: true });
+interface ServerOptions {
+  readonly client: Client;
+  readonly nodeName: string;
+  readonly address: string;
+  readonly clientAuthority: string | undefined;
+  readonly kubelet: () => Kubelet | undefined;
 }
 
 function apiServerOf({ server, ca }: HttpTransportOptions): { host: string; port: number; authority?: string } {

@@ -36,12 +36,13 @@ const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 async function startRobots(context: TourContext): Promise<readonly ChildProcess[]> {
   const { client, clock } = context;
   const store = { client, namespace, fieldManager: "keelson-tour" };
-  const children: ChildProcess[] = [];
-  for (const robotId of robotIds) {
-    const { text } = await issueToken(store, { robot: robotId, ttlMs: tokenLifeMs }, clock.now());
-    children.push(startRobot(robotId, text, context));
+  const tokens: (readonly [robotId: string, token: string])[] = [];
+  for (const robot of robotIds) {
+    const { text } = await issueToken(store, { robot, ttlMs: tokenLifeMs }, clock.now());
+    tokens.push([robot, text]);
   }
-  return children;
+  // Nothing is started if a token could not be created.
+  return tokens.map(([robotId, token]) => startRobot(robotId, token, context));
 }
 
 const tokenLifeMs = 10 * 60_000;

@@ -31,6 +31,14 @@ export function hasProcessAccess({ request }: PodCall): boolean {
   return request.headers?.[processAccessHeader] === "allowed";
 }
 
+/**
+ * Like {@link hasProcessAccess}, for a node of a cluster whose API server may not send the header: such a cluster cannot restrict bare
+ * processes, and a sender who leaves the header out gains nothing.
+ */
+export function isProcessAccessDenied({ request }: PodCall): boolean {
+  return request.headers?.[processAccessHeader] === "denied";
+}
+
 /** Path of the node's resource usage, as JSON of {@link MetricsObjects}. */
 export const resourceMetricsPath = "/metrics/resource";
 

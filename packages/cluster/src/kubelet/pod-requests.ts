@@ -60,6 +60,8 @@ export function rejectUpgrade(socket: Duplex, status: Status): void {
   socket.end(
     `HTTP/1.1 ${code} ${STATUS_CODES[code] ?? ""}\r\ncontent-type: application/json\r\n` +
       `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+    // A client that does not close the connection must not keep it.
+    () => socket.destroy(),
   );
 }
 

@@ -40,6 +40,12 @@ const flags: readonly FlagDefinition[] = [
     value: "SOCKET",
     description: "containerd socket (default: /run/containerd/containerd.sock if it responds)",
   },
+  {
+    name: "client-ca-file",
+    value: "FILE",
+    description:
+      "authority of the API server's client certificate (default: the one that the cluster publishes, if the user may read it)",
+  },
   { name: "taint", value: "KEY[=VALUE]:EFFECT", description: "taint of the Node when it is created", repeatable: true },
   { ...logLevelFlag, description: "minimum level of log lines on standard error" },
 ];
@@ -71,7 +77,7 @@ async function runNode(values: FlagValues): Promise<number> {
     } finally {
       await node.stop();
     }
-    print("stopped; Pods keep running until the next keelson node, which adopts them");
+    print("stopped; Pods keep running, and the next keelson node adopts them");
     return shutdown.fault === undefined ? 0 : 1;
   } catch (error) {
     if (shutdown.signal.aborted && shutdown.fault === undefined) return 0;
@@ -87,6 +93,7 @@ function readFlags(values: FlagValues): Omit<NodeOptions, "connection" | "log" |
   if (address !== undefined && isIP(address) === 0) throw new UsageError(`--address: ${address} is not a valid IP address`);
   const socket = textOf(values["containerd-address"]);
   const taints = values["taint"];
+  const authority = textOf(values["client-ca-file"]);
   return {
     dataDir: resolve(String(values["data-dir"])),
     name: textOf(values["name"]),
@@ -94,6 +101,7 @@ function readFlags(values: FlagValues): Omit<NodeOptions, "connection" | "log" |
     port: portOption.read(values),
     podRuntime: podRuntimeFlag.read(values),
     containerd: socket === undefined ? undefined : resolve(socket),
+    clientAuthorityFile: authority === undefined ? undefined : resolve(authority),
     taints: Array.isArray(taints) ? taints.map(parseTaint) : [],
   };
 }

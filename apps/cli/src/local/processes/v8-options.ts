@@ -1,5 +1,5 @@
 /**
- * Options of V8 that delay optimization, for processes that are short or start often. By default, V8 optimizes functions that run during the
+ * Options of V8 that delay optimization, for short-lived processes and processes that start often. By default, V8 optimizes functions that run during the
  * start only, which takes a seventh of the processor time of a start. V8 renames these options, and Node.js rejects unknown ones: other
  * versions get none.
  */

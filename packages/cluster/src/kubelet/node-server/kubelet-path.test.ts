@@ -31,6 +31,9 @@ test("the container in the path cannot be replaced by a parameter", () => {
 
 test.each([
   "/",
+  "//",
+  "//host/exec/a/p/main",
+  "http://[",
   "/pods",
   "/exec/a/p",
   "/containerLogs/a/p/u/main",

@@ -30,7 +30,10 @@ const streamParameters: Readonly<Record<string, string>> = {
  *     /portForward/NAMESPACE/POD[/UID]
  */
 export function parseKubeletPath(url: string): KubeletRequest {
-  const { pathname, searchParams } = new URL(url, "https://kubelet");
+  // Not relative to a base: `//host/exec` would be another host's path.
+  const absolute = `https://kubelet${url}`;
+  if (!URL.canParse(absolute)) return { subresource: "proxy", podUrl: undefined };
+  const { pathname, searchParams } = new URL(absolute);
   const [, action = "", ...rest] = pathname.split("/");
   if (action === "healthz" && rest.length === 0) return { subresource: "healthz", podUrl: undefined };
   const subresource = Object.hasOwn(podSubresources, action) ? podSubresources[action] : undefined;

@@ -94,7 +94,7 @@ describe("the kubelet API", () => {
     for (const options of [{}, bearer("forged"), { headers: { authorization: "Basic YTpi" } }]) {
       expect((await send(log, options)).status).toBe(401);
     }
-    expect((await send("/healthz")).status).toBe(401);
+    for (const path of ["/healthz", "//", "//host/exec/a/p/main"]) expect((await send(path)).status).toBe(401);
     expect(calls).toEqual([]);
   });
 

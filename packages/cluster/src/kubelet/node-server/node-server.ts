@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { PodHandlers } from "../pod-handlers.ts";
@@ -32,7 +32,7 @@ export interface NodeServer {
   stop(): Promise<void>;
 }
 
-/** Time within which the headers of a request must arrive. */
+/** Time within which a TLS handshake must complete, and the headers of a request must arrive. */
 const headersTimeoutMs = 15_000;
 
 /**
@@ -49,7 +49,7 @@ export async function startNodeServer(options: NodeServerOptions): Promise<NodeS
 class KubeletHttpsServer implements NodeServer {
   readonly #options: NodeServerOptions;
   readonly #server: Server;
-  readonly #upgraded = new Set<Duplex>();
+  readonly #sockets = new Set<Socket>();
 
   constructor(options: NodeServerOptions) {
     this.#options = options;
@@ -60,18 +60,26 @@ class KubeletHttpsServer implements NodeServer {
         key: tls.key,
         minVersion: "TLSv1.2",
         headersTimeout: headersTimeoutMs,
+        handshakeTimeout: headersTimeoutMs,
         // Certificates of other authorities are ignored, and the client may have a token.
         ...(clientAuthority === undefined ? {} : { ca: clientAuthority, requestCert: true, rejectUnauthorized: false }),
       },
-      (request, response) => void this.#serve(request, response).catch(onError),
+      (request, response) =>
+        void this.#serve(request, response).catch((error: unknown) => {
+          response.destroy();
+          onError(error);
+        }),
     );
     this.#server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      this.#upgraded.add(socket.once("close", () => this.#upgraded.delete(socket)));
       socket.on("error", () => {});
       void this.#upgrade(request, socket, head).catch((error: unknown) => {
         socket.destroy();
         onError(error);
       });
+    });
+    this.#server.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
     });
     this.#server.on("tlsClientError", (_error, socket) => socket.destroy());
   }
@@ -93,8 +101,8 @@ class KubeletHttpsServer implements NodeServer {
   stop(): Promise<void> {
     return new Promise((resolve) => {
       this.#server.close(() => resolve());
-      this.#server.closeAllConnections();
-      for (const socket of this.#upgraded) socket.destroy();
+      // Also those that have not finished their handshake, or have switched protocols.
+      for (const socket of this.#sockets) socket.destroy();
     });
   }
 

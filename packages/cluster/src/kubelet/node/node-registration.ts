@@ -53,7 +53,7 @@ function nodeStatus(options: {
     allocatable: resources,
     addresses: [
       { type: "InternalIP", address: hostIP },
-      // An API server prefers it when it connects to the kubelet, and it resolves only where a DNS server knows the machine.
+      // Omitted if the kubelet API is served: kube-apiserver would prefer it over the InternalIP, and it may not resolve.
       ...(serverPort === undefined ? [{ type: "Hostname", address: nodeName }] : []),
     ],
     conditions: [
@@ -73,11 +73,16 @@ function nodeStatus(options: {
       containerRuntimeVersion: "keelson://0.1.0",
       kubeletVersion: "v1.35.0",
       kubeProxyVersion: "v1.35.0",
-      machineID: readText("/etc/machine-id"),
-      systemUUID: readText("/etc/machine-id"),
+      machineID: machineId(),
+      systemUUID: machineId(),
       bootID: readText("/proc/sys/kernel/random/boot_id"),
     },
   };
+}
+
+/** The id of this machine's installation; `""` if it has none. */
+export function machineId(): string {
+  return readText("/etc/machine-id");
 }
 
 function readText(path: string): string {
