@@ -4,12 +4,15 @@ import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import type { App } from "../api/app.ts";
 import type { Backup } from "../api/backup.ts";
+import type { BackupSchedule } from "../api/backup-schedule.ts";
 import type { Group } from "../api/group.ts";
-import { coldChange, provisioned } from "../testing/simulated-app.ts";
+import { coldChange, hot, provisioned } from "../testing/simulated-app.ts";
 import { appMetricNames, appMetrics, type PodFigures } from "./app-metrics.ts";
 
 const file = (name: string): string => readFileSync(new URL(`../../monitoring/${name}`, import.meta.url), "utf8");
 const namesIn = (text: string): readonly string[] => [...new Set(text.match(/keelson_middleware_\w+/g))];
+
+const nothing = { groups: [], backups: [], backupSchedules: [], pods: undefined };
 
 describe("the metrics of an App", { timeout: 60_000 }, () => {
   it("show its Pods, its changes and its backups", async () => {
@@ -26,7 +29,7 @@ describe("the metrics of an App", { timeout: 60_000 }, () => {
     );
     const app = simulation.store.get("App", "cache") as DeepReadonly<App>;
     const groups = simulation.store.all("Group") as readonly DeepReadonly<Group>[];
-    const families = appMetrics([{ app, groups, backups, pods }]);
+    const families = appMetrics([{ app, groups, backups, backupSchedules: [], pods }]);
     const valuesOf = (name: string, ...by: string[]) =>
       Object.fromEntries(
         (families.find((family) => family.name === `keelson_middleware_${name}`)?.samples ?? []).map(({ labels, value }) => [
@@ -49,6 +52,55 @@ describe("the metrics of an App", { timeout: 60_000 }, () => {
     expect(valuesOf("plan_tasks", "state")).toMatchObject({ done: 1, failed: 0 });
     expect(valuesOf("changes_held", "reason")).toEqual({ paused: 0, approval: 0 });
     expect(valuesOf("last_backup_timestamp_seconds", "app")).toEqual({ cache: Date.UTC(2026, 0, 2) / 1000 });
+  });
+
+  it("count a failed plan only while its spec applies", async () => {
+    const simulation = await provisioned();
+    const failed = () =>
+      appMetrics([{ app: simulation.store.get("App", "cache") as DeepReadonly<App>, ...nothing }])
+        .find(({ name }) => name === "keelson_middleware_plan_tasks")
+        ?.samples.find(({ labels }) => labels.state === "failed")?.value;
+    simulation.change(hot("nonsense"));
+    await simulation.run();
+    expect(failed()).toBe(1);
+    simulation.change(hot("64mb"));
+    await simulation.run();
+    expect(failed()).toBe(0);
+  });
+
+  it("say nothing about Pods whose agents could not be asked", async () => {
+    const simulation = await provisioned();
+    const app = simulation.store.get("App", "cache") as DeepReadonly<App>;
+    const groups = simulation.store.all("Group") as readonly DeepReadonly<Group>[];
+    const families = appMetrics([{ ...nothing, app, groups }]);
+    const samplesOf = (name: string) => families.find((family) => family.name === `keelson_middleware_${name}`)?.samples;
+    expect(["pod_up", "pod_primary", "replication_lag_bytes"].flatMap(samplesOf)).toEqual([]);
+    expect(samplesOf("pods_ready")).toMatchObject([{ value: 3 }]);
+  });
+
+  it("show since when backups are scheduled", async () => {
+    const app = (await provisioned()).store.get("App", "cache") as DeepReadonly<App>;
+    const schedule = (creationTimestamp: string, suspend: boolean) =>
+      ({ metadata: { creationTimestamp }, spec: { suspend } }) as unknown as DeepReadonly<BackupSchedule>;
+    const valueOf = (...backupSchedules: DeepReadonly<BackupSchedule>[]) =>
+      appMetrics([{ ...nothing, app, backupSchedules }])
+        .find(({ name }) => name === "keelson_middleware_backup_schedule_created_timestamp_seconds")
+        ?.samples.map(({ value }) => value);
+    const suspended = schedule("2025-01-01T00:00:00Z", true);
+    expect(valueOf(suspended)).toEqual([]);
+    expect(valueOf(suspended, schedule("2026-01-02T00:00:00Z", false), schedule("2026-01-01T00:00:00Z", false))).toEqual([
+      Date.UTC(2026, 0, 1) / 1000,
+    ]);
+  });
+
+  it("alert neither about a stopped App nor about backups that are not scheduled, and about a first backup that is missing", () => {
+    const { groups } = parse(file("alerts.yaml")) as { groups: { rules: { alert: string; expr: string }[] }[] };
+    const exprOf = (alert: string) => groups.flatMap(({ rules }) => rules).find((rule) => rule.alert === alert)?.expr;
+    const isRunning = /unless on \(namespace, app\) keelson_middleware_app_info\{phase=~"Stopped\|Deleting"\}$/;
+    for (const alert of ["MiddlewareNotReady", "MiddlewarePodDown", "MiddlewareNoPrimary", "MiddlewareBackupOld"])
+      expect(exprOf(alert)).toMatch(isRunning);
+    const schedule = "keelson_middleware_backup_schedule_created_timestamp_seconds";
+    expect(exprOf("MiddlewareBackupOld")).toContain(`or ${schedule}) > 172800 and on (namespace, app) ${schedule}`);
   });
 
   it("are those that the alerts and the dashboard use", () => {

@@ -3,8 +3,10 @@ import { parseTime } from "@keelson/api-machinery/time";
 import type { MetricFamily, MetricSample } from "@keelson/controller/metrics";
 import { type App, taskStates } from "../api/app.ts";
 import type { Backup } from "../api/backup.ts";
+import type { BackupSchedule } from "../api/backup-schedule.ts";
 import type { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
+import { currentTasks } from "../controllers/app/app-status.ts";
 
 /** State of a Pod as its agent reports it for a scrape. */
 export interface PodFigures {
@@ -18,8 +20,9 @@ export interface MonitoredApp {
   readonly app: DeepReadonly<App>;
   readonly groups: readonly DeepReadonly<Group>[];
   readonly backups: readonly DeepReadonly<Backup>[];
-  /** Figures by Pod. Pods whose agents did not answer are missing. */
-  readonly pods: ReadonlyMap<string, PodFigures>;
+  readonly backupSchedules: readonly DeepReadonly<BackupSchedule>[];
+  /** Figures by Pod. Pods whose agents did not answer are missing. Undefined if the agents could not be asked. */
+  readonly pods: ReadonlyMap<string, PodFigures> | undefined;
 }
 
 type Read = (app: MonitoredApp) => readonly MetricSample[];
@@ -62,12 +65,12 @@ const definitions: Readonly<Record<string, Definition>> = {
     },
   },
   keelson_middleware_plan_tasks: {
-    help: "Tasks of the current or last plan by state",
+    help: "Tasks of the plan for the current spec by state",
     type: "gauge",
-    read: ({ app: { status } }) =>
+    read: ({ app: { status = {} } }) =>
       taskStates.map((state) => ({
         labels: { state },
-        value: status?.plan?.tasks.filter((task) => task.status === state).length ?? 0,
+        value: currentTasks(status).filter((task) => task.status === state).length,
       })),
   },
   keelson_middleware_pods: {
@@ -83,17 +86,17 @@ const definitions: Readonly<Record<string, Definition>> = {
   keelson_middleware_pod_up: {
     help: "Whether the agent and the program of the Pod answer",
     type: "gauge",
-    read: eachPod((pod, { pods }) => Number(pods.has(pod) && pods.get(pod)?.role !== "unknown")),
+    read: eachPod((pod, pods) => Number(pods.has(pod) && pods.get(pod)?.role !== "unknown")),
   },
   keelson_middleware_pod_primary: {
     help: "Whether the program of the Pod says that it is the primary",
     type: "gauge",
-    read: eachPod((pod, { pods }) => (pods.has(pod) ? Number(pods.get(pod)?.role === "primary") : undefined)),
+    read: eachPod((pod, pods) => (pods.has(pod) ? Number(pods.get(pod)?.role === "primary") : undefined)),
   },
   keelson_middleware_replication_lag_bytes: {
     help: "Bytes of the primary's data that the replica lacks",
     type: "gauge",
-    read: eachPod((pod, { pods }, group) => {
+    read: eachPod((pod, pods, group) => {
       const [own, primary] = [pods.get(pod), pods.get(group.status?.primary?.pod ?? "")];
       if (own?.role !== "replica" || own.offset === undefined || primary?.offset === undefined) return undefined;
       // The offsets are read one after the other.
@@ -123,6 +126,16 @@ const definitions: Readonly<Record<string, Definition>> = {
         status?.phase === "Completed" ? (parseTime(status.completedAt ?? "") ?? []) : [],
       );
       return times.length === 0 ? [] : [{ labels: {}, value: Math.max(...times) / 1000 }];
+    },
+  },
+  keelson_middleware_backup_schedule_created_timestamp_seconds: {
+    help: "When the oldest BackupSchedule of the App that is not suspended was created, since the epoch",
+    type: "gauge",
+    read: ({ backupSchedules }) => {
+      const times = backupSchedules.flatMap(({ metadata, spec }) =>
+        spec.suspend === true ? [] : (parseTime(metadata.creationTimestamp ?? "") ?? []),
+      );
+      return times.length === 0 ? [] : [{ labels: {}, value: Math.min(...times) / 1000 }];
     },
   },
   keelson_middleware_backups_failed: {
@@ -160,12 +173,14 @@ function eachGroup(valueOf: (group: DeepReadonly<Group>) => number | undefined):
     });
 }
 
-/** A value per Pod. Undefined: no sample. */
-function eachPod(valueOf: (pod: string, app: MonitoredApp, group: DeepReadonly<Group>) => number | undefined): Read {
-  return (app) =>
-    app.groups.flatMap((group) =>
+/** A value per Pod. Undefined: no sample. No Pod has one if the agents could not be asked. */
+function eachPod(
+  valueOf: (pod: string, pods: ReadonlyMap<string, PodFigures>, group: DeepReadonly<Group>) => number | undefined,
+): Read {
+  return ({ groups, pods }) =>
+    groups.flatMap((group) =>
       (group.status?.pods ?? []).flatMap(({ name: pod }) => {
-        const value = valueOf(pod, app, group);
+        const value = pods === undefined ? undefined : valueOf(pod, pods, group);
         return value === undefined ? [] : [{ labels: { ...groupLabels(group), pod }, value }];
       }),
     );

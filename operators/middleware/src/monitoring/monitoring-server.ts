@@ -1,9 +1,11 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { readOf } from "@keelson/controller";
+import type { MetricFamily } from "@keelson/controller/metrics";
 import type { ServerContext, ServerDefinition } from "@keelson/operator";
 import type { AgentClient } from "../agent/agent-client.ts";
 import { App } from "../api/app.ts";
 import { Backup } from "../api/backup.ts";
+import { BackupSchedule } from "../api/backup-schedule.ts";
 import { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
 import { findAgentToken } from "../controllers/agent-token.ts";
@@ -14,9 +16,16 @@ export function createMonitoringServer(agents: AgentClient): ServerDefinition {
   return {
     name: "monitoring",
     needsLeaderElection: true,
-    reads: [readOf(App), readOf(Group), readOf(Backup)],
+    reads: [readOf(App), readOf(Group), readOf(Backup), readOf(BackupSchedule)],
     start(context) {
-      const stop = context.collectMetrics(async () => appMetrics(await monitoredApps(context, agents)));
+      let collection: Promise<readonly MetricFamily[]> | undefined;
+      // Scrapes that overlap share one collection, so that slow agents are not asked several times at the same time.
+      const stop = context.collectMetrics(() => {
+        collection ??= monitoredApps(context, agents)
+          .then(appMetrics)
+          .finally(() => (collection = undefined));
+        return collection;
+      });
       return Promise.resolve({
         description: "metrics of Apps",
         stop: () => {
@@ -35,9 +44,11 @@ async function monitoredApps({ cache, client }: ServerContext, agents: AgentClie
       const { namespace, name } = app.metadata;
       const groups = cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
       const backups = cache.list(Backup, { namespace }).filter(({ spec }) => spec.app.name === name);
-      // Without a token the Pods count as down; the other metrics do not need it.
+      const backupSchedules = cache.list(BackupSchedule, { namespace }).filter(({ spec }) => spec.app.name === name);
+      // Without a token the agents cannot be asked; the other metrics do not need it.
       const token = await findAgentToken(client, namespace, name).catch(() => undefined);
-      return { app, groups, backups, pods: token === undefined ? new Map() : await podFigures(groups, agents, token) };
+      const pods = token === undefined ? undefined : await podFigures(groups, agents, token);
+      return { app, groups, backups, backupSchedules, pods };
     }),
   );
 }

@@ -63,7 +63,7 @@ function heldBy({ plan, pausedAt }: AppStatus): string | undefined {
 }
 
 /** Tasks of the plan for the accepted spec. A plan for an earlier spec is history: the accepted one needed no changes. */
-function currentTasks({ plan, acceptedGeneration }: AppStatus): readonly ChangeTask[] {
+export function currentTasks({ plan, acceptedGeneration }: DeepReadonly<AppStatus>): readonly DeepReadonly<ChangeTask>[] {
   return plan === undefined || (plan.finishedAt !== undefined && plan.generation !== acceptedGeneration) ? [] : plan.tasks;
 }
 
