@@ -210,22 +210,44 @@ describe("keelson app", { timeout: 60_000 }, () => {
       expect(await run(name, ["cache", ...args])).toMatchObject({ status: 1, out: "", err });
   });
 
-  it("pause survives a watch that the server ends", async () => {
+  it("pause, switchover and tasks --watch survive a watch that the server ends", async () => {
     await manager.stop();
-    let watches = 0;
+    const { metadata, spec: component } = await client.get(Component, { namespace, name: "cache-redis" });
+    const group = { name: "cache-redis-nodes", namespace };
+    const { plugin, runtime } = component;
+    await client.create(Group, {
+      metadata: { ...group, labels: { ...metadata.labels } },
+      spec: { componentRef: { name: "cache-redis" }, pluginRef: { name: "redis" }, plugin, runtime, replicas: 2 },
+    });
+    const pods = [0, 1].map((ordinal) => ({ name: `${group.name}-${ordinal}`, uid: `uid-${ordinal}`, ready: true }));
+    await client.applyStatus(Group, { metadata: group, status: { pods } });
     const real = client;
-    const watch = async (...args: Parameters<Client["watch"]>) => {
-      const opened = await real.watch(...args);
-      watches += 1;
-      if (watches === 1) opened.close();
-      else
-        await real.applyStatus(App, { metadata: { name: "cache", namespace }, status: { pausedAt: "2026-01-01T00:00:00Z" } });
-      return opened;
+    /** The first watch ends immediately, and `change` happens after the second one has started. */
+    const endingWatch = (change: () => Promise<unknown>): void => {
+      let watches = 0;
+      const watch = async (...args: Parameters<Client["watch"]>) => {
+        const opened = await real.watch(...args);
+        watches += 1;
+        if (watches === 1) opened.close();
+        else await change();
+        return opened;
+      };
+      const { get, list, patch } = { get: real.get.bind(real), list: real.list.bind(real), patch: real.patch.bind(real) };
+      client = { get, list, patch, watch } as Client;
     };
-    const { list, patch } = { list: real.list.bind(real), patch: real.patch.bind(real) };
-    client = { list, patch, watch } as Client;
+    const app = { name: "cache", namespace };
+    endingWatch(() => real.applyStatus(App, { metadata: app, status: { pausedAt: "2026-01-01T00:00:00Z" } }));
     expect(await run("pause", ["cache"])).toMatchObject({ status: 0, err: "" });
-    expect(watches).toBe(2);
+    endingWatch(async () => {
+      const request = (await real.get(Group, group)).metadata.annotations?.[annotations.switchoverControl] ?? "{}";
+      const switchoverControl = { id: String(JSON.parse(request).id), result: `${group.name}-1` };
+      await real.applyStatus(Group, { metadata: group, status: { pods, switchoverControl } });
+    });
+    expect(await run("switchover", ["cache"])).toMatchObject({ status: 0, err: "" });
+    endingWatch(() =>
+      real.delete(App, app).then(() => real.patch(App, app, { type: "merge", body: { metadata: { finalizers: null } } })),
+    );
+    expect(await run("tasks", ["cache"], { watch: true })).toMatchObject({ status: 1, err: "App cache was deleted\n" });
   });
 
   it("switchover and restart are refused while an operation is paused", async () => {

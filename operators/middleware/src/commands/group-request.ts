@@ -4,6 +4,7 @@ import { App } from "../api/app.ts";
 import { Group } from "../api/group.ts";
 import { annotations, labels } from "../api/names.ts";
 import { keyOf } from "./app-flags.ts";
+import { awaitObject } from "./await-object.ts";
 
 /** A request to the controller of a Group by an annotation. */
 export interface GroupRequest {
@@ -50,25 +51,20 @@ export async function requestOfGroup(
   const key = { namespace: group.metadata.namespace, name: group.metadata.name ?? "" };
   const id = String(clock.now());
   const body = { metadata: { annotations: { [request.annotation]: JSON.stringify({ id, ...request.body }) } } };
-  const { resourceVersion } = (await client.patch(Group, key, { type: "merge", body })).metadata;
-  const fieldSelector = `metadata.name=${key.name}`;
-  const watch = await client.watch(Group, { namespace: key.namespace, fieldSelector, resourceVersion, signal });
-  try {
-    for await (const event of watch) {
-      if (event.type === "DELETED") break;
-      const control = event.type === "MODIFIED" ? request.read(event.object) : undefined;
-      if (control?.id !== id || control.result === "running") continue;
-      const { result } = control;
-      const isRefused = result.startsWith("refused");
-      const describe = (): string => `${isRefused ? result : request.describe(result)}\n`;
-      stdout.write(formatResult(context, { group: key.name, result }, describe));
-      return isRefused ? 1 : 0;
-    }
-  } finally {
-    watch.close();
+  await client.patch(Group, key, { type: "merge", body });
+  const read = (each: DeepReadonly<Group>): string | undefined => {
+    const control = request.read(each);
+    return control?.id === id && control.result !== "running" ? control.result : undefined;
+  };
+  const result = await awaitObject(client, Group, key, read, signal);
+  if (result === undefined) {
+    stderr.write(`Group ${key.name} was deleted before the controller responded\n`);
+    return 1;
   }
-  stderr.write(`Group ${key.name} was deleted before the controller responded\n`);
-  return 1;
+  const isRefused = result.startsWith("refused");
+  const describe = (): string => `${isRefused ? result : request.describe(result)}\n`;
+  stdout.write(formatResult(context, { group: key.name, result }, describe));
+  return isRefused ? 1 : 0;
 }
 
 /** Whether the Group's operation is paused. It would have to end before a request is processed. */

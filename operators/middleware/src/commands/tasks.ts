@@ -3,6 +3,7 @@ import { type CommandContext, formatResult, renderTable } from "@keelson/operato
 import { App } from "../api/app.ts";
 import { describeReport } from "../controllers/plan/plan-report.ts";
 import { keyOf } from "./app-flags.ts";
+import { awaitObject } from "./await-object.ts";
 
 /** `keelson app tasks`: shows the plan, and with `--watch` every change until it finishes. */
 export async function showTasks(context: CommandContext): Promise<number> {
@@ -15,22 +16,15 @@ export async function showTasks(context: CommandContext): Promise<number> {
   stdout.write(last);
   if (context.flags.watch !== true) return 0;
   if (isFinished(app)) return exitStatus(app);
-  const options = { namespace, fieldSelector: `metadata.name=${name}`, signal };
-  const watch = await client.watch(App, { ...options, resourceVersion: app.metadata.resourceVersion ?? "" });
-  try {
-    for await (const event of watch) {
-      if (event.type === "BOOKMARK") continue;
-      if (event.type === "DELETED") break;
-      const next = print(event.object);
-      if (next !== last) stdout.write(context.flags.output === "json" ? next : `\n${next}`);
-      last = next;
-      if (isFinished(event.object)) return exitStatus(event.object);
-    }
-  } finally {
-    watch.close();
-  }
-  context.stderr.write(`App ${name} was deleted\n`);
-  return 1;
+  const read = (each: DeepReadonly<App>): number | undefined => {
+    const next = print(each);
+    if (next !== last) stdout.write(context.flags.output === "json" ? next : `\n${next}`);
+    last = next;
+    return isFinished(each) ? exitStatus(each) : undefined;
+  };
+  const status = await awaitObject(client, App, { namespace, name }, read, signal);
+  if (status === undefined) context.stderr.write(`App ${name} was deleted\n`);
+  return status ?? 1;
 }
 
 /** Whether no plan is active and no change is pending. */

@@ -1,5 +1,6 @@
 import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import type { CommandContext } from "@keelson/operator";
+import { awaitObject } from "./await-object.ts";
 
 /** The part of a status that {@link waitForEnd} reads. */
 interface Progress extends KubernetesObject {
@@ -17,22 +18,17 @@ export async function waitForEnd<T extends Progress>(
 ): Promise<DeepReadonly<T> | undefined> {
   const { stderr, signal } = context;
   const client = await context.client();
-  const { name = "", namespace, resourceVersion = "" } = object.metadata;
-  const watch = await client.watch(type, { namespace, fieldSelector: `metadata.name=${name}`, resourceVersion, signal });
+  const { name = "", namespace } = object.metadata;
   let last: string | undefined;
-  try {
-    for await (const event of watch) {
-      if (event.type === "BOOKMARK") continue;
-      if (event.type === "DELETED") break;
-      const { phase, message } = event.object.status ?? {};
-      if (phase === "Completed" || phase === "Failed") return event.object as DeepReadonly<T>;
-      const line = message === undefined || message === "" ? phase : `${phase}: ${message}`;
-      if (line !== undefined && line !== last) stderr.write(`${line}\n`);
-      last = line;
-    }
-  } finally {
-    watch.close();
-  }
-  stderr.write(`${type.kind} ${name} was deleted\n`);
-  return undefined;
+  const read = (each: DeepReadonly<T>): DeepReadonly<T> | undefined => {
+    const { phase, message } = (each as DeepReadonly<Progress>).status ?? {};
+    if (phase === "Completed" || phase === "Failed") return each;
+    const line = message === undefined || message === "" ? phase : `${phase}: ${message}`;
+    if (line !== undefined && line !== last) stderr.write(`${line}\n`);
+    last = line;
+    return undefined;
+  };
+  const ended = await awaitObject(client, type, { namespace, name }, read, signal);
+  if (ended === undefined) stderr.write(`${type.kind} ${name} was deleted\n`);
+  return ended;
 }
