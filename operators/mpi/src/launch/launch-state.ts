@@ -35,10 +35,8 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
       return stop(state, launchFailedExitCode, "WorkerLost", `worker ${event.worker} was lost: ${event.message}`);
     }
     case "startDeadline": {
-      const missing = state.workers.flatMap((worker, index) => (worker.hasJoined ? [] : [index]));
-      if (missing.length === 0) return [state, []];
-      const count = `${state.workers.length - missing.length} of ${state.workers.length} workers joined in time`;
-      return stop(state, deadlineExitCode, "StartDeadlineExceeded", `${count}; missing: ${numbers(missing)}`);
+      const message = lateMessage(state);
+      return message === undefined ? [state, []] : stop(state, deadlineExitCode, "StartDeadlineExceeded", message);
     }
     case "partialExit": {
       const failedRank = failedRankOf(state);
@@ -57,6 +55,19 @@ export function stepLaunch(state: LaunchState, event: LaunchEvent): readonly [La
     case "mpiexecEnded":
       return state.mpiexecExitCode === undefined ? onMpiexecEnded(state, event) : [state, []];
   }
+}
+
+/** Why the program does not run yet; undefined if every worker has joined and has its line. */
+function lateMessage({ workers }: LaunchState): string | undefined {
+  const indexesOf = (isLate: (worker: WorkerState) => boolean): readonly number[] =>
+    workers.flatMap((worker, index) => (isLate(worker) ? [index] : []));
+  const missing = indexesOf(({ hasJoined }) => !hasJoined);
+  if (missing.length > 0)
+    return `${workers.length - missing.length} of ${workers.length} workers joined in time; missing: ${numbers(missing)}`;
+  // Workers join without waiting for mpiexec, which may hang before it has written their lines.
+  const unwritten = indexesOf(({ words }) => words === undefined);
+  if (unwritten.length === 0) return undefined;
+  return `mpiexec has not written the launch lines of workers ${numbers(unwritten)} in time`;
 }
 
 function onLine(

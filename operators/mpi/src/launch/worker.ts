@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { type Channel, openChannel } from "./channel.ts";
 import { launcherLostExitCode, launchFailedExitCode, terminatedExitCode } from "./exit-codes.ts";
+import { LauncherWait } from "./launcher-wait.ts";
 import { type LauncherMessage, launcherMessage } from "./messages.ts";
 import type { WorkerEnvironment } from "./pod-environment.ts";
 import { parseRankFile, type RankEnd, rankEnvironment } from "./rank-wrapper.ts";
@@ -14,11 +15,6 @@ import { withLauncherAddress, workerCommand } from "./mpiexec/worker-command.ts"
 const rankFileName = "ranks";
 
 const retryDelayMs = 100;
-/** Maximum time without a reply from the launcher's Pod. One that refuses connections is starting; the operator watches it. */
-const unreachableTimeoutMs = 60_000;
-/** Maximum time until the launcher's name is resolved: until its Pod has an address. */
-const resolveTimeoutMs = 10 * 60_000;
-const unresolvedCodes: ReadonlySet<unknown> = new Set(["ENOTFOUND", "EAI_AGAIN"]);
 const killGraceMs = 2000;
 const programNotFoundExitCode = 127;
 
@@ -50,8 +46,7 @@ class Worker {
   readonly #options: WorkerOptions;
   readonly #folder: string;
   readonly #resolve: (exitCode: number) => void;
-  /** When connecting began, or the launcher's Pod last refused a connection. */
-  #unreachableSince: number;
+  readonly #wait: LauncherWait;
   #channel: Channel | undefined;
   #daemon: ChildProcess | undefined;
   #daemonExitCode: number | undefined;
@@ -68,7 +63,7 @@ class Worker {
     this.#options = options;
     this.#folder = folder;
     this.#resolve = resolve;
-    this.#unreachableSince = options.clock.monotonic();
+    this.#wait = new LauncherWait(options.clock.monotonic());
     const terminate = (): void => {
       // Reported before the daemon ends, so that the launcher sees this cause before other workers fail because of it.
       if (this.#daemonExitCode === undefined) this.#reportEnd(terminatedExitCode, "received SIGTERM");
@@ -111,10 +106,7 @@ class Worker {
         };
       },
     }).catch((error: NodeJS.ErrnoException) => {
-      const now = clock.monotonic();
-      if (error.code === "ECONNREFUSED") this.#unreachableSince = now;
-      const timeoutMs = unresolvedCodes.has(error.code) ? resolveTimeoutMs : unreachableTimeoutMs;
-      if (now - this.#unreachableSince > timeoutMs) {
+      if (!this.#wait.continuesAfter(error.code, clock.monotonic())) {
         log(`could not connect to the launcher at ${host}:${port}: ${error.message}`);
         this.#end(launcherLostExitCode);
       } else {
