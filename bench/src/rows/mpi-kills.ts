@@ -4,6 +4,7 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { type Condition, isConditionTrue } from "@keelson/api-machinery";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { type Client, connect } from "@keelson/client";
 import { RhinoJob } from "@keelson/mpi";
@@ -17,6 +18,8 @@ const source = fileURLToPath(new URL("../../src/mpi/sleeping-rank.c", import.met
 const implementations = ["OpenMPI", "MPICH"] as const;
 /** Time after which a fault counts as not reported. */
 const reportTimeoutMs = 30_000;
+/** Maximum time for a job to start or to be deleted. */
+const stepTimeoutMs = 120_000;
 const pollMs = 5;
 
 /** What happens to a running job of two ranks. */
@@ -24,7 +27,10 @@ interface Fault {
   readonly name: string;
   /** Whether the workers are kept from joining. Default: the program runs. */
   readonly isBeforeJoining?: boolean;
-  inject(job: Target): Promise<void> | void;
+  /** Causes the fault, and returns when that was. */
+  inject(job: Target): Promise<number> | number;
+  /** Removes what it leaves behind. */
+  undo?(): void;
 }
 
 interface Target {
@@ -35,8 +41,15 @@ interface Target {
 
 const signal =
   (victim: keyof JobProcesses, how: NodeJS.Signals) =>
-  ({ processes }: Target): void =>
-    void process.kill(processes()[victim], how);
+  ({ processes }: Target): number =>
+    kill(processes()[victim], how);
+
+/** Sends a signal. Returns the time. */
+function kill(pid: number, how: NodeJS.Signals): number {
+  const time = performance.now();
+  process.kill(pid, how);
+  return time;
+}
 
 const faults: readonly Fault[] = [
   { name: "rank 1 killed", inject: signal("rank", "SIGKILL") },
@@ -50,8 +63,8 @@ const faults: readonly Fault[] = [
   { name: "launcher killed", inject: signal("launcher", "SIGKILL") },
   { name: "launcher frozen", inject: signal("launcher", "SIGSTOP") },
   { name: "Pod of the launcher deleted", inject: (target) => deletePod(target, "launcher") },
-  // In a network namespace of its own only: the rules would stay.
-  ...(isOwnNetwork() ? [{ name: "worker 1 cut off the network", inject: cutOff }] : []),
+  // In a network namespace of its own only: the rules affect every program.
+  ...(isOwnNetwork() ? [{ name: "worker 1 cut off the network", inject: cutOff, undo: restoreNetwork }] : []),
 ];
 
 /**
@@ -94,19 +107,32 @@ async function measure(
   const spec = specOf(folder, implementation, fault.isBeforeJoining === true);
   const { metadata } = await client.create(RhinoJob, { metadata: { name, namespace }, spec });
   const processes = (): JobProcesses => findJobProcesses(metadata.uid);
-  if (fault.isBeforeJoining !== true) await until(() => up.every((file) => existsSync(file)));
-  // So that the status says Running.
-  await until(async () => (await client.get(RhinoJob, { namespace, name })).status?.jobStatus === "Running");
-  await fault.inject({ client, name, processes });
-  const started = performance.now();
+  const statusOf = async (): Promise<RhinoJob["status"]> =>
+    (await client.get(RhinoJob, { namespace, name })).status as RhinoJob["status"];
+  if (fault.isBeforeJoining === true) {
+    const areCreated = (status: RhinoJob["status"]): boolean =>
+      isConditionTrue(status?.conditions as readonly Condition[] | undefined, "WorkersCreated");
+    await until(`creation of the workers of ${name}`, async () => areCreated(await statusOf()));
+  } else {
+    await until(`start of the ranks of ${name}`, () => up.every((file) => existsSync(file)));
+    await until(`status Running of ${name}`, async () => (await statusOf())?.jobStatus === "Running");
+  }
   let status: RhinoJob["status"];
-  await until(async () => {
-    status = (await client.get(RhinoJob, { namespace, name })).status as RhinoJob["status"];
-    return status?.jobStatus === "Failed" || performance.now() - started > reportTimeoutMs;
-  });
-  const ours = performance.now() - started;
+  let ours: number;
+  try {
+    const time = await fault.inject({ client, name, processes });
+    const isOver = async (): Promise<boolean> => {
+      status = await statusOf();
+      return ["Failed", "Completed"].includes(status?.jobStatus ?? "") || performance.now() - time > reportTimeoutMs;
+    };
+    await until(`end of ${name}`, isOver);
+    ours = performance.now() - time;
+  } finally {
+    fault.undo?.();
+  }
+  if (status?.jobStatus === "Completed") throw new Error(`${name} is Completed after the fault "${fault.name}"`);
   await client.delete(RhinoJob, { namespace, name }, { propagationPolicy: "Foreground" });
-  await until(async () => (await client.list(Pod, { namespace })).items.length === 0);
+  await until(`end of the Pods of ${name}`, async () => (await client.list(Pod, { namespace })).items.length === 0);
   const message = status?.jobStatus === "Failed" ? (status.message ?? "") : "not reported";
   return { name: `${implementation}: ${fault.name} -> Failed`, unit: "ms", ours, note: message };
 }
@@ -131,24 +157,35 @@ function specOf(folder: string, implementation: (typeof implementations)[number]
   };
 }
 
-async function killWaitingWorker(): Promise<void> {
+async function killWaitingWorker(): Promise<number> {
   let pid: number | undefined;
-  await until(() => (pid = findAgent("worker", { JOB_COMPLETION_INDEX: "1" })) !== undefined);
-  if (pid !== undefined) process.kill(pid, "SIGKILL");
+  await until("start of worker 1", () => (pid = findAgent("worker", { JOB_COMPLETION_INDEX: "1" })) !== undefined);
+  if (pid === undefined) throw new Error("worker 1 not found");
+  return kill(pid, "SIGKILL");
 }
 
-async function deletePod({ client, name }: Target, type: string): Promise<void> {
+async function deletePod({ client, name }: Target, type: string): Promise<number> {
   const { items } = await client.list(Pod, { namespace, labelSelector: `app=${name},type=${type}` });
   const pod = items.find((each) => type === "launcher" || each.metadata.name?.includes("-workers-1-"));
-  await client.delete(Pod, { namespace, name: pod?.metadata.name ?? "" });
+  // A request without a name would delete every Pod.
+  if (pod?.metadata.name === undefined) throw new Error(`${type} Pod of ${name} not found`);
+  const time = performance.now();
+  await client.delete(Pod, { namespace, name: pod.metadata.name });
+  return time;
 }
 
-/** Drops all packets of the connections that worker 1 has. */
-function cutOff({ processes }: Target): void {
+/** Drops all packets of the connections that worker 1 has. By port, because connections on the loopback interface do not have the Pod's address. */
+function cutOff({ processes }: Target): number {
   const ports = portsOf(processes().worker).join(", ");
-  const rules = `add table inet kills; delete table inet kills; add table inet kills; add chain inet kills in { type filter hook input priority 0; }
+  const rules = `add table inet kills; add chain inet kills in { type filter hook input priority 0; }
     add rule inet kills in tcp sport { ${ports} } drop; add rule inet kills in tcp dport { ${ports} } drop`;
+  const time = performance.now();
   execFileSync("nft", [rules]);
+  return time;
+}
+
+function restoreNetwork(): void {
+  execFileSync("nft", ["add table inet kills; delete table inet kills"]);
 }
 
 /** A network namespace without a way out has the loopback interface only. */
@@ -156,6 +193,10 @@ function isOwnNetwork(): boolean {
   return Object.keys(networkInterfaces()).every((name) => name === "lo");
 }
 
-async function until(isReached: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await isReached())) await sleep(pollMs);
+async function until(what: string, isReached: () => boolean | Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + stepTimeoutMs;
+  while (!(await isReached())) {
+    if (performance.now() > deadline) throw new Error(`${what}: not reached within ${stepTimeoutMs / 1000} s`);
+    await sleep(pollMs);
+  }
 }

@@ -10,5 +10,5 @@ export const controllerFlags = {
   }),
 };
 
-/** Those flags as the command line lists them. */
+/** The same flags, as a list for the command line. */
 export const operatorFlags: readonly FlagDefinition[] = Object.values(controllerFlags);

@@ -1,13 +1,29 @@
+import { readFileSync } from "node:fs";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { type ClusterRoleObject, ConfigMap, Job, NetworkPolicy, Pod, Secret, Service } from "@keelson/api-machinery/kinds";
+import {
+  type ClusterRoleObject,
+  ConfigMap,
+  type CustomResourceDefinitionObject,
+  Job,
+  type JobObject,
+  NetworkPolicy,
+  Pod,
+  Secret,
+  Service,
+} from "@keelson/api-machinery/kinds";
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { type Logger, silentLogger } from "@keelson/controller";
 import { clusterRulesOf } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { parseAllDocuments } from "yaml";
 import { RhinoJob } from "./api/rhino-job.ts";
 import { mpi } from "./operator.ts";
 import { namesOf, namespace, OperatorEnvironment, readyPod } from "./testing/operator-environment.ts";
+
+const podGroupCrds = parseAllDocuments(readFileSync(new URL("../testdata/podgroups.yaml", import.meta.url), "utf8")).map(
+  (document) => document.toJS() as CustomResourceDefinitionObject,
+);
 
 let test: OperatorEnvironment;
 let client: Client;
@@ -34,6 +50,12 @@ async function running(job: DeepReadonly<RhinoJob>): Promise<ReturnType<typeof n
   for (const index of [0, 1]) await test.pod(names.workers, `pi-w-${index}`, { phase: "Running" });
   await test.reached((each) => each?.status?.jobStatus === "Running");
   return names;
+}
+
+/** Waits until a Job exists. */
+async function watchedJob(name: string): Promise<DeepReadonly<JobObject>> {
+  await watched(client, Job, name, (each) => each !== undefined);
+  return client.get(Job, { namespace, name });
 }
 
 describe("the mpi operator", () => {
@@ -149,6 +171,52 @@ describe("the mpi operator", () => {
     expect(resumed?.status).toMatchObject({ jobStatus: "Pending", workerPodNames: [] });
   });
 
+  it("records an attempt whose start it could not record before the job was suspended again", async () => {
+    const suspend = (value: boolean) =>
+      client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body: { spec: { runPolicy: { suspend: value } } } });
+    const job = await test.create();
+    const { launcher } = namesOf(job);
+    await watched(client, Job, launcher, (each) => each !== undefined);
+    await test.reached((each) => each?.status?.attempt === 1);
+    await suspend(true);
+    await test.reached((each) => each?.status?.jobStatus === "Suspended");
+    await test.stopOperator();
+    // As a crash after the creation of the second launcher leaves it.
+    const { spec, metadata } = await client.get(Job, { namespace, name: launcher });
+    const { selector: _, ...rest } = spec;
+    const isOfJob = (label: string): boolean => /(?:controller-uid|job-name)$/.test(label);
+    const labels = Object.fromEntries(
+      Object.entries(spec.template.metadata?.labels ?? {}).filter(([label]) => !isOfJob(label)),
+    );
+    const second = launcher.replace("-launcher", "-a2-launcher");
+    await client.create(Job, {
+      metadata: { name: second, namespace, ownerReferences: metadata.ownerReferences ?? [] },
+      spec: { ...rest, suspend: false, template: { ...spec.template, metadata: { labels } } },
+    } as never);
+    await test.startOperator();
+    await watched(client, Job, second, (each) => each?.spec.suspend === true);
+    const suspended = await test.reached((each) => each?.status?.attempt === 2 && each.status.jobStatus === "Suspended");
+    expect(suspended?.status?.conditions?.find(({ type }) => type === "Suspended")?.status).toBe("True");
+  });
+
+  it("ignores a Pod that refers to the launcher's Job but is not controlled by it", async () => {
+    const { launcher } = namesOf(await test.create());
+    const { metadata, spec } = await watchedJob(launcher);
+    await client.create(Pod, {
+      metadata: {
+        name: "forged",
+        namespace,
+        labels: { ...spec.template.metadata?.labels },
+        ownerReferences: [{ apiVersion: "batch/v1", kind: "Job", name: launcher, uid: metadata.uid ?? "" }],
+      },
+      spec: { ...spec.template.spec },
+    } as never);
+    await test.setPod("forged", { phase: "Succeeded" });
+    await test.pod(launcher, "pi-l", readyPod);
+    const seen = await test.reached((each) => each?.status?.launcherPodNames?.includes("pi-l") ?? false);
+    expect(seen?.status).toMatchObject({ jobStatus: "Pending", launcherPodNames: ["pi-l"] });
+  });
+
   it("rejects a change of managedBy", async () => {
     await test.create({ runPolicy: { managedBy: "kueue.x-k8s.io/multikueue" } });
     const body = { spec: { runPolicy: { managedBy: "kubeflow.org/mpi-operator" } } };
@@ -174,7 +242,13 @@ describe("the mpi operator", () => {
     await watched(client, Job, second.launcher, (each) => each !== undefined);
   });
 
-  it("needs no permission that its rules do not grant", async () => {
+  it.each([
+    ["", {}],
+    [" with gang scheduling", { "gang-scheduling": "volcano" }],
+  ])("needs no permission that its rules do not grant%s", async (_, flags) => {
+    await test.stop();
+    test = await OperatorEnvironment.start({ crds: podGroupCrds, flags });
+    client = test.client;
     await test.stopOperator();
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", metadata: { name: "mpi" } };
     const resource = (kind: string, plural: string) =>
@@ -200,7 +274,11 @@ describe("the mpi operator", () => {
       warn: (fields, message) => /forbidden|cannot/.test(message) && refused.push(`${message} ${JSON.stringify(fields)}`),
     };
     await test.startOperator(limited, log);
-    const names = await running(await test.create({ ttl: 1 }));
+    const job = await test.create({ ttl: 1 });
+    const names = await running(job);
+    const minAvailable = { spec: { runPolicy: { schedulingPolicy: { minAvailable: 2 } } } };
+    const edited = await client.patch(RhinoJob, { namespace, name: "pi" }, { type: "merge", body: minAvailable });
+    await test.reached((each) => each?.status?.observedGeneration === edited.metadata.generation);
     // In this order, so that the ttl cannot pass before the workers are stopped.
     await endWorkers();
     await test.endJob(names.launcher, "Complete", "CompletionsReached");

@@ -50,7 +50,7 @@ export const mpi: Operator = {
     {
       apiGroups: ["scheduling.volcano.sh", "scheduling.x-k8s.io"],
       resources: ["podgroups"],
-      verbs: ["create", "patch", "delete"],
+      verbs: ["get", "create", "patch", "delete"],
     },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: ["create"] },
   ],

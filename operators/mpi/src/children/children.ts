@@ -40,7 +40,7 @@ export async function createChildren(
   options: ChildOptions,
 ): Promise<void> {
   if (createLauncher) {
-    // What the Pods need exists before them.
+    // Create everything that the Pods need first.
     await Promise.all([
       ...(job.spec.hostfile === true || options.gang !== undefined ? [createHosts(job, names, context)] : []),
       createPolicy(job, names, context),

@@ -3,6 +3,7 @@ import {
   ignoreNotFound,
   isConditionTrue,
   isConflict,
+  isControlledBy,
   isNotFound,
   isStatusError,
   type KubernetesObject,
@@ -35,10 +36,12 @@ import {
   writePodGroup,
 } from "../children/children.ts";
 import { removePodGroup } from "../gang/pod-group.ts";
+import { isMpiError } from "../launch/mpi-error.ts";
 import { isAdmittedByKueue } from "../queue/admission-need.ts";
 import { isCreating } from "./pod-trouble.ts";
 import type { RhinoJobDecision, RhinoJobObservation } from "./observation.ts";
-import { decideRefused, decideRhinoJob } from "./rhino-job-decision.ts";
+import { decideInterruptedStart, decideRefused, decideRhinoJob, decideWithoutPodGroups } from "./rhino-job-decision.ts";
+import { isManagedElsewhere, isRestarting, isSuspended } from "./run-policy.ts";
 
 /** Maximum number of Pods whose events are looked up in one reconcile. */
 const maxMountChecks = 3;
@@ -103,9 +106,10 @@ async function reconcile<T extends KubernetesObject>(
   // Deleted. The garbage collector deletes its children.
   if (object === undefined) return undefined;
   const job = kind.viewOf(object);
-  const names = childNames(request.name, job.metadata.uid ?? "", job.status?.attempt);
-  const observation = await observe(job, names, podIndexOf(kind), context, options);
-  let decision = decideRhinoJob(observation);
+  const namesOf = (status: JobView["status"]): ChildNames => childNames(request.name, job.metadata.uid ?? "", status?.attempt);
+  let names = namesOf(job.status);
+  let observation = await observe(job, names, podIndexOf(kind), context, options);
+  let decision = await withInterruptedStart(decideRhinoJob(observation), observation, context);
   const fault = decision.createLauncher || decision.awaitsAdmission ? kind.faultOf?.(object) : undefined;
   if (fault !== undefined) decision = decideRefused(observation, fault);
   if (decision.isExpired) {
@@ -115,14 +119,19 @@ async function reconcile<T extends KubernetesObject>(
   // Children first: after a crash, a status without them would hide that they are missing.
   try {
     // A new attempt has children of its own.
-    const { attempt } = decision.status ?? job.status ?? {};
-    await createChildren(job, childNames(request.name, job.metadata.uid ?? "", attempt), decision, context, options);
+    await createChildren(job, namesOf(decision.status ?? job.status), decision, context, options);
   } catch (error) {
+    if (isMpiError(error, "PodGroupsUnknown")) decision = decideWithoutPodGroups(observation, error.message);
     // A retry would not help. Other rejections (a quota, a terminating namespace) are temporary, or the job is deleted too.
-    if (!isStatusError(error, "Invalid")) throw error;
-    decision = decideRefused(observation, error.message);
+    else if (isStatusError(error, "Invalid") || isMpiError(error, "PodGroupTaken")) {
+      // The job ends with the attempt that some children were created for.
+      const { status } = decision.createLauncher ? decideInterruptedStart(observation, decision.status?.attempt) : job;
+      names = namesOf(status);
+      if (status !== undefined) observation = await observe({ ...job, status }, names, podIndexOf(kind), context, options);
+      decision = decideRefused(observation, error.message);
+    } else throw error;
   }
-  await maintainPodGroup(job, names, decision, context, options);
+  await maintainPodGroup(job, namesOf(decision.status ?? job.status), decision, context, options);
   if (job.spec.hostfile === true && observation.workers !== undefined)
     await writeHosts(job, names, observation.workerPods, context);
   // A job whose stop is not recorded could be resumed with stopped Jobs. The change that caused a conflict leads to another reconcile.
@@ -130,6 +139,28 @@ async function reconcile<T extends KubernetesObject>(
   for (const child of decision.suspend) await suspend({ namespace: request.namespace, name: names[child] }, context);
   for (const child of decision.remove ?? []) await remove({ namespace: request.namespace, name: names[child] }, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+}
+
+/**
+ * Replaces a decision about a failed or suspended attempt if the next one was started by a reconcile whose status was not written: its
+ * launcher may be running.
+ */
+async function withInterruptedStart(
+  decision: RhinoJobDecision,
+  observation: RhinoJobObservation,
+  context: ReconcileContext,
+): Promise<RhinoJobDecision> {
+  const { job } = observation;
+  const { attempt: last = 0, jobStatus } = job.status ?? {};
+  const isOver = jobStatus === "Completed" || jobStatus === "Failed";
+  if (isOver || decision.createLauncher || !(isRestarting(job) || isSuspended(job))) return decision;
+  if (job.metadata.deletionTimestamp !== undefined || isManagedElsewhere(job)) return decision;
+  const { name = "", namespace, uid = "" } = job.metadata;
+  const key = { namespace, name: childNames(name, uid, last + 1).launcher };
+  // Nothing would find the launcher after the end of the job, so the cache is not enough then.
+  const launcher = await find(key, decision.status?.jobStatus === "Failed", context);
+  if (launcher === undefined || !isControlledBy(launcher, job)) return decision;
+  return decideInterruptedStart(observation, last + 1);
 }
 
 /** Deletes the PodGroup of an attempt that is over before that is recorded, and updates that of a running one when its job has changed. */
@@ -144,7 +175,23 @@ async function maintainPodGroup(
   if (gang === undefined || status === undefined || createLauncher) return;
   const isOver = ["Completed", "Failed", "Suspended"].includes(status.jobStatus ?? "");
   if (isOver || isConditionTrue(status.conditions, "Restarting")) await removePodGroup(job, names, gang, context);
-  else if (job.status?.observedGeneration !== job.metadata.generation) await writePodGroup(job, names, context, options);
+  else if (job.status?.observedGeneration !== job.metadata.generation) await updatePodGroup(job, names, context, options);
+}
+
+/** Updates the PodGroup of a running job. A group that cannot be updated does not keep the job from running. */
+async function updatePodGroup(
+  job: JobView,
+  names: ChildNames,
+  context: ReconcileContext,
+  options: ChildOptions,
+): Promise<void> {
+  try {
+    await writePodGroup(job, names, context, options);
+  } catch (error) {
+    if (!isStatusError(error, "Invalid") && !isMpiError(error, "PodGroupTaken") && !isMpiError(error, "PodGroupsUnknown"))
+      throw error;
+    context.events.event(job, { type: "Warning", reason: "PodGroupRejected", note: error.message });
+  }
 }
 
 async function observe(
@@ -162,7 +209,7 @@ async function observe(
   const workers = await find({ namespace, name: names.workers }, hasStarted && hadWorkers, context);
   const pods = context.cache.list(Pod, { namespace, index: [podIndex, uid] });
   const podsOf = (owner: DeepReadonly<JobObject> | undefined) =>
-    pods.filter((pod) => owner !== undefined && pod.metadata.ownerReferences?.some((each) => each.uid === owner.metadata.uid));
+    pods.filter((pod) => owner !== undefined && isControlledBy(pod, owner));
   return {
     job,
     launcher,

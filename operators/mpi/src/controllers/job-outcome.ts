@@ -18,7 +18,8 @@ export function jobOutcome(job: DeepReadonly<JobObject>): JobOutcome | undefined
 
 /**
  * Result of the launcher's Job as soon as it is certain: a Job with one Pod and no retries ends as its Pod does. The Job controller records it
- * several writes later. A Pod that is being deleted shows nothing: the Job controller decides whether its deletion is a failure.
+ * several writes later. A Pod that is being deleted is inconclusive: the Job controller decides whether its deletion is a failure. So is one
+ * that the Job controller has not counted: any user can create a Pod with this owner.
  */
 export function launcherOutcome(
   job: DeepReadonly<JobObject>,
@@ -27,6 +28,8 @@ export function launcherOutcome(
   const outcome = jobOutcome(job);
   const isStopping = job.metadata.deletionTimestamp !== undefined || job.spec.suspend === true;
   if (outcome !== undefined || isStopping || isConditionTrue(job.status?.conditions, "FailureTarget")) return outcome;
+  const { active = 0, succeeded = 0, failed = 0 } = job.status ?? {};
+  if (active + succeeded + failed === 0) return undefined;
   const [pod, ...others] = pods;
   if (pod === undefined || others.length > 0 || pod.metadata.deletionTimestamp !== undefined) return undefined;
   if (pod.status?.phase === "Succeeded") return { kind: "complete" };

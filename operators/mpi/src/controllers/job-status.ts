@@ -49,7 +49,7 @@ export interface LaunchProgress {
   readonly areWorkersCreated: boolean;
 }
 
-/** How far the launch of the current attempt had come when its status was written, or has come by its Pods. */
+/** How far the launch of the current attempt had come when its status was written, or as its Pods show now. */
 export function launchProgress({ job, launcherPods }: RhinoJobObservation): LaunchProgress {
   const { conditions } = job.status ?? {};
   const wasReady = isConditionTrue(conditions, "LauncherReady");
@@ -97,12 +97,21 @@ export function progress(
   });
 }
 
-/** Status of a job that waits for the admission of an attempt by the queue. Its time has not started if no attempt has. */
+/** Status of a job that waits for the admission of an attempt by the queue. */
 export function waitingForAdmission(observation: RhinoJobObservation): { readonly status?: Status } {
-  const { job } = observation;
-  const { reason, name = "" } = job.status?.queue ?? {};
+  const { reason, name = "" } = observation.job.status?.queue ?? {};
   const message = `waits for admission by queue ${name}${reason === undefined ? "" : `: ${reason}`}`;
-  const status = statusWith(observation, { jobStatus: "Pending" }, { Created: true, Running: false }, "Queued", message);
+  return waitingToStart(observation, "Queued", message);
+}
+
+/** Status of a job whose next attempt cannot start yet. Its time has not started if no attempt has. */
+export function waitingToStart(
+  observation: RhinoJobObservation,
+  reason: string,
+  message: string,
+): { readonly status?: Status } {
+  const { job } = observation;
+  const status = statusWith(observation, { jobStatus: "Pending" }, { Created: true, Running: false }, reason, message);
   const { startTime: _, attempt: __, ...fields } = status;
   const { startTime, attempt } = job.status ?? {};
   return changed(job, {

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { RhinoJob } from "../api/rhino-job.ts";
 import { at, jobOf, podOf, rhinoJobOf, t0 } from "../testing/objects.ts";
 import type { RhinoJobObservation } from "./observation.ts";
-import { decideRefused, decideRhinoJob } from "./rhino-job-decision.ts";
+import { decideRefused, decideRhinoJob, decideWithoutPodGroups } from "./rhino-job-decision.ts";
 import { mountCheckIntervalMs } from "./waiting-reason.ts";
 
 type Status = NonNullable<RhinoJob["status"]>;
@@ -92,6 +92,33 @@ describe("decideRhinoJob before the end", () => {
       observed({ ...jobs, launcherPods: [podOf("l", "Pending", { ip: "127.5.0.1" })], workerPods }),
     );
     expect(decision.status).toMatchObject({ jobStatus: "Pending", message: "the launcher is not running yet" });
+  });
+
+  it("is Running when its Pods are and mpiexec can start ranks, not before", () => {
+    const jobs = { launcher: jobOf("launcher"), workers: jobOf("workers") };
+    const workerPods = [podOf("w-0", "Running"), podOf("w-1", "Running")];
+    const waiting = decideRhinoJob(observed({ ...jobs, launcherPods: [podOf("l", "Running")], workerPods })).status;
+    expect(waiting).toMatchObject({ jobStatus: "Pending", message: "waiting for mpiexec's launch lines" });
+    expect(condition(waiting, "Running")).toMatchObject({ status: "False", reason: "LauncherStarting" });
+    const running = decideRhinoJob(observed({ ...jobs, launcherPods: [readyLauncher], workerPods })).status;
+    expect(running).toMatchObject({ jobStatus: "Running", message: "the launcher and 2 workers are running" });
+  });
+
+  it("does not believe a launcher's Pod that the Job controller has not counted", () => {
+    const { status: _, ...uncounted } = jobOf("launcher");
+    const launcherPods = [podOf("l", "Succeeded")];
+    expect(decideRhinoJob(observed({ launcher: uncounted, launcherPods })).status?.jobStatus).toBe("Pending");
+    expect(decideRhinoJob(observed({ launcher: jobOf("launcher"), launcherPods })).status?.jobStatus).toBe("Completed");
+  });
+
+  it("waits for PodGroups that the cluster does not have, without starting the job's time", () => {
+    const decision = decideWithoutPodGroups(observed(), "podgroups not found");
+    expect(decision).toMatchObject({
+      status: { jobStatus: "Pending", message: "podgroups not found" },
+      requeueAfterMs: 10_000,
+    });
+    expect(decision.status).not.toHaveProperty("startTime");
+    expect(decision.createLauncher).toBeUndefined();
   });
 
   it("ignores a launcher that is being deleted, has ended or has no address", () => {

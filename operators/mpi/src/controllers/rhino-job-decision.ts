@@ -6,7 +6,7 @@ import { launcherFailed, workersFailed } from "./failure-cause.ts";
 import { launcherHostName, layoutOf } from "../children/hosts.ts";
 import { afterTheEnd, completed, failed, haveEnded, stopRemaining } from "./job-end.ts";
 import { jobOutcome, launcherOutcome } from "./job-outcome.ts";
-import { changed, launchProgress, progress, statusWith, waitingForAdmission } from "./job-status.ts";
+import { changed, launchProgress, progress, statusWith, waitingForAdmission, waitingToStart } from "./job-status.ts";
 import { type Child, noWrites, type RhinoJobDecision, type RhinoJobObservation } from "./observation.ts";
 import { exitCodeOf } from "./pod-trouble.ts";
 import { deadlineMs, isCancelled, isManagedElsewhere, isRestarting, isSuspended, nextAttemptAt } from "./run-policy.ts";
@@ -20,6 +20,8 @@ const workersFailedGraceMs = 4000;
 const notReadyGraceMs = 2000;
 /** That time if the worker has lost the launcher, after a silence of 3 s. */
 const launcherLostGraceMs = 1000;
+/** Time until a job is started again that could not start without PodGroups. */
+const podGroupsRetryMs = 10_000;
 
 /**
  * Decides about a RhinoJob.
@@ -70,6 +72,13 @@ function startedOnceAdmitted(observation: RhinoJobObservation, attempt: number):
   // The queue has not considered the job yet, so its status has no reason to show.
   const status = job.status?.queue === undefined ? {} : waitingForAdmission(observation);
   return { ...noWrites, ...status, awaitsAdmission: true };
+}
+
+/** Records the start of an attempt, without creating the children: its launcher exists, or some were rejected. */
+export function decideInterruptedStart(observation: RhinoJobObservation, attempt = 1): RhinoJobDecision {
+  // The workers may not exist yet. The next decision creates them.
+  const { createLauncher: _, ...decision } = started({ ...observation, startsTogether: false }, attempt);
+  return decision;
 }
 
 /** Starts an attempt with fresh children. */
@@ -186,6 +195,13 @@ function resumed(observation: RhinoJobObservation): RhinoJobDecision {
   const decision = startedOnceAdmitted(observation, (job.status?.attempt ?? 0) + 1);
   if (decision.awaitsAdmission) return decision;
   return { ...decision, events: [{ type: "Normal", reason: "Resumed", note: "resumed" }, ...decision.events] };
+}
+
+/** The decision about a job that cannot start, because the cluster does not have PodGroups. */
+export function decideWithoutPodGroups(observation: RhinoJobObservation, message: string): RhinoJobDecision {
+  const reason = "PodGroupsUnknown";
+  const events = [{ type: "Warning", reason, note: message }] as const;
+  return { ...noWrites, ...waitingToStart(observation, reason, message), events, requeueAfterMs: podGroupsRetryMs };
 }
 
 /** The decision about a job whose launcher or workers the API server rejects permanently: it fails with the reason. */

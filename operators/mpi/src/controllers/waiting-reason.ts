@@ -16,6 +16,13 @@ function troubleOf(pod: DeepReadonly<PodObject>, { mountFailureOf }: RhinoJobObs
 /** Reason of a job whose launcher starts normally. */
 const launcherStarting = "LauncherStarting";
 
+/** State of a job whose Pods are running, before mpiexec can start ranks. */
+const waitingForLines: Progress = {
+  jobStatus: "Pending",
+  reason: launcherStarting,
+  message: "waiting for mpiexec's launch lines",
+};
+
 /** What a job whose launcher is not running waits for. */
 export function waitingForLauncher(observation: RhinoJobObservation): Progress {
   const trouble = observation.launcherPods.map((pod) => troubleOf(pod, observation)).find((each) => each !== undefined);
@@ -38,14 +45,16 @@ function hasStarted({ status }: DeepReadonly<PodObject>): boolean {
 /** Whether a job whose workers were created is running, or what it waits for. */
 export function runningOrWaiting(observation: RhinoJobObservation): Progress {
   const { job, launcherPods, workerPods } = observation;
-  const running: Progress = { jobStatus: "Running", reason: "Running", message: `${job.spec.parallelism} ranks running` };
+  const wanted = workerPodCount(layoutOf(job));
+  const message = `the launcher and ${wanted} workers are running`;
+  const running: Progress = { jobStatus: "Running", reason: "Running", message };
   if (job.status?.jobStatus === "Running") return running;
   const launcher = waitingForLauncher(observation);
-  const isLauncherUp = launcherPods.some(hasStarted) || launchProgress(observation).isLauncherReady;
+  const { isLauncherReady } = launchProgress(observation);
+  const isLauncherUp = isLauncherReady || launcherPods.some(hasStarted);
   if (!isLauncherUp && launcher.reason !== launcherStarting) return launcher;
   const started = workerPods.filter(hasStarted).length;
-  const wanted = workerPodCount(layoutOf(job));
-  if (isLauncherUp && started >= wanted) return running;
+  if (isLauncherUp && started >= wanted) return isLauncherReady ? running : waitingForLines;
   for (const pod of workerPods) {
     const trouble = troubleOf(pod, observation);
     if (trouble !== undefined) return waiting(`worker ${pod.metadata.name}`, trouble);

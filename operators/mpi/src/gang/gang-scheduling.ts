@@ -14,11 +14,11 @@ export function gangSchedulingOf(schedulerName: string | undefined): GangSchedul
   return schedulerName === "volcano" ? { kind: "volcano", schedulerName } : { kind: "scheduler-plugins", schedulerName };
 }
 
-/** Adds a Pod template to a PodGroup. The scheduler replaces that of the template, which would not know the group. */
+/** Adds a Pod template to a PodGroup. Overrides the template's schedulerName: another scheduler would ignore the group. */
 export function inPodGroup(template: PodTemplate, podGroup: string, { kind, schedulerName }: GangScheduling): PodTemplate {
   const { metadata, spec } = template;
   const isVolcano = kind === "volcano";
-  const usesHostDns = spec.hostNetwork === true && spec.dnsPolicy === undefined;
+  const usesHostDns = spec.hostNetwork === true && (spec.dnsPolicy ?? "ClusterFirst") === "ClusterFirst";
   return {
     ...template,
     metadata: {

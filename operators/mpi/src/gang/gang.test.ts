@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { type CustomResourceDefinitionObject, Job, Service } from "@keelson/api-machinery/kinds";
+import { type CustomResourceDefinitionObject, Event, Job, Service } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
 import { afterEach, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
@@ -11,7 +11,7 @@ import { viewOfMpiJob } from "../controllers/mpi-job-view.ts";
 import { rhinoJobOf } from "../testing/objects.ts";
 import { namesOf, namespace, OperatorEnvironment } from "../testing/operator-environment.ts";
 import { gangSchedulingOf, inPodGroup } from "./gang-scheduling.ts";
-import { podGroupSpec, podGroupType } from "./pod-group.ts";
+import { applyPodGroup, podGroupSpec, podGroupType } from "./pod-group.ts";
 
 const crds = parseAllDocuments(readFileSync(new URL("../../testdata/podgroups.yaml", import.meta.url), "utf8")).map(
   (document) => document.toJS() as CustomResourceDefinitionObject,
@@ -86,6 +86,9 @@ it("puts Pods into the group of their scheduler, which replaces another one", ()
     metadata: { labels: { a: "b", "scheduling.x-k8s.io/pod-group": "pi" } },
     spec: { schedulerName: "my-scheduler" },
   });
+  const dnsPolicyOf = (dnsPolicy: "ClusterFirst" | "Default") =>
+    inPodGroup({ spec: { ...template.spec, dnsPolicy } }, "pi", volcano).spec.dnsPolicy;
+  expect([dnsPolicyOf("ClusterFirst"), dnsPolicyOf("Default")]).toEqual(["ClusterFirstWithHostNet", "Default"]);
   expect(gangSchedulingOf("volcano")).toEqual(volcano);
   expect(gangSchedulingOf("my-scheduler")).toEqual(plugins);
   expect(gangSchedulingOf(undefined)).toBeUndefined();
@@ -95,7 +98,7 @@ describe.each([volcano, plugins])("the operator with gang scheduling by $kind", 
   let test: OperatorEnvironment;
   const type = podGroupType(gang);
   const groupOf = (job: Parameters<typeof namesOf>[0]): string => namesOf(job).launcher.replace(/-launcher$/, "");
-  const start = async (kinds = crds): Promise<void> => {
+  const start = async (kinds: readonly CustomResourceDefinitionObject[] = crds): Promise<void> => {
     test = await OperatorEnvironment.start({ crds: kinds, flags: { "gang-scheduling": gang.schedulerName } });
   };
 
@@ -154,5 +157,96 @@ describe.each([volcano, plugins])("the operator with gang scheduling by $kind", 
       spec: { mpiReplicaSpecs: { Launcher: { template }, Worker: { replicas: 2, template } } },
     } as never);
     await watched(test.client, type, groupOf(viewOfMpiJob(job)), (group) => group?.spec.minMember === 3);
+  });
+
+  const noted = async (reason: string): Promise<void> => {
+    const count = async () => (await test.client.list(Event, { namespace, fieldSelector: `reason=${reason}` })).items.length;
+    await expect.poll(count, { timeout: 30_000 }).toBeGreaterThan(0);
+  };
+  const foreignGroup = (name: string) =>
+    test.client.create(type, { metadata: { name, namespace }, spec: { minMember: 7 } } as never);
+  const suspend = (value: boolean, spec: object = {}) =>
+    test.client.patch(
+      RhinoJob,
+      { namespace, name: "pi" },
+      { type: "merge", body: { spec: { runPolicy: { suspend: value }, ...spec } } as never },
+    );
+
+  it("says in the status that the cluster has no PodGroups, and starts nothing", async () => {
+    await start([]);
+    await test.create();
+    const waiting = await test.reached((each) => each?.status?.message !== undefined);
+    const message = `podgroups.${type.group}/${type.version} not found; install ${gang.kind} or change --gang-scheduling`;
+    expect(waiting?.status).toMatchObject({ jobStatus: "Pending", message });
+    expect(waiting?.status?.startTime).toBeUndefined();
+    expect(waiting?.status?.conditions).toContainEqual(
+      expect.objectContaining({ type: "Created", status: "True", reason: "PodGroupsUnknown", message }),
+    );
+    await noted("PodGroupsUnknown");
+    expect((await test.client.list(Job, { namespace })).items).toEqual([]);
+  });
+
+  it("does not blame the scheduler for a namespace that was deleted", async () => {
+    await start();
+    const job = rhinoJobOf();
+    const deleted = { ...job, metadata: { ...job.metadata, namespace: "gone" } };
+    const names = childNames("pi", "0a1b2c3d", 1);
+    const tools = { kind: "local", command: ["mpi"] } as const;
+    const jobs = { launcher: launcherJob(deleted, names, tools), workers: workersJob(deleted, names, "l", tools) };
+    const context = { client: test.client, signal: new AbortController().signal };
+    await expect(applyPodGroup(deleted, names, jobs, gang, context, "test")).rejects.toThrow(/namespaces "gone" not found/);
+  });
+
+  it("keeps the status of a running job current after a scheduling policy that the PodGroup rejects", async () => {
+    const limited = structuredClone(crds) as unknown as { spec: { versions: { schema: { openAPIV3Schema: object } }[] } }[];
+    const minMember = { type: "integer", minimum: 1 };
+    for (const { spec } of limited)
+      for (const { schema } of spec.versions)
+        schema.openAPIV3Schema = {
+          type: "object",
+          properties: {
+            spec: { type: "object", "x-kubernetes-preserve-unknown-fields": true, properties: { minMember } },
+            status: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+          },
+        };
+    await start(limited as unknown as typeof crds);
+    const job = await test.create();
+    await test.reached((each) => each?.status?.attempt === 1);
+    await test.client.patch(
+      RhinoJob,
+      { namespace, name: "pi" },
+      { type: "merge", body: { spec: { runPolicy: { schedulingPolicy: { minAvailable: 0 } } } } as never },
+    );
+    await noted("PodGroupRejected");
+    await test.endJob(namesOf(job).launcher, "Complete", "CompletionsReached");
+    await test.reached((each) => each?.status?.jobStatus === "Completed");
+  });
+
+  it("does not adopt a PodGroup of another owner, and does not delete it", async () => {
+    await start();
+    const job = await test.create({ runPolicy: { suspend: true } });
+    await test.reached((each) => each?.status?.jobStatus === "Suspended");
+    const name = groupOf(job);
+    await foreignGroup(name);
+    await suspend(false);
+    const failed = await test.reached((each) => each?.status?.jobStatus === "Failed");
+    expect(failed?.status?.message).toBe(`PodGroup ${name} has another owner`);
+    const group = await test.client.get(type, { namespace, name });
+    expect([group.spec.minMember, group.metadata.ownerReferences]).toEqual([7, undefined]);
+  });
+
+  it("stops the launcher of a later attempt whose workers are rejected", async () => {
+    await start();
+    const job = await test.create();
+    const { launcher } = namesOf(job);
+    await test.reached((each) => each?.status?.attempt === 1);
+    await suspend(true);
+    await test.reached((each) => each?.status?.jobStatus === "Suspended");
+    await suspend(false, { workerTemplate: { spec: { nodeSelector: { "no label!": "" } } } });
+    const failed = await test.reached((each) => each?.status?.jobStatus === "Failed");
+    expect(failed?.status).toMatchObject({ attempt: 2 });
+    expect(failed?.status?.conditions).toContainEqual(expect.objectContaining({ type: "Failed", reason: "Refused" }));
+    const second = launcher.replace("-launcher", "-a2-launcher");
+    await watched(test.client, Job, second, (each) => each?.spec.suspend === true);
   });
 });

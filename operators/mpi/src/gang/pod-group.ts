@@ -1,4 +1,13 @@
-import { controllerReference, isNotFound, type ObjectMeta, type ResourceType } from "@keelson/api-machinery";
+import {
+  controllerReference,
+  type DeepReadonly,
+  isAlreadyExists,
+  isConflict,
+  isControlledBy,
+  isNotFound,
+  type ObjectMeta,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import type { JobObject } from "@keelson/api-machinery/kinds";
 import { formatQuantity } from "@keelson/api-machinery/quantity";
 import { addAmounts, podRequests } from "@keelson/api-machinery/scheduling";
@@ -95,7 +104,8 @@ function requestsOf(launcher: JobObject["spec"], workers: JobObject["spec"], cou
 /**
  * Creates the PodGroup of an attempt, or updates it after a change of `schedulingPolicy`.
  *
- * **Errors**: {@link MpiError} `PodGroupsUnknown` if the cluster does not have the kind.
+ * **Errors**: {@link MpiError} `PodGroupsUnknown` if the cluster does not have the kind, `PodGroupTaken` if a PodGroup with this name is
+ * not controlled by the job.
  */
 export async function applyPodGroup(
   job: JobView,
@@ -106,33 +116,73 @@ export async function applyPodGroup(
   fieldManager: string,
 ): Promise<void> {
   const { namespace } = job.metadata;
+  const key = { namespace, name: names.podGroup };
   const metadata = {
     name: names.podGroup,
     ...(namespace === undefined ? {} : { namespace }),
     ownerReferences: [controllerReference(job)],
   };
   const type = podGroupType(gang);
+  const spec = podGroupSpec(job, jobs, gang);
   try {
-    await client.apply(type, { metadata, spec: podGroupSpec(job, jobs, gang) }, { fieldManager, force: true, signal });
+    await client.create(type, { metadata, spec }, { fieldManager, signal });
   } catch (error) {
-    if (!isNotFound(error)) throw error;
-    const kind = `${type.plural}.${type.group}/${type.version}`;
-    throw new MpiError("PodGroupsUnknown", `${kind} not found; install ${gang.kind} or change --gang-scheduling`, {
-      cause: error,
-    });
+    if (isUnknownKind(error)) {
+      const kind = `${type.plural}.${type.group}/${type.version}`;
+      const message = `${kind} not found; install ${gang.kind} or change --gang-scheduling`;
+      throw new MpiError("PodGroupsUnknown", message, { cause: error });
+    }
+    if (!isAlreadyExists(error)) throw error;
+    const group = await client.get(type, key, { signal });
+    if (!isControlledBy(group, job)) throw new MpiError("PodGroupTaken", `PodGroup ${names.podGroup} has another owner`);
+    const { resourceVersion } = group.metadata;
+    const body = {
+      metadata: resourceVersion === undefined ? {} : { resourceVersion },
+      spec: replacement(group.spec, spec),
+    };
+    await client.patch(type, key, { type: "merge", body }, { fieldManager, signal });
   }
+}
+
+/** Whether the cluster does not have the kind, as opposed to the namespace. */
+function isUnknownKind(error: unknown): boolean {
+  return isNotFound(error) && error.status.details?.kind !== "namespaces";
+}
+
+/** The merge patch that sets the fields of `after` and removes those that it does not have. Fields that the controller never writes stay. */
+function replacement(before: DeepReadonly<PodGroup["spec"]>, after: PodGroup["spec"]): object {
+  const removed = (from: object = {}, to: object = {}): Record<string, null> =>
+    Object.fromEntries(Object.keys(from).flatMap((name) => (Object.hasOwn(to, name) ? [] : [[name, null] as const])));
+  const { minMember: _, minResources, queue, priorityClassName, scheduleTimeoutSeconds } = before;
+  const written = Object.fromEntries(
+    Object.entries({ minResources, queue, priorityClassName, scheduleTimeoutSeconds }).filter(
+      ([, value]) => value !== undefined,
+    ),
+  );
+  if (after.minResources === undefined) return { ...removed(written, after), ...after };
+  return {
+    ...removed(written, after),
+    ...after,
+    minResources: { ...removed(minResources, after.minResources), ...after.minResources },
+  };
 }
 
 /** Deletes the PodGroup of an attempt that has ended or was stopped, so that it reserves nothing. */
 export async function removePodGroup(
-  { metadata: { namespace } }: JobView,
+  job: JobView,
   { podGroup: name }: ChildNames,
   gang: GangScheduling,
   { client, signal }: Pick<ReconcileContext, "client" | "signal">,
 ): Promise<void> {
+  const type = podGroupType(gang);
+  const key = { namespace: job.metadata.namespace, name };
   try {
-    await client.delete(podGroupType(gang), { namespace, name }, { signal });
+    const group = await client.get(type, key, { signal });
+    const { uid } = group.metadata;
+    if (uid === undefined || !isControlledBy(group, job)) return;
+    await client.delete(type, key, { preconditions: { uid }, signal });
   } catch (error) {
-    if (!isNotFound(error)) throw error;
+    // A conflict: the group was replaced.
+    if (!isNotFound(error) && !isConflict(error)) throw error;
   }
 }

@@ -46,9 +46,7 @@ describe("a launch", () => {
     const messageAfter = (...events: LaunchEvent[]) => after(2, ...events, startDeadline).state.stop?.message;
     expect(messageAfter(line(0), line(1), joined(0))).toBe("1 of 2 workers joined in time; missing: 1");
     expect(messageAfter(joined(0), joined(1))).toBe("mpiexec has not written the launch lines of workers 0, 1 in time");
-    expect(messageAfter(joined(0), line(0), joined(1))).toBe(
-      "mpiexec has not written the launch lines of workers 1 in time",
-    );
+    expect(messageAfter(joined(0), line(0), joined(1))).toBe("mpiexec has not written the launch lines of workers 1 in time");
     expect(types(after(2, joined(0), joined(1), startDeadline).effects)).toEqual(["log", "killMpiexec"]);
     expect(after(2, line(0), line(1), joined(0), joined(1), startDeadline).effects).toEqual([]);
   });

@@ -12,6 +12,8 @@ export type MpiErrorCode =
   | "MpiexecNotFound"
   /** The cluster does not have the PodGroups of `--gang-scheduling`. */
   | "PodGroupsUnknown"
+  /** A PodGroup with the name of a job's belongs to something else. */
+  | "PodGroupTaken"
   /** A pipe of the launcher could not be created. */
   | "PipeFailed";
 
@@ -24,4 +26,9 @@ export class MpiError extends Error {
     super(message, options);
     this.code = code;
   }
+}
+
+/** Whether an error is an {@link MpiError} with this code. */
+export function isMpiError(error: unknown, code: MpiErrorCode): error is MpiError {
+  return error instanceof MpiError && error.code === code;
 }

@@ -81,7 +81,7 @@ export function jobOf(
             },
           ],
         }
-      : {},
+      : { active: 1 },
   };
 }
 

@@ -98,6 +98,8 @@ export class OperatorEnvironment {
       },
       spec: { ...job.spec.template.spec, ...(nodeName === undefined ? {} : { nodeName }) },
     });
+    const counted = { status: { active: (job.status?.active ?? 0) + 1 } };
+    await this.client.patch(Job, { namespace, name: owner }, { type: "merge", body: counted }, { subresource: "status" });
     await this.setPod(name, status);
   }
 
@@ -119,8 +121,8 @@ export class OperatorEnvironment {
     const before = type === "Complete" ? "SuccessCriteriaMet" : "FailureTarget";
     const status =
       type === "Complete"
-        ? { succeeded: 1, startTime: now, completionTime: now, conditions: [condition(before), condition(type)] }
-        : { failed: 1, startTime: now, conditions: [condition(before), condition(type)] };
+        ? { active: 0, succeeded: 1, startTime: now, completionTime: now, conditions: [condition(before), condition(type)] }
+        : { active: 0, failed: 1, startTime: now, conditions: [condition(before), condition(type)] };
     await this.client.patch(Job, { namespace, name }, { type: "merge", body: { status } }, { subresource: "status" });
   }
 }
