@@ -48,6 +48,7 @@ export const StepStatus = Type.Object({
         exitCode: int32("Exit code of the program."),
         stdout: Type.String({ description: "End of its standard output, at most 16 KiB." }),
         stderr: Type.String({ description: "End of its standard error, at most 16 KiB." }),
+        truncated: Type.Optional(Type.Boolean({ description: "Whether stdout is only the end of the output or of the body." })),
         statusCode: Type.Optional(int32("HTTP status of the response.")),
         headers: Type.Optional(
           typedSchema<Record<string, string>>({

@@ -53,7 +53,7 @@ export const toolActions = {
       },
       {
         description:
-          "Sends an HTTP request from a Pod without credentials. Checks and outputs read result.statusCode, result.headers, result.stdout (the body) and result.json (the parsed body).",
+          "Sends an HTTP request from a Pod without credentials. Checks and outputs read result.statusCode, result.headers, result.stdout (the last 16 KiB of the body), result.truncated and result.json (the parsed body, or null if it was truncated or is not JSON).",
       },
     ),
   ),
@@ -114,7 +114,7 @@ export const toolActions = {
       },
       {
         description:
-          "Sends a request to a port of a Pod through the API server. Checks and outputs read result.stdout, and after an HTTP request also result.statusCode, result.headers and result.json.",
+          "Sends a request to a port of a Pod through the API server. Checks and outputs read result.stdout (the last 16 KiB of the response) and result.truncated, and after an HTTP request also result.statusCode, result.headers and result.json (null if the body was truncated or is not JSON).",
       },
     ),
   ),

@@ -16,6 +16,7 @@ const accountFlag = textFlag({
   value: "NAME",
   description: "run the tests in a namespace of their own with the rights of this ServiceAccount",
 });
+const forceFlag = switchFlag({ name: "force", description: "overwrite files that exist" });
 const strictFlag = switchFlag({ name: "strict", description: "exit with 1 if something could not be converted" });
 
 /** `keelson testplane import PATHS...`. */
@@ -24,7 +25,7 @@ export const importCommand: CommandDefinition = {
   description: "convert tests of chainsaw and kuttl, and mark what could not be converted",
   args: ["PATHS..."],
   usesCluster: false,
-  flags: [outputFlag, accountFlag, strictFlag],
+  flags: [outputFlag, forceFlag, accountFlag, strictFlag],
   async run({ args, flags, stdout, stderr }) {
     if (args.length === 0) throw new UsageError("import: name files or folders with tests of chainsaw or kuttl");
     const serviceAccount = accountFlag.read(flags);
@@ -36,7 +37,7 @@ export const importCommand: CommandDefinition = {
       if (folder === undefined) stdout.write(tests.map(({ yaml }) => yaml).join("---\n"));
       else {
         await mkdir(folder, { recursive: true });
-        for (const { name, yaml } of tests) await writeFile(join(folder, `${name}.yaml`), yaml);
+        for (const { name, yaml } of tests) await writeTest(join(folder, `${name}.yaml`), yaml, forceFlag.read(flags));
       }
       for (const { path, name, problems } of tests)
         for (const problem of problems) stderr.write(`${path}: ${name}: not converted: ${problem}\n`);
@@ -50,3 +51,13 @@ export const importCommand: CommandDefinition = {
     }
   },
 };
+
+/** **Errors**: a `TestFileError` if the file exists and must not be overwritten. */
+async function writeTest(path: string, yaml: string, overwrites: boolean): Promise<void> {
+  try {
+    await writeFile(path, yaml, { flag: overwrites ? "w" : "wx" });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    throw new TestFileError(`${path} already exists; pass --force to overwrite it`, { cause: error });
+  }
+}

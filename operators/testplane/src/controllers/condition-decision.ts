@@ -67,10 +67,12 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
   const broken = named.find(({ passed }) => passed)?.results[0];
   if (broken !== undefined) return { kind: "failed", reason: "CheckFailed", message: `failWhen: ${broken.expect} holds` };
   const webhookCalls = [evaluation, ...named].flatMap((each) => each.webhookCalls);
-  if (evaluation.passed && named.some(({ isPending }) => isPending)) {
-    const message = "waiting for the webhooks of failWhen";
+  const wakeAtMs = Math.min(until, ...[evaluation, ...named].map(({ retryAtMs }) => retryAtMs ?? until));
+  const unknown = named.filter(({ isPending, isUnanswered }) => isPending || isUnanswered);
+  if (evaluation.passed && unknown.length > 0) {
+    const message = `waiting for the webhooks of failWhen: ${failureOf(unknown.flatMap(({ results }) => results))}`;
     if (now >= until) return { kind: "failed", reason: "Timeout", message: `${lateText}: ${message}` };
-    return { kind: "waiting", message, ...heldSince(progress), webhookCalls, wakeAtMs: until };
+    return { kind: "waiting", message, ...heldSince(progress), webhookCalls, wakeAtMs };
   }
   if (evaluation.passed && steadyMs === 0) return { kind: "passed" };
   if (evaluation.passed) return steadyOutcome(progress, steadyMs, until, now);
@@ -82,13 +84,7 @@ function outcomeOf(input: ConditionInput, evaluation: Evaluation, until: number)
     return { kind: "failed", reason: "NotConsistent", message: `the checks stopped holding after ${heldFor} s: ${why}` };
   }
   if (now >= until) return { kind: "failed", reason: "Timeout", message: `${lateText}: ${why}` };
-  return {
-    kind: "waiting",
-    message: why,
-    ...heldSince(progress),
-    webhookCalls,
-    wakeAtMs: Math.min(until, ...[evaluation, ...named].map(({ retryAtMs }) => retryAtMs ?? until)),
-  };
+  return { kind: "waiting", message: why, ...heldSince(progress), webhookCalls, wakeAtMs };
 }
 
 const heldSince = ({ holdsSince }: ConditionProgress): { readonly holdsSince?: string } =>

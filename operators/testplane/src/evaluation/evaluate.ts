@@ -35,6 +35,8 @@ export interface Evaluation {
   readonly webhookCalls: readonly WebhookCall[];
   /** A webhook has not responded yet, so the result is not known. */
   readonly isPending: boolean;
+  /** A webhook could not be called or its response was invalid. Its check does not hold, but the opposite is not known either. */
+  readonly isUnanswered: boolean;
   /** When the next webhook call is due, or a check may hold without a change. */
   readonly retryAtMs?: number;
 }
@@ -65,6 +67,7 @@ export function evaluate(
     isTerminal: evaluations.length === 1 && (first?.isTerminal ?? false),
     webhookCalls: evaluations.flatMap(({ webhookCalls }) => webhookCalls),
     isPending: evaluations.some(({ isPending }) => isPending),
+    isUnanswered: evaluations.some(({ isUnanswered }) => isUnanswered),
     ...(times.length === 0 ? {} : { retryAtMs: Math.min(...times) }),
   };
 }
@@ -73,6 +76,7 @@ interface Checked {
   readonly result: CheckResult;
   readonly webhookCall?: WebhookCall;
   readonly isPending?: boolean;
+  readonly isUnanswered?: boolean;
   readonly retryAtMs?: number;
 }
 
@@ -94,6 +98,7 @@ function evaluateOne(
       all.some(({ result }) => result.isTerminal) || (any.length > 0 && any.every(({ result }) => result.isTerminal === true)),
     webhookCalls: checked.flatMap(({ webhookCall }) => (webhookCall === undefined ? [] : [webhookCall])),
     isPending: checked.some(({ isPending }) => isPending),
+    isUnanswered: checked.some(({ isUnanswered }) => isUnanswered),
     ...(times.length === 0 ? {} : { retryAtMs: Math.min(...times) }),
   };
 }
@@ -163,7 +168,8 @@ function checkByWebhook(
   if (state.stateVersion !== stateVersion) return { result: fail("waiting for the webhook"), webhookCall, isPending: true };
   if (result.passed) return { result };
   const retryAtMs = atMs + webhookRetryMs;
-  return now >= retryAtMs ? { result, webhookCall } : { result, retryAtMs };
+  const checked = { result, isUnanswered: answer.kind === "error" };
+  return now >= retryAtMs ? { ...checked, webhookCall } : { ...checked, retryAtMs };
 }
 
 function summary(expect: string, { passed, actual, message, expected, diff }: CheckResult): ExpectationResult {

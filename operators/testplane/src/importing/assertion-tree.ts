@@ -1,5 +1,5 @@
 import { isJsonObject } from "@keelson/api-machinery";
-import { celLiteral, matchesCel, memberOf } from "./cel-text.ts";
+import { celLiteral, matchesCel, memberOf, operandOf } from "./cel-text.ts";
 import { type ExpressionScope, jmesPathToCel, type Variables } from "./jmespath-to-cel.ts";
 import { ConversionError } from "./problem-list.ts";
 
@@ -28,10 +28,10 @@ function partOf(tree: Json, scope: ExpressionScope, cel: string[]): Json {
   for (const [key, value] of Object.entries(tree)) {
     if (/^~|->\w+$/.test(key)) throw new ConversionError(`${key}: iterations and named values have no counterpart`);
     const source = expressionOf(key);
-    if (source !== undefined) cel.push(...checksOf(jmesPathToCel(source, scope), value, scope.variables));
+    if (source !== undefined) cel.push(...checksOf(operandOf(jmesPathToCel(source, scope)), value, scope.variables));
+    else if (scope.root === undefined) throw new ConversionError(`${key}: must be an expression`);
     else if (!hasExpression(value)) part[key] = value;
     else {
-      if (scope.root === undefined) throw new ConversionError(`${key}: must be an expression`);
       const member = memberOf(scope.root, key);
       if (isJsonObject(value)) {
         const inner = partOf(value, { ...scope, root: member }, cel);
@@ -45,7 +45,7 @@ function partOf(tree: Json, scope: ExpressionScope, cel: string[]): Json {
 /** Checks that a CEL value equals an expected one, which may be an expression without a current value. */
 function checksOf(actual: string, expected: unknown, variables: Variables): readonly string[] {
   const source = expressionOf(expected);
-  if (source !== undefined) return [`${actual} == ${jmesPathToCel(source, { variables, root: undefined })}`];
+  if (source !== undefined) return [`${actual} == ${operandOf(jmesPathToCel(source, { variables, root: undefined }))}`];
   if (isJsonObject(expected)) {
     const cel: string[] = [];
     const inner = partOf(expected, { variables, root: actual }, cel);

@@ -27,6 +27,16 @@ export const memberOf = (value: string, name: string): string =>
 const hasMember = (value: string, name: string): string =>
   isIdentifier(name) ? `has(${value}.${name})` : `${celLiteral(name)} in ${value}`;
 
+/** A CEL expression as an operand: in parentheses if it has an operator outside of parentheses, brackets, braces and literals. */
+export function operandOf(cel: string): string {
+  let rest = cel.replaceAll(/'(?:\\.|[^'\\])*'/gs, "");
+  for (let before = ""; before !== rest; ) {
+    before = rest;
+    rest = rest.replaceAll(/\([^()[\]{}]*\)|\[[^()[\]{}]*\]|\{[^()[\]{}]*\}/g, "");
+  }
+  return /^[\w.]*$/.test(rest) ? cel : `(${cel})`;
+}
+
 /**
  * CEL that is true if a value has every field of a partial value: lists have the same length and match element by element, and null means
  * absent. Fields that are missing make it false, not fail.

@@ -81,7 +81,9 @@ function manifestsOf({ resource, file }: Json, { source, variables }: OperationS
     throw new ConversionError("only files with a fixed relative path are read");
   const documents = source.read(file);
   if (documents === undefined) throw new ConversionError(`${file} cannot be read`);
-  return documents.filter((each) => each !== null && each !== undefined).map(convert);
+  const manifests = documents.filter((each) => each !== null && each !== undefined).map(convert);
+  if (manifests.length === 0) throw new ConversionError(`${file}: contains no object`);
+  return manifests;
 }
 
 function convertWrite(action: "apply" | "create", operation: Json, prefix: string, scope: OperationScope): void {
@@ -152,7 +154,9 @@ function convertDelete(operation: Json, prefix: string, scope: OperationScope): 
 function assertedOf({ resource, file }: Json, { source }: OperationScope): readonly Json[] {
   const documents = typeof file === "string" ? source.read(file) : [resource];
   if (documents === undefined) throw new ConversionError(`${String(file)} cannot be read`);
-  return documents.filter(isJsonObject);
+  const objects = documents.filter(isJsonObject);
+  if (objects.length === 0) throw new ConversionError(`${typeof file === "string" ? file : "resource"}: contains no object`);
+  return objects;
 }
 
 function convertAssert(operation: Json, prefix: string, scope: OperationScope): void {
@@ -161,6 +165,7 @@ function convertAssert(operation: Json, prefix: string, scope: OperationScope): 
     const timeout = timeoutOf(operation["timeout"], timeouts["assert"], assertTimeout);
     if (asserted["kind"] === undefined) {
       const { cel } = convertAssertion(asserted, { variables, root: undefined });
+      if (cel.length === 0) throw new ConversionError("must have at least one check");
       steps.add(`${prefix}assert`, { ...timeout, expectations: { allOf: cel.map((each) => ({ cel: each })) } });
       continue;
     }
@@ -197,6 +202,11 @@ function convertWait(operation: Json, prefix: string, scope: OperationScope): vo
   const { for: goal } = object;
   if (object["name"] === undefined && object["selector"] !== undefined)
     throw new ConversionError("selectors as text are not converted");
+  const waitsForDeletion = isJsonObject(goal) && goal["deletion"] !== undefined;
+  if (object["name"] === undefined && !waitsForDeletion)
+    throw new ConversionError(
+      "a wait for all objects has no counterpart: one object that satisfies the checks would be enough",
+    );
   scope.steps.add(`${prefix}wait for ${describeObject(object)}`, {
     resource: { selector: selectorOf(object) },
     ...timeoutOf(operation["timeout"], scope.timeouts["exec"]),

@@ -52,5 +52,7 @@ function checksOf(check: unknown, variables: Variables): Json {
     else rest[key] = value;
   }
   const { cel } = convertAssertion(rest, { variables, root: undefined });
-  return { expectations: { allOf: [...allOf, ...cel.map((each) => ({ cel: each }))] } };
+  allOf.push(...cel.map((each) => ({ cel: each })));
+  if (allOf.length === 0) throw new ConversionError("check: must have at least one check");
+  return { expectations: { allOf } };
 }

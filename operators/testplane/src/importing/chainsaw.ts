@@ -19,6 +19,12 @@ const known = new Set([
   ...["deletionPropagationPolicy", "force", "forceTerminationGracePeriod", "delayBeforeCleanup"],
 ]);
 
+/** Fields of a step that are converted, or that make no difference. */
+const knownOfStep = new Set([
+  ...["name", "description", "bindings", "use", "cluster", "timeouts", "try", "catch", "finally", "cleanup"],
+  ...["deletionPropagationPolicy", "skipDelete", "template"],
+]);
+
 /** Converts a test of chainsaw. What has no counterpart is left out and named in `problems`. */
 export function convertChainsaw(document: Json, source: TestSource, options: ConversionOptions): ConvertedTest {
   const list = new ProblemList();
@@ -32,13 +38,13 @@ export function convertChainsaw(document: Json, source: TestSource, options: Con
   for (const field of Object.keys(spec)) if (!known.has(field)) list.problem(`spec.${field}`, "has no counterpart");
   list.attempt("spec.bindings", () => bind(bindings, variables));
   const parameters = list.attempt("spec.scenarios", () => scenariosOf(scenarios, variables)) ?? {};
-  const shared = { source, list, timeouts: isJsonObject(timeouts) ? timeouts : {}, outputs: new Set<string>() };
+  const shared = { source, list, timeouts: isJsonObject(timeouts) ? timeouts : {} };
   const lists = { main: new StepList(), catch: new StepList(), finally: new StepList() };
   const own = (Array.isArray(steps) ? steps : []).filter(isJsonObject);
   const blocks: readonly Json[] = [...own, { catch: spec["catch"], finally: spec["finally"] }];
   for (const [index, step] of blocks.entries()) {
     const name = typeof step["name"] === "string" ? step["name"] : index < own.length ? `step ${index + 1}` : "test";
-    convertStep(step, `${name}: `, lists, { ...shared, variables: new Map(variables) });
+    convertStep(step, `${name}: `, lists, { ...shared, outputs: new Set(), variables: new Map(variables) });
   }
   const converted = {
     ...placeOf(spec, options, list),
@@ -71,9 +77,11 @@ interface Lists {
 }
 
 function convertStep(step: Json, prefix: string, lists: Lists, shared: Omit<OperationScope, "steps">): void {
-  const { bindings, use, cluster, skipDelete: _ } = step;
+  const { bindings, use, cluster, timeouts } = step;
   if (use !== undefined) return shared.list.problem(`${prefix}use`, "step templates are not converted; copy their steps");
   if (cluster !== undefined) return shared.list.problem(`${prefix}cluster`, "other clusters are not available");
+  for (const field of Object.keys(step))
+    if (!knownOfStep.has(field)) shared.list.problem(`${prefix}${field}`, "has no counterpart");
   if (shared.list.attempt(`${prefix}bindings`, () => (bind(bindings, shared.variables), true)) === undefined) return;
   const blocks = [
     ["try", lists.main],
@@ -84,7 +92,8 @@ function convertStep(step: Json, prefix: string, lists: Lists, shared: Omit<Oper
   for (const [block, steps] of blocks) {
     const operations = step[block];
     if (!Array.isArray(operations)) continue;
-    for (const operation of operations) convertOperation(operation, prefix, { ...shared, steps });
+    const own = isJsonObject(timeouts) ? { ...shared.timeouts, ...timeouts } : shared.timeouts;
+    for (const operation of operations) convertOperation(operation, prefix, { ...shared, timeouts: own, steps });
   }
 }
 

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -250,12 +250,94 @@ describe("tests of chainsaw", () => {
       "steps: [{ try: [{ proxy: { apiVersion: v1, kind: Pod, name: a } }] }]",
       "proxy: this operation has no counterpart",
     ],
+    [
+      "a wait for all objects",
+      "steps: [{ try: [{ wait: { apiVersion: v1, kind: Pod, for: { condition: { name: Ready } } } }] }]",
+      "a wait for all objects has no counterpart: one object that satisfies the checks would be enough",
+    ],
+    [
+      "a step with an unknown field",
+      "steps: [{ compiler: cel, try: [{ sleep: { duration: 1s } }] }]",
+      "step 1: compiler: has no counterpart",
+    ],
+    [
+      "a check without an expression",
+      "steps: [{ try: [{ script: { content: 'true', check: { stdout: hello } } }] }]",
+      "stdout: must be an expression",
+    ],
+    [
+      "an assertion without an expression",
+      "steps: [{ try: [{ assert: { resource: { data: { size: small } } } }] }]",
+      "data: must be an expression",
+    ],
+    ["an empty check", "steps: [{ try: [{ script: { content: 'true', check: {} } }] }]", "check: must have at least one check"],
+    ["an empty assertion", "steps: [{ try: [{ assert: { resource: {} } }] }]", "step 1: assert: must have at least one check"],
   ])("are marked if they have %s", async (_, spec, problem) => {
     write({ "chainsaw-test.yaml": chainsaw("partly", spec) });
     const [converted] = await convertTests([folder], {});
     expect(converted?.problems.join("\n")).toContain(problem);
     expect(converted?.yaml).toMatch(/^# Converted from .*\n# Not converted:\n# - /);
     expect(converted?.yaml).toContain(problem);
+  });
+
+  it.each([
+    ["is not valid YAML", "a: [", /step 1: assert: .*bad\.yaml: .* at line 1/],
+    ["contains no object", "# nothing", /step 1: assert: bad\.yaml: contains no object/],
+  ])("are marked if a file of an assertion %s", async (_, content, problem) => {
+    write({ "chainsaw-test.yaml": operations("unread", "- assert: { file: bad.yaml }"), "bad.yaml": content });
+    const [converted] = await convertTests([folder], {});
+    expect(converted?.problems.join("\n")).toMatch(problem);
+  });
+
+  it("keep the bindings of a step that have the name of another step's output", async () => {
+    write({
+      "chainsaw-test.yaml": chainsaw(
+        "names",
+        `steps:
+- try:
+  - script: { content: echo one, outputs: [{ name: text, value: ($stdout) }] }
+- bindings: [{ name: text, value: two }]
+  try:
+  - sleep: { duration: 1s }
+  - assert: { resource: { ($text): two } }`,
+      ),
+    });
+    const [converted] = await convertTests([folder], {});
+    expect(converted?.test["spec"]).toMatchObject({
+      steps: [{}, {}, { expectations: { allOf: [{ cel: "'two' == 'two'" }] } }],
+    });
+  });
+
+  it("keep the precedence of their expressions", async () => {
+    write({
+      "chainsaw-test.yaml": operations(
+        "precedence",
+        `- error: { resource: { apiVersion: v1, kind: ConfigMap, metadata: { name: box }, data: { (a == 'x' || b == 'y'): true, (c): z } } }
+- assert: { resource: { "('a' == 'b')": "('c' != 'd')" } }`,
+      ),
+    });
+    const [converted] = await convertTests([folder], {});
+    expect(converted?.test["spec"]).toMatchObject({
+      steps: [
+        {
+          expectations: {
+            allOf: [{ cel: "objects.all(each, !((each.data.a == 'x' || each.data.b == 'y') && each.data.c == 'z'))" }],
+          },
+        },
+        { expectations: { allOf: [{ cel: "('a' == 'b') == ('c' != 'd')" }] } },
+      ],
+    });
+  });
+
+  it("keep the timeouts of a step", async () => {
+    write({
+      "chainsaw-test.yaml": chainsaw(
+        "timeouts",
+        `timeouts: { assert: 10s }\nsteps:\n- timeouts: { assert: 3m }\n  try: [{ assert: { resource: ${box} } }]`,
+      ),
+    });
+    const [converted] = await convertTests([folder], {});
+    expect(converted?.test["spec"]).toMatchObject({ steps: [{ timeoutSeconds: 180 }] });
   });
 
   it("keep scripts with their checks, environment and outputs", async () => {
@@ -326,6 +408,32 @@ ${box.replace("name: box", "name: next")}`,
     expect(done?.status?.verdict, done?.status?.message).toBe("Passed");
   });
 
+  it("know assertions by the first word of the name of their file, in any case", async () => {
+    write({
+      "words/01-Install.yaml": box,
+      "words/01-Assert.yaml": box,
+      "words/01-assert-more.yaml": bigBox,
+      "words/02-errors-pods.yaml": bigBox,
+      "words/02-assertion.yaml": bigBox,
+    });
+    const [converted] = await convertTests([folder], {});
+    expect(converted?.test["spec"]).toMatchObject({
+      steps: [
+        { name: "1 Install: apply ConfigMap box" },
+        { name: "1 Install: assert ConfigMap box" },
+        { name: "1 Install: assert ConfigMap box (2)" },
+        { name: "2 assertion: apply ConfigMap box" },
+        { name: "2 assertion: no ConfigMap box" },
+      ],
+    });
+  });
+
+  it("are marked if one of their files is not valid YAML", async () => {
+    write({ "broken/00-install.yaml": box, "broken/00-assert.yaml": "a: [" });
+    const [converted] = await convertTests([folder], {});
+    expect(converted?.problems).toEqual([expect.stringMatching(/^00-assert\.yaml: .*00-assert\.yaml: .* at line 1/)]);
+  });
+
   it("keep commands, and mark what has no counterpart", async () => {
     write({
       "run/00-run.yaml": `apiVersion: kuttl.dev/v1beta1
@@ -374,6 +482,24 @@ describe("keelson test import", () => {
     );
     expect((await run([folder], { strict: true })).status).toBe(1);
     expect((await run([join(folder, "a")], { strict: true })).status).toBe(0);
+  });
+
+  it("overwrites no file, not even of a test with the same name", async () => {
+    const test = (name: string): string => operations(name, `- apply: { resource: ${box} }`);
+    write({
+      "a/chainsaw-test.yaml": test("same"),
+      "b/chainsaw-test.yaml": test("same"),
+      "c/chainsaw-test.yaml": test("same-2"),
+    });
+    const output = join(folder, "out");
+    expect((await run([folder], { output })).status).toBe(0);
+    expect(readdirSync(output).toSorted()).toEqual(["same-2-2.yaml", "same-2.yaml", "same.yaml"]);
+    const path = join(output, "same.yaml");
+    expect(await run([join(folder, "a")], { output })).toMatchObject({
+      status: 2,
+      stderr: `${path} already exists; pass --force to overwrite it\n`,
+    });
+    expect((await run([join(folder, "a")], { output, force: true })).status).toBe(0);
   });
 
   it("exits with 2 without a test, or for a file that cannot be read", async () => {

@@ -6,6 +6,7 @@ import { findMistakes } from "../commands/find-mistakes.ts";
 import { TestFileError } from "../commands/test-files.ts";
 import { convertChainsaw, isChainsawTest } from "./chainsaw.ts";
 import { convertKuttl, isKuttlFile } from "./kuttl.ts";
+import { ConversionError } from "./problem-list.ts";
 import type { ConversionOptions, ConvertedTest, SourceFile, TestSource } from "./source-files.ts";
 
 /** A converted test as YAML, with what could not be converted in comments. */
@@ -18,12 +19,13 @@ export interface ImportedTest extends ConvertedTest {
 export async function convertTests(paths: readonly string[], options: ConversionOptions): Promise<readonly ImportedTest[]> {
   const tests: ConvertedTest[] = [];
   for (const path of paths) tests.push(...(await convertPath(path, options)));
-  const names = new Map<string, number>();
+  const names = new Set<string>();
   return tests.map((test) => {
     const { name } = test.test["metadata"] as { readonly name: string };
-    const count = (names.get(name) ?? 0) + 1;
-    names.set(name, count);
-    return imported(test, count === 1 ? name : `${name}-${count}`);
+    let unique = name;
+    for (let count = 2; names.has(unique); count++) unique = `${name}-${count}`;
+    names.add(unique);
+    return imported(test, unique);
   });
 }
 
@@ -54,9 +56,10 @@ async function convertPath(path: string, options: ConversionOptions): Promise<re
     else if (/\.ya?ml$/.test(entry.name)) {
       const text = await textOf(at);
       // Files next to a test may be templates of other tools.
-      const documents = text.includes("chainsaw.kyverno.io/") ? documentsOf(at, text) : unlessInvalid(at, text);
+      const isTest = text.includes("chainsaw.kyverno.io/");
+      const { documents, error } = isTest ? { documents: documentsOf(at, text) } : unlessInvalid(at, text);
       tests.push(...convertFile(at, documents, options));
-      if (isKuttlFile(entry.name)) steps.push({ name: entry.name, documents });
+      if (isKuttlFile(entry.name)) steps.push({ name: entry.name, documents, ...(error === undefined ? {} : { error }) });
     }
   }
   const hasOwn = tests.some((test) => dirname(test.path) === path);
@@ -68,9 +71,18 @@ function convertFile(path: string, documents: readonly unknown[], options: Conve
   return documents.filter(isChainsawTest).map((document) => convertChainsaw(document, source, options));
 }
 
+/** The documents of a file that an operation names; undefined if it cannot be read. **Errors**: a {@link ConversionError} if it is not valid YAML. */
 function readDocuments(path: string): readonly unknown[] | undefined {
+  const text = unlessUnreadable(path);
+  if (text === undefined) return undefined;
+  const { documents, error } = unlessInvalid(path, text);
+  if (error !== undefined) throw new ConversionError(error);
+  return documents;
+}
+
+function unlessUnreadable(path: string): string | undefined {
   try {
-    return unlessInvalid(path, readFileSync(path, "utf8"));
+    return readFileSync(path, "utf8");
   } catch {
     // The operation that names the file reports it.
     return undefined;
@@ -105,11 +117,11 @@ function documentsOf(path: string, text: string): readonly unknown[] {
   });
 }
 
-function unlessInvalid(path: string, text: string): readonly unknown[] {
+function unlessInvalid(path: string, text: string): { readonly documents: readonly unknown[]; readonly error?: string } {
   try {
-    return documentsOf(path, text);
+    return { documents: documentsOf(path, text) };
   } catch (error) {
-    if (error instanceof TestFileError) return [];
+    if (error instanceof TestFileError) return { documents: [], error: error.message.split("\n", 1)[0] ?? "" };
     throw error;
   }
 }

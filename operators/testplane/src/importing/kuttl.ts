@@ -26,6 +26,12 @@ export const isKuttlFile = (name: string): boolean => fileName.test(name);
 /** Default timeout of assertions in kuttl. */
 const defaultSeconds = 30;
 
+/** What a file of a step is about: a name such as `assert-deployment` is an assertion, in any case. */
+function roleOf(name: string): "apply" | "asserts" | "errors" {
+  const [kind] = name.toLowerCase().split("-", 1);
+  return kind === "assert" ? "asserts" : kind === "errors" ? "errors" : "apply";
+}
+
 interface KuttlStep {
   readonly number: number;
   readonly name: string;
@@ -63,16 +69,17 @@ function stepsOf(files: readonly SourceFile[], list: ProblemList): readonly Kutt
     const [, digits, name = ""] = fileName.exec(file.name) ?? [];
     if (digits === undefined) continue;
     const number = Number(digits);
-    const isCheck = name === "assert" || name === "errors";
+    const role = roleOf(name);
     const before = steps.get(number);
     const step = before ?? { number, name: String(number), apply: [], asserts: [], errors: [], steps: [] };
-    steps.set(number, isCheck ? step : { ...step, name: `${number} ${name}` });
+    steps.set(number, role !== "apply" ? step : { ...step, name: `${number} ${name}` });
+    if (file.error !== undefined) list.problem(file.name, file.error);
     for (const document of file.documents) {
       if (!isJsonObject(document)) continue;
       const isOwn = String(document["apiVersion"]).startsWith("kuttl.dev/");
       if (isOwn && document["kind"] === "TestFile") list.problem(file.name, "TestFile is not converted");
       else if (isOwn) step.steps.push(document);
-      else (name === "assert" ? step.asserts : name === "errors" ? step.errors : step.apply).push(document);
+      else step[role].push(document);
     }
   }
   return [...steps.values()].toSorted((a, b) => a.number - b.number);

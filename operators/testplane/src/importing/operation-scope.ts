@@ -12,6 +12,6 @@ export interface OperationScope {
   readonly variables: Map<string, string>;
   /** Timeouts of the test by operation. */
   readonly timeouts: Json;
-  /** Names of the outputs that are already used. */
+  /** Names of the outputs of the step so far. */
   readonly outputs: Set<string>;
 }

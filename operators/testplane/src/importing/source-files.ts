@@ -3,13 +3,15 @@ export interface SourceFile {
   /** Path relative to the folder of its test. */
   readonly name: string;
   readonly documents: readonly unknown[];
+  /** Why the file could not be parsed. */
+  readonly error?: string;
 }
 
 /** A test to convert: where it came from and the manifests that it may refer to. */
 export interface TestSource {
   /** Path of the test's file or folder, for messages. */
   readonly path: string;
-  /** The documents of a file next to the test; undefined if it cannot be read. */
+  /** The documents of a file next to the test; undefined if it cannot be read. **Errors**: a `ConversionError` if it is not valid YAML. */
   readonly read: (file: string) => readonly unknown[] | undefined;
 }
 

@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { TestStep } from "../api/test-step.ts";
-import { tailOf } from "../tools/output-tail.ts";
+import { tailOf, truncation } from "../tools/output-tail.ts";
 import { toolActionOf } from "../tools/tool-plan.ts";
 import { escaped } from "./escaped.ts";
 
@@ -85,9 +85,13 @@ export function programPod(step: Step, options: ProgramPodOptions): Record<strin
 }
 
 /** Splits the log of a program. */
-export function parseOutput(log: string, podName: string): { readonly stdout: string; readonly stderr: string } {
+export function parseOutput(
+  log: string,
+  podName: string,
+): { readonly stdout: string; readonly stderr: string; readonly truncated?: true } {
   const separator = `\n${marker(podName)}\n`;
   const at = log.lastIndexOf(separator);
-  if (at < 0) return { stdout: tailOf(Buffer.from(log)), stderr: "" };
-  return { stdout: tailOf(Buffer.from(log.slice(0, at))), stderr: tailOf(Buffer.from(log.slice(at + separator.length))) };
+  const stdout = Buffer.from(at < 0 ? log : log.slice(0, at));
+  const stderr = at < 0 ? "" : tailOf(Buffer.from(log.slice(at + separator.length)));
+  return { stdout: tailOf(stdout), stderr, ...truncation(stdout.length) };
 }

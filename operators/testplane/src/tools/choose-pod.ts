@@ -26,7 +26,7 @@ export interface ChosenPod {
 }
 
 /**
- * Waits for a running Pod of a selection: the first by name.
+ * Waits for a running Pod of a selection: the first by name. A Pod that has ended or is being deleted is chosen only if no other is usable.
  *
  * **Errors**: a {@link ToolError} if there is none in time, or if Pods cannot be read.
  */
@@ -62,7 +62,7 @@ async function findPod(choice: PodChoice, signal: AbortSignal): Promise<ChosenPo
     const list = await client.list(Pod, { ...scope, signal });
     const found = list.items
       .filter((pod) => isUsable(pod, allowsEnded))
-      .toSorted((a, b) => ((a.metadata.name ?? "") < (b.metadata.name ?? "") ? -1 : 1))[0];
+      .toSorted((a, b) => Number(isRunning(b)) - Number(isRunning(a)) || compareNames(a, b))[0];
     if (found !== undefined) return chosen(found, namespace);
     const watch = await client.watch(Pod, { ...scope, resourceVersion: list.metadata.resourceVersion ?? "", signal });
     try {
@@ -77,10 +77,15 @@ async function findPod(choice: PodChoice, signal: AbortSignal): Promise<ChosenPo
   }
 }
 
-function isUsable({ metadata, status }: DeepReadonly<PodObject>, allowsEnded: boolean): boolean {
-  const phase = status?.phase;
-  if (allowsEnded) return phase === "Running" || phase === "Succeeded" || phase === "Failed";
-  return phase === "Running" && metadata.deletionTimestamp === undefined;
+const compareNames = (a: DeepReadonly<PodObject>, b: DeepReadonly<PodObject>): number =>
+  (a.metadata.name ?? "") < (b.metadata.name ?? "") ? -1 : 1;
+
+const isRunning = ({ metadata, status }: DeepReadonly<PodObject>): boolean =>
+  status?.phase === "Running" && metadata.deletionTimestamp === undefined;
+
+function isUsable(pod: DeepReadonly<PodObject>, allowsEnded: boolean): boolean {
+  const phase = pod.status?.phase;
+  return allowsEnded ? phase === "Running" || phase === "Succeeded" || phase === "Failed" : isRunning(pod);
 }
 
 const chosen = ({ metadata, spec }: DeepReadonly<PodObject>, namespace: string): ChosenPod => ({

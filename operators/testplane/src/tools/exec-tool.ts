@@ -73,8 +73,8 @@ function resultOf(socket: WebSocket, stdin: string | undefined): Promise<ToolRes
     });
     socket.on("close", () => {
       const exitCode = status === undefined ? undefined : exitCodeOf(status);
-      const [stdout, stderr] = [outputs[channels.stdout].text(), outputs[channels.stderr].text()];
-      if (typeof exitCode === "number") resolve({ exitCode, stdout, stderr });
+      const [stdout, stderr] = [outputs[channels.stdout], outputs[channels.stderr]];
+      if (typeof exitCode === "number") resolve({ exitCode, ...stdout.result(), stderr: stderr.text() });
       else reject(new ToolError("ExecFailed", exitCode ?? "the connection closed before the program had ended"));
     });
   });

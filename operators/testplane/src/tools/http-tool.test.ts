@@ -73,6 +73,22 @@ describe("the tool http", () => {
     expect(requests).toBe(4);
   });
 
+  it("does not repeat a request after the time is over, which passes during the request", async () => {
+    let [requests, nowMs] = [0, 0];
+    const url = await serve((_, response) => {
+      requests++;
+      nowMs = 9_500;
+      response.writeHead(503).end();
+    });
+    const report = await runTool({
+      plan: { action: { kind: "http", http: { url } }, namespace: "default", giveUpAtMs: 10_000, acceptsAnyStatus: false },
+      clock: { ...fastClock, now: () => nowMs },
+      signal: new AbortController().signal,
+      connection: () => Promise.resolve(undefined),
+    });
+    expect([requests, report]).toMatchObject([1, { result: { statusCode: 503, exitCode: 1 } }]);
+  });
+
   it("sends other methods once", async () => {
     let requests = 0;
     const url = await serve((_, response) => {
@@ -101,10 +117,12 @@ describe("the tool http", () => {
     expect(await send({ url })).toMatchObject({ result: { statusCode: 302, stdout: "", headers: { location: other } } });
   });
 
-  it("keeps the end of a long body", async () => {
+  it("keeps the end of a long body, and says so", async () => {
     const url = await serve((_, response) => response.end(`${"a".repeat(100_000)}end`));
     const report = await send({ url });
-    expect(report).toMatchObject({ result: { stdout: expect.stringMatching(/^a{16381}end$/) } });
+    expect(report).toMatchObject({ result: { stdout: expect.stringMatching(/^a{16381}end$/), truncated: true } });
+    const whole = await serve((_, response) => response.end("a".repeat(16_384)));
+    expect(await send({ url: whole })).not.toHaveProperty("result.truncated");
   });
 
   it("sends requests over a forwarded connection", async () => {

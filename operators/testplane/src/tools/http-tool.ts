@@ -34,16 +34,17 @@ export async function sendHttp(exchange: HttpExchange): Promise<ToolResult> {
   const { method = "GET" } = request;
   const isRepeatable = method === "GET" || method === "HEAD";
   for (let attempts = 1; ; attempts++) {
-    const isLast = !isRepeatable || clock.now() + repeatMs >= giveUpAtMs;
+    // After the request, which itself takes time.
+    const isLast = (): boolean => !isRepeatable || clock.now() + repeatMs >= giveUpAtMs;
     try {
       const result = await sendOnce(exchange);
       if (isExpected(exchange, result.statusCode ?? 0)) return result;
-      if (isLast) return { ...result, exitCode: 1, stderr: unexpected(exchange, result.statusCode ?? 0) };
+      if (isLast()) return { ...result, exitCode: 1, stderr: unexpected(exchange, result.statusCode ?? 0) };
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof ToolError) throw error;
       const often = attempts === 1 ? "" : ` (${attempts} attempts)`;
-      if (isLast) throw new ToolError("NoResponse", `${describe(request)}: ${causeOf(error)}${often}`, { cause: error });
+      if (isLast()) throw new ToolError("NoResponse", `${describe(request)}: ${causeOf(error)}${often}`, { cause: error });
     }
     await sleep(clock, repeatMs, signal);
   }
@@ -72,7 +73,11 @@ async function sendOnce({ request, signal, connect }: HttpExchange): Promise<Too
       socket === undefined
         ? { rejectUnauthorized: !insecureSkipTlsVerify, timeout: timeoutMs }
         : // undici accepts any duplex stream, but not before its connector has returned.
-          (_, callback) => void setImmediate(() => callback(null, socket as never)),
+          (_, callback) =>
+            void setImmediate(() => {
+              if (socket.destroyed) callback(socket.errored ?? new ConnectionClosedError(), null);
+              else callback(null, socket as never);
+            }),
   });
   try {
     const response = await client.request({
@@ -90,7 +95,7 @@ async function sendOnce({ request, signal, connect }: HttpExchange): Promise<Too
     }
     return {
       exitCode: 0,
-      stdout: output.text(),
+      ...output.result(),
       stderr: "",
       statusCode: response.statusCode,
       headers: headersOf(response.headers),
@@ -101,6 +106,16 @@ async function sendOnce({ request, signal, connect }: HttpExchange): Promise<Too
   } finally {
     await client.destroy();
     socket?.destroy();
+  }
+}
+
+/** A connection that was closed before the request was sent. */
+class ConnectionClosedError extends Error {
+  override readonly name = "ConnectionClosedError";
+  readonly code = "ConnectionClosed";
+
+  constructor() {
+    super("the connection was closed before the request was sent");
   }
 }
 

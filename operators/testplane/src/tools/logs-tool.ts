@@ -46,7 +46,7 @@ export async function readLogs({ client, pod, logs, giveUpAtMs, clock, signal }:
       if (lines?.add(chunk) === true) return resultOf(output);
     }
     if (lines === undefined || lines.end()) return resultOf(output);
-    throw new ToolError("LogsFailed", `${lines.problem(pod, container)}; the container has ended`);
+    throw new ToolError("CheckFailed", `${lines.problem(pod, container)}; the container has ended`);
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof ToolError) throw error;
@@ -60,7 +60,7 @@ export async function readLogs({ client, pod, logs, giveUpAtMs, clock, signal }:
   }
 }
 
-const resultOf = (output: OutputTail): ToolResult => ({ exitCode: 0, stdout: output.text(), stderr: "" });
+const resultOf = (output: OutputTail): ToolResult => ({ exitCode: 0, ...output.result(), stderr: "" });
 
 /** Compares the lines of a log with a pattern. */
 class MatchingLines {

@@ -5,8 +5,15 @@ const maxOutputBytes = 16_384;
 export class OutputTail {
   #chunks: Buffer[] = [];
   #size = 0;
+  #totalBytes = 0;
+
+  /** The standard output of a result. */
+  result(): { readonly stdout: string; readonly truncated?: true } {
+    return { stdout: this.text(), ...truncation(this.#totalBytes) };
+  }
 
   add(chunk: Uint8Array): void {
+    this.#totalBytes += chunk.length;
     this.#chunks.push(Buffer.from(chunk));
     this.#size += chunk.length;
     for (
@@ -24,6 +31,9 @@ export class OutputTail {
     return tailOf(Buffer.concat(this.#chunks));
   }
 }
+
+/** The field of a result that says that an output of this size is truncated. */
+export const truncation = (bytes: number): { readonly truncated?: true } => (bytes > maxOutputBytes ? { truncated: true } : {});
 
 /** The last 16 KiB of a text. A character that is cut is dropped. */
 export function tailOf(bytes: Buffer): string {

@@ -56,6 +56,16 @@ describe("the choice of a Pod", () => {
     await expect(choice({ labelSelector: { app: "stuck" } }, 0)).rejects.toThrow("a Pod with app=stuck is not running");
   });
 
+  it("prefers a running Pod to one that has ended, to read its log", async () => {
+    const labels = { app: "replaced" };
+    await createPod("replaced-a", labels, "Failed");
+    await createPod("replaced-b", labels, "Running");
+    const options = { allowsEnded: true, giveUpAtMs: clock.now() + 60_000, clock, signal };
+    expect(await choosePod({ client, namespace, selection: { labelSelector: labels }, ...options })).toMatchObject({
+      name: "replaced-b",
+    });
+  });
+
   it("takes a Pod that has ended to read its log", async () => {
     await createPod("ended", {}, "Succeeded");
     const options = { allowsEnded: true, giveUpAtMs: clock.now() + 60_000, clock, signal };
@@ -123,7 +133,7 @@ describe("the tool logs", () => {
   it("fails with the last line if the container ends, or time runs out, before a line matches", async () => {
     const what = 'no line of the log of container main of Pod web-0 matches ready; its last line is "starting"';
     await expect(read(clientOf(["starting\n"]), { contains: "ready" })).rejects.toMatchObject({
-      code: "LogsFailed",
+      code: "CheckFailed",
       message: `${what}; the container has ended`,
     });
     await expect(read(clientOf(["starting\n"], true), { contains: "ready" })).rejects.toMatchObject({

@@ -20,6 +20,8 @@ export interface PortForwardRun {
   readonly acceptsAnyStatus: boolean;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** Default: {@link openPodPort}. */
+  readonly openPort?: typeof openPodPort;
 }
 
 /**
@@ -33,16 +35,40 @@ export async function forwardPort(run: PortForwardRun): Promise<ToolResult> {
   const { path = "/", ...request } = portForward.http ?? {};
   const url = `http://${pod.name}:${portForward.port}${path.startsWith("/") ? path : `/${path}`}`;
   const exchange = { request: { ...request, url }, giveUpAtMs, acceptsAnyStatus, clock, signal };
-  return sendHttp({ ...exchange, connect: (limit) => open(run, limit) });
+  return sendHttp({ ...exchange, connect: async (limit) => (await open(run, limit)).socket });
 }
 
 /** A connection to the port. */
-async function open({ transport, pod, portForward }: PortForwardRun, signal: AbortSignal): Promise<Duplex> {
+interface PortConnection {
+  readonly socket: Duplex;
+  /** Why the connection broke; undefined if both sides ended it. Never rejects. */
+  readonly broken: Promise<PortConnectionError | undefined>;
+}
+
+/** A connection that was refused or broke. Another attempt may succeed, unlike after a {@link ToolError}. */
+class PortConnectionError extends Error {
+  override readonly name = "PortConnectionError";
+  readonly code = "ConnectionBroken";
+}
+
+async function open(run: PortForwardRun, signal: AbortSignal): Promise<PortConnection> {
+  const { transport, pod, portForward, openPort = openPodPort } = run;
   try {
-    const port = await openPodPort(transport, { namespace: pod.namespace, pod: pod.name, port: portForward.port }, signal);
+    const port = await openPort(transport, { namespace: pod.namespace, pod: pod.name, port: portForward.port }, signal);
     const [near, far] = duplexPair();
-    void port.carry(far).then((problem) => problem !== undefined && near.destroy(new ToolError("PortForwardFailed", problem)));
-    return near;
+    // The connection may break while no reader listens.
+    near.on("error", () => {});
+    // In Node.js 20, destroying one side of a pair does not end the other.
+    near.on("close", () => far.destroy());
+    const broken = port.carry(far).then(
+      (problem) => {
+        if (problem !== undefined) return new PortConnectionError(problem);
+        return far.writableFinished ? undefined : new PortConnectionError("the connection broke");
+      },
+      (cause: unknown) => new PortConnectionError("the connection broke", { cause }),
+    );
+    void broken.then((error) => error !== undefined && near.destroy(error));
+    return { socket: near, broken };
   } catch (error) {
     if (isStatusError(error, "Forbidden")) throw new ToolError("Forbidden", error.message, { cause: error });
     throw error;
@@ -54,16 +80,20 @@ async function sendText(run: PortForwardRun, text: string): Promise<ToolResult> 
   const { portForward, giveUpAtMs, clock } = run;
   const pattern = portForward.until === undefined ? undefined : compilePattern(portForward.until);
   const output = new OutputTail();
-  const socket = await open(run, run.signal);
+  const { socket, broken } = await open(run, run.signal);
   const until = pattern === undefined ? "the end of the connection" : (portForward.until ?? "");
   const late = new ToolError("NoResponse", `the response did not reach ${until} in time`);
   const timer = clock.setTimer(Math.max(giveUpAtMs - clock.now(), 1_000), () => socket.destroy(late));
   try {
     socket.write(text);
-    for await (const chunk of socket as AsyncIterable<Buffer>) {
+    for await (const chunk of socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       output.add(chunk);
-      if (pattern?.test(output.text()) === true) return { exitCode: 0, stdout: output.text(), stderr: "" };
+      if (pattern?.test(output.text()) === true) return { exitCode: 0, ...output.result(), stderr: "" };
     }
+    socket.end();
+    // A refused connection also ends without a response.
+    const error = await broken;
+    if (error !== undefined) throw error;
   } catch (error) {
     run.signal.throwIfAborted();
     if (error instanceof ToolError) throw error;
@@ -72,6 +102,6 @@ async function sendText(run: PortForwardRun, text: string): Promise<ToolResult> 
     timer.cancel();
     socket.destroy();
   }
-  if (pattern === undefined) return { exitCode: 0, stdout: output.text(), stderr: "" };
+  if (pattern === undefined) return { exitCode: 0, ...output.result(), stderr: "" };
   throw new ToolError("NoResponse", `the connection ended before the response matched ${until}`);
 }

@@ -1,5 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ExecAction, HttpAction, LogsAction, PortForwardAction } from "../api/tool-actions.ts";
+import { textOf } from "../functions/read.ts";
 import type { TestStep } from "../api/test-step.ts";
 
 /** Environment variable with the plan of a tool. */
@@ -29,6 +30,43 @@ export function toolActionOf({ http, logs, exec, portForward }: DeepReadonly<Tes
   if (logs !== undefined) return { kind: "logs", logs };
   if (exec !== undefined) return { kind: "exec", exec };
   return portForward === undefined ? undefined : { kind: "portForward", portForward };
+}
+
+/** The action with its texts as text: an expression that is the whole text may have become a number or an object. */
+export function withTexts(action: ToolAction): ToolAction {
+  switch (action.kind) {
+    case "http":
+      return { kind: "http", http: requestWithTexts(action.http) };
+    case "logs":
+      return action;
+    case "exec": {
+      const { command, stdin, ...rest } = action.exec;
+      return {
+        kind: "exec",
+        exec: { ...rest, command: command.map(textOf), ...(stdin === undefined ? {} : { stdin: textOf(stdin) }) },
+      };
+    }
+    case "portForward": {
+      const { http, send, ...rest } = action.portForward;
+      return {
+        kind: "portForward",
+        portForward: {
+          ...rest,
+          ...(http === undefined ? {} : { http: requestWithTexts(http) }),
+          ...(send === undefined ? {} : { send: textOf(send) }),
+        },
+      };
+    }
+  }
+}
+
+function requestWithTexts<T extends DeepReadonly<Pick<HttpAction, "body" | "headers">>>(request: T): T {
+  const { body, headers } = request;
+  return {
+    ...request,
+    ...(body === undefined ? {} : { body: textOf(body) }),
+    ...(headers === undefined ? {} : { headers: headers.map(({ name, value }) => ({ name, value: textOf(value) })) }),
+  };
 }
 
 /** Time that remains for storing the result before the step times out. */

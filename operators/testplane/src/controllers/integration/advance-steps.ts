@@ -3,7 +3,7 @@ import type { IntegrationTestStatus } from "../../api/integration-test.ts";
 import type { StepStatus } from "../../api/step-status.ts";
 import type { TestStep } from "../../api/test-step.ts";
 import { hasProgram, podNameOf, programPod } from "../../programs/program-pod.ts";
-import { giveUpAt, toolActionOf, type ToolPlan } from "../../tools/tool-plan.ts";
+import { giveUpAt, toolActionOf, type ToolPlan, withTexts } from "../../tools/tool-plan.ts";
 import { toolPod } from "../../tools/tool-pod.ts";
 import { render } from "../../templating/template.ts";
 import { testVariables } from "../../templating/test-variables.ts";
@@ -84,7 +84,7 @@ function podOfProgram(
   if (action === undefined) return programPod(step, { name, namespace, ...rights, roundNamespace });
   const { startedAt = "", deadline = "" } = status.steps?.[index] ?? {};
   const plan: ToolPlan = {
-    action,
+    action: withTexts(action),
     namespace: roundNamespace,
     giveUpAtMs: giveUpAt(Date.parse(startedAt) || 0, Date.parse(deadline) || 0),
     acceptsAnyStatus: step.expectations !== undefined || step.readyCondition !== undefined,

@@ -153,6 +153,30 @@ describe("a step", () => {
     expect(new Set(decision.webhookCalls.map(({ key }) => key)).size).toBe(2);
   });
 
+  it("does not pass while a webhook of failWhen cannot be reached", () => {
+    const failWhen = [{ function: "One", webhook: "http://host/check" }];
+    const step: TestStep = { ...created, expectations: { allOf: [lit], failWhen } };
+    const answer = { kind: "error" as const, message: "connection refused" };
+    const at = (seconds: number) =>
+      decideStep({
+        step,
+        status: { ...beginStep({ name: step.name, index: 0, state: "" }, step, t0), stage: "Expect" },
+        namespace: "default",
+        observe: () =>
+          ({ kind: "known", objects: [{ ...lamp, status: { phase: "Lit" } }], hasSeen: () => true }) as Observation,
+        context: {
+          ...{ scope: "1/steps[0]", now: t0 + seconds * 1_000, webhookTimeoutMs: 10_000 },
+          webhookState: () => ({ kind: "answered", atMs: t0 + 1_000, stateVersion: "", answer }),
+        },
+      });
+    expect(at(2)).toMatchObject({ status: { state: "Running" }, webhookCalls: [], wakeAtMs: t0 + 6_000 });
+    expect(at(6)).toMatchObject({ status: { state: "Running" }, webhookCalls: [{ function: "One" }] });
+    expect(at(30).status).toMatchObject({
+      reason: "Timeout",
+      message: expect.stringContaining("waiting for the webhooks of failWhen: One: connection refused"),
+    });
+  });
+
   it("keeps since when a check has not held with the same value", () => {
     const first = decide(waitingStep, 1, { ...lamp, status: { phase: "Off" } }, { stage: "Expect" }).status as StepStatus;
     expect(first.expectationResults).toMatchObject([{ expected: "Lit", actual: "Off", since: "2026-01-01T00:00:01.000Z" }]);
@@ -225,6 +249,20 @@ describe("a step", () => {
         verdict: "Failed",
         reason: "ProgramFailed",
         message: "exit code 2: no such host",
+      });
+    });
+
+    it("fails if the status of a response is not expected, although its checks hold", () => {
+      const http = { url: "http://shop/", expectedStatusCodes: [200] };
+      const request: TestStep = { ...program, http, expectations: { allOf: [{ cel: "result.stdout == ''" }] } };
+      const stderr = "GET http://shop/ responded with HTTP 500, expected 200";
+      const ended = (exitCode: number) => ({
+        stage: "Ready" as const,
+        result: { exitCode, statusCode: exitCode === 0 ? 200 : 500, stdout: "", stderr },
+      });
+      expect(decide(request, 1, pod({}), ended(0)).status.state).toBe("Succeeded");
+      expect(decide(request, 1, pod({}), ended(1)).status).toMatchObject({
+        ...{ verdict: "Failed", reason: "UnexpectedStatus", message: stderr },
       });
     });
 

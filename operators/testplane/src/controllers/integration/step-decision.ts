@@ -260,8 +260,9 @@ function programFailure(
   outcome: ConditionDecision["outcome"],
 ): { readonly reason: string; readonly message: string } | undefined {
   if (result === undefined) return undefined;
+  // The tool accepts any status if the step has checks, unless the step names the expected ones.
+  if (result.statusCode !== undefined && result.exitCode !== 0) return { reason: "UnexpectedStatus", message: result.stderr };
   if (expectations === undefined && result.exitCode !== 0) {
-    if (result.statusCode !== undefined) return { reason: "UnexpectedStatus", message: result.stderr };
     const output = (result.stderr || result.stdout).trimEnd();
     const message = `exit code ${result.exitCode}${output === "" ? "" : `: ${[...output].slice(-512).join("")}`}`;
     return { reason: "ProgramFailed", message };
