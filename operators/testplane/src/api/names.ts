@@ -16,5 +16,8 @@ export const fieldManagers = {
   loadTest: "loadtest-controller",
 } as const;
 
+/** Annotation of a test that runs one round of another spec: that spec, as JSON. */
+export const wholeSpecAnnotation = "infra.testplane.io/whole-spec";
+
 /** Prefix of the annotations that carry injected values, as in `testplane.io/inject-target-host`. */
 export const injectPrefix = "testplane.io/inject-";

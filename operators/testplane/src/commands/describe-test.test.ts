@@ -4,6 +4,13 @@ import { describeTest } from "./describe-test.ts";
 const now = Date.parse("2026-01-01T00:01:00Z");
 const at = (seconds: number): string => new Date(now - 60_000 + seconds * 1_000).toISOString();
 
+it("replaces control characters, which output of programs may have", () => {
+  const status = { phase: "Failed", message: "exit code 1: \u001b[2J\u009b1A\u202egone\r\tend\nnext" };
+  const object = { metadata: { name: "shop" }, spec: { steps: [] }, status } as never;
+  const text = describeTest({ kind: "IntegrationTest", namespace: "default", name: "shop", object }, now);
+  expect(text).toContain("exit code 1: \ufffd[2J\ufffd1A\ufffdgone\ufffd\tend\nnext");
+});
+
 it("describes a failed test with its steps, failed checks and rounds", () => {
   const round = { startedAt: at(0), finishedAt: at(2), stepCount: 2, succeededSteps: 1, durationSeconds: 2 };
   const status = {

@@ -4,6 +4,7 @@ import type { IntegrationTestStatus, RoundSummary, StepStatus } from "../api/int
 import type { LoadTestStatus } from "../api/load-test.ts";
 import { roundsText } from "../reports/markdown.ts";
 import { type ReportedTest, reportTest } from "../reports/report.ts";
+import { printable } from "./printable.ts";
 import { describeCriterion } from "../verdicts/load-criteria.ts";
 
 /** Describes a test for people: verdict, steps or load, failed checks with their differences, and rounds. */
@@ -23,7 +24,7 @@ export function describeTest(test: ReportedTest, now: number): string {
       ? stepLines(test.object?.status ?? {}, roundsText(report), now)
       : loadLines(test.object?.status ?? {})),
   ];
-  return `${lines.join("\n")}\n`;
+  return `${printable(lines.join("\n"))}\n`;
 }
 
 const field = (name: string, value: string): string => `${`${name}:`.padEnd(12)}${value}`;

@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandDefinition } from "@keelson/operator";
 import { countFlag, UsageError } from "@keelson/operator/flags";
+import { group, version, wholeSpecAnnotation } from "../api/names.ts";
 import { isFinished } from "../controllers/test-status.ts";
 import { reportTest } from "../reports/report.ts";
 import { scenarioOf } from "../templating/test-variables.ts";
@@ -48,7 +49,7 @@ export const rerunCommand: CommandDefinition = {
   },
 };
 
-/** The test with only one of its rounds, with the parameters of that round. */
+/** The test with only one of its rounds, with the parameters of that round. An annotation keeps the whole spec for the next run. */
 const roundOf =
   (round: number) =>
   (manifest: TestManifest): TestManifest => {
@@ -57,18 +58,39 @@ const roundOf =
     const { repeat, scenarios, ttlSecondsAfterFinished: _, ...spec } = manifest.spec;
     const rounds = (repeat === undefined ? 1 : (repeat.count ?? 0)) * (scenarios?.length ?? 1);
     if (rounds > 0 && round > rounds) throw new UsageError(`--round: ${manifest.name} has ${rounds} rounds`);
+    const whole = JSON.stringify(manifest.spec);
+    if (Buffer.byteLength(whole) > maxWholeSpecBytes)
+      throw new UsageError(
+        `--round: the spec of ${manifest.name} must be at most ${maxWholeSpecBytes / 1_024} KiB, to keep it in an annotation`,
+      );
     const scenario = scenarioOf(manifest.spec, round);
     return {
       ...manifest,
+      annotations: { [wholeSpecAnnotation]: whole },
       spec: { ...spec, ...(scenario === undefined ? {} : { scenarios: [scenario] }) } as typeof spec,
     };
   };
 
 const hasFailed = ({ test }: SelectedTest): boolean => isFinished(test.object?.status) && !reportTest(test).isSuccess;
 
-/** The test as it was created. */
+/** All annotations of an object may have 256 KiB. */
+const maxWholeSpecBytes = 192 * 1_024;
+
+function parseSpec(text: string, name: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw new UsageError(`${name}: the annotation ${wholeSpecAnnotation} must be JSON`, { cause: error });
+  }
+}
+
+/** The test as it was created, with all of its rounds. */
 function manifestOf({ namespace, test }: SelectedTest): TestManifest {
-  const { metadata, spec } = (test.object ?? {}) as DeepReadonly<NonNullable<SelectedTest["test"]["object"]>>;
+  const { metadata, spec: own } = (test.object ?? {}) as DeepReadonly<NonNullable<SelectedTest["test"]["object"]>>;
   const labels = { ...metadata.labels };
-  return { kind: test.kind, name: test.name, namespace, labels, source: "the cluster", spec } as TestManifest;
+  const whole = metadata.annotations?.[wholeSpecAnnotation];
+  const spec = whole === undefined ? own : parseSpec(whole, test.name);
+  const { kind, name } = test;
+  const original = { apiVersion: `${group}/${version}`, kind, metadata: { name, namespace, labels }, spec };
+  return { kind, name, namespace, labels, source: "the cluster", spec, original } as TestManifest;
 }

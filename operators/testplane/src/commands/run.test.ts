@@ -1,10 +1,10 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
 import { isNotFound } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
-import { createClient } from "@keelson/client";
+import { type Client, createClient } from "@keelson/client";
 import { garbageCollection } from "@keelson/cluster/testing";
 import { silentLogger } from "@keelson/controller";
 import type { CommandContext, CommandDefinition, FlagValues } from "@keelson/operator";
@@ -43,6 +43,7 @@ async function run(
   signal = new AbortController().signal,
   args: readonly string[] = [join(folder, "test.yaml")],
   command?: CommandDefinition,
+  client?: Client,
 ) {
   writeFileSync(join(folder, "test.yaml"), text);
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
@@ -54,7 +55,8 @@ async function run(
     clock: systemClock,
     log: silentLogger,
     signal,
-    client: () => Promise.resolve(createClient({ transport: environment.environment.transport(), fieldManager: "test" })),
+    client: () =>
+      Promise.resolve(client ?? createClient({ transport: environment.environment.transport(), fieldManager: "test" })),
   };
   const status = await (command ?? createRunCommand(Readable.from([text]))).run(context);
   return { status, stdout: String(stdout.read() ?? ""), stderr: String(stderr.read() ?? "") };
@@ -111,8 +113,27 @@ it("runs one round of a test again, with the parameters of its scenario", async 
   expect((await rerun({ round: "1" }, "shown")).status).toBe(0);
   const test = await environment.client.get(IntegrationTest, { namespace: "default", name: "shown" });
   expect(test.status).toMatchObject({ verdict: "Passed", completedRounds: 1, roundHistory: [{ scenario: "first" }] });
-  await expect(rerun({ round: "2" }, "shown")).rejects.toThrow("--round: shown has 1 rounds");
+  // The whole test is kept.
+  await expect(rerun({ round: "3" }, "shown")).rejects.toThrow("--round: shown has 2 rounds");
+  expect((await rerun({ round: "2" }, "shown")).status).toBe(1);
+  expect((await rerun({}, "shown")).status).toBe(1);
+  const whole = await environment.client.get(IntegrationTest, { namespace: "default", name: "shown" });
+  expect(whole.status).toMatchObject({ completedRounds: 2 });
+  expect(whole.metadata.annotations).toBeUndefined();
   await expect(rerun({ round: "1", failed: true })).rejects.toThrow("--round: name one test");
+});
+
+it("keeps a copy of a test that it deleted and could not create again", async () => {
+  expect((await run(manifest("<on>"))).status).toBe(0);
+  const client = createClient({ transport: environment.environment.transport(), fieldManager: "test" });
+  const broken = Object.assign(client, { create: () => Promise.reject(new Error("connection refused")) });
+  const { status, stderr } = await run("", {}, undefined, ["shown"], rerunCommand, broken);
+  expect(status).toBe(2);
+  const [, path = ""] = /shown: not started; .* kubectl create -f (\S+)\n/.exec(stderr) ?? [];
+  const copy = JSON.parse(readFileSync(path, "utf8")) as { metadata: object; spec: { steps: object[] } };
+  rmSync(dirname(path), { recursive: true });
+  expect(copy).toMatchObject({ kind: "IntegrationTest", metadata: { name: "shown" }, spec: { steps: [{ name: "make" }] } });
+  await environment.client.create(IntegrationTest, copy as never);
 });
 
 it("exits with 124 after the timeout and deletes running tests", async () => {

@@ -11,6 +11,10 @@ interface Manifest {
   readonly name: string;
   readonly namespace: string | undefined;
   readonly labels: Record<string, string>;
+  /** Annotations to create the test with. Those of files are ignored. */
+  readonly annotations?: Readonly<Record<string, string>>;
+  /** The object that the test is created from, if it exists only in the cluster. */
+  readonly original?: Readonly<Record<string, unknown>>;
   /** File and document of the test. */
   readonly source: string;
 }

@@ -7,6 +7,8 @@ import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 import { isFinished } from "../controllers/test-status.ts";
 import { reportFlags, writeReports } from "../reports/write-reports.ts";
+import { printable } from "./printable.ts";
+import { saveTest } from "./saved-test.ts";
 import { progressLines } from "./progress.ts";
 import { type ReportedTest, reportTest, type TestReport } from "../reports/report.ts";
 import type { TestManifest } from "./test-files.ts";
@@ -119,15 +121,9 @@ export class TestRun {
     const type = typeOf(manifest);
     const key = this.#keyOf(manifest);
     const present = await this.#present(manifest);
-    if (present !== undefined && isFinished(present.status)) await this.#deleteAndWait(manifest, present);
-    if (present === undefined || isFinished(present.status)) {
-      const { name, spec, labels } = manifest;
-      const metadata = { name, namespace: key.namespace, ...(Object.keys(labels).length === 0 ? {} : { labels }) };
-      const options = { fieldManager, fieldValidation: "Strict", signal } as const;
-      await this.#client.create<Test>(type, { metadata, spec } as never, options);
-      this.#created.add(manifest);
-      this.#say(manifest, "started");
-    } else this.#say(manifest, "is already running; following it");
+    if (present === undefined) await this.#create(manifest);
+    else if (isFinished(present.status)) await this.#replace(manifest, present);
+    else this.#say(manifest, "is already running; following it");
     while (!signal.aborted) {
       const list = await this.#client.list(type, { ...only(key), signal });
       const [now] = list.items;
@@ -149,6 +145,35 @@ export class TestRun {
     }
   }
 
+  async #create(manifest: TestManifest): Promise<void> {
+    const { name, spec, labels, annotations = {} } = manifest;
+    const metadata = {
+      ...{ name, namespace: this.#keyOf(manifest).namespace },
+      ...(Object.keys(labels).length === 0 ? {} : { labels }),
+      ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
+    };
+    const options = { fieldManager, fieldValidation: "Strict", signal: this.#abort.signal } as const;
+    await this.#client.create<Test>(typeOf(manifest), { metadata, spec } as never, options);
+    this.#created.add(manifest);
+    this.#say(manifest, "started");
+  }
+
+  /** Deletes the result of the last run, and creates the test again. Keeps a copy on disk until then, as the cluster has none. */
+  async #replace(manifest: TestManifest, present: DeepReadonly<Test>): Promise<void> {
+    const copy = manifest.original === undefined ? undefined : await saveTest(manifest.original, manifest.name);
+    try {
+      await this.#deleteAndWait(manifest, present);
+      await this.#create(manifest);
+    } catch (error) {
+      if (copy !== undefined)
+        this.#context.stderr.write(
+          `${manifest.name}: not started; if the test was deleted, run: kubectl create -f ${copy.path}\n`,
+        );
+      throw error;
+    }
+    await copy?.remove();
+  }
+
   /** Prints what changed. Returns whether the test has finished. */
   #update(manifest: TestManifest, test: DeepReadonly<Test>): boolean {
     for (const line of progressLines(this.#latest.get(manifest), test)) this.#say(manifest, line);
@@ -159,7 +184,7 @@ export class TestRun {
   }
 
   #say(manifest: TestManifest, text: string): void {
-    this.#context.stdout.write(`${manifest.name}\t${text}\n`);
+    this.#context.stdout.write(`${manifest.name}\t${printable(text)}\n`);
   }
 
   #keyOf({ name, namespace }: TestManifest): { readonly name: string; readonly namespace: string } {
