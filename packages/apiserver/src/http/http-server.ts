@@ -200,7 +200,7 @@ class ApiHttpServer implements HttpServer {
         if (outcome.kind !== "upgrade") audit.record?.respond(outcome);
         if (outcome.kind === "list") this.#accounting.recordSize(pipeline, outcome);
         if (outcome.kind !== "upgrade") await this.#responder.send(exchange, outcome);
-        else if (upgrade !== undefined) this.#switchProtocol(exchange, outcome, upgrade);
+        else if (upgrade !== undefined) this.#switchProtocol(exchange, outcome, upgrade, auditId);
         else throw statusError("BadRequest", "Upgrade request required");
       } finally {
         admission?.release();
@@ -226,7 +226,12 @@ class ApiHttpServer implements HttpServer {
     await this.#responder.fail(exchange, status);
   }
 
-  #switchProtocol({ request, response, audit }: AuditedExchange, outcome: UpgradeOutcome, { socket, head }: Upgrade): void {
+  #switchProtocol(
+    { request, response, audit }: AuditedExchange,
+    outcome: UpgradeOutcome,
+    { socket, head }: Upgrade,
+    auditId: string,
+  ): void {
     let code: number | undefined;
     const onStatus = (status: number): void => {
       code = status;
@@ -241,7 +246,14 @@ class ApiHttpServer implements HttpServer {
     }
     this.#upgraded.add(socket);
     socket.on("close", () => this.#upgraded.delete(socket));
-    outcome.connect({ socket, head, url: request.url ?? "/", headers: request.headers, onStatus });
+    try {
+      outcome.connect({ socket, head, url: request.url ?? "/", headers: request.headers, onStatus });
+    } catch (error) {
+      // The response is detached, so nothing else would end the connection.
+      socket.destroy();
+      if (!isStatusError(error)) this.#report(error, request, auditId);
+      throw error;
+    }
   }
 
   #report(error: unknown, request: IncomingMessage, auditId: string): void {
