@@ -64,7 +64,7 @@ const maxCauses = 1_000;
 /** `Pod "x" is invalid: <causes>`. */
 export function invalid(kind: Pick<Named, "group" | "kind">, name: string, all: readonly StatusCause[]): StatusError {
   const causes = all.length > maxCauses ? all.slice(0, maxCauses) : all;
-  // The message has repeated causes once.
+  // The message lists each distinct cause once.
   const texts = [...new Set(causes.map(({ field, message }) => (field ? `${field}: ${message ?? ""}` : (message ?? ""))))];
   const list = texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`;
   const message = `${qualifiedKind(kind)} ${JSON.stringify(name)} is invalid: ${list}`;

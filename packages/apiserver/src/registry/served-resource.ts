@@ -107,8 +107,8 @@ export interface Strategy<T extends KubernetesObject = KubernetesObject> {
   /** Not called for updates through a subresource. */
   prepareForUpdate?(object: DraftObject<T>, old: ReceivedObject<T>): void;
   /**
-   * Returns validation failures. Runs after schema validation. `old` is the object that an update replaces: parts that equal a stored, and
-   * thus valid, object need not be validated again.
+   * Returns validation failures. Runs after schema validation. `old` is the object that an update replaces: parts unchanged from the
+   * stored object need not be validated again.
    */
   validate?(object: ReceivedObject<T>, old?: ReceivedObject<T>): readonly StatusCause[];
   /** Returns warnings for the client of a create or update. */

@@ -45,9 +45,9 @@ function canonicalQuantity(value: unknown): unknown {
   try {
     return formatQuantity(value);
   } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
     // Go's decoder does not quote the value.
-    const text = error instanceof RangeError ? error.message.replace(/^quantity (?:"(?:[^"\\]|\\.)*"): /, "") : "";
-    throw new RangeError(text, { cause: error });
+    throw new RangeError(error.message.replace(/^quantity (?:"(?:[^"\\]|\\.)*"): /, ""), { cause: error });
   }
 }
 

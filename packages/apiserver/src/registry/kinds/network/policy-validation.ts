@@ -1,4 +1,3 @@
-import { jsonEquals } from "@keelson/api-machinery";
 import type { NetworkPolicyObject, NetworkPolicyPeer, NetworkPolicyPort } from "@keelson/api-machinery/kinds";
 import { forbiddenCause, invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { isStrictlyWithin, parseAddressBlock } from "../../address-blocks.ts";
@@ -85,7 +84,7 @@ function peerCauses(peer: Received<NetworkPolicyPeer>, path: string): StatusCaus
   if (pods === undefined && namespaces === undefined && block === undefined) {
     return [requiredCause(path, "must specify a peer")];
   }
-  const isBlockAlone = block === undefined || jsonEquals([pods, namespaces], [undefined, undefined]);
+  const isBlockAlone = block === undefined || (pods === undefined && namespaces === undefined);
   return [
     ...check.labelSelector(`${path}.podSelector`, pods),
     ...check.labelSelector(`${path}.namespaceSelector`, namespaces),

@@ -190,7 +190,7 @@ function addTolerations(spec: JsonObject): void {
 function podCauses(pod: Read): StatusCause[] {
   const causes = podSpecCauses(valueAt(pod, "spec"), "spec");
   const spec = valueAt(pod, "spec");
-  // Templates may have them, for compatibility.
+  // kube-apiserver tolerates surrounding whitespace in Pod templates for compatibility.
   for (const field of ["containers", "initContainers"]) {
     for (const [index, container] of listAt(spec, field).entries()) {
       const image = textAt(container, "image");

@@ -132,7 +132,7 @@ function rollingCauses(
   return causes;
 }
 
-/** Whether kube-apiserver reads a count or percentage as 0, as it does with texts that are not percentages. */
+/** Whether kube-apiserver reads a count or percentage as 0, which includes strings that are not percentages. */
 export function isZero(value: unknown): boolean {
   return value === undefined || value === 0 || (typeof value === "string" && (check.percentOf(value) ?? 0) === 0);
 }
