@@ -134,6 +134,7 @@ function addressCauses(field: string, address: string): StatusCause[] {
 
 const maxEndpoints = 1000;
 const maxAddresses = 100;
+const maxHints = 8;
 
 function sliceCauses(object: Slice): StatusCause[] {
   const type = object.addressType ?? "";
@@ -167,16 +168,31 @@ function endpointCauses(endpoint: Endpoint, type: string, path: string): StatusC
   if (node !== undefined) {
     causes.push(...dns1123SubdomainFaults(node).map((fault) => invalidCause(`${path}.nodeName`, node, fault)));
   }
-  const zones = listAt(endpoint, "hints", "forZones").map((zone) => textAt(zone, "name"));
-  const hints = zones.flatMap((zone, index) => {
-    const at = `${path}.hints.forZones[${index}].name`;
-    if (zones.indexOf(zone) < index) return [duplicateCause(at, zone)];
-    return labelValueFaults(zone).map((fault) => invalidCause(at, zone, fault));
-  });
+  const hints = hintCauses(endpoint, `${path}.hints`);
   const hostname = endpoint.hostname;
   if (hostname === undefined) return [...causes, ...hints];
   const faults = dns1123LabelFaults(hostname).map((fault) => invalidCause(`${path}.hostname`, hostname, fault));
   return [...causes, ...faults, ...hints];
+}
+
+function hintCauses(endpoint: Endpoint, path: string): StatusCause[] {
+  const zones = listAt(endpoint, "hints", "forZones");
+  const nodes = listAt(endpoint, "hints", "forNodes");
+  if (zones.length > maxHints) return [tooManyCause(`${path}.forZones`, zones.length, maxHints)];
+  const causes = hintNameCauses(zones, `${path}.forZones`, labelValueFaults);
+  if (nodes.length > maxHints) return [...causes, tooManyCause(`${path}.forNodes`, nodes.length, maxHints)];
+  return [...causes, ...hintNameCauses(nodes, `${path}.forNodes`, dns1123SubdomainFaults)];
+}
+
+function hintNameCauses(hints: readonly unknown[], path: string, faultsOf: (name: string) => readonly string[]): StatusCause[] {
+  const names = new Set<string>();
+  return hints.flatMap((hint, index) => {
+    const field = `${path}[${index}].name`;
+    const name = textAt(hint, "name");
+    const causes = names.has(name) ? [duplicateCause(field, name)] : [];
+    names.add(name);
+    return [...causes, ...faultsOf(name).map((fault) => invalidCause(field, name, fault))];
+  });
 }
 
 function slicePortCauses(ports: NonNullable<Slice["ports"]>): StatusCause[] {

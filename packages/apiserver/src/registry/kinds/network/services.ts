@@ -186,13 +186,15 @@ function distributionCauses(spec: ServiceSpec): StatusCause[] {
 
 function familyCauses(spec: ServiceSpec): StatusCause[] {
   const policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-  return [
-    ...check.oneOf("spec.ipFamilyPolicy", spec?.ipFamilyPolicy, policies),
-    ...(spec?.ipFamilies ?? []).flatMap((family, index, all) => [
-      ...check.oneOf(`spec.ipFamilies[${index}]`, family, ["IPv4", "IPv6"]),
-      ...(all.indexOf(family) < index ? [duplicateCause(`spec.ipFamilies[${index}]`, family)] : []),
-    ]),
-  ];
+  const causes = check.oneOf("spec.ipFamilyPolicy", spec?.ipFamilyPolicy, policies);
+  const seen = new Set<string>();
+  for (const [index, family] of (spec?.ipFamilies ?? []).entries()) {
+    const field = `spec.ipFamilies[${index}]`;
+    causes.push(...check.oneOf(field, family, ["IPv4", "IPv6"]));
+    if (seen.has(family)) causes.push(duplicateCause(field, family));
+    seen.add(family);
+  }
+  return causes;
 }
 
 /** Validates fields of LoadBalancer Services. */

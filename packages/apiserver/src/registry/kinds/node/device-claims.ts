@@ -1,5 +1,6 @@
 import { type DeepReadonly, isJsonObject, type JsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
-import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { compileExpression } from "@keelson/api-machinery/cel";
+import { duplicateCause, invalidCause, requiredCause, type StatusCause, tooManyCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
@@ -27,7 +28,10 @@ const deviceClasses = builtinResource({
   cells: onlyAge,
   strategy: {
     prepareForCreate: (object) => void ensureMap(object, "spec"),
-    validate: (object) => configurationCauses("spec.config", listAt(object, "spec", "config")),
+    validate: (object) => [
+      ...selectorCauses("spec.selectors", listAt(object, "spec", "selectors")),
+      ...configurationCauses("spec.config", listAt(object, "spec", "config")),
+    ],
   },
 });
 
@@ -113,6 +117,7 @@ const slices = builtinResource({
               ),
             ]
           : []),
+        ...sliceDeviceCauses("spec.devices", listAt(spec, "devices")),
       ];
     },
   },
@@ -175,11 +180,56 @@ function requestCauses(path: string, requests: readonly unknown[]): StatusCause[
     if (exactly === undefined && alternatives.length === 0) {
       causes.push(requiredCause(field, "exactly one of `exactly` or `firstAvailable` is required"));
     }
-    if (exactly !== undefined) {
-      causes.push(...check.nonEmpty(`${field}.exactly.deviceClassName`, valueAt(exactly, "deviceClassName")));
+    if (exactly !== undefined) causes.push(...exactRequestCauses(`${field}.exactly`, exactly));
+    else {
+      for (const [at, alternative] of alternatives.entries()) {
+        const path = `${field}.firstAvailable[${at}]`;
+        causes.push(...check.dnsLabel(`${path}.name`, textAt(alternative, "name")), ...exactRequestCauses(path, alternative));
+      }
     }
     return causes;
   });
+}
+
+function exactRequestCauses(path: string, request: unknown): StatusCause[] {
+  return [
+    ...check.nonEmpty(`${path}.deviceClassName`, valueAt(request, "deviceClassName")),
+    ...selectorCauses(`${path}.selectors`, listAt(request, "selectors")),
+  ];
+}
+
+const maxSelectors = 32;
+
+/** Validates selectors of devices. Of their expressions only empty ones are rejected: the scheduler allocates no devices. */
+function selectorCauses(path: string, selectors: readonly unknown[]): StatusCause[] {
+  if (selectors.length > maxSelectors) return [tooManyCause(path, selectors.length, maxSelectors)];
+  return selectors.flatMap((selector, index) => {
+    const field = `${path}[${index}].cel`;
+    if (valueAt(selector, "cel") === undefined) return [requiredCause(field)];
+    const expression = textAt(selector, "cel", "expression");
+    if (expression !== "") return [];
+    const fault = compileExpression(expression, ["device"], "bool");
+    return typeof fault === "string" ? [invalidCause(`${field}.expression`, expression, fault)] : [];
+  });
+}
+
+const maxDevices = 128;
+const maxTaintedDevices = 64;
+
+/** Validates the names of a slice's devices, and that each has at most one definition. */
+function sliceDeviceCauses(path: string, devices: readonly unknown[]): StatusCause[] {
+  const isTainted = devices.some((device) => listAt(device, "taints").length + listAt(device, "consumesCounters").length > 0);
+  const max = isTainted ? maxTaintedDevices : maxDevices;
+  if (devices.length > max) return [tooManyCause(path, devices.length, max)];
+  const names = new Set<string>();
+  const repeated: StatusCause[] = [];
+  const causes = devices.flatMap((device, index) => {
+    const name = textAt(device, "name");
+    if (names.has(name)) repeated.push(duplicateCause(`${path}[${index}]`, name));
+    names.add(name);
+    return check.dnsLabel(`${path}[${index}].name`, name);
+  });
+  return [...causes, ...repeated];
 }
 
 function immutableSpec(object: Read, old: Read): StatusCause[] {

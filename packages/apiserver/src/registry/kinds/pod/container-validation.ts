@@ -5,6 +5,7 @@ import {
   notFoundCause,
   requiredCause,
   type StatusCause,
+  tooLongCause,
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
@@ -95,6 +96,9 @@ function oneContainer(
   const message = valueAt(container, "terminationMessagePolicy");
   causes.push(...check.oneOf(`${path}.terminationMessagePolicy`, message, ["File", "FallbackToLogsOnError"]));
   causes.push(...portCauses(container, path), ...environmentCauses(container, path));
+  const devices = listAt(container, "volumeDevices");
+  const deviceNames = new Set(devices.map((device) => textAt(device, "name")));
+  const devicePaths = new Set(devices.map((device) => textAt(device, "devicePath")));
   const mountPaths = new Set<string>();
   for (const [index, mount] of listAt(container, "volumeMounts").entries()) {
     const at = `${path}.volumeMounts[${index}]`;
@@ -105,6 +109,10 @@ function oneContainer(
     if (mountPath === "") causes.push(requiredCause(`${at}.mountPath`));
     if (mountPaths.has(mountPath)) causes.push(invalidCause(`${at}.mountPath`, mountPath, "must be unique"));
     mountPaths.add(mountPath);
+    if (deviceNames.has(name)) causes.push(invalidCause(`${at}.name`, name, "must not already exist in volumeDevices"));
+    if (devicePaths.has(mountPath)) {
+      causes.push(invalidCause(`${at}.mountPath`, mountPath, "must not already exist as a path in volumeDevices"));
+    }
     const subPath = textAt(mount, "subPath");
     const subPathExpression = textAt(mount, "subPathExpr");
     if (subPath !== "" && subPathExpression !== "") {
@@ -123,15 +131,50 @@ function oneContainer(
       causes.push(forbiddenCause(`${mounts}.mountPropagation`, detail));
     }
   }
-  for (const [index, device] of listAt(container, "volumeDevices").entries()) {
-    const name = textAt(device, "name");
-    if (name !== "" && !claims.has(name)) causes.push(notFoundCause(`${path}.volumeDevices[${index}].name`, name));
-  }
+  causes.push(...deviceCauses(container, `${path}.volumeDevices`, volumes, claims));
   const pull = valueAt(container, "imagePullPolicy");
   causes.push(...check.oneOf(`${path}.imagePullPolicy`, pull, ["Always", "IfNotPresent", "Never"]));
   causes.push(...resourceCauses(valueAt(container, "resources"), `${path}.resources`));
   return [...causes, ...containerSecurityCauses(valueAt(container, "securityContext"), `${path}.securityContext`)];
 }
+
+/** Validates block devices, each of which needs a volume with a claim and must not be mounted too. */
+function deviceCauses(
+  container: unknown,
+  path: string,
+  volumes: ReadonlySet<string>,
+  claims: ReadonlySet<string>,
+): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const mounts = listAt(container, "volumeMounts");
+  const mounted = new Set(mounts.map((mount) => textAt(mount, "name")));
+  const mountPaths = new Set(mounts.map((mount) => textAt(mount, "mountPath")));
+  const names = new Set<string>();
+  const paths = new Set<string>();
+  for (const [index, device] of listAt(container, "volumeDevices").entries()) {
+    const name = textAt(device, "name");
+    const devicePath = textAt(device, "devicePath");
+    const nameField = `${path}[${index}].name`;
+    const pathField = `${path}[${index}].devicePath`;
+    if (name === "") causes.push(requiredCause(nameField));
+    else if (names.has(name)) causes.push(invalidCause(nameField, name, "must be unique"));
+    names.add(name);
+    if (!volumes.has(name)) causes.push(notFoundCause(nameField, name));
+    else if (!claims.has(name)) causes.push(invalidCause(nameField, name, blockRule));
+    if (devicePath === "") causes.push(requiredCause(pathField));
+    if (paths.has(devicePath)) causes.push(invalidCause(pathField, devicePath, "must be unique"));
+    if (devicePath.split("/").includes("..")) {
+      causes.push(invalidCause(pathField, devicePath, "can not contain backsteps ('..')"));
+    } else paths.add(devicePath);
+    if (mounted.has(name)) causes.push(invalidCause(nameField, name, "must not already exist in volumeMounts"));
+    if (mountPaths.has(devicePath)) {
+      causes.push(invalidCause(pathField, devicePath, "must not already exist as a path in volumeMounts"));
+    }
+  }
+  return causes;
+}
+
+const blockRule = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
 
 function portCauses(container: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
@@ -155,13 +198,41 @@ function portCauses(container: unknown, path: string): StatusCause[] {
 }
 
 const restartPolicies = ["Always", "Never", "OnFailure"];
+const maxRestartRules = 20;
+const maxExitCodes = 255;
+
+/** Validates a container's own restart policy and its rules by exit code (KEP-5307). */
+function restartCauses(container: unknown, path: string, isSidecar: boolean): StatusCause[] {
+  const policy = valueAt(container, "restartPolicy");
+  const rules = listAt(container, "restartPolicyRules");
+  const field = `${path}.restartPolicyRules`;
+  if (isSidecar) {
+    const detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
+    return rules.length > 0 ? [forbiddenCause(field, detail)] : [];
+  }
+  const causes = check.oneOf(`${path}.restartPolicy`, policy, restartPolicies);
+  if (policy === undefined && rules.length > 0) {
+    causes.push(requiredCause(`${path}.restartPolicy`, "must specify restartPolicy when restart rules are used"));
+  }
+  if (rules.length > maxRestartRules) causes.push(tooLongCause(field, maxRestartRules));
+  return [...causes, ...rules.flatMap((rule, index) => restartRuleCauses(rule, `${field}[${index}]`))];
+}
+
+function restartRuleCauses(rule: unknown, path: string): StatusCause[] {
+  const causes = check.oneOf(`${path}.action`, textAt(rule, "action"), ["Restart"]);
+  const codes = valueAt(rule, "exitCodes");
+  if (codes === undefined) return [...causes, requiredCause(`${path}.exitCodes`, "must be specified")];
+  causes.push(...check.oneOf(`${path}.exitCodes.operator`, textAt(codes, "operator"), ["In", "NotIn"]));
+  if (listAt(codes, "values").length > maxExitCodes) causes.push(tooLongCause(`${path}.exitCodes.values`, maxExitCodes));
+  return causes;
+}
 
 /** Validates the probes, hooks and restart policy of one container. */
 function lifeCauses(container: unknown, path: string, field: string, graceSeconds: unknown): StatusCause[] {
   const causes: StatusCause[] = [];
   const policy = valueAt(container, "restartPolicy");
   const isSidecar = field === "initContainers" && policy === "Always";
-  if (field !== "ephemeralContainers") causes.push(...check.oneOf(`${path}.restartPolicy`, policy, restartPolicies));
+  if (field !== "ephemeralContainers") causes.push(...restartCauses(container, path, isSidecar));
   const mayProbe = field === "containers" || isSidecar;
   for (const name of ["livenessProbe", "readinessProbe", "startupProbe"]) {
     const probe = valueAt(container, name);

@@ -111,3 +111,19 @@ it("has valid user and group IDs, and sets each sysctl once", () => {
     'spec.securityContext.sysctls[3].name: Duplicate value: "net.core/somaxconn"',
   ]);
 });
+
+describe("the topology spread constraints of a Pod", () => {
+  it("are each read a fixed number of times, however many there are", () => {
+    let reads = 0;
+    const constraints = Array.from({ length: 1000 }, (_, index) => ({
+      maxSkew: 1,
+      whenUnsatisfiable: "ScheduleAnyway",
+      get topologyKey() {
+        reads += 1;
+        return `key-${index}`;
+      },
+    }));
+    expect(faults({ topologySpreadConstraints: constraints })).toEqual([]);
+    expect(reads).toBeLessThan(10 * constraints.length);
+  });
+});

@@ -45,10 +45,7 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
   causes.push(...affinityCauses(valueAt(spec, "affinity"), `${path}.affinity`));
   causes.push(...dnsConfigCauses(spec, `${path}.dnsConfig`));
   causes.push(...gateCauses(spec, path));
-  for (const [index, constraint] of listAt(spec, "topologySpreadConstraints").entries()) {
-    const others = listAt(spec, "topologySpreadConstraints").slice(index + 1);
-    causes.push(...spreadCauses(constraint, others, `${path}.topologySpreadConstraints[${index}]`));
-  }
+  causes.push(...spreadConstraintCauses(listAt(spec, "topologySpreadConstraints"), `${path}.topologySpreadConstraints`));
   causes.push(...check.dnsSubdomain(`${path}.serviceAccountName`, valueAt(spec, "serviceAccountName")));
   causes.push(...check.dnsSubdomain(`${path}.nodeName`, valueAt(spec, "nodeName")));
   const deadline = valueAt(spec, "activeDeadlineSeconds");
@@ -150,8 +147,21 @@ function gateCauses(spec: unknown, path: string): StatusCause[] {
   return causes;
 }
 
-/** Validates a TopologySpreadConstraint; `others` are those that follow it. */
-function spreadCauses(constraint: unknown, others: readonly unknown[], path: string): StatusCause[] {
+/** Of several constraints with the same key and action, kube-apiserver reports all but the last. */
+function spreadConstraintCauses(constraints: readonly unknown[], path: string): StatusCause[] {
+  const last = new Map(constraints.map((constraint, index) => [spreadIdentity(constraint), index]));
+  return constraints.flatMap((constraint, index) => {
+    const isRepeated = last.get(spreadIdentity(constraint)) !== index;
+    return spreadCauses(constraint, isRepeated, `${path}[${index}]`);
+  });
+}
+
+function spreadIdentity(constraint: unknown): string {
+  return JSON.stringify([textAt(constraint, "topologyKey"), textAt(constraint, "whenUnsatisfiable")]);
+}
+
+/** Validates a TopologySpreadConstraint; `isRepeated` if one that follows it has the same identity. */
+function spreadCauses(constraint: unknown, isRepeated: boolean, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const skew = valueAt(constraint, "maxSkew");
   if (typeof skew === "number" && skew <= 0) causes.push(invalidCause(`${path}.maxSkew`, skew, "must be greater than zero"));
@@ -159,9 +169,7 @@ function spreadCauses(constraint: unknown, others: readonly unknown[], path: str
   if (topologyKey === "") causes.push(requiredCause(`${path}.topologyKey`, "can not be empty"));
   const unsatisfiable = textAt(constraint, "whenUnsatisfiable");
   causes.push(...check.oneOf(`${path}.whenUnsatisfiable`, unsatisfiable, ["DoNotSchedule", "ScheduleAnyway"]));
-  const isSame = (other: unknown): boolean =>
-    textAt(other, "topologyKey") === topologyKey && textAt(other, "whenUnsatisfiable") === unsatisfiable;
-  if (others.some(isSame)) {
+  if (isRepeated) {
     causes.push(duplicateCause(`${path}.{topologyKey, whenUnsatisfiable}`, `{${topologyKey}, ${unsatisfiable}}`));
   }
   const domains = valueAt(constraint, "minDomains");

@@ -9,6 +9,7 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
 import { claimSpecCauses } from "../storage/claim-validation.ts";
+import { shownSourceField, volumeSourceCauses } from "../storage/volume-source-validation.ts";
 import { localPathCauses } from "./local-path.ts";
 import { fieldReferenceCauses, resourceReferenceCauses } from "./environment-validation.ts";
 
@@ -24,13 +25,11 @@ export function volumeCauses(spec: unknown, path: string): StatusCause[] {
     names.add(name);
     const [first, ...more] = Object.keys(volume as object).filter((key) => key !== "name");
     if (first === undefined) causes.push(requiredCause(at, "must specify a volume type"));
-    else causes.push(...sourceCauses(first, valueAt(volume, first), `${at}.${first}`));
+    else causes.push(...sourceCauses(first, valueAt(volume, first), `${at}.${shownSourceField(first)}`));
     causes.push(...more.map((other) => forbiddenCause(`${at}.${other}`, "may not specify more than 1 volume type")));
   }
   return causes;
 }
-
-const hostPathTypes = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
 function sourceCauses(type: string, source: unknown, path: string): StatusCause[] {
   switch (type) {
@@ -40,24 +39,10 @@ function sourceCauses(type: string, source: unknown, path: string): StatusCause[
         ? [forbiddenCause(`${path}.sizeLimit`, "SizeLimit field must be a valid resource quantity")]
         : [];
     }
-    case "hostPath": {
-      const host = textAt(source, "path");
-      const causes = check.nonEmpty(`${path}.path`, host);
-      if (host.split("/").includes("..")) causes.push(invalidCause(`${path}.path`, host, "must not contain '..'"));
-      return [...causes, ...check.oneOf(`${path}.type`, valueAt(source, "type"), hostPathTypes)];
-    }
     case "configMap":
       return [...check.nonEmpty(`${path}.name`, textAt(source, "name")), ...fileCauses(source, path)];
     case "secret":
       return [...check.nonEmpty(`${path}.secretName`, textAt(source, "secretName")), ...fileCauses(source, path)];
-    case "nfs": {
-      const exported = textAt(source, "path");
-      return [
-        ...check.nonEmpty(`${path}.server`, textAt(source, "server")),
-        ...check.nonEmpty(`${path}.path`, exported),
-        ...(exported.startsWith("/") ? [] : [invalidCause(`${path}.path`, exported, "must be an absolute path")]),
-      ];
-    }
     case "csi":
       return [
         ...check.driverName(`${path}.driver`, textAt(source, "driver")),
@@ -85,8 +70,13 @@ function sourceCauses(type: string, source: unknown, path: string): StatusCause[
       ];
     case "projected":
       return [...modeCauses(`${path}.defaultMode`, valueAt(source, "defaultMode")), ...projectedSourceCauses(source, path)];
+    case "gitRepo":
+      return [
+        ...volumeSourceCauses(type, source, path, "Pod"),
+        ...localPathCauses(`${path}.directory`, textAt(source, "directory")),
+      ];
     default:
-      return [];
+      return volumeSourceCauses(type, source, path, "Pod");
   }
 }
 

@@ -84,7 +84,7 @@ function provisionerCauses(name: string): StatusCause[] {
 
 function topologyCauses(terms: NonNullable<Read["allowedTopologies"]>): StatusCause[] {
   const causes: StatusCause[] = [];
-  const seen: string[] = [];
+  const seen = new Set<string>();
   for (const [index, term] of terms.entries()) {
     const path = `allowedTopologies[${index}].matchLabelExpressions`;
     const values = new Map<string, readonly string[]>();
@@ -92,16 +92,18 @@ function topologyCauses(terms: NonNullable<Read["allowedTopologies"]>): StatusCa
       const key = expression.key ?? "";
       const allowed = expression.values ?? [];
       if (allowed.length === 0) causes.push(requiredCause(`${path}[${at}].values`));
+      const distinct = new Set<string>();
       for (const [number, value] of allowed.entries()) {
-        if (allowed.indexOf(value) < number) causes.push(duplicateCause(`${path}[${at}].values[${number}]`, value));
+        if (distinct.has(value)) causes.push(duplicateCause(`${path}[${at}].values[${number}]`, value));
+        distinct.add(value);
       }
       causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}[${at}].key`, key, fault)));
       if (values.has(key)) causes.push(duplicateCause(`${path}[${at}].key`, key));
-      values.set(key, [...new Set(allowed)].sort());
+      values.set(key, [...distinct].sort());
     }
     const text = JSON.stringify([...values].sort());
-    if (seen.includes(text) || values.size === 0) causes.push(duplicateCause(path, ""));
-    seen.push(text);
+    if (seen.has(text) || values.size === 0) causes.push(duplicateCause(path, ""));
+    seen.add(text);
   }
   return causes;
 }

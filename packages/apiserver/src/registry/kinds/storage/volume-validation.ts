@@ -12,6 +12,7 @@ import { mapAt, textAt, valueAt } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
 import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
 import { accessModes } from "./claim-validation.ts";
+import { shownSourceField, volumeSourceCauses } from "./volume-source-validation.ts";
 
 type Volume = ReceivedObject<PersistentVolumeObject>;
 
@@ -74,11 +75,8 @@ export function volumeCauses(volume: Volume): StatusCause[] {
   const [source, ...more] = Object.keys(mapAt(spec)).filter((field) => !notSource.includes(field));
   if (source === undefined) causes.push(requiredCause("spec", "must specify a volume type"));
   causes.push(...more.map((field) => forbiddenCause(`spec.${field}`, "may not specify more than 1 volume type")));
-  if (source === "hostPath" || source === "local") {
-    causes.push(...check.nonEmpty(`spec.${source}.path`, textAt(spec, source, "path")));
-  }
-  if (source === "hostPath" && textAt(spec, "hostPath", "path").split("/").includes("..")) {
-    causes.push(invalidCause("spec.hostPath.path", textAt(spec, "hostPath", "path"), "must not contain '..'"));
+  if (source !== undefined) {
+    causes.push(...volumeSourceCauses(source, valueAt(spec, source), `spec.${shownSourceField(source)}`, "PersistentVolume"));
   }
   if (source === "csi") causes.push(...driverCauses(valueAt(spec, "csi"), "spec.csi"));
   if (spec?.nodeAffinity !== undefined && spec.nodeAffinity.required === undefined) {
