@@ -1,7 +1,8 @@
-import { type IncomingMessage, request as httpRequest, STATUS_CODES } from "node:http";
+import { type ClientRequest, type IncomingMessage, request as httpRequest, STATUS_CODES } from "node:http";
 import { request as httpsRequest } from "node:https";
 import type { Duplex } from "node:stream";
 import { statusError } from "@keelson/api-machinery";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Call } from "../call.ts";
 import { badRequest } from "../errors.ts";
 import type { ForwardedRequest, Outcome, RawOutcome, UpgradeOutcome } from "../outcome.ts";
@@ -32,11 +33,11 @@ export async function proxyTo(call: Call, findTarget: (call: Call) => ProxyTarge
   const target = findTarget(call);
   const route = routeOf(forwarded);
   const isRead = forwarded.method === "GET" || forwarded.method === "HEAD";
-  if (forwarded.isUpgrade) return switchProtocol(target, route, forwarded);
+  if (forwarded.isUpgrade) return switchProtocol(target, route, forwarded, call);
   if (route.path === "" && isRead) {
     return { kind: "raw", status: 301, headers: { location: `${route.prefix}/${route.query}` }, body: "" };
   }
-  return exchange(target, route, forwarded, call.request.signal);
+  return exchange(target, route, forwarded, call.request.signal, call);
 }
 
 /** Creates the handler of `nodes/proxy` for a kubelet that serves on a Unix socket. */
@@ -103,15 +104,33 @@ function setFraming(
   else if (encoding !== undefined) headers["transfer-encoding"] = "chunked";
 }
 
-/** Sends a request to `target` and returns its response. Rejects with `ServiceUnavailable` if it cannot be reached. */
+/** The clock of a proxy's timeouts. Default: that of the machine. */
+type Timing = { readonly clock: Pick<Clock, "setTimer"> };
+
+const machineTiming: Timing = { clock: systemClock };
+
+/** How long a connection, or the explanation of a refused upgrade, may take. kube-apiserver's dialer has the same limit. */
+const timeoutMs = 30_000;
+
+/** Destroys a request whose connection is not established in time. */
+function limitDial(outgoing: ClientRequest, { scheme, host, port }: ProxyTarget, { clock }: Timing): void {
+  const expire = (): void => void outgoing.destroy(new Error(`dial tcp ${host}:${port}: i/o timeout`));
+  const timer = clock.setTimer(timeoutMs, expire, { background: true });
+  outgoing.once("socket", (socket) => socket.once(scheme === "https" ? "secureConnect" : "connect", () => timer.cancel()));
+  outgoing.once("close", () => timer.cancel());
+}
+
+/** Sends a request to `target` and returns its response. Rejects with `ServiceUnavailable` if it cannot be reached within 30 s. */
 export function exchange(
   target: ProxyTarget,
   route: Route,
   forwarded: ForwardedRequest,
   signal: AbortSignal | undefined,
+  timing = machineTiming,
 ): Promise<RawOutcome> {
   return new Promise((resolve, reject) => {
     const outgoing = outgoingOf(target, route, forwarded, false);
+    limitDial(outgoing, target, timing);
     const abort = (): void => void outgoing.destroy();
     signal?.addEventListener("abort", abort, { once: true });
     outgoing.once("close", () => signal?.removeEventListener("abort", abort));
@@ -153,11 +172,17 @@ function unreachable(error: Error): Error {
 }
 
 /** Passes a protocol upgrade on to `target`. */
-export function switchProtocol(target: ProxyTarget, route: Route, forwarded: ForwardedRequest): UpgradeOutcome {
+export function switchProtocol(
+  target: ProxyTarget,
+  route: Route,
+  forwarded: ForwardedRequest,
+  timing = machineTiming,
+): UpgradeOutcome {
   return {
     kind: "upgrade",
     connect({ socket, head, onStatus }) {
       const outgoing = outgoingOf(target, route, forwarded, true);
+      limitDial(outgoing, target, timing);
       const refuse = (code: number, body: string, contentType = "text/plain"): void => {
         if (socket.writableEnded) return;
         onStatus(code);
@@ -169,7 +194,7 @@ export function switchProtocol(target: ProxyTarget, route: Route, forwarded: For
       socket.on("error", () => socket.destroy());
       outgoing.on("error", (error) => refuse(503, unreachable(error).message));
       outgoing.once("response", (response) => {
-        readShort(response).then(
+        readShort(response, timing).then(
           (body) => refuse(response.statusCode ?? 502, body, response.headers["content-type"]),
           (error: unknown) => refuse(502, String(error)),
         );
@@ -194,14 +219,26 @@ export function switchProtocol(target: ProxyTarget, route: Route, forwarded: For
 /** Maximum size of the body that explains why a protocol is not switched. */
 const maxReasonBytes = 64 * 1024;
 
-/** Reads a body up to {@link maxReasonBytes}; the rest is dropped. */
-async function readShort(response: IncomingMessage): Promise<string> {
+/** Reads a body up to {@link maxReasonBytes}, for at most 30 s; the rest is dropped. */
+async function readShort(response: IncomingMessage, { clock }: Timing): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    chunks.push(chunk);
-    size += chunk.length;
-    if (size >= maxReasonBytes) break;
+  let isLate = false;
+  const expire = (): void => {
+    isLate = true;
+    response.destroy();
+  };
+  const timer = clock.setTimer(timeoutMs, expire, { background: true });
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= maxReasonBytes) break;
+    }
+  } catch (error) {
+    if (!isLate) throw error;
+  } finally {
+    timer.cancel();
   }
   return Buffer.concat(chunks).subarray(0, maxReasonBytes).toString("utf8");
 }
