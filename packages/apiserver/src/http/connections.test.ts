@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,12 +15,19 @@ const large = "x".repeat(4 * 1024 * 1024);
 let directory: string;
 let pki: Pki;
 let server: HttpServer;
+const errors: unknown[] = [];
+const failure = new Error("not connected");
+
+function failToConnect(): never {
+  throw failure;
+}
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "keelson-connections-"));
   pki = await ensurePki(directory, Date.now());
   server = await startHttpServer({
     handle: async (request) => {
+      if (request.path === "/upgrade") return { kind: "upgrade", connect: failToConnect };
       if (request.method === "GET") return { kind: "raw", status: 200, headers: {}, body: large };
       await request.receive?.(false);
       if (request.bodyBytes === undefined) throw statusError("BadRequest", "no body");
@@ -31,6 +39,7 @@ beforeAll(async () => {
     port: 0,
     clock: systemClock,
     newId: randomUUID,
+    onError: (error) => errors.push(error),
   });
 });
 afterAll(async () => {
@@ -51,5 +60,13 @@ describe("a connection", () => {
     let tail = "";
     for await (const chunk of socket) tail = (tail + String(chunk)).slice(-100);
     expect(tail).toContain(`received ${body.length}`);
+  });
+
+  test("is closed if its upgrade fails, and the failure is reported", async () => {
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.on("error", () => undefined).resume();
+    socket.write("GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n");
+    await once(socket, "close");
+    expect(errors).toEqual([failure]);
   });
 });

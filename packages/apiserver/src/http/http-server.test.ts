@@ -891,20 +891,6 @@ describe("the server", () => {
     expect(await certificateOf({})).toBe(new X509Certificate(renewed.certificate).fingerprint256);
   });
 
-  test("closes the connection of an upgrade that fails, and reports why", async () => {
-    const errors: unknown[] = [];
-    const failure = new Error("not connected");
-    const connectUpgrade = (): never => {
-      throw failure;
-    };
-    const server = await start(() => ({ kind: "upgrade", connect: connectUpgrade }), {
-      onError: (error) => errors.push(error),
-    });
-    const headers = { connection: "Upgrade", upgrade: "echo" };
-    await expect(open(server, "/api", { headers }).response).rejects.toThrow("socket hang up");
-    expect(errors).toEqual([failure]);
-  });
-
   test("closes a connection whose body does not arrive", async () => {
     const server = await start(respondWithObject, { limits: { headersMs: 100, requestMs: 200 } });
     const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });

@@ -1,4 +1,4 @@
-import { chmod, mkdir, rm } from "node:fs/promises";
+import { chmod, mkdir, rm, stat } from "node:fs/promises";
 import type { Server as PlainServer } from "node:http";
 import type { Server } from "node:https";
 import { dirname } from "node:path";
@@ -37,16 +37,15 @@ const maxSocketPathBytes = 107;
  * Listens on a Unix socket that only this user can reach. Other users cannot enter its folder, so there is no moment at which they could
  * connect.
  *
- * **Errors**: those of the file system, and `ENAMETOOLONG` if the path exceeds 107 bytes.
+ * **Errors**: those of the file system, `ENAMETOOLONG` if the path exceeds 107 bytes, and `EPERM` if the folder exists and other users can
+ * enter it. The server is closed then.
  */
 export async function listenOnSocket(server: PlainServer, path: string): Promise<void> {
   if (Buffer.byteLength(path) > maxSocketPathBytes) {
     const cause = Object.assign(new Error("path too long"), { code: "ENAMETOOLONG" });
     throw new ListenError(`${path}: the path of a Unix socket must have at most ${maxSocketPathBytes} bytes`, cause);
   }
-  const folder = dirname(path);
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  await chmod(folder, 0o700);
+  await ensurePrivateFolder(dirname(path));
   await rm(path, { force: true });
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
@@ -55,7 +54,22 @@ export async function listenOnSocket(server: PlainServer, path: string): Promise
       resolve();
     });
   });
-  await chmod(path, 0o600);
+  try {
+    await chmod(path, 0o600);
+  } catch (error) {
+    server.close();
+    throw error;
+  }
+}
+
+/** Creates a folder that only this user can enter. The mode of an existing folder is not changed: others may rely on it. */
+async function ensurePrivateFolder(folder: string): Promise<void> {
+  const created = await mkdir(folder, { recursive: true, mode: 0o700 });
+  const { uid, mode } = await stat(folder);
+  const isOwn = process.getuid === undefined || uid === process.getuid();
+  if (created !== undefined || (isOwn && (mode & 0o777) === 0o700)) return;
+  const cause = Object.assign(new Error("folder not private"), { code: "EPERM" });
+  throw new ListenError(`${folder}: must belong to this user with mode 0700`, cause);
 }
 
 function messageOf(error: NodeJS.ErrnoException, port: number, address: string): string {

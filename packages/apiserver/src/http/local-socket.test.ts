@@ -1,10 +1,11 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { request } from "node:http";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { systemRandom } from "../endpoints/random-source.ts";
+import { listenOnSocket } from "./listen.ts";
 import { serveApi, type ServedApi, type ServeApiOptions } from "../serve-api.ts";
 
 const token = "token-of-a-component";
@@ -115,11 +116,32 @@ test("closing the server ends watches of the Unix socket and removes it", async 
 
 test("a server replaces the socket that a killed server left behind", async () => {
   const path = join(folder, "c", "api", "server.sock");
-  mkdirSync(join(folder, "c", "api"), { recursive: true });
+  mkdirSync(join(folder, "c", "api"), { recursive: true, mode: 0o700 });
   writeFileSync(path, "");
   const api = await serve("c");
   expect((await get(path, "/healthz", asComponent)).text).toBe("ok");
   await api.close();
+});
+
+test("a server leaves a folder alone that other users can enter, and serves HTTPS", async () => {
+  const failures: unknown[] = [];
+  const shared = join(folder, "shared");
+  mkdirSync(shared);
+  chmodSync(shared, 0o755);
+  const socketPath = join(shared, "server.sock");
+  const api = await serve("e", { socketPath, onError: (error) => failures.push(error) });
+  expect(api.socketPath).toBeUndefined();
+  expect(failures).toEqual([expect.objectContaining({ message: `${shared}: must belong to this user with mode 0700` })]);
+  expect(statSync(shared).mode & 0o777).toBe(0o755);
+  await api.close();
+});
+
+test("a server that cannot protect its socket stops listening", async () => {
+  const path = join(folder, "f", "server.sock");
+  const server = createServer();
+  server.once("listening", () => rmSync(path));
+  await expect(listenOnSocket(server, path)).rejects.toMatchObject({ code: "ENOENT" });
+  expect(server.listening).toBe(false);
 });
 
 test("a server whose socket cannot be created reports why and serves HTTPS", async () => {
