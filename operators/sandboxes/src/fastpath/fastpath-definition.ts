@@ -243,6 +243,7 @@ class FastPath {
       port: fastPathFlags.port.read(flags),
       authorize: authorizeCalls({ staticToken: this.#access.acceptsToken ? token : undefined, identities, clock }),
       tls: tls?.material,
+      isTlsRequired: !this.#access.acceptsToken,
       routes(router) {
         router.service(FastPathService, service);
         const streams = { cache, agentClient, pendingOf: (...key: [string, string]) => fast.pendingOf(...key) };

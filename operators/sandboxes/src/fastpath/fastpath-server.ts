@@ -10,6 +10,7 @@ import type { TlsMaterial } from "./tls/serving-tls.ts";
 
 /** A listening gRPC server. */
 export interface FastPathServer {
+  /** Begins with `https://` if callers need TLS. */
   readonly url: string;
   /** Uses this certificate for new connections. */
   setTls(material: TlsMaterial): void;
@@ -25,6 +26,8 @@ export interface FastPathServerOptions {
   readonly authorize: Interceptor;
   /** Default: no TLS. */
   readonly tls?: TlsMaterial | undefined;
+  /** Whether callers need TLS, which `authorize` enforces. Default: false. */
+  readonly isTlsRequired?: boolean;
   readonly routes: (router: ConnectRouter) => void;
 }
 
@@ -44,14 +47,14 @@ const tlsHandshake = 0x16;
  * serves TLS as well.
  */
 export async function startFastPathServer(options: FastPathServerOptions): Promise<FastPathServer> {
-  const { routes, authorize, tls } = options;
+  const { routes, authorize, tls, isTlsRequired = false } = options;
   const handler = connectNodeAdapter({
     ...{ routes, readMaxBytes: maxMessageBytes },
     interceptors: [authorize],
     contextValues: ({ socket }) => contextOf(socket),
   });
   const server = new FastPathListener(handler, tls);
-  await server.listen(options.port, options.bindAddress);
+  await server.listen(options.port, options.bindAddress, isTlsRequired ? "https" : "http");
   return server;
 }
 
@@ -76,10 +79,10 @@ class FastPathListener implements FastPathServer {
     this.#listener = createServer((socket) => this.#accept(socket));
   }
 
-  async listen(port: number, address: string): Promise<void> {
+  async listen(port: number, address: string, scheme: "http" | "https"): Promise<void> {
     this.#listener.listen(port, address);
     await once(this.#listener, "listening");
-    this.url = `http://${address}:${(this.#listener.address() as AddressInfo).port}`;
+    this.url = `${scheme}://${address}:${(this.#listener.address() as AddressInfo).port}`;
   }
 
   setTls(material: TlsMaterial): void {
@@ -141,5 +144,5 @@ class FastPathListener implements FastPathServer {
 const contextOptions = ({ certificate, key, clientAuthorities }: TlsMaterial): SecureContextOptions => ({
   ...{ cert: certificate, key },
   // Without an authority, no certificate is accepted: the default would be those of public web sites.
-  ca: clientAuthorities ?? [],
+  ca: clientAuthorities || [],
 });

@@ -32,7 +32,7 @@ export type AccessAttributes =
 
 /**
  * The cluster's users and their rights: a TokenReview authenticates a bearer token, and a SubjectAccessReview authorizes a user. Answers are
- * reused for 10 s, and those about a token never beyond its expiry.
+ * reused for 10 s, and those about a token never beyond its expiry; a rejected token is reviewed again.
  */
 export class ClusterIdentities {
   readonly #client: Client;
@@ -54,7 +54,9 @@ export class ClusterIdentities {
       const { status } = await this.#client.create(TokenReview, { metadata: {}, spec: { token } });
       const { username = "" } = status?.user ?? {};
       const isValid = status?.authenticated === true && username !== "";
-      return { value: isValid ? { ...status.user, username } : undefined, forMs: Math.min(reuseMs, this.#lifeMs(token)) };
+      // Callers without credentials must not evict users.
+      if (!isValid) return { value: undefined, forMs: 0 };
+      return { value: { ...status.user, username }, forMs: Math.min(reuseMs, this.#lifeMs(token)) };
     });
   }
 

@@ -1,6 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
 
-/** A result and how long it may be reused. */
+/** A result and how long it may be reused; with 0, it is not cached. */
 export interface Reviewed<T> {
   readonly value: T;
   readonly forMs: number;
@@ -21,8 +21,8 @@ export class ReviewLimitError extends Error {
 }
 
 /**
- * Results of reviews by the API server, for a short time. Equal questions that arrive at the same time share one review. Failures are not
- * kept. The oldest result is dropped first.
+ * Results of reviews by the API server, for a short time. Concurrent requests with the same key share one review. Errors are not cached. The
+ * oldest result is dropped first.
  */
 export class ReviewCache<T> {
   readonly #options: ReviewCacheOptions;
@@ -49,13 +49,14 @@ export class ReviewCache<T> {
 
   async #review(key: string, review: () => Promise<Reviewed<T>>): Promise<T> {
     const { clock, maxEntries } = this.#options;
-    // Measured from the question: the answer may describe that moment.
-    const asked = clock.monotonic();
+    // Counted from the request, because the answer may be as old as that.
+    const requested = clock.monotonic();
     const { value, forMs } = await review();
     this.#entries.delete(key);
+    if (forMs <= 0) return value;
     const oldest = this.#entries.keys().next();
     if (this.#entries.size >= maxEntries && !oldest.done) this.#entries.delete(oldest.value);
-    if (forMs > 0) this.#entries.set(key, { value, until: asked + forMs });
+    this.#entries.set(key, { value, until: requested + forMs });
     return value;
   }
 }

@@ -1,6 +1,6 @@
-import { X509Certificate } from "node:crypto";
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -66,8 +66,27 @@ it("replaces damaged files, and an authority that would expire before its certif
   await ensure();
   writeFileSync(join(dataDir, "fastpath-tls.key"), "damaged");
   const repaired = await ensure();
+  expect(new X509Certificate(repaired.certificate).checkPrivateKey(createPrivateKey(repaired.key))).toBe(true);
   expect(new X509Certificate(repaired.certificate).verify(new X509Certificate(await readAuthority()).publicKey)).toBe(true);
   const authority = await readAuthority();
   await ensure(3650 - 89);
   expect(await readAuthority()).not.toBe(authority);
+});
+
+it("keeps the authority if its key cannot be read", async () => {
+  await ensure();
+  const authority = await readAuthority();
+  const key = join(dataDir, "fastpath-ca.key");
+  rmSync(key);
+  // Fails to be read by any user, and can be replaced.
+  symlinkSync(key, key);
+  await expect(ensure()).rejects.toMatchObject({ code: "ELOOP" });
+  expect(await readAuthority()).toBe(authority);
+});
+
+it("makes the authority readable for clients after a crash in between", async () => {
+  await ensure();
+  chmodSync(authorityFile(dataDir), 0o600);
+  await ensure();
+  expect(statSync(authorityFile(dataDir)).mode & 0o777).toBe(0o644);
 });

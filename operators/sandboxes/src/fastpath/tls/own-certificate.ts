@@ -42,9 +42,9 @@ export async function ensureOwnCertificate({ dataDir, hosts, clock }: OwnCertifi
     // Not the server's name: a certificate whose issuer is its subject counts as self-signed.
     authority = await createCertificateAuthority("keelson-sandboxes-ca", notBefore, new Date(now + authorityLifeMs));
     await stored.write(authority);
-    // Clients read the authority's certificate.
-    await chmod(authorityFile(dataDir), 0o644);
   }
+  // Clients read the authority's certificate. An earlier process may have crashed before this.
+  await chmod(authorityFile(dataDir), 0o644);
   const present = await server.read();
   if (present !== undefined && isCurrent(present, authority, hosts, now)) return present;
   const issued = await issueCertificate(authority, {
@@ -71,12 +71,14 @@ class StoredPair {
     this.#keyFile = keyFile;
   }
 
+  /** Undefined if a file is missing. Other errors must not replace the pair, which clients may trust. */
   async read(): Promise<KeyPair | undefined> {
     try {
       const [certificate, key] = await Promise.all([readFile(this.#certificateFile, "utf8"), readFile(this.#keyFile, "utf8")]);
       return { certificate, key };
-    } catch {
-      return undefined;
+    } catch (error) {
+      if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+      throw error;
     }
   }
 

@@ -33,6 +33,7 @@ export class ServingTls {
   readonly #options: ServingTlsOptions;
   #timer: Timer | undefined;
   #isStopped = false;
+  #isForbidden = false;
 
   constructor(options: ServingTlsOptions) {
     this.#options = options;
@@ -74,9 +75,19 @@ export class ServingTls {
   async #clientAuthorities(): Promise<string | undefined> {
     const key = { namespace: "kube-system", name: "extension-apiserver-authentication" };
     try {
-      return (await this.#options.client.get(ConfigMap, key)).data?.["client-ca-file"];
+      const { data } = await this.#options.client.get(ConfigMap, key);
+      this.#isForbidden = false;
+      // Empty in clusters without client certificates.
+      return data?.["client-ca-file"] || undefined;
     } catch (error) {
-      if (!isStatusError(error) || ![403, 404].includes(error.status.code ?? 0)) throw error;
+      const code = isStatusError(error) ? error.status.code : undefined;
+      if (code !== 403 && code !== 404) throw error;
+      if (code === 403 && !this.#isForbidden)
+        this.#options.log.warn(
+          { err: error },
+          `cannot read ConfigMap ${key.namespace}/${key.name}; client certificates are not accepted`,
+        );
+      this.#isForbidden = code === 403;
       return undefined;
     }
   }
