@@ -128,6 +128,23 @@ describe("a robot with a one-time token", () => {
     expect(JSON.stringify(tokens)).not.toContain(shared.split(".")[1]);
   });
 
+  it("joins while many others join", async () => {
+    const ids = Array.from({ length: 12 }, (_, index) => `many-${index}`);
+    const texts: string[] = [];
+    for (const robot of ids) texts.push(await token({ robot }));
+    const logger = recordingLogger();
+    await Promise.all(ids.map((id, index) => start(id, { token: texts[index] ?? "", log: logger.log })));
+    await Promise.all(ids.map((id) => phase(id, "Online")));
+    expect(logger.lines.filter((line) => line.includes("no answer from the server"))).toEqual([]);
+  });
+
+  it("does not send a one-time token that was copied incompletely", async () => {
+    const text = await token({ robot: "typo-one" });
+    await expect(start("typo-one", { token: text.slice(0, -1) })).rejects.toThrow(
+      "the join token is incomplete: copy all three parts, ID.SECRET.PIN",
+    );
+  });
+
   it("rejects a controller that the token does not name", async () => {
     const text = await token({ robot: "impostor-one" });
     const logger = recordingLogger();
@@ -230,6 +247,59 @@ describe("an attacker", () => {
     await expect(robots.connect({ robotId: "revoked-one" })).rejects.toThrow(/Not authorized/i);
   });
 
+  it("cannot bring a revoked and deleted robot back with its old token and key", async () => {
+    const text = await token({ robot: "deleted-one" });
+    const agent = await start("deleted-one", { token: text });
+    await phase("deleted-one", "Online");
+    await agent.stop();
+    const { file, stored } = readIdentity("deleted-one");
+    expect(await run(revokeCommand, "deleted-one")).toBe(0);
+    await client.delete(Robot, { namespace, name: "deleted-one" });
+    writeFileSync(file, JSON.stringify({ pending: { key: stored.joined.key, tokenId: text.split(".")[0] } }));
+    await start("deleted-one", { token: text });
+    await rejected("deleted-one", "JoinRejected", /was used at/);
+    expect(await ignoreNotFound(client.get(Robot, { namespace, name: "deleted-one" }))).toBeUndefined();
+  });
+
+  it("cannot use an approval that was given to a key that is revoked", async () => {
+    const agent = await start("approval-one", { token: await token({ robot: "approval-one", requiresApproval: true }) });
+    await watched(client, Robot, "approval-one", (robot) => robot?.status?.connected === true);
+    expect(await run(approveCommand, "approval-one")).toBe(0);
+    await phase("approval-one", "Online");
+    expect(await run(revokeCommand, "approval-one")).toBe(0);
+    await agent.stop();
+    await start("approval-one", { token: await token({ robot: "approval-one", requiresApproval: true }) });
+    const robot = await watched(
+      client,
+      Robot,
+      "approval-one",
+      (each) => each?.status?.conditions?.some(({ reason }) => reason === "WaitingForApproval") === true,
+    );
+    expect(robot?.spec.approved).toBeUndefined();
+  });
+
+  it("cannot take over a robot of the shared join token with a token for a label", async () => {
+    await start("shared-one", { token: robots.token });
+    await phase("shared-one", "Online");
+    const logger = recordingLogger();
+    const text = await token({ labels: {} });
+    await start("shared-one", { token: text, workDir: join(dir, "label-thief"), log: logger.log });
+    await logger.logged(/bound to another agent; create a token for it: keelson robots token create --robot shared-one/);
+  });
+
+  it("cannot register with a copied key without the instance that reveals a second agent", async () => {
+    const agent = await start("anonymous-one", { token: await token({ robot: "anonymous-one" }) });
+    await phase("anonymous-one", "Online");
+    await agent.stop();
+    const thief = await connect("anonymous-one");
+    const inbox = messagesOf(thief);
+    await thief.subscribeAsync(topics.response("anonymous-one"), { qos: 1 });
+    const registration = JSON.stringify({ robotId: "anonymous-one", token: "" });
+    await thief.publishAsync(topics.ownRegister("anonymous-one"), registration, { qos: 1 });
+    const answer = await inbox.next(topics.response("anonymous-one"));
+    expect(answer).toMatchObject({ success: false, message: expect.stringContaining("must have an instanceId") });
+  });
+
   it("cannot join as a robot whose key is not revoked, even with a token for it", async () => {
     await start("taken-one", { token: await token({ robot: "taken-one" }) });
     await phase("taken-one", "Online");
@@ -256,7 +326,9 @@ describe("an attacker", () => {
     await rejected("clone-one", "DuplicateAgent", /displace each other/);
     await clone.stop();
     expect(await run(approveCommand, "clone-one")).toBe(0);
-    await phase("clone-one", "Online");
+    const released = await phase("clone-one", "Online");
+    // It was approved by its token already.
+    expect(released?.spec.approved).toBeUndefined();
   });
 });
 
@@ -378,7 +450,7 @@ function connect(robotId: string, { as = robotId }: { readonly as?: string } = {
   clients.push(attacker);
   return new Promise((resolve, reject) => {
     attacker.once("connect", () => resolve(attacker));
-    attacker.once("error", reject);
+    attacker.on("error", reject);
   });
 }
 
@@ -417,7 +489,7 @@ function run(command: CommandDefinition, ...args: string[]): Promise<number> {
   });
 }
 
-function recordingLogger(): { readonly log: Logger; logged(text: RegExp): Promise<void> } {
+function recordingLogger(): { readonly log: Logger; readonly lines: readonly string[]; logged(text: RegExp): Promise<void> } {
   const lines: string[] = [];
   let wake = (): void => {};
   const record = (_: unknown, text: string): void => {
@@ -425,6 +497,7 @@ function recordingLogger(): { readonly log: Logger; logged(text: RegExp): Promis
     wake();
   };
   return {
+    lines,
     log: { ...silentLogger, warn: record, error: record, info: record },
     async logged(text) {
       while (!lines.some((line) => text.test(line))) {

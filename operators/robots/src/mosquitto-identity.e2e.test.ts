@@ -156,7 +156,7 @@ function connect(login: Login | undefined, clientId = "attacker"): Promise<MqttC
   connections.push(connection);
   return new Promise((resolve, reject) => {
     connection.once("connect", () => resolve(connection));
-    connection.once("error", reject);
+    connection.on("error", reject);
     connection.once("close", () => reject(new Error("closed")));
   });
 }

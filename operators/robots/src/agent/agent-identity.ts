@@ -20,7 +20,7 @@ interface StoredKey extends PendingKey {
   readonly trust: SignedTrustBundle;
 }
 
-/** An identity as it is stored. The present key stays until another one has joined. */
+/** An identity as it is stored. The current key stays until another one has joined. */
 interface StoredIdentity {
   readonly joined?: StoredKey;
   readonly pending?: PendingKey;
@@ -102,10 +102,21 @@ export class AgentIdentity {
     const problem = answerProblem(answer, this.#robotId, requested.key, expectedPin);
     if (problem !== undefined) throw new RobotsError("JoinFailed", `the answer is not genuine: ${problem}`);
     const { certificate, authority, trust } = answer;
-    await this.#save({ joined: { ...requested, certificate, authority, trust } });
+    // A renewal keeps the key that is about to join with another token.
+    const rest = pin === undefined ? this.#stored : {};
+    await this.#save({ ...rest, joined: { ...requested, certificate, authority, trust: this.#newest(trust, authority) } });
   }
 
-  /** Stores a trust bundle if the authority has signed it and it is newer than the present one. Returns whether it was stored. */
+  /** Of two bundles of the same authority, the newer one: an answer that was delayed or replayed does not bring old keys back. */
+  #newest(trust: SignedTrustBundle, authority: string): SignedTrustBundle {
+    const { joined } = this.#stored;
+    if (joined === undefined || this.#joined === undefined) return trust;
+    const certificate = new X509Certificate(authority);
+    if (pinOf(certificate) !== this.pin) return trust;
+    return (openTrustBundle(trust, certificate)?.version ?? 0) < this.#joined.trust.version ? joined.trust : trust;
+  }
+
+  /** Stores a trust bundle if the authority has signed it and it is newer than the current one. Returns whether it was stored. */
   async trust(bundle: SignedTrustBundle): Promise<boolean> {
     const { joined } = this.#stored;
     if (joined === undefined || this.#joined === undefined) return false;

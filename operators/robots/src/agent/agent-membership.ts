@@ -39,7 +39,7 @@ export class AgentMembership {
     return this.#options.identity.joined;
   }
 
-  /** Joins if the agent has a token that this robot has not joined with, then calls `connect`. `again`: the present key was rejected. */
+  /** Joins if the agent has a token that this robot has not joined with, then calls `connect`. `again`: the current key was rejected. */
   join(connect: () => void, { again }: { readonly again: boolean }): void {
     const token = parseOneTimeToken(this.#options.token ?? "");
     if (token === undefined || (this.joined !== undefined && !again)) {
@@ -90,17 +90,25 @@ export class AgentMembership {
   }
 
   #renew(): void {
+    if (this.#exchange !== undefined) return;
     this.#run("could not renew the certificate; retrying", () => renewCertificate(this.#joinOptions()));
   }
 
+  /** Runs an exchange after the one that is under way. */
   #run(failure: string, exchange: () => Promise<void>): void {
-    this.#exchange ??= exchange()
+    const running: Promise<void> = (this.#exchange ?? Promise.resolve())
+      .then(async () => {
+        this.#stopped.signal.throwIfAborted();
+        await exchange();
+      })
       .catch((error: unknown) => {
         if (!this.#stopped.signal.aborted) this.#options.log.warn({ error: String(error) }, failure);
       })
       .finally(() => {
+        if (this.#exchange !== running) return;
         this.#exchange = undefined;
         this.#armRenewal();
       });
+    this.#exchange = running;
   }
 }

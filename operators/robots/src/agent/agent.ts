@@ -5,6 +5,7 @@ import { createProcessDriver, type Driver } from "@keelson/execution";
 import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
 import { robotIdPattern, topics } from "../protocol/messages.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
+import { requireCompleteToken } from "../identity/one-time-token.ts";
 import { RobotsError } from "../robots-error.ts";
 import { AgentIdentity } from "./agent-identity.ts";
 import { AgentMembership } from "./agent-membership.ts";
@@ -278,6 +279,7 @@ export async function startAgent(options: AgentOptions & AgentDependencies): Pro
   if (!robotIdPattern.test(robotId)) {
     throw new RobotsError("InvalidRobotId", `robotId: ${JSON.stringify(robotId)} must be a DNS label of at most 63 characters`);
   }
+  requireCompleteToken(options.token ?? "");
   const workDir = isAbsolute(options.workDir) ? options.workDir : resolve(options.workDir);
   const agentDir = join(workDir, ".agent");
   const driver = options.driver ?? (await createProcessDriver({ dir: join(agentDir, "programs"), clock, random }));

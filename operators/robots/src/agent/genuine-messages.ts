@@ -27,7 +27,7 @@ export interface GenuineMessagesOptions {
 }
 
 /**
- * Lets only messages pass that the server has signed for this robot and that have not expired. A robot that has no key accepts all messages.
+ * Drops messages that the server has not signed for this robot, or that have expired. A robot without a key accepts all messages.
  *
  * The time is the server's: it is in the signed answer to a registration, which repeats a nonce of this agent. The robot's own clock may be
  * wrong, and a broker that replays an old answer cannot turn the time back.

@@ -197,7 +197,7 @@ export class Bridge implements AsyncDisposable {
     isOwnTopic,
   }: Incoming & { readonly kind: "register" | "heartbeat" }): Promise<void> {
     const { robotId, deviceInfo, bootId, drivers, features, tasks = [] } = message;
-    const registration = await this.#registrations.store(message, { isOwnTopic });
+    const registration = await this.#registrations.store(message, { kind, isOwnTopic });
     if (registration.kind === "rejected") {
       this.#options.log.warn({ robot: robotId }, `${kind} rejected: ${registration.reason}`);
       if (kind === "register") this.#respond(robotId, { success: false, message: registration.reason, robotId });

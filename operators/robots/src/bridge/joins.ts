@@ -7,8 +7,8 @@ import { Robot } from "../api/robot.ts";
 import { isSignedBy, type JoinAnswer, type JoinRequest, keyDigest } from "../identity/join-request.ts";
 import { certificateLifeMs } from "../identity/certificate-life.ts";
 import type { LazyAuthority } from "../identity/lazy-authority.ts";
-import { identityOf, isRevoked } from "../identity/robot-identity.ts";
-import { readTokens, type StoredToken, tokenProblem, writeTokens } from "../identity/token-store.ts";
+import { boundDigest, identityOf, isRevoked } from "../identity/robot-identity.ts";
+import { readTokens, retryOnConflict, type StoredToken, tokenProblem, writeTokens } from "../identity/token-store.ts";
 
 const fieldManager = "robots-identity";
 
@@ -25,11 +25,13 @@ export interface JoinsOptions {
 /**
  * Exchanges one-time join tokens for certificates of keys that robots have generated, and renews these certificates.
  *
- * **Guarantees**: a token admits one robot with one key. It is recorded as used before the robot is bound to the key, so after a crash only the same
- * robot with the same key can continue.
+ * **Guarantees**: a token admits one Robot with one key. It is recorded as used before the Robot is bound to the key, so after a crash only the same
+ * Robot with the same key can continue. A Robot that was deleted does not return with its token.
  */
 export class Joins {
   readonly #options: JoinsOptions;
+  /** The last use of a token. All tokens are in one Secret, so uses are recorded one after the other. */
+  #lastUse: Promise<unknown> = Promise.resolve();
 
   constructor(options: JoinsOptions) {
     this.#options = options;
@@ -44,7 +46,7 @@ export class Joins {
   /**
    * Answers a request. Requests of one robot must be passed one after the other.
    *
-   * **Errors**: rejects if the API server cannot be reached, or has changed the tokens meanwhile; the agent asks again.
+   * **Errors**: rejects if the API server cannot be reached, or if others keep changing the tokens; the agent retries.
    */
   async answer(request: JoinRequest): Promise<JoinAnswer> {
     const { nonce, tokenId } = request;
@@ -52,19 +54,26 @@ export class Joins {
       const problem = this.#renewalProblem(request);
       return problem === undefined ? await this.#issue(request, undefined) : { nonce, rejected: problem };
     }
+    const use = this.#lastUse.then(() => retryOnConflict(() => this.#useToken(request)));
+    this.#lastUse = use.catch(() => {});
+    const token = await use;
+    return typeof token === "string" ? { nonce, rejected: token } : await this.#issue(request, token);
+  }
+
+  /** Creates the Robot if it does not exist, and records that it has used the token. Returns the token, or why the request is rejected. */
+  async #useToken(request: JoinRequest): Promise<StoredToken | string> {
     const found = await this.#findToken(request);
-    if (typeof found === "string") return { nonce, rejected: found };
+    if (typeof found === "string") return found;
     const { token, resourceVersion } = found;
     const problem = await this.#robotProblem(request, token);
-    if (problem !== undefined) return { nonce, rejected: problem };
-    if (token.used === undefined) {
-      const { client, namespace, clock } = this.#options;
-      const at = new Date(clock.now()).toISOString();
-      const used = { ...token, used: { robot: request.robotId, keySha256: keyDigest(request.publicKey), at } };
-      await writeTokens({ client, namespace, fieldManager }, { write: [used] }, resourceVersion);
-    }
-    await this.#ensureRobot(request, token);
-    return await this.#issue(request, token);
+    if (problem !== undefined || token.used !== undefined) return problem ?? token;
+    const { client, namespace, clock } = this.#options;
+    const { robotId: robot, publicKey } = request;
+    const robotUid = (await this.#ensureRobot(request, token)).metadata.uid ?? "";
+    const at = new Date(clock.now()).toISOString();
+    const write = [{ ...token, used: { robot, robotUid, keySha256: keyDigest(publicKey), at } }];
+    await writeTokens({ client, namespace, fieldManager }, { write }, resourceVersion);
+    return token;
   }
 
   #renewalProblem(request: JoinRequest): string | undefined {
@@ -86,7 +95,10 @@ export class Joins {
     if (token === undefined || !isSignedBy(request, token.publicKey)) {
       return `join token ${request.tokenId ?? ""} does not exist, or its secret is wrong`;
     }
-    return tokenProblem(token, request.robotId, keyDigest(request.publicKey), clock.now()) ?? { token, resourceVersion };
+    const { robotId, publicKey } = request;
+    const robotUid = token.used === undefined ? undefined : (await this.#robotNamed(robotId))?.metadata.uid;
+    const holder = { robotId, robotUid, keySha256: keyDigest(publicKey) };
+    return tokenProblem(token, holder, clock.now()) ?? { token, resourceVersion };
   }
 
   /** Why the Robot, if it exists, cannot be bound to the request's key. */
@@ -99,6 +111,10 @@ export class Joins {
     if (identity !== undefined && identity.keySha256 !== digest && !identity.isRevoked) {
       return `robot ${robotId} has joined with another key; revoke it first: keelson robots revoke ${robotId}`;
     }
+    const bound = boundDigest(robot);
+    if (identity === undefined && token.robot === undefined && bound !== undefined && !isRevoked(robot, bound)) {
+      return `robot ${robotId} is bound to another agent; create a token for it: keelson robots token create --robot ${robotId}`;
+    }
     const missing = Object.entries(token.labels ?? {}).find(([key, value]) => robot.spec.labels?.[key] !== value);
     return missing === undefined
       ? undefined
@@ -110,11 +126,11 @@ export class Joins {
     return await ignoreNotFound(client.get(Robot, { namespace, name }));
   }
 
-  async #ensureRobot({ robotId, labels }: JoinRequest, token: StoredToken): Promise<void> {
+  async #ensureRobot({ robotId, labels }: JoinRequest, token: StoredToken): Promise<DeepReadonly<Robot>> {
     const { client, namespace, log } = this.#options;
     const all = { ...labels, ...token.labels };
     try {
-      await client.create(
+      const robot = await client.create(
         Robot,
         {
           metadata: { name: robotId, namespace },
@@ -123,12 +139,14 @@ export class Joins {
         { fieldManager },
       );
       log.info({ robot: robotId, token: token.id }, "new robot joined");
+      return robot;
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
+      return await client.get(Robot, { namespace, name: robotId });
     }
   }
 
-  /** A key gets a new certificate when less than half of its life is left. Until then it gets the present one again. */
+  /** A key gets a new certificate when less than half of its life is left. Until then it gets the current one again. */
   async #issue({ robotId, publicKey, nonce }: JoinRequest, token: StoredToken | undefined): Promise<JoinAnswer> {
     const { client, namespace, clock } = this.#options;
     const now = clock.now();

@@ -44,13 +44,20 @@ export class Registrations {
     this.#options = options;
   }
 
-  /** Stores a registration. Messages of one robot must be passed one after the other. */
-  async store(message: RegisterMessage, { isOwnTopic }: { readonly isOwnTopic: boolean }): Promise<Registration> {
+  /** Stores a registration or heartbeat. Messages of one robot must be passed one after the other. */
+  async store(
+    message: RegisterMessage,
+    { kind, isOwnTopic }: { readonly kind: "register" | "heartbeat"; readonly isOwnTopic: boolean },
+  ): Promise<Registration> {
     const { cache, namespace } = this.#options;
     const digest = joinTokenDigest(message.token);
     const robot = cache.get(Robot, { namespace, name: message.robotId });
     const identity = identityOf(robot);
-    if (isOwnTopic || identity !== undefined) return storeKeyed(robot, identity, isOwnTopic);
+    if (isOwnTopic || identity !== undefined) {
+      // Without it, a second agent with a copy of the key would go unnoticed.
+      const isAnonymous = kind === "register" && message.instanceId === undefined;
+      return storeKeyed(robot, identity, { isOwnTopic, isAnonymous });
+    }
     return robot === undefined ? await this.#create(message, digest) : await this.#update(robot, message, digest);
   }
 
@@ -117,12 +124,11 @@ export class Registrations {
 function storeKeyed(
   robot: DeepReadonly<Robot> | undefined,
   identity: RobotIdentity | undefined,
-  isOwnTopic: boolean,
+  { isOwnTopic, isAnonymous }: { readonly isOwnTopic: boolean; readonly isAnonymous: boolean },
 ): Registration {
   const reject = (reason: string): Registration => ({ kind: "rejected", reason });
   if (robot === undefined || identity === undefined) return reject("the robot has not joined, or was deleted");
   if (identity.isRevoked) return reject("the robot's key is revoked");
-  return isOwnTopic
-    ? { kind: "accepted", robot }
-    : reject("the robot has joined with a key and must register on its own topic");
+  if (!isOwnTopic) return reject("the robot has joined with a key and must register on its own topic");
+  return isAnonymous ? reject("the registration of a robot with a key must have an instanceId") : { kind: "accepted", robot };
 }

@@ -25,7 +25,7 @@ function connect(options: { clientId: string; username?: string; password?: stri
   clients.push(client);
   return new Promise((resolve, reject) => {
     client.once("connect", () => resolve(client));
-    client.once("error", reject);
+    client.on("error", reject);
   });
 }
 const robot = (id: string) => connect({ clientId: `k8s4r-agent-${id}`, username: id, password: "secret" });

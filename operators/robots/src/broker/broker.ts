@@ -107,7 +107,7 @@ export class Broker implements AsyncDisposable {
     const { allowsV1Agents = false, onRejected = () => {} } = options;
     this.#policy = { isJoinToken: equalsSecret(joinToken), credentialOf, identityOf, allowsV1Agents };
     this.#clock = options.clock ?? systemClock;
-    this.#joins = new JoinGate(options.joinProblem);
+    this.#joins = new JoinGate(options.joinProblem, log);
     this.#splitter = new TlsSplitter({ loadTls: options.loadTls, log, onConnection: (socket) => this.#serve(socket) });
     this.#onRejected = onRejected;
     this.bridgeCredentials = { username: bridgeUsername, password: random() };

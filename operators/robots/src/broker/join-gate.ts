@@ -1,3 +1,4 @@
+import type { Logger } from "@keelson/controller";
 import { type JoinRequest, readJoinRequest } from "../identity/join-request.ts";
 import { robotIdPattern } from "../protocol/messages.ts";
 
@@ -7,11 +8,13 @@ const maxPendingJoins = 16;
 /** Decides which agents may connect to join: their password is a join request that is valid. */
 export class JoinGate {
   readonly #check: ((request: JoinRequest) => Promise<string | undefined>) | undefined;
+  readonly #log: Logger;
   #pending = 0;
 
   /** `check` resolves to why a request is rejected, or undefined. Without it, all are. */
-  constructor(check: ((request: JoinRequest) => Promise<string | undefined>) | undefined) {
+  constructor(check: ((request: JoinRequest) => Promise<string | undefined>) | undefined, log: Logger) {
     this.#check = check;
+    this.#log = log;
   }
 
   /** Resolves to why an agent is rejected, or undefined. Never rejects. */
@@ -24,7 +27,8 @@ export class JoinGate {
     try {
       return await this.#check(request);
     } catch (error) {
-      return `the request could not be checked; the agent retries: ${error instanceof Error ? error.message : String(error)}`;
+      this.#log.error({ robot: robotId, error: String(error) }, "could not check a join request");
+      return "the request could not be checked; the agent retries";
     } finally {
       this.#pending--;
     }

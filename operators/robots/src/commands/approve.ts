@@ -1,7 +1,8 @@
 import { changeEach, type CommandDefinition } from "@keelson/operator";
 import { heldAnnotation } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
-import { boundDigest } from "../identity/robot-identity.ts";
+import { boundDigest, isApprovedWithoutHold } from "../identity/robot-identity.ts";
+import { retryOnConflict } from "../identity/token-store.ts";
 import { namespaceFlag } from "./flags.ts";
 
 /** `keelson robots approve ROBOT ...`. */
@@ -12,10 +13,17 @@ export const approveCommand: CommandDefinition = {
   flags: [namespaceFlag],
   run(context) {
     const namespace = namespaceFlag.read(context.flags);
-    const body = { metadata: { annotations: { [heldAnnotation]: null } }, spec: { approved: true } };
+    const { signal } = context;
     return changeEach(context, {
       ...{ kind: "robot", namespace, done: "approved", hint: `list robots: keelson robots list -n ${namespace}` },
-      change: (client, key) => client.patch(Robot, key, { type: "merge", body }, { signal: context.signal }),
+      change: (client, key) =>
+        retryOnConflict(async () => {
+          const robot = await client.get(Robot, key, { signal });
+          const { resourceVersion } = robot.metadata;
+          const metadata = { resourceVersion, annotations: { [heldAnnotation]: null } };
+          const body = { metadata, ...(isApprovedWithoutHold(robot) ? {} : { spec: { approved: true } }) };
+          return await client.patch(Robot, key, { type: "merge", body }, { signal });
+        }),
     });
   },
 };
@@ -23,7 +31,7 @@ export const approveCommand: CommandDefinition = {
 /** `keelson robots revoke ROBOT ...`. */
 export const revokeCommand: CommandDefinition = {
   name: "revoke",
-  description: "revoke the keys of robots: their connections are closed, and they need a new join token",
+  description: "revoke the keys of robots, close their connections, and require a new join token",
   args: ["ROBOT", "[ROBOTS...]"],
   flags: [namespaceFlag],
   run(context) {
@@ -31,15 +39,18 @@ export const revokeCommand: CommandDefinition = {
     const { signal } = context;
     return changeEach(context, {
       ...{ kind: "robot", namespace, done: "revoked", hint: `list robots: keelson robots list -n ${namespace}` },
-      async change(client, key) {
-        const robot = await client.get(Robot, key, { signal });
-        const digest = boundDigest(robot);
-        if (digest === undefined) return "has no key; to reject it, set spec.approved to false";
-        const revokedKeys = [...new Set([...(robot.spec.revokedKeys ?? []), digest])];
-        const { resourceVersion } = robot.metadata;
-        const body = { metadata: { resourceVersion, annotations: { [heldAnnotation]: null } }, spec: { revokedKeys } };
-        return await client.patch(Robot, key, { type: "merge", body }, { signal });
-      },
+      change: (client, key) =>
+        retryOnConflict(async () => {
+          const robot = await client.get(Robot, key, { signal });
+          const digest = boundDigest(robot);
+          if (digest === undefined) return "has no key; to reject it, set spec.approved to false";
+          const revokedKeys = [...new Set([...(robot.spec.revokedKeys ?? []), digest])];
+          const { resourceVersion } = robot.metadata;
+          // The approval was for the agent with this key. A robot that was rejected stays rejected.
+          const spec = { revokedKeys, ...(robot.spec.approved === true ? { approved: null } : {}) };
+          const body = { metadata: { resourceVersion, annotations: { [heldAnnotation]: null } }, spec };
+          return await client.patch(Robot, key, { type: "merge", body }, { signal });
+        }),
     });
   },
 };

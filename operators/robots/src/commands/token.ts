@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
-import { isAlreadyExists, isConflict, setOwn } from "@keelson/api-machinery";
+import { setOwn } from "@keelson/api-machinery";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
 import { durationFlag, invalidFlag, isUsageError, switchFlag, textFlag, UsageError } from "@keelson/operator/flags";
 import type { Client } from "@keelson/client";
 import { createOneTimeToken, formatOneTimeToken, publicKeyText, tokenKey } from "../identity/one-time-token.ts";
 import { ensureRobotAuthority } from "../identity/robot-authority.ts";
-import { readTokens, type StoredToken, type TokenStoreOptions, writeTokens } from "../identity/token-store.ts";
+import { readTokens, retryOnConflict, type StoredToken, type TokenStoreOptions, writeTokens } from "../identity/token-store.ts";
 import { robotIdPattern } from "../protocol/messages.ts";
 import { namespaceFlag } from "./flags.ts";
 
@@ -26,7 +26,7 @@ const flags = {
   }),
   requireApproval: switchFlag({
     name: "require-approval",
-    description: "create: the robot gets nothing until it is approved: keelson robots approve ID",
+    description: "create: the robot receives no work until it is approved: keelson robots approve ID",
   }),
 };
 
@@ -95,17 +95,9 @@ export async function issueToken(
   options: Pick<StoredToken, "robot" | "labels" | "requiresApproval"> & { readonly ttlMs: number },
   now: number,
 ): Promise<{ readonly text: string; readonly stored: StoredToken }> {
-  for (let conflicts = 0; ; conflicts++) {
-    try {
-      return await tryIssueToken(store, options, now);
-    } catch (error) {
-      // A robot that joins also writes the tokens.
-      if (conflicts >= maxConflicts || !(isConflict(error) || isAlreadyExists(error))) throw error;
-    }
-  }
+  // A robot that joins also writes the tokens.
+  return await retryOnConflict(() => tryIssueToken(store, options, now));
 }
-
-const maxConflicts = 8;
 
 async function tryIssueToken(
   store: TokenStoreOptions,

@@ -60,7 +60,7 @@ export function readJoinRequest(body: unknown, robotId: string): JoinRequest | u
   if (!isJsonObject(body) || body.robotId !== robotId || !robotIdPattern.test(robotId)) return undefined;
   const { tokenId, publicKey, nonce, signature, labels = {} } = body;
   if (!isShort(publicKey, 200) || !isShort(nonce, 64) || !isShort(signature, 200)) return undefined;
-  if (tokenId !== undefined && !isShort(tokenId, 16)) return undefined;
+  if (tokenId !== undefined && !isTokenId(tokenId)) return undefined;
   if (!isJsonObject(labels)) return undefined;
   const entries = Object.entries(labels).flatMap(([key, value]) =>
     typeof value === "string" && value.length <= 256 && key.length <= 256 ? [[key, value] as const] : [],
@@ -76,6 +76,8 @@ export function readJoinRequest(body: unknown, robotId: string): JoinRequest | u
 
 const isShort = (value: unknown, length: number): value is string =>
   typeof value === "string" && value.length > 0 && value.length <= length;
+
+const isTokenId = (value: unknown): value is string => typeof value === "string" && /^[a-z0-9]{8}$/.test(value);
 
 function isP256(publicKey: string): boolean {
   try {

@@ -35,6 +35,17 @@ export function parseOneTimeToken(text: string): OneTimeToken | undefined {
   return id === undefined || secret === undefined || pin === undefined ? undefined : { id, secret, pin };
 }
 
+/**
+ * Rejects a text that begins like a one-time token and is not a valid one: sent as a shared join token, it could reveal its secret.
+ *
+ * **Errors**: throws {@link RobotsError} `JoinFailed`.
+ */
+export function requireCompleteToken(text: string): void {
+  if (/^[a-z0-9]{8}\./.test(text) && parseOneTimeToken(text) === undefined) {
+    throw new RobotsError("JoinFailed", "the join token is incomplete: copy all three parts, ID.SECRET.PIN");
+  }
+}
+
 /** PKCS #8 header of an Ed25519 private key (RFC 8410), which the 32 bytes of the key follow. */
 const ed25519Header = Buffer.from("302e020100300506032b657004220420", "hex");
 

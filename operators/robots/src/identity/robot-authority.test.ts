@@ -1,6 +1,8 @@
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { identitySecret } from "../api/names.ts";
+import { Secret } from "../api/secret.ts";
 import { ensureRobotAuthority, type RobotAuthority } from "./robot-authority.ts";
 import { messageValidityMs, openMessage, sealMessage } from "./signed-message.ts";
 import { keysOf, openTrustBundle, type TrustBundle } from "./trust-bundle.ts";
@@ -72,4 +74,14 @@ it("opens exactly what was signed, for its topic and until it expires", async ()
   ] as const) {
     expect(open(text, of, now).kind).toBe("invalid");
   }
+});
+
+it("does not quote the content of a damaged Secret", async () => {
+  await load(t0);
+  const data = { "authority.json": Buffer.from("PRIVATE KEY").toString("base64") };
+  const key = { namespace: "default", name: identitySecret };
+  await client.patch(Secret, key, { type: "merge", body: { data } });
+  await expect(load(t0)).rejects.toThrow(
+    /^Secret robot-identity: data\[authority.json\] is damaged: restore it from a backup$/,
+  );
 });

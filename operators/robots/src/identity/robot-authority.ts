@@ -1,5 +1,5 @@
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from "node:crypto";
-import { ignoreNotFound } from "@keelson/api-machinery";
+import { ignoreNotFound, isJsonObject } from "@keelson/api-machinery";
 import {
   certificateDefect,
   createCertificateAuthority,
@@ -12,6 +12,7 @@ import { identitySecret } from "../api/names.ts";
 import { Secret } from "../api/secret.ts";
 import { certificateLifeMs } from "./certificate-life.ts";
 import { publicKeyText } from "./one-time-token.ts";
+import { RobotsError } from "../robots-error.ts";
 import type { SigningKey } from "./signed-message.ts";
 import { pinOf, type SignedTrustBundle, signTrustBundle } from "./trust-bundle.ts";
 
@@ -113,7 +114,7 @@ export interface EnsureRobotAuthorityOptions {
  * Loads the authority from its Secret. Creates what is missing, renews the broker's certificate a year before it expires, and
  * replaces the key that signs messages when it is {@link signingKeyLifeMs} old.
  *
- * **Errors**: rejects if the Secret cannot be read or written, also because of a concurrent write.
+ * **Errors**: rejects if the Secret cannot be read or written, also because of a concurrent write, or is damaged.
  */
 export async function ensureRobotAuthority(options: EnsureRobotAuthorityOptions): Promise<RobotAuthority> {
   const { client, namespace, now, fieldManager } = options;
@@ -144,9 +145,26 @@ export async function readRobotAuthority(
   return state === undefined ? undefined : new RobotAuthority(state);
 }
 
+/** **Errors**: {@link RobotsError} `InvalidIdentity`, without a cause: errors of the parser quote private keys. */
 function readState(data: Readonly<Record<string, string>> | undefined): AuthorityState | undefined {
   const text = data?.["authority.json"];
-  return text === undefined ? undefined : (JSON.parse(Buffer.from(text, "base64").toString("utf8")) as AuthorityState);
+  if (text === undefined) return undefined;
+  const state = parseJson(Buffer.from(text, "base64").toString("utf8"));
+  if (!isJsonObject(state) || !isJsonObject(state.authority) || !Array.isArray(state.keys)) {
+    throw new RobotsError(
+      "InvalidIdentity",
+      `Secret ${identitySecret}: data[authority.json] is damaged: restore it from a backup`,
+    );
+  }
+  return state as unknown as AuthorityState;
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /** The state to store. Returns the same object if nothing has to change. */

@@ -37,6 +37,14 @@ export function boundDigest(robot: DeepReadonly<Robot>): string | undefined {
   return robot.status?.identity?.keySha256 ?? robot.metadata.annotations?.[credentialAnnotation];
 }
 
+/** Whether a Robot is approved, or would be if it was not held. */
+export function isApprovedWithoutHold(robot: DeepReadonly<Robot>): boolean {
+  const { spec, status } = robot;
+  if (spec.approved !== undefined) return spec.approved;
+  if (status?.identity !== undefined) return status.identity.requiresApproval !== true;
+  return status?.conditions?.some(({ type, status: value }) => type === "Approved" && value === "True") === true;
+}
+
 /** Serial numbers (hexadecimal) of the certificates of a Robot that have not expired, and whose key is revoked or was replaced. */
 export function revokedSerials(robot: DeepReadonly<Robot>, now: number): readonly string[] {
   const { identity } = robot.status ?? {};

@@ -1,4 +1,4 @@
-import { ignoreNotFound, isJsonObject } from "@keelson/api-machinery";
+import { ignoreNotFound, isAlreadyExists, isConflict, isJsonObject } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { joinTokensSecret } from "../api/names.ts";
 import { Secret } from "../api/secret.ts";
@@ -16,8 +16,8 @@ export interface StoredToken {
   readonly labels?: Readonly<Record<string, string>>;
   /** Whether the robot waits for `keelson robots approve`. */
   readonly requiresApproval?: boolean;
-  /** The join that used the token. */
-  readonly used?: { readonly robot: string; readonly keySha256: string; readonly at: string };
+  /** The join that used the token. `robotUid`: uid of the Robot, so that the token does not admit another Robot of this name. */
+  readonly used?: { readonly robot: string; readonly robotUid?: string; readonly keySha256: string; readonly at: string };
 }
 
 /** The tokens of a namespace and the version of the Secret that holds them. */
@@ -77,11 +77,37 @@ export async function writeTokens(
   await client.patch(Secret, { namespace, name: joinTokensSecret }, { type: "merge", body }, options);
 }
 
-/** Why a token does not admit a robot with a key. Undefined if it does, also again after it admitted the same robot with the same key. */
-export function tokenProblem(token: StoredToken, robotId: string, keySha256: string, now: number): string | undefined {
+const maxConflicts = 8;
+
+/** Runs `attempt` again when another writer has changed or created the object meanwhile. **Errors**: as those of `attempt`. */
+export async function retryOnConflict<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let conflicts = 0; ; conflicts++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (conflicts >= maxConflicts || !(isConflict(error) || isAlreadyExists(error))) throw error;
+    }
+  }
+}
+
+/** A robot that presents a token. */
+export interface TokenHolder {
+  readonly robotId: string;
+  /** uid of the existing Robot. */
+  readonly robotUid: string | undefined;
+  readonly keySha256: string;
+}
+
+/** Why a token does not admit a robot with a key. Undefined if it does, also again after it admitted the same Robot with the same key. */
+export function tokenProblem(
+  token: StoredToken,
+  { robotId, robotUid, keySha256 }: TokenHolder,
+  now: number,
+): string | undefined {
   const { used, robot } = token;
   if (used !== undefined) {
-    const isSame = used.robot === robotId && used.keySha256 === keySha256;
+    const isSameRobot = used.robot === robotId && used.robotUid !== undefined && used.robotUid === robotUid;
+    const isSame = isSameRobot && used.keySha256 === keySha256;
     return isSame ? undefined : `join token ${token.id} was used at ${used.at}`;
   }
   if (Date.parse(token.expiresAt) <= now) return `join token ${token.id} expired at ${token.expiresAt}`;

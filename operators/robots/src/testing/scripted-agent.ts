@@ -73,12 +73,10 @@ export async function connectScriptedAgent(options: {
   });
   await new Promise<void>((resolve, reject) => {
     client.once("connect", () => resolve());
-    client.once("error", reject);
+    client.on("error", reject);
     client.once("close", () => reject(new Error("closed")));
     client.connect();
   });
-  // An unhandled error event would crash the test's process.
-  client.on("error", () => {});
   (client.stream as { setNoDelay?: (noDelay: boolean) => void }).setNoDelay?.(true);
   const own = [topics.response(robotId), topics.dispatch(robotId), topics.ownAcks(robotId), topics.leaseAnswer(robotId)];
   await client.subscribeAsync(own, { qos: 1 });

@@ -1,0 +1,94 @@
+import { createPrivateKey } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
+import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
+import { type Client, createClient } from "@keelson/client";
+import { silentLogger } from "@keelson/controller";
+import mqtt from "mqtt";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { certificateLifeMs } from "../identity/certificate-life.ts";
+import { createOneTimeToken, formatOneTimeToken, publicKeyText } from "../identity/one-time-token.ts";
+import { ensureRobotAuthority, type RobotAuthority } from "../identity/robot-authority.ts";
+import { AgentIdentity } from "./agent-identity.ts";
+import { AgentMembership } from "./agent-membership.ts";
+
+const t0 = Date.UTC(2026, 0, 1);
+let dir: string;
+let environment: TestEnvironment;
+let client: Client;
+let older: RobotAuthority;
+let newer: RobotAuthority;
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), "robots-agent-identity-"));
+  environment = await startTestEnvironment();
+  client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  older = await load(t0);
+  newer = await load(older.rotateAt);
+});
+
+afterAll(async () => {
+  await environment.stop();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const load = (now: number): Promise<RobotAuthority> =>
+  ensureRobotAuthority({ client, namespace: "default", now, fieldManager: "test" });
+
+async function answerOf(authority: RobotAuthority, robotId: string, key: string, now: number) {
+  const certificate = await authority.certify(robotId, publicKeyText(createPrivateKey(key)), now);
+  return { nonce: "n", certificate, authority: authority.authority.certificate, trust: authority.trust };
+}
+
+const pemOf = (key: ReturnType<typeof createPrivateKey>): string => key.export({ type: "pkcs8", format: "pem" }).toString();
+
+/** A robot that has joined at time `now`. */
+async function joinedRobot(robotId: string, now: number): Promise<AgentIdentity> {
+  const identity = await AgentIdentity.open(join(dir, robotId, "identity.json"), robotId);
+  const key = pemOf(await identity.keyFor("token001"));
+  await identity.accept(await answerOf(newer, robotId, key, now), newer.pin);
+  return identity;
+}
+
+it("keeps newer keys of the authority, and a key that is about to join, when it renews its certificate", async () => {
+  const identity = await joinedRobot("renews", t0);
+  const { joined } = identity;
+  const pending = pemOf(await identity.keyFor("token002"));
+  await identity.accept(await answerOf(older, "renews", joined?.key ?? "", t0 + 60_000), undefined);
+  expect(identity.joined?.certificate).not.toBe(joined?.certificate);
+  expect(identity.joined?.trust.version).toBe(joined?.trust.version);
+  expect(pemOf(await identity.keyFor("token002"))).toBe(pending);
+});
+
+it("joins with a new token after a renewal that is under way", async () => {
+  const clock = createVirtualClock(t0);
+  const identity = await joinedRobot("busy", t0 - certificateLifeMs);
+  const token = createOneTimeToken(newer.pin, (bytes) => Buffer.alloc(bytes, 7));
+  let requested: (request: unknown) => void = () => {};
+  const nextRequest = (): Promise<unknown> =>
+    new Promise((resolve) => {
+      requested = resolve;
+    });
+  const membership = new AgentMembership({
+    ...{ robotId: "busy", brokerUrl: "mqtt://127.0.0.1:1", labels: {}, token: formatOneTimeToken(token) },
+    ...{ clock, log: silentLogger, identity, random: () => 0, serverNow: () => undefined },
+    connect: (_, options) => {
+      requested(JSON.parse(String(options.password)));
+      // Nothing listens at port 1: every exchange fails.
+      return mqtt.connect("mqtts://127.0.0.1:1", options);
+    },
+  });
+  try {
+    membership.join(() => {}, { again: false });
+    const renewal = nextRequest();
+    await clock.advance(60_000);
+    expect(await renewal).not.toHaveProperty("tokenId");
+    const joining = nextRequest();
+    membership.join(() => {}, { again: true });
+    expect(await joining).toHaveProperty("tokenId", token.id);
+  } finally {
+    await membership.stop();
+  }
+});
