@@ -15,8 +15,10 @@ export type {
   StopOptions,
 } from "./engine.ts";
 export type { AgentView, EngineDefinition, EngineOptions, EngineService, PluginDefinition } from "./engine-definition.ts";
+export { killProcessesIn, processesIn } from "./folder-processes.ts";
 export { readJson, writeJson } from "./json-file.ts";
 export { type ProgramParameters, readParameters } from "./parameters-file.ts";
+export { programEnvironment } from "./program-environment.ts";
 export { isProgramError, ProgramError } from "./program-error.ts";
 export { ServerProcess, type ServerProcessOptions } from "./server-process.ts";
 export type {

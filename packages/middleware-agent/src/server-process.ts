@@ -2,9 +2,12 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Outcome, StopOptions } from "./engine.ts";
+import { programEnvironment } from "./program-environment.ts";
 
 /** Maximum length of the output that an error message quotes. */
 const maxTailLength = 1_000;
+/** A guard that ended unexpectedly is replaced after this time. */
+const guardRestartMs = 500;
 
 /**
  * Reads timeouts in seconds from standard input and kills a process when one elapses without another line. An empty line ends the
@@ -55,6 +58,8 @@ export class ServerProcess {
   #child: ChildProcess | undefined;
   #guard: ChildProcess | undefined;
   #exited: Promise<void> = Promise.resolve();
+  /** When the guard kills the program, by the clock. */
+  #guardDeadline: number | undefined;
   #tail = "";
   #failure: string | undefined;
   #isStopping = false;
@@ -63,6 +68,13 @@ export class ServerProcess {
   /** Resolves with a message when the program exits without {@link stop}. */
   readonly ended = new Promise<string>((resolve) => {
     this.#reportEnd = resolve;
+  });
+
+  #reportExit: () => void = () => undefined;
+
+  /** Resolves when the program itself has exited. Its children may still run, and hold its output open. */
+  readonly exited = new Promise<void>((resolve) => {
+    this.#reportExit = resolve;
   });
 
   constructor(program: string, clock: Clock, options: ServerProcessOptions = {}) {
@@ -82,13 +94,20 @@ export class ServerProcess {
 
   /** Starts the program. Returns its pid; undefined if it could not be started, see {@link failure}. */
   start(args: readonly string[], cwd: string): number | undefined {
-    const child = spawn(this.#program, args, { stdio: ["ignore", "pipe", "pipe"], cwd, ...this.#options.user });
+    const child = spawn(this.#program, args, {
+      stdio: ["ignore", "pipe", "pipe"],
+      cwd,
+      env: programEnvironment(),
+      ...this.#options.user,
+    });
     this.#child = child;
     this.#forward(child.stdout, process.stdout);
     this.#forward(child.stderr, process.stderr);
+    child.once("exit", () => this.#reportExit());
     this.#exited = new Promise((resolve) => {
       child.once("error", (error) => {
         this.#failure = error.message;
+        if (child.pid === undefined) this.#reportExit();
         resolve();
       });
       // After its output has been read.
@@ -109,6 +128,7 @@ export class ServerProcess {
    * one is frozen or dies. Undefined ends the timeout.
    */
   guard(timeoutMs: number | undefined): void {
+    this.#guardDeadline = timeoutMs === undefined ? undefined : this.#clock.monotonic() + timeoutMs;
     this.#guard ??= this.#startGuard();
     this.#guard?.stdin?.write(timeoutMs === undefined ? "\n" : `${(Math.max(timeoutMs, 1) / 1_000).toFixed(3)}\n`);
   }
@@ -118,12 +138,25 @@ export class ServerProcess {
     if (pid === undefined || this.#isStopping || this.#failure !== undefined) return undefined;
     const { stopSignal = "SIGTERM", killsChildren = false } = this.#options;
     const args = ["keelson-guard", String(pid), stopSignal.slice(3), String(killsChildren)];
-    const guard = spawn("bash", ["-c", guardScript, ...args], { stdio: ["pipe", "ignore", "ignore"] });
+    const guard = spawn("bash", ["-c", guardScript, ...args], {
+      stdio: ["pipe", "ignore", "ignore"],
+      env: programEnvironment(),
+    });
     guard.on("error", (error) => process.stderr.write(`the guard of ${this.#program} could not start: ${error.message}\n`));
     // The guard may have ended with its program.
     guard.stdin.on("error", () => undefined);
+    guard.once("exit", () => this.#replaceGuard(guard));
     void this.#exited.then(() => guard.kill("SIGKILL"));
     return guard;
+  }
+
+  #replaceGuard(guard: ChildProcess): void {
+    if (this.#guard !== guard) return;
+    this.#guard = undefined;
+    this.#clock.setTimer(guardRestartMs, () => {
+      if (this.#guard !== undefined || this.#isStopping || this.#failure !== undefined) return;
+      this.guard(this.#guardDeadline === undefined ? undefined : this.#guardDeadline - this.#clock.monotonic());
+    });
   }
 
   /** Kills the program, and its children if {@link ServerProcessOptions.killsChildren}. */
