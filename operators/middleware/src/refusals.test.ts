@@ -128,6 +128,7 @@ describe("an App reports in its status", () => {
       { config: { redisConfig: { port: "7000" } } },
       "spec.config.port: must not be set",
     ],
+    ["that parameter in capitals", { config: { redisConfig: { PORT: "7000" } } }, "spec.config.PORT: must not be set"],
   ])("%s", async (_, more, message) => {
     const condition = await accepted(more);
     expect(condition).toMatchObject({ status: "False", reason: "Invalid" });

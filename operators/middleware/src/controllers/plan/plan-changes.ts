@@ -51,7 +51,8 @@ export function validateApp(
   });
   for (const [name, desired] of desiredComponents(app, plugin)) {
     for (const parameter of keysOf(desired.config, undefined)) {
-      if (plugin.parameters[parameter] === "forbidden")
+      // Programs ignore the case of parameters.
+      if (plugin.parameters[parameter] === "forbidden" || plugin.parameters[parameter.toLowerCase()] === "forbidden")
         problems.push({
           field: `spec.config.${parameter}`,
           message: "must not be set: it would break replication or the volumes",

@@ -31,6 +31,30 @@ describe("a Group without a recorded primary", () => {
   });
 });
 
+describe("a Group whose Pods were all restarted", () => {
+  const recovering = (epoch: number, keys: number): Partial<Role> => ({ role: "recovering", epoch, keys });
+
+  it("prefers the latest epoch to the most data, which a former primary may have", () => {
+    expect(settle({}, recovering(3, 900), recovering(4, 500))).toMatchObject({ message: "p-1 becomes the primary" });
+    expect(settle(status, recovering(4, 500), recovering(3, 900))).toMatchObject({
+      effects: [{ ip: "127.0.0.10", call: { role: "primary" } }],
+    });
+    expect(settle(status, recovering(4, 900), recovering(5, 500))).toMatchObject({
+      kind: "record",
+      message: expect.stringContaining("p-1 becomes the primary"),
+    });
+  });
+
+  it("prefers the most data of an epoch, and any data to none", () => {
+    expect(settle(status, recovering(4, 500), recovering(4, 900))).toMatchObject({
+      message: expect.stringContaining("p-1 becomes the primary"),
+    });
+    expect(settle(status, recovering(4, 0), recovering(3, 900))).toMatchObject({
+      message: expect.stringContaining("p-1 becomes the primary"),
+    });
+  });
+});
+
 describe("a Group with a recorded primary", () => {
   it("does not promote a primary that lost its volume while a replica has data", () => {
     expect(settle(status, unassigned, {})).toMatchObject({ kind: "wait", message: expect.stringContaining("lost its volume") });

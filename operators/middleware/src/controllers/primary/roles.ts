@@ -28,9 +28,9 @@ export function reconcileRoles(present: readonly PodView[], views: readonly PodV
   return awaitSync(present, views, status);
 }
 
-/** Records the first primary: the Pod that already is one, that recovered the most data, or the first of a new Group. */
+/** Records the first primary: the Pod that already is one, that recovered the newest data, or the first of a new Group. */
 function choosePrimary(first: PodView, present: readonly PodView[], epoch: number): Next {
-  const recovered = withMostKeys(present.filter((view) => view.role?.role === "recovering"));
+  const recovered = withNewestData(present.filter((view) => view.role?.role === "recovering"));
   const leaders = present.filter((view) => view.role?.role === "primary");
   const isFresh = present.every((view) => view.role?.role === "unassigned");
   const chosen = leaders.length === 1 ? leaders[0] : isFresh ? first : leaders.length === 0 ? recovered : undefined;
@@ -45,10 +45,10 @@ function replaceEmptyPrimary(
   views: readonly PodView[],
   epoch: number,
 ): Next | undefined {
-  // No replica could take over (see failover), so the Pod with the most data wins.
-  const best = withMostKeys(present.filter((view) => view.role?.role === "recovering"));
-  if (best !== undefined && (best.role?.keys ?? 0) > (primary.role?.keys ?? 0))
-    return recordPrimary(best, epoch + 1, `becomes the primary: it has more data than ${primary.name}`);
+  // No replica could take over (see failover), so the Pod with the newest data wins.
+  const best = withNewestData(present.filter((view) => view.role?.role === "recovering"));
+  if (best !== undefined && hasNewerData(best, primary))
+    return recordPrimary(best, epoch + 1, `becomes the primary: it has newer or more data than ${primary.name}`);
   if (primary.role?.role === "unassigned" && views.some((view) => view.role?.role === "replica"))
     return wait(`the primary ${primary.name} has lost its volume, and no replica has completed its initial sync`);
   return undefined;
@@ -75,10 +75,21 @@ function awaitSync(present: readonly PodView[], views: readonly PodView[], statu
   return wait(`waiting for ${last.name} to be in sync`);
 }
 
-/** The Pod with the most keys, the first of several. */
-function withMostKeys(views: readonly PodView[]): PodView | undefined {
+/** The Pod with the newest data, the first of several. */
+function withNewestData(views: readonly PodView[]): PodView | undefined {
   return views.reduce<PodView | undefined>(
-    (best, view) => (best === undefined || (view.role?.keys ?? 0) > (best.role?.keys ?? 0) ? view : best),
+    (best, view) => (best === undefined || hasNewerData(view, best) ? view : best),
     undefined,
   );
+}
+
+/**
+ * Whether the data of `a` is newer than that of `b`. A former primary may have more data than its successor, none of which counts: so the
+ * later epoch wins, then the larger amount. An empty Pod never wins.
+ */
+function hasNewerData(a: PodView, b: PodView): boolean {
+  const [keysA, keysB] = [a.role?.keys ?? 0, b.role?.keys ?? 0];
+  if (keysA === 0 || keysB === 0) return keysA > keysB;
+  const [epochA, epochB] = [a.role?.epoch ?? 0, b.role?.epoch ?? 0];
+  return epochA === epochB ? keysA > keysB : epochA > epochB;
 }
