@@ -4,7 +4,7 @@ import { PostgresConnection } from "./postgres-client.ts";
 import type { Upstream } from "./postgres-config.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 import { primaryHistory, standbyHistory } from "./primary-facts.ts";
-import { catchUpOf } from "./timeline.ts";
+import { type CatchUp, catchUpOf } from "./timeline.ts";
 
 const [minRetryMs, maxRetryMs] = [200, 5_000];
 /** Clean shutdown of a standby before a rewind. */
@@ -24,7 +24,9 @@ export interface FollowerOptions {
  */
 export class Follower {
   readonly #options: FollowerOptions;
-  #work: { readonly host: string; readonly ending: AbortController; readonly done: Promise<void> } | undefined;
+  #work: { readonly host: string; readonly ending: AbortController } | undefined;
+  /** The end of all work so far. */
+  #done: Promise<void> = Promise.resolve();
 
   constructor(options: FollowerOptions) {
     this.#options = options;
@@ -36,22 +38,24 @@ export class Follower {
   }
 
   /** Starts to follow a primary. Does nothing if it is already working on that. */
-  async follow(host: string): Promise<void> {
+  follow(host: string): void {
     if (this.#work?.host === host) return;
-    await this.cancel();
-    const ending = new AbortController();
-    const done = this.#retry(host, ending.signal).finally(() => {
-      if (this.#work?.ending === ending) this.#work = undefined;
-    });
-    this.#work = { host, ending, done };
+    this.#work?.ending.abort();
+    const work = { host, ending: new AbortController() };
+    this.#work = work;
+    // One loop at a time, and each can be canceled from the start.
+    this.#done = this.#done
+      .then(() => this.#retry(host, work.ending.signal))
+      .finally(() => {
+        if (this.#work === work) this.#work = undefined;
+      });
   }
 
   /** Ends the work and waits until it has. */
   async cancel(): Promise<void> {
-    const work = this.#work;
+    this.#work?.ending.abort();
     this.#work = undefined;
-    work?.ending.abort();
-    await work?.done;
+    await this.#done;
   }
 
   async #retry(host: string, signal: AbortSignal): Promise<void> {
@@ -71,21 +75,41 @@ export class Follower {
     const { engine, server, exclusively } = this.#options;
     const { port, password, podName } = engine;
     await using connection = await PostgresConnection.open({ host, port, password });
-    const primary = await primaryHistory(connection);
-    if (primary === undefined) return false;
+    if ((await primaryHistory(connection)) === undefined) return false;
     const upstream = { host, port, password, name: podName };
+    let isFollowing = false;
     await exclusively(async () => {
       if (signal.aborted) return;
       const mode = { isStandby: true, upstream, isOpen: true };
-      const how = server.isRunning ? catchUpOf(await standbyHistory(server.connection), primary) : "clone";
+      const how = await this.#compare(connection, signal);
+      if (how === undefined) return;
+      isFollowing = true;
       if (how === "stream") return server.change(mode);
       // pg_rewind reads the timeline of the primary from its last checkpoint.
       if (how === "rewind") await connection.run("CHECKPOINT", [], 60_000);
       await server.stop(stopTimeoutMs);
       await this.#replaceData(how, upstream, signal);
-      await server.start(mode);
+      await server.start(mode, signal);
     });
-    return true;
+    return isFollowing;
+  }
+
+  /** How to get the data of the primary; undefined if it is not the primary any more. */
+  async #compare(connection: PostgresConnection, signal: AbortSignal): Promise<CatchUp | undefined> {
+    const { server, engine } = this.#options;
+    if (!server.isRunning && server.hasData) {
+      try {
+        await server.start({ isStandby: true, isOpen: false }, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        engine.log.warn({ err: error }, "could not start with the own data");
+      }
+    }
+    const local = server.isRunning ? await standbyHistory(server.connection) : undefined;
+    // Read last: until then, a replica may receive more than the primary had before.
+    const primary = await primaryHistory(connection);
+    if (primary === undefined) return undefined;
+    return local === undefined ? "clone" : catchUpOf(local, primary);
   }
 
   async #replaceData(how: "rewind" | "clone", upstream: Upstream, signal: AbortSignal): Promise<void> {

@@ -32,6 +32,20 @@ export interface PostgresAddress {
 /** A value of a row. */
 export type Value = string | null;
 
+/**
+ * Parameters of the agent's sessions. Those of the App must not make its statements wait, fail, or appear in the log with a password.
+ */
+const sessionParameters = {
+  synchronous_commit: "local",
+  statement_timeout: "0",
+  lock_timeout: "0",
+  default_transaction_read_only: "off",
+  standard_conforming_strings: "on",
+  log_statement: "none",
+  log_min_duration_statement: "-1",
+  log_min_error_statement: "panic",
+};
+
 /** A connection as the superuser. Its own writes do not wait for synchronous replicas. */
 export class PostgresConnection implements AsyncDisposable {
   readonly #client: pg.Client;
@@ -55,7 +69,9 @@ export class PostgresConnection implements AsyncDisposable {
     const client = new driver.Client({
       ...{ host, port, user: superuser, database: "postgres", password },
       application_name: "keelson",
-      options: "-c synchronous_commit=local",
+      options: Object.entries(sessionParameters)
+        .map(([name, value]) => `-c ${name}=${value}`)
+        .join(" "),
       connectionTimeoutMillis: timeoutMs,
       query_timeout: timeoutMs,
       // All values as the server prints them.
@@ -114,6 +130,7 @@ export class PostgresConnection implements AsyncDisposable {
 export class LocalConnection {
   readonly #address: PostgresAddress;
   #connection: PostgresConnection | undefined;
+  #opening: Promise<PostgresConnection> | undefined;
 
   constructor(address: PostgresAddress) {
     this.#address = address;
@@ -121,15 +138,40 @@ export class LocalConnection {
 
   /** Runs a statement and resolves to its first row. */
   async one(text: string, values: readonly Value[] = [], timeoutMs?: number): Promise<Readonly<Record<string, Value>>> {
-    if (this.#connection?.hasFailed === true) await this.close();
-    this.#connection ??= await PostgresConnection.open(this.#address);
-    return (await this.#connection.run(text, values, timeoutMs))[0] ?? {};
+    const connection = await this.#current();
+    return (await connection.run(text, values, timeoutMs))[0] ?? {};
+  }
+
+  /**
+   * Runs a statement that may take long, and resolves to its first row. It has a connection of its own: the timeout of another statement
+   * must not end it.
+   */
+  async long(text: string, timeoutMs: number): Promise<Readonly<Record<string, Value>>> {
+    await using connection = await PostgresConnection.open(this.#address);
+    return (await connection.run(text, [], timeoutMs))[0] ?? {};
   }
 
   async close(): Promise<void> {
-    const connection = this.#connection;
+    const [connection, opening] = [this.#connection, this.#opening];
     this.#connection = undefined;
+    this.#opening = undefined;
     await connection?.close();
+    // It belongs to a server that is stopped.
+    void opening?.then((opened) => opened.close()).catch(() => undefined);
+  }
+
+  /** The connection, opened once for all statements that arrive meanwhile. */
+  async #current(): Promise<PostgresConnection> {
+    if (this.#connection?.hasFailed === true) await this.close();
+    if (this.#connection !== undefined) return this.#connection;
+    const opening = (this.#opening ??= PostgresConnection.open(this.#address));
+    try {
+      const connection = await opening;
+      if (this.#opening === opening) this.#connection = connection;
+      return connection;
+    } finally {
+      if (this.#opening === opening) this.#opening = undefined;
+    }
   }
 }
 

@@ -1,3 +1,4 @@
+import { AgentError } from "@keelson/middleware-agent";
 import { superuser } from "./postgres-client.ts";
 
 /** The server that a standby follows. */
@@ -20,11 +21,29 @@ export interface PostgresConfig {
   readonly parameters: Readonly<Record<string, string>>;
 }
 
+const parameterName = /^[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*$/;
+
+/**
+ * Parameters with the names that the server knows them by: it ignores case.
+ *
+ * **Errors**: an `AgentError` with code `InvalidConfig` for a name that could not be a parameter.
+ */
+export function normalizeParameters(parameters: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(parameters).map(([name, value]) => {
+      const normalized = name.toLowerCase();
+      if (!parameterName.test(normalized))
+        throw new AgentError("InvalidConfig", `parameter ${JSON.stringify(name)} must be a name such as work_mem`);
+      return [normalized, value];
+    }),
+  );
+}
+
 /** Renders `postgresql.conf`. The last line for a parameter wins. */
 export function postgresConfig({ host, port, socketFolder, hbaFile, upstream, parameters }: PostgresConfig): string {
   const settings: readonly (readonly [string, string])[] = [
     ["wal_sender_timeout", "10s"],
-    ...Object.entries(parameters),
+    ...Object.entries(normalizeParameters(parameters)),
     ["listen_addresses", host],
     ["port", String(port)],
     ["unix_socket_directories", socketFolder],
@@ -32,7 +51,7 @@ export function postgresConfig({ host, port, socketFolder, hbaFile, upstream, pa
     ["hba_file", hbaFile],
     ["hot_standby", "on"],
     ["full_page_writes", "on"],
-    ["primary_conninfo", upstream === undefined ? "" : connectionString(upstream)],
+    ["primary_conninfo", upstream === undefined ? "" : connectionString(upstream, { hasPassword: true })],
     ["recovery_target_timeline", "latest"],
   ];
   return settings.map(([name, value]) => `${name} = ${quoteSetting(value)}\n`).join("");
@@ -49,9 +68,10 @@ export function accessRules(isOpen: boolean): string {
   return `${own}${rules.join("\n")}\n`;
 }
 
-/** A connection string of libpq, without a database. */
-export function connectionString({ host, port, password, name }: Upstream): string {
-  const parts = { host, port: String(port), user: superuser, password, application_name: name, connect_timeout: "3" };
+/** A connection string of libpq, without a database. Arguments of a program must not have the password: all users of a machine can read them. */
+export function connectionString({ host, port, password, name }: Upstream, options: { readonly hasPassword: boolean }): string {
+  const secret = options.hasPassword ? { password } : {};
+  const parts = { host, port: String(port), user: superuser, ...secret, application_name: name, connect_timeout: "3" };
   return Object.entries(parts)
     .map(([key, value]) => `${key}='${value.replaceAll(/[\\']/g, "\\$&")}'`)
     .join(" ");

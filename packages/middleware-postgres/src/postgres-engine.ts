@@ -14,6 +14,7 @@ import {
   type StopOptions,
   writeJson,
 } from "@keelson/middleware-agent";
+import { amountOf, type AssignmentRecord } from "./assignment-record.ts";
 import { Follower } from "./follower.ts";
 import { isConnectionRefused } from "./postgres-client.ts";
 import { PostgresParameters } from "./postgres-parameters.ts";
@@ -40,7 +41,7 @@ export class PostgresEngine implements MiddlewareEngine {
   readonly #parameters: PostgresParameters;
   readonly #follower: Follower;
   readonly #roleFile: string;
-  #record: Assignment | undefined;
+  #record: AssignmentRecord | undefined;
   #version = "";
   /** Whether its role was assigned since it was started. */
   #isAdmitted = false;
@@ -74,7 +75,7 @@ export class PostgresEngine implements MiddlewareEngine {
     await discardData(dataDir, rebuild, log);
     await this.#server.prepare(parameters);
     this.#version = await this.#server.version();
-    this.#record = (await readJson(this.#roleFile)) as Assignment | undefined;
+    this.#record = (await readJson(this.#roleFile)) as AssignmentRecord | undefined;
     if (this.#server.hasData) await this.#server.start(isolated);
   }
 
@@ -87,7 +88,8 @@ export class PostgresEngine implements MiddlewareEngine {
     await this.#recordPromotion(state);
     const isReplica = this.#isAdmitted && record?.role === "replica";
     const isInSync = isReplica ? this.#isStreaming(state, record.primaryHost) : state?.isStandby === false && this.#isAdmitted;
-    if (isReplica) await this.#repair(isInSync, record.primaryHost);
+    if (isReplica && isInSync && record.isPending === true) await this.#save({ ...record, isPending: false });
+    if (isReplica) this.#repair(isInSync, record.primaryHost);
     return {
       role: this.#roleName(state),
       info: {
@@ -96,10 +98,10 @@ export class PostgresEngine implements MiddlewareEngine {
         isInSync: String(isInSync),
         primaryHost: isReplica ? record.primaryHost : host,
         // A server that is being rewound or copied cannot be promoted.
-        offset: String(state?.position ?? 0),
+        offset: String(amountOf(state?.position ?? 0, record)),
         epoch: String(this.#record?.epoch ?? 0),
         // After a restart of all Pods, the log is the measure of the data.
-        keys: String(this.#server.hasData ? this.#position : 0),
+        keys: String(amountOf(this.#server.hasData ? this.#position : 0, record)),
         pid: state?.pid ?? "",
         timeline: state?.timeline ?? "",
         replayLagBytes: String(state?.replayLagBytes ?? 0),
@@ -115,11 +117,12 @@ export class PostgresEngine implements MiddlewareEngine {
       return { ok: false, error: `epoch ${epoch} is older than ${this.#record.epoch}` };
     if (role === "replica") {
       // Saved first, so that a restart in between continues with the new role.
-      await this.#save(assignment);
+      const record = this.#record;
+      await this.#save({ ...assignment, isPending: record?.role === "primary" || record?.isPending === true });
       if (this.#isAdmitted === false) log.info({ primary: primaryHost }, "becoming a replica");
       this.#isAdmitted = true;
       this.#isFenced = false;
-      await this.#follower.follow(primaryHost);
+      this.#follower.follow(primaryHost);
       return { ok: true };
     }
     await this.#follower.cancel();
@@ -164,14 +167,14 @@ export class PostgresEngine implements MiddlewareEngine {
 
   async stop({ timeoutMs, force }: StopOptions): Promise<Outcome> {
     this.#isStopping = true;
+    this.#server.interrupt();
     await this.#follower.cancel();
     return this.#exclusively(() => this.#server.end(timeoutMs, force));
   }
 
   #roleName(state: ServerState | undefined): EngineRole["role"] {
     const record = this.#record;
-    if (record === undefined) return this.#server.hasData ? "recovering" : "unassigned";
-    if (!this.#isAdmitted) return this.#server.hasData ? "recovering" : "unassigned";
+    if (record === undefined || !this.#isAdmitted) return this.#server.hasData ? "recovering" : "unassigned";
     if (record.role === "replica") return "replica";
     return state?.isStandby === false || this.#isFenced ? "primary" : "recovering";
   }
@@ -199,17 +202,18 @@ export class PostgresEngine implements MiddlewareEngine {
   }
 
   /** A replica may be ahead of a new primary, or lack log that its primary has not kept: only a comparison shows that. */
-  async #repair(isInSync: boolean, primaryHost: string): Promise<void> {
+  #repair(isInSync: boolean, primaryHost: string): void {
     const now = this.#options.clock.monotonic();
     if (isInSync || this.#follower.isWorking) this.#outOfSyncSince = undefined;
     else this.#outOfSyncSince ??= now;
     if (this.#outOfSyncSince === undefined || now - this.#outOfSyncSince < repairMs) return;
     this.#outOfSyncSince = undefined;
-    await this.#follower.follow(primaryHost);
+    this.#follower.follow(primaryHost);
   }
 
   async #becomePrimary(assignment: Assignment): Promise<void> {
     const server = this.#server;
+    if (server.isIncomplete) throw new AgentError("ProgramExited", "the data is incomplete: its rewind was interrupted");
     await this.#save(assignment);
     if (!server.hasData) await server.initialize();
     if (!server.isRunning) await server.start({ isStandby: false, isOpen: false });
@@ -225,7 +229,7 @@ export class PostgresEngine implements MiddlewareEngine {
 
   async #endRecovery(): Promise<void> {
     const server = this.#server;
-    const { done } = await server.connection.one("SELECT pg_promote(true, 20)::text AS done", [], promoteTimeoutMs);
+    const { done } = await server.connection.long("SELECT pg_promote(true, 20)::text AS done", promoteTimeoutMs);
     if (done !== "true") throw new AgentError("ProgramExited", "the server was not promoted within 20 s");
     await this.#restartAsPrimary(false);
   }
@@ -238,18 +242,25 @@ export class PostgresEngine implements MiddlewareEngine {
       return isDone ? { ok: true } : { ok: false, error: `this server is a replica of ${record.primaryHost}` };
     }
     if (order.epoch <= record.epoch) return { ok: false, error: `epoch ${order.epoch} must be newer than ${record.epoch}` };
-    const result = await switchOver(order, { ...this.#options, server: this.#server });
+    const handOver = switchOver(order, { ...this.#options, server: this.#server });
+    // If it rejects, the target may have been promoted.
+    const result = await handOver.catch((error: unknown) => this.#awaitRole(error));
     if (result.kind === "refused") return { ok: false, error: result.error };
     if (result.kind === "fenced") {
       // The role must be assigned again.
       this.#isAdmitted = false;
-      if (!result.mayResume) return { ok: false, error: result.error };
-      await this.#becomePrimary(record);
+      if (result.mayResume) await this.#becomePrimary(record);
       return { ok: false, error: result.error };
     }
+    // It has all data of its successor, which was promoted at the end of its log.
     await this.#save({ role: "replica", primaryHost: order.target, epoch: order.epoch });
-    await this.#follower.follow(order.target);
+    this.#follower.follow(order.target);
     return { ok: true };
+  }
+
+  #awaitRole(error: unknown): never {
+    this.#isAdmitted = false;
+    throw error;
   }
 
   async #takeOver({ epoch, isPrimaryDown, beforePromotion }: FailoverOrder): Promise<Outcome> {
@@ -276,7 +287,7 @@ export class PostgresEngine implements MiddlewareEngine {
     return result;
   }
 
-  async #save(next: Assignment): Promise<void> {
+  async #save(next: AssignmentRecord): Promise<void> {
     await writeJson(this.#roleFile, next);
     this.#record = next;
   }

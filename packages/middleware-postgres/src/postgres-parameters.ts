@@ -1,4 +1,5 @@
-import type { ReloadOutcome } from "@keelson/middleware-agent";
+import { AgentError, type ReloadOutcome } from "@keelson/middleware-agent";
+import { normalizeParameters } from "./postgres-config.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 
 type Parameters = Readonly<Record<string, string>>;
@@ -27,6 +28,12 @@ export class PostgresParameters {
   /** Sets changed parameters: all of them, or none if one is rejected or needs a restart. The server classifies and checks them. */
   async reload(wanted: Parameters, hash: string): Promise<ReloadOutcome> {
     if (hash === this.#hash) return { ok: true };
+    try {
+      normalizeParameters(wanted);
+    } catch (error) {
+      if (error instanceof AgentError) return { ok: false, error: error.message };
+      throw error;
+    }
     const changed = [...new Set([...Object.keys(this.#parameters), ...Object.keys(wanted)])].filter(
       (name) => this.#parameters[name] !== wanted[name],
     );
@@ -39,8 +46,7 @@ export class PostgresParameters {
     if (cold.length > 0) return { ok: "restart", parameters: cold };
     await this.#server.setParameters(wanted);
     if (this.#server.isRunning) {
-      await this.#server.reloadFiles();
-      const rejected = await this.#rejected(changed);
+      const rejected = await this.#load(changed);
       if (rejected !== undefined) {
         await this.#server.setParameters(this.#parameters);
         await this.#server.reloadFiles();
@@ -59,6 +65,17 @@ export class PostgresParameters {
     );
     const found = new Set((cold ?? "").split(","));
     return names.filter((name) => found.has(name.toLowerCase()));
+  }
+
+  /** Makes the server read its files. Resolves to what it rejected. */
+  async #load(changed: readonly string[]): Promise<string | undefined> {
+    try {
+      await this.#server.reloadFiles();
+    } catch (error) {
+      if (error instanceof AgentError) return error.message;
+      throw error;
+    }
+    return this.#rejected(changed);
   }
 
   /** What the server rejected when it read its file. */

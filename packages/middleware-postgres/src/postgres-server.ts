@@ -1,27 +1,20 @@
-import { existsSync, readFileSync } from "node:fs";
-import { chmod, chown, mkdir, readlink, rename, rm, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "@keelson/api-machinery/time";
-import { AgentError, type EngineOptions, type Outcome, ServerProcess } from "@keelson/middleware-agent";
+import { AgentError, type EngineOptions, killProcessesIn, type Outcome, ServerProcess } from "@keelson/middleware-agent";
+import { DataFolder } from "./data-folder.ts";
 import { findPrograms, findUser } from "./installation.ts";
+import { endLeftovers } from "./leftovers.ts";
 import { LocalConnection, PostgresError, superuser } from "./postgres-client.ts";
-import { accessRules, connectionString, postgresConfig, type Upstream } from "./postgres-config.ts";
+import { accessRules, postgresConfig, type Upstream } from "./postgres-config.ts";
 import { requireTool, runTool, type ToolOptions } from "./run-tool.ts";
+import { withMinima } from "./standby-minima.ts";
+import { backupArguments, rewindArguments } from "./tool-arguments.ts";
 
-const startTimeoutMs = 60_000;
-/** Statements of the agent may wait for a slow disk. */
-const statementTimeoutMs = 10_000;
-const leftoverTimeoutMs = 15_000;
+const [startTimeoutMs, reloadTimeoutMs, statementTimeoutMs] = [60_000, 10_000, 10_000];
 const pollMs = 20;
-
-/** Settings that a standby needs at least as high as its primary had them, with their names in the control file and their defaults. */
-const standbyMinima = [
-  { name: "max_connections", label: "max_connections setting", fallback: 100 },
-  { name: "max_worker_processes", label: "max_worker_processes setting", fallback: 8 },
-  { name: "max_wal_senders", label: "max_wal_senders setting", fallback: 10 },
-  { name: "max_prepared_transactions", label: "max_prepared_xacts setting", fallback: 0 },
-  { name: "max_locks_per_transaction", label: "max_locks_per_xact setting", fallback: 64 },
-] as const;
+/** Error code of a server that starts or recovers. */
+const startingUp = "57P03";
 
 /** How a server is started. */
 export interface StartMode {
@@ -40,10 +33,16 @@ export class PostgresServer {
   readonly #programs: string;
   /** Folder of everything below, owned by the user of the server. */
   readonly #home: string;
+  readonly #data: DataFolder;
   #process: ServerProcess | undefined;
+  /** Kills what is left of a server that has exited. */
+  #cleaning: Promise<void> = Promise.resolve();
+  #isEnding = false;
+  /** When the guard kills a server that accepts writes, by the clock. */
+  #guardDeadline: number | undefined;
   #parameters: Readonly<Record<string, string>> = {};
   #mode: StartMode = { isStandby: true, isOpen: false };
-  /** Whether a setting is higher than its parameter, for {@link standbyMinima}. */
+  /** Whether a setting is higher than its parameter, for the data of a standby. */
   #isRaised = false;
   #reportEnd: (message: string) => void = () => undefined;
   readonly ended = new Promise<string>((resolve) => {
@@ -55,6 +54,7 @@ export class PostgresServer {
     this.#user = findUser(options.flags["run-as"] ?? "");
     this.#programs = findPrograms(options.program, options.flags["program-version"] ?? "");
     this.#home = join(options.dataDir, "postgres");
+    this.#data = new DataFolder(this.#home);
     const { port, password } = options;
     this.connection = new LocalConnection({ host: join(this.#home, "run"), port, password, timeoutMs: statementTimeoutMs });
   }
@@ -72,11 +72,12 @@ export class PostgresServer {
   }
 
   get hasData(): boolean {
-    return existsSync(join(this.#dataFolder, "PG_VERSION"));
+    return this.#data.hasData;
   }
 
-  get #dataFolder(): string {
-    return join(this.#home, "data");
+  /** Whether a rewind was interrupted, so that the data must be copied. */
+  get isIncomplete(): boolean {
+    return this.#data.isIncomplete;
   }
 
   get #tool(): ToolOptions {
@@ -91,9 +92,8 @@ export class PostgresServer {
       await chmod(folder, 0o700);
       if (this.#user !== undefined) await chown(folder, this.#user.uid, this.#user.gid);
     }
-    await this.#endLeftover();
-    // Left by an agent that was killed while it copied data.
-    await rm(join(this.#home, "new"), { recursive: true, force: true });
+    await endLeftovers(this.#home, this.#data.path, this.#options);
+    await this.#data.recover();
   }
 
   /** Version of the programs, such as `15.18`. */
@@ -106,7 +106,7 @@ export class PostgresServer {
   async initialize(): Promise<void> {
     const file = join(this.#home, "conf/password");
     await this.#write(file, this.#options.password);
-    const target = join(this.#home, "new");
+    const target = this.#data.next;
     await rm(target, { recursive: true, force: true });
     const options = ["--data-checksums", "--encoding=UTF8", "--no-locale", "--auth=scram-sha-256", `--pwfile=${file}`];
     await requireTool(
@@ -115,31 +115,31 @@ export class PostgresServer {
       this.#tool,
     );
     await rm(file);
-    await rename(target, this.#dataFolder);
+    await this.#data.replace();
   }
 
   /** Replaces all data by a copy of another server's. The server must not run. */
   async clone(upstream: Upstream, signal: AbortSignal): Promise<void> {
-    const target = join(this.#home, "new");
+    const target = this.#data.next;
     await rm(target, { recursive: true, force: true });
-    const args = [`--pgdata=${target}`, "--wal-method=stream", "--checkpoint=fast", `--dbname=${connectionString(upstream)}`];
+    const args = backupArguments(upstream, target);
     await requireTool(join(this.#programs, "pg_basebackup"), args, { ...this.#tool, signal });
-    await rm(this.#dataFolder, { recursive: true, force: true });
-    await rename(target, this.#dataFolder);
+    await this.#data.replace();
   }
 
-  /** Discards what another server does not have. The server must have been stopped cleanly. */
+  /** Discards what another server does not have. The server must have been stopped cleanly. The data is complete once the server has started. */
   async rewind(upstream: Upstream, signal: AbortSignal): Promise<void> {
-    const source = `--source-server=${connectionString(upstream)} dbname='postgres'`;
-    const args = [`--target-pgdata=${this.#dataFolder}`, source, `--config-file=${this.#configFile}`];
+    const args = rewindArguments(upstream, this.#data.path, this.#configFile);
+    await this.#data.markIncomplete();
     await requireTool(join(this.#programs, "pg_rewind"), args, { ...this.#tool, signal });
   }
 
-  /** Starts the server and waits until it accepts its agent. Rejects with its output if it ends before. */
-  async start(mode: StartMode): Promise<void> {
+  /** Starts the server and waits until it accepts its agent. Rejects with its output if it ends before, or if the signal fires. */
+  async start(mode: StartMode, signal?: AbortSignal): Promise<void> {
+    await this.#cleaning;
     await this.#writeMode(mode);
     const { clock, log } = this.#options;
-    const signalFile = join(this.#dataFolder, "standby.signal");
+    const signalFile = join(this.#data.path, "standby.signal");
     if (mode.isStandby) await this.#write(signalFile, "");
     else await rm(signalFile, { force: true });
     const child = new ServerProcess(join(this.#programs, "postgres"), clock, {
@@ -147,18 +147,23 @@ export class PostgresServer {
       killsChildren: true,
       ...(this.#user && { user: this.#user }),
     });
-    const pid = child.start(["-D", this.#dataFolder, "-c", `config_file=${this.#configFile}`], this.#home);
+    const pid = child.start(["-D", this.#data.path, "-c", `config_file=${this.#configFile}`], this.#home);
     this.#process = child;
-    // If the agent dies, so does the server: it could not be fenced.
-    child.guard(undefined);
+    this.#cleaning = child.exited.then(() => killProcessesIn([this.#data.path], clock));
+    // If the agent dies, so does the server: it could not be fenced. One that accepts writes keeps the deadline of the one before.
+    const deadline = mode.isStandby ? undefined : this.#guardDeadline;
+    child.guard(deadline === undefined ? undefined : deadline - clock.monotonic());
     try {
-      await this.#waitUntilReady(child);
+      await this.#waitUntilReady(child, signal);
+      await this.#data.markComplete();
     } catch (error) {
       this.#process = undefined;
       child.kill();
+      await this.#cleaning;
       throw error;
     }
-    void child.ended.then((message) => {
+    void child.ended.then(async (message) => {
+      await this.#cleaning;
       if (this.#process !== child) return;
       this.#process = undefined;
       this.#reportEnd(message);
@@ -178,19 +183,31 @@ export class PostgresServer {
     await this.#writeMode(this.#mode);
   }
 
-  /** Makes the server read its files again, and waits until it has. */
+  /** Makes the server read its files again, and waits until it has. Rejects with the server's message if it does not. */
   async reloadFiles(): Promise<void> {
     const loaded = "SELECT pg_conf_load_time()::text AS time";
+    const { clock } = this.#options;
     const before = (await this.connection.one(loaded))["time"];
     await this.connection.one("SELECT pg_reload_conf()");
-    while ((await this.connection.one(loaded))["time"] === before) await sleep(this.#options.clock, pollMs);
+    const deadline = clock.monotonic() + reloadTimeoutMs;
+    while ((await this.connection.one(loaded))["time"] === before) {
+      if (clock.monotonic() > deadline) throw new AgentError("InvalidConfig", await this.#configProblem());
+      await sleep(clock, pollMs);
+    }
+  }
+
+  async #configProblem(): Promise<string> {
+    const { error } = await this.connection.one(
+      "SELECT string_agg(concat_ws(': ', name, error), '; ') AS error FROM pg_file_settings WHERE error IS NOT NULL",
+    );
+    return error ?? `the server did not read its configuration within ${reloadTimeoutMs} ms`;
   }
 
   /** The server's own message about parameters that it would not start with. */
   async problemOf(parameters: Readonly<Record<string, string>>): Promise<string | undefined> {
     if (!this.hasData) return undefined;
     const settings = Object.entries(parameters).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-    const args = ["-D", this.#dataFolder, "-C", "data_directory", ...settings];
+    const args = ["-D", this.#data.path, "-C", "data_directory", ...settings];
     const { exitCode, stderr } = await runTool(join(this.#programs, "postgres"), args, this.#tool);
     if (exitCode === 0) return undefined;
     const lines = stderr.split("\n").map((line) => line.replace(/^.*?(FATAL|ERROR|HINT|DETAIL):\s+/, "$1: "));
@@ -198,14 +215,24 @@ export class PostgresServer {
     return (messages.length > 0 ? messages.map((line) => line.replace(/^[A-Z]+: /, "")) : lines).join("; ").trim();
   }
 
-  /** Shuts down: clients are disconnected, and replicas get all data. After the timeout the server ends immediately; it recovers when it starts again. */
-  async stop(timeoutMs: number): Promise<void> {
+  /**
+   * Shuts down: clients are disconnected, and replicas get all data. After the timeout the server ends immediately; it recovers when it starts again.
+   * Resolves to whether it has shut down by itself.
+   */
+  async stop(timeoutMs: number): Promise<boolean> {
     const child = this.#process;
     this.#process = undefined;
     await this.connection.close();
-    if (child === undefined) return;
+    if (child === undefined) return true;
     const outcome = await child.stop({ timeoutMs, force: false });
     if (!outcome.ok) await child.stop({ timeoutMs: 0, force: true });
+    await this.#cleaning;
+    return outcome.ok;
+  }
+
+  /** Ends a start that is in progress: the Pod ends. */
+  interrupt(): void {
+    this.#isEnding = true;
   }
 
   /** Ends the server as its Pod ends. */
@@ -213,11 +240,14 @@ export class PostgresServer {
     const child = this.#process;
     if (child === undefined) return { ok: true };
     const outcome = await child.stop({ timeoutMs, force });
-    if (outcome.ok) this.#process = undefined;
+    if (!outcome.ok) return outcome;
+    this.#process = undefined;
+    await this.#cleaning;
     return outcome;
   }
 
   guard(timeoutMs: number | undefined): void {
+    this.#guardDeadline = timeoutMs === undefined ? undefined : this.#options.clock.monotonic() + timeoutMs;
     this.#process?.guard(timeoutMs);
   }
 
@@ -228,23 +258,17 @@ export class PostgresServer {
   async #writeMode(mode: StartMode): Promise<void> {
     const { host, port } = this.#options;
     const hbaFile = join(this.#home, "conf/pg_hba.conf");
-    const parameters = mode.isStandby ? await this.#withMinima() : this.#parameters;
+    const parameters = mode.isStandby ? await this.#raised() : this.#parameters;
     if (!this.isRunning) this.#isRaised = parameters !== this.#parameters;
-    const socketFolder = join(this.#home, "run");
-    const config = postgresConfig({ host, port, socketFolder, hbaFile, upstream: mode.upstream, parameters });
-    await this.#write(this.#configFile, config);
+    const addresses = { host, port, socketFolder: join(this.#home, "run"), hbaFile };
+    await this.#write(this.#configFile, postgresConfig({ ...addresses, upstream: mode.upstream, parameters }));
     await this.#write(hbaFile, accessRules(mode.isOpen));
     this.#mode = mode;
   }
 
-  /** The parameters, raised to what the data of a standby needs. */
-  async #withMinima(): Promise<Readonly<Record<string, string>>> {
-    const control = await requireTool(join(this.#programs, "pg_controldata"), [this.#dataFolder], this.#tool);
-    const raised = standbyMinima.flatMap(({ name, label, fallback }) => {
-      const needed = Number(new RegExp(`^${label}:\\s+(\\d+)`, "m").exec(control)?.[1] ?? 0);
-      return Number(this.#parameters[name] ?? fallback) < needed ? [[name, String(needed)] as const] : [];
-    });
-    return raised.length === 0 ? this.#parameters : { ...this.#parameters, ...Object.fromEntries(raised) };
+  async #raised(): Promise<Readonly<Record<string, string>>> {
+    const control = await requireTool(join(this.#programs, "pg_controldata"), [this.#data.path], this.#tool);
+    return withMinima(this.#parameters, control);
   }
 
   async #write(file: string, text: string): Promise<void> {
@@ -253,46 +277,24 @@ export class PostgresServer {
     await rename(`${file}.new`, file);
   }
 
-  async #waitUntilReady(child: ServerProcess): Promise<void> {
+  async #waitUntilReady(child: ServerProcess, signal: AbortSignal | undefined): Promise<void> {
     const { clock } = this.#options;
-    const deadline = clock.monotonic() + startTimeoutMs;
+    let deadline = clock.monotonic() + startTimeoutMs;
     for (;;) {
       if (child.failure !== undefined) throw new AgentError("ProgramExited", child.failure);
       try {
         await this.connection.one("SELECT 1");
         return;
       } catch (error) {
-        if (!(error instanceof PostgresError) || clock.monotonic() > deadline) throw error;
+        if (!(error instanceof PostgresError)) throw error;
+        signal?.throwIfAborted();
+        // It recovers, which takes as long as its log needs.
+        if (error.sqlState === startingUp && !this.#isEnding) deadline = clock.monotonic() + startTimeoutMs;
+        if (this.#isEnding)
+          throw new AgentError("ProgramExited", "the server was stopped before it was ready", { cause: error });
+        if (clock.monotonic() > deadline) throw error;
       }
       await sleep(clock, pollMs);
-    }
-  }
-
-  async #endLeftover(): Promise<void> {
-    const { clock, log } = this.#options;
-    const deadline = clock.monotonic() + leftoverTimeoutMs;
-    for (let attempt = 0; ; attempt++) {
-      const pid = await this.#findLeftover();
-      if (pid === undefined) return;
-      if (attempt === 0) log.warn({ pid }, "shutting down a server that an earlier agent left behind");
-      if (clock.monotonic() > deadline) throw new AgentError("PortInUse", `process ${pid} of an earlier agent does not end`);
-      try {
-        process.kill(pid, attempt === 0 ? "SIGINT" : clock.monotonic() > deadline - leftoverTimeoutMs / 2 ? "SIGQUIT" : 0);
-      } catch {
-        // It has ended meanwhile.
-      }
-      await sleep(clock, 50);
-    }
-  }
-
-  async #findLeftover(): Promise<number | undefined> {
-    try {
-      const [line = ""] = readFileSync(join(this.#dataFolder, "postmaster.pid"), "utf8").split("\n");
-      const pid = Number(line);
-      // The id may belong to another process by now.
-      return pid > 0 && (await readlink(`/proc/${pid}/cwd`)) === this.#dataFolder ? pid : undefined;
-    } catch {
-      return undefined;
     }
   }
 }

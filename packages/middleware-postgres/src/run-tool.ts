@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { AgentError } from "@keelson/middleware-agent";
+import { AgentError, programEnvironment } from "@keelson/middleware-agent";
 
 /** The user that programs run as; undefined: that of the agent. */
 export type ProgramUser = { readonly uid: number; readonly gid: number } | undefined;
@@ -22,19 +22,32 @@ export interface ToolResult {
   readonly stderr: string;
 }
 
-/** Runs a tool of PostgreSQL until it ends. Rejects if it cannot be started, or if the signal fires. */
+/** Runs a tool of PostgreSQL until it has ended. Rejects if it cannot be started, and when it has ended after the signal fired. */
 export function runTool(program: string, args: readonly string[], options: ToolOptions): Promise<ToolResult> {
   const { cwd, user, password, signal } = options;
   return new Promise((resolve, reject) => {
-    const env = { ...process.env, LC_ALL: "C", HOME: cwd, ...(password === undefined ? {} : { PGPASSWORD: password }) };
+    const env = {
+      ...programEnvironment(),
+      LC_ALL: "C",
+      HOME: cwd,
+      ...(password === undefined ? {} : { PGPASSWORD: password }),
+    };
     const child = spawn(program, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"], ...user, ...(signal && { signal }) });
     const output = { stdout: "", stderr: "" };
     for (const name of ["stdout", "stderr"] as const)
       child[name].on("data", (chunk: Buffer) => {
         output[name] = (output[name] + chunk.toString("utf8")).slice(-maxOutputLength);
       });
-    child.once("error", reject);
-    child.once("close", (exitCode) => resolve({ exitCode, ...output }));
+    let failure: Error | undefined;
+    child.once("error", (error) => {
+      failure = error;
+      // A tool that was aborted still writes until it has ended.
+      if (child.pid === undefined) reject(error);
+    });
+    child.once("close", (exitCode) => {
+      if (failure === undefined) resolve({ exitCode, ...output });
+      else reject(failure);
+    });
   });
 }
 

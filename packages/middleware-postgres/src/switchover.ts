@@ -36,11 +36,14 @@ export async function switchOver(order: FailoverOrder, from: HandingOver): Promi
     const obstacle = await obstacleOf(peer, from);
     if (obstacle !== undefined) return { kind: "refused", error: obstacle };
     // Shortens the checkpoint of the shutdown, during which no server accepts writes.
-    await server.connection.one("CHECKPOINT", [], timeoutMs);
-    await server.stop(timeoutMs);
+    await server.connection.long("CHECKPOINT", timeoutMs);
+    const isClean = await server.stop(timeoutMs);
     const end = await startFenced(server);
-    const outcome = await promote(peer, end, order, from);
-    return outcome.ok ? { kind: "done" } : { kind: "fenced", error: outcome.error, mayResume: order.mayResume?.() ?? true };
+    const outcome = await promote(peer, { end, isClean }, order, from);
+    if (outcome.ok) return { kind: "done" };
+    // Another agent may have promoted the target meanwhile.
+    const mayResume = (await isStandby(peer)) && (order.mayResume?.() ?? true);
+    return { kind: "fenced", error: outcome.error, mayResume };
   } finally {
     await peer.close();
   }
@@ -66,15 +69,27 @@ async function startFenced(server: PostgresServer): Promise<string> {
   return position ?? "0/0";
 }
 
+/** Whether a server is known to be a standby. */
+async function isStandby(peer: PostgresConnection): Promise<boolean> {
+  try {
+    return (await peer.run("SELECT pg_is_in_recovery()::text AS standby"))[0]?.["standby"] === "true";
+  } catch (error) {
+    if (error instanceof PostgresError) return false;
+    throw error;
+  }
+}
+
+/** `isClean`: the shutdown has sent all log up to `end`. Otherwise the target never gets what it does not have already. */
 async function promote(
   peer: PostgresConnection,
-  end: string,
+  { end, isClean }: { readonly end: string; readonly isClean: boolean },
   { target, timeoutMs, beforePromotion }: FailoverOrder,
   { clock, log }: HandingOver,
 ): Promise<Outcome> {
   const deadline = clock.monotonic() + timeoutMs;
   const received = "SELECT (coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) >= $1::pg_lsn)::text AS caught_up";
   while ((await peer.run(received, [end]))[0]?.["caught_up"] !== "true") {
+    if (!isClean) return { ok: false, error: `the server did not shut down within ${timeoutMs} ms, and the target lacks data` };
     if (clock.monotonic() > deadline) return { ok: false, error: `the target did not catch up within ${timeoutMs} ms` };
     await sleep(clock, pollMs);
   }

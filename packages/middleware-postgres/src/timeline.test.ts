@@ -1,8 +1,18 @@
 import { describe, expect, it } from "vitest";
-import { catchUpOf, parsePosition, parseSwitches, segmentPosition } from "./timeline.ts";
+import {
+  catchUpOf,
+  type History,
+  parsePosition,
+  parseSwitches,
+  type PrimaryHistory,
+  segmentPosition,
+  type TimelineSwitch,
+} from "./timeline.ts";
 
-const local = { generation: "", systemId: "1", timeline: 1, position: 1_000 };
-const primary = { ...local, position: 2_000, oldest: 500, switches: [] };
+const local: History = { systemId: "1", timeline: 1, position: 1_000, switches: [] };
+const primary: PrimaryHistory = { ...local, position: 2_000, oldest: 500 };
+/** Timeline 2, which began at a position of timeline 1. */
+const second = (position: number): TimelineSwitch[] => [{ timeline: 1, position }];
 
 describe("a server that follows a primary", () => {
   it.each([
@@ -12,15 +22,33 @@ describe("a server that follows a primary", () => {
     ["is rewound if the primary does not know its timeline", { ...local, timeline: 3 }, promoted(5_000), "rewind"],
     ["is copied if the primary has not kept the log that it needs", local, { ...primary, oldest: 1_001 }, "clone"],
     ["is copied if the primary has less data of the same timeline", local, { ...primary, position: 999 }, "clone"],
-    ["is copied if the data of the primary was replaced", local, { ...primary, generation: "b" }, "clone"],
+    [
+      "streams on the same timeline with the same beginning",
+      { ...local, timeline: 2, switches: second(900) },
+      promoted(900),
+      "stream",
+    ],
+    ["is copied if both call different timelines 2", { ...local, timeline: 2, switches: second(900) }, promoted(800), "clone"],
+    [
+      "is copied if a timeline of the primary's past is another one",
+      { ...local, timeline: 2, switches: second(900) },
+      { ...promoted(800), timeline: 3, switches: [...second(800), { timeline: 2, position: 2_000 }] },
+      "clone",
+    ],
+    [
+      "is copied if its own past has another timeline of the primary's number",
+      { ...local, timeline: 3, switches: [...second(900), { timeline: 2, position: 950 }] },
+      promoted(800),
+      "clone",
+    ],
     ["is copied if it belongs to another cluster", { ...local, systemId: "2" }, primary, "clone"],
   ])("%s", (_, own, other, expected) => {
     expect(catchUpOf(own, other)).toBe(expected);
   });
 });
 
-function promoted(position: number) {
-  return { ...primary, timeline: 2, position: 9_000, switches: [{ timeline: 1, position }] };
+function promoted(position: number): PrimaryHistory {
+  return { ...primary, timeline: 2, position: 9_000, switches: second(position) };
 }
 
 describe("positions in the log", () => {

@@ -1,17 +1,15 @@
 /** What a server knows about the history of its data. */
 export interface History {
-  /** Identifies the data, which a loaded snapshot replaces. */
-  readonly generation: string;
   readonly systemId: string;
   readonly timeline: number;
   /** End of its log in bytes. */
   readonly position: number;
+  /** Where earlier timelines ended, oldest first. */
+  readonly switches: readonly TimelineSwitch[];
 }
 
 /** A primary. */
 export interface PrimaryHistory extends History {
-  /** Where earlier timelines ended. */
-  readonly switches: readonly TimelineSwitch[];
   /** Position of the oldest log segment that it has kept. */
   readonly oldest: number;
 }
@@ -27,12 +25,28 @@ export type CatchUp = "stream" | "rewind" | "clone";
 
 /** Decides how a server gets the data of its primary. Pure. */
 export function catchUpOf(local: History, primary: PrimaryHistory): CatchUp {
-  if (local.systemId !== primary.systemId || local.generation !== primary.generation) return "clone";
+  if (local.systemId !== primary.systemId || hasCollision(local, primary)) return "clone";
   const isKept = local.position >= primary.oldest;
   if (local.timeline === primary.timeline) return local.position <= primary.position && isKept ? "stream" : "clone";
   const end = primary.switches.find(({ timeline }) => timeline === local.timeline)?.position;
   if (end === undefined || local.position > end) return "rewind";
   return isKept ? "stream" : "clone";
+}
+
+/** Whether a timeline that both know is not the same: servers that cannot see each other may choose the same number. */
+function hasCollision(local: History, primary: History): boolean {
+  const shared = primary.switches.findIndex(({ timeline }) => timeline === local.timeline);
+  if (local.timeline === primary.timeline) return !isEqual(local.switches, primary.switches);
+  if (shared >= 0) return !isEqual(local.switches, primary.switches.slice(0, shared));
+  const known = local.switches.findIndex(({ timeline }) => timeline === primary.timeline);
+  return known >= 0 && !isEqual(local.switches.slice(0, known), primary.switches);
+}
+
+function isEqual(a: readonly TimelineSwitch[], b: readonly TimelineSwitch[]): boolean {
+  return (
+    a.length === b.length &&
+    a.every(({ timeline, position }, at) => timeline === b[at]?.timeline && position === b[at].position)
+  );
 }
 
 /** Parses a position such as `0/3000148`. */
