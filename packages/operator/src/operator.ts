@@ -49,7 +49,7 @@ export interface OperatorContext {
   /** 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
   readonly log: Logger;
-  /** Exports metrics at the operator's `/metrics`, read on each scrape. Returns the way to stop. */
+  /** Exports metrics at the operator's `/metrics`, read on each scrape. Returns a function that stops the export. */
   collectMetrics(read: CollectMetrics): () => void;
 }
 

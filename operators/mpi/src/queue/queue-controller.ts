@@ -20,20 +20,17 @@ import { viewOfMpiJob } from "../controllers/mpi-job-view.ts";
 import { admissionNeed } from "./admission-need.ts";
 import { planAdmissions, type QueueState, type Verdict } from "./admission-plan.ts";
 import { agedAfterMs } from "./job-order.ts";
+import { PositionUpdates } from "./position-updates.ts";
 import { hasEnded, jobId, queueStateOf } from "./queue-state.ts";
 import { differsInReason, queueUse, statusOfVerdict, statusWithoutVerdict } from "./queue-status.ts";
 
 /** Owner of `status.queue`. */
 const fieldManager = "mpi-queue-controller";
 
-/** Minimum interval of updates that change positions only. */
-const minPositionIntervalMs = 1000;
-/** Interval per such update: a long queue must not keep the API server from starting jobs. */
-const intervalPerPositionMs = 100;
 /** Maximum number of concurrent writes. */
 const maxConcurrentWrites = 8;
 
-/** Time until statuses that could not be written are written again. */
+/** Delay before failed status writes are retried. */
 const failureRetryMs = 10_000;
 
 /** All jobs are one work item, because their order is decided across all of them. */
@@ -63,8 +60,7 @@ export function createQueueController(options: { readonly tools: () => PodTools 
 /** Plans, and writes admissions and positions. */
 class JobQueue {
   readonly #tools: () => PodTools;
-  /** When updates of positions may be written again. */
-  #positionsDueAt = Number.NEGATIVE_INFINITY;
+  readonly #positions = new PositionUpdates();
 
   constructor(tools: () => PodTools) {
     this.#tools = tools;
@@ -88,14 +84,15 @@ class JobQueue {
       onFault,
     });
     const verdicts = new Map(planAdmissions(state).map((verdict) => [verdict.job.id, verdict]));
-    const { isLate, failures } = await this.#writeJobs(jobs, verdicts, context);
+    const { waitMs, failures } = await this.#writeJobs(jobs, verdicts, context);
     const useFailures = await tryEach(queues, context.signal, (queue) => writeUse(queue, state, verdicts, context));
     const allFailures = [...failures, ...useFailures];
     // Not thrown: the backoff of the only request would delay the admission of all other jobs.
-    for (const err of allFailures) context.log.error({ err }, "failed to write a queue status; retrying");
+    const [err] = allFailures;
+    if (err !== undefined) context.log.error({ err, count: allFailures.length }, "failed to write queue statuses; retrying");
     const waits = [
       ...nextChanges(jobs, state),
-      ...(isLate ? [this.#positionsDueAt - now] : []),
+      ...(waitMs === undefined ? [] : [waitMs]),
       ...(allFailures.length > 0 ? [failureRetryMs] : []),
     ];
     return waits.length === 0 ? undefined : { requeueAfterMs: Math.max(Math.min(...waits), 1) };
@@ -106,7 +103,7 @@ class JobQueue {
     jobs: readonly JobView[],
     verdicts: ReadonlyMap<string, Verdict>,
     context: ReconcileContext,
-  ): Promise<{ readonly isLate: boolean; readonly failures: readonly unknown[] }> {
+  ): Promise<{ readonly waitMs?: number; readonly failures: readonly unknown[] }> {
     const now = context.clock.now();
     const admissions: StatusWrite[] = [];
     const reasons: StatusWrite[] = [];
@@ -117,17 +114,15 @@ class JobQueue {
       const before = job.status?.queue;
       if (status === undefined || jsonEquals(status, before)) continue;
       const writes = verdict?.kind === "admitted" ? admissions : differsInReason(status, before) ? reasons : positions;
-      writes.push({ job, status, verdict });
+      writes.push({ job, status, verdict, position: status.position });
     }
-    const isLate = positions.length > 0 && now < this.#positionsDueAt;
-    if (positions.length > 0 && !isLate)
-      this.#positionsDueAt = now + Math.max(minPositionIntervalMs, positions.length * intervalPerPositionMs);
+    const { due, ...rest } = this.#positions.take(positions, context.clock.monotonic());
     const write = ({ job, status, verdict }: StatusWrite): Promise<void> => writeJob(job, status, verdict, context);
     const failures = [
       ...(await tryEach(admissions, context.signal, write)),
-      ...(await tryEach([...reasons, ...(isLate ? [] : positions)], context.signal, write)),
+      ...(await tryEach([...reasons, ...due], context.signal, write)),
     ];
-    return { isLate, failures };
+    return { ...rest, failures };
   }
 }
 
@@ -136,9 +131,10 @@ interface StatusWrite {
   readonly job: JobView;
   readonly status: QueueStatus;
   readonly verdict: Verdict | undefined;
+  readonly position: number | undefined;
 }
 
-/** Handles every item, several concurrently, whatever happens to the others, and returns the errors. */
+/** Handles all items, up to 8 at a time, and returns the errors. One failure does not stop the others. */
 async function tryEach<T>(
   items: readonly T[],
   signal: AbortSignal,

@@ -1,3 +1,4 @@
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, test } from "vitest";
 import { createPrometheusMetrics } from "./prometheus-metrics.ts";
 
@@ -28,4 +29,27 @@ test("a collector that fails is counted and costs only its own metrics", async (
   expect(text).toContain('example_bytes{app="a"} 1\n');
   expect(text).toContain("keelson_metrics_collect_errors_total 1\n");
   expect(text).toContain("controller_runtime_reconcile_total");
+});
+
+test("a collector that hangs or returns malformed samples costs only its own metrics, and the reason is reported", async () => {
+  const clock = createVirtualClock();
+  const errors: unknown[] = [];
+  const metrics = await createPrometheusMetrics({ clock, onCollectError: (error) => errors.push(error) });
+  metrics.collect?.(() => new Promise(() => {}));
+  metrics.collect?.(() => [{ ...family("bad", 1), samples: [{ labels: { app: undefined as unknown as string }, value: 1 }] }]);
+  metrics.collect?.(() => {
+    throw new Error("no answer");
+  });
+  metrics.collect?.(() => [family("a", 1)]);
+  const scrape = metrics.scrape();
+  await clock.advance(5000);
+  const { text } = await scrape;
+  expect(text).toContain('example_bytes{app="a"} 1\n');
+  expect(text).toContain("keelson_metrics_collect_errors_total 3\n");
+  expect(errors.map(String)).toEqual([
+    "Error: a metrics collector did not return within 5000 ms",
+    expect.stringContaining("TypeError"),
+    "Error: no answer",
+  ]);
+  expect(clock.pendingTimers).toBe(0);
 });

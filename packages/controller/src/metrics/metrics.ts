@@ -39,7 +39,7 @@ export interface Metrics {
   leaderSlowPath(name: string): void;
   /** Metrics of the webhook at a path. Absent: they are discarded. */
   webhook?(path: string): WebhookMetrics;
-  /** Exports metrics that are read on each scrape. Returns the way to stop. Absent: they are discarded. */
+  /** Exports metrics that are read on each scrape. Returns a function that stops the export. Absent: they are discarded. */
   collect?(read: CollectMetrics): () => void;
 }
 

@@ -23,13 +23,15 @@ export interface PrometheusMetrics extends Metrics {
 export interface PrometheusMetricsOptions {
   /** Default: a new registry. */
   readonly registry?: Registry;
-  /** Measures durations of requests. Default: the system clock. */
+  /** Measures durations of requests and limits those of scrapes. Default: the system clock. */
   readonly clock?: Clock;
   /**
    * Adds prom-client's metrics of the process, among them `nodejs_eventloop_lag_seconds`: a blocked event loop does not renew a
    * lease. Once per registry. Default false.
    */
   readonly processFigures?: boolean;
+  /** Called when a function passed to `collect` fails, which costs a scrape only its metrics. Default: the failure is only counted. */
+  readonly onCollectError?: (error: unknown) => void;
 }
 
 /** Maximum number of distinct priority labels. Priorities come from user code, and every one would be a permanent series. */
@@ -66,7 +68,7 @@ interface Series {
  * not load it.
  */
 export async function createPrometheusMetrics(options: PrometheusMetricsOptions = {}): Promise<PrometheusMetrics> {
-  const { clock = systemClock } = options;
+  const { clock = systemClock, onCollectError = () => {} } = options;
   const [prom, accumulated] = await Promise.all([import("prom-client"), import("./accumulated-metrics.ts")]);
   const registry = options.registry ?? new prom.Registry();
   if (options.processFigures) {
@@ -93,7 +95,7 @@ export async function createPrometheusMetrics(options: PrometheusMetricsOptions 
   defineCacheGauges(define, caches);
   const measure = requestMeter(requestSeries(define));
   const webhooks = webhookSeries(define);
-  const collected = new CollectedMetrics();
+  const collected = new CollectedMetrics({ clock, onError: onCollectError });
   const leader = define.gauge("leader_election_master_status", "Whether this process leads", ["name"]);
   const slowPath = define.counter("leader_election_slowpath_total", "Renewals that had to read the lease first", ["name"]);
   const leases = new Map<string, { readonly leads: Accumulator; readonly slow: Accumulator }>();

@@ -76,7 +76,10 @@ async function runOperators(flags: FlagValues): Promise<number> {
   const log = createLogger({ level: logLevelFlag.read(flags) });
   const operators = await loadOperators(parseNames("--only", String(flags["only"]), operatorNames));
   const shutdown = listenForShutdown({ faults: { log } });
-  const metrics = await createPrometheusMetrics({ processFigures: true });
+  const metrics = await createPrometheusMetrics({
+    processFigures: true,
+    onCollectError: (err) => log.warn({ err }, "failed to collect metrics"),
+  });
   const client = await connect(flags, metrics);
   const running = new OperatorGroup({ operators, flags, client, metrics, log, signal: shutdown.signal });
   try {

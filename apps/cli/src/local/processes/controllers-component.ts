@@ -114,7 +114,11 @@ class Controllers {
   async #startMetrics(client: Client): Promise<void> {
     const { dataDir, metricsPort } = this.#config;
     if (metricsPort === undefined) return;
-    this.#metrics = await createPrometheusMetrics({ clock: systemClock, processFigures: true });
+    this.#metrics = await createPrometheusMetrics({
+      clock: systemClock,
+      processFigures: true,
+      onCollectError: (err) => this.#context.log.warn({ err }, "failed to collect metrics"),
+    });
     const server = createProbeServer({
       metrics: this.#metrics,
       access: await metricsAccess({ dataDir, client, clock: systemClock }),
