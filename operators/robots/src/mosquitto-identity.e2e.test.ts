@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -20,6 +21,7 @@ import { revokeCommand } from "./commands/approve.ts";
 import { mosquittoConfigCommand } from "./commands/mosquitto-config.ts";
 import type { RunningAgent } from "./commands/start-agent.ts";
 import { issueToken } from "./commands/token.ts";
+import { publicKeyText } from "./identity/one-time-token.ts";
 import { readRobotAuthority, type RobotAuthority } from "./identity/robot-authority.ts";
 import { robots } from "./operator.ts";
 import { topics } from "./protocol/messages.ts";
@@ -29,6 +31,8 @@ const namespace = "default";
 const uid = "00000000-0000-4000-8000-000000000001";
 let dir: string;
 let broker: ChildProcess;
+/** What Mosquitto has logged. */
+let brokerLog = "";
 let environment: TestEnvironment;
 let client: Client;
 let operator: RunningOperator;
@@ -46,6 +50,7 @@ beforeAll(async () => {
   environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
   client = openClient();
   await configure();
+  appendFileSync(join(dir, "broker", "acl"), "\nuser admin\ntopic readwrite k8s4r/#\n");
   // Mosquitto drops root's privileges otherwise, and cannot read the files of the test.
   if (process.getuid?.() === 0) appendFileSync(join(dir, "broker", "mosquitto.conf"), "user root\n");
   broker = await startMosquitto();
@@ -84,13 +89,13 @@ async function freePort(): Promise<number> {
 
 async function startMosquitto(): Promise<ChildProcess> {
   const child = spawn(mosquitto, ["-c", join(dir, "broker", "mosquitto.conf")], { stdio: ["ignore", "ignore", "pipe"] });
-  let output = "";
+  brokerLog = "";
   await new Promise<void>((resolve, reject) => {
     child.stderr?.on("data", (chunk: Buffer) => {
-      output += chunk.toString();
-      if (output.includes(" running")) resolve();
+      brokerLog += chunk.toString();
+      if (brokerLog.includes(" running")) resolve();
     });
-    child.once("exit", (code) => reject(new Error(`mosquitto exited with ${code}: ${output}`)));
+    child.once("exit", (code) => reject(new Error(`mosquitto exited with ${code}: ${brokerLog}`)));
   });
   return child;
 }
@@ -167,6 +172,11 @@ const task = (name: string, targetRobot: string, line: string) => ({
 });
 
 describe("Mosquitto with the generated configuration", () => {
+  it("listens at the two ports only", () => {
+    const ports = [...brokerLog.matchAll(/Opening \S+ listen socket on port (\d+)/g)].map(([, each]) => Number(each));
+    expect(ports.toSorted()).toEqual([port, joinPort].toSorted());
+  });
+
   it("runs tasks of robots that joined through it", async () => {
     await client.create(Task, task("first", "one", "exit 0"));
     const done = await watched(client, Task, "first", (each) => each?.status?.state === "completed");
@@ -182,6 +192,7 @@ describe("Mosquitto with the generated configuration", () => {
     await agents[0]?.stop();
     await client.create(Task, task("running", "two", "while :; do sleep 1; done"));
     const running = await watched(client, Task, "running", (each) => each?.status?.state === "running");
+    const before = brokerLog.length;
     const thief = await connect(stolen("one"), "k8s4r-agent-two");
     const heard: string[] = [];
     thief.on("message", (topic) => heard.push(topic));
@@ -208,13 +219,17 @@ describe("Mosquitto with the generated configuration", () => {
     await watched(client, Task, "after", (each) => each?.status?.state === "completed");
     expect((await client.get(Task, { namespace, name: "running" })).status?.state).toBe("running");
     expect((await client.get(Robot, { namespace, name: "two" })).status?.phase).toBe("Online");
+    // The thief's connection has replaced none of robot two.
+    await expect.poll(() => brokerLog.slice(before)).toMatch(/New client connected from \S+ as one /);
+    expect(brokerLog.slice(before)).not.toMatch(/Client \S*two already connected/);
     expect(heard.filter((topic) => topic.includes("/two/"))).toEqual([]);
   });
 
   it("cannot have a robot run a dispatch that it forged", async () => {
     // The broker's administrator can publish anything, as the bridge can.
-    const { certificate, key } = authority.bridge;
-    const admin = await connect({ certificate, key });
+    const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const certificate = await authority.certify("admin", publicKeyText(publicKey), Date.now());
+    const admin = await connect({ certificate, key: privateKey.export({ type: "pkcs8", format: "pem" }).toString() });
     const marker = join(dir, "ran");
     const rejected = new Promise<string>((resolve) => admin.on("message", (_, payload) => resolve(payload.toString())));
     await admin.subscribeAsync(topics.rejected("two"), { qos: 1 });

@@ -1,13 +1,16 @@
 import { randomBytes } from "node:crypto";
-import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { createRevocationList, issueCertificate } from "@keelson/api-machinery/certificates";
+import { createRevocationList } from "@keelson/api-machinery/certificates";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { listFlag, portFlag, textFlag } from "@keelson/operator/flags";
 import { Robot } from "../api/robot.ts";
+import { brokerCertificate } from "../identity/broker-certificate.ts";
 import { mosquittoFiles } from "../identity/mosquitto-files.ts";
 import { ensureRobotAuthority } from "../identity/robot-authority.ts";
 import { revokedSerials } from "../identity/robot-identity.ts";
+import { replaceFile } from "./replace-file.ts";
 import { namespaceFlag } from "./flags.ts";
 
 const yearMs = 365 * 86_400_000;
@@ -39,21 +42,17 @@ export const mosquittoConfigCommand: CommandDefinition = {
 };
 
 async function run(context: CommandContext): Promise<number> {
-  const { flags: values, stdout, clock, signal } = context;
+  const { flags: values, stdout, stderr, clock, signal } = context;
   const namespace = namespaceFlag.read(values);
   const client = await context.client();
   try {
     const now = clock.now();
     const authority = await ensureRobotAuthority({ client, namespace, now, fieldManager: "keelson-robots-mosquitto" });
     const { items: robots } = await client.list(Robot, { namespace, signal });
-    const revoked = robots.flatMap((robot) => revokedSerials(robot, now));
+    const { revoked, damaged } = revokedCertificates(robots, now);
     const dir = resolve(flags.dir.read(values));
     const hosts = [...new Set(["localhost", "127.0.0.1", ...flags.host.read(values)])];
-    const validity = { notBefore: new Date(0), notAfter: new Date(now + 5 * yearMs) };
-    const server = await issueCertificate(authority.authority, {
-      ...{ commonName: hosts.at(-1) ?? "localhost", usage: "server", hosts },
-      ...validity,
-    });
+    const server = await brokerCertificate(authority.authority, { dir, hosts, now });
     const list = await createRevocationList(
       authority.authority,
       revoked.map((serial) => ({ serial, revokedAt: new Date(now) })),
@@ -76,8 +75,7 @@ async function run(context: CommandContext): Promise<number> {
     await mkdir(dir, { recursive: true });
     for (const [name, content] of Object.entries(files)) {
       const isSecret = name === "server.key" || name === "join-users";
-      await writeFile(join(dir, name), content, { mode: isSecret ? 0o600 : 0o644 });
-      if (isSecret) await chmod(join(dir, name), 0o600);
+      await replaceFile(join(dir, name), content, isSecret ? 0o600 : 0o644);
     }
     const robotHost = hosts.at(-1) ?? "localhost";
     stdout.write(
@@ -90,8 +88,30 @@ async function run(context: CommandContext): Promise<number> {
         "",
       ].join("\n"),
     );
-    return 0;
+    for (const name of damaged) {
+      stderr.write(
+        `robot ${name}: status.identity.certificate is damaged, so its certificates are not in the revocation list; delete the Robot and join again\n`,
+      );
+    }
+    return damaged.length === 0 ? 0 : 1;
   } finally {
     await client.close();
   }
+}
+
+/** Serial numbers to revoke, and the names of robots whose certificates cannot be read. */
+function revokedCertificates(
+  robots: readonly DeepReadonly<Robot>[],
+  now: number,
+): { readonly revoked: readonly string[]; readonly damaged: readonly string[] } {
+  const revoked: string[] = [];
+  const damaged: string[] = [];
+  for (const robot of robots) {
+    try {
+      revoked.push(...revokedSerials(robot, now));
+    } catch {
+      damaged.push(robot.metadata.name ?? "");
+    }
+  }
+  return { revoked, damaged };
 }
