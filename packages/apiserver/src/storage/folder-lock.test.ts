@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Writable } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { lockFolder } from "./folder-lock.ts";
 
@@ -34,11 +35,18 @@ describe("lockFolder", () => {
   });
 
   it.runIf(process.platform === "linux")("replaces the lock of an owner that has exited and was not reaped", async () => {
-    // The shell replaces itself with a program that reaps no children.
-    const parent = spawn("sh", ["-c", "true & echo $!; exec sleep 600"], { stdio: ["ignore", "pipe", "ignore"] });
+    // The shell replaces itself with a program that reaps no children, before its child exits at the end of its input.
+    const parent = spawn("sh", ["-c", "cat <&3 & echo $!; exec sleep 600 3<&-"], {
+      stdio: ["ignore", "pipe", "ignore", "pipe"],
+    });
     try {
-      const [chunk] = (await once(parent.stdout, "data")) as [Buffer];
+      const output = parent.stdout ?? expect.fail("no output");
+      const [chunk] = (await once(output, "data")) as [Buffer];
       const pid = Number(chunk.toString());
+      const program = (): string => readFileSync(`/proc/${parent.pid}/comm`, "utf8").trim();
+      await expect.poll(program, { timeout: 15_000 }).toBe("sleep");
+      const input = parent.stdio[3];
+      if (input instanceof Writable) input.end();
       const fields = () => /\) (.*)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8"))?.[1]?.split(" ") ?? [];
       await expect.poll(() => fields()[0], { timeout: 15_000 }).toBe("Z");
       writeFileSync(join(dir, "lock"), JSON.stringify({ pid, startTime: fields()[19] }));
