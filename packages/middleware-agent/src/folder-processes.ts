@@ -9,7 +9,7 @@ export async function processesIn(folders: readonly string[]): Promise<readonly 
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
   const found = await Promise.all(
     pids.map(async (pid) => {
-      // A process that has ended meanwhile, or that belongs to another user, has no readable link.
+      // A process that has ended meanwhile has no readable link. Nor has one of another user, unless the agent has CAP_SYS_PTRACE.
       const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => "");
       return paths.has(cwd) ? [Number(pid)] : [];
     }),
@@ -19,7 +19,8 @@ export async function processesIn(folders: readonly string[]): Promise<readonly 
 
 /**
  * Kills all processes whose working directory is one of the folders, and waits until none is left. The processes that serve the clients
- * of a program can outlive it, and still complete what they are doing.
+ * of a program can outlive it, and still complete what they are doing. An agent of root without CAP_SYS_PTRACE does not find processes of
+ * another user.
  */
 export async function killProcessesIn(folders: readonly string[], clock: Clock): Promise<void> {
   for (;;) {

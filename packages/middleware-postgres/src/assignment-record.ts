@@ -7,8 +7,8 @@ export interface AssignmentRecord extends Assignment {
 }
 
 /**
- * What the data of a server counts, given the end of its log. That of a former primary says nothing before it has streamed from its
- * successor: it counts less than any other, and more than none.
+ * How much a server's data counts in an election, given the end of its log. A former primary may have data that its successor lacks, so
+ * until it has streamed from its successor it ranks below every other server, but above an empty one.
  */
 export function amountOf(position: number, record: AssignmentRecord | undefined): number {
   return record?.isPending === true ? Math.min(position, 1) : position;

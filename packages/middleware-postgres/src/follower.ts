@@ -102,7 +102,7 @@ export class Follower {
         await server.start({ isStandby: true, isOpen: false }, signal);
       } catch (error) {
         signal.throwIfAborted();
-        engine.log.warn({ err: error }, "could not start with the own data");
+        engine.log.warn({ err: error }, "could not start with the local data; copying all data of the primary");
       }
     }
     const local = server.isRunning ? await standbyHistory(server.connection) : undefined;

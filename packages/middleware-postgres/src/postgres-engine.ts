@@ -42,6 +42,7 @@ export class PostgresEngine implements MiddlewareEngine {
   readonly #follower: Follower;
   readonly #roleFile: string;
   #record: AssignmentRecord | undefined;
+  #saving: Promise<void> = Promise.resolve();
   #version = "";
   /** Whether its role was assigned since it was started. */
   #isAdmitted = false;
@@ -88,7 +89,7 @@ export class PostgresEngine implements MiddlewareEngine {
     await this.#recordPromotion(state);
     const isReplica = this.#isAdmitted && record?.role === "replica";
     const isInSync = isReplica ? this.#isStreaming(state, record.primaryHost) : state?.isStandby === false && this.#isAdmitted;
-    if (isReplica && isInSync && record.isPending === true) await this.#save({ ...record, isPending: false });
+    if (isReplica && isInSync && record.isPending === true) await this.#save({ ...record, isPending: false }, record);
     if (isReplica) this.#repair(isInSync, record.primaryHost);
     return {
       role: this.#roleName(state),
@@ -183,7 +184,7 @@ export class PostgresEngine implements MiddlewareEngine {
   async #recordPromotion(state: ServerState | undefined): Promise<void> {
     const record = this.#record;
     if (state?.isStandby !== false || record?.role !== "replica" || !this.#isAdmitted || this.#follower.isWorking) return;
-    await this.#save({ role: "primary", primaryHost: this.#options.host, epoch: record.epoch + 1 });
+    await this.#save({ role: "primary", primaryHost: this.#options.host, epoch: record.epoch + 1 }, record);
     if (!this.#server.isRaised) return;
     void this.#exclusively(() => this.#restartAsPrimary(true)).catch((error: unknown) =>
       this.#options.log.warn({ err: error }, "could not lower settings"),
@@ -287,8 +288,14 @@ export class PostgresEngine implements MiddlewareEngine {
     return result;
   }
 
-  async #save(next: AssignmentRecord): Promise<void> {
-    await writeJson(this.#roleFile, next);
-    this.#record = next;
+  /** Writes one record after the other. With `expected`, does nothing if another assignment was recorded meanwhile. */
+  #save(next: AssignmentRecord, expected?: AssignmentRecord): Promise<void> {
+    const saved = this.#saving.then(async () => {
+      if (expected !== undefined && this.#record !== expected) return;
+      await writeJson(this.#roleFile, next);
+      this.#record = next;
+    });
+    this.#saving = saved.catch(() => undefined);
+    return saved;
   }
 }

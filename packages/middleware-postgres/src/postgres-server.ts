@@ -11,6 +11,9 @@ import { requireTool, runTool, type ToolOptions } from "./run-tool.ts";
 import { withMinima } from "./standby-minima.ts";
 import { backupArguments, rewindArguments } from "./tool-arguments.ts";
 
+/** Time that a start has once its Pod ends. */
+const endingStartMs = 5_000;
+
 const [startTimeoutMs, reloadTimeoutMs, statementTimeoutMs] = [60_000, 10_000, 10_000];
 const pollMs = 20;
 /** Error code of a server that starts or recovers. */
@@ -280,6 +283,7 @@ export class PostgresServer {
   async #waitUntilReady(child: ServerProcess, signal: AbortSignal | undefined): Promise<void> {
     const { clock } = this.#options;
     let deadline = clock.monotonic() + startTimeoutMs;
+    let endsBy: number | undefined;
     for (;;) {
       if (child.failure !== undefined) throw new AgentError("ProgramExited", child.failure);
       try {
@@ -290,7 +294,9 @@ export class PostgresServer {
         signal?.throwIfAborted();
         // It recovers, which takes as long as its log needs.
         if (error.sqlState === startingUp && !this.#isEnding) deadline = clock.monotonic() + startTimeoutMs;
-        if (this.#isEnding)
+        // A Pod that ends waits only for a short start, such as that of a switchover.
+        if (this.#isEnding) endsBy ??= clock.monotonic() + endingStartMs;
+        if (endsBy !== undefined && clock.monotonic() > endsBy)
           throw new AgentError("ProgramExited", "the server was stopped before it was ready", { cause: error });
         if (clock.monotonic() > deadline) throw error;
       }

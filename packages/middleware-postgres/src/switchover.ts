@@ -33,10 +33,16 @@ export async function switchOver(order: FailoverOrder, from: HandingOver): Promi
     return { kind: "refused", error: `the target does not answer: ${error.message}` };
   }
   try {
-    const obstacle = await obstacleOf(peer, from);
-    if (obstacle !== undefined) return { kind: "refused", error: obstacle };
-    // Shortens the checkpoint of the shutdown, during which no server accepts writes.
-    await server.connection.long("CHECKPOINT", timeoutMs);
+    try {
+      const obstacle = await obstacleOf(peer, from);
+      if (obstacle !== undefined) return { kind: "refused", error: obstacle };
+      // Shortens the checkpoint of the shutdown, during which no server accepts writes.
+      await server.connection.long("CHECKPOINT", timeoutMs);
+    } catch (error) {
+      if (!(error instanceof PostgresError)) throw error;
+      // Nothing was stopped: this server is still the primary.
+      return { kind: "refused", error: `could not prepare the switchover: ${error.message}` };
+    }
     const isClean = await server.stop(timeoutMs);
     const end = await startFenced(server);
     const outcome = await promote(peer, { end, isClean }, order, from);

@@ -123,7 +123,7 @@ function recordMissingBackup(app: DeepReadonly<App>, status: AppStatus, { events
   const { stopDeadlineAt, backupCompleted } = status.deletion ?? {};
   const isStopping = stopDeadlineAt !== undefined && app.status?.deletion?.stopDeadlineAt === undefined;
   if (!isStopping || app.spec.deletionPolicy !== "Snapshot" || backupCompleted === true) return;
-  const note = "no last Backup was taken, because no group runs and has a primary; the volumes are kept";
+  const note = "no last Backup was taken because no running group has a primary; the volumes are kept";
   events.event(app, { type: "Warning", reason: "VolumesKept", note });
 }
 
