@@ -188,9 +188,11 @@ async function updatePodGroup(
   try {
     await writePodGroup(job, names, context, options);
   } catch (error) {
-    if (!isStatusError(error, "Invalid") && !isMpiError(error, "PodGroupTaken") && !isMpiError(error, "PodGroupsUnknown"))
-      throw error;
-    context.events.event(job, { type: "Warning", reason: "PodGroupRejected", note: error.message });
+    // 400 and 403 are denials of webhooks and quotas.
+    const isRejected = isStatusError(error) && [400, 403, 422].includes(error.status.code ?? 0);
+    if (!isRejected && !isMpiError(error, "PodGroupTaken") && !isMpiError(error, "PodGroupsUnknown")) throw error;
+    const note = error instanceof Error ? error.message : String(error);
+    context.events.event(job, { type: "Warning", reason: "PodGroupRejected", note });
   }
 }
 

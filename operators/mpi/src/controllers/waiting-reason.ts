@@ -46,7 +46,7 @@ function hasStarted({ status }: DeepReadonly<PodObject>): boolean {
 export function runningOrWaiting(observation: RhinoJobObservation): Progress {
   const { job, launcherPods, workerPods } = observation;
   const wanted = workerPodCount(layoutOf(job));
-  const message = `the launcher and ${wanted} workers are running`;
+  const message = `the launcher and ${wanted} ${wanted === 1 ? "worker" : "workers"} are running`;
   const running: Progress = { jobStatus: "Running", reason: "Running", message };
   if (job.status?.jobStatus === "Running") return running;
   const launcher = waitingForLauncher(observation);

@@ -1,7 +1,7 @@
 import {
   controllerReference,
   type DeepReadonly,
-  isAlreadyExists,
+  ignoreNotFound,
   isConflict,
   isControlledBy,
   isNotFound,
@@ -124,24 +124,26 @@ export async function applyPodGroup(
   };
   const type = podGroupType(gang);
   const spec = podGroupSpec(job, jobs, gang);
-  try {
-    await client.create(type, { metadata, spec }, { fieldManager, signal });
-  } catch (error) {
-    if (isUnknownKind(error)) {
+  // Get first: a quota or a webhook may reject a create before the API server sees that the group exists.
+  const group = await ignoreNotFound(client.get(type, key, { signal }));
+  if (group === undefined) {
+    try {
+      await client.create(type, { metadata, spec }, { fieldManager, signal });
+    } catch (error) {
+      if (!isUnknownKind(error)) throw error;
       const kind = `${type.plural}.${type.group}/${type.version}`;
       const message = `${kind} not found; install ${gang.kind} or change --gang-scheduling`;
       throw new MpiError("PodGroupsUnknown", message, { cause: error });
     }
-    if (!isAlreadyExists(error)) throw error;
-    const group = await client.get(type, key, { signal });
-    if (!isControlledBy(group, job)) throw new MpiError("PodGroupTaken", `PodGroup ${names.podGroup} has another owner`);
-    const { resourceVersion } = group.metadata;
-    const body = {
-      metadata: resourceVersion === undefined ? {} : { resourceVersion },
-      spec: replacement(group.spec, spec),
-    };
-    await client.patch(type, key, { type: "merge", body }, { fieldManager, signal });
+    return;
   }
+  if (!isControlledBy(group, job)) throw new MpiError("PodGroupTaken", `PodGroup ${names.podGroup} has another owner`);
+  const { resourceVersion } = group.metadata;
+  const body = {
+    metadata: resourceVersion === undefined ? {} : { resourceVersion },
+    spec: replacement(group.spec, spec),
+  };
+  await client.patch(type, key, { type: "merge", body }, { fieldManager, signal });
 }
 
 /** Whether the cluster does not have the kind, as opposed to the namespace. */
