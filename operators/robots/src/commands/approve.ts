@@ -1,7 +1,7 @@
 import { changeEach, type CommandDefinition } from "@keelson/operator";
 import { heldAnnotation } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
-import { boundDigest, isApprovedWithoutHold } from "../identity/robot-identity.ts";
+import { boundDigest, isApprovedWithoutHold, isRevoked } from "../identity/robot-identity.ts";
 import { retryOnConflict } from "../identity/token-store.ts";
 import { namespaceFlag } from "./flags.ts";
 
@@ -19,6 +19,10 @@ export const approveCommand: CommandDefinition = {
       change: (client, key) =>
         retryOnConflict(async () => {
           const robot = await client.get(Robot, key, { signal });
+          const bound = boundDigest(robot);
+          // An approval is for one key: this one would apply to the next.
+          if (bound !== undefined && isRevoked(robot, bound))
+            return "has a revoked key; approve it after it has joined with a new join token";
           const { resourceVersion } = robot.metadata;
           const metadata = { resourceVersion, annotations: { [heldAnnotation]: null } };
           const body = { metadata, ...(isApprovedWithoutHold(robot) ? {} : { spec: { approved: true } }) };
