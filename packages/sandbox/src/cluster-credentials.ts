@@ -35,12 +35,17 @@ export async function findClusterCredentials(environment: CredentialEnvironment)
   const user = await readKubeconfigUser(environment);
   if (user.as !== undefined) throw unauthenticated("impersonation (as) is not supported");
   const { token, tokenFile } = user;
-  // As in client-go: a file that can be read takes precedence.
+  // As in client-go: a file with a token takes precedence.
   if (isText(tokenFile))
     return {
       token: async () => {
         const read = readToken(readFile, tokenFile);
-        return isText(token) ? read.catch(() => token) : read;
+        return isText(token)
+          ? read.then(
+              (text) => text || token,
+              () => token,
+            )
+          : read;
       },
     };
   if (isText(token)) return { token: () => Promise.resolve(token) };
@@ -140,8 +145,8 @@ function parse(text: string): unknown {
 function programFailure(error: unknown): string {
   const { code, killed, signal } = fieldsOf(error);
   if (typeof code === "number") return `failed with exit status ${code}`;
-  if (killed === true) return "did not exit in time";
   if (isText(code)) return `could not be run: ${code}`;
+  if (killed === true) return "did not exit in time";
   return isText(signal) ? `was ended by ${signal}` : "could not be run";
 }
 

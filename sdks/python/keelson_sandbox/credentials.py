@@ -78,15 +78,16 @@ def read_text(name: str, file: str) -> str:
 
 
 def _static_token(user: Mapping[str, Any]) -> str:
-    """The token of a user. As in client-go, a token file that can be read takes precedence."""
+    """The token of a user. As in client-go, a file with a token takes precedence."""
+    fallback = str(user.get("token") or "")
     if not user.get("tokenFile"):
-        return str(user["token"])
+        return fallback
     try:
-        return read_text("tokenFile", str(user["tokenFile"]))
+        return read_text("tokenFile", str(user["tokenFile"])).strip() or fallback
     except SandboxError:
-        if not user.get("token"):
+        if not fallback:
             raise
-        return str(user["token"])
+        return fallback
 
 
 class _Plugin:

@@ -28,6 +28,8 @@ export interface FastCreatorOptions {
 
 const firstPauseMs = 100;
 const maxPauseMs = 10_000;
+/** Maximum time that a call waits for a sandbox of its name. Its agent may be unreachable until its Pod is deleted. */
+const maxWaitMs = 30_000;
 const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string => `${namespace}/${name}`;
 
 /**
@@ -110,11 +112,15 @@ export class FastCreator {
   }
 
   /**
-   * Resolves when the object of a sandbox is written, or the sandbox undone; immediately if none is pending. A sandbox of an earlier
-   * process stays pending until its agent reports or is deleted.
+   * Resolves when the object of a sandbox is written, or the sandbox undone; immediately if none is pending, and after 30 s at the
+   * latest. A sandbox of an earlier process stays pending until its agent reports or is deleted.
    */
   async whenWritten(namespace: string, name: string): Promise<void> {
-    await this.#pending.get(keyOf({ namespace, name }))?.finished;
+    const entry = this.#pending.get(keyOf({ namespace, name }));
+    if (entry === undefined) return;
+    const done = new AbortController();
+    await Promise.race([entry.finished, sleep(this.#with.clock, maxWaitMs, done.signal).catch(() => {})]);
+    done.abort();
   }
 
   /** Whether the object of a sandbox may not be written yet. */

@@ -74,7 +74,7 @@ export class IntentLog {
    */
   finish(sandboxId: string): void {
     this.#unfinished.delete(sandboxId);
-    // Also if it was finished before: the last line of an intent that was written meanwhile must be followed by another one.
+    // Even if it was finished before: a concurrent write may have appended the intent after its first done line.
     this.#finished.push(sandboxId);
   }
 

@@ -3,7 +3,7 @@ import type { Intent } from "./intent-log.ts";
 
 /** A sandbox whose object is not written yet. */
 export class PendingCreate {
-  /** From an earlier process, and it does not run or lost its name: if its object exists, the controller continues; otherwise it is undone. */
+  /** Comes from an earlier process, and does not run or has lost its name. If its object exists, the controller takes it; otherwise it is undone. */
   isLost = false;
   #intent: Intent;
   readonly #finished = createDeferred<void>();
