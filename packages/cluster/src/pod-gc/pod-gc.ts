@@ -61,7 +61,11 @@ export function createPodGarbageController(): ControllerDefinition {
       const { nodeName = "" } = pod.spec;
       const hasNode = nodeName !== "" && cache.get(Node, { name: nodeName }) !== undefined;
       const now = clock.monotonic();
-      const decision = decideLostPod(pod, missingSince(nodeName, hasNode, now), now);
+      const found = missingSince(nodeName, hasNode, now);
+      // The node may have been missing long before this Pod was created.
+      const ageMs = clock.now() - Date.parse(pod.metadata.creationTimestamp ?? "1970-01-01T00:00:00Z");
+      const since = found === undefined ? undefined : Math.max(found, now - ageMs);
+      const decision = decideLostPod(pod, since, now);
       if (decision.kind === "keep") return undefined;
       if (decision.kind === "wait") return { requeueAfterMs: decision.ms };
       const isOrphaned = decision.why === "node-deleted";
