@@ -218,7 +218,7 @@ class JoinedNode implements RunningNode {
       if (!isStatusError(error, "Forbidden") && !isStatusError(error, "NotFound")) throw error;
     }
     print(
-      `could not read ConfigMap ${key.namespace}/${key.name}; pass --client-ca-file, or kubectl logs and exec of Pods of this node fail`,
+      `no client CA in ConfigMap ${key.namespace}/${key.name}, or not allowed to read it; without --client-ca-file, kubectl logs and kubectl exec fail for Pods on this node`,
     );
     return undefined;
   }

@@ -44,7 +44,7 @@ const flags: readonly FlagDefinition[] = [
     name: "client-ca-file",
     value: "FILE",
     description:
-      "authority of the API server's client certificate (default: the one that the cluster publishes, if the user may read it)",
+      "CA certificate that verifies the API server's client certificate (default: the one that the cluster publishes, if the user may read it)",
   },
   { name: "taint", value: "KEY[=VALUE]:EFFECT", description: "taint of the Node when it is created", repeatable: true },
   { ...logLevelFlag, description: "minimum level of log lines on standard error" },

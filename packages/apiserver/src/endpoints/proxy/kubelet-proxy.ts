@@ -1,4 +1,4 @@
-import { isIP } from "node:net";
+import { BlockList, isIP } from "node:net";
 import { networkInterfaces } from "node:os";
 import { Readable } from "node:stream";
 import { parseJsonObject, type Status, statusError, type StatusReason } from "@keelson/api-machinery";
@@ -78,7 +78,7 @@ function kubeletOf(call: Call, nodeName: string, access: KubeletAccess): ProxyTa
     addresses.filter((each) => each["type"] === type).map((each) => textAt(each, "address")),
   );
   if (host === undefined) throw badRequest("no preferred addresses found; known addresses: []");
-  const isOwn = port === access.ownPort() && isLocal(host);
+  const isOwn = port === access.ownPort() && isIP(host) !== 0 && isLocal(host);
   if (port < 1 || port > 65_535 || isOwn || !(isProxyableAddress(host) || isLoopback(host))) {
     throw badRequest(`node ${nodeName} reports an address or a port of its kubelet that is not allowed`);
   }
@@ -89,10 +89,13 @@ function kubeletOf(call: Call, nodeName: string, access: KubeletAccess): ProxyTa
 
 const isLoopback = (host: string): boolean => host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 
-/** Whether an address is one of this machine. */
+/** Whether an address is one of this machine, in any spelling. */
 function isLocal(host: string): boolean {
-  const interfaces = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
-  return isLoopback(host) || interfaces.some(({ address }) => address === host);
+  const own = new BlockList();
+  for (const { address, family } of Object.values(networkInterfaces()).flatMap((each) => each ?? [])) {
+    own.addAddress(address, family === "IPv6" ? "ipv6" : "ipv4");
+  }
+  return isLoopback(host) || own.check(host, isIP(host) === 6 ? "ipv6" : "ipv4");
 }
 
 /** Repeats a request for a Pod to its kubelet. The container is checked before a protocol is switched. */
