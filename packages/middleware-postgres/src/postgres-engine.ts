@@ -245,7 +245,10 @@ export class PostgresEngine implements MiddlewareEngine {
     if (order.epoch <= record.epoch) return { ok: false, error: `epoch ${order.epoch} must be newer than ${record.epoch}` };
     const handOver = switchOver(order, { ...this.#options, server: this.#server });
     // If it rejects, the target may have been promoted.
-    const result = await handOver.catch((error: unknown) => this.#awaitRole(error));
+    const result = await handOver.catch((error: unknown) => {
+      this.#isAdmitted = false;
+      throw error;
+    });
     if (result.kind === "refused") return { ok: false, error: result.error };
     if (result.kind === "fenced") {
       // The role must be assigned again.
@@ -257,11 +260,6 @@ export class PostgresEngine implements MiddlewareEngine {
     await this.#save({ role: "replica", primaryHost: order.target, epoch: order.epoch });
     this.#follower.follow(order.target);
     return { ok: true };
-  }
-
-  #awaitRole(error: unknown): never {
-    this.#isAdmitted = false;
-    throw error;
   }
 
   async #takeOver({ epoch, isPrimaryDown, beforePromotion }: FailoverOrder): Promise<Outcome> {
@@ -291,7 +289,7 @@ export class PostgresEngine implements MiddlewareEngine {
   /** Writes one record after the other. With `expected`, does nothing if another assignment was recorded meanwhile. */
   #save(next: AssignmentRecord, expected?: AssignmentRecord): Promise<void> {
     const saved = this.#saving.then(async () => {
-      if (expected !== undefined && this.#record !== expected) return;
+      if (this.#record !== (expected ?? this.#record)) return;
       await writeJson(this.#roleFile, next);
       this.#record = next;
     });

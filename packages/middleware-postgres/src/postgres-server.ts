@@ -11,10 +11,8 @@ import { requireTool, runTool, type ToolOptions } from "./run-tool.ts";
 import { withMinima } from "./standby-minima.ts";
 import { backupArguments, rewindArguments } from "./tool-arguments.ts";
 
-/** Time that a start has once its Pod ends. */
-const endingStartMs = 5_000;
-
-const [startTimeoutMs, reloadTimeoutMs, statementTimeoutMs] = [60_000, 10_000, 10_000];
+/** `endingStartMs`: time that a start has once its Pod ends. */
+const [startTimeoutMs, endingStartMs, reloadTimeoutMs, statementTimeoutMs] = [60_000, 5_000, 10_000, 10_000];
 const pollMs = 20;
 /** Error code of a server that starts or recovers. */
 const startingUp = "57P03";
@@ -40,7 +38,8 @@ export class PostgresServer {
   #process: ServerProcess | undefined;
   /** Kills what is left of a server that has exited. */
   #cleaning: Promise<void> = Promise.resolve();
-  #isEnding = false;
+  /** Deadline of a start that is in progress while the Pod ends. */
+  #endsBy = Number.POSITIVE_INFINITY;
   /** When the guard kills a server that accepts writes, by the clock. */
   #guardDeadline: number | undefined;
   #parameters: Readonly<Record<string, string>> = {};
@@ -233,9 +232,9 @@ export class PostgresServer {
     return outcome.ok;
   }
 
-  /** Ends a start that is in progress: the Pod ends. */
+  /** The Pod ends: gives up a start that does not complete soon. */
   interrupt(): void {
-    this.#isEnding = true;
+    this.#endsBy = Math.min(this.#endsBy, this.#options.clock.monotonic() + endingStartMs);
   }
 
   /** Ends the server as its Pod ends. */
@@ -282,25 +281,19 @@ export class PostgresServer {
 
   async #waitUntilReady(child: ServerProcess, signal: AbortSignal | undefined): Promise<void> {
     const { clock } = this.#options;
-    let deadline = clock.monotonic() + startTimeoutMs;
-    let endsBy: number | undefined;
-    for (;;) {
+    for (let deadline = clock.monotonic() + startTimeoutMs; ; await sleep(clock, pollMs)) {
       if (child.failure !== undefined) throw new AgentError("ProgramExited", child.failure);
       try {
         await this.connection.one("SELECT 1");
         return;
       } catch (error) {
-        if (!(error instanceof PostgresError)) throw error;
         signal?.throwIfAborted();
+        if (!(error instanceof PostgresError)) throw error;
         // It recovers, which takes as long as its log needs.
-        if (error.sqlState === startingUp && !this.#isEnding) deadline = clock.monotonic() + startTimeoutMs;
+        if (error.sqlState === startingUp) deadline = clock.monotonic() + startTimeoutMs;
         // A Pod that ends waits only for a short start, such as that of a switchover.
-        if (this.#isEnding) endsBy ??= clock.monotonic() + endingStartMs;
-        if (endsBy !== undefined && clock.monotonic() > endsBy)
-          throw new AgentError("ProgramExited", "the server was stopped before it was ready", { cause: error });
-        if (clock.monotonic() > deadline) throw error;
+        if (clock.monotonic() > Math.min(deadline, this.#endsBy)) throw error;
       }
-      await sleep(clock, pollMs);
     }
   }
 }

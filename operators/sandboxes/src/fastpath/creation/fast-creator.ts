@@ -28,8 +28,6 @@ export interface FastCreatorOptions {
 
 const firstPauseMs = 100;
 const maxPauseMs = 10_000;
-/** Maximum time that a call waits for a sandbox of its name. Its agent may be unreachable until its Pod is deleted. */
-const maxWaitMs = 30_000;
 const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string => `${namespace}/${name}`;
 
 /**
@@ -116,11 +114,7 @@ export class FastCreator {
    * latest. A sandbox of an earlier process stays pending until its agent reports or is deleted.
    */
   async whenWritten(namespace: string, name: string): Promise<void> {
-    const entry = this.#pending.get(keyOf({ namespace, name }));
-    if (entry === undefined) return;
-    const done = new AbortController();
-    await Promise.race([entry.finished, sleep(this.#with.clock, maxWaitMs, done.signal).catch(() => {})]);
-    done.abort();
+    await this.#pending.get(keyOf({ namespace, name }))?.settled(this.#with.clock);
   }
 
   /** Whether the object of a sandbox may not be written yet. */

@@ -1,5 +1,8 @@
 import { createDeferred } from "@keelson/api-machinery/deferred";
+import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Intent } from "./intent-log.ts";
+
+const maxWaitMs = 30_000;
 
 /** A sandbox whose object is not written yet. */
 export class PendingCreate {
@@ -24,6 +27,13 @@ export class PendingCreate {
   /** Resolves when the object is written or the sandbox undone. */
   get finished(): Promise<void> {
     return this.#finished.promise;
+  }
+
+  /** Like {@link finished}, but resolves after 30 s at the latest: the agent may be unreachable until its Pod is deleted. */
+  async settled(clock: Clock): Promise<void> {
+    const done = new AbortController();
+    await Promise.race([this.finished, sleep(clock, maxWaitMs, done.signal).catch(() => {})]);
+    done.abort();
   }
 
   delete(): void {
