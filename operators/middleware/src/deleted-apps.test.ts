@@ -112,7 +112,7 @@ describe("a deleted App", { timeout: 60_000 }, () => {
     expect(keptVolumes(simulation)).toBe(3);
     expect(simulation.events).toContainEqual({
       reason: "VolumesKept",
-      note: "no last Backup was taken, because no group runs and has a primary; the volumes are kept",
+      note: "no last Backup was taken because no running group has a primary; the volumes are kept",
     });
   });
 });
