@@ -11,7 +11,7 @@ import {
   withReport,
 } from "./held-task.ts";
 import { planRestart, restartDue, restartsHere } from "./local-restart.ts";
-import { checkLeases, leaseAnswered } from "./task-lease.ts";
+import { checkLeases, leaseAnswered } from "./leases/task-lease.ts";
 import { reportOfExit } from "./task-reports.ts";
 import type { ReportBody } from "./task-reports.ts";
 

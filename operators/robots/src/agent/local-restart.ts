@@ -9,7 +9,7 @@ import {
   type LocalRestarts,
   type Step,
 } from "./held-task.ts";
-import { withoutGrant } from "./task-lease.ts";
+import { withoutGrant } from "./leases/task-lease.ts";
 import { reportOfExit, type ReportBody } from "./task-reports.ts";
 
 /** What follows the end of a program that this robot may restart. */

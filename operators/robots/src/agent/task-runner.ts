@@ -16,9 +16,9 @@ import type { StatusMessage } from "../protocol/messages.ts";
 import { type AgentEffect, type AgentEvent, discard, type HeldTask } from "./held-task.ts";
 import { writePayload } from "./task-payload.ts";
 import { programId, type ProgramName, programSpecOf } from "./task-program.ts";
-import { withoutGrant } from "./task-lease.ts";
+import { withoutGrant } from "./leases/task-lease.ts";
 import type { TaskOrder } from "./task-order.ts";
-import type { LeaseGuard } from "./lease-guard.ts";
+import type { LeaseGuard } from "./leases/lease-guard.ts";
 import type { TaskRecords } from "./task-records.ts";
 import { logTailBytes, noLogs } from "./task-reports.ts";
 

@@ -2,7 +2,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, EventRecorder, Logger, OnChange } from "@keelson/controller";
 import type { LazyAuthority } from "../identity/lazy-authority.ts";
-import type { Joins } from "./joins.ts";
+import type { Joins } from "./registration/joins.ts";
 import type { MqttConnectionOptions } from "./mqtt-connection.ts";
 
 /** Options of {@link Bridge}. */

@@ -4,10 +4,10 @@ import type { Exited } from "@keelson/execution";
 import { AgentConnection } from "../agent/agent-connection.ts";
 import { step } from "../agent/agent-state.ts";
 import type { AgentEffect, AgentEvent, AgentState } from "../agent/held-task.ts";
-import { LeaseKeeper } from "../agent/lease-keeper.ts";
+import { LeaseKeeper } from "../agent/leases/lease-keeper.ts";
 import { nextRestartMs } from "../agent/local-restart.ts";
 import { readMessage } from "../agent/read-message.ts";
-import { leaseDemand } from "../agent/task-lease.ts";
+import { leaseDemand } from "../agent/leases/task-lease.ts";
 import type { AgentPolicy, TaskOrder } from "../agent/task-order.ts";
 import { leasesFeature, type RegisterMessage, topics } from "../protocol/messages.ts";
 

@@ -1,9 +1,9 @@
 import type { Exited } from "@keelson/execution";
 import { step } from "../../agent/agent-state.ts";
 import type { AgentEffect, AgentEvent, AgentState, HeldTask } from "../../agent/held-task.ts";
-import { LeaseKeeper } from "../../agent/lease-keeper.ts";
+import { LeaseKeeper } from "../../agent/leases/lease-keeper.ts";
 import { readDispatch } from "../../agent/task-order.ts";
-import { leaseDemand, withoutGrant } from "../../agent/task-lease.ts";
+import { leaseDemand, withoutGrant } from "../../agent/leases/task-lease.ts";
 import type { LeaseAnswer, LeaseRequest, StatusMessage } from "../../protocol/messages.ts";
 import type { Simulation } from "./simulation.ts";
 

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "@keelson/api-machinery/time";
-import type { LeaseAnswer, LeasedTask, LeaseRequest } from "../protocol/messages.ts";
-import type { AgentEvent } from "./held-task.ts";
+import type { LeaseAnswer, LeasedTask, LeaseRequest } from "../../protocol/messages.ts";
+import type { AgentEvent } from "../held-task.ts";
 
 /** Options of a {@link LeaseKeeper}. */
 export interface LeaseKeeperOptions {

@@ -1,9 +1,9 @@
 import { type DeepReadonly, ignoreNotFound } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { EventRecorder, Logger } from "@keelson/controller";
-import { heldAnnotation } from "../api/names.ts";
-import { Robot } from "../api/robot.ts";
-import type { RegisterMessage } from "../protocol/messages.ts";
+import { heldAnnotation } from "../../api/names.ts";
+import { Robot } from "../../api/robot.ts";
+import type { RegisterMessage } from "../../protocol/messages.ts";
 import { AgentConflicts } from "./agent-conflicts.ts";
 
 /** Options of {@link DuplicateAgents}. */

@@ -2,9 +2,9 @@ import { randomBytes } from "node:crypto";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import { openMessage } from "../identity/signed-message.ts";
-import { keysOf, type SignedTrustBundle } from "../identity/trust-bundle.ts";
-import { type RejectedMessage, topics } from "../protocol/messages.ts";
+import { openMessage } from "../../identity/signed-message.ts";
+import { keysOf, type SignedTrustBundle } from "../../identity/trust-bundle.ts";
+import { type RejectedMessage, topics } from "../../protocol/messages.ts";
 import type { AgentIdentity } from "./agent-identity.ts";
 
 /** Minimum time between two reports about dropped messages. */

@@ -4,15 +4,15 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { connect } from "@keelson/client";
 import { RhinoJob } from "@keelson/mpi";
-import { type Benchmark, percentile } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
-import { MissingPeerError } from "../missing-peer.ts";
+import { type Benchmark, percentile } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
+import { MissingPeerError } from "../../missing-peer.ts";
 
 const compiler = "/usr/bin/mpicc.openmpi";
 const jobs = 10;
 const ranks = 2;
 const namespace = "default";
-const source = fileURLToPath(new URL("../../../examples/mpi/pi.c", import.meta.url));
+const source = fileURLToPath(new URL("../../../../examples/mpi/pi.c", import.meta.url));
 
 /**
  * From the request that creates a RhinoJob, over HTTPS, to its status Completed: launcher, workers, the program, and the status update.

@@ -9,12 +9,12 @@ import {
   joinClientId,
   type JoinRequest,
   signJoinRequest,
-} from "../identity/join-request.ts";
-import { type OneTimeToken, publicKeyText, tokenKey } from "../identity/one-time-token.ts";
-import { topics } from "../protocol/messages.ts";
-import { RobotsError } from "../robots-error.ts";
+} from "../../identity/join-request.ts";
+import { type OneTimeToken, publicKeyText, tokenKey } from "../../identity/one-time-token.ts";
+import { topics } from "../../protocol/messages.ts";
+import { RobotsError } from "../../robots-error.ts";
 import type { AgentIdentity } from "./agent-identity.ts";
-import { type ConnectMqtt, reconnectPauseMs } from "./agent-connection.ts";
+import { type ConnectMqtt, reconnectPauseMs } from "../agent-connection.ts";
 
 /** Time for one attempt. */
 const attemptTimeoutMs = 20_000;

@@ -3,9 +3,9 @@ import { existsSync } from "node:fs";
 import { cpus } from "node:os";
 import { connect } from "@keelson/client";
 import { RhinoJob } from "@keelson/mpi";
-import type { Benchmark } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
-import { MissingPeerError } from "../missing-peer.ts";
+import type { Benchmark } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
+import { MissingPeerError } from "../../missing-peer.ts";
 
 const mpiexec = "/usr/bin/mpiexec.openmpi";
 const jobs = 50;

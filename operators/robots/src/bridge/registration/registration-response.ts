@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Robot } from "../api/robot.ts";
-import { credentialAnnotation } from "../identity/robot-authentication.ts";
-import type { ResponseMessage } from "../protocol/messages.ts";
+import type { Robot } from "../../api/robot.ts";
+import { credentialAnnotation } from "../../identity/robot-authentication.ts";
+import type { ResponseMessage } from "../../protocol/messages.ts";
 
 /** The response to a robot's registration; undefined until the registration is approved or rejected. */
 export function responseFor(robot: DeepReadonly<Robot>): ResponseMessage | undefined {

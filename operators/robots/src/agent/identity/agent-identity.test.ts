@@ -8,9 +8,9 @@ import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
 import mqtt from "mqtt";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { certificateLifeMs } from "../identity/certificate-life.ts";
-import { createOneTimeToken, formatOneTimeToken, publicKeyText } from "../identity/one-time-token.ts";
-import { ensureRobotAuthority, type RobotAuthority } from "../identity/robot-authority.ts";
+import { certificateLifeMs } from "../../identity/certificate-life.ts";
+import { createOneTimeToken, formatOneTimeToken, publicKeyText } from "../../identity/one-time-token.ts";
+import { ensureRobotAuthority, type RobotAuthority } from "../../identity/robot-authority.ts";
 import { AgentIdentity } from "./agent-identity.ts";
 import { AgentMembership } from "./agent-membership.ts";
 

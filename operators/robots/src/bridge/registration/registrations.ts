@@ -1,12 +1,12 @@
 import { type DeepReadonly, isAlreadyExists } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import type { Cache, Logger } from "@keelson/controller";
-import { joinTokenAnnotation } from "../api/names.ts";
-import { Robot } from "../api/robot.ts";
-import { credentialAnnotation } from "../identity/robot-authentication.ts";
-import { identityOf, type RobotIdentity } from "../identity/robot-identity.ts";
-import { joinTokenDigest } from "../identity/secret.ts";
-import type { RegisterMessage } from "../protocol/messages.ts";
+import { joinTokenAnnotation } from "../../api/names.ts";
+import { Robot } from "../../api/robot.ts";
+import { credentialAnnotation } from "../../identity/robot-authentication.ts";
+import { identityOf, type RobotIdentity } from "../../identity/robot-identity.ts";
+import { joinTokenDigest } from "../../identity/secret.ts";
+import type { RegisterMessage } from "../../protocol/messages.ts";
 
 /** Maximum number of Robots that registrations can create. */
 const maxRobots = 1000;

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LeaseGuard } from "./lease-guard.ts";
-import { readBootMs } from "./read-device-info.ts";
+import { readBootMs } from "../read-device-info.ts";
 
 let dir: string;
 const processes: ChildProcess[] = [];

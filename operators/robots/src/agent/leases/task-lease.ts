@@ -1,4 +1,4 @@
-import type { LeasedTask } from "../protocol/messages.ts";
+import type { LeasedTask } from "../../protocol/messages.ts";
 import {
   type AgentEffect,
   type AgentEvent,
@@ -7,7 +7,7 @@ import {
   type HeldTask,
   type Step,
   type TaskLease,
-} from "./held-task.ts";
+} from "../held-task.ts";
 
 /** Time before the end of the lease at which the program is stopped, so that it has ended by then. */
 function stopBeforeMs({ durationMs, graceMs }: TaskLease): number {

@@ -3,12 +3,12 @@ import { type DeepReadonly, ignoreNotFound, isAlreadyExists } from "@keelson/api
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, Logger } from "@keelson/controller";
-import { Robot } from "../api/robot.ts";
-import { isSignedBy, type JoinAnswer, type JoinRequest, keyDigest } from "../identity/join-request.ts";
-import { certificateLifeMs } from "../identity/certificate-life.ts";
-import type { LazyAuthority } from "../identity/lazy-authority.ts";
-import { boundDigest, identityOf, isRevoked } from "../identity/robot-identity.ts";
-import { readTokens, retryOnConflict, type StoredToken, tokenProblem, writeTokens } from "../identity/token-store.ts";
+import { Robot } from "../../api/robot.ts";
+import { isSignedBy, type JoinAnswer, type JoinRequest, keyDigest } from "../../identity/join-request.ts";
+import { certificateLifeMs } from "../../identity/certificate-life.ts";
+import type { LazyAuthority } from "../../identity/lazy-authority.ts";
+import { boundDigest, identityOf, isRevoked } from "../../identity/robot-identity.ts";
+import { readTokens, retryOnConflict, type StoredToken, tokenProblem, writeTokens } from "../../identity/token-store.ts";
 
 const fieldManager = "robots-identity";
 

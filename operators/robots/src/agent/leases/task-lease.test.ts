@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { step } from "./agent-state.ts";
-import type { AgentEffect, AgentEvent, AgentState } from "./held-task.ts";
+import { step } from "../agent-state.ts";
+import type { AgentEffect, AgentEvent, AgentState } from "../held-task.ts";
 import { leaseDemand } from "./task-lease.ts";
 
 const uid = "00000000-0000-4000-8000-000000000001";

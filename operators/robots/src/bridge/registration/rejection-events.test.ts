@@ -1,6 +1,6 @@
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { expect, it } from "vitest";
-import { robotOf } from "../testing/objects.ts";
+import { robotOf } from "../../testing/objects.ts";
 import { RejectionEvents, rejectionEventIntervalMs } from "./rejection-events.ts";
 
 it("records an event for a rejected robot, at most once a minute", async () => {

@@ -8,13 +8,13 @@ import { type Condition, isConditionTrue } from "@keelson/api-machinery";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { type Client, connect } from "@keelson/client";
 import { RhinoJob } from "@keelson/mpi";
-import type { Benchmark, Figure } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
-import { MissingPeerError } from "../missing-peer.ts";
-import { findAgent, findJobProcesses, type JobProcesses, portsOf } from "../mpi/job-processes.ts";
+import type { Benchmark, Figure } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
+import { MissingPeerError } from "../../missing-peer.ts";
+import { findAgent, findJobProcesses, type JobProcesses, portsOf } from "../../mpi/job-processes.ts";
 
 const namespace = "default";
-const source = fileURLToPath(new URL("../../src/mpi/sleeping-rank.c", import.meta.url));
+const source = fileURLToPath(new URL("../../mpi/sleeping-rank.c", import.meta.url));
 const implementations = ["OpenMPI", "MPICH"] as const;
 /** Time after which a fault counts as not reported. */
 const reportTimeoutMs = 30_000;

@@ -2,9 +2,9 @@ import { createPrivateKey, generateKeyPairSync, type KeyObject, X509Certificate 
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
-import type { JoinAnswer } from "../identity/join-request.ts";
-import { openTrustBundle, pinOf, type SignedTrustBundle, type TrustBundle } from "../identity/trust-bundle.ts";
-import { RobotsError } from "../robots-error.ts";
+import type { JoinAnswer } from "../../identity/join-request.ts";
+import { openTrustBundle, pinOf, type SignedTrustBundle, type TrustBundle } from "../../identity/trust-bundle.ts";
+import { RobotsError } from "../../robots-error.ts";
 
 /** A key that joins with a token and has no certificate yet. */
 interface PendingKey {

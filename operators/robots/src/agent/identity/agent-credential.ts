@@ -1,7 +1,7 @@
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
-import { sha256Hex } from "../identity/secret.ts";
+import { sha256Hex } from "../../identity/secret.ts";
 
 /**
  * An agent's own credential. The agent generates it, and registers its digest when it joins with the join token. Once the server has bound

@@ -1,8 +1,8 @@
 import type { Timer } from "@keelson/api-machinery/time";
-import type { AgentOptions } from "../commands/start-agent.ts";
-import { certificateLifeMs } from "../identity/certificate-life.ts";
-import { parseOneTimeToken } from "../identity/one-time-token.ts";
-import type { ConnectMqtt } from "./agent-connection.ts";
+import type { AgentOptions } from "../../commands/start-agent.ts";
+import { certificateLifeMs } from "../../identity/certificate-life.ts";
+import { parseOneTimeToken } from "../../identity/one-time-token.ts";
+import type { ConnectMqtt } from "../agent-connection.ts";
 import type { AgentIdentity, JoinedIdentity } from "./agent-identity.ts";
 import { type JoinOptions, joinServer, renewCertificate } from "./join.ts";
 
