@@ -1,4 +1,5 @@
 import type { EngineDefinition, PluginDefinition } from "@keelson/middleware-agent";
+import { parametersTemplate, roleServiceTemplate, volumeTemplate } from "@keelson/middleware-agent/templates";
 import { PostgresEngine } from "./postgres-engine.ts";
 
 /** The engine of PostgreSQL. */
@@ -162,30 +163,6 @@ spec:
       {{- end }}
 `;
 
-const config = `data:
-  parameters.json: {{ dict "hash" .ConfigHash "parameters" .Config | toJson | quote }}
-`;
-
-const volume = `spec:
-  accessModes: [ReadWriteOnce]
-  {{- with .Storage.storageClass }}
-  storageClassName: {{ . | quote }}
-  {{- end }}
-  resources:
-    requests:
-      storage: {{ .Storage.size | quote }}
-`;
-
-const service = (suffix: string, role: string): string => `metadata:
-  name: {{ .Name }}-${suffix}
-spec:
-  selector:
-    {{- toYaml .SelectorLabels | nindent 4 }}
-    middleware.io/role: ${role}
-  ports:
-    - {name: postgres, port: {{ .Values.port }}, targetPort: {{ .Values.port }}, protocol: TCP}
-`;
-
 /** The PostgreSQL plugin. */
 export const postgresPlugin: PluginDefinition = {
   name: "postgres",
@@ -194,9 +171,9 @@ export const postgresPlugin: PluginDefinition = {
   data: {
     "plugin.yaml": document,
     "pod.yaml": pod,
-    "config.yaml": config,
-    "volume.yaml": volume,
-    "primary.yaml": service("primary", "primary"),
-    "replicas.yaml": service("replicas", "replica"),
+    "config.yaml": parametersTemplate,
+    "volume.yaml": volumeTemplate,
+    "primary.yaml": roleServiceTemplate("primary", "primary", "postgres"),
+    "replicas.yaml": roleServiceTemplate("replicas", "replica", "postgres"),
   },
 };

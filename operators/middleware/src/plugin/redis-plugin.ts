@@ -1,4 +1,5 @@
 import type { PluginDefinition } from "@keelson/middleware-agent";
+import { parametersTemplate, roleServiceTemplate, volumeTemplate } from "@keelson/middleware-agent/templates";
 import { redisAgent } from "../agent/redis-agent.ts";
 
 /** The document of the Redis plugin. The facts were verified with Redis 6.0.16 and 7.0.15 and Valkey 8.0.1. */
@@ -147,30 +148,6 @@ spec:
       {{- end }}
 `;
 
-const config = `data:
-  parameters.json: {{ dict "hash" .ConfigHash "parameters" .Config | toJson | quote }}
-`;
-
-const volume = `spec:
-  accessModes: [ReadWriteOnce]
-  {{- with .Storage.storageClass }}
-  storageClassName: {{ . | quote }}
-  {{- end }}
-  resources:
-    requests:
-      storage: {{ .Storage.size | quote }}
-`;
-
-const service = (suffix: string, role: string): string => `metadata:
-  name: {{ .Name }}-${suffix}
-spec:
-  selector:
-    {{- toYaml .SelectorLabels | nindent 4 }}
-    middleware.io/role: ${role}
-  ports:
-    - {name: redis, port: {{ .Values.port }}, targetPort: {{ .Values.port }}, protocol: TCP}
-`;
-
 const sentinel = `metadata:
   name: {{ .Name }}-sentinel
 spec:
@@ -189,10 +166,10 @@ export const redisPlugin: PluginDefinition = {
   data: {
     "plugin.yaml": document,
     "pod.yaml": pod,
-    "config.yaml": config,
-    "volume.yaml": volume,
-    "primary.yaml": service("primary", "primary"),
-    "replicas.yaml": service("replicas", "replica"),
+    "config.yaml": parametersTemplate,
+    "volume.yaml": volumeTemplate,
+    "primary.yaml": roleServiceTemplate("primary", "primary", "redis"),
+    "replicas.yaml": roleServiceTemplate("replicas", "replica", "redis"),
     "sentinel.yaml": sentinel,
   },
 };
