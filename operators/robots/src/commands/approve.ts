@@ -1,3 +1,4 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { changeEach, type CommandDefinition } from "@keelson/operator";
 import { heldAnnotation } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
@@ -6,55 +7,59 @@ import { retryOnConflict } from "../identity/token-store.ts";
 import { namespaceFlag } from "./flags.ts";
 
 /** `keelson robots approve ROBOT ...`. */
-export const approveCommand: CommandDefinition = {
+export const approveCommand = releaseCommand({
   name: "approve",
   description: "approve robots that wait for it, and release robots that are held because two agents used their key",
-  args: ["ROBOT", "[ROBOTS...]"],
-  flags: [namespaceFlag],
-  run(context) {
-    const namespace = namespaceFlag.read(context.flags);
-    const { signal } = context;
-    return changeEach(context, {
-      ...{ kind: "robot", namespace, done: "approved", hint: `list robots: keelson robots list -n ${namespace}` },
-      change: (client, key) =>
-        retryOnConflict(async () => {
-          const robot = await client.get(Robot, key, { signal });
-          const bound = boundDigest(robot);
-          // An approval is for one key: this one would apply to the next.
-          if (bound !== undefined && isRevoked(robot, bound))
-            return "has a revoked key; approve it after it has joined with a new join token";
-          const { resourceVersion } = robot.metadata;
-          const metadata = { resourceVersion, annotations: { [heldAnnotation]: null } };
-          const body = { metadata, ...(isApprovedWithoutHold(robot) ? {} : { spec: { approved: true } }) };
-          return await client.patch(Robot, key, { type: "merge", body }, { signal });
-        }),
-    });
+  done: "approved",
+  specOf(robot) {
+    const digest = boundDigest(robot);
+    // An approval is for one key: this one would apply to the next.
+    if (digest !== undefined && isRevoked(robot, digest))
+      return "has a revoked key; approve it after it has joined with a new join token";
+    return isApprovedWithoutHold(robot) ? {} : { approved: true };
   },
-};
+});
 
 /** `keelson robots revoke ROBOT ...`. */
-export const revokeCommand: CommandDefinition = {
+export const revokeCommand = releaseCommand({
   name: "revoke",
   description: "revoke the keys of robots, close their connections, and require a new join token",
-  args: ["ROBOT", "[ROBOTS...]"],
-  flags: [namespaceFlag],
-  run(context) {
-    const namespace = namespaceFlag.read(context.flags);
-    const { signal } = context;
-    return changeEach(context, {
-      ...{ kind: "robot", namespace, done: "revoked", hint: `list robots: keelson robots list -n ${namespace}` },
-      change: (client, key) =>
-        retryOnConflict(async () => {
-          const robot = await client.get(Robot, key, { signal });
-          const digest = boundDigest(robot);
-          if (digest === undefined) return "has no key; to reject it, set spec.approved to false";
-          const revokedKeys = [...new Set([...(robot.spec.revokedKeys ?? []), digest])];
-          const { resourceVersion } = robot.metadata;
-          // The approval was for the agent with this key. A robot that was rejected stays rejected.
-          const spec = { revokedKeys, ...(robot.spec.approved === true ? { approved: null } : {}) };
-          const body = { metadata: { resourceVersion, annotations: { [heldAnnotation]: null } }, spec };
-          return await client.patch(Robot, key, { type: "merge", body }, { signal });
-        }),
-    });
+  done: "revoked",
+  specOf(robot) {
+    const digest = boundDigest(robot);
+    if (digest === undefined) return "has no key; to reject it, set spec.approved to false";
+    const revokedKeys = [...new Set([...(robot.spec.revokedKeys ?? []), digest])];
+    // The approval was for the agent with this key. A robot that was rejected stays rejected.
+    return { revokedKeys, ...(robot.spec.approved === true ? { approved: null } : {}) };
   },
-};
+});
+
+interface ReleaseCommand extends Pick<CommandDefinition, "name" | "description"> {
+  /** What was done, for messages. */
+  readonly done: string;
+  /** The changed fields of the spec, or why the robot cannot be changed. */
+  readonly specOf: (robot: DeepReadonly<Robot>) => Readonly<Record<string, unknown>> | string;
+}
+
+/** A command that changes the spec of robots and ends their hold. */
+function releaseCommand({ name, description, done, specOf }: ReleaseCommand): CommandDefinition {
+  return {
+    ...{ name, description, args: ["ROBOT", "[ROBOTS...]"], flags: [namespaceFlag] },
+    run(context) {
+      const namespace = namespaceFlag.read(context.flags);
+      const { signal } = context;
+      return changeEach(context, {
+        ...{ kind: "robot", namespace, done, hint: `list robots: keelson robots list -n ${namespace}` },
+        change: (client, key) =>
+          retryOnConflict(async () => {
+            const robot = await client.get(Robot, key, { signal });
+            const spec = specOf(robot);
+            if (typeof spec === "string") return spec;
+            const { resourceVersion } = robot.metadata;
+            const body = { metadata: { resourceVersion, annotations: { [heldAnnotation]: null } }, spec };
+            return await client.patch(Robot, key, { type: "merge", body }, { signal });
+          }),
+      });
+    },
+  };
+}
