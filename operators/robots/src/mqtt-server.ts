@@ -143,7 +143,7 @@ function tlsOf({ server, authority, certificate }: RobotAuthority): BrokerTls {
 
 interface ExternalBroker {
   readonly url: string;
-  /** Certificate of the bridge, if there is no user name. */
+  /** Certificate of the bridge. Not used if a user name is configured. */
   readonly tls?: MqttConnectionOptions["tls"];
   readonly username?: string;
   readonly password?: string;

@@ -67,7 +67,7 @@ export class PostgresParameters {
     return names.filter((name) => found.has(name.toLowerCase()));
   }
 
-  /** Makes the server read its files. Resolves to what it rejected. */
+  /** Reloads the configuration. Resolves to the rejected settings. */
   async #load(changed: readonly string[]): Promise<string | undefined> {
     try {
       await this.#server.reloadFiles();
@@ -78,7 +78,7 @@ export class PostgresParameters {
     return this.#rejected(changed);
   }
 
-  /** What the server rejected when it read its file. */
+  /** Settings that the server rejected when it loaded its configuration. */
   async #rejected(names: readonly string[]): Promise<string | undefined> {
     const { error } = await this.#server.connection.one(
       `SELECT string_agg(name || ': ' || error, '; ') AS error FROM pg_file_settings

@@ -7,7 +7,7 @@ const standbyMinima = [
   { name: "max_locks_per_transaction", label: "max_locks_per_xact setting", fallback: 64 },
 ] as const;
 
-/** The parameters, raised to what the data of a standby needs. `control` is the output of `pg_controldata`. */
+/** The parameters, raised to the minimum that the data of a standby requires. `control` is the output of `pg_controldata`. */
 export function withMinima(parameters: Readonly<Record<string, string>>, control: string): Readonly<Record<string, string>> {
   const raised = standbyMinima.flatMap(({ name, label, fallback }) => {
     const needed = Number(new RegExp(`^${label}:\\s+(\\d+)`, "m").exec(control)?.[1] ?? 0);

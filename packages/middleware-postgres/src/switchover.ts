@@ -85,7 +85,7 @@ async function isStandby(peer: PostgresConnection): Promise<boolean> {
   }
 }
 
-/** `isClean`: the shutdown has sent all log up to `end`. Otherwise the target never gets what it does not have already. */
+/** `isClean`: the shutdown has sent all log up to `end`. Otherwise the target never receives the rest. */
 async function promote(
   peer: PostgresConnection,
   { end, isClean }: { readonly end: string; readonly isClean: boolean },

@@ -99,7 +99,7 @@ class JoinedNode implements RunningNode {
       try {
         await next();
       } catch (error) {
-        // The rest must stop nevertheless, and the data directory be unlocked.
+        // Stop the rest and unlock the data directory regardless.
         this.#options.log.warn({ err: error }, "could not stop a part of the node");
       }
     }

@@ -29,7 +29,7 @@ interface Fault {
   readonly isBeforeJoining?: boolean;
   /** Causes the fault, and returns when that was. */
   inject(job: Target): Promise<number> | number;
-  /** Removes what it leaves behind. */
+  /** Removes its leftovers. */
   undo?(): void;
 }
 

@@ -58,7 +58,7 @@ const source = Type.Object(
     group: Type.String({ description: "Group that was backed up." }),
     appSpec: anyMap("The spec of the App at the time of the backup."),
   },
-  { description: "What the Restore uses of its Backup, which may be deleted once the data is being loaded." },
+  { description: "Fields of the Backup that the Restore needs. The Backup may be deleted once loading has started." },
 );
 /** What a Restore uses of its Backup. */
 export type RestoreSource = Static<typeof source>;

@@ -171,7 +171,7 @@ describe("keelson app", { timeout: 60_000 }, () => {
     });
   });
 
-  it("pause starts no more tasks, why says so with the command that continues, and resume continues", async () => {
+  it("pause starts no more tasks, why names the command that continues, and resume continues", async () => {
     const paused = await run("pause", ["cache"]);
     expect(paused).toMatchObject({ status: 0, out: "paused; task-1-01 stops before its next disruption\n" });
     const component = await watched(client, Component, "cache-redis", (each) => each?.metadata.annotations !== undefined);

@@ -68,7 +68,7 @@ describe("the metrics of an App", { timeout: 60_000 }, () => {
     expect(failed()).toBe(0);
   });
 
-  it("say nothing about Pods whose agents could not be asked", async () => {
+  it("omit Pods whose agents could not be queried", async () => {
     const simulation = await provisioned();
     const app = simulation.store.get("App", "cache") as DeepReadonly<App>;
     const groups = simulation.store.all("Group") as readonly DeepReadonly<Group>[];

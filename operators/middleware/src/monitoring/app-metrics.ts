@@ -89,7 +89,7 @@ const definitions: Readonly<Record<string, Definition>> = {
     read: eachPod((pod, pods) => Number(pods.has(pod) && pods.get(pod)?.role !== "unknown")),
   },
   keelson_middleware_pod_primary: {
-    help: "Whether the program of the Pod says that it is the primary",
+    help: "Whether the program of the Pod reports that it is the primary",
     type: "gauge",
     read: eachPod((pod, pods) => (pods.has(pod) ? Number(pods.get(pod)?.role === "primary") : undefined)),
   },

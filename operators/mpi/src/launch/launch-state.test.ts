@@ -161,7 +161,7 @@ describe("a launch", () => {
     });
   });
 
-  it("says that mpiexec was killed, whatever its daemons report then", () => {
+  it("reports that mpiexec was killed, regardless of later reports of its daemons", () => {
     const killed: LaunchEvent = { type: "mpiexecEnded", exitCode: 137, killedBy: "SIGKILL" };
     expect(after(2, ...running, ended(1, 7), killed).effects).toEqual([
       { type: "log", message: "mpiexec was killed by SIGKILL" },

@@ -49,7 +49,7 @@ describe("a Pod with the label of an MPI job", () => {
     expect(reasonBeside(podOf(ended.metadata.uid ?? "", { ownerReferences: [] }))).toBe("ExceedsCapacity");
   });
 
-  it("is ending if it is being deleted, whatever its job", () => {
+  it("is ending if it is being deleted, regardless of its job", () => {
     expect(reasonBeside(podOf("no-such-job", { deletionTimestamp: at(0) }))).toBe("InsufficientCapacity");
   });
 });

@@ -35,7 +35,7 @@ const spec = Type.Object(
     ),
     revokedKeys: Type.Optional(
       Type.Array(Type.String({ pattern: "^[0-9a-f]{64}$" }), {
-        description: "SHA-256 digests of keys and credentials that are no longer accepted for this robot.",
+        description: "SHA-256 digests of the robot's revoked keys and credentials.",
         "x-kubernetes-list-type": "set",
         maxItems: 64,
       }),

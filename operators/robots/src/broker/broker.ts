@@ -248,7 +248,7 @@ export class Broker implements AsyncDisposable {
       ? authenticateRobot({ ...attempt }, this.#policy).kind === "rejected"
       : this.#policy.credentialOf(robotId) === revokedCredential;
     if (!isRevoked) return;
-    this.#log.info({ robot: robotId }, "robot disconnected: its key or credential is no longer valid");
+    this.#log.info({ robot: robotId }, "robot disconnected: key or credential revoked or expired");
     client.close();
   }
 

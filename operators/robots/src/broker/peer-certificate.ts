@@ -2,7 +2,7 @@ import { createHash, type X509Certificate } from "node:crypto";
 import { TLSSocket } from "node:tls";
 import { robotIdPattern } from "../protocol/messages.ts";
 
-/** What the certificate of a robot's TLS connection says. */
+/** Contents of the certificate of a robot's TLS connection. */
 export interface PeerCertificate {
   readonly robotId: string;
   /** SHA-256 (hex) of the public key, of which the peer has proven to have the private key. */

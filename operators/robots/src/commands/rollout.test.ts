@@ -136,7 +136,7 @@ it("promotes only a rollout in progress", () => {
   expect(canPromote(withEnv({}))).toBe(false);
 });
 
-it("rolls back the spec that was read, whatever happens to the status", () => {
+it("rolls back the spec that was read, regardless of status changes", () => {
   const job = rolledOut({});
   const read = { ...job, metadata: { ...job.metadata, generation: 7 } };
   expect(rollbackOperations(read, revision(1, "a"))[0]).toEqual({ op: "test", path: "/metadata/generation", value: 7 });

@@ -36,7 +36,7 @@ describe("authenticateRobot", () => {
     ["an expired certificate", "keyed", { keySha256: sha256Hex("key"), isExpired: true }, { reason: "CertificateExpired" }],
     ["a revoked key", "revoked", { keySha256: sha256Hex("key"), isExpired: false }, { reason: "KeyRevoked" }],
     ["a certificate of a deleted robot", "new", { keySha256: sha256Hex("key"), isExpired: false }, { reason: "WrongKey" }],
-  ] as const)("judges a robot with %s, whatever its password is", (_, robotId, certificate, expected) => {
+  ] as const)("judges a robot with %s, regardless of its password", (_, robotId, certificate, expected) => {
     const password = new TextEncoder().encode("join");
     const result = authenticateRobot({ robotId, password, ...(certificate === undefined ? {} : { certificate }) }, policy);
     expect(result).toMatchObject(expected);

@@ -207,7 +207,7 @@ describe("tests of chainsaw", () => {
     }
   });
 
-  it("fail after the conversion if what they assert does not hold", async () => {
+  it("fail after the conversion if their assertions do not hold", async () => {
     write({
       "chainsaw-test.yaml": operations("fails", `- apply: { resource: ${box} }\n- error: { timeout: 1s, resource: ${box} }`),
       "other/chainsaw-test.yaml": operations(

@@ -117,7 +117,7 @@ describe("the tool http", () => {
     expect(await send({ url })).toMatchObject({ result: { statusCode: 302, stdout: "", headers: { location: other } } });
   });
 
-  it("keeps the end of a long body, and says so", async () => {
+  it("keeps the end of a long body, and marks it as truncated", async () => {
     const url = await serve((_, response) => response.end(`${"a".repeat(100_000)}end`));
     const report = await send({ url });
     expect(report).toMatchObject({ result: { stdout: expect.stringMatching(/^a{16381}end$/), truncated: true } });

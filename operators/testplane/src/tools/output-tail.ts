@@ -32,7 +32,7 @@ export class OutputTail {
   }
 }
 
-/** The field of a result that says that an output of this size is truncated. */
+/** The field of a result that marks an output of this size as truncated. */
 export const truncation = (bytes: number): { readonly truncated?: true } => (bytes > maxOutputBytes ? { truncated: true } : {});
 
 /** The last 16 KiB of a text. A character that is cut is dropped. */

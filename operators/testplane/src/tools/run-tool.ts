@@ -19,7 +19,7 @@ export interface ToolRun {
   readonly connection: () => Promise<Connection | undefined>;
 }
 
-/** Performs the action of a plan. Resolves to what the step gets; never rejects, except when aborted. */
+/** Performs the action of a plan. Resolves to the result of the step; rejects only when aborted. */
 export async function runTool(run: ToolRun): Promise<ToolReport> {
   const late = new AbortController();
   const { plan, clock } = run;

@@ -12,7 +12,7 @@ const qualifiedExpression = new RegExp(`^${qualified}$`);
 const labelValueExpression = new RegExp(`^${labelValue}$`);
 const configKeyExpression = new RegExp(`^${configKey}$`);
 
-/** What a text must match, and how kube-apiserver says so. */
+/** The pattern of a name, and kube-apiserver's message about it. */
 interface NameRule {
   readonly max: number;
   /** kube-apiserver counts bytes everywhere, but names them only in messages about labels. */

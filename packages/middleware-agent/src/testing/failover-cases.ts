@@ -93,7 +93,7 @@ export const failoverCases: readonly PodCase[] = [
     },
   },
   {
-    title: "takes over from a primary that has ended, which follows it when it returns",
+    title: "is promoted after its primary has ended, which follows it when it returns",
     pods: 3,
     async run(pods) {
       await startGroup(pods, 3);

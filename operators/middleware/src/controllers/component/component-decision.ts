@@ -69,13 +69,13 @@ function beginOperation(spec: ComponentObservation["component"]["spec"], status:
   };
 }
 
-/** What the App requests of a running operation. */
+/** Requests of the App to a running operation. */
 interface Requests {
   readonly isCancelled: boolean;
   readonly isPaused: boolean;
 }
 
-/** Adds up what the Groups have counted. */
+/** Adds up the counts of the Groups. */
 function sumDisruptions(operation: Operation, groups: Groups): void {
   const counts = [...groups.values()].flatMap((group) => answerOf(group, operation.token)?.disruptions ?? []);
   if (counts.length > 0) operation.disruptions = counts.reduce((a, b) => addDisruptions(a, b));

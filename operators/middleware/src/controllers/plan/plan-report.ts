@@ -11,7 +11,7 @@ export function outcomeOf(tasks: readonly ChangeTask[]): NonNullable<Plan["outco
   return relevant.some((task) => task.status === "failed") ? "Failed" : "Cancelled";
 }
 
-/** Compares what was predicted with what the Groups counted. */
+/** Compares the prediction with the counts of the Groups. */
 export function reportOf(tasks: readonly ChangeTask[]): NonNullable<Plan["report"]> {
   const relevant = tasks.filter((task) => task.reason !== suppressed);
   const observed = relevant.reduce((sum, task) => addDisruptions(sum, task.observed), addDisruptions());

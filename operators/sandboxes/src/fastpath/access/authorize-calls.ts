@@ -12,7 +12,7 @@ import { bearerTokenOf, hasToken } from "../../bearer-token.ts";
 import { callRules } from "./call-rules.ts";
 import { callerConnectionKey } from "./caller-connection.ts";
 
-/** Who may call the fast path. */
+/** Callers that the fast path accepts. */
 export interface CallAccess {
   /** The token that grants every call, also without TLS; undefined: none. */
   readonly staticToken: string | undefined;

@@ -6,7 +6,7 @@ import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 
-/** What the fast path serves TLS with, in PEM. */
+/** TLS material of the fast path, in PEM. */
 export interface TlsMaterial extends KeyPair {
   /** The authorities of client certificates; undefined: client certificates do not authenticate. */
   readonly clientAuthorities: string | undefined;
@@ -39,7 +39,7 @@ export class ServingTls {
     this.#options = options;
   }
 
-  /** **Errors**: if there is no certificate that can be used. */
+  /** **Errors**: rejects if no usable certificate is available. */
   async load(): Promise<TlsMaterial> {
     const [pair, clientAuthorities] = await Promise.all([this.#options.certificate(), this.#clientAuthorities()]);
     return { ...pair, clientAuthorities };

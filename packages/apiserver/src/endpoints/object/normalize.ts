@@ -149,7 +149,7 @@ function isReported(
   { hasStatus }: Pick<ServedResource, "hasStatus">,
   subresource: string,
 ): boolean {
-  // kube-apiserver has no schemas of built-in kinds: their own rules say what is required.
+  // kube-apiserver has no schemas of built-in kinds: their own rules report missing fields.
   if (field.startsWith("metadata") || reason === "FieldValueRequired") return false;
   const isStatus = field === "status" || field.startsWith("status.");
   if (subresource === "status") return isStatus;

@@ -18,7 +18,7 @@ let dataDir: string;
 let api: ServedApi;
 let connection: ApiConnection;
 let kubelet: Server;
-/** What the kubelet was asked: method, URL, the client's common name and organization, and a header. */
+/** Requests of the kubelet: method, URL, the client's common name and organization, and a header. */
 let asked: unknown[] = [];
 /** Calls that reached the handlers of the embedded node. */
 let local: string[] = [];

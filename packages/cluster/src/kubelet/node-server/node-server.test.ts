@@ -98,7 +98,7 @@ describe("the kubelet API", () => {
     expect(calls).toEqual([]);
   });
 
-  it("rejects users who may not use this node's kubelet API, and names the right", async () => {
+  it("rejects users without the right to use this node's kubelet API, and names it", async () => {
     const { status, body } = await send(log, bearer("token-of-mallory"));
     expect([status, body]).toEqual([403, "Forbidden (user=mallory, verb=get, resource=nodes, subresource(s)=[proxy])"]);
     const resourceAttributes = { verb: "get", version: "v1", resource: "nodes", subresource: "proxy", name: "here" };

@@ -59,7 +59,7 @@ function ruleCauses(rule: Rule, path: string, completions: number): StatusCause[
   return causes;
 }
 
-/** The number of indexes in ascending intervals such as `1,3-5`; a text says why they cannot be read. */
+/** The number of indexes in ascending intervals such as `1,3-5`; a string with the reason if they cannot be parsed. */
 function countIndexes(text: string, completions: number): number | string {
   if (text === "") return 0;
   let total = 0;
