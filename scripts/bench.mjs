@@ -2,6 +2,6 @@
 import { build, install, requireNode } from "./steps.mjs";
 
 requireNode();
-install();
-build();
+await install();
+await build();
 await import("../bench/dist/main.js");

@@ -12,23 +12,23 @@ const site = join(tools, ".site");
 const rootPages = ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 requireNode();
-install();
-build();
-install(tools, "install documentation tools");
-step("up to date: scripts/generate-docs.mjs", process.execPath, ["scripts/generate-docs.mjs", "--check"]);
+await install();
+await build();
+await install(tools, "install documentation tools");
+await step("up to date: scripts/generate-docs.mjs", process.execPath, ["scripts/generate-docs.mjs", "--check"]);
 
 rmSync(site, { recursive: true, force: true });
 mkdirSync(join(site, ".vitepress"), { recursive: true });
 cpSync(join(root, "docs"), site, { recursive: true });
 cpSync(join(tools, "config.mjs"), join(site, ".vitepress/config.mjs"));
 for (const page of rootPages) cpSync(join(root, page), join(site, page));
-step("API reference", process.execPath, [join(tools, "api-reference.mjs"), join(site, "api")], { cwd: tools });
+await step("API reference", process.execPath, [join(tools, "api-reference.mjs"), join(site, "api")], { cwd: tools });
 for (const page of pages(site)) rewriteLinks(page);
 const vitepress = join(tools, "node_modules/vitepress/bin/vitepress.js");
-step("site", process.execPath, [vitepress, "build", site], { cwd: tools });
+await step("site", process.execPath, [vitepress, "build", site], { cwd: tools });
 process.stdout.write(`${relative(root, join(site, "dist"))}\n`);
 if (process.argv.includes("--serve"))
-  process.exitCode = run(process.execPath, [vitepress, "serve", site, "--host", "127.0.0.1"]);
+  process.exitCode = await run(process.execPath, [vitepress, "serve", site, "--host", "127.0.0.1"]);
 
 function pages(folder) {
   return readdirSync(folder, { recursive: true, withFileTypes: true })

@@ -6,6 +6,7 @@
  *   npm run image                                  # dist/images/keelson.tar and sandbox-agent.tar
  *   npm run image -- --output DIR --repository registry.example/keelson
  *   npm run image -- --compression-level 1         # a larger archive, written five times as fast
+ *   npm run image -- --skip-build                  # of the packages as they are built
  */
 import { chmodSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
@@ -21,13 +22,16 @@ const { values } = parseArgs({
     repository: { type: "string", default: "docker.io/keelson" },
     tag: { type: "string" },
     "compression-level": { type: "string", default: "9" },
+    "skip-build": { type: "boolean", default: false },
   },
 });
 const compressionLevel = Number(values["compression-level"]);
 if (!/^[0-9]$/.test(values["compression-level"])) fail("--compression-level: must be a digit from 0 to 9");
 requireNode();
-install();
-build();
+if (!values["skip-build"]) {
+  await install();
+  await build();
+}
 const { createImage } = await import("../packages/execution/dist/index.js");
 const { version } = JSON.parse(readFileSync(join(root, "apps/cli/package.json"), "utf8"));
 const definitions = imageDefinitions(version);

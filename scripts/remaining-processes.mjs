@@ -9,12 +9,12 @@ const pollMs = 250;
 
 /**
  * Processes that belong to a folder with a unique name: their command line, environment or working directory names it, or they descend
- * from one of these, as programs of Pods do. Waits until there are none, for up to 15 s. Finds none where there is no `/proc`.
+ * from one of these, as programs of Pods do. Waits until there are none, for up to `waitMs` (15 s). Finds none where there is no `/proc`.
  *
  * Mounts prove nothing: every process of the machine sees those of a container runtime.
  */
-export async function remainingProcesses(folder) {
-  const deadline = performance.now() + graceMs;
+export async function remainingProcesses(folder, waitMs = graceMs) {
+  const deadline = performance.now() + waitMs;
   for (;;) {
     const found = processesOf(`/${basename(folder)}`);
     if (found.length === 0 || performance.now() > deadline) return found;

@@ -8,9 +8,9 @@ import { build, install, requireNode, root } from "./steps.mjs";
 import { installSystemPrograms } from "./system-programs.mjs";
 
 requireNode();
-install();
-build();
-const missing = installSystemPrograms("tour");
+await install();
+await build();
+const missing = await installSystemPrograms("tour");
 if (missing.length > 0) {
   const packages = missing.flatMap((entry) => entry.packages);
   process.stdout.write(

@@ -2,8 +2,9 @@
  * Shared by the scripts in this folder: running steps, installing packages and building. Plain JavaScript that uses only Node.js
  * modules, because it runs before anything is installed.
  */
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -31,27 +32,37 @@ export function fail(message) {
   process.exit(1);
 }
 
-/** Runs a program on this terminal. Returns its exit status. */
-export function run(command, args, options = {}) {
-  const result = spawnSync(command, args, { cwd: root, stdio: "inherit", ...options });
-  if (result.error) fail(`could not start ${command}: ${result.error.message}`);
-  return result.status ?? 1;
+/** Runs a program on this terminal. Resolves to its exit status. */
+export async function run(command, args, options = {}) {
+  const child = spawn(command, args, { cwd: root, stdio: "inherit", ...options });
+  try {
+    const [status] = await once(child, "close");
+    return status ?? 1;
+  } catch (error) {
+    return fail(`could not start ${command}: ${error.message}`);
+  }
 }
 
-/** Runs a program quietly and prints how long it took. Returns its output if it failed, otherwise `undefined`. */
-export function attempt(title, command, args, options = {}) {
+/** Runs a program quietly and prints how long it took. Resolves to its output if it failed, otherwise to `undefined`. */
+export async function attempt(title, command, args, options = {}) {
   const started = performance.now();
-  process.stdout.write(`${title} ... `);
-  const result = spawnSync(command, args, { cwd: root, encoding: "utf8", maxBuffer: 1 << 28, ...options });
-  const isFailure = result.error !== undefined || result.status !== 0;
-  process.stdout.write(isFailure ? "failed\n" : `${((performance.now() - started) / 1000).toFixed(1)} s\n`);
-  if (!isFailure) return undefined;
-  return `${result.stdout ?? ""}${result.stderr ?? ""}${result.error?.message ?? ""}\n${title} failed: ${command} ${args.join(" ")}`;
+  const child = spawn(command, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"], ...options });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (chunk) => (output += chunk));
+  let status = 1;
+  try {
+    [status] = await once(child, "close");
+  } catch (error) {
+    output += error.message;
+  }
+  // One write, as several steps can run at the same time.
+  process.stdout.write(`${title} ... ${status === 0 ? `${((performance.now() - started) / 1000).toFixed(1)} s` : "failed"}\n`);
+  return status === 0 ? undefined : `${output}\n${title} failed: ${command} ${args.join(" ")}`;
 }
 
 /** Runs a program quietly. If it fails, prints its output and exits. */
-export function step(title, command, args, options = {}) {
-  const failure = attempt(title, command, args, options);
+export async function step(title, command, args, options = {}) {
+  const failure = await attempt(title, command, args, options);
   if (failure !== undefined) fail(failure);
 }
 
@@ -67,7 +78,7 @@ function npm(title, args, cwd) {
 }
 
 /** Installs the packages of `folder`'s lock file, unless exactly these are installed. */
-export function install(folder = root, title = "install packages") {
+export async function install(folder = root, title = "install packages") {
   const lock = createHash("sha256")
     .update(readFileSync(join(folder, "package-lock.json")))
     .update(readFileSync(join(folder, "package.json")))
@@ -75,13 +86,13 @@ export function install(folder = root, title = "install packages") {
     .digest("hex");
   const stamp = join(folder, "node_modules", ".keelson-lock");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === lock) return;
-  npm(title, ["ci", "--no-audit", "--no-fund", "--loglevel=error"], folder);
+  await npm(title, ["ci", "--no-audit", "--no-fund", "--loglevel=error"], folder);
   mkdirSync(dirname(stamp), { recursive: true });
   writeFileSync(stamp, lock);
 }
 
 /** Builds all packages incrementally, and the bundle of the command. */
-export function build() {
-  step("build", process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-b"]);
-  step("bundle", process.execPath, [join(root, "scripts/bundle.mjs")]);
+export async function build() {
+  await step("build", process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-b"]);
+  await step("bundle", process.execPath, [join(root, "scripts/bundle.mjs")]);
 }

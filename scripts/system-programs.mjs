@@ -12,7 +12,7 @@ const mpi = (program, packages, isInTour) => ({
   packages,
   isInTour,
   why: "MPI jobs",
-  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/e2e/{cluster-install,mpi,tutorials,up}.e2e.test.ts"],
+  tests: ["operators/mpi/**/*.e2e.test.ts", "apps/cli/src/e2e/{cluster-install,families,mpi,tutorials,up}.e2e.test.ts"],
   // The headers are packaged separately from the compiler wrappers.
   isUsable: () =>
     !program.startsWith("mpicc") || spawnSync(program, ["-E", "-include", "mpi.h", "-x", "c", "/dev/null"]).status === 0,
@@ -33,14 +33,14 @@ const programs = [
     tests: [
       "**/kubectl*.e2e.test.ts",
       "apps/cli/src/e2e/{access,cluster-install,crash,image,install,middleware,operator,pods,runtimes,sandboxes,statefulset,streams}.e2e.test.ts",
-      "apps/cli/src/e2e/{tutorials,without-root,write-a-controller}.e2e.test.ts",
+      "apps/cli/src/e2e/{families,tutorials,without-root,write-a-controller}.e2e.test.ts",
     ],
   },
   {
     program: "mosquitto",
     packages: ["mosquitto"],
     why: "the bridge with a real MQTT broker",
-    tests: ["**/mosquitto.e2e.test.ts"],
+    tests: ["**/mosquitto*.e2e.test.ts"],
   },
   {
     program: "bwrap",
@@ -50,7 +50,8 @@ const programs = [
     tests: [
       "**/bubblewrap-driver.e2e.test.ts",
       "operators/sandboxes/**/*.e2e.test.ts",
-      "apps/cli/src/e2e/{cluster-install,image,operator,runtimes,sandboxes,tutorials,up}.e2e.test.ts",
+      "operators/mpi/src/commands/build.e2e.test.ts",
+      "apps/cli/src/e2e/{cluster-install,families,image,operator,runtimes,sandboxes,tutorials,up}.e2e.test.ts",
     ],
   },
   {
@@ -86,7 +87,7 @@ const programs = [
     isInTour: true,
     packages: ["redis-server"],
     why: "middleware",
-    tests: ["operators/middleware/**/*.e2e.test.ts", "apps/cli/src/e2e/{middleware,tutorials,up}.e2e.test.ts"],
+    tests: ["operators/middleware/**/*.e2e.test.ts", "apps/cli/src/e2e/{families,middleware,tutorials,up}.e2e.test.ts"],
   },
   {
     program: "initdb",
@@ -97,8 +98,22 @@ const programs = [
     folders: ["/usr/lib/postgresql/15/bin"],
   },
   mpi("gcc", ["gcc", "libc6-dev"], true),
+  {
+    program: "make",
+    packages: ["make"],
+    why: "images of MPI programs",
+    tests: ["operators/mpi/src/commands/build.e2e.test.ts"],
+  },
   mpi("mpicc.openmpi", ["openmpi-bin", "libopenmpi-dev"], true),
   mpi("mpicc.mpich", ["mpich", "libmpich-dev"], false),
+  {
+    program: "python3",
+    packages: ["python3", "python3-mpi4py"],
+    why: "MPI jobs in Python",
+    tests: ["operators/mpi/src/launch/python-program.e2e.test.ts"],
+    // Another Python may come first on PATH.
+    isUsable: () => spawnSync("/usr/bin/python3", ["-c", "import mpi4py.MPI"]).status === 0,
+  },
 ];
 
 function isInstalled(program, folders = []) {
@@ -118,7 +133,7 @@ function isMissing({ program, folders, isUsable }) {
 }
 
 /** Keeps Debian from starting the services of installed servers, which would occupy their default ports. */
-function withoutServices(install) {
+async function withoutServices(install) {
   const policy = "/usr/sbin/policy-rc.d";
   const isOurs = !existsSync(policy);
   const remove = () => rmSync(policy, { force: true });
@@ -127,7 +142,7 @@ function withoutServices(install) {
     // A failing step exits the process.
     process.once("exit", remove);
   }
-  install();
+  await install();
   if (isOurs) remove();
 }
 
@@ -135,7 +150,7 @@ function withoutServices(install) {
  * Installs missing programs where possible: those of the tests or those of the tour. Returns the ones that are still missing. Tests
  * require them; the tour skips the workloads that need them.
  */
-export function installSystemPrograms(use) {
+export async function installSystemPrograms(use) {
   const required = programs.filter((entry) => use === "tests" || entry.isInTour);
   const absent = required.filter(isMissing);
   const hasApt = spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status === 0;
@@ -144,8 +159,8 @@ export function installSystemPrograms(use) {
     const packages = absent.flatMap((entry) => entry.packages);
     const act = use === "tests" ? step : attempt;
     const install = ["install", "-y", "-qq", "--no-install-recommends", ...packages];
-    if (act("apt-get update", "apt-get", ["update", "-qq"], { env }) === undefined)
-      withoutServices(() => act(`apt-get install ${packages.join(" ")}`, "apt-get", install, { env }));
+    if ((await act("apt-get update", "apt-get", ["update", "-qq"], { env })) === undefined)
+      await withoutServices(() => act(`apt-get install ${packages.join(" ")}`, "apt-get", install, { env }));
   }
   return required.filter(isMissing);
 }

@@ -7,6 +7,9 @@ const filesPerLine = 50;
 /** Number of slowest files that the end of a run names. */
 const slowestFiles = 10;
 
+/** Several runs print at the same time. */
+const runTitle = process.env.TEST_TITLE === undefined ? "" : `${process.env.TEST_TITLE}: `;
+
 /**
  * Vitest reporter of `npm test`: prints each failure when it happens, so that a log that was cut off still names it, and a progress line
  * now and then instead of a dot for each of thousands of tests.
@@ -38,7 +41,9 @@ export default class TestReporter {
     if (unhandledErrors.length > 0) this.#print("failed: unhandled errors", unhandledErrors);
     this.#printProgress();
     const slowest = [...this.#durations].sort(([, a], [, b]) => b - a).slice(0, slowestFiles);
-    process.stdout.write(`slowest: ${slowest.map(([file, seconds]) => `${file} ${Math.round(seconds)} s`).join(", ")}\n`);
+    process.stdout.write(
+      `${runTitle}slowest: ${slowest.map(([file, seconds]) => `${file} ${Math.round(seconds)} s`).join(", ")}\n`,
+    );
   }
 
   #print(title, errors = []) {
@@ -49,12 +54,14 @@ export default class TestReporter {
       ...(error.diff === undefined ? [] : [error.diff]),
       position(error),
     ]);
-    process.stdout.write(`${[title, ...details.flatMap((text) => text.split("\n")).map((line) => `  ${line}`)].join("\n")}\n`);
+    process.stdout.write(
+      `${runTitle}${[title, ...details.flatMap((text) => text.split("\n")).map((line) => `  ${line}`)].join("\n")}\n`,
+    );
   }
 
   #printProgress() {
     const seconds = Math.round((performance.now() - this.#startedAt) / 1000);
-    process.stdout.write(`${this.#finished} files, ${this.#failed} failed tests, ${seconds} s\n`);
+    process.stdout.write(`${runTitle}${this.#finished} files, ${this.#failed} failed tests, ${seconds} s\n`);
   }
 }
 

@@ -1,7 +1,7 @@
 /* Loads the TLS modules of Node.js before any test: loaded lazily in a worker that test files share, they can stay incomplete. */
 import "node:https";
 import "node:tls";
-import { expect } from "vitest";
+import { beforeEach, expect } from "vitest";
 
 // Without this, `toMatchObject({ message: /x/ })` accepts every message: a regular expression has no properties of its own.
 expect.addEqualityTesters([
@@ -10,3 +10,26 @@ expect.addEqualityTesters([
     return typeof received === "string" && expected.test(received);
   },
 ]);
+
+// `npm test` shows what a test writes, such as the logs of the servers that it starts, only if it fails.
+if (process.env.TEST_TITLE !== undefined) {
+  const written = (globalThis[Symbol.for("keelson.test-output")] ??= captureOutput());
+  beforeEach(({ onTestFailed }) => {
+    written.clear();
+    onTestFailed(() => written.print());
+  });
+}
+
+/** Keeps the end of what this process writes. Test files share the process. */
+function captureOutput() {
+  const maxCharacters = 100_000;
+  const print = process.stderr.write.bind(process.stderr);
+  let text = "";
+  const capture = (chunk, encoding, done = encoding) => {
+    text = (text + Buffer.from(chunk, typeof encoding === "string" ? encoding : "utf8").toString()).slice(-maxCharacters);
+    if (typeof done === "function") process.nextTick(done);
+    return true;
+  };
+  for (const stream of [process.stdout, process.stderr]) stream.write = capture;
+  return { print: () => print(text), clear: () => (text = "") };
+}
