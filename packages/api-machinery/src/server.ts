@@ -5,6 +5,7 @@
 export type { FieldNode, FieldSet } from "./field-sets/field-set.ts";
 export { applyConfiguration, applyConfigurationInSteps } from "./apply/apply-configuration.ts";
 export type { FieldManagementContext } from "./apply/endpoint.ts";
+export { embeddedStructs } from "./field-sets/shape.ts";
 export { formatFieldsV1, parseFieldsV1 } from "./field-sets/fields-v1.ts";
 export { mergeConfiguration, type MergedConfiguration } from "./apply/merge-configuration.ts";
 export type { ResetFields } from "./apply/reset-fields.ts";

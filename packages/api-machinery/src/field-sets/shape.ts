@@ -39,7 +39,7 @@ export interface FieldShape extends LazyShape {
    * The value of an omitted field in the Go type of a built-in kind: an empty struct (if the field is not a pointer), or the empty
    * value of a required list or scalar. Undefined: none.
    */
-  readonly zeroValue: JsonObject | readonly never[] | string | number | boolean | undefined;
+  readonly zeroValue: { readonly [name: string]: unknown } | readonly never[] | string | number | boolean | undefined;
 }
 
 /** A shape that is resolved on first use, because schemas may be recursive. */
@@ -161,6 +161,9 @@ function buildMap(schema: Schema, preservesUnknown: boolean, isEmbedded: boolean
 
 /** See {@link FieldShape.zeroValue}. */
 function zeroValueOf(name: string, field: Schema, isRequired: boolean): FieldShape["zeroValue"] {
+  const declared = field["x-go-zero-value"];
+  if (declared !== undefined && (declared === null || field.type !== "object" || isGranularStruct(field)))
+    return declared ?? undefined;
   if (isGranularStruct(field)) return isRequired || embeddedStructs.has(name) ? emptyStruct : undefined;
   if (!isRequired) return undefined;
   switch (field.type) {
@@ -185,7 +188,7 @@ const emptyList: readonly never[] = Object.freeze([]);
  * Optional fields that are structs, not pointers, in the Go types of the built-in kinds. Required ones always are. The API
  * server considers such a struct as present from the start, so writing into it does not make it owned.
  */
-const embeddedStructs: ReadonlySet<string> = new Set([
+export const embeddedStructs: ReadonlySet<string> = new Set([
   "metadata",
   "spec",
   "status",

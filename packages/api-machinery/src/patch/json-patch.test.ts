@@ -5,7 +5,7 @@ import { jsonPatch } from "./json-patch.ts";
 
 const document = deepFreeze({ data: { a: "1", b: "2" }, list: [1, 2, 3], "a/b": { "c~d": 1 } });
 
-test.each<[string, unknown[], unknown]>([
+test.each<[string, unknown[] | null, unknown]>([
   ["adds a member", [{ op: "add", path: "/data/c", value: null }], { ...document, data: { a: "1", b: "2", c: null } }],
   ["adds over a member", [{ op: "add", path: "/data/a", value: 9 }], { ...document, data: { a: 9, b: "2" } }],
   ["inserts into a list", [{ op: "add", path: "/list/1", value: 9 }], { ...document, list: [1, 9, 2, 3] }],
@@ -18,15 +18,31 @@ test.each<[string, unknown[], unknown]>([
   ["copies", [{ op: "copy", from: "/list", path: "/data/a" }], { ...document, data: { a: [1, 2, 3], b: "2" } }],
   ["tests", [{ op: "test", path: "/list", value: [1, 2, 3] }], document],
   ["takes null for nothing in a test", [{ op: "test", path: "/nothing", value: null }], document],
-  ["replaces the whole", [{ op: "replace", path: "", value: 1 }], 1],
+  ["replaces the whole", [{ op: "replace", path: "", value: { a: 1 } }], { a: 1 }],
+  ["does not replace the whole with a scalar", [{ op: "replace", path: "", value: 1 }], document],
   ["does nothing", [], document],
+  ["takes null for no operations", null, document],
+  ["takes a missing value for null", [{ op: "add", path: "/x" }], { ...document, x: null }],
+  ["replaces a missing key", [{ op: "replace", path: "/x", value: 1 }], { ...document, x: 1 }],
+  ["copies null from a missing key", [{ op: "copy", from: "/data/z", path: "/x" }], { ...document, x: null }],
+  ["ignores what precedes the first slash", [{ op: "add", path: "data/x", value: 1 }], { ...document, x: 1 }],
+  ["reads indexes with leading zeros", [{ op: "replace", path: "/list/01", value: 9 }], { ...document, list: [1, 9, 3] }],
 ])("%s", (_, operations, expected) => {
   expect(jsonPatch(document, deepFreeze(operations))).toEqual(expected);
 });
 
 test.each<[unknown, number, string]>([
-  [{ op: "remove", path: "/data/a" }, 400, "json: cannot unmarshal object into Go value of type jsonpatch.Patch"],
-  [["x"], 400, "json: cannot unmarshal string into Go value of type jsonpatch.Operation"],
+  [
+    { op: "remove", path: "/data/a" },
+    400,
+    "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+  ],
+  [["x"], 400, "error decoding patch: json: cannot unmarshal string into Go value of type handlers.jsonPatchOp"],
+  [[{ op: 5 }], 400, "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"],
+  [[null], 422, "Unexpected kind"],
+  [[{ op: "add", path: "", value: {} }], 422, "missing value"],
+  [[{ op: "test", path: "/none/x", value: null }], 422, "missing value"],
+  [[{ op: "test", path: "/list/9", value: null }], 422, "invalid index"],
   [[{ op: "test", path: "/data/a", value: "9" }], 422, "testing value /data/a failed: test failed"],
   [[{ op: "remove", path: "/data/zzz" }], 422, "remove operation does not apply: doc is missing key: /data/zzz: missing value"],
   [
@@ -35,12 +51,10 @@ test.each<[unknown, number, string]>([
     'add operation does not apply: doc is missing path: "/none/x": missing value',
   ],
   [[{ op: "add", path: "/list/17", value: 1 }], 422, "Unable to access invalid index: 17: invalid index referenced"],
-  [[{ op: "replace", path: "/list/01", value: 1 }], 422, "invalid index"],
   [[{ op: "replace", path: "/list/-", value: 1 }], 422, "invalid index"],
-  [[{ op: "replace", path: "/data/zzz", value: 1 }], 422, "doc is missing key"],
+  [[{ op: "replace", path: "/none/zzz", value: 1 }], 422, "doc is missing path"],
   [[{ op: "add", path: "/data/a/b", value: 1 }], 422, "doc is missing path"],
   [[{ op: "add", path: "data", value: 1 }], 422, "is not a JSON pointer"],
-  [[{ op: "add", path: "/x" }], 422, "missing its value"],
   [[{ op: "frob", path: "/x" }], 422, "Unexpected kind: frob"],
   [[{ op: "move", from: "/data", path: "/data/x" }], 422, "cannot be moved into itself"],
   [[{ op: "copy", path: "/data/x" }], 422, "operation missing from field"],
@@ -81,8 +95,8 @@ test("does not change values of the patch", () => {
 });
 
 test("rejects copies that keep doubling a document", () => {
-  const operations = Array.from({ length: 10_000 }, (_, index) => ({ op: "copy", from: "", path: `/k${index}` }));
-  expect(() => jsonPatch({ a: "x".repeat(100) }, operations)).toThrow("exceeding the limit");
+  const operations = Array.from({ length: 10_000 }, (_, index) => ({ op: "copy", from: "/a", path: `/a/k${index}` }));
+  expect(() => jsonPatch({ a: { b: "x".repeat(100) } }, operations)).toThrow("exceeding the limit");
 });
 
 test("applies ten thousand operations to a long list in linear time", () => {

@@ -11,24 +11,27 @@ const maxCopyBytes = 3 * 1024 * 1024;
  * Applies a JSON Patch (RFC 6902) and returns the new value. The arguments are not changed; unchanged parts are shared with
  * `target`.
  *
- * As in kube-apiserver, `test` for null succeeds for a missing value, and a negative index counts from the end of a list.
+ * As in kube-apiserver, a missing key of an object reads as null, so that it can be replaced, copied and tested for null, and a missing
+ * `value` is null. A negative index counts from the end of a list. The whole document can be replaced, not added or removed.
  *
  * **Errors**: a `StatusError`: BadRequest if `operations` is not a list of objects, RequestEntityTooLarge above 10,000
  * operations or 3 MiB of copies, Invalid (422) if an operation cannot be applied.
  */
 export function jsonPatch(target: unknown, operations: unknown): unknown {
-  if (!Array.isArray(operations)) {
-    throw statusError("BadRequest", `json: cannot unmarshal ${goKind(operations)} into Go value of type jsonpatch.Patch`);
-  }
+  // Go decodes null as an empty patch.
+  if (operations === null) return target;
+  if (!Array.isArray(operations)) throw undecodable(`json: cannot unmarshal ${goKind(operations)} into Go value of type []`);
   if (operations.length > maxOperations) {
     const message = `The allowed maximum operations in a JSON patch is ${maxOperations}, got ${operations.length}`;
     throw statusError("RequestEntityTooLarge", message);
   }
   const document = new PatchedDocument(target);
   for (const operation of operations as unknown[]) {
-    if (typeof operation !== "object" || operation === null || Array.isArray(operation)) {
-      throw statusError("BadRequest", `json: cannot unmarshal ${goKind(operation)} into Go value of type jsonpatch.Operation`);
+    if (operation === null) throw refusal("Unexpected kind: unknown");
+    if (typeof operation !== "object" || Array.isArray(operation)) {
+      throw undecodable(`json: cannot unmarshal ${goKind(operation)} into Go value of type `);
     }
+    requireTexts(operation as Record<string, unknown>);
     document.apply(operation as Record<string, unknown>);
   }
   return document.value;
@@ -40,19 +43,28 @@ function goKind(value: unknown): string {
   return value === null || value === undefined ? "null" : typeof value;
 }
 
+function undecodable(why: string): StatusError {
+  return statusError("BadRequest", `error decoding patch: ${why}handlers.jsonPatchOp`);
+}
+
+function requireTexts(operation: Record<string, unknown>): void {
+  for (const name of ["op", "path", "from"]) {
+    const value = Object.hasOwn(operation, name) ? operation[name] : undefined;
+    if (value === undefined || value === null || typeof value === "string") continue;
+    const why = `json: cannot unmarshal ${goKind(value)} into Go struct field jsonPatchOp.${name} of type string`;
+    throw statusError("BadRequest", `error decoding patch: ${why}`);
+  }
+}
+
 function refusal(detail: string): StatusError {
   return statusError("Invalid", `the server rejected our request due to an error in our request: ${detail}`);
 }
 
-/** Splits a JSON pointer (RFC 6901). */
+/** Splits a JSON pointer (RFC 6901). As in kube-apiserver, what precedes the first slash does not count. */
 function parsePointer(pointer: string, name: string): string[] {
-  if (pointer === "") return [];
-  if (!pointer.startsWith("/"))
-    throw refusal(`${name} ${JSON.stringify(pointer)} is not a JSON pointer: it has to begin with "/"`);
-  return pointer
-    .slice(1)
-    .split("/")
-    .map((token) => token.replaceAll("~1", "/").replaceAll("~0", "~"));
+  const [, ...tokens] = pointer.split("/");
+  if (pointer !== "" && tokens.length === 0) throw refusal(`${name} ${JSON.stringify(pointer)} is not a JSON pointer`);
+  return tokens.map((token) => token.replaceAll("~1", "/").replaceAll("~0", "~"));
 }
 
 /** A value being changed. Containers that this class created are changed in place; others are copied first. */
@@ -70,13 +82,13 @@ class PatchedDocument {
     const path = this.#pointerOf(operation, "path");
     switch (kind) {
       case "add":
-        this.#add(path, valueOf(operation, "add", path), "add");
+        this.#add(path, valueOf(operation), "add");
         return;
       case "remove":
         this.#remove(path, "remove");
         return;
       case "replace":
-        this.#replace(path, valueOf(operation, "replace", path));
+        this.#replace(path, valueOf(operation));
         return;
       case "move": {
         const from = this.#pointerOf(operation, "from");
@@ -89,11 +101,11 @@ class PatchedDocument {
         return;
       }
       case "copy":
-        this.#add(path, this.#copyOf(this.#get(this.#pointerOf(operation, "from"), "copy")), "copy");
+        this.#add(path, this.#copyOf(this.#read(this.#pointerOf(operation, "from"), "copy")), "copy");
         return;
       case "test": {
-        const wanted = Object.hasOwn(operation, "value") ? operation.value : null;
-        if (!jsonEquals(this.#find(path) ?? null, wanted)) throw refusal(`testing value ${pointer(path)} failed: test failed`);
+        const found = path.length === 0 ? this.value : this.#read(path, "test");
+        if (!jsonEquals(found, valueOf(operation))) throw refusal(`testing value ${pointer(path)} failed: test failed`);
         return;
       }
       default:
@@ -117,6 +129,15 @@ class PatchedDocument {
       } else value = Object.hasOwn(value, token) ? (value as Record<string, unknown>)[token] : undefined;
     }
     return value;
+  }
+
+  /** The value at `path`: null for a missing key of an object, whose container must exist. */
+  #read(path: readonly string[], kind: string): unknown {
+    const container = path.length === 0 ? undefined : this.#find(path.slice(0, -1));
+    if (typeof container !== "object" || container === null) throw missing(kind, path);
+    const value = this.#find(path);
+    if (value === undefined && Array.isArray(container)) throw badIndex(kind, path);
+    return value ?? null;
   }
 
   #get(path: readonly string[], kind: string): unknown {
@@ -161,10 +182,7 @@ class PatchedDocument {
 
   #add(path: readonly string[], value: unknown, kind: string): void {
     const last = path.at(-1);
-    if (last === undefined) {
-      this.value = value;
-      return;
-    }
+    if (last === undefined) throw missing(kind, path);
     const container = this.#container(path, kind);
     if (!Array.isArray(container)) {
       setOwn(container, last, value);
@@ -192,7 +210,8 @@ class PatchedDocument {
   #replace(path: readonly string[], value: unknown): void {
     const last = path.at(-1);
     if (last === undefined) {
-      this.value = value;
+      // The result would not be a document.
+      if (typeof value === "object" && value !== null) this.value = value;
       return;
     }
     const container = this.#container(path, "replace");
@@ -200,10 +219,7 @@ class PatchedDocument {
       const index = indexOf(last, container.length);
       if (index === undefined) throw badIndex("replace", path);
       container[index] = value;
-    } else {
-      if (!Object.hasOwn(container, last)) throw missing("replace", path);
-      setOwn(container, last, value);
-    }
+    } else setOwn(container, last, value);
   }
 
   /** Copies deeply, so that a later change in place affects one location only. */
@@ -218,13 +234,13 @@ class PatchedDocument {
   }
 }
 
-function valueOf(operation: Record<string, unknown>, kind: string, path: readonly string[]): unknown {
-  if (!Object.hasOwn(operation, "value")) throw refusal(`${kind} operation at ${pointer(path)} is missing its value`);
-  return operation.value;
+/** The value of an operation; null if missing, as in Go. */
+function valueOf(operation: Record<string, unknown>): unknown {
+  return Object.hasOwn(operation, "value") ? (operation.value ?? null) : null;
 }
 
 function indexOf(token: string, length: number): number | undefined {
-  if (!/^(?:0|-?[1-9]\d{0,8})$/.test(token)) return undefined;
+  if (!/^[-+]?\d{1,9}$/.test(token)) return undefined;
   const index = Number(token) < 0 ? Number(token) + length : Number(token);
   return index >= 0 && index < length ? index : undefined;
 }

@@ -77,9 +77,9 @@ export function invalidError(
   const list = [...lines].join(", ");
   const qualified = type.group === "" ? type.kind : `${type.kind}.${type.group}`;
   return statusError("Invalid", `${qualified} "${name}" is invalid: ${lines.size === 1 ? list : `[${list}]`}`, {
-    name,
+    ...(name === "" ? {} : { name }),
     ...(type.group === "" ? {} : { group: type.group }),
-    kind: type.kind,
+    ...(type.kind === "" ? {} : { kind: type.kind }),
     causes: [...causes],
   });
 }

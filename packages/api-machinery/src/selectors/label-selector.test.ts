@@ -35,6 +35,9 @@ test.each<[string, boolean]>([
   ["app in ()", false],
   ["in in (in)", false],
   ["tier in (front,),app", true],
+  [`app in (${Array.from({ length: 1_000 }, (_, index) => `n${index}`).join(",")},web)`, true],
+  [`app in (${Array.from({ length: 1_000 }, (_, index) => `n${index}`).join(",")})`, false],
+  [`app notin (${Array.from({ length: 1_000 }, (_, index) => `n${index}`).join(",")},web)`, false],
 ])("the selector %j matches: %s", (text, expected) => {
   expect(parseLabelSelector(text).matches(labels)).toBe(expected);
 });

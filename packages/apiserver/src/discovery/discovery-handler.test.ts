@@ -121,10 +121,21 @@ describe("discovery", () => {
       "/metrics",
       "/openapi/v3/apis/x/v1",
       "/openapi/v9",
+      "/healthz/",
+      "//api/v1",
     ]) {
       expect(await handle(request(path)), path).toBeUndefined();
     }
-    expect(await handle({ ...request("/apis"), method: "POST" })).toBeUndefined();
+  });
+
+  it("rejects methods other than GET for documents of built-in kinds, and ignores the method elsewhere", async () => {
+    const post = (path: string) => handle({ ...request(path), method: "POST" });
+    for (const path of ["/api", "/api/v1", "/apis/apps/v1", "/version"]) {
+      await expect(post(path), path).rejects.toMatchObject({ status: { code: 405, reason: "MethodNotAllowed" } });
+    }
+    for (const path of ["/", "/apis", "/apis/apps", "/healthz", "/openapi/v3"]) {
+      expect(await post(path), path).toMatchObject({ status: 200 });
+    }
   });
 
   it("follows CustomResourceDefinitions", async () => {

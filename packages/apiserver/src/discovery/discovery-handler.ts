@@ -1,5 +1,7 @@
 import type { Outcome, PipelineRequest } from "../endpoints/outcome.ts";
 import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
+import { isReadOnlyPath } from "../endpoints/absent-path.ts";
+import { methodNotAllowed } from "../endpoints/errors.ts";
 import { notAcceptable } from "../http/negotiation.ts";
 import { aggregatedDiscovery, aggregatedMediaType, discoveryForm } from "./aggregated-discovery.ts";
 import { apiGroup, apiGroupList, apiResourceList, apiVersions } from "./group-documents.ts";
@@ -93,11 +95,18 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
   }
 
   readonly handle = async (request: PipelineRequest): Promise<Outcome | undefined> => {
-    if (request.method !== "GET" && (request.method as string) !== "HEAD") return undefined;
+    const outcome = await this.#serve(request);
+    if (outcome !== undefined && request.method !== "GET" && isReadOnlyPath(request.path, this.#registry))
+      throw methodNotAllowed();
+    return outcome;
+  };
+
+  async #serve(request: PipelineRequest): Promise<Outcome | undefined> {
     const path = request.path.length > 1 && request.path.endsWith("/") ? request.path.slice(0, -1) : request.path;
     const segments = path.slice(1).split("/");
     switch (segments[0]) {
       case "":
+        if (path !== "/") return undefined;
         return serveDocument(
           request,
           this.#cached("root", () => ({ paths: rootPaths(this.#current().groups) })),
@@ -119,9 +128,9 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
       case "openid":
         return this.#issuer?.(path);
       default:
-        return healthOutcome(path, request.query ?? {}, this.#checks);
+        return healthOutcome(request.path, request.query ?? {}, this.#checks);
     }
-  };
+  }
 
   close(): void {
     for (const unsubscribe of this.#unsubscribe) unsubscribe();
@@ -203,6 +212,8 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
       return serveDocument(
         request,
         this.#cached("openapi v3", () => this.#openApiIndex(versions)),
+        // kube-apiserver names no type, so that Go detects text.
+        { "content-type": "text/plain; charset=utf-8" },
       );
     }
     const path = segments.slice(2).join("/");

@@ -30,7 +30,8 @@ function groupFields(group: ResourceGroup): object {
 export function apiResourceList(groupVersion: GroupVersion): unknown {
   return {
     kind: "APIResourceList",
-    apiVersion: "v1",
+    // Missing in the core group, as in kube-apiserver.
+    ...(groupVersion.group === "" ? {} : { apiVersion: "v1" }),
     groupVersion: apiVersionOf(groupVersion),
     resources: groupVersion.resources.flatMap(apiResources),
   };

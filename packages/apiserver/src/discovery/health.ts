@@ -20,6 +20,7 @@ export function healthOutcome(
   const [endpoint = "", ...rest] = path.slice(1).split("/");
   if (!endpoints.has(endpoint)) return undefined;
   const single = rest.join("/");
+  if (rest.length > 0 && single === "") return undefined;
   const all: HealthChecks = { ping: () => undefined, ...checks };
   if (single !== "") {
     const check = Object.hasOwn(all, single) ? all[single] : undefined;

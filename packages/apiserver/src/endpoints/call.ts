@@ -6,6 +6,7 @@ import type { ResourceTable, ServedResource } from "../registry/served-resource.
 import { type Store, storageKey } from "../storage/store.ts";
 import type { PipelineRequest } from "./outcome.ts";
 import type { RandomSource } from "./random-source.ts";
+import type { SharedTurns } from "./read/shared-turns.ts";
 import type { ResourceRequestInfo } from "./request-info.ts";
 
 /** Services shared by all endpoints. */
@@ -28,6 +29,8 @@ export interface Call extends EndpointContext {
   /** Size of the larger of the request's body and the stored object. Large ones are handled in several turns of the event loop. */
   readonly load: { bytes: number };
   readonly timestamps: Timestamps;
+  /** For slices of long reads. */
+  readonly turns: SharedTurns;
   /** Warnings sent with the response, including failures. */
   readonly warnings: string[];
   /** Schema violations found by the last `normalizeObject`. */

@@ -55,7 +55,8 @@ export function conflict(resource: Pick<Named, "group" | "plural">, name: string
 /** A delete's precondition does not hold. kube-apiserver names the kind here, not the resource. */
 export function preconditionFailed(resource: Named, name: string, why: string): StatusError {
   const message = `Operation cannot be fulfilled on ${qualifiedKind(resource)} ${JSON.stringify(name)}: ${why}`;
-  return statusError("Conflict", message, { name });
+  const { group, kind } = resource;
+  return statusError("Conflict", message, { name, ...(group === "" ? {} : { group }), kind });
 }
 
 /** Maximum number of causes in an error: an object with thousands of invalid values must not produce a response of megabytes. */

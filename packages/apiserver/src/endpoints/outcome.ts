@@ -125,6 +125,10 @@ export interface WatchOutcome {
 export interface StatusOutcome {
   readonly kind: "status";
   readonly status: Status;
+  /** Sent over HTTP as plain text instead of the Status: no part of the API has the path. */
+  readonly text?: string;
+  /** Sent with the Status. Names in lower case. */
+  readonly headers?: Readonly<Record<string, string>>;
   readonly warnings?: readonly string[];
 }
 

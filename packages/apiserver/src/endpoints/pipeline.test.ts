@@ -598,8 +598,9 @@ describe("watch", () => {
   });
 
   it("sends requested bookmarks each minute and before a short watch ends", async () => {
-    const long = await watch(maps, { allowWatchBookmarks: "true" });
-    const short = await watch(maps, { allowWatchBookmarks: "true", timeoutSeconds: "5" });
+    const query = { allowWatchBookmarks: "true", resourceVersion: String(environment.store.revision) };
+    const long = await watch(maps, query);
+    const short = await watch(maps, { ...query, timeoutSeconds: "5" });
     const none = await watch(maps);
     await clock.advance(120_000);
     expect(long.seen).toEqual(["BOOKMARK ", "BOOKMARK "]);
@@ -621,7 +622,14 @@ describe("watch", () => {
     expect(events[1]).toMatchObject({
       object: { object: { metadata: { annotations: { "k8s.io/initial-events-end": "true" } } } },
     });
+    // A watch from no version or from 0 asks for the initial events as well.
+    const versions: readonly Record<string, string>[] = [{}, { resourceVersion: "0" }];
+    for (const version of versions) {
+      const { seen: implied } = await watch(maps, { allowWatchBookmarks: "true", ...version });
+      expect(implied).toEqual(["ADDED a", "BOOKMARK "]);
+    }
     expect((await send("GET", maps, { query: { watch: "1", sendInitialEvents: "true" } })).code).toBe(422);
+    expect((await send("GET", maps, { query: { watch: "1", continue: "abc" } })).code).toBe(422);
     const later = await watch(maps, { ...query, sendInitialEvents: "false" });
     await send("POST", maps, { body: map("b") });
     expect(later.seen).toEqual(["ADDED b"]);

@@ -9,16 +9,18 @@ import { createObject } from "./write/create.ts";
 import { deleteObject } from "./write/delete.ts";
 import { deleteCollection } from "./write/delete-collection.ts";
 import { encodeUnstored } from "./object/serve-object.ts";
-import { forbidden, methodNotAllowed, statusOf, unknownResource } from "./errors.ts";
+import { badRequest, forbidden, methodNotAllowed, statusOf, unknownResource } from "./errors.ts";
 import type { Handle, Outcome, PipelineRequest } from "./outcome.ts";
 import { pauseIfLarge } from "./pause.ts";
 import { patchObject } from "./write/patch.ts";
 import type { SubresourceHandler } from "./subresources/pod-subresources.ts";
 import { getObject, listObjects } from "./read/read.ts";
+import { absentPath } from "./absent-path.ts";
 import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./request-info.ts";
 import { readBody } from "./object/body.ts";
 import { scaleObject } from "./subresources/scale.ts";
 import { updateObject } from "./write/update.ts";
+import { SharedTurns } from "./read/shared-turns.ts";
 import { type OpenWatch, watchObjects } from "./read/watch.ts";
 
 /** Decides whether a user may make a request (RBAC). */
@@ -41,10 +43,7 @@ export interface PipelineOptions extends EndpointContext {
   readonly delegate?: (request: PipelineRequest, info: RequestInfo) => Promise<Outcome> | undefined;
   /** Serves non-resource paths: `/healthz`, `/apis`, `/openapi/v3`. Default: 404. */
   readonly nonResource?: (request: PipelineRequest) => Promise<Outcome | undefined>;
-  /**
-   * Subresources that are not views of their object, by `<group>/<plural>/<subresource>`: `/pods/log`. An entry without a subresource
-   * (`/bindings`) replaces create.
-   */
+  /** Subresources that are not views of their object (`/pods/log`), by `<group>/<plural>/<subresource>`. `/bindings` replaces create. */
   readonly subresources?: Readonly<Record<string, SubresourceHandler>>;
 }
 
@@ -70,6 +69,7 @@ export function createPipeline(options: PipelineOptions): RequestPipeline {
 class Pipeline implements RequestPipeline {
   readonly #options: PipelineOptions;
   readonly #timestamps: Timestamps;
+  readonly #turns = new SharedTurns();
   readonly #watches = new Set<OpenWatch>();
 
   constructor(options: PipelineOptions) {
@@ -79,23 +79,28 @@ class Pipeline implements RequestPipeline {
 
   readonly handle: Handle = async (request) => {
     const warnings: string[] = [];
+    let isAuthorized = false;
     try {
       const info = requestInfo(request);
       const isForwarded = request.forwarded !== undefined;
-      if (!methods.has(request.method) && !isForwarded) throw methodNotAllowed();
+      if (info.isResource && !methods.has(request.method) && !isForwarded) throw methodNotAllowed();
       if (info.isResource && info.resource !== "") {
         const authorizing = this.#authorize(request, info);
         if (authorizing instanceof Promise) await authorizing;
+        isAuthorized = true;
         const delegated = this.#options.delegate?.(request, info);
         if (delegated !== undefined) return await delegated;
         return withWarnings(await this.#handleResource(request, info, warnings), warnings);
       }
       await this.#authorize(request, info);
+      isAuthorized = true;
       const delegated = this.#options.delegate?.(request, info);
       if (delegated !== undefined) return await delegated;
-      return (await this.#options.nonResource?.(request)) ?? { kind: "status", status: unknownResource().status };
+      return (await this.#options.nonResource?.(request)) ?? absentPath(info.path, this.#options.resources);
     } catch (error) {
-      return withWarnings({ kind: "status", status: statusOf(error) }, warnings);
+      const status = statusOf(error);
+      if (!isAuthorized && status.reason === "Forbidden") return { kind: "status", status, headers: noSniff };
+      return withWarnings({ kind: "status", status }, warnings);
     }
   };
 
@@ -125,14 +130,15 @@ class Pipeline implements RequestPipeline {
   #handleResource(request: PipelineRequest, info: ResourceRequestInfo, warnings: string[]): Outcome | Promise<Outcome> {
     const { store, resources, admission, clock, random } = this.#options;
     const resource = resources.get(info.group, info.version, info.resource);
-    if (resource === undefined) throw unknownResource();
-    requireScope(resource, info);
+    if (resource === undefined || !isInScope(resource, info)) return absentPath(info.path, resources);
+    if (info.isNamed) requirePathSegment(info.name);
     const call: Call = {
       store,
       resources,
       admission,
       clock,
       timestamps: this.#timestamps,
+      turns: this.#turns,
       random,
       request,
       query: request.query ?? {},
@@ -231,11 +237,18 @@ class Pipeline implements RequestPipeline {
 }
 
 /** A named object needs its namespace in the path. A collection across all namespaces does not. */
-function requireScope(resource: ServedResource, info: ResourceRequestInfo): void {
+function isInScope(resource: ServedResource, info: ResourceRequestInfo): boolean {
   const isNamespaced = resource.scope === "Namespaced";
   const isNamespaceItself = info.resource === "namespaces" && info.isNamed && info.name === info.namespace;
   const isScoped = isNamespaced ? info.namespace !== "" : info.namespace === "" || isNamespaceItself;
-  if (!isScoped && (info.isNamed || !isNamespaced)) throw unknownResource();
+  return isScoped || (isNamespaced && !info.isNamed);
+}
+
+/** Rejects names that cannot be a segment of a path. */
+function requirePathSegment(name: string): void {
+  const problem =
+    name === "." || name === ".." ? `may not be '${name}'` : name.includes("%") ? "may not contain '%'" : undefined;
+  if (problem !== undefined) throw badRequest(`Name parameter invalid: ${JSON.stringify(name)}: ${problem}`);
 }
 
 /** Reads the body, which happens only here: after authorization and for a resource and verb that exist. */
@@ -256,6 +269,9 @@ function admitBody(call: Call): void | Promise<void> {
   request.audit?.receive(request.body, call.info.verb === "patch");
   return pauseIfLarge(call);
 }
+
+/** kube-apiserver sends this header when authorization fails. */
+const noSniff = { "x-content-type-options": "nosniff" } as const;
 
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]);
 

@@ -31,7 +31,18 @@ describe("rejects", () => {
   it.each<[string, RequestArguments, string[]]>([
     ["a resourceVersion at creation", ["POST", maps, map("a", { resourceVersion: "5" })], ["500"]],
     ["an empty dryRun", ["POST", `${maps}?dryRun=`, map("a")], ["422 Invalid", "FieldValueNotSupported dryRun"]],
-    ["a replace of a missing object by uid", ["PUT", `${maps}/gone`, map("gone", { uid: "u" })], ["409 Conflict"]],
+    ["a replace of a missing object by uid", ["PUT", `${maps}/gone`, map("gone", { uid: "u" })], ["404 NotFound"]],
+    ["a name that is not a segment of a path", ["GET", `${maps}/a%25b`], ["400 BadRequest"]],
+    [
+      "every invalid option of an apply",
+      ["PATCH", `${maps}/a?dryRun=x&fieldValidation=x`, map("a"), "apply"],
+      [
+        "422 Invalid",
+        "FieldValueRequired fieldManager",
+        "FieldValueNotSupported dryRun",
+        "FieldValueNotSupported fieldValidation",
+      ],
+    ],
     [
       "a finalizer without a domain",
       ["POST", maps, map("a", { finalizers: ["mine"] })],

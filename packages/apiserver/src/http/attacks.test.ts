@@ -64,7 +64,7 @@ interface Attack {
   readonly method?: string;
   readonly path?: string;
   readonly type: string;
-  readonly body: string | Buffer;
+  readonly body: string | Uint8Array;
 }
 
 function send({ method = "POST", path = maps, type, body }: Attack, token: string): Promise<number> {
@@ -156,7 +156,7 @@ const attacks: readonly (readonly [string, Attack, readonly number[]])[] = [
       method: "PATCH",
       path: `${maps}/target`,
       type: "application/json-patch+json",
-      body: `[${Array.from({ length: 60 }, (_, index) => `{"op":"copy","from":"","path":"/data/z${index}"}`).join(",")}]`,
+      body: `[${Array.from({ length: 60 }, (_, index) => `{"op":"copy","from":"/data","path":"/data/z${index}"}`).join(",")}]`,
     },
     [413],
   ],

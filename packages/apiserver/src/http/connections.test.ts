@@ -16,6 +16,9 @@ let directory: string;
 let pki: Pki;
 let server: HttpServer;
 const errors: unknown[] = [];
+/** Requests of `/numbered` in progress, and the most at the same time. */
+let concurrent = 0;
+let maxConcurrent = 0;
 const failure = new Error("not connected");
 
 function failToConnect(): never {
@@ -27,6 +30,12 @@ beforeAll(async () => {
   pki = await ensurePki(directory, Date.now());
   server = await startHttpServer({
     handle: async (request) => {
+      if (request.path === "/numbered") {
+        maxConcurrent = Math.max(maxConcurrent, ++concurrent);
+        await new Promise((resolve) => setImmediate(resolve));
+        concurrent--;
+        return { kind: "raw", status: 200, headers: {}, body: `<${request.query?.["n"]}>` };
+      }
       if (request.path === "/upgrade") return { kind: "upgrade", connect: failToConnect };
       if (request.method === "GET") return { kind: "raw", status: 200, headers: {}, body: large };
       await request.receive?.(false);
@@ -62,11 +71,62 @@ describe("a connection", () => {
     expect(tail).toContain(`received ${body.length}`);
   });
 
+  test("has its pipelined requests served one after the other, also those that its client has not waited for", async () => {
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    const count = 129;
+    const requests = Array.from({ length: count }, (_, n) => {
+      const isLast = n === count - 1;
+      return `GET /numbered?n=${n} HTTP/1.1\r\nhost: x\r\n${isLast ? "connection: close\r\n" : ""}\r\n`;
+    });
+    socket.write(requests.join(""));
+    let text = "";
+    for await (const chunk of socket) text += String(chunk);
+    expect([...text.matchAll(/<(\d+)>/g)].map((match) => Number(match[1]))).toEqual(Array.from({ length: count }, (_, n) => n));
+    expect(maxConcurrent).toBe(1);
+  });
+
+  test("is closed if its client pipelines too many requests", async () => {
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.on("error", () => undefined);
+    socket.write("GET /numbered?n=0 HTTP/1.1\r\nhost: x\r\n\r\n".repeat(400));
+    let text = "";
+    socket.on("data", (data) => (text += String(data)));
+    await once(socket, "close");
+    expect(text.split("<0>").length).toBeLessThan(400);
+  });
+
+  test("that closes with pipelined requests behind a response does not have them served", async () => {
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.write("GET /api/v1/nodes HTTP/1.1\r\nhost: x\r\n\r\nGET /upgrade HTTP/1.1\r\nhost: x\r\n\r\n");
+    const reported = errors.length;
+    await once(socket, "data");
+    socket.destroy();
+    const other = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    other.resume().write("GET /numbered?n=0 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    await once(other, "close");
+    expect(errors).toHaveLength(reported);
+  });
+
+  test("is closed if its client sends an upgrade before the previous response", async () => {
+    const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    socket.on("error", () => undefined).resume();
+    const upgrade = "GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n";
+    socket.write(`GET /numbered?n=0 HTTP/1.1\r\nhost: x\r\n\r\n${upgrade}`);
+    await once(socket, "close");
+    const other = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
+    other.write("GET /numbered?n=1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let text = "";
+    for await (const chunk of other) text += String(chunk);
+    expect(text).toContain("<1>");
+    expect(errors).toEqual([]);
+  });
+
   test("is closed if its upgrade fails, and the failure is reported", async () => {
     const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
     socket.on("error", () => undefined).resume();
     socket.write("GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: echo\r\n\r\n");
     await once(socket, "close");
     expect(errors).toEqual([failure]);
+    errors.length = 0;
   });
 });

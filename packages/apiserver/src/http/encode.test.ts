@@ -2,7 +2,7 @@ import type { KubernetesObject } from "@keelson/api-machinery";
 import { expect, it } from "vitest";
 import type { EncodedObject } from "../endpoints/outcome.ts";
 import { configMaps } from "../testing/config-maps.ts";
-import { type EncodedBody, encodeList } from "./encode.ts";
+import { type EncodedBody, encodeList, encodeValue } from "./encode.ts";
 
 function objects(count: number): EncodedObject[] {
   return Array.from({ length: count }, (_, index) => {
@@ -56,12 +56,40 @@ it.each(["Table", "PartialObjectMetadataList"] as const)(
       const body = await encodeList(outcome, { ...plain, as }, context);
       const bytes = await bytesOf(body);
       expect(bytes.length).toBe(body.bytes);
-      const pretty = await encodeList(outcome, { ...plain, as, pretty: true }, context);
-      expect(JSON.parse(bytes.toString())).toEqual(JSON.parse((await bytesOf(pretty)).toString()));
-      // The last list, the indented one, is made in one turn.
       await new Promise((resolve) => setImmediate(resolve));
-      expect(Math.max(0, ...slices.slice(0, -1))).toBeLessThanOrEqual(100);
+      const pretty = await encodeList(outcome, { ...plain, as, pretty: true }, context);
+      expect((await bytesOf(pretty)).toString()).toBe(`${JSON.stringify(JSON.parse(bytes.toString()), undefined, 2)}\n`);
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(Math.max(0, ...slices)).toBeLessThanOrEqual(100);
       if (count > 1_000) expect(slices.length).toBeGreaterThan(10);
     }
   },
 );
+
+it.each(["yaml", "json"] as const)("encodes a long list of objects in indented %s a slice in each turn", async (format) => {
+  const items = objects(1_050);
+  let turns = 0;
+  let isDone = false;
+  const count = (): void => {
+    turns++;
+    if (!isDone) setImmediate(count);
+  };
+  const outcome = { kind: "list", items, listMeta, resource: configMaps, itemSkip: 0 } as const;
+  const context = { toTable: () => ({ columnDefinitions: [], rows: [] }), includeObject: "None", now: 0 } as const;
+  const compact = (await bytesOf(await encodeList(outcome, { ...plain, as: undefined }, context))).toString();
+  setImmediate(count);
+  const body = await encodeList(outcome, { format, as: undefined, version: "v1", pretty: true }, context);
+  isDone = true;
+  const text = (await bytesOf(body)).toString();
+  // JSON is YAML in flow style.
+  expect(text).toBe(format === "yaml" ? compact : `${JSON.stringify(JSON.parse(compact), undefined, 2)}\n`);
+  if (format === "json") expect(turns).toBeGreaterThanOrEqual(10);
+});
+
+it("writes short YAML in block style and long YAML in flow style", async () => {
+  const style = { format: "yaml", pretty: false } as const;
+  const textOf = async (value: unknown): Promise<string> => (await bytesOf(await encodeValue(value, style))).toString();
+  expect(await textOf({ a: ["b"] })).toBe("a:\n  - b\n");
+  const long = { a: "x".repeat(33 * 1024) };
+  expect(await textOf(long)).toBe(JSON.stringify(long));
+});

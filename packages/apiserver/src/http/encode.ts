@@ -3,6 +3,8 @@ import type { ListMeta } from "@keelson/api-machinery/transport";
 import type { EncodedObject, ListOutcome, ObjectOutcome, RemainingItems } from "../endpoints/outcome.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { forEachSlice } from "../endpoints/read/slices.ts";
+import { scaleResource } from "../table/scale-table.ts";
+import { compactList, prettyList } from "./list-text.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
 
 /** How much of each object a Table's rows carry (meta/v1 TableOptions). */
@@ -41,7 +43,7 @@ export function chooseRepresentation(
   const { subresource = "", resource } = outcome;
   // Kinds that can only be created, such as reviews, have no columns.
   const isReview = resource.verbs.length === 1 && resource.verbs[0] === "create";
-  const hasTable = (subresource === "" || subresource === "status") && !isReview;
+  const hasTable = (subresource === "" || subresource === "status" || subresource === "scale") && !isReview;
   const chosen = accepted.find((representation) => representation.as !== "Table" || hasTable);
   if (chosen === undefined) throw notAcceptable();
   if (outcome.kind === "list" && chosen.as === "PartialObjectMetadata") {
@@ -86,7 +88,8 @@ export async function encodeObject(
   if (representation.as === undefined && representation.format === "json" && !representation.pretty) {
     return bodyOf(outcome.object.bytes);
   }
-  return encodeValue(objectValue(outcome.object, outcome.resource, representation, context), representation);
+  const shown = outcome.subresource === "scale" ? scaleResource(outcome.resource) : outcome.resource;
+  return encodeValue(objectValue(outcome.object, shown, representation, context), representation);
 }
 
 /** Encodes a response with a list. */
@@ -117,11 +120,19 @@ export async function encodeList(
     return encodeSliced(list, "items", items, metadataOf, representation);
   }
   const head = listHead(outcome);
-  if (isPlainJson(representation)) return joinItems(JSON.stringify(head), items, outcome.itemSkip);
-  return encodeValue(
-    { ...head, items: items.map(({ object }) => (outcome.itemSkip === 0 ? object : withoutType(object))) },
-    representation,
-  );
+  if (isPlainJson(representation) || isLongYaml(representation, items)) {
+    return joinItems(JSON.stringify(head), items, outcome.itemSkip);
+  }
+  const valuesOf = (slice: readonly EncodedObject[]): readonly unknown[] =>
+    slice.map(({ object }) => (outcome.itemSkip === 0 ? object : withoutType(object)));
+  return encodeSliced(head, "items", items, valuesOf, representation);
+}
+
+/** Longer YAML is written in flow style, which is JSON: block style takes 100 ms per MB and more. */
+const maxBlockYamlBytes = 32 * 1024;
+
+function isLongYaml({ format }: Pick<Representation, "format">, items: readonly EncodedObject[]): boolean {
+  return format === "yaml" && items.reduce((sum, { bytes }) => sum + bytes.length, 0) > maxBlockYamlBytes;
 }
 
 const isPlainJson = ({ format, pretty }: Pick<Representation, "format" | "pretty">): boolean => format === "json" && !pretty;
@@ -149,24 +160,27 @@ async function encodeSliced(
   convert: (slice: readonly EncodedObject[]) => readonly unknown[],
   style: Pick<Representation, "format" | "pretty">,
 ): Promise<EncodedBody> {
-  if (style.format !== "json" || style.pretty) return encodeValue({ ...head, [name]: convert(items) }, style);
-  const parts: Uint8Array[] = [Buffer.from(`${JSON.stringify(head).slice(0, -1)},${JSON.stringify(name)}:[`)];
+  if (style.format === "yaml" && !isLongYaml(style, items)) return encodeValue({ ...head, [name]: convert(items) }, style);
+  if (items.length === 0 && style.pretty) return encodeValue({ ...head, [name]: [] }, style);
+  const { opening, ofSlice, closing } = style.format === "json" && style.pretty ? prettyList : compactList;
+  const parts: Uint8Array[] = [Buffer.from(opening(head, name))];
   await forEachSlice(
     items,
     (slice) => {
-      const text = JSON.stringify(convert(slice)).slice(1, -1);
-      parts.push(Buffer.from(parts.length === 1 ? text : `,${text}`));
+      parts.push(Buffer.from(`${parts.length === 1 ? "" : ","}${ofSlice(convert(slice))}`));
     },
-    convertedSlice,
+    { size: convertedSlice },
   );
-  parts.push(Buffer.from("]}"));
+  parts.push(Buffer.from(closing));
   const bytes = parts.reduce((sum, part) => sum + part.length, 0);
   return { bytes, parts: () => parts };
 }
 
-/** Encodes any JSON value. */
+/** Encodes any JSON value. Long YAML is in flow style. */
 export async function encodeValue(value: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
   if (style.format === "yaml") {
+    const json = JSON.stringify(value);
+    if (json.length > maxBlockYamlBytes) return bodyOf(Buffer.from(json));
     const { stringify } = await import("yaml");
     return bodyOf(Buffer.from(stringify(value, { aliasDuplicateObjects: false, lineWidth: 0 })));
   }

@@ -33,7 +33,7 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
   const { request, target, user, audit, accepted, abort, isUpgrade, bodies } = options;
   const isForwarded = isProxyPath(target.path) || options.isAggregated?.(target.path) === true;
   const method = request.method === "HEAD" ? "GET" : request.method;
-  if (!isApiMethod(method) && !(isForwarded && method === "OPTIONS")) {
+  if (!isApiMethod(method) && (isForwarded ? method !== "OPTIONS" : isResourcePath(target.path))) {
     throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
   }
   let received: Promise<void> | undefined;

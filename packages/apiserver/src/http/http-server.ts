@@ -18,6 +18,7 @@ import { createLazyAbort } from "./lazy-abort.ts";
 import { listen, listenOnSocket } from "./listen.ts";
 import { isConnectionError, malformedRequestResponse } from "./malformed-request.ts";
 import { acceptedRepresentations } from "./negotiation.ts";
+import { PipelinedRequests } from "./pipelined-requests.ts";
 import { RequestAccounting } from "./request-accounting.ts";
 import { credentialHeaders, requestedAuditId, splitTarget } from "./request-target.ts";
 import { type Exchange, Responder } from "./responder.ts";
@@ -59,6 +60,7 @@ class ApiHttpServer implements HttpServer {
   /** The server of the Unix socket. */
   readonly #local: PlainServer | undefined;
   readonly #accounting: RequestAccounting;
+  readonly #pipelined = new PipelinedRequests();
   /** Connections that switched to another protocol. */
   readonly #upgraded = new Set<Duplex>();
   #port = 0;
@@ -131,7 +133,9 @@ class ApiHttpServer implements HttpServer {
   }
 
   #serveOn(server: PlainServer, authenticate: Authenticate): void {
-    server.on("request", (request, response) => void this.#run({ request, response, authenticate }));
+    server.on("request", (request, response) => {
+      this.#pipelined.add(request, response, () => void this.#run({ request, response, authenticate }));
+    });
     server.on("upgrade", (request, socket, head) => this.#onUpgrade(request, authenticate, { socket, head }));
     server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
       if (!socket.writable || error.code === "ECONNRESET") socket.destroy();
@@ -142,6 +146,11 @@ class ApiHttpServer implements HttpServer {
   #onUpgrade(request: IncomingMessage, authenticate: Authenticate, upgrade: Upgrade): void {
     const { socket } = upgrade;
     socket.on("error", () => socket.destroy());
+    // The connection still belongs to the response before it. Clients that upgrade wait for responses.
+    if (this.#pipelined.isServing(request)) {
+      socket.destroy();
+      return;
+    }
     // The response is used if the request turns out not to switch protocols.
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;

@@ -61,14 +61,15 @@ function parseAccept(accept: string): Representation[] {
       );
       const quality = values.has("q") ? Number(values.get("q")) : 1;
       const representation = withTransform(format, values);
-      return representation === undefined || !(quality > 0) ? [] : [{ representation, quality, order }];
+      // As in kube-apiserver, a quality of 0 is the lowest one and not an exclusion.
+      return representation === undefined ? [] : [{ representation, quality: Number.isNaN(quality) ? 1 : quality, order }];
     })
     .sort((a, b) => b.quality - a.quality || a.order - b.order)
     .map(({ representation }) => representation);
 }
 
 function formatOf(range: string): "json" | "yaml" | undefined {
-  if (range === "application/json" || range === "*/*" || range === "application/*") return "json";
+  if (range === "application/json" || range === "*/*") return "json";
   return range === "application/yaml" ? "yaml" : undefined;
 }
 
@@ -76,8 +77,8 @@ function withTransform(format: "json" | "yaml", values: ReadonlyMap<string, stri
   const pretty = values.get("pretty") === "1" || values.get("pretty") === "true";
   const as = values.get("as");
   if (as === undefined) return { ...plainJson, format, pretty };
-  const version = values.get("v") ?? "v1";
-  if ((values.get("g") ?? "meta.k8s.io") !== "meta.k8s.io" || (version !== "v1" && version !== "v1beta1")) return undefined;
+  const version = values.get("v");
+  if (values.get("g") !== "meta.k8s.io" || (version !== "v1" && version !== "v1beta1")) return undefined;
   if (as !== "Table" && as !== "PartialObjectMetadata" && as !== "PartialObjectMetadataList") return undefined;
   return { format, as, version, pretty };
 }

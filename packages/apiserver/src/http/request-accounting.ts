@@ -1,5 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { ListOutcome, PipelineRequest } from "../endpoints/outcome.ts";
+import { ignoresLimit } from "../endpoints/read/read.ts";
 import { type RequestInfo, requestInfo } from "../endpoints/request-info.ts";
 import { type Admission, type FlowController, longRunningSubresources } from "../flowcontrol/flow-controller.ts";
 import { WorkEstimator } from "../flowcontrol/work-estimate.ts";
@@ -30,7 +31,8 @@ export class RequestAccounting {
     const flow = this.#flow;
     const info = flow && attributesOf(request);
     if (flow === undefined || info === undefined) return undefined;
-    const seats = this.#estimator.seatsOf(info, request.query?.["limit"]);
+    const query = request.query ?? {};
+    const seats = this.#estimator.seatsOf(info, ignoresLimit(query) ? undefined : query["limit"]);
     return flow.admit(request.user, info, seats, () => request.signal ?? new AbortController().signal);
   }
 

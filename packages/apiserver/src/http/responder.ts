@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Status, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Outcome, RawOutcome, WatchOutcome } from "../endpoints/outcome.ts";
+import type { Outcome, RawOutcome, StatusOutcome, WatchOutcome } from "../endpoints/outcome.ts";
 import {
   bodyOf,
   chooseRepresentation,
@@ -35,6 +35,9 @@ export interface ResponderOptions {
   readonly clock: Clock;
   readonly limits: WatchLimits;
 }
+
+/** Longer documents are not indented: OpenAPI takes 50 ms. */
+const maxFormattedBytes = 256 * 1024;
 
 /** Writes responses in the negotiated representation and tracks open watches. */
 export class Responder {
@@ -70,7 +73,10 @@ export class Responder {
         return this.#sendWatch(exchange, outcome);
       case "status":
         setWarnings(headers, outcome.warnings);
-        return this.fail(exchange, outcome.status);
+        Object.assign(headers, outcome.headers);
+        return outcome.text === undefined
+          ? this.fail(exchange, outcome.status)
+          : sendRaw(exchange, plainText(outcome, outcome.text));
       case "document": {
         const { request, accepted, query } = exchange;
         if (!acceptsDocument(request.headers.accept)) throw notAcceptable();
@@ -131,12 +137,12 @@ export class Responder {
 
   async #encodeDocument(body: unknown, style: Pick<Representation, "format" | "pretty">): Promise<EncodedBody> {
     if (body === undefined || body === null) return bodyOf(new Uint8Array());
-    if (style.format !== "json" || style.pretty || typeof body !== "object") return encodeValue(body, style);
-    const known = this.#documents.get(body);
-    if (known !== undefined) return known;
-    const encoded = await encodeValue(body, style);
-    this.#documents.set(body, encoded);
-    return encoded;
+    if (typeof body !== "object") return encodeValue(body, style);
+    const compact = this.#documents.get(body) ?? (await encodeValue(body, { format: "json", pretty: false }));
+    this.#documents.set(body, compact);
+    const isPlain = style.format === "json" && !style.pretty;
+    // JSON is YAML as well.
+    return isPlain || (compact.bytes ?? 0) > maxFormattedBytes ? compact : encodeValue(body, style);
   }
 }
 
@@ -152,6 +158,12 @@ function reply(
     { status, headers: Object.assign(headers, contentType[style.format], extra), body },
     { isHead: request.method === "HEAD", acceptEncoding: request.headers["accept-encoding"] },
   );
+}
+
+/** A failure as Go's `http.Error` sends it. */
+function plainText({ status }: StatusOutcome, text: string): RawOutcome {
+  const headers = { "content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff" };
+  return { kind: "raw", status: status.code ?? 500, headers, body: text };
 }
 
 async function sendRaw({ request, response, headers: common }: Exchange, outcome: RawOutcome): Promise<void> {

@@ -105,7 +105,7 @@ export function builtinKinds(options: BuiltinKindsOptions): readonly ServedResou
         }),
     ),
     ...endpointKinds(),
-    ...storageKinds(store),
+    ...storageKinds(store, () => clock.now()),
     ...csiKinds(),
     ...deviceKinds(),
     ...workloadKinds(),

@@ -130,6 +130,12 @@ export interface Strategy<T extends KubernetesObject = KubernetesObject> {
     object: KubernetesObject,
     request: { readonly user: UserInfo; readonly namespace: string; readonly name: string },
   ): Promise<KubernetesObject>;
+  /** Whether an update that leaves the spec unchanged raises the generation too. */
+  raisesGeneration?(object: ReceivedObject<T>, old: ReceivedObject<T>): boolean;
+  /** What a delete without a propagation policy does with dependents. Default: the garbage collector deletes them. */
+  readonly defaultPropagation?: "Orphan";
+  /** A warning for deletes without a propagation policy. */
+  readonly propagationWarning?: string;
   /** False for kinds without `metadata.generation` (ConfigMap, Secret, Event, Namespace). Default true. */
   readonly hasGeneration?: boolean;
   /** The default grace period of a delete in seconds. Default 0: immediate. */

@@ -40,7 +40,7 @@ describe("what is stored but not enforced", () => {
     );
     expect([code, warnings]).toEqual([
       201,
-      ["networkpolicies.networking.k8s.io are stored but not enforced: Pods use the network of the machine"],
+      ["networkpolicies.networking.k8s.io are stored but not enforced: the node does not filter the traffic of Pods"],
     ]);
   });
 });

@@ -12,7 +12,12 @@ export interface Unenforced {
 
 /** Everything in built-in kinds that is stored but not enforced. The reference page `not-enforced.md` is generated from it. */
 export const unenforced: readonly Unenforced[] = [
-  { resource: "networkpolicies.networking.k8s.io", field: "", reason: "Pods use the network of the machine", warns: true },
+  {
+    resource: "networkpolicies.networking.k8s.io",
+    field: "",
+    reason: "the node does not filter the traffic of Pods",
+    warns: true,
+  },
   { resource: "ingresses.networking.k8s.io", field: "", reason: "no ingress controller is included" },
   { resource: "ingressclasses.networking.k8s.io", field: "", reason: "no ingress controller is included" },
   {
@@ -24,9 +29,15 @@ export const unenforced: readonly Unenforced[] = [
   ...["nodePort", "sessionAffinity", "externalTrafficPolicy", "internalTrafficPolicy"].map((name) => ({
     resource: "services",
     field: name === "nodePort" ? "spec.ports[].nodePort" : `spec.${name}`,
-    reason: "the service proxy listens on cluster addresses and balances round-robin",
+    reason: ["nodePort", "sessionAffinity"].includes(name)
+      ? "the service proxy listens on cluster addresses and balances round-robin, except with `--pod-network namespaces`"
+      : "connections are balanced over all ready endpoints",
   })),
-  { resource: "services", field: "spec.ports[].protocol", reason: "the service proxy forwards TCP only" },
+  {
+    resource: "services",
+    field: "spec.ports[].protocol",
+    reason: "the service proxy forwards TCP only, except with `--pod-network namespaces`",
+  },
   { resource: "services", field: "spec.type", reason: "nothing provides load balancers" },
   ...["podAffinity", "podAntiAffinity"].map((name) => ({
     resource: "pods",
@@ -44,9 +55,18 @@ export const unenforced: readonly Unenforced[] = [
     field: `spec.${name}`,
     reason: "names of Services are in `/etc/hosts` of the programs",
   })),
-  { resource: "pods", field: "spec.ephemeralContainers", reason: "the node does not start them" },
+  {
+    resource: "pods",
+    field: "spec.ephemeralContainers[].targetContainerName",
+    reason: "containers do not share a process namespace",
+  },
   { resource: "pods", field: "spec.hostUsers", reason: "runtimes choose the user namespace themselves" },
-  ...["sysctls", "seLinuxOptions", "seccompProfile", "appArmorProfile", "supplementalGroups"].map((name) => ({
+  {
+    resource: "pods",
+    field: "spec.securityContext.sysctls",
+    reason: "runtimes do not apply it, except for `net.*` with `--pod-network namespaces`",
+  },
+  ...["seLinuxOptions", "seccompProfile", "appArmorProfile", "supplementalGroups"].map((name) => ({
     resource: "pods",
     field: `spec.securityContext.${name}`,
     reason: "runtimes do not apply it",

@@ -55,7 +55,15 @@ export interface StoreWatch {
 export interface PinnedState extends Disposable {
   readonly revision: number;
   /** As {@link Store.list}, without `remaining`. */
-  list(prefix: string, options: { limit: number; startAfter?: string }): Pick<StorePage, "items" | "next">;
+  list(
+    prefix: string,
+    options: {
+      limit: number;
+      /** The page ends with the object that reaches this size. Default: unlimited. */
+      maxBytes?: number;
+      startAfter?: string;
+    },
+  ): Pick<StorePage, "items" | "next">;
   /** The number of keys that begin with `prefix` and follow `key`. */
   countAfter(prefix: string, key: string): number;
 }

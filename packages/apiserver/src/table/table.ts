@@ -74,7 +74,10 @@ function layoutOf(resource: ServedResource): Layout {
 function createLayout(resource: ServedResource): Layout {
   const own = resource.columns.map(describeColumn);
   // A kind may position the name column itself: Events show it last.
-  const hasName = resource.columns.some(({ format }) => format === "name" && resource.cells !== undefined);
+  // A column of format "name" may show another object (Attacher), so the column's own name counts as well.
+  const hasName = resource.columns.some(
+    ({ name, format }) => name === "Name" && format === "name" && resource.cells !== undefined,
+  );
   const columns = hasName ? own : [nameColumn, ...own];
   const { cells } = resource;
   if (cells !== undefined) {

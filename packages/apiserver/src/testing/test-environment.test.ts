@@ -19,6 +19,13 @@ async function start(options: Parameters<typeof startTestEnvironment>[0] = {}): 
 const path = "/api/v1/namespaces/default/configmaps";
 const configMap = (name: string): unknown => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name }, data: { a: "1" } });
 
+async function nextExceptBookmarks(stream: AsyncIterator<WatchEvent<unknown>>): Promise<string> {
+  for (;;) {
+    const event = await next(stream);
+    if (!event.startsWith("BOOKMARK")) return event;
+  }
+}
+
 async function next(stream: AsyncIterator<WatchEvent<unknown>>): Promise<string> {
   const { value, done } = await stream.next();
   if (done) return "end";
@@ -137,7 +144,7 @@ describe("the test environment", () => {
     const clock = createVirtualClock();
     const environment = await startTestEnvironment({ clock });
     const watch = await environment.transport().watch({ method: "GET", path, query: { allowWatchBookmarks: "true" } });
-    const ended = next(watch[Symbol.asyncIterator]());
+    const ended = nextExceptBookmarks(watch[Symbol.asyncIterator]());
     await environment.stop();
     expect(await ended).toBe("end");
     expect(clock.pendingTimers).toBe(0);

@@ -32,7 +32,9 @@ it("compiles a policy once, and again after a change", async () => {
     return stored && policies.programOf(stored);
   };
   expect([programOf(), programOf()]).toEqual([1, 1]);
-  await environment.handle({ method: "PUT", path: `${path}/p`, user: systemUser, body: policy("false") });
+  const changed = { spec: policy("false").spec };
+  const headers = { "content-type": "application/merge-patch+json" };
+  await environment.handle({ method: "PATCH", path: `${path}/p`, user: systemUser, body: changed, headers });
   expect([programOf(), programOf(), policies.size]).toEqual([2, 2, 1]);
   policies.close();
 });

@@ -35,7 +35,9 @@ function policy(rules: readonly object[], validations: readonly object[], rest: 
 }
 
 /** Creates or replaces the policy and resolves with its status once its generation is observed. */
-async function statusOf(method: "POST" | "PUT", body: KubernetesObject): Promise<unknown> {
+async function statusOf(method: "POST" | "PUT", sent: KubernetesObject): Promise<unknown> {
+  const { resourceVersion = "" } = environment.store.get(key)?.object.metadata ?? {};
+  const body = method === "POST" ? sent : { ...sent, metadata: { ...sent.metadata, resourceVersion } };
   const outcome = await environment.handle({ method, path: method === "POST" ? path : `${path}/p`, body, user: systemUser });
   expect(outcome.kind).toBe("object");
   const { store } = environment;

@@ -39,7 +39,8 @@ export const anonymousUser: UserInfo = { username: "system:anonymous", groups: [
 
 /**
  * Authenticates requests by client certificate (CN is the user, O the groups), then by bearer token, then as the anonymous user, and
- * applies impersonation headers. Invalid credentials are rejected unless others are valid; they are never anonymous.
+ * applies impersonation headers. Invalid certificates and tokens are rejected unless other credentials are valid; they are never anonymous.
+ * Other schemes of Authorization are ignored.
  */
 export function createAuthenticator(options: AuthenticatorOptions): Authenticate {
   const { tokens, authorizer, now, anonymous = true } = options;
@@ -51,8 +52,9 @@ export function createAuthenticator(options: AuthenticatorOptions): Authenticate
     }
     const authorization = headers["authorization"]?.[0];
     if (authorization === undefined) return anonymous && !isPresented ? anonymousUser : undefined;
-    const token = /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
-    if (token === undefined) return undefined;
+    const token = /^Bearer +([^ ]+)/i.exec(authorization)?.[1];
+    // As in kube-apiserver, text after the token is ignored, and an empty token counts as none.
+    if (token === undefined) return anonymous && !isPresented ? anonymousUser : undefined;
     for (const authenticate of tokens) {
       const user = authenticate(token);
       if (user !== undefined) return withAuthenticated(user);

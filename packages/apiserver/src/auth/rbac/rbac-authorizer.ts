@@ -53,7 +53,8 @@ export function createRbacAuthorizer(store: Pick<Store, "list" | "watch">): Auth
     rulesFor(user, namespace) {
       const roles = new Set([...grantsOf(user, namespace)].map((grant) => grant.role));
       const rules = [...roles].flatMap((role) => index.rules(role) ?? []);
-      return user.groups.includes(mastersGroup) ? [...everything, ...rules] : rules;
+      if (!user.groups.includes(mastersGroup)) return rules;
+      return [...everything, ...rules.filter((rule) => !isEverything(rule))];
     },
     rulesOfRole: (key) => index.rules(key),
     close: () => index.close(),
@@ -88,6 +89,13 @@ export function requireAccess(
   target: AccessTarget,
 ): void {
   if (!authorizer.authorize(user, verb, target).allowed) throw forbidden(user, verb, target);
+}
+
+/** Whether a rule repeats one of {@link everything}, as cluster-admin does. */
+function isEverything({ verbs, apiGroups, resources, resourceNames, nonResourceURLs }: PolicyRule): boolean {
+  if (!verbs.includes("*")) return false;
+  const isAllResources = apiGroups?.includes("*") === true && resources?.includes("*") === true && !resourceNames?.length;
+  return isAllResources || nonResourceURLs?.includes("*") === true;
 }
 
 const everything: readonly PolicyRule[] = [

@@ -1,6 +1,6 @@
 import { isJsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
-import { invalidCause, invalidError, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, invalidError, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { UserInfo } from "../../registry/served-resource.ts";
 import type { AccessTarget } from "../rbac/policy-rule.ts";
 import type { Authorizer } from "../rbac/rbac-authorizer.ts";
@@ -8,6 +8,9 @@ import { specOf, text, texts, withStatus } from "./review-fields.ts";
 import type { Reviews } from "./review-kinds.ts";
 
 const authorizationGroup = "authorization.k8s.io";
+
+/** Maximum number of rules in a response. The user may have created many more, and they are encoded in one turn of the event loop. */
+const maxReviewedRules = 2_000;
 
 /** The reviews of the group authorization.k8s.io. */
 export type AccessReviews = Pick<
@@ -24,11 +27,11 @@ export function createAccessReviews(authorizer: Pick<Authorizer, "authorize" | "
   };
   return {
     selfSubjectAccessReview: async (object, { user }) => {
-      requireValid(object, [...accessCauses(object), ...metadataCauses(object)]);
+      requireValid([...accessCauses(object), ...metadataCauses(object)]);
       return review(object, user);
     },
     subjectAccessReview: async (object) => {
-      requireValid(object, [...accessCauses(object), ...subjectCauses(object), ...metadataCauses(object)]);
+      requireValid([...accessCauses(object), ...subjectCauses(object), ...metadataCauses(object)]);
       return review(object, readSubject(object));
     },
     localSubjectAccessReview: async (object, { namespace }) => {
@@ -39,7 +42,7 @@ export function createAccessReviews(authorizer: Pick<Authorizer, "authorize" | "
           "the namespace of the provided object does not match the namespace sent on the request",
         );
       }
-      requireValid(object, [
+      requireValid([
         ...accessCauses(object),
         ...subjectCauses(object),
         ...metadataCauses({ ...object, metadata: others }),
@@ -50,13 +53,19 @@ export function createAccessReviews(authorizer: Pick<Authorizer, "authorize" | "
     selfSubjectRulesReview: async (object, { user }) => {
       const namespace = text(specOf(object), "namespace");
       if (namespace === "") throw statusError("BadRequest", "no namespace on request");
-      const rules = authorizer.rulesFor(user, namespace);
-      return withStatus(object, {
+      const all = authorizer.rulesFor(user, namespace);
+      const rules = all.slice(0, maxReviewedRules);
+      // As in kube-apiserver, the response repeats no spec.
+      const answered: KubernetesObject & { spec: object } = { ...object, spec: {} };
+      return withStatus(answered, {
         resourceRules: rules.filter((rule) => rule.resources?.length).map(resourceRule),
         nonResourceRules: rules
           .filter((rule) => rule.nonResourceURLs?.length)
           .map(({ verbs, nonResourceURLs = [] }) => ({ verbs, nonResourceURLs })),
-        incomplete: false,
+        incomplete: all.length > rules.length,
+        ...(all.length > rules.length
+          ? { evaluationError: `only the first ${rules.length} of ${all.length} rules are listed` }
+          : {}),
       });
     },
   };
@@ -93,9 +102,32 @@ function accessCauses(object: KubernetesObject): StatusCause[] {
     const detail = "cannot be specified in combination with resourceAttributes";
     return [invalidCause("spec.nonResourceAttributes", specOf(object)["nonResourceAttributes"], detail)];
   }
-  if (resource || path) return [];
+  if (resource) return selectorAttributeCauses(specOf(object)["resourceAttributes"]);
+  if (path) return [];
   const detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
   return [invalidCause("spec.resourceAttributes", null, detail)];
+}
+
+/** Validates the selectors that limit a list or watch. */
+function selectorAttributeCauses(attributes: unknown): StatusCause[] {
+  return ["fieldSelector", "labelSelector"].flatMap((name) => {
+    const selector = isJsonObject(attributes) ? attributes[name] : undefined;
+    if (!isJsonObject(selector)) return [];
+    const field = `spec.resourceAttributes.${name}`;
+    const raw = text(selector, "rawSelector");
+    const requirements = Array.isArray(selector["requirements"]) ? selector["requirements"] : [];
+    if (raw !== "" && requirements.length > 0) {
+      return [invalidCause(`${field}.rawSelector`, raw, "may not specified at the same time as requirements")];
+    }
+    if (raw === "" && requirements.length === 0) {
+      return [requiredCause(`${field}.requirements`, `when ${field} is specified, requirements or rawSelector is required`)];
+    }
+    return requirements.flatMap((requirement: unknown, index) =>
+      isJsonObject(requirement) && text(requirement, "key") !== ""
+        ? []
+        : [requiredCause(`${field}.requirements[${index}].key`, "must be specified")],
+    );
+  });
 }
 
 function subjectCauses(object: KubernetesObject): StatusCause[] {
@@ -126,8 +158,8 @@ function localCauses(object: KubernetesObject, namespace: string): StatusCause[]
   return causes;
 }
 
-function requireValid(object: KubernetesObject, causes: readonly StatusCause[]): void {
-  if (causes.length > 0) throw invalidError({ group: authorizationGroup, kind: object.kind }, "", causes);
+function requireValid(causes: readonly StatusCause[]): void {
+  if (causes.length > 0) throw invalidError({ group: authorizationGroup, kind: "" }, "", causes);
 }
 
 function resourceRule({ verbs, apiGroups = [], resources = [], resourceNames = [] }: PolicyRule): unknown {

@@ -13,6 +13,7 @@ import { generateSigningKey } from "@keelson/api-machinery/certificates";
 import { ensureDefaultRoles } from "../rbac/default-roles.ts";
 import { type Authorizer, createRbacAuthorizer } from "../rbac/rbac-authorizer.ts";
 import type { Reviews } from "./review-kinds.ts";
+import { createAccessReviews } from "./access-reviews.ts";
 import { createReviews } from "./reviews.ts";
 import {
   createServiceAccountTokens,
@@ -287,6 +288,24 @@ describe("a review", () => {
     await expect(ask("selfSubjectRulesReview", {}, bot)).rejects.toMatchObject({ code: 400 });
   });
 
+  test("of the sender's rules lists as many as one turn can encode, and says that it is incomplete", async () => {
+    const rulesFor = (count: number) => () => Array.from({ length: count }, () => ({ verbs: ["get"], resources: ["pods"] }));
+    const reviewOf = async (count: number): Promise<Record<string, unknown>> => {
+      const { selfSubjectRulesReview } = createAccessReviews({ authorize: authorizer.authorize, rulesFor: rulesFor(count) });
+      const object = { apiVersion: "v1", kind: "X", metadata: {}, spec: { namespace: "ns" } };
+      const { status } = (await selfSubjectRulesReview(object, { user: bot, namespace: "", name: "" })) as KubernetesObject & {
+        status: Record<string, unknown>;
+      };
+      return status;
+    };
+    expect(await reviewOf(2_000)).toMatchObject({ incomplete: false, resourceRules: { length: 2_000 } });
+    expect(await reviewOf(2_001)).toMatchObject({
+      incomplete: true,
+      resourceRules: { length: 2_000 },
+      evaluationError: "only the first 2000 of 2001 rules are listed",
+    });
+  });
+
   test("of the sender returns its identity", async () => {
     const user = { username: "jane", uid: "u", groups: ["dev"], extra: { a: ["b"] } };
     expect(await ask("selfSubjectReview", {}, user)).toEqual({ userInfo: user });
@@ -352,6 +371,13 @@ describe("the authenticator", () => {
     expect(() => authenticate({})).toThrow("Unauthorized");
     expect(authenticate({}, true)).toEqual(anonymousUser);
     expect(() => authenticate({ authorization: ["Bearer wrong"] }, true)).toThrow("Unauthorized");
+  });
+
+  test("ignores text after a token, other schemes and an empty token", () => {
+    expect(authenticate({ authorization: ["Bearer a-long-static-token junk"] }, true)).toMatchObject({ username: "root" });
+    expect(() => authenticate({ authorization: ["Bearer wrong junk"] }, true)).toThrow("Unauthorized");
+    expect(authenticate({ authorization: ["Basic YTpi"] }, true)).toEqual(anonymousUser);
+    expect(authenticate({ authorization: ["Bearer "] }, true)).toEqual(anonymousUser);
   });
 
   test("authorizes the impersonation of each user, group, uid and extra value", async () => {

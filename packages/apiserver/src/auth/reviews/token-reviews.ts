@@ -1,5 +1,6 @@
 import { isJsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
+import { invalidCause, invalidError } from "@keelson/api-machinery/validation";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { type TokenAuthenticator, withAuthenticated } from "../authentication/authenticator.ts";
 import type { BoundObject, ServiceAccountTokens } from "../authentication/service-account-tokens.ts";
@@ -59,13 +60,19 @@ function reviewToken({ tokens, staticTokens = [] }: TokenReviewsOptions, object:
 }
 
 function requestToken(
-  { tokens, store }: TokenReviewsOptions,
+  { tokens, store, now }: TokenReviewsOptions,
   object: KubernetesObject,
   { namespace, name }: Parameters<Evaluate>[1],
 ): KubernetesObject {
   const account = store.get(storageKey({ group: "", plural: "serviceaccounts" }, namespace, name))?.object.metadata;
   if (account?.uid === undefined) {
     throw statusError("NotFound", `serviceaccounts ${JSON.stringify(name)} not found`, { name, kind: "serviceaccounts" });
+  }
+  const sentName = object.metadata.name ?? "";
+  if (sentName !== "" && sentName !== name) {
+    throw invalidError({ group: authenticationGroup, kind: "TokenRequest" }, name, [
+      invalidCause("metadata.name", sentName, "must match the service account name if specified"),
+    ]);
   }
   const spec = specOf(object);
   const expirationSeconds = expirationOf(spec["expirationSeconds"] ?? hourSeconds);
@@ -80,7 +87,7 @@ function requestToken(
   const expirationTimestamp = formatTime(expiresAt);
   return {
     ...withStatus(object, { token, expirationTimestamp }),
-    metadata: { ...object.metadata, name, namespace },
+    metadata: { ...object.metadata, name, namespace, creationTimestamp: formatTime(now()) },
     spec: {
       ...spec,
       audiences: audiences.length > 0 ? audiences : tokens.audiences,

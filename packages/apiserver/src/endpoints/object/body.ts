@@ -34,6 +34,8 @@ export function copyJson(value: unknown, depth = 0): unknown {
 
 /** Reads a body as an object of `resource`. Checks its kind and version, or fills them in for a built-in kind. Returns a copy. */
 export function readBody(resource: ServedResource, body: unknown): KubernetesObject {
+  // An empty document, or `null`.
+  if (body === null && resource.origin === "builtin") return withTypeMeta(resource, {});
   if (!isJsonObject(body)) {
     throw badRequest(
       `the object provided is unrecognized (must be of type ${resource.kind}): couldn't get version/kind; it is ${

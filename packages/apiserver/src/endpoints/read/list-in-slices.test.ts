@@ -36,6 +36,54 @@ it("reads a long list while it is sent, and keeps at most one slice in memory", 
   expect(found).toEqual(names);
 });
 
+it("ends a slice after the objects of one turn, however large they are", async () => {
+  const text = "x".repeat(400_000);
+  for (const name of ["a0", "a1", "a2", "a3"]) {
+    await sendRequest(environment, "POST", maps, { metadata: { name }, data: { text } });
+  }
+  const { items, remaining } = await list();
+  expect(items.map(({ object }) => object.metadata.name)).toEqual(["a0", "a1"]);
+  for await (const slice of remaining?.slices() ?? []) {
+    expect(slice.map(({ object }) => object.metadata.name)).toEqual(["a2", "a3"]);
+    break;
+  }
+});
+
+it("applies selectors with thousands of requirements to few objects in a turn", async () => {
+  const labelSelector = Array.from({ length: 2_000 }, (_, index) => `!n${index}`).join(",");
+  const { items, remaining } = await list({ labelSelector });
+  expect(items.length).toBeLessThanOrEqual(12);
+  const found = [...namesOf(items)];
+  for await (const slice of remaining?.slices() ?? []) found.push(...namesOf(slice));
+  expect(found).toEqual(names);
+});
+
+it("rejects selectors with more terms than one turn can parse", async () => {
+  for (const [parameter, term] of [
+    ["labelSelector", "a"],
+    ["fieldSelector", "metadata.name!=a"],
+  ] as const) {
+    const { body } = await sendRequest(environment, "GET", `${maps}?${parameter}=${Array(2_001).fill(term).join(",")}`);
+    expect(body).toMatchObject({
+      code: 400,
+      message: `${parameter}: must have at most 2000 requirements and values, got 2001`,
+    });
+  }
+});
+
+it("rejects a watch whose selectors have too many requirements", async () => {
+  const labelSelector = Array.from({ length: 257 }, (_, index) => `n${index}`).join(",");
+  const { body } = await sendRequest(environment, "GET", `${maps}?watch=1&labelSelector=${encodeURIComponent(labelSelector)}`);
+  expect(body).toMatchObject({ code: 400, message: "the selectors of a watch must have at most 256 requirements, got 257" });
+});
+
+it("watches the objects of a selector with as many values as a list accepts", async () => {
+  const values = Array.from({ length: 2_000 }, (_, index) => `n${index}`);
+  const query = { watch: "1", labelSelector: `name in (${values.join(",")})` };
+  const outcome = await environment.handle({ method: "GET", path: maps, query, headers: {}, user: systemUser });
+  expect(outcome.kind).toBe("watch");
+});
+
 it("returns one state to a client that stops reading, despite changes made meanwhile", async () => {
   const { items, remaining } = await list();
   const found = [...namesOf(items)];
@@ -50,6 +98,21 @@ it("returns one state to a client that stops reading, despite changes made meanw
   }
   expect(found).toEqual(names);
   expect(clock.pendingTimers).toBe(timers);
+});
+
+it("reads in slices if the limit has no effect, as with version 0", async () => {
+  const { items, remaining } = await list({ limit: "500", resourceVersion: "0" });
+  expect(items.length).toBeLessThanOrEqual(250);
+  const found = [...namesOf(items)];
+  for await (const slice of remaining?.slices() ?? []) found.push(...namesOf(slice));
+  expect(found).toEqual(names);
+});
+
+it("stops reading if the client has disconnected", async () => {
+  const signal = AbortSignal.abort(new Error("the client disconnected"));
+  const request = { method: "GET", path: maps, query: {}, headers: {}, user: systemUser, signal } as const;
+  const message = "Internal error occurred: the client disconnected";
+  expect(await environment.handle(request)).toMatchObject({ kind: "status", status: { message } });
 });
 
 it("releases the state if the client disconnects", async () => {

@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { apiVersionOf, type KubernetesObject } from "@keelson/api-machinery";
 import type { Timer } from "@keelson/api-machinery/time";
 import type { PinnedState, StoredObject, StoreEvent, StoreWatch } from "../../storage/store.ts";
@@ -9,8 +8,8 @@ import { encodeUnstored, serveAll } from "../object/serve-object.ts";
 import type { EncodedObject, WatchedEvent, WatchSink } from "../outcome.ts";
 import { matchingConverted, matchingObjects, selectsConverted } from "./converted-selection.ts";
 import type { Selection } from "./selection.ts";
-import { sliceSize } from "./slices.ts";
-import { waitForRevision } from "./wait-for-revision.ts";
+import { sliceBytes, sliceSizeOf } from "./slices.ts";
+import { waitForState } from "./wait-for-revision.ts";
 
 /** Interval of bookmarks on a quiet watch that requested them. */
 const bookmarkIntervalMs = 60_000;
@@ -160,15 +159,14 @@ export class ObjectWatch {
     this.#converting = (this.#converting ?? Promise.resolve()).then(action).catch((error: unknown) => this.#fail(error));
   }
 
-  /** The requested revision may be newer than the store's. */
   #startWithState(): void {
-    const { from } = this.#plan;
-    if (from <= this.#call.store.revision) {
+    const request = { ...this.#call.request, signal: this.#aborted.signal };
+    const waiting = waitForState({ ...this.#call, request }, this.#plan.from);
+    if (waiting === undefined) {
       this.#sendState();
       return;
     }
-    const request = { ...this.#call.request, signal: this.#aborted.signal };
-    waitForRevision({ ...this.#call, request }, from)
+    waiting
       .then(() => {
         if (this.#isOpen) this.#sendState();
       })
@@ -202,7 +200,8 @@ export class ObjectWatch {
 
   /** Sends a slice of the state. Returns where the next one starts. */
   #sendSlice(state: PinnedState, startAfter?: string): string | undefined {
-    const page = state.list(this.#prefix, { limit: sliceSize, ...(startAfter === undefined ? {} : { startAfter }) });
+    const slice = { limit: sliceSizeOf(this.#plan.selection), maxBytes: sliceBytes };
+    const page = state.list(this.#prefix, startAfter === undefined ? slice : { ...slice, startAfter });
     const matching = matchingObjects(this.#call, this.#plan.selection, page.items);
     if (matching instanceof Promise) {
       this.#inOrder(async () => {
@@ -215,7 +214,7 @@ export class ObjectWatch {
 
   async #sendRest(state: PinnedState, from: string): Promise<void> {
     for (let next: string | undefined = from; next !== undefined; next = this.#sendSlice(state, next)) {
-      await nextTurn();
+      await this.#call.turns.next();
       if (!this.#isOpen) return;
     }
     this.#finishState(state);

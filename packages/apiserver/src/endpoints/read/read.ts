@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { isExpired, StatusError } from "@keelson/api-machinery";
 import type { ListMeta } from "@keelson/api-machinery/transport";
 import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
@@ -12,15 +11,15 @@ import { matchingObjects } from "./converted-selection.ts";
 import { HeldState } from "./held-state.ts";
 import { waitForRevision } from "./wait-for-revision.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../outcome.ts";
-import { integerOf, parseResourceVersion } from "./resource-version.ts";
+import { integerOf, parseResourceVersion, parseStartingVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
-import { forEachSlice, sliceSize } from "./slices.ts";
+import { forEachSlice, sliceBytes, sliceSize, sliceSizeOf } from "./slices.ts";
 
 /** Serves get of an object or its status. */
 export async function getObject(call: Call): Promise<ObjectOutcome> {
   const { resource, info, store, query } = call;
   if (resource.provide !== undefined) return getProvided(call, resource.provide);
-  const atLeast = parseResourceVersion(query["resourceVersion"]);
+  const atLeast = parseStartingVersion(query["resourceVersion"]);
   if (atLeast !== undefined) await waitForRevision(call, atLeast);
   const stored = store.get(keyOf(call));
   if (stored === undefined) throw notFound(resource, info.name);
@@ -38,9 +37,10 @@ export async function listObjects(call: Call): Promise<ListOutcome> {
   const stored = await listStored(call, selection);
   const items: EncodedObject[] = [];
   // Custom objects are parsed to check whether they lack defaults.
-  await forEachSlice(stored.items, async (slice) => {
+  const serveSlice = async (slice: readonly StoredObject[]): Promise<void> => {
     for (const item of await serveAll(call, slice)) items.push(item);
-  });
+  };
+  await forEachSlice(stored.items, serveSlice, { nextTurn: () => call.turns.next() });
   const { listMeta } = stored;
   return {
     kind: "list",
@@ -53,7 +53,19 @@ export async function listObjects(call: Call): Promise<ListOutcome> {
 
 /** Whether a list has a limit, or continues an earlier one. */
 function isPaged(query: Call["query"]): boolean {
-  return limitOf(query["limit"]) !== undefined || (query["continue"] ?? "") !== "";
+  return pageLimitOf(query) !== undefined || (query["continue"] ?? "") !== "";
+}
+
+/** Whether a list's limit has no effect: kube-apiserver serves version 0 from its watch cache, which does not page. */
+export function ignoresLimit(query: Call["query"]): boolean {
+  return query["resourceVersion"] === "0" && (query["continue"] ?? "") === "";
+}
+
+/** The page size of a list. Undefined without a limit. */
+function pageLimitOf(query: Call["query"]): number | undefined {
+  // A malformed limit is an error in either case.
+  const limit = limitOf(query["limit"]);
+  return ignoresLimit(query) ? undefined : limit;
 }
 
 /** Reads the first slice of a list, and the others of the same state while the response is sent. */
@@ -64,7 +76,7 @@ async function listInSlices(call: Call, selection: Selection): Promise<ListOutco
   const start = await startOf(call, prefix, undefined);
   using state = start.revision === undefined ? store.pin() : await pinPast(call, prefix, start.revision, start);
   const { revision } = state;
-  const { items, next } = state.list(prefix, { limit: sliceSize });
+  const { items, next } = state.list(prefix, { limit: sliceSizeOf(selection), maxBytes: sliceBytes });
   return {
     kind: "list",
     items: await selected(call, selection, items),
@@ -89,8 +101,9 @@ async function* slicesAfter(
 ): AsyncGenerator<readonly EncodedObject[]> {
   using held = new HeldState(call, prefix, revision);
   for (let after: string | undefined = startAfter; after !== undefined; ) {
-    await nextTurn();
-    const page: Pick<StorePage, "items" | "next"> = (await held.get()).list(prefix, { limit: sliceSize, startAfter: after });
+    await call.turns.next();
+    const slice = { limit: sliceSizeOf(selection), maxBytes: sliceBytes, startAfter: after };
+    const page: Pick<StorePage, "items" | "next"> = (await held.get()).list(prefix, slice);
     yield await selected(call, selection, page.items);
     after = page.next;
   }
@@ -130,7 +143,7 @@ interface StoredList {
  */
 export async function listStored(call: Call, selection: Selection): Promise<StoredList> {
   const prefix = prefixOf(call);
-  const requested = limitOf(call.query["limit"]);
+  const requested = pageLimitOf(call.query);
   integerOf("timeoutSeconds", call.query["timeoutSeconds"]);
   const position = await startOf(call, prefix, requested);
   const limit = requested ?? Number.POSITIVE_INFINITY;
@@ -141,8 +154,8 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
   for (;;) {
     const left = limit - items.length;
     // With a selector, a slice may contain too few matches.
-    const size = selection.isSelective ? sliceSize : Math.min(sliceSize, left);
-    const page = state.list(prefix, { limit: size, ...(startAfter === undefined ? {} : { startAfter }) });
+    const size = selection.isSelective ? sliceSizeOf(selection) : Math.min(sliceSize, left);
+    const page = state.list(prefix, { limit: size, maxBytes: sliceBytes, ...(startAfter === undefined ? {} : { startAfter }) });
     const matching = await matchingObjects(call, selection, page.items);
     for (const stored of matching.slice(0, left)) items.push(stored);
     const last = matching[left - 1];
@@ -154,7 +167,8 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
     }
     if (page.next === undefined) return { items, listMeta };
     startAfter = page.next;
-    await nextTurn();
+    await call.turns.next();
+    call.request.signal?.throwIfAborted();
   }
 }
 
@@ -195,10 +209,10 @@ function expiredContinue(token: string, why: string): StatusError {
 
 async function startOf(call: Call, prefix: string, limit: number | undefined): Promise<Start> {
   const { query, store } = call;
-  const revision = parseResourceVersion(query["resourceVersion"]);
   const match = query["resourceVersionMatch"] ?? "";
   const token = query["continue"] ?? "";
   requireMatch(match, query, token);
+  const revision = parseResourceVersion(query["resourceVersion"]);
   if (token !== "") {
     if (revision !== undefined && revision !== 0) {
       throw badRequest("specifying resource version is not allowed when using continue");

@@ -40,3 +40,9 @@ export async function waitForRevision(
     signal?.addEventListener("abort", abort, { once: true });
   });
 }
+
+/** Waits for the revision as {@link waitForRevision}, and for a turn to read in: many watches may open together. Returns undefined if the state can be read immediately. */
+export function waitForState(call: Call, revision: number): Promise<void> | undefined {
+  if (revision <= call.store.revision) return call.turns.enter();
+  return waitForRevision(call, revision).then(() => call.turns.enter());
+}

@@ -1,11 +1,11 @@
 import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Call } from "../call.ts";
-import { invalidOptions } from "../errors.ts";
+import { badRequest, invalidOptions } from "../errors.ts";
 import type { WatchOutcome } from "../outcome.ts";
 import { isTrue } from "../request-info.ts";
 import { ObjectWatch } from "./object-watch.ts";
-import { integerOf, parseResourceVersion } from "./resource-version.ts";
-import { selectionOf } from "./selection.ts";
+import { integerOf, parseStartingVersion } from "./resource-version.ts";
+import { type Selection, selectionOf } from "./selection.ts";
 
 /** Default duration of a watch. A random part of the same length spreads reconnects. */
 const defaultTimeoutSeconds = 1_800;
@@ -20,15 +20,18 @@ export interface OpenWatch {
 export function watchObjects(call: Call, onOpen: (watch: OpenWatch) => () => void): WatchOutcome {
   const { resource, query, store } = call;
   const selection = selectionOf(resource, query);
-  const from = parseResourceVersion(query["resourceVersion"]);
+  requireFewRequirements(selection);
+  const from = parseStartingVersion(query["resourceVersion"]);
   const sendsInitialEvents = initialEvents(query);
   const seconds = integerOf("timeoutSeconds", query["timeoutSeconds"]);
   const timeoutSeconds = seconds > 0 ? seconds : defaultTimeoutSeconds + call.random.below(defaultTimeoutSeconds);
+  // As in kube-apiserver, a watch from no version or from 0 asks for the initial events.
+  const startsWithState = sendsInitialEvents ?? (from === undefined || from === 0);
   const plan = {
     // Without initial events and without a resourceVersion, the watch starts from now.
     from: from || (sendsInitialEvents === false ? store.revision : 0),
-    startsWithState: sendsInitialEvents ?? (from === undefined || from === 0),
-    marksInitialEnd: sendsInitialEvents === true && isTrue(query["allowWatchBookmarks"]),
+    startsWithState,
+    marksInitialEnd: startsWithState && isTrue(query["allowWatchBookmarks"]),
     hasBookmarks: isTrue(query["allowWatchBookmarks"]),
     timeoutMs: timeoutSeconds * 1000,
     selection,
@@ -45,6 +48,14 @@ export function watchObjects(call: Call, onOpen: (watch: OpenWatch) => () => voi
   };
 }
 
+/** Maximum number of requirements in the selectors of a watch: it compares them to every change, together with all other watches. */
+const maxRequirements = 256;
+
+function requireFewRequirements({ requirements }: Selection): void {
+  if (requirements <= maxRequirements) return;
+  throw badRequest(`the selectors of a watch must have at most ${maxRequirements} requirements, got ${requirements}`);
+}
+
 function initialEvents(query: Readonly<Record<string, string | undefined>>): boolean | undefined {
   const value = query["sendInitialEvents"] ?? "";
   const match = query["resourceVersionMatch"] ?? "";
@@ -58,7 +69,11 @@ function initialEvents(query: Readonly<Record<string, string | undefined>>): boo
       causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
     }
     if (match !== "NotOlderThan") causes.push(notSupportedCause(field, match, ["NotOlderThan"]));
-    if (query["continue"]) causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden when continue is provided"));
+  }
+  const version = query["resourceVersion"] ?? "";
+  const isImplicit = value === "" && (version === "" || version === "0");
+  if (query["continue"] && (match !== "" || isImplicit)) {
+    causes.push(forbiddenCause(field, "resourceVersionMatch is forbidden when continue is provided"));
   }
   if (causes.length > 0) throw invalidOptions("ListOptions", ...causes);
   return value === "" ? undefined : isTrue(value);

@@ -1,5 +1,6 @@
 import { type DeepReadonly, type StatusError, statusError } from "@keelson/api-machinery";
 import type { PodDisruptionBudgetObject, PodObject } from "@keelson/api-machinery/kinds";
+import { unclassifiedError } from "@keelson/api-machinery/validation";
 import { forbidden } from "../errors.ts";
 
 type Budget = DeepReadonly<PodDisruptionBudgetObject>;
@@ -24,7 +25,7 @@ export function decideEviction(pod: DeepReadonly<PodObject>, budgets: readonly B
   if (isIdle || pod.metadata.deletionTimestamp !== undefined || budget === undefined) return { kind: "evict" };
   if (others.length > 0) {
     const message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-    return { kind: "rejected", error: statusError("InternalError", message) };
+    return { kind: "rejected", error: unclassifiedError(message) };
   }
   const name = budget.metadata.name ?? "";
   const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0, observedGeneration = 0 } = budget.status ?? {};
@@ -45,10 +46,28 @@ export function decideEviction(pod: DeepReadonly<PodObject>, budgets: readonly B
   }
   const status: BudgetStatus = {
     ...budget.status,
+    ...(disruptionsAllowed === 1 ? { conditions: withExhausted(budget, time) } : {}),
     disruptionsAllowed: disruptionsAllowed - 1,
     disruptedPods: { ...budget.status?.disruptedPods, [pod.metadata.name ?? ""]: time },
   };
   return { kind: "evict-counted", budget, status };
+}
+
+/** The budget's conditions once its last disruption is used. */
+function withExhausted({ metadata, status }: Budget, time: string): BudgetStatus["conditions"] {
+  const type = "DisruptionAllowed";
+  const before = status?.conditions?.find((condition) => condition.type === type);
+  const lastTransitionTime = before?.status === "False" ? before.lastTransitionTime : time;
+  const { generation } = metadata;
+  const condition = {
+    type,
+    status: "False",
+    ...(generation === undefined ? {} : { observedGeneration: generation }),
+    lastTransitionTime: lastTransitionTime ?? time,
+    reason: "InsufficientPods",
+    message: "",
+  } as const;
+  return [...(status?.conditions ?? []).filter((other) => other.type !== type), condition];
 }
 
 function isReady({ status }: DeepReadonly<PodObject>): boolean {

@@ -53,6 +53,29 @@ const refusal = (message: string, retry: object = {}): object => ({
 });
 
 describe("an eviction", () => {
+  it("marks the Pod as the target of a disruption, unless it is a dry run or its preconditions fail", async () => {
+    const spec = { containers: [{ name: "c", image: "i" }], nodeName: "n" };
+    await ask("POST", pods, { apiVersion: "v1", kind: "Pod", metadata: { name: "a" }, spec });
+    const conditions = async () => (await ask("GET", `${pods}/a`))["status"].conditions ?? [];
+    expect(await evict("a", { dryRun: "All" })).toMatchObject({ code: 201 });
+    const metadata = { name: "a" };
+    const deleteWith = (preconditions: object) =>
+      ask("POST", `${pods}/a/eviction`, {
+        apiVersion: "policy/v1",
+        kind: "Eviction",
+        metadata,
+        deleteOptions: { preconditions },
+      });
+    expect(await deleteWith({ resourceVersion: "1" })).toMatchObject({ code: 409 });
+    expect(await conditions()).toEqual([]);
+    const { resourceVersion } = (await ask("GET", `${pods}/a`))["metadata"];
+    expect(await deleteWith({ resourceVersion })).toMatchObject({ code: 201 });
+    expect(await conditions()).toMatchObject([
+      { type: "DisruptionTarget", status: "True", reason: "EvictionByEvictionAPI", message: "Eviction API: evicting" },
+    ]);
+    expect((await ask("GET", `${pods}/a`))["metadata"].deletionTimestamp).toBeDefined();
+  });
+
   it("uses one allowed disruption and is rejected when none is left", async () => {
     await makeBudget(
       { minAvailable: 1 },
@@ -71,6 +94,19 @@ describe("an eviction", () => {
     expect(Object.keys(status.disruptedPods)).toHaveLength(1);
     const left = await Promise.all(["a", "c"].map((name) => ask("GET", `${pods}/${name}`)));
     expect(left.filter(({ kind }) => kind === "Pod")).toHaveLength(1);
+  });
+
+  it("uses one allowed disruption if the Pod changes meanwhile", async () => {
+    await makeBudget(
+      { minAvailable: 1 },
+      { observedGeneration: 1, disruptionsAllowed: 1, currentHealthy: 2, desiredHealthy: 1, expectedPods: 2 },
+    );
+    await makePod("a");
+    const { status, ...pod } = await ask("GET", `${pods}/a`);
+    const change = { ...pod, status: { ...status, message: "changed" } };
+    const [evicted] = await Promise.all([evict("a"), ask("PUT", `${pods}/a/status`, change)]);
+    expect(evicted).toMatchObject({ code: 201 });
+    expect((await ask("GET", `${budgets}/b`))["status"].disruptionsAllowed).toBe(0);
   });
 
   it("is delayed until the controller has observed the budget's latest generation", async () => {

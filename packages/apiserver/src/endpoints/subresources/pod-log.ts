@@ -41,10 +41,19 @@ function optionCauses(query: Call["query"]): StatusCause[] {
     const detail = min === 0 ? "must be greater than or equal to 0" : "must be greater than 0";
     if (Number(text) < min) causes.push(invalidCause(name, Number(text), detail));
   };
+  const { sinceTime } = query;
+  if (sinceTime && !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)$/.test(sinceTime)) {
+    const layout = "2006-01-02T15:04:05Z07:00";
+    throw badRequest(
+      `parsing time ${JSON.stringify(sinceTime)} as "${layout}": cannot parse ${JSON.stringify(sinceTime)} as "2006"`,
+    );
+  }
   check("tailLines", 0);
   check("limitBytes", 1);
   if (query["sinceSeconds"] && query["sinceTime"]) {
-    causes.push(forbiddenCause("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    causes.push(forbiddenCause("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
   } else check("sinceSeconds", 1);
+  // Needs the feature gate PodLogsQuerySplitStreams, which is off in Kubernetes 1.35.
+  if (query["stream"] !== undefined) causes.push(forbiddenCause("stream", "may not be specified"));
   return causes;
 }

@@ -61,6 +61,8 @@ export async function bindPod(call: Call): Promise<Outcome> {
   await commitUpdate(call, {
     options,
     isUidChecked: false,
+    // A binding has no field manager.
+    isTracked: true,
     subresource: "binding",
     view: {
       operation: "CREATE",

@@ -39,7 +39,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
     subresource: "scale",
   });
   const stored = call.store.get(keyOf(call));
-  if (stored === undefined) throw scaleNotFound(resource, info.name);
+  if (stored === undefined) throw notFound(resource, info.name);
   if (info.verb === "get") return answer((await serve(call, stored)).object);
   if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource);
   if (info.verb === "patch" && patchType(request, resource) === "apply") return answer(await applyScale(call, scale));
@@ -249,14 +249,4 @@ function writePath(target: Record<string, unknown>, segments: readonly string[],
     current = created;
   }
   setOwn(current, segments.at(-1) ?? "", value);
-}
-
-function scaleNotFound(resource: ServedResource, name: string): Error {
-  if (resource.origin === "custom") return notFound(resource, name);
-  const suffix = resource.group === "" ? "" : `.${resource.group}`;
-  return statusError("NotFound", `${resource.plural}/scale${suffix} ${JSON.stringify(name)} not found`, {
-    name,
-    ...(resource.group === "" ? {} : { group: resource.group }),
-    kind: `${resource.plural}/scale`,
-  });
 }

@@ -8,8 +8,8 @@ import { listStored } from "../read/read.ts";
 import { selectionOf } from "../read/selection.ts";
 import { deleteOptions } from "./write-options.ts";
 
-/** Concurrent deletes of one collection: enough to share commits. */
-const maxParallelDeletes = 64;
+/** Concurrent deletes of one collection: enough to share commits, few enough for several collections at the same time. */
+const maxParallelDeletes = 8;
 
 /** Deletes the objects that a list with the same query returns. Responds with that list as it was. */
 export async function deleteCollection(call: Call): Promise<ListOutcome> {
@@ -18,10 +18,9 @@ export async function deleteCollection(call: Call): Promise<ListOutcome> {
   const options = deleteOptions(call.request);
   const { items, listMeta } = await listStored(call, selectionOf(resource, call.query));
   const prefix = prefixOf(call);
-  const { uid: _uid, resourceVersion: _version, ...each } = options;
   for (let start = 0; start < items.length; start += maxParallelDeletes) {
     const names = items.slice(start, start + maxParallelDeletes).map(({ key }) => key.slice(prefix.length));
-    await Promise.all(names.map((name) => deleteIfPresent(call, name, each)));
+    await Promise.all(names.map((name) => deleteIfPresent(call, name, options)));
   }
   return {
     kind: "list",

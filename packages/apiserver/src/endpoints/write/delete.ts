@@ -21,6 +21,10 @@ export async function deleteObject(call: Call): Promise<ObjectOutcome | StatusOu
 export async function deleteNamed(call: Call, name: string, options: DeleteOptions): Promise<ObjectOutcome | StatusOutcome> {
   const { resource, store } = call;
   const key = keyOf(call, name);
+  const { propagationWarning: warning } = resource.strategy;
+  if (warning !== undefined && options.propagationPolicy === undefined && !call.warnings.includes(warning)) {
+    call.warnings.push(warning);
+  }
   for (;;) {
     const stored = store.get(key);
     if (stored === undefined) throw notFound(resource, name);
@@ -48,7 +52,7 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
         return terminating(call, await serve(call, result.stored), options);
       }
     } else {
-      if (options.isDryRun) return deleted(call, name, encodeUnstored(withoutRevision(live)));
+      if (options.isDryRun) return deleted(call, name, encodeUnstored(plan.marked ?? withoutRevision(live)));
       const result = await remove(call, key, stored.revision, plan.marked);
       if (result.ok) return deleted(call, name, await serve(call, result.stored));
     }
@@ -113,7 +117,7 @@ function planDeletion(
   const { metadata } = live;
   const grace = graceSeconds(resource, live, options);
   const next = draft(live);
-  next.metadata.finalizers = [...finalizersAfter(metadata.finalizers ?? [], options)];
+  next.metadata.finalizers = [...finalizersAfter(resource, metadata.finalizers ?? [], options)];
   if (metadata.deletionTimestamp === undefined) resource.strategy.prepareForDelete?.(next);
   const isHeldOtherwise = resource.strategy.isHeld?.(next) === true;
   const { finalizers } = next.metadata;
@@ -155,8 +159,17 @@ function graceSeconds(resource: ServedResource, live: DeepReadonly<KubernetesObj
   return live.metadata.deletionTimestamp === undefined || before === undefined ? requested : Math.min(requested, before);
 }
 
-/** Sets the garbage collector's finalizers according to the propagation policy. Without a policy they stay unchanged. */
-function finalizersAfter(finalizers: readonly string[], { propagationPolicy }: DeleteOptions): readonly string[] {
+/**
+ * Sets the garbage collector's finalizers according to the propagation policy. Without a policy they stay unchanged, or the kind's default
+ * applies if there are none.
+ */
+function finalizersAfter(
+  { strategy }: ServedResource,
+  finalizers: readonly string[],
+  options: DeleteOptions,
+): readonly string[] {
+  const hasOwn = finalizers.some((name) => name === "orphan" || name === "foregroundDeletion");
+  const propagationPolicy = options.propagationPolicy ?? (hasOwn ? undefined : strategy.defaultPropagation);
   if (propagationPolicy === undefined) return finalizers;
   const wanted =
     propagationPolicy === "Orphan" ? "orphan" : propagationPolicy === "Foreground" ? "foregroundDeletion" : undefined;

@@ -2,6 +2,7 @@ import { apiVersionOf, type KubernetesObject } from "@keelson/api-machinery";
 import type { FieldManagementContext } from "@keelson/api-machinery/server";
 import type { Call } from "../call.ts";
 import { convertCustomObjects } from "../object/convert-object.ts";
+import { qualifiedResource } from "../errors.ts";
 import type { WriteOptions } from "./write-options.ts";
 
 /** The inputs of field management for a write. */
@@ -20,8 +21,36 @@ export function fieldContext(
     time,
     hasStatus: resource.hasStatus,
     isBuiltIn: resource.origin === "builtin",
+    ...ownResetFields(resource, subresource),
   };
 }
+
+/** The fields that an endpoint resets, where the kind differs from the others. */
+function ownResetFields(
+  resource: Call["resource"],
+  subresource: string,
+): Pick<FieldManagementContext, "resetFields"> | undefined {
+  if (resource.origin !== "builtin") return undefined;
+  const resetFields = resetFieldsByEndpoint[`${qualifiedResource(resource)}/${subresource}`];
+  return resetFields === undefined ? undefined : { resetFields };
+}
+
+const allButStatus = [["metadata"], ["spec"]];
+const resetFieldsByEndpoint: Readonly<Record<string, FieldManagementContext["resetFields"]>> = {
+  "certificatesigningrequests.certificates.k8s.io/": [["spec"], ["status"]],
+  "certificatesigningrequests.certificates.k8s.io/approval": [["spec"], ["status", "certificate"]],
+  "certificatesigningrequests.certificates.k8s.io/status": [["spec"], ["status", "conditions"]],
+  "customresourcedefinitions.apiextensions.k8s.io/status": allButStatus,
+  "apiservices.apiregistration.k8s.io/status": allButStatus,
+  "deployments.apps/status": [["spec"], ["metadata", "labels"]],
+  "flowschemas.flowcontrol.apiserver.k8s.io/status": allButStatus,
+  "pods/status": [["spec"], ["metadata", "deletionTimestamp"], ["metadata", "ownerReferences"]],
+  "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io/status": allButStatus,
+  "resourceclaims.resource.k8s.io/status": allButStatus,
+  "storageversionmigrations.storagemigration.k8s.io/status": allButStatus,
+  "validatingadmissionpolicies.admissionregistration.k8s.io/status": allButStatus,
+  "volumeattachments.storage.k8s.io/status": allButStatus,
+};
 
 /**
  * Converts an object to its storage version. Returns a promise only for a custom object of another version; it rejects with a `StatusError`

@@ -35,13 +35,14 @@ const types: Readonly<Record<string, PatchType>> = {
 
 /** The patch type of a request. Throws `UnsupportedMediaType` for unknown types and for strategic patches of custom resources. */
 export function patchType(request: PipelineRequest, resource: Pick<ServedResource, "origin">): PatchType {
-  const mediaType = (request.headers?.["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  const mediaType = (request.headers?.["content-type"] ?? "").split(";", 1)[0]?.trim() ?? "";
   const type = Object.hasOwn(types, mediaType) ? types[mediaType] : undefined;
   if (type !== undefined && !(type === "strategic" && resource.origin === "custom")) return type;
   const accepted = Object.keys(types).filter((name) => resource.origin === "builtin" || types[name] !== "strategic");
   throw statusError(
     "UnsupportedMediaType",
     `the body of the request was in an unknown format - accepted media types include: ${accepted.join(", ")}`,
+    {},
   );
 }
 
@@ -49,9 +50,10 @@ export function patchType(request: PipelineRequest, resource: Pick<ServedResourc
 export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, schema: ServedResource["schema"]) {
   const patch = copyJson(body);
   if (type === "json") {
-    if (!Array.isArray(patch)) throw badRequest("a JSON patch must be a list of operations");
     return (target: unknown): unknown => patched(() => jsonPatch(target, patch));
   }
+  // Go decodes null as an empty map.
+  if (type === "strategic" && patch === null) return (target: unknown): unknown => target;
   if (!isJsonObject(patch)) throw badRequest("the patch must be a JSON object");
   if (type === "merge") return (target: unknown): unknown => patched(() => mergePatch(target, patch));
   return (target: unknown): unknown => patched(() => strategicMergePatch(schema, target, patch));

@@ -38,7 +38,7 @@ describe("a patch whose result is not an object of the kind", () => {
     ["json-patch+json", [{ op: "replace", path: "/data/a", value: 1 }]],
     ["merge-patch+json", { kind: "Secret" }],
     ["merge-patch+json", { apiVersion: "v2" }],
-    ["json-patch+json", [{ op: "replace", path: "", value: 5 }]],
+    ["json-patch+json", [{ op: "replace", path: "", value: [5] }]],
   ])("is itself invalid: %s %j", async (type, body) => {
     expect(await patch(type, body)).toMatchObject({
       code: 422,

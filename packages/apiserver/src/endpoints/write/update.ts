@@ -1,6 +1,6 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject, type ManagedFieldsEntry, setOwn } from "@keelson/api-machinery";
 import { trackUpdateInSteps } from "@keelson/api-machinery/server";
-import { type StatusCause, unclassifiedError } from "@keelson/api-machinery/validation";
+import { unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest, GroupVersionKind } from "../../admission/admission.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
@@ -12,6 +12,7 @@ import { createFrom } from "./create.ts";
 import { encodeUnstored, isStoredCurrently, serve } from "../object/serve-object.ts";
 import { conflict, invalid, notFound } from "../errors.ts";
 import { fieldContext } from "./field-context.ts";
+import { deletionCauses, immutableCauses } from "./immutable-metadata.ts";
 import { metadataProblems } from "../object/metadata.ts";
 import type { EncodedObject, ObjectOutcome } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
@@ -31,16 +32,17 @@ export async function updateObject(call: Call): Promise<ObjectOutcome> {
     return object;
   };
   if (info.subresource === "" && allowsCreateOnUpdate(resource) && call.store.get(keyOf(call)) === undefined) {
-    return createFrom(call, { object: await read(), options, isTracked: false });
+    const object = await read();
+    const { uid = "" } = object.metadata;
+    // A uid is a precondition: the update of a deleted object must not create it again.
+    if (uid !== "") throw uidConflict(call, uid, "");
+    return createFrom(call, { object, options, isTracked: false });
   }
   const object = await commitUpdate(call, {
     options,
     isUidChecked: true,
     produce: read,
-    absent: async () => {
-      const { uid = "" } = (await read()).metadata;
-      return uid === "" ? undefined : uidConflict(call, uid, "");
-    },
+    absent: read,
   });
   return { kind: "object", status: 200, object, resource, subresource: info.subresource };
 }
@@ -52,8 +54,8 @@ export interface Update {
   readonly isUidChecked: boolean;
   /** Returns the next state of the live object, in the request's version: a normalized object that may be mutated. */
   readonly produce: (live: DeepReadonly<KubernetesObject>) => KubernetesObject | Promise<KubernetesObject>;
-  /** The error for a missing object. Default: `NotFound`. */
-  readonly absent?: () => Promise<Error | undefined>;
+  /** Checks the request for a missing object: an invalid body is reported before `NotFound`. Default: nothing. */
+  readonly absent?: () => Promise<unknown>;
   /** Whether `produce` also sets managedFields (apply). */
   readonly isTracked?: boolean;
   /** Default: the URL's. A write to `scale` changes the object itself. */
@@ -85,7 +87,10 @@ export async function commitUpdate(call: Call, update: Update): Promise<EncodedO
   for (let attempt = 1; ; attempt++) {
     if (attempt > uncheckedAttempts) call.request.signal?.throwIfAborted();
     const stored = store.get(key);
-    if (stored === undefined) throw (await update.absent?.()) ?? notFound(resource, info.name);
+    if (stored === undefined) {
+      await update.absent?.();
+      throw notFound(resource, info.name);
+    }
     call.load.bytes = Math.max(call.load.bytes, stored.bytes.length);
     const next = await prepare(call, update, stored);
     if (next === undefined) return serve(call, stored);
@@ -106,6 +111,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const { object: live } = await serve(call, stored);
   let next = await update.produce(live);
   requireUnmodified(call, update, next, live);
+  const deletionFaults = subresource === "" ? deletionCauses(next, live) : [];
   restoreServerFields(next, live);
   const own = resource.subresources?.find(({ name }) => name === subresource);
   next = withOwnPart(resource, subresource, next, live);
@@ -128,12 +134,16 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   else if (subresource === "") resource.strategy.prepareForUpdate?.(next, live);
   else if (subresource === "status") resource.strategy.status?.prepareForUpdate?.(next, live);
   // A binding changes `spec.nodeName` without a new generation.
-  const isSpecChanged = subresource !== "status" && subresource !== "binding" && specChanged(resource, next, live);
+  const isSpecChanged =
+    subresource !== "status" &&
+    subresource !== "binding" &&
+    (specChanged(resource, next, live) || resource.strategy.raisesGeneration?.(next, live) === true);
   const { generation } = live.metadata;
   if (isSpecChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;
   await pauseIfLarge(call);
   const causes = [
     ...immutableCauses(next, live),
+    ...deletionFaults,
     ...metadataProblems(resource, next.metadata),
     ...validationCauses(call, next, live),
     ...((own?.validateUpdate ?? resource.strategy.validateUpdate)?.(next, live) ?? []),
@@ -227,33 +237,6 @@ function specChanged(resource: ServedResource, next: KubernetesObject, live: Dee
     return rest;
   };
   return !jsonEquals(specOf(next), specOf(live));
-}
-
-function immutableCauses(next: KubernetesObject, live: DeepReadonly<KubernetesObject>): StatusCause[] {
-  const causes: StatusCause[] = [];
-  for (const name of ["name", "namespace", "uid"] as const) {
-    if ((next.metadata[name] ?? "") === (live.metadata[name] ?? "")) continue;
-    causes.push({
-      reason: "FieldValueInvalid",
-      field: `metadata.${name}`,
-      message: `Invalid value: ${JSON.stringify(next.metadata[name])}: field is immutable`,
-    });
-  }
-  if (live.metadata.deletionTimestamp !== undefined) {
-    const old = new Set(live.metadata.finalizers);
-    const added = (next.metadata.finalizers ?? []).filter((finalizer) => !old.has(finalizer));
-    if (added.length > 0) {
-      const shown = added.map((finalizer) => JSON.stringify(finalizer)).join(", ");
-      causes.push({
-        reason: "FieldValueForbidden",
-        field: "metadata.finalizers",
-        message:
-          "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers " +
-          `[]string{${shown}}`,
-      });
-    }
-  }
-  return causes;
 }
 
 /** Whether the objects are equal except for the times in managedFields. */

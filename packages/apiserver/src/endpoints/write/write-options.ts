@@ -23,28 +23,32 @@ const maxManagerLength = 128;
 export function writeOptions(request: PipelineRequest, kind: OptionsKind, isApply = false): WriteOptions {
   const query = request.query ?? {};
   const named = query["fieldManager"] ?? "";
-  const cause = managerProblem(named);
-  if (cause !== undefined) throw invalidOptions(kind, cause);
-  if (isApply && named === "") {
-    throw invalidOptions(kind, {
-      reason: "FieldValueRequired",
-      field: "fieldManager",
-      message: "Required value: is required for apply patch",
-    });
-  }
-  if (kind === "PatchOptions" && !isApply && query["force"] !== undefined) {
-    throw invalidOptions(kind, {
-      reason: "FieldValueForbidden",
-      field: "force",
-      message: "Forbidden: may not be specified for non-apply patch",
-    });
-  }
+  const dryRun = query["dryRun"] === undefined ? [] : [query["dryRun"]];
+  const causes = [
+    forceProblem(query, kind, isApply),
+    isApply && named === "" ? managerRequired : undefined,
+    managerProblem(named),
+    dryRunProblem(dryRun),
+    fieldValidationProblem(query["fieldValidation"]),
+  ].filter((cause) => cause !== undefined);
+  if (causes.length > 0) throw invalidOptions(kind, ...causes);
   return {
-    isDryRun: isDryRun(query["dryRun"] === undefined ? [] : [query["dryRun"]], kind),
+    isDryRun: dryRun.length > 0,
     fieldManager: named === "" ? managerOfUserAgent(request.userAgent) : named,
-    fieldValidation: fieldValidation(query["fieldValidation"], kind),
+    fieldValidation: fieldValidation(query["fieldValidation"]),
     isForced: isTrue(query["force"]),
   };
+}
+
+const managerRequired: StatusCause = {
+  reason: "FieldValueRequired",
+  field: "fieldManager",
+  message: "Required value: is required for apply patch",
+};
+
+function forceProblem(query: Readonly<Record<string, unknown>>, kind: OptionsKind, isApply: boolean): StatusCause | undefined {
+  if (kind !== "PatchOptions" || isApply || query["force"] === undefined) return undefined;
+  return { reason: "FieldValueForbidden", field: "force", message: "Forbidden: may not be specified for non-apply patch" };
 }
 
 /** The User-Agent's part before the first `/`, truncated and stripped to a valid manager name. */
@@ -79,26 +83,33 @@ function managerProblem(manager: string): StatusCause | undefined {
   };
 }
 
+function dryRunProblem(values: readonly unknown[]): StatusCause | undefined {
+  if (values.every((value) => value === "All")) return undefined;
+  const shown = values.map((value) => JSON.stringify(value)).join(", ");
+  return {
+    reason: "FieldValueNotSupported",
+    field: "dryRun",
+    message: `Unsupported value: []string{${shown}}: supported values: "All"`,
+  };
+}
+
 function isDryRun(values: readonly unknown[], kind: OptionsKind): boolean {
-  if (values.some((value) => value !== "All")) {
-    const shown = values.map((value) => JSON.stringify(value)).join(", ");
-    throw invalidOptions(kind, {
-      reason: "FieldValueNotSupported",
-      field: "dryRun",
-      message: `Unsupported value: []string{${shown}}: supported values: "All"`,
-    });
-  }
+  const cause = dryRunProblem(values);
+  if (cause !== undefined) throw invalidOptions(kind, cause);
   return values.length > 0;
 }
 
-function fieldValidation(value: string | undefined, kind: OptionsKind): FieldValidation {
-  if (value === undefined || value === "") return "Warn";
-  if (value === "Ignore" || value === "Warn" || value === "Strict") return value;
-  throw invalidOptions(kind, {
+function fieldValidation(value: string | undefined): FieldValidation {
+  return value === "Ignore" || value === "Strict" ? value : "Warn";
+}
+
+function fieldValidationProblem(value: string | undefined): StatusCause | undefined {
+  if (value === undefined || ["", "Ignore", "Warn", "Strict"].includes(value)) return undefined;
+  return {
     reason: "FieldValueNotSupported",
     field: "fieldValidation",
     message: `Unsupported value: ${JSON.stringify(value)}: supported values: "", "Ignore", "Strict", "Warn"`,
-  });
+  };
 }
 
 /** Options of a delete, from its body and query. The body takes precedence. */
@@ -123,6 +134,8 @@ export function deleteOptions(request: PipelineRequest): DeleteOptions {
     throw badRequest(`the body of a delete must be DeleteOptions, not ${JSON.stringify(body["kind"])}`);
   }
   const field = (name: string): unknown => body[name] ?? query[name];
+  const bodyGrace = body["gracePeriodSeconds"] ?? 0;
+  if (typeof bodyGrace !== "number") throw wrongGracePeriod(bodyGrace);
   const grace = gracePeriod(field("gracePeriodSeconds"));
   const orphan = field("orphanDependents");
   const policy = field("propagationPolicy");
@@ -136,7 +149,10 @@ export function deleteOptions(request: PipelineRequest): DeleteOptions {
       message: `Invalid value: ${JSON.stringify(policy)}: orphanDependents and deletionPropagation cannot be both set`,
     });
   }
-  const { uid, resourceVersion } = preconditionsOf(body["preconditions"]);
+  // Without a body, the query may contain preconditions.
+  const { uid, resourceVersion } = preconditionsOf(
+    request.body === undefined ? queriedPreconditions(query) : body["preconditions"],
+  );
   const propagationPolicy = policyOf(policy, orphanDependents);
   const { kind: _kind, apiVersion: _version, ...given } = body;
   return {
@@ -155,6 +171,10 @@ export function deleteOptions(request: PipelineRequest): DeleteOptions {
     ...(uid === undefined ? {} : { uid }),
     ...(resourceVersion === undefined ? {} : { resourceVersion }),
   };
+}
+
+function queriedPreconditions({ uid, resourceVersion }: NonNullable<PipelineRequest["query"]>): JsonObject {
+  return { ...(uid ? { uid } : {}), ...(resourceVersion ? { resourceVersion } : {}) };
 }
 
 /** A malformed precondition is an error. Ignoring it would delete the object. */
@@ -179,6 +199,11 @@ function gracePeriod(value: unknown): number | undefined {
     return seconds === -1 ? 1 : rejectGracePeriod(seconds);
   }
   return seconds;
+}
+
+function wrongGracePeriod(value: unknown): Error {
+  const type = Array.isArray(value) ? "array" : typeof value === "boolean" ? "bool" : typeof value;
+  return badRequest(`json: cannot unmarshal ${type} into Go struct field DeleteOptions.gracePeriodSeconds of type int64`);
 }
 
 function rejectGracePeriod(seconds: number): never {

@@ -67,14 +67,35 @@ export function yamlToJson(yaml: typeof Yaml, text: string, limits: YamlLimits):
     }
     return undefined;
   };
+  /** Kubernetes reads plain scalars like YAML 1.1: `yes` and `off` are booleans, `0644` is octal, and digits may have underscores. */
+  const booleans: Yaml.ScalarTag = {
+    tag: "tag:yaml.org,2002:bool",
+    default: true,
+    test: /^(?:[yY]|[yY]es|YES|[oO]n|ON|[nN]|[nN]o|NO|[oO]ff|OFF)$/,
+    resolve: (scalar) => /^(?:y|on)/i.test(scalar),
+  };
+  const integers: Yaml.ScalarTag = {
+    tag: "tag:yaml.org,2002:int",
+    default: true,
+    test: /^[-+]?(?:0[0-7_]+|0b[01_]+|[1-9][0-9]*_[0-9_]*)$/,
+    resolve(scalar) {
+      const [, sign = "", digits = ""] = /^([-+]?)(.*)$/.exec(scalar.replaceAll("_", "")) ?? [];
+      const value = /^0[0-7]+$/.test(digits) ? Number.parseInt(digits, 8) : Number(digits);
+      return sign === "-" ? -value : value;
+    },
+  };
   try {
-    const document = yaml.parseDocument(text, {
+    // Like kube-apiserver, reads the first document of several.
+    const documents = yaml.parseAllDocuments(text, {
       merge: true,
       prettyErrors: false,
       strict: true,
       uniqueKeys: false,
       lineCounter: lines,
+      customTags: (tags) => [booleans, integers, ...tags],
     });
+    const document = documents[0];
+    if (document === undefined) return { kind: "parsed", json: "null", duplicateKeys };
     const [error] = document.errors;
     if (error !== undefined) return { kind: "invalid", reason: error.message };
     const value: unknown = document.toJS({ maxAliasCount: 100 });

@@ -77,6 +77,7 @@ describe("built-in schemas", () => {
     });
     expect(builtinSchema("apps.v1.ControllerRevision").properties?.["data"]).toEqual({
       type: "object",
+      "x-kubernetes-map-type": "atomic",
       "x-kubernetes-preserve-unknown-fields": true,
     });
   });

@@ -1,5 +1,6 @@
 import type { Schema } from "@keelson/api-machinery/schema";
-import { type Definition, type DefinitionField, definitionNameOfKind, definitionOf } from "./definition.ts";
+import { embeddedStructs } from "@keelson/api-machinery/server";
+import { type Definition, type DefinitionField, definitionNameOfKind, definitionOf, isDefinitionName } from "./definition.ts";
 import { descriptionOf } from "./descriptions.ts";
 
 const schemas = new Map<string, Schema>();
@@ -29,7 +30,11 @@ export function builtinKindSchema(group: string, version: string, kind: string):
 /** Types with facts beyond their definition. */
 const special: Readonly<Record<string, Schema>> = {
   "apimachinery.api.resource.Quantity": { type: "string", format: "quantity" },
-  "apimachinery.runtime.RawExtension": { type: "object", "x-kubernetes-preserve-unknown-fields": true },
+  "apimachinery.runtime.RawExtension": {
+    type: "object",
+    "x-kubernetes-preserve-unknown-fields": true,
+    "x-kubernetes-map-type": "atomic",
+  },
   "apimachinery.util.intstr.IntOrString": { "x-kubernetes-int-or-string": true },
   "apiextensions.v1.JSON": { "x-kubernetes-preserve-unknown-fields": true },
   "apiextensions.v1.JSONSchemaPropsOrArray": { "x-kubernetes-preserve-unknown-fields": true },
@@ -98,9 +103,11 @@ function lazyProperties(
 function fieldSchema(field: DefinitionField): Schema {
   const schema = typeSchema(field.type);
   const { listType, listMapKeys, mapType, patchStrategy, patchMergeKey } = field;
-  if (listType === undefined && mapType === undefined && patchStrategy === undefined && patchMergeKey === undefined)
-    return schema;
+  const zeroValue = zeroValueOf(field);
+  const facts = [listType, mapType, patchStrategy, patchMergeKey, zeroValue];
+  if (facts.every((fact) => fact === undefined)) return schema;
   const own = {
+    ...(zeroValue === undefined ? {} : { "x-go-zero-value": zeroValue }),
     ...(listType === undefined ? {} : { "x-kubernetes-list-type": listType }),
     ...(listMapKeys === undefined ? {} : { "x-kubernetes-list-map-keys": listMapKeys }),
     ...(mapType === undefined ? {} : { "x-kubernetes-map-type": mapType }),
@@ -111,6 +118,31 @@ function fieldSchema(field: DefinitionField): Schema {
   // those of its type, whose properties may be read-only.
   const descriptors = { ...Object.getOwnPropertyDescriptors(schema), ...Object.getOwnPropertyDescriptors(own) };
   return Object.defineProperties({}, descriptors);
+}
+
+/**
+ * The value of an omitted field where the schema does not tell: a struct that is not a pointer exists even if it is optional, and Go always
+ * writes some optional texts, numbers and lists.
+ */
+function zeroValueOf({ name, type, encoding, isRequired }: DefinitionField): Schema["x-go-zero-value"] {
+  if (isDefinitionName(type) && !Object.hasOwn(special, type)) {
+    const isStruct = encoding !== "pointer" && encoding !== "omitzero";
+    // A copy of the type's schema costs memory, so only what the schema does not suggest is said.
+    if (isStruct === (isRequired || embeddedStructs.has(name))) return undefined;
+    return isStruct ? {} : null;
+  }
+  if (encoding !== "always") return isRequired ? null : undefined;
+  if (isRequired) return undefined;
+  if (type.startsWith("[]")) return [];
+  switch (type) {
+    case "string":
+      return "";
+    case "int32":
+    case "int64":
+      return 0;
+    default:
+      return undefined;
+  }
 }
 
 function typeSchema(type: string): Schema {

@@ -107,8 +107,9 @@ describe("CertificateSigningRequests", () => {
 
   it("are decided through approval alone, and a decision is final", async () => {
     await send("POST", path, await object("b"));
-    const status = await send("PATCH", `${path}/b/status`, { status: { conditions: [approved] } }, "merge");
-    expect(status.body["status"]).toEqual({});
+    expect(
+      await requestError(environment, "PATCH", `${path}/b/status`, { status: { conditions: [approved] } }, "merge"),
+    ).toEqual(["422 Invalid", "FieldValueForbidden status.conditions"]);
     const decided = await send("PATCH", `${path}/b/approval`, { status: { conditions: [approved] } }, "merge");
     expect(decided.body["status"].conditions).toMatchObject([{ type: "Approved", lastUpdateTime: expect.any(String) }]);
     const denied = { status: { conditions: [{ ...approved, type: "Denied" }] } };
@@ -116,9 +117,13 @@ describe("CertificateSigningRequests", () => {
       "422 Invalid",
       "FieldValueForbidden status.conditions",
     ]);
-    const certificate = Buffer.from("pem").toString("base64");
+    const certificateOf = (text: string) => Buffer.from(`-----BEGIN CERTIFICATE-----\n${text}`).toString("base64");
+    const certificate = certificateOf("first");
     const signed = await send("PATCH", `${path}/b/status`, { status: { certificate } }, "merge");
     expect([signed.body["status"].certificate, signed.body["status"].conditions.length]).toEqual([certificate, 1]);
+    for (const status of [{ certificate: certificateOf("second") }, { conditions: [] }, { certificate: "cGVt" }]) {
+      expect(await requestError(environment, "PATCH", `${path}/b/status`, { status }, "merge")).toContain("422 Invalid");
+    }
   });
 
   it.each([

@@ -216,6 +216,11 @@ describe("create rejects", () => {
     ],
     ["services", service({ ports: [{ port: 80, nodePort: 30_000 }] }), ["FieldValueForbidden spec.ports[0].nodePort"]],
     ["services", { spec: { type: "ExternalName" } }, ["FieldValueRequired spec.externalName"]],
+    [
+      "services",
+      { spec: { type: "ExternalName", externalName: "a.b", clusterIP: "10.96.0.77" } },
+      ["FieldValueForbidden spec.clusterIPs"],
+    ],
     ["services", service({ selector: { "a b": "c" } }), ["FieldValueInvalid spec.selector"]],
     ["deployments", deployment({ selector: {} }), ["FieldValueInvalid spec.selector"]],
     [

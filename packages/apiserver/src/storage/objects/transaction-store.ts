@@ -81,7 +81,7 @@ export class TransactionStore implements Store {
     this.#requireOpen();
     const start = startAfter === undefined ? prefix : keyAfter(startAfter);
     const end = endOfPrefix(prefix);
-    const page = this.#readRange(this.#engine, start, end, limit);
+    const page = this.#readRange(this.#engine, start, end, { limit });
     const remaining = page.next === undefined ? 0 : this.#engine.count(keyAfter(page.next), end);
     return { ...page, revision: this.revision, remaining };
   }
@@ -191,13 +191,19 @@ export class TransactionStore implements Store {
     view: View,
     start: string,
     end: string | undefined,
-    limit = Number.POSITIVE_INFINITY,
+    {
+      limit,
+      maxBytes = Number.POSITIVE_INFINITY,
+    }: { readonly limit: number | undefined; readonly maxBytes?: number | undefined },
   ): Pick<StorePage, "items" | "next"> {
     const items: StoredObject[] = [];
+    let bytes = 0;
     for (const { key, value } of view.range(start, end)) {
       const last = items.at(-1)?.key;
-      if (items.length >= limit && last !== undefined) return { items, next: last };
+      const isFull = items.length >= (limit ?? Number.POSITIVE_INFINITY) || bytes >= maxBytes;
+      if (isFull && last !== undefined) return { items, next: last };
       items.push(this.#shared(key, value));
+      bytes += value.length;
     }
     return { items };
   }
@@ -205,10 +211,10 @@ export class TransactionStore implements Store {
   #pinned(view: View, revision: number, held: PinnedEngineState): PinnedState {
     return {
       revision,
-      list: (prefix, { limit, startAfter }) => {
+      list: (prefix, { limit, maxBytes, startAfter }) => {
         this.#requireOpen();
         const start = startAfter === undefined ? prefix : keyAfter(startAfter);
-        return this.#readRange(view, start, endOfPrefix(prefix), limit);
+        return this.#readRange(view, start, endOfPrefix(prefix), { limit, maxBytes });
       },
       countAfter: (prefix, key) => {
         this.#requireOpen();

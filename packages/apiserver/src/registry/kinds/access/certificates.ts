@@ -58,6 +58,11 @@ export function certificateKinds(now: () => number): readonly ServedResource[] {
         validate: (request) => conditionCauses(request),
         validateCreate: requestCauses,
         status: {
+          validate: (request, old) => [
+            ...certificateCauses(request, old),
+            ...conditionCauses(request),
+            ...(old === undefined ? [] : keptDecisionCauses(request, old)),
+          ],
           prepareForUpdate: (request, old) => {
             keepDecisions(request, old);
             stampConditions(request, old, now());
@@ -98,16 +103,6 @@ function recordRequestor(request: KubernetesObject, user?: UserInfo): void {
 }
 
 const decisions = ["Approved", "Denied"];
-
-/** A write to `status` does not change decisions, which belong to `approval`. */
-function keepDecisions(request: KubernetesObject, old: Read): void {
-  const isDecision = (condition: unknown): boolean => decisions.includes(textAt(condition, "type"));
-  const kept = listAt(old, "status", "conditions").filter(isDecision);
-  const others = listAt(request, "status", "conditions").filter((condition) => !isDecision(condition));
-  const conditions = [...kept.map((condition) => structuredClone(condition)), ...others];
-  const status = ensureMap(request, "status");
-  setField(status, "conditions", conditions.length === 0 ? undefined : conditions);
-}
 
 function stampConditions(request: KubernetesObject, old: Read, now: number): void {
   const time = formatTime(now);
@@ -221,6 +216,46 @@ function conditionCauses(request: Read): StatusCause[] {
     causes.push(invalidCause("status.conditions", "Denied", "Approved and Denied conditions are mutually exclusive"));
   }
   return causes;
+}
+
+function certificateCauses(request: Read, old: Read | undefined): StatusCause[] {
+  const [certificate, before] = [textAt(request, "status", "certificate"), textAt(old, "status", "certificate")];
+  const isPem = /-----BEGIN CERTIFICATE-----/.test(Buffer.from(certificate, "base64").toString("latin1"));
+  return [
+    ...(certificate === "" || isPem
+      ? []
+      : [invalidCause("status.certificate", "<certificate data>", "must contain at least one CERTIFICATE PEM block")]),
+    ...(before === "" || certificate === before
+      ? []
+      : [forbiddenCause("status.certificate", "updates may not modify existing certificate content")]),
+  ];
+}
+
+/** A write to `status` neither adds nor removes decisions, which belong to `approval`, nor removes a failure. */
+function keptDecisionCauses(request: Read, old: Read): StatusCause[] {
+  return [...decisions, "Failed"].flatMap((type) => {
+    const [before, after] = [hasCondition(old, type), hasCondition(request, type)];
+    if (before === after || (type === "Failed" && after)) return [];
+    const verb = before ? "remove" : "add";
+    return [forbiddenCause("status.conditions", `updates may not ${verb} a condition of type ${JSON.stringify(type)}`)];
+  });
+}
+
+function hasCondition(request: Read, type: string): boolean {
+  return listAt(request, "status", "conditions").some((condition) => textAt(condition, "type") === type);
+}
+
+/** Keeps decisions that a write to `status` repeats as they are. */
+function keepDecisions(request: KubernetesObject, old: Read): void {
+  const conditions = objectsAt(request, "status", "conditions");
+  for (const before of listAt(old, "status", "conditions")) {
+    const index = conditions.findIndex((condition) => textAt(condition, "type") === textAt(before, "type"));
+    if (index < 0 || !decisions.includes(textAt(before, "type")) || !isJsonObject(before)) continue;
+    const condition = conditions[index];
+    if (condition === undefined) continue;
+    for (const name of Object.keys(condition)) delete condition[name];
+    Object.assign(condition, structuredClone(before));
+  }
 }
 
 /** A decision is final. */

@@ -1,6 +1,6 @@
 import type { ServiceAccountObject } from "@keelson/api-machinery/kinds";
 import { age } from "../../../table/human-duration.ts";
-import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import { ageColumn, builtinResource } from "../../builtin/builtin-resource.ts";
 import { builtinSchema } from "../../builtin/builtin-schemas.ts";
 import type { ServedResource, Strategy } from "../../served-resource.ts";
 
@@ -14,8 +14,8 @@ export function serviceAccountKinds(requestToken: NonNullable<Strategy["evaluate
       plural: "serviceaccounts",
       shortNames: ["sa"],
       scope: "Namespaced",
-      columns: [column("Secrets", "The number of its secrets."), ageColumn],
-      cells: (object, now) => [(object.secrets ?? []).length, age(object.metadata.creationTimestamp, now)],
+      columns: [ageColumn],
+      cells: (object, now) => [age(object.metadata.creationTimestamp, now)],
       subresources: [
         {
           name: "token",

@@ -1,3 +1,4 @@
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { jsonEquals, setOwn, statusError } from "@keelson/api-machinery";
 import type { ConfigMapObject, SecretObject } from "@keelson/api-machinery/kinds";
 import {
@@ -64,9 +65,9 @@ const secrets = builtinResource<SecretObject>({
   ],
   selectableFields: { type: (object) => object.type ?? "" },
   strategy: {
+    warnings: keyPairWarnings,
     hasGeneration: false,
-    prepareForCreate: prepareSecret,
-    prepareForUpdate: prepareSecret,
+    default: prepareSecret,
     validate: (object) => {
       const causes = [...keyCauses(object, "data"), ...typeCauses(object)];
       return base64Bytes(object.data ?? {}) > maxBytes ? [...causes, tooLong("data")] : causes;
@@ -102,6 +103,31 @@ const keysOfTypes: Readonly<Record<string, readonly string[]>> = {
   "kubernetes.io/ssh-auth": ["ssh-privatekey"],
   "kubernetes.io/tls": ["tls.crt", "tls.key"],
 };
+
+/** Warns of a TLS Secret whose certificate and key do not belong together, with the messages of Go's TLS library. */
+function keyPairWarnings(secret: Read): readonly string[] {
+  if (secret.type !== "kubernetes.io/tls") return [];
+  const textOf = (key: string): string => Buffer.from(textAt(secret, "data", key), "base64").toString();
+  const [certificate, key] = [textOf("tls.crt"), textOf("tls.key")];
+  const fault = pemFault(certificate, "certificate") ?? pemFault(key, "key");
+  if (fault !== undefined) return [fault];
+  try {
+    const matches = new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key));
+    return matches ? [] : ["tls: private key does not match public key"];
+  } catch {
+    return [];
+  }
+}
+
+function pemFault(text: string, input: "certificate" | "key"): string | undefined {
+  const types = [...text.matchAll(/-----BEGIN ([^-\n]{1,64})-----(?:[^-]|-(?!----))*-----END \1-----/g)].map(
+    ([, type = ""]) => type,
+  );
+  if (types.length === 0) return `tls: failed to find any PEM data in ${input} input`;
+  if (input === "key" || types.includes("CERTIFICATE")) return undefined;
+  const skipped = `[${types.join(" ")}]`;
+  return `tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping PEM blocks of the following types: ${skipped}`;
+}
 
 function typeCauses(object: Read): StatusCause[] {
   const data = object.data ?? {};

@@ -49,6 +49,8 @@ const namespaces = builtinResource<NamespaceObject>({
   ],
   strategy: {
     hasGeneration: false,
+    default: setNameLabel,
+    status: { prepareForUpdate: setNameLabel },
     prepareForCreate: (object) => {
       object.status = { phase: "Active" };
       const spec = (object.spec ??= {});

@@ -8,11 +8,12 @@ import {
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
-import { builtinResource } from "../../builtin/builtin-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
-import type { Read } from "../workload/workload.ts";
+import { type Read, selectorCell } from "../workload/workload.ts";
 import { matchConditionCauses, ruleCauses } from "./webhook-configurations.ts";
 
 const group = "admissionregistration.k8s.io";
@@ -25,6 +26,35 @@ export function admissionPolicyKinds(): readonly ServedResource[] {
 /** The variables of a policy's expressions, except `params`. */
 const policyVariables: readonly string[] = ["object", "oldObject", "request", "namespaceObject", "authorizer", "variables"];
 
+/** The cell that names a policy's kind of parameters. */
+export function paramKindCell(policy: Read): string {
+  const kind = valueAt(policy, "spec", "paramKind");
+  return kind === undefined ? "<unset>" : `${textAt(kind, "apiVersion")}/${textAt(kind, "kind")}`;
+}
+
+/** The columns of bindings. */
+export const bindingColumns = [
+  column("PolicyName", "The bound policy."),
+  column("ParamRef", "The parameters, by name or selector."),
+  ageColumn,
+];
+
+/** Cells of {@link bindingColumns}. */
+export function bindingCells(binding: Read, now: number): readonly string[] {
+  return [
+    textAt(binding, "spec", "policyName"),
+    paramRefCell(valueAt(binding, "spec", "paramRef")),
+    age(binding.metadata.creationTimestamp, now),
+  ];
+}
+
+function paramRefCell(ref: unknown): string {
+  const name = textAt(ref, "name");
+  // Whether the parameters have namespaces is not known here.
+  if (name !== "") return `${textAt(ref, "namespace") || "*"}/${name}`;
+  return valueAt(ref, "selector") === undefined ? "<unset>" : selectorCell(valueAt(ref, "selector"));
+}
+
 const policies = builtinResource({
   group,
   version: "v1",
@@ -33,6 +63,16 @@ const policies = builtinResource({
   categories: ["api-extensions"],
   scope: "Cluster",
   hasStatus: true,
+  columns: [
+    column("Validations", "The number of validations.", { type: "integer" }),
+    column("ParamKind", "The kind of the policy's parameters."),
+    ageColumn,
+  ],
+  cells: (object, now) => [
+    listAt(object, "spec", "validations").length,
+    paramKindCell(object),
+    age(object.metadata.creationTimestamp, now),
+  ],
   strategy: {
     default: (object) => {
       const spec = objectAt(object, "spec");
@@ -52,6 +92,8 @@ const bindings = builtinResource({
   plural: "validatingadmissionpolicybindings",
   categories: ["api-extensions"],
   scope: "Cluster",
+  columns: bindingColumns,
+  cells: bindingCells,
   strategy: {
     default: (object) => {
       const match = objectAt(object, "spec", "matchResources");

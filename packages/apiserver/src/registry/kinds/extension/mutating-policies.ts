@@ -1,11 +1,21 @@
 import { MutationCompiler } from "@keelson/api-machinery/server";
 import { invalidCause, notSupportedCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
-import { builtinResource } from "../../builtin/builtin-resource.ts";
+import { age } from "../../../table/human-duration.ts";
+import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, objectAt, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import type { Read } from "../workload/workload.ts";
-import { constraintCauses, defaultMatchResources, paramRefCauses, variableCauses, variablesOf } from "./admission-policies.ts";
+import {
+  bindingCells,
+  bindingColumns,
+  paramKindCell,
+  constraintCauses,
+  defaultMatchResources,
+  paramRefCauses,
+  variableCauses,
+  variablesOf,
+} from "./admission-policies.ts";
 import { matchConditionCauses, ruleCauses } from "./webhook-configurations.ts";
 
 /** admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicies (KEP-3962) and their bindings. */
@@ -24,6 +34,16 @@ const policies = builtinResource({
   ...common,
   kind: "MutatingAdmissionPolicy",
   plural: "mutatingadmissionpolicies",
+  columns: [
+    column("Mutations", "The number of mutations.", { type: "integer" }),
+    column("ParamKind", "The kind of the policy's parameters."),
+    ageColumn,
+  ],
+  cells: (object, now) => [
+    listAt(object, "spec", "mutations").length,
+    paramKindCell(object),
+    age(object.metadata.creationTimestamp, now),
+  ],
   strategy: {
     default: (object) => {
       const spec = objectAt(object, "spec");
@@ -39,6 +59,8 @@ const bindings = builtinResource({
   ...common,
   kind: "MutatingAdmissionPolicyBinding",
   plural: "mutatingadmissionpolicybindings",
+  columns: bindingColumns,
+  cells: bindingCells,
   strategy: {
     default: (object) => {
       const match = objectAt(object, "spec", "matchResources");

@@ -28,8 +28,8 @@ export function webhookConfigurationKinds(): readonly ServedResource[] {
       plural: `${type.toLowerCase()}webhookconfigurations`,
       categories: ["api-extensions"],
       scope: "Cluster",
-      columns: [column("Webhooks", "Webhooks indicates the number of webhooks configured in this configuration"), ageColumn],
-      cells: (object, now) => [String(listAt(object, "webhooks").length), age(object.metadata.creationTimestamp, now)],
+      columns: [column("Webhooks", "The number of webhooks.", { type: "integer" }), ageColumn],
+      cells: (object, now) => [listAt(object, "webhooks").length, age(object.metadata.creationTimestamp, now)],
       strategy: {
         default: (object) => {
           for (const hook of objectsAt(object, "webhooks")) setDefaults(hook, type);

@@ -27,7 +27,7 @@ const flowSchemas = builtinResource({
   hasStatus: true,
   columns: [
     column("PriorityLevel", "The priority level of matching requests."),
-    column("MatchingPrecedence", "Schemas with a lower number are tried first.", { type: "integer" }),
+    column("MatchingPrecedence", "Schemas with a lower number are tried first."),
     column("DistinguisherMethod", "How requests are split into flows."),
     ageColumn,
     column("MissingPL", "Whether the priority level does not exist."),
@@ -122,10 +122,10 @@ const priorityLevels = builtinResource({
     const queuing = spec?.limited?.limitResponse?.queuing;
     return [
       spec?.type ?? "",
-      String((spec?.type === "Exempt" ? spec.exempt : spec?.limited)?.nominalConcurrencyShares ?? "<none>"),
-      String(queuing?.queues ?? "<none>"),
-      String(queuing?.handSize ?? "<none>"),
-      String(queuing?.queueLengthLimit ?? "<none>"),
+      (spec?.type === "Exempt" ? spec.exempt : spec?.limited)?.nominalConcurrencyShares ?? "<none>",
+      queuing?.queues ?? "<none>",
+      queuing?.handSize ?? "<none>",
+      queuing?.queueLengthLimit ?? "<none>",
       age(object.metadata.creationTimestamp, now),
     ];
   },

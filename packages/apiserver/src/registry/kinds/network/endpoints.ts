@@ -1,3 +1,4 @@
+import { jsonEquals } from "@keelson/api-machinery";
 import type { EndpointSliceObject, EndpointsObject } from "@keelson/api-machinery/kinds";
 import {
   dns1123LabelFaults,
@@ -73,6 +74,7 @@ const endpointSlices = builtinResource<EndpointSliceObject>({
     age(object.metadata.creationTimestamp, now),
   ],
   strategy: {
+    raisesGeneration: (object, old) => !jsonEquals(object.metadata.labels ?? {}, old.metadata.labels ?? {}),
     default: (object) => {
       // Only v1beta1 had it, under another name.
       for (const endpoint of object.endpoints ?? []) setField(endpoint, "deprecatedTopology", undefined);

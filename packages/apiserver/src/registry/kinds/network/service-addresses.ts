@@ -24,18 +24,13 @@ const addresses = builtinResource({
   plural: "ipaddresses",
   shortNames: ["ip"],
   scope: "Cluster",
-  columns: [column("ParentRef", "The object that the address belongs to."), ageColumn],
+  // As in kube-apiserver, rows have an age that no column describes.
+  columns: [column("ParentRef", "The object that the address belongs to.")],
   cells: (address, now) => {
     const parent = valueAt(address, "spec", "parentRef");
     const [group, resource, namespace, name] = ["group", "resource", "namespace", "name"].map((part) => textAt(parent, part));
     const shown = [group === "" ? resource : `${resource}.${group}`, namespace, name].filter((part) => part !== "").join("/");
     return [shown === "" ? "<none>" : shown, age(address.metadata.creationTimestamp, now)];
-  },
-  selectableFields: {
-    "spec.parentRef.group": (address) => textAt(address, "spec", "parentRef", "group"),
-    "spec.parentRef.name": (address) => textAt(address, "spec", "parentRef", "name"),
-    "spec.parentRef.namespace": (address) => textAt(address, "spec", "parentRef", "namespace"),
-    "spec.parentRef.resource": (address) => textAt(address, "spec", "parentRef", "resource"),
   },
   strategy: {
     hasGeneration: false,

@@ -60,9 +60,11 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
         default: defaultService,
         prepareForCreate: (service) => {
           service.status = { loadBalancer: {} };
+          agreeOnAddresses(service);
           allocate(service, allocator);
         },
         prepareForUpdate: (service, old) => {
+          agreeOnAddresses(service);
           keepAllocated(service, old);
           allocate(service, allocator);
         },
@@ -72,6 +74,12 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
       },
     }),
   ];
+}
+
+/** `clusterIPs` supersedes `clusterIP`. */
+function agreeOnAddresses({ spec }: DraftObject<ServiceObject>): void {
+  const address = spec?.clusterIP ?? "";
+  if (spec !== undefined && address !== "" && spec.clusterIPs === undefined) spec.clusterIPs = [address];
 }
 
 /** `a=1,b=2`, or `<none>`. */
@@ -95,9 +103,6 @@ function defaultService(service: DraftObject<ServiceObject>): void {
   if (isReachable(spec)) spec.externalTrafficPolicy ??= "Cluster";
   if (hasClusterAddress(spec)) spec.internalTrafficPolicy ??= "Cluster";
   if (spec.type === "LoadBalancer") spec.allocateLoadBalancerNodePorts ??= true;
-  // `clusterIPs` supersedes `clusterIP`.
-  const address = spec.clusterIP ?? "";
-  if (address !== "" && spec.clusterIPs === undefined) spec.clusterIPs = [address];
 }
 
 const types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];

@@ -27,7 +27,8 @@ const deviceClasses = builtinResource({
   columns: [ageColumn],
   cells: onlyAge,
   strategy: {
-    prepareForCreate: (object) => void ensureMap(object, "spec"),
+    // Extended resources backed by devices are off by default.
+    prepareForCreate: (object) => setField(ensureMap(object, "spec"), "extendedResourceName", undefined),
     validate: (object) => [
       ...selectorCauses("spec.selectors", listAt(object, "spec", "selectors")),
       ...configurationCauses("spec.config", listAt(object, "spec", "config")),

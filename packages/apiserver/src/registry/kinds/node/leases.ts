@@ -2,7 +2,7 @@ import type { LeaseObject } from "@keelson/api-machinery/kinds";
 import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
-import { ensureMap } from "../../object-fields.ts";
+import { ensureMap, setField } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 
 /** coordination.k8s.io: Leases. */
@@ -18,8 +18,11 @@ export function coordinationKinds(): readonly ServedResource[] {
       cells: (object, now) => [object.spec?.holderIdentity ?? "", age(object.metadata.creationTimestamp, now)],
       strategy: {
         hasGeneration: false,
-        prepareForCreate: (object) => void ensureMap(object, "spec"),
-        prepareForUpdate: (object) => void ensureMap(object, "spec"),
+        prepareForCreate: (object) => dropElectionFields(ensureMap(object, "spec")),
+        prepareForUpdate: (object, old) => {
+          const spec = ensureMap(object, "spec");
+          if (old.spec?.strategy === undefined && old.spec?.preferredHolder === undefined) dropElectionFields(spec);
+        },
         validate: (object) => {
           const causes: StatusCause[] = [];
           const duration = object.spec?.leaseDurationSeconds;
@@ -38,4 +41,9 @@ export function coordinationKinds(): readonly ServedResource[] {
       },
     }),
   ];
+}
+
+/** Drops the fields of coordinated leader election, which is off by default. */
+function dropElectionFields(spec: object): void {
+  for (const field of ["strategy", "preferredHolder"]) setField(spec, field, undefined);
 }

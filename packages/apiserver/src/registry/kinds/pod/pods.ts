@@ -1,9 +1,10 @@
 import { type DeepReadonly, type JsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
-import { builtinResource, proxyVerbs } from "../../builtin/builtin-resource.ts";
+import { builtinResource, column, proxyVerbs } from "../../builtin/builtin-resource.ts";
 import { ensureMap, keepField, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { labelsText } from "../network/services.ts";
 import { podCells, podColumns, podRowConditions } from "./cells.ts";
 import { defaultPodSpec, defaultPodTemplate, defaultRunningSpec } from "./defaults.ts";
 import { priorityOf } from "./priority.ts";
@@ -85,6 +86,16 @@ export function podKinds(store: Pick<Store, "get" | "list">): readonly ServedRes
       kind: "PodTemplate",
       plural: "podtemplates",
       scope: "Namespaced",
+      columns: [
+        column("Containers", "Names of the containers."),
+        column("Images", "Images of the containers."),
+        column("Pod Labels", "Labels of the template."),
+      ],
+      cells: (object) => {
+        const containers = listAt(object, "template", "spec", "containers");
+        const textsOf = (name: string): string => containers.map((container) => textAt(container, name)).join(",");
+        return [textsOf("name"), textsOf("image"), labelsText(objectAt(object, "template", "metadata", "labels") ?? {})];
+      },
       strategy: {
         default: (object) => defaultPodTemplate(objectAt(object, "template")),
         validate: (object) => podTemplateCauses(valueAt(object, "template"), "template"),
@@ -133,6 +144,7 @@ function prepare(pod: KubernetesObject, store: Pick<Store, "get" | "list">): voi
     const waiting = {
       type: "PodScheduled",
       status: "False",
+      lastProbeTime: null,
       lastTransitionTime: pod.metadata.creationTimestamp ?? null,
       reason: "SchedulingGated",
       message: "Scheduling is blocked due to non-empty scheduling gates",

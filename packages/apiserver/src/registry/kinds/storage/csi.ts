@@ -31,22 +31,22 @@ const drivers = builtinResource({
   plural: "csidrivers",
   scope: "Cluster",
   columns: [
-    column("AttachRequired", "Whether volumes are attached before they are mounted."),
-    column("PodInfoOnMount", "Whether the driver needs information about the Pod."),
-    column("StorageCapacity", "Whether the scheduler considers the driver's capacity."),
+    column("AttachRequired", "Whether volumes are attached before they are mounted.", { type: "boolean" }),
+    column("PodInfoOnMount", "Whether the driver needs information about the Pod.", { type: "boolean" }),
+    column("StorageCapacity", "Whether the scheduler considers the driver's capacity.", { type: "boolean" }),
     column("TokenRequests", "The audiences of the tokens that the driver needs."),
-    column("RequiresRepublish", "Whether volumes are published again periodically."),
+    column("RequiresRepublish", "Whether volumes are published again periodically.", { type: "boolean" }),
     column("Modes", "The lifecycle modes of its volumes."),
     ageColumn,
   ],
   cells: (driver, now) => [
-    String(valueAt(driver, "spec", "attachRequired") !== false),
-    String(valueAt(driver, "spec", "podInfoOnMount") === true),
-    String(valueAt(driver, "spec", "storageCapacity") === true),
+    valueAt(driver, "spec", "attachRequired") !== false,
+    valueAt(driver, "spec", "podInfoOnMount") === true,
+    valueAt(driver, "spec", "storageCapacity") === true,
     listAt(driver, "spec", "tokenRequests")
       .map((request) => textAt(request, "audience"))
       .join(",") || "<unset>",
-    String(valueAt(driver, "spec", "requiresRepublish") === true),
+    valueAt(driver, "spec", "requiresRepublish") === true,
     listAt(driver, "spec", "volumeLifecycleModes").join(",") || "<none>",
     age(driver.metadata.creationTimestamp, now),
   ],
@@ -108,8 +108,6 @@ const storageCapacities = builtinResource({
   kind: "CSIStorageCapacity",
   plural: "csistoragecapacities",
   scope: "Namespaced",
-  columns: [column("StorageClassName", "The StorageClass of the capacity."), column("Capacity", "The available capacity.")],
-  cells: (capacity) => [textAt(capacity, "storageClassName"), textAt(capacity, "capacity") || "<unset>"],
   strategy: {
     hasGeneration: false,
     validate: (capacity) => [
@@ -134,7 +132,7 @@ const volumeAttachments = builtinResource({
   scope: "Cluster",
   hasStatus: true,
   columns: [
-    column("Attacher", "The driver that attaches the volume."),
+    column("Attacher", "The driver that attaches the volume.", { format: "name" }),
     column("PV", "The volume."),
     column("Node", "The node that the volume is attached to."),
     column("Attached", "Whether it is attached.", { type: "boolean" }),

@@ -1,17 +1,18 @@
-import { draft, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
+import { type DeepReadonly, draft, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import type {
   PersistentVolumeClaimObject,
   PersistentVolumeClaimSpec,
   PersistentVolumeObject,
 } from "@keelson/api-machinery/kinds";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
+import { formatTime } from "@keelson/api-machinery/time";
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { Store } from "../../../storage/store.ts";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { claimSpecCauses } from "./claim-validation.ts";
 import { notSource, volumeCauses } from "./volume-validation.ts";
-import { objectAt, setField } from "../../object-fields.ts";
+import { ensureMap, objectAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { Draft, DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { sourceDefaults } from "../pod/defaults.ts";
@@ -20,8 +21,11 @@ import { defaultStorageClass, storageClasses } from "./storage-classes.ts";
 type Claim = ReceivedObject<PersistentVolumeClaimObject>;
 type Volume = ReceivedObject<PersistentVolumeObject>;
 
-/** PersistentVolumes, PersistentVolumeClaims and StorageClasses. Claims without a class get the default class in the store. */
-export function storageKinds(store: Pick<Store, "list">): readonly ServedResource[] {
+/**
+ * PersistentVolumes, PersistentVolumeClaims and StorageClasses. Claims without a class get the default class in the store. `now` is in
+ * milliseconds.
+ */
+export function storageKinds(store: Pick<Store, "list">, now: () => number): readonly ServedResource[] {
   const { strategy } = persistentVolumeClaims;
   const prepareForCreate = (claim: DraftObject<PersistentVolumeClaimObject>): void => {
     strategy.prepareForCreate?.(claim);
@@ -29,7 +33,11 @@ export function storageKinds(store: Pick<Store, "list">): readonly ServedResourc
     const className = spec?.storageClassName === undefined ? defaultStorageClass(store) : undefined;
     if (spec !== undefined && className !== undefined) spec.storageClassName = className;
   };
-  return [persistentVolumes, { ...persistentVolumeClaims, strategy: { ...strategy, prepareForCreate } }, storageClasses];
+  const status: ServedResource["strategy"]["status"] = {
+    prepareForUpdate: (volume, old) => stampPhase(volume, old, now()),
+  };
+  const volumes = { ...persistentVolumes, strategy: { ...persistentVolumes.strategy, status } };
+  return [volumes, { ...persistentVolumeClaims, strategy: { ...strategy, prepareForCreate } }, storageClasses];
 }
 
 const shortModes: Readonly<Record<string, string>> = {
@@ -79,7 +87,7 @@ const persistentVolumeClaims = builtinResource<PersistentVolumeClaimObject>({
     return [
       phase,
       claim.spec?.volumeName ?? "",
-      isBound ? (claim.status?.capacity?.storage ?? "") : "",
+      isBound ? (claim.status?.capacity?.storage ?? "0") : "",
       isBound ? modesText(claim.status?.accessModes ?? []) : "",
       claim.spec?.storageClassName ?? "",
       claim.spec?.volumeAttributesClassName || "<unset>",
@@ -89,13 +97,14 @@ const persistentVolumeClaims = builtinResource<PersistentVolumeClaimObject>({
   },
   strategy: {
     hasGeneration: false,
-    default: (claim) => {
-      defaultClaimSpec(claim.spec);
-      if (claim.spec !== undefined) agreeOnDataSource(claim.spec);
-    },
+    default: (claim) => defaultClaimSpec(claim.spec),
     prepareForCreate: (claim) => {
+      if (claim.spec !== undefined) agreeOnDataSource(claim.spec);
       setField(claim, "status", { phase: "Pending" });
       addFinalizer(claim, claimFinalizer);
+    },
+    prepareForUpdate: (claim) => {
+      if (claim.spec !== undefined) agreeOnDataSource(claim.spec);
     },
     validate: (claim) => claimSpecCauses(claim.spec, "spec"),
     validateUpdate: claimUpdateCauses,
@@ -157,6 +166,18 @@ function fixedClaim(claim: Claim, old: Claim, isBound: boolean): object {
   return spec;
 }
 
+/** Records when the phase of a volume changed, unless the writer did. */
+function stampPhase(volume: KubernetesObject, old: DeepReadonly<KubernetesObject>, nowMs: number): void {
+  const [before, after] = [
+    valueAt(old, "status", "lastPhaseTransitionTime"),
+    valueAt(volume, "status", "lastPhaseTransitionTime"),
+  ];
+  const isChanged = textAt(volume, "status", "phase") !== textAt(old, "status", "phase");
+  if (after !== undefined && after !== null && !(isChanged && after === before)) return;
+  const time = isChanged ? formatTime(nowMs) : before;
+  if (time !== undefined) setField(ensureMap(volume, "status"), "lastPhaseTransitionTime", time);
+}
+
 const persistentVolumes = builtinResource<PersistentVolumeObject>({
   group: "",
   version: "v1",
@@ -205,7 +226,8 @@ const persistentVolumes = builtinResource<PersistentVolumeObject>({
       }
     },
     prepareForCreate: (volume) => {
-      setField(volume, "status", { phase: "Pending" });
+      const { creationTimestamp: time } = volume.metadata;
+      setField(volume, "status", { phase: "Pending", ...(time === undefined ? {} : { lastPhaseTransitionTime: time }) });
       addFinalizer(volume, volumeFinalizer);
     },
     validate: volumeCauses,

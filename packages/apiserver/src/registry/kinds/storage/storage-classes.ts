@@ -49,7 +49,7 @@ export const storageClasses = builtinResource<StorageClassObject>({
     object.provisioner ?? "",
     object.reclaimPolicy || "Delete",
     object.volumeBindingMode || "<unset>",
-    String(object.allowVolumeExpansion === true),
+    object.allowVolumeExpansion === true,
     age(object.metadata.creationTimestamp, now),
   ],
   strategy: {

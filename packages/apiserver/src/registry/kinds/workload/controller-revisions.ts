@@ -14,7 +14,7 @@ export const controllerRevisions = builtinResource<ControllerRevisionObject>({
   plural: "controllerrevisions",
   scope: "Namespaced",
   columns: [column("Controller", "The owning controller."), column("Revision", "The revision number."), ageColumn],
-  cells: (object, now) => [controllerOf(object), String(object.revision ?? 0), age(object.metadata.creationTimestamp, now)],
+  cells: (object, now) => [controllerOf(object), object.revision ?? 0, age(object.metadata.creationTimestamp, now)],
   strategy: {
     hasGeneration: false,
     validate: (object) => check.atLeast("revision", object.revision),

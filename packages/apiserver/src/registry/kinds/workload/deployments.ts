@@ -1,3 +1,4 @@
+import { jsonEquals } from "@keelson/api-machinery";
 import type { DeploymentObject } from "@keelson/api-machinery/kinds";
 import {
   forbiddenCause,
@@ -42,6 +43,8 @@ export const deployments = builtinResource<DeploymentObject>({
   ],
   strategy: {
     warnings: workload.templateWarnings,
+    // Clients of removed versions kept parts of the spec in annotations.
+    raisesGeneration: (object, old) => !jsonEquals(object.metadata.annotations ?? {}, old.metadata.annotations ?? {}),
     default: defaultDeployment,
     prepareForCreate: (object) => workload.emptyStatus(object),
     validate: (object) => [

@@ -38,6 +38,10 @@ export const jobs = builtinResource<JobObject>({
   ],
   selectableFields: { "status.successful": (job) => String(workload.countAt(job, "status", "succeeded")) },
   strategy: {
+    defaultPropagation: "Orphan",
+    propagationWarning:
+      "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set " +
+      "propagationPolicy=Orphan to suppress this warning",
     default: defaultJob,
     prepareForCreate: (job) => {
       setField(job, "status", {});

@@ -66,7 +66,6 @@ export const replicaSets = builtinResource<ReplicaSetObject>({
   scale: workload.replicaScale,
   columns,
   cells,
-  selectableFields,
   strategy: {
     warnings: workload.templateWarnings,
     default: (object) => workload.defaultWorkload(object),
@@ -97,6 +96,7 @@ export const replicationControllers = builtinResource<ReplicationControllerObjec
   cells,
   selectableFields,
   strategy: {
+    defaultPropagation: "Orphan",
     default: defaultController,
     prepareForCreate: (object) => workload.emptyStatus(object, { replicas: 0 }),
     validate: (object) => [...controllerCauses(object), ...countCauses(object)],
