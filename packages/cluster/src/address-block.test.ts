@@ -48,3 +48,21 @@ it("ignores an invalid record, and fails when every block is in use", async () =
   expect((await reserveAddressBlock(folder.path, machine())).hasMoved).toBe(false);
   await expect(reserveAddressBlock(folder.path, () => Promise.resolve(undefined))).rejects.toThrow(/all 64 blocks .* in use/);
 });
+
+it("uses private addresses for network namespaces, and keeps the kind of network of a data folder", async () => {
+  using folder = temporaryFolder();
+  writeFileSync(join(folder.path, "addresses.json"), '{"block": 63, "network": "namespaces"}');
+  const reserve = machine();
+  const block = await reserveAddressBlock(folder.path, reserve, "namespaces");
+  expect(block).toMatchObject({ podNetwork: "10.127", serviceNetwork: "10.191", hasMoved: false });
+  await block.release();
+  await expect(reserveAddressBlock(folder.path, reserve)).rejects.toMatchObject({ code: "OtherNetwork" });
+  using older = temporaryFolder();
+  writeFileSync(join(older.path, "addresses.json"), '{"block": 63}');
+  await expect(reserveAddressBlock(older.path, reserve, "namespaces")).rejects.toThrow("was created with loopback");
+  using created = temporaryFolder();
+  const first = await reserveAddressBlock(created.path, reserve, "namespaces");
+  await first.record();
+  await first.release();
+  expect((await reserveAddressBlock(created.path, reserve, "namespaces")).podNetwork).toBe(first.podNetwork);
+});

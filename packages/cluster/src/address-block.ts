@@ -3,11 +3,17 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 
-/** The loopback addresses that belong to the Pods and Services of one data folder. Test clusters reserve theirs in the same way. */
+/**
+ * Where Pods have their addresses: on the machine's loopback interface, or in network namespaces. A data folder keeps the kind that it
+ * was created with, because Services keep their addresses.
+ */
+export type PodNetworkKind = "loopback" | "namespaces";
+
+/** The addresses that belong to the Pods and Services of one data folder. Test clusters reserve theirs in the same way. */
 export interface AddressBlock {
-  /** First two octets of Pod addresses, `127.64` to `127.127`. */
+  /** First two octets of Pod addresses, `127.64` to `127.127`, or `10.64` to `10.127` in namespaces. */
   readonly podNetwork: string;
-  /** First two octets of Service addresses, `127.128` to `127.191`. */
+  /** First two octets of Service addresses, `127.128` to `127.191`, or `10.128` to `10.191` with namespaces. */
   readonly serviceNetwork: string;
   /** Whether the recorded block was in use, so that another one was chosen. */
   readonly hasMoved: boolean;
@@ -20,10 +26,15 @@ export interface AddressBlock {
 /** Reserves an address until the returned function is called. Resolves to `undefined` if another process holds it. */
 export type Reserve = (address: string) => Promise<(() => Promise<void>) | undefined>;
 
-/** No block of addresses is free. */
+/** `NoAddressBlock`: none is free. `OtherNetwork`: the data folder has the other kind of network. */
 class AddressBlockError extends Error {
   override readonly name = "AddressBlockError";
-  readonly code = "NoAddressBlock";
+  readonly code: "NoAddressBlock" | "OtherNetwork";
+
+  constructor(code: AddressBlockError["code"], message: string) {
+    super(message);
+    this.code = code;
+  }
 }
 
 const blocks = 64;
@@ -34,40 +45,57 @@ const reservationPort = 6442;
  * Reserves a block of addresses for a data folder: the recorded one, otherwise one derived from the folder's path, otherwise the next
  * free one. A stable choice lets Pods that outlive Keelson keep their addresses.
  *
- * **Errors**: `AddressBlockError` if every block is in use.
+ * **Errors**: `AddressBlockError` if every block is in use, or if the folder has the other kind of network.
  */
-export async function reserveAddressBlock(dataDir: string, reserve: Reserve = listenOn): Promise<AddressBlock> {
+export async function reserveAddressBlock(
+  dataDir: string,
+  reserve: Reserve = listenOn,
+  kind: PodNetworkKind = "loopback",
+): Promise<AddressBlock> {
   const file = join(dataDir, "addresses.json");
-  const recorded = await readBlock(file);
+  const { block: recorded, network = "loopback" } = await readRecord(file);
+  if (recorded !== undefined && network !== kind) {
+    throw new AddressBlockError(
+      "OtherNetwork",
+      `--pod-network: ${dataDir} was created with ${network}, and its Services keep their addresses: use ${network}, or another --data-dir`,
+    );
+  }
+  const firstOctet = kind === "loopback" ? 127 : 10;
   const first = recorded ?? createHash("sha256").update(dataDir).digest().readUInt32BE(0) % blocks;
   for (let tries = 0; tries < blocks; tries++) {
     const block = (first + tries) % blocks;
-    const podNetwork = `127.${64 + block}`;
-    const release = await reserve(`${podNetwork}.255.254`);
+    const release = await reserve(`127.${64 + block}.255.254`);
     if (release === undefined) continue;
     return {
-      podNetwork,
-      serviceNetwork: `127.${128 + block}`,
+      podNetwork: `${firstOctet}.${64 + block}`,
+      serviceNetwork: `${firstOctet}.${128 + block}`,
       hasMoved: recorded !== undefined && block !== recorded,
       async record() {
         if (block === recorded) return;
-        await writeFile(`${file}.new`, `${JSON.stringify({ block })}\n`, { mode: 0o600 });
+        await writeFile(`${file}.new`, `${JSON.stringify({ block, ...(kind !== "loopback" && { network: kind }) })}\n`, {
+          mode: 0o600,
+        });
         await rename(`${file}.new`, file);
       },
       release,
     };
   }
   throw new AddressBlockError(
+    "NoAddressBlock",
     `${dataDir}: all ${blocks} blocks of loopback addresses are in use by other data folders: stop one of them`,
   );
 }
 
-async function readBlock(file: string): Promise<number | undefined> {
+async function readRecord(file: string): Promise<{ readonly block?: number; readonly network?: PodNetworkKind }> {
   try {
-    const { block } = JSON.parse(await readFile(file, "utf8")) as { readonly block?: unknown };
-    return typeof block === "number" && Number.isInteger(block) && block >= 0 && block < blocks ? block : undefined;
+    const { block, network } = JSON.parse(await readFile(file, "utf8")) as {
+      readonly block?: unknown;
+      readonly network?: unknown;
+    };
+    if (!(typeof block === "number" && Number.isInteger(block) && block >= 0 && block < blocks)) return {};
+    return { block, ...(network === "namespaces" && { network }) };
   } catch {
-    return undefined;
+    return {};
   }
 }
 

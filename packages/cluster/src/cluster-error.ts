@@ -2,12 +2,19 @@
  * What went wrong in a component of the cluster:
  *
  * - `AddressesExhausted`: the Pod network has no free address.
+ * - `CommandFailed`: a program of the machine failed; the message has its error output.
  * - `Discovery`: the API server rejected a discovery request.
  * - `InvalidResponse`: the API server's response lacks a required field.
  * - `OutsideDirectory`: a path is outside the directory that the component owns.
  * - `Timeout`: a peer did not answer in time.
  */
-export type ClusterErrorCode = "AddressesExhausted" | "Discovery" | "InvalidResponse" | "OutsideDirectory" | "Timeout";
+export type ClusterErrorCode =
+  | "AddressesExhausted"
+  | "CommandFailed"
+  | "Discovery"
+  | "InvalidResponse"
+  | "OutsideDirectory"
+  | "Timeout";
 
 /** An error of a cluster component that is not an API error. */
 export class ClusterError extends Error {

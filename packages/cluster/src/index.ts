@@ -34,6 +34,9 @@ export { CertificateSigningRequest, type CertificateSigningRequestObject } from 
 export type { MetricsObjects } from "./kubelet/metrics/resource-metrics.ts";
 export { type DiscoveredKinds, type DiscoverKindsOptions, discoverKinds } from "./discovered-kinds.ts";
 export { type PodHandler, type PodHandlers, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";
+export { type NetworkRules, type NetworkRulesOptions, startNetworkRules } from "./pod-network/network-rules.ts";
+export { PodNetwork, type PodNetworkOptions } from "./pod-network/pod-network.ts";
+export type { NetworkNames } from "./pod-network/network-names.ts";
 export { type ServiceProxy, type ServiceProxyOptions, startServiceProxy } from "./service-proxy/service-proxy.ts";
 export { type IssueToken, issueTokensBy } from "./kubelet/node/node-objects.ts";
 export { machineName } from "./kubelet/node/machine-name.ts";

@@ -2,3 +2,4 @@ export { createBusyboxImage } from "./testing/busybox-image.ts";
 export { startLocalContainerd } from "./testing/local-containerd.ts";
 export type { LocalContainerd } from "./testing/local-containerd.ts";
 export { warmUp, whenWarm } from "./testing/warm-slots.ts";
+export { tarArchive, type TarEntry } from "./testing/tar-archive.ts";

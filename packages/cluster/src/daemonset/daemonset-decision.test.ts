@@ -50,6 +50,16 @@ function run(world: World): void {
 }
 
 describe("a DaemonSet", () => {
+  test("stores its template with sorted keys, which clients compare byte by byte", () => {
+    const world = start({
+      template: { spec: { containers: [{ name: "c", image: "i" }] }, metadata: { labels: { app: "a" } } },
+    });
+    settle(world);
+    expect(JSON.stringify(world.list(ControllerRevision)[0]?.data)).toBe(
+      '{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"image":"i","name":"c"}]}}}}',
+    );
+  });
+
   test("runs a Pod on every node, pinned to it, with the daemon tolerations", () => {
     const world = start();
     settle(world);

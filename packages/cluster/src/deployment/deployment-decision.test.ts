@@ -137,6 +137,18 @@ describe("a Deployment", () => {
     });
   });
 
+  test("continues after a revision beyond the integers of JavaScript", () => {
+    const world = start();
+    rollOut(world);
+    const [first] = world.list(ReplicaSet);
+    const annotations = { "deployment.kubernetes.io/revision": "3546343826724305832" };
+    world.change(ReplicaSet, first?.metadata.name ?? "", { metadata: { annotations } });
+    world.change(Deployment, "web", { spec: { template: template("2") } });
+    rollOut(world);
+    const revision = world.get(Deployment, "web").metadata.annotations?.["deployment.kubernetes.io/revision"];
+    expect(revision).toBe("3546343826724305833");
+  });
+
   test("respects maxSurge and maxUnavailable throughout a rollout", () => {
     const bound = fc.oneof(
       fc.integer({ min: 0, max: 4 }),

@@ -11,6 +11,7 @@ import {
   type Generations,
   inheritedAnnotations,
   nameOf,
+  highestRevision,
   revisionAnnotation,
   revisionHistoryAnnotation,
   revisionOf,
@@ -84,12 +85,12 @@ function nextStep({ deployment, pods }: ObservedDeployment, generations: Generat
 /** Updates revision, annotations and minReadySeconds of the current ReplicaSet, and the Deployment's own revision. */
 function revise(deployment: CachedDeployment, { current, old }: Generations): readonly Write[] {
   if (current === undefined) return [];
-  const highestOld = Math.max(0, ...old.map(revisionOf));
+  const highestOld = highestRevision(old);
   const before = revisionOf(current);
   // After a rollback an old template becomes the newest revision.
-  const revision = before > highestOld ? before : highestOld + 1;
+  const revision = before > highestOld ? before : highestOld + 1n;
   const annotations: Record<string, string> = { ...inheritedAnnotations(deployment), [revisionAnnotation]: String(revision) };
-  if (revision !== before && before > 0) {
+  if (revision !== before && before > 0n) {
     const history = current.metadata.annotations?.[revisionHistoryAnnotation];
     annotations[revisionHistoryAnnotation] = history ? `${history},${before}` : String(before);
   }
@@ -106,7 +107,8 @@ function revise(deployment: CachedDeployment, { current, old }: Generations): re
   }
   if (deployment.metadata.annotations?.[revisionAnnotation] !== String(revision)) {
     const body = { metadata: { annotations: { [revisionAnnotation]: String(revision) } } };
-    writes.push({ kind: "patch", type: Deployment, object: deployment, body });
+    // Annotations changed through the object itself raise its generation.
+    writes.push({ kind: "patch", type: Deployment, object: deployment, body, subresource: "status" });
   }
   return writes;
 }
@@ -116,7 +118,7 @@ function createReplicaSet(deployment: CachedDeployment, { old, hash }: Generatio
   const { template, selector, minReadySeconds } = deployment.spec;
   const labels = { ...template.metadata?.labels, [templateHashLabel]: hash };
   const name = nameOf(deployment, hash);
-  const revision = String(Math.max(0, ...old.map(revisionOf)) + 1);
+  const revision = String(highestRevision(old) + 1n);
   const object = {
     metadata: {
       name,
@@ -185,7 +187,7 @@ function cleanUp(deployment: CachedDeployment, { old, current }: Generations): r
   if (!isDone) return [];
   const kept = old
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-    .toSorted((a, b) => revisionOf(a) - revisionOf(b));
+    .toSorted((a, b) => Number(revisionOf(a) - revisionOf(b)));
   return kept
     .slice(0, Math.max(kept.length - limit, 0))
     .filter((one) => sizeOf(one) === 0 && (one.status?.replicas ?? 0) === 0 && isObserved(one))

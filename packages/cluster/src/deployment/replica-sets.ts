@@ -58,10 +58,15 @@ export function rollingBounds(deployment: CachedDeployment): { readonly maxSurge
   return maxSurge === 0 && maxUnavailable === 0 && desired > 0 ? { maxSurge, maxUnavailable: 1 } : { maxSurge, maxUnavailable };
 }
 
-/** The value of {@link revisionAnnotation}; 0 if it is missing or invalid. */
-export function revisionOf(object: Cached): number {
+/** The value of {@link revisionAnnotation}, a 64-bit integer; 0 if it is missing or invalid. */
+export function revisionOf(object: Cached): bigint {
   const text = object.metadata.annotations?.[revisionAnnotation] ?? "";
-  return /^\d{1,15}$/.test(text) ? Number(text) : 0;
+  return /^\d{1,18}$/.test(text) || /^[1-8]\d{18}$/.test(text) ? BigInt(text) : 0n;
+}
+
+/** The highest revision of ReplicaSets; 0 if there are none. */
+export function highestRevision(objects: readonly Cached[]): bigint {
+  return objects.map(revisionOf).reduce((highest, one) => (one > highest ? one : highest), 0n);
 }
 
 /** A Deployment's ReplicaSets by generation. */

@@ -29,9 +29,18 @@ interface Ending {
 export function decideJob({ job, pods }: ObservedJob, now: number): Decision {
   // Nothing keeps counting for a Job that is being deleted, so its Pods must not wait for it.
   if (job.metadata.deletionTimestamp !== undefined) return { writes: pods.filter(isTracked).map(release) };
-  const finished = conditionsOf(job).find(({ type, status }) => isEnd(type) && status === "True");
+  const finished = finishedCondition(job);
   if (finished !== undefined) return decideFinished(job, pods, finished, now);
   return decideRunning(job, pods, now);
+}
+
+/** Whether a Job is complete or has failed. */
+export function isFinished(job: CachedJob): boolean {
+  return finishedCondition(job) !== undefined;
+}
+
+function finishedCondition(job: CachedJob): WorkloadCondition | undefined {
+  return conditionsOf(job).find(({ type, status }) => isEnd(type) && status === "True");
 }
 
 /** Releases the Pods of a deleted Job, which will not be counted. */

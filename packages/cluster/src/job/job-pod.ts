@@ -93,8 +93,18 @@ export function podOf(job: CachedJob, index: number | undefined, annotations: Re
   };
 }
 
+/** The finalizers without the tracking finalizer. */
+export function untracked(finalizers: readonly string[]): readonly string[] {
+  return finalizers.filter((finalizer) => finalizer !== trackingFinalizer);
+}
+
+/** The finalizers with the tracking finalizer. */
+export function tracked(finalizers: readonly string[]): readonly string[] {
+  return [...untracked(finalizers), trackingFinalizer];
+}
+
 /** Removes the tracking finalizer of a Pod. */
 export function release(object: CachedPod): Write {
-  const finalizers = (object.metadata.finalizers ?? []).filter((finalizer) => finalizer !== trackingFinalizer);
+  const finalizers = untracked(object.metadata.finalizers ?? []);
   return { kind: "patch", type: Pod, object, body: { metadata: { finalizers } } };
 }

@@ -145,6 +145,21 @@ test("gives each Pod its own address and runs init containers one by one", async
   expect(await log("served")).toBe(`one\ntwo\n${pod.status?.podIP} served\n`);
 });
 
+test("mounts volumes with medium Memory in memory, limited to their size, and unmounts them with the Pod", async () => {
+  const volumeMounts = [{ name: "data", mountPath: "/data" }];
+  await createPod("memory", {
+    containers: [
+      { name: "main", image: "x", command: sh("stat -f -c '%T %b %s' /data; stat -c %a /data; sleep 1000"), volumeMounts },
+    ],
+    volumes: [{ name: "data", emptyDir: { medium: "Memory", sizeLimit: "1Mi" } }],
+  });
+  const { metadata } = await podThat("memory", isReady);
+  await until(async () => (await log("memory")).split("\n").length === 3);
+  expect(await log("memory")).toBe("tmpfs 256 4096\n777\n");
+  await client.delete(Pod, { namespace: "default", name: "memory" });
+  await until(async () => !(await readFile("/proc/self/mountinfo", "utf8")).includes(metadata.uid ?? ""));
+});
+
 test("signals a deleted Pod and deletes the object once its program has exited", async () => {
   await createPod("polite", {
     terminationGracePeriodSeconds: 30,

@@ -8,6 +8,7 @@ import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { createEventRecorder } from "@keelson/controller/events";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
+import type { PodNetwork } from "../pod-network/pod-network.ts";
 import { AddressPool } from "./node/address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
 import type { ContainerHandle } from "./container/container-handle.ts";
@@ -18,6 +19,7 @@ import { readMachine, registerNode, type Taint } from "./node/node-registration.
 import { openPodRuntimes, type PodRuntimes } from "./runtimes/pod-runtimes.ts";
 import { subPathDirectory, SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import { type MetricsObjects, ResourceMetrics } from "./metrics/resource-metrics.ts";
+import { hasNetwork } from "./pod/pod-addresses.ts";
 import { PodSet } from "./pod/pod-set.ts";
 import { steadyTime } from "./steady-time.ts";
 import { podKey } from "./pod/pod-view.ts";
@@ -40,9 +42,13 @@ export interface KubeletOptions {
   readonly defaultRuntime?: string;
   /** The address of the API for Pods (`KUBERNETES_SERVICE_HOST` and `_PORT`), and its CA in PEM for `ca.crt`. */
   readonly apiServer?: { readonly host: string; readonly port: number; readonly authority?: string };
+  /** Gives each Pod in an isolated runtime a network namespace. Default: Pods share the machine's network. */
+  readonly network?: PodNetwork;
+  /** The address of the API for Pods with a network namespace: that of Service `kubernetes`. Default: they get none. */
+  readonly clusterApiServer?: { readonly host: string; readonly port: number };
   /** Requests service account tokens for Pods. Default: Pods get no tokens, and volumes that need one fail to mount. */
   readonly issueToken?: IssueToken;
-  /** The first two octets of Pod addresses, `127.64` to `127.127`. Default: `127.64`. */
+  /** The first two octets of Pod addresses, `127.64` to `127.127`, or of the {@link network}. Default: `127.64`. */
   readonly podNetwork?: string;
   /** The address of the node. Default: `127.0.0.1`. */
   readonly hostIP?: string;
@@ -141,6 +147,7 @@ async function nodeContext(
   const { names, ...rest } = parts;
   const { hosts } = names;
   const mayMount = await canMount();
+  const nodeParts = { network: options.network, defaultRuntime: options.defaultRuntime ?? "process" };
   return {
     ...rest,
     client,
@@ -156,7 +163,7 @@ async function nodeContext(
     ),
     addresses: new AddressPool(options.podNetwork),
     hostsFile({ metadata, spec }) {
-      const file = hosts.file(metadata.namespace ?? "", metadata.uid, spec.hostAliases);
+      const file = hosts.file(metadata.namespace ?? "", metadata.uid, spec.hostAliases, spec.hostNetwork);
       names.update();
       return file;
     },
@@ -166,17 +173,28 @@ async function nodeContext(
     hostIP: options.hostIP ?? "127.0.0.1",
     sharesHostAddress: options.sharesHostAddress ?? false,
     podsDir: join(dataDir, "pods"),
-    environment:
-      apiServer === undefined
-        ? {}
-        : {
-            KUBERNETES_SERVICE_HOST: apiServer.host,
-            KUBERNETES_SERVICE_PORT: String(apiServer.port),
-            KUBERNETES_SERVICE_PORT_HTTPS: String(apiServer.port),
-          },
+    network: options.network,
+    environment: (pod) => {
+      const address = hasNetwork(nodeParts, pod) ? options.clusterApiServer : apiServer;
+      return address === undefined ? {} : apiServerVariables(address);
+    },
     authority: apiServer?.authority,
     canMount: mayMount,
     subPaths: mayMount ? new SubPathMounts(subPathDirectory(dataDir)) : undefined,
+  };
+}
+
+function apiServerVariables({
+  host,
+  port,
+}: {
+  readonly host: string;
+  readonly port: number;
+}): Readonly<Record<string, string>> {
+  return {
+    KUBERNETES_SERVICE_HOST: host,
+    KUBERNETES_SERVICE_PORT: String(port),
+    KUBERNETES_SERVICE_PORT_HTTPS: String(port),
   };
 }
 

@@ -4,6 +4,7 @@ import type { Logger } from "@keelson/controller";
 import type { RunningEventRecorder } from "@keelson/controller/events";
 import type { AddressPool } from "./node/address-pool.ts";
 import type { NodeObjects } from "./node/node-objects.ts";
+import type { PodNetwork } from "../pod-network/pod-network.ts";
 import type { PodView } from "./pod/pod-view.ts";
 import type { SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import type { PodRuntimes } from "./runtimes/pod-runtimes.ts";
@@ -25,6 +26,8 @@ export interface NodeContext {
   readonly hostIP: string;
   /** Whether Pods have the node's address. */
   readonly sharesHostAddress: boolean;
+  /** The network of Pods with a namespace of their own. Undefined: Pods share the machine's network. */
+  readonly network: PodNetwork | undefined;
   /** Directory of Pods, one subdirectory per uid. */
   readonly podsDir: string;
   /** The hosts file of a Pod: shared by its namespace, or its own if it has hostAliases. */
@@ -35,8 +38,8 @@ export interface NodeContext {
   forgetNamespaceHosts(namespace: string): void;
   /** Removes hosts files of namespaces for which `isUsed` is false. */
   sweepHosts(isUsed: (namespace: string) => boolean): void;
-  /** Environment variables of every container. */
-  readonly environment: Readonly<Record<string, string>>;
+  /** Environment variables of every container of a Pod. */
+  environment(pod: PodView): Readonly<Record<string, string>>;
   /** The CA of the API server's certificate in PEM. */
   readonly authority: string | undefined;
   /** Mounts subpaths of volumes; undefined if this process may not mount. */

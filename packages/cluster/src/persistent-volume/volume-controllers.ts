@@ -1,8 +1,8 @@
-import { rm } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import { PersistentVolume, PersistentVolumeClaim, Pod, StorageClass } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
+import { removeTree } from "@keelson/execution/files";
 import { claimNames } from "../scheduler/scheduler-decision.ts";
 import { applyDecision, performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, type CachedPod } from "../workload/pod-state.ts";
@@ -28,7 +28,7 @@ export interface VolumeControllerOptions {
 /** The controllers of claims and volumes. Volumes are directories of this machine. */
 export function createVolumeControllers(options: VolumeControllerOptions): readonly ControllerDefinition[] {
   const root = resolve(options.directory);
-  const { removeDirectory = (path) => rm(path, { recursive: true, force: true }) } = options;
+  const { removeDirectory = removeTree } = options;
   return [claimController(root), volumeController(root, removeDirectory)];
 }
 

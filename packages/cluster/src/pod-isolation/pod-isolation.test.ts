@@ -143,6 +143,37 @@ describe("a Pod of a namespace's admin", () => {
   });
 });
 
+describe("an ephemeral container", () => {
+  const debug = (client: Client, name: string, type: "strategic" | "merge" = "strategic", rest: object = {}) =>
+    client.patch(
+      Pod,
+      { namespace, name },
+      { type, body: { spec: { ephemeralContainers: [{ name: "d", image: "i", command: ["true"] }], ...rest } } },
+      { subresource: "ephemeralcontainers" },
+    );
+
+  test("of a namespace's admin is rejected in a process and beside host paths, allowed in an isolated Pod", async () => {
+    await createPod(admin, "process");
+    await createPod(admin, "host", { runtimeClassName: "bubblewrap", volumes: [{ name: "v", hostPath: { path: "/" } }] });
+    await createPod(as(tenant), "isolated");
+    const rules = [{ apiGroups: [""], resources: ["pods/ephemeralcontainers"], verbs: ["patch"] }];
+    await admin.create(ClusterRole, { metadata: { name: "debug" }, rules });
+    await admin.create(ClusterRoleBinding, {
+      metadata: { name: "debug" },
+      roleRef: { apiGroup: ClusterRole.group, kind: "ClusterRole", name: "debug" },
+      subjects: [{ apiGroup: ClusterRole.group, kind: "User", name: tenant.username }],
+    });
+    for (const name of ["process", "host"]) await expect(debug(as(tenant), name)).rejects.toThrow('require verb "use"');
+    // The request cannot make the Pod look isolated.
+    const disguise = { runtimeClassName: "bubblewrap", volumes: [] };
+    for (const name of ["process", "host"]) {
+      await expect(debug(as(tenant), name, "merge", disguise)).rejects.toThrow('require verb "use"');
+    }
+    expect((await debug(as(tenant), "isolated")).spec.ephemeralContainers).toHaveLength(1);
+    expect((await debug(admin, "process")).spec.ephemeralContainers).toHaveLength(1);
+  });
+});
+
 describe("a Pod that a controller creates", () => {
   const podOf = async (type: ResourceType, owner: { metadata: object }, name: string, labels: object = {}) =>
     (await createPod(as(controllers), name, {}, { labels, ownerReferences: ownedBy(type, owner) })).spec.runtimeClassName;

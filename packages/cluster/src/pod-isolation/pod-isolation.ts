@@ -77,10 +77,13 @@ export function podIsolation(options: PodIsolationOptions): PodIsolationStep {
     name: "PodIsolation",
     async mutate(request) {
       const { operation, resource, subresource, object } = request;
-      if (object === undefined || subresource !== "") return false;
-      if (resource.group === "" && resource.plural === "pods") {
-        return operation === "CREATE" && admitPod(object, request, options);
+      const isPod = resource.group === "" && resource.plural === "pods";
+      if (isPod && subresource === "ephemeralcontainers" && request.oldObject !== undefined) {
+        await admitEphemeralContainers(request.oldObject, request, options);
+        return false;
       }
+      if (object === undefined || subresource !== "") return false;
+      if (isPod) return operation === "CREATE" && admitPod(object, request, options);
       if (resource.origin === "builtin" && !workloads.has(`${resource.group}/${resource.plural}`)) return false;
       if (operation !== "CREATE" && operation !== "UPDATE") return false;
       if (!(await mustIsolate(object, request, options))) return false;
@@ -181,7 +184,27 @@ async function admitPod(pod: KubernetesObject, request: IsolationRequest, option
   return true;
 }
 
-function rejected({ metadata }: KubernetesObject, { user }: IsolationRequest, reason: string): Error {
+/**
+ * Rejects containers that are added to a Pod with more rights than their creator has: in a bare process, or with the user and the files
+ * of the node. `pod` is the stored Pod: everything but the containers of the request is discarded later, so it proves nothing. A Pod
+ * whose RuntimeClass was deleted may still run as a process.
+ */
+async function admitEphemeralContainers(
+  pod: DeepReadonly<KubernetesObject>,
+  request: IsolationRequest,
+  options: PodIsolationOptions,
+): Promise<void> {
+  const { spec = {} } = pod as { readonly spec?: { readonly runtimeClassName?: string; readonly volumes?: readonly object[] } };
+  const { runtimeClassName: className } = spec;
+  const handler = className === undefined ? (await options.handlers())[0] : await options.handlerOf(className);
+  if (handler !== undefined && handler !== processHandler && !usesHostPath(spec)) return;
+  const needed = className !== undefined && handler === processHandler ? className : processHandler;
+  if (!isDelegate(request.user) && options.mayUse(request.user, needed)) return;
+  const reason = `ephemeral containers in a process of the node, or beside hostPath volumes, require verb "use" on runtimeclasses.node.k8s.io`;
+  throw rejected(pod, request, `${reason} ${JSON.stringify(needed)}`);
+}
+
+function rejected({ metadata }: DeepReadonly<KubernetesObject>, { user }: IsolationRequest, reason: string): Error {
   const name = metadata.name ?? metadata.generateName ?? "";
   const message = `pods ${JSON.stringify(name)} is forbidden: user ${JSON.stringify(user.username)}: ${reason}`;
   return statusError("Forbidden", message, { name, kind: "pods" });

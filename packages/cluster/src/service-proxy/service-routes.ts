@@ -8,7 +8,13 @@ export interface ServiceRoute {
   /** `namespace/name:port`, for logs. */
   readonly name: string;
   /** Ready endpoints. Connections are reset if there are none. */
-  readonly backends: readonly { readonly host: string; readonly port: number }[];
+  readonly backends: readonly Backend[];
+}
+
+/** An endpoint of a Service. */
+export interface Backend {
+  readonly host: string;
+  readonly port: number;
 }
 
 const serviceNameLabel = "kubernetes.io/service-name";
@@ -57,18 +63,27 @@ export function serviceRoutes(
         host,
         port,
         name: `${key}:${name || port}`,
-        backends: backendsOf(byService.get(key) ?? [], name),
+        backends: backendsOf(byService.get(key) ?? [], name, protocol),
       });
     }
   }
   return routes;
 }
 
-function backendsOf(slices: readonly DeepReadonly<EndpointSliceObject>[], portName: string): ServiceRoute["backends"] {
-  const ready: { host: string; port: number }[] = [];
-  const serving: { host: string; port: number }[] = [];
+/**
+ * The endpoints of a Service's port: the ready ones, else terminating ones that still serve.
+ *
+ * @param protocol as in a Service: `TCP`
+ */
+export function backendsOf(
+  slices: readonly DeepReadonly<EndpointSliceObject>[],
+  portName: string,
+  protocol: string,
+): readonly Backend[] {
+  const ready: Backend[] = [];
+  const serving: Backend[] = [];
   for (const slice of slices) {
-    const port = slice.ports?.find(({ name = "", protocol = "TCP" }) => name === portName && protocol === "TCP")?.port;
+    const port = slice.ports?.find((each) => (each.name ?? "") === portName && (each.protocol ?? "TCP") === protocol)?.port;
     if (port === undefined || slice.addressType !== "IPv4") continue;
     for (const { addresses, conditions } of slice.endpoints ?? []) {
       const [host] = addresses;

@@ -1,6 +1,6 @@
 import { CustomResourceDefinition, Pod } from "@keelson/api-machinery/kinds";
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
-import type { KubernetesObject } from "@keelson/api-machinery";
+import { ignoreNotFound, type KubernetesObject } from "@keelson/api-machinery";
 import type { Transport } from "@keelson/api-machinery/transport";
 import { type Client, createClient } from "@keelson/client";
 import { silentLogger } from "@keelson/controller";
@@ -132,7 +132,10 @@ async function deletePods(client: Client): Promise<void> {
     const left = new Set<string>();
     for (const { metadata } of (await client.list(Pod)).items) {
       left.add(metadata.uid ?? "");
-      await client.delete(Pod, { namespace: metadata.namespace, name: metadata.name ?? "" }, { gracePeriodSeconds: 1 });
+      // A controller may delete it at the same time.
+      await ignoreNotFound(
+        client.delete(Pod, { namespace: metadata.namespace, name: metadata.name ?? "" }, { gracePeriodSeconds: 1 }),
+      );
     }
     if (left.size === 0) return;
     for await (const { type, object } of watch) {

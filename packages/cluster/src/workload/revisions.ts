@@ -1,7 +1,7 @@
 import { controllerReference, type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { ControllerRevision, type ControllerRevisionObject, type PodTemplate } from "@keelson/api-machinery/kinds";
 import type { CachedPod } from "./pod-state.ts";
-import { hashOf } from "./template-hash.ts";
+import { hashOf, stableJson } from "./template-hash.ts";
 import type { Cached, Write } from "./write.ts";
 
 /** A ControllerRevision from the cache. */
@@ -28,9 +28,12 @@ export interface Revisions {
   readonly writes: readonly Write[];
 }
 
-/** The revision data of the current template: a patch that restores it. */
+/**
+ * The revision data of the current template: a patch that restores it. Its keys are sorted, as Go sorts those of maps: clients compare the
+ * bytes with those of their own patch.
+ */
 function dataOf(set: CachedWorkload): unknown {
-  return { spec: { template: { ...set.spec.template, $patch: "replace" } } };
+  return JSON.parse(stableJson({ spec: { template: { ...set.spec.template, $patch: "replace" } } }));
 }
 
 /** The template that a revision stores. */
@@ -44,11 +47,11 @@ export function templateOf(revision: CachedRevision): DeepReadonly<PodTemplate> 
 
 /** Finds the revisions of a workload, or the writes that store them. */
 export function revisionsOf(set: CachedWorkload, owned: readonly CachedRevision[], label = hashLabel): Revisions {
-  const sorted = owned.toSorted((a, b) => a.revision - b.revision);
+  const byAge = owned.toSorted((a, b) => a.revision - b.revision);
   const data = dataOf(set);
-  const same = sorted.filter((one) => jsonEquals(one.data, data)).at(-1);
-  const highest = sorted.at(-1)?.revision ?? 0;
-  const current = sorted.find(({ metadata }) => metadata.name === set.status?.currentRevision);
+  const same = byAge.filter((one) => jsonEquals(one.data, data)).at(-1);
+  const highest = byAge.at(-1)?.revision ?? 0;
+  const current = byAge.find(({ metadata }) => metadata.name === set.status?.currentRevision);
   if (same === undefined) return { current, update: undefined, writes: [createRevision(set, data, highest + 1, label)] };
   // After a rollback the old template becomes the newest revision.
   const isNewest = same.revision === highest;

@@ -1,4 +1,6 @@
-import { chmodSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdtempSync, readFileSync, readlinkSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { Readable } from "node:stream";
@@ -98,6 +100,75 @@ describe("a program in bubblewrap", () => {
     const none = await output("tail -n +3 /proc/net/dev | cut -d: -f1", { isolation: { network: "none" } });
     expect(none.trim()).toBe("lo");
     expect(shared).not.toBe("");
+  });
+
+  test.runIf(process.getuid?.() === 0)("joins a network namespace as its own user", async () => {
+    const holder = spawn("unshare", ["--net", "sh", "-c", "echo && exec sleep 1000"], { stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      await once(holder.stdout, "data");
+      const networkNamespace = `/proc/${holder.pid}/ns/net`;
+      chmodSync(base, 0o755);
+      const program = await driver.start({
+        id: "a",
+        user: "65534:65534",
+        command: ["/bin/sh", "-c", "id -u; id -g; readlink /proc/self/ns/net; exec sleep 1000"],
+        isolation: { network: "none", networkNamespace },
+      });
+      const expected = `65534\n65534\n${readlinkSync(networkNamespace)}\n`;
+      await expect.poll(() => readFileSync(program.logs.stdout, "utf8"), { timeout: 60_000 }).toBe(expected);
+    } finally {
+      holder.kill("SIGKILL");
+    }
+  });
+
+  test.runIf(process.getuid?.() === 0).each([
+    ["a user of the machine", {}],
+    ["a private user", { hasPrivateUser: true }],
+    ["a private user without a network", { hasPrivateUser: true, network: "none" }],
+  ] as const)("runs commands beside it as %s other than root, in its namespaces", async (_, isolation) => {
+    chmodSync(base, 0o755);
+    const program = await driver.start({
+      id: "a",
+      user: "65534:65534",
+      command: ["/bin/sh", "-c", "readlink /proc/self/ns/pid /proc/self/ns/net; exec sleep 1000"],
+      isolation,
+      limits: { diskBytes: (1 << 20) - 1 },
+    });
+    await expect.poll(() => readFileSync(program.logs.stdout, "utf8").split("\n").length, { timeout: 60_000 }).toBe(3);
+    const script =
+      "readlink /proc/self/ns/pid /proc/self/ns/net; id -u; id -g; grep -E '^(Seccomp|CapEff|CapBnd|NoNewPrivs):' /proc/self/status; unshare --user true 2>/dev/null || echo confined; pgrep -x sleep >/dev/null && echo beside; cat /proc/[0-9]*/comm | grep -c vitest; ls /proc/1/root 2>/dev/null; readlink /proc/self/fd/* | grep -E '^(pid|user):'; ulimit -f";
+    const session = await program.exec({ command: ["/bin/sh", "-c", script] });
+    session.stdin.end();
+    const [output, errors] = await Promise.all([text(session.stdout), text(session.stderr ?? Readable.from([]))]);
+    const fileBlocks = "hasPrivateUser" in isolation ? "2048" : "unlimited";
+    const status = ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"];
+    const expected = [...["65534", "65534"], ...status, "confined", "beside", "0", fileBlocks, ""].join("\n");
+    expect(errors).toBe("");
+    expect(output).toBe(readFileSync(program.logs.stdout, "utf8") + expected);
+    const trap = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done";
+    const signalled = await program.exec({ command: ["/bin/sh", "-c", trap] });
+    await once(signalled.stdout, "data");
+    await signalled.signal("SIGTERM");
+    expect(await signalled.exited()).toEqual({ exitCode: 7 });
+  });
+
+  test.runIf(process.getuid?.() === 0).each([
+    ["without a network", { network: "none" }, undefined],
+    ["with the machine's network", {}, undefined],
+    ["on a terminal", { network: "none" }, { columns: 80, rows: 24 }],
+  ] as const)("limits the file size of commands beside it %s like its own", async (_, isolation, terminal) => {
+    const program = await driver.start({
+      id: "a",
+      command: ["/bin/sh", "-c", "ulimit -f; exec sleep 1000"],
+      isolation: { ...isolation, hasPrivateUser: true },
+      limits: { diskBytes: (1 << 20) - 1 },
+    });
+    await expect.poll(() => readFileSync(program.logs.stdout, "utf8"), { timeout: 60_000 }).toBe("2048\n");
+    const session = await program.exec({
+      command: ["/bin/sh", "-c", "ulimit -f"],
+      ...(terminal !== undefined && { terminal }),
+    });
+    expect((await text(session.stdout)).replaceAll("\r", "")).toBe("2048\n");
   });
 
   test("cannot create namespaces or mounts, nor can a command beside it", async () => {

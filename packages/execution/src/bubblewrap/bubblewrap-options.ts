@@ -60,6 +60,8 @@ export interface BubblewrapWorld {
   readonly binds: readonly BindMount[];
   /** Absent without a private user. */
   readonly stage: Stage | undefined;
+  /** Whether `/proc` is mounted for the process namespace already. Default: bubblewrap mounts it. */
+  readonly hasProcesses?: boolean;
 }
 
 /** Writes bubblewrap's options for a program. `more` are options for this start. */
@@ -124,11 +126,17 @@ export function writeArguments(path: string, list: readonly string[]): void {
 export const wantsPrivateUser = (spec: ProgramSpec): boolean => spec.isolation?.hasPrivateUser === true;
 
 /** The ids that a program has inside its namespaces. */
-function insideUser(spec: ProgramSpec): UserIds {
+export function insideUser(spec: ProgramSpec): UserIds {
   const user = programUser(spec);
   if (user !== undefined) return user;
   return wantsPrivateUser(spec) ? { uid: insideId, gid: insideId } : own;
 }
+
+/**
+ * Whether bubblewrap puts a program into a second user namespace, below the one that owns its process namespace. It does for every user
+ * but root, because only root can mount `/dev/pts`. No process remains in the first, so commands beside the program cannot join it.
+ */
+export const hasNestedUser = (spec: ProgramSpec): boolean => own.uid === 0 && insideUser(spec).uid !== insideId;
 
 /** The folder in which a program starts, as it sees it. */
 export function workingDirectory({ spec, folder }: LaunchRequest): string {
@@ -164,7 +172,8 @@ function* bwrapArguments(request: LaunchRequest, world: BubblewrapWorld): Genera
 }
 
 /** Options shared by a program and the commands beside it. */
-export function* worldArguments({ spec, folder }: LaunchRequest, { cwd, binds, stage }: BubblewrapWorld): Generator<string> {
+export function* worldArguments({ spec, folder }: LaunchRequest, world: BubblewrapWorld): Generator<string> {
+  const { cwd, binds, stage, hasProcesses = false } = world;
   const { root, hostname, binds: ownBinds = [] } = spec.isolation ?? {};
   const at = (source: string): string => stage?.add(source) ?? source;
   yield* ["--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"];
@@ -176,7 +185,8 @@ export function* worldArguments({ spec, folder }: LaunchRequest, { cwd, binds, s
   // The root is a tmpfs with the parts of the image or the machine, so that mount points can be created in it.
   if (root !== undefined) yield* imageRoot(root, mounts, at(root));
   else yield* machineRoot(at(settingsFolder(folder)));
-  yield* ["--proc", "/proc", "--dev", "/dev"];
+  yield* hasProcesses ? ["--bind", "/proc", "/proc"] : ["--proc", "/proc"];
+  yield* ["--dev", "/dev"];
   yield* ["--bind", at(temporaryFolder(folder)), "/tmp"];
   yield* ["--tmpfs", "/run"];
   const hasVarTmp = root === undefined || existsSync(pathInRoot(root, "/var/tmp"));

@@ -6,6 +6,9 @@ import { pathInRoot } from "../files/root-path.ts";
 import { type LaunchRequest, StartFailure } from "../process/launcher.ts";
 import type { Execution, SlotWrapping } from "../process/wrapping.ts";
 import { claimFile, findExecutable } from "../program/program-files.ts";
+import { bubblewrapChild } from "../program/network-namespace.ts";
+import { hasBubblewrapRoot } from "../program/program-root.ts";
+import { readExit } from "../shim/shim-exit.ts";
 import { claimStub, hasStub, isUnclaimed, unclaimedStub } from "../warm/start-stub.ts";
 import type { SlotShape } from "../warm/warm-plan.ts";
 import {
@@ -37,6 +40,10 @@ import { privateUser, setArguments, slotScript, Stage } from "./private-user.ts"
 /** Where a program of a slot of kind `image` sees the file that started it. */
 const startFile = "/run/keelson-start";
 
+/** Maximum time for bubblewrap to set up its mounts, and maximum pause, after 1, 2, 4 ... ms, between looks at them. */
+const maxMountMs = 10_000;
+const maxPauseMs = 50;
+
 /** Prepares programs in bubblewrap before they are known. */
 export class BubblewrapSlots implements SlotWrapping {
   readonly kinds = hasStub() ? (["shell", "image"] as const) : (["shell"] as const);
@@ -56,6 +63,18 @@ export class BubblewrapSlots implements SlotWrapping {
     // A shell gets its command with its claim.
     const command = shape.kind === "shell" ? [] : bwrapCommand(bwrap, [startFile]);
     return { ...staged(request, stage, command, slotScript(shape.kind)), opened: filesOf(folder, filter), cwd: folder.path };
+  }
+
+  async whenPrepared({ folder, deadlines }: LaunchRequest, { kind }: SlotShape, isAlive: () => boolean): Promise<void> {
+    // A shell reports when everything that it prepares is done; bubblewrap waits without a report.
+    if (kind !== "image") return;
+    for (let waitedMs = 0, pauseMs = 1; waitedMs < maxMountMs; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
+      if (hasMounted(statusFile(folder), readExit(folder).program?.pid)) return;
+      if (!isAlive()) throw new StartFailure("could not prepare a slot: its shim has exited", 126);
+      await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
+      waitedMs += pauseMs;
+    }
+    throw new StartFailure(`could not prepare a slot: bubblewrap set up no mounts within ${maxMountMs} ms`, 126);
   }
 
   canRun(kind: SlotShape["kind"], spec: ProgramSpec): boolean {
@@ -108,6 +127,18 @@ export class BubblewrapSlots implements SlotWrapping {
     const start = { source: claim, target: startFile };
     writeOptions(request, { cwd: workingDirectory(request), binds: [...binds, start], stage }, filter, ["--block-fd", "6"]);
     return stage;
+  }
+}
+
+/** Whether the process that bubblewrap, the process `wrapper`, runs inside has all its mounts. */
+function hasMounted(status: string, wrapper: number | undefined): boolean {
+  const child = wrapper === undefined ? undefined : bubblewrapChild(status, wrapper);
+  if (child === undefined || child < 0) return false;
+  try {
+    return hasBubblewrapRoot(child);
+  } catch {
+    // It has exited in between.
+    return false;
   }
 }
 

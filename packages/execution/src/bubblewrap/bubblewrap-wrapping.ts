@@ -1,7 +1,7 @@
 import { chownSync, existsSync, readFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { type ExecSpec, ExecutionError } from "../driver.ts";
+import { type ExecSpec, ExecutionError, type ProgramSpec } from "../driver.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import { readStat } from "../process/proc.ts";
 import type { Execution, JoinedExecution, Wrapping } from "../process/wrapping.ts";
@@ -9,6 +9,7 @@ import { readErrorTail } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import { hasPrivateUser, hostUser, own } from "../program/program-user.ts";
+import type { UserIds } from "../program/user.ts";
 import { stubFailed, stubMessages } from "../warm/start-stub.ts";
 import {
   argumentsFile,
@@ -16,7 +17,9 @@ import {
   bwrapCommand,
   createFiles,
   filesOf,
+  hasNestedUser,
   hasOwnWorkPath,
+  insideUser,
   staged,
   stageOf,
   statusFile,
@@ -93,12 +96,18 @@ function wrapProgram(request: LaunchRequest, execution: Execution, options: Bubb
   const namespace = spec.isolation?.networkNamespace;
   return {
     // Entered before everything else, as root.
-    command: namespace === undefined ? command : ["nsenter", `--net=${namespace}`, "--", ...command],
+    command: namespace === undefined ? command : ["nsenter", `--net=${namespace}`, ...userOptions(user), "--", ...command],
+    changesUser: namespace !== undefined,
     opened: filesOf(folder, filter),
     // The program's folder may exist inside only; bwrap changes to it.
     cwd: folder.path,
     env,
   };
+}
+
+/** Options of nsenter(1) that change to a user after a namespace has been entered, which only root may. */
+function userOptions(user: UserIds | undefined): readonly string[] {
+  return user === undefined ? [] : [`--setgid=${user.gid}`, `--setuid=${user.uid}`];
 }
 
 async function wrapExec(
@@ -113,32 +122,67 @@ async function wrapExec(
   const { binds } = options;
   const stage = stageOf(request, binds);
   const cwd = exec.cwd ?? workingDirectory(request);
-  const world = [...worldArguments({ ...request, spec: { ...spec, env } }, { cwd, binds, stage })];
+  const isNested = hasNestedUser(spec);
+  const world = [...worldArguments({ ...request, spec: { ...spec, env } }, { cwd, binds, stage, hasProcesses: isNested })];
   const temporary = await mkdtemp(join(folder.path, "exec-"));
   const path = join(temporary, "arguments");
   const session = exec.terminal === undefined ? ["--new-session"] : [];
   const filter = options.filter === undefined ? [] : ["--seccomp", "6"];
   writeArguments(path, [...filter, ...session, ...world]);
   const isRootInside = own.uid !== 0 && wantsPrivateUser(spec);
-  const userns = isRootInside ? [] : ["--userns", "4"];
-  const bwrap = [options.bwrap, ...userns, "--pidns", "5", "--args", "3", "--", ...exec.command];
+  const bwrap = [options.bwrap, ...joinOptions(spec, isRootInside), "--args", "3", "--", ...exec.command];
   const start =
-    stage === undefined ? bwrap : stage.wrap(privateUser(folder, spec.isolation), bwrap, join(folder.path, "exec-mounts"));
+    stage === undefined
+      ? bwrap
+      : stage.wrap(privateUser(folder, spec.isolation), bwrap, join(folder.path, "exec-mounts"), isNested ? false : undefined);
   // The network namespace is entered from outside; bwrap enters the others and drops all capabilities. Without root the user namespace
   // comes first, in which this user has the capabilities that the others need.
   const namespaces = [
-    ...(isRootInside ? [`--user=/proc/${inner}/ns/user`, "--preserve-credentials"] : []),
+    ...(isRootInside ? ["--user=/proc/self/fd/4", "--preserve-credentials"] : []),
     ...(spec.isolation?.network === "none" ? [`--net=/proc/${inner}/ns/net`] : []),
   ];
-  const enter = namespaces.length === 0 ? [] : ["nsenter", ...namespaces, "--"];
-  const [first = options.bwrap, ...rest] = [...enter, ...start];
+  const user = hostUser(spec);
+  const isEntered = isNested || namespaces.length > 0;
+  const enter = isNested
+    ? ["nsenter", ...namespaces, "--pid=/proc/self/fd/5", "--", ...withProcesses(user)]
+    : ["nsenter", ...namespaces, ...userOptions(user), "--"];
+  const [first = options.bwrap, ...rest] = [...fileSizeLimit(spec), ...(isEntered ? enter : []), ...start];
   return {
     command: [first, ...rest],
     cwd: folder.path,
+    changesUser: isEntered,
     env: { PATH: defaultPath, ...(stage !== undefined && { KEELSON_STAGE_SCRIPT: stageScript }) },
     temporary,
     files: [path, `/proc/${inner}/ns/user`, `/proc/${inner}/ns/pid`, ...(options.filter === undefined ? [] : [options.filter])],
   };
+}
+
+/**
+ * Options with which bubblewrap joins a program's namespaces, or gets a user namespace like the program's for a command that has entered
+ * the process namespace.
+ */
+function joinOptions(spec: ProgramSpec, isRootInside: boolean): readonly string[] {
+  if (hasNestedUser(spec)) {
+    const { uid, gid } = insideUser(spec);
+    return ["--unshare-user", "--uid", String(uid), "--gid", String(gid)];
+  }
+  return [...(isRootInside ? [] : ["--userns", "4"]), "--pidns", "5"];
+}
+
+/** A command that limits the size of files as the quota of the program does, in its blocks, and executes the rest of the arguments. */
+function fileSizeLimit(spec: ProgramSpec): readonly string[] {
+  const diskBytes = hasPrivateUser(spec) ? spec.limits?.diskBytes : undefined;
+  return diskBytes === undefined ? [] : ["prlimit", `--fsize=${Math.ceil(diskBytes / 512) * 512}`, "--"];
+}
+
+/**
+ * A command that mounts the processes of the namespace it is in, as root, and executes the rest of the arguments as a user, without the
+ * descriptors of the program's namespaces. bubblewrap could not mount them: its user namespace does not own the process namespace.
+ */
+function withProcesses(user: UserIds | undefined): readonly string[] {
+  const script = 'mount -t proc -o nosuid,nodev,noexec keelson-exec /proc || exit 125; exec "$@" 4<&- 5<&-';
+  const change = user === undefined ? [] : ["setpriv", `--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups", "--"];
+  return ["unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", script, "keelson-exec", ...change];
 }
 
 function readStartError({ folder, spec }: LaunchRequest, exitCode: number): ReturnType<Wrapping["readStartError"]> {

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { existsSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { release } from "node:os";
 import { describeError } from "../files/file-error.ts";
 import type { Isolation } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
@@ -50,12 +51,18 @@ export class Stage {
 
   /**
    * Wraps a command so that it runs as `user` in a mount namespace with the stage. The mounts are written to `file`, whose content is the
-   * same for every command of a program.
+   * same for every command of a program. `hidesProcesses` is false if `/proc` does not show the machine's processes.
    */
-  wrap(user: UserIds, command: readonly string[], file: string): readonly [string, ...string[]] {
+  wrap(
+    user: UserIds,
+    command: readonly string[],
+    file: string,
+    hidesProcesses = canHideProcesses(),
+  ): readonly [string, ...string[]] {
     const script = ["/bin/sh", "-c", 'eval "$KEELSON_STAGE_SCRIPT"', "keelson-sandbox"];
     const mounts: MountEntry[] = [
       { type: "tmpfs", source: "keelson-stage", target: this.#folder, options: "mode=755,size=1m" },
+      ...(hidesProcesses ? [hiddenProcesses] : []),
     ];
     const files: string[] = [];
     for (const [index, source] of this.#sources.entries()) {
@@ -76,6 +83,26 @@ export class Stage {
   }
 }
 
+/**
+ * bubblewrap keeps a descriptor of the machine's /proc until it executes the program, so a working directory of `/proc/self/fd/N` leads
+ * there. In this one, users see their own processes only.
+ */
+const hiddenProcesses: MountEntry = {
+  type: "proc",
+  // mount(8) skips a file system that is mounted already, which it recognizes by its source.
+  source: "keelson-processes",
+  target: "/proc",
+  options: "nosuid,nodev,noexec,hidepid=2",
+};
+
+/** Before Linux 5.8 the option would apply to the whole machine. Only the initial user namespace may always mount /proc. */
+function canHideProcesses(): boolean {
+  const [major = 0, minor = 0] = release().split(".").map(Number);
+  return (
+    (major > 5 || (major === 5 && minor >= 8)) && /^\s*0\s+0\s+4294967295$/m.test(readFileSync("/proc/self/uid_map", "latin1"))
+  );
+}
+
 function isFolder(path: string): boolean {
   try {
     return statSync(path).isDirectory();
@@ -85,7 +112,7 @@ function isFolder(path: string): boolean {
 }
 
 interface MountEntry {
-  readonly type: "tmpfs" | "none";
+  readonly type: "tmpfs" | "proc" | "none";
   readonly source: string;
   readonly target: string;
   readonly options: string;
@@ -157,10 +184,14 @@ export const setArguments = (command: readonly string[]): string =>
 export const stageScript = `${stageMounts}${enter}
 `;
 
-/** Mounts file systems of limited size over folders of a program, on the host, then executes the rest of the arguments. */
+/**
+ * Mounts file systems of limited size over folders of a program, on the host, then executes the rest of the arguments. A file may not
+ * become larger than the limit, in blocks of 512 bytes: the program's logs are files of the host, which it can extend without writing.
+ */
 export const quotaScript = `unset KEELSON_QUOTA_SCRIPT
 keelson_mounts=$1
-shift
+ulimit -f "$2" || exit 125
+shift 2
 mount -a -T "$keelson_mounts" || exit 125
 exec "$@"
 `;
@@ -177,5 +208,5 @@ export function withQuota(
   const options = `mode=1777,size=${sizeBytes},nr_inodes=65536,uid=${user.uid},gid=${user.gid},nosuid,nodev`;
   const mounts = folders.map((target): MountEntry => ({ type: "tmpfs", source: "keelson-sandbox", target, options }));
   writeMounts(file, mounts);
-  return ["/bin/sh", ...script, file, ...command];
+  return ["/bin/sh", ...script, file, String(Math.ceil(sizeBytes / 512)), ...command];
 }

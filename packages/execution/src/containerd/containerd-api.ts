@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import type { Client } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
+import { GrpcSessions } from "@keelson/sandbox/grpc";
 import { Containers } from "./generated/containerd/services/containers/v1/containers_pb.ts";
 import { Content } from "./generated/containerd/services/content/v1/content_pb.ts";
 import { Diff } from "./generated/containerd/services/diff/v1/diff_pb.ts";
@@ -32,9 +33,10 @@ export const defaultContainerdSocket = "/run/containerd/containerd.sock";
  * Resources created under `lease` are kept until the lease is deleted, even if nothing refers to them yet.
  */
 export function createContainerdApi(socket: string, namespace: string, lease?: string): ContainerdApi {
+  const baseUrl = "http://containerd";
   const transport = createGrpcTransport({
-    baseUrl: "http://containerd",
-    nodeOptions: { createConnection: () => connect(socket) },
+    baseUrl,
+    sessionManager: new GrpcSessions(baseUrl, {}, { createConnection: () => connect(socket) }),
     interceptors: [
       (next) => (request) => {
         request.header.set("containerd-namespace", namespace);

@@ -247,4 +247,4 @@ test("leaves no container, snapshot, task, shim, mount, cgroup, zombie, descript
   });
   expect(shims).toEqual([]);
   expect(readdirSync(dir).filter((name) => !name.startsWith("."))).toEqual(["warm"]);
-}, 180_000);
+}, 600_000);

@@ -26,18 +26,20 @@ export interface ExecRequest {
 const firstFile = 3;
 
 /**
- * Enters the program's cgroups, then executes the command in "$@". Passed in a variable, so that `ps` shows only the command. A shell's
- * redirection accepts single-digit descriptors only; others are opened once more.
+ * Enters the program's cgroups, then executes the command in "$@". Passed in a variable, so that `ps` shows only the command. Another user
+ * cannot open the cgroups' files and gets descriptors. A shell's redirection accepts single-digit descriptors only; others are opened once
+ * more.
  */
 const enterScript = `unset KEELSON_SHIM
-keelson_groups=$1
-shift
-for keelson_fd in $keelson_groups; do
-  case $keelson_fd in
-  ?) { echo 0 >&"$keelson_fd"; } 2>/dev/null ;;
-  *) { echo 0 >"/proc/self/fd/$keelson_fd"; } 2>/dev/null ;;
+while [ "$1" != "" ]; do
+  case $1 in
+  ?) { echo 0 >&"$1"; } 2>/dev/null ;;
+  /*) { echo 0 >"$1"; } 2>/dev/null ;;
+  *) { echo 0 >"/proc/self/fd/$1"; } 2>/dev/null ;;
   esac
+  shift
 done
+shift
 exec "$@"`;
 
 /** The session of a command that could not be started, with a shell's exit code for that. */
@@ -55,17 +57,46 @@ export function failedExec(error: unknown, exitCode = 126): ExecSession {
   };
 }
 
-/** Starts a command beside a program. It leads its own process group and belongs to the program by its cgroup and environment. */
-export function spawnExec(request: ExecRequest): ExecSession {
-  const { terminal, files, groups } = request;
+/** How a command enters its cgroups: by paths, as it would inherit descriptors; or by descriptors after its files, as another user. */
+function entriesOf({ groups, files, user }: ExecRequest): {
+  readonly entries: readonly string[];
+  readonly inherited: readonly string[];
+} {
+  if (user === undefined) return { entries: groups, inherited: [] };
+  return { entries: groups.map((_, index) => String(firstFile + files.length + index)), inherited: groups };
+}
+
+/** Starts the shell that enters the cgroups and executes the command, with the request's files and those of `groups` open. */
+function spawnCommand(
+  { files, cwd, user }: ExecRequest,
+  words: readonly string[],
+  env: Readonly<Record<string, string>>,
+  groups: readonly string[],
+): ChildProcess {
   const opened: number[] = [];
   const open = (path: string, flags: string): number => {
     const fd = openSync(path, flags);
     opened.push(fd);
     return fd;
   };
-  const firstGroup = firstFile + files.length;
-  const words = ["-c", 'eval "$KEELSON_SHIM"', "keelson-exec", groups.map((_, index) => firstGroup + index).join(" ")];
+  try {
+    return spawn("/bin/sh", words, {
+      cwd,
+      env: { ...env, KEELSON_SHIM: enterScript },
+      detached: true,
+      stdio: ["pipe", "pipe", "pipe", ...files.map((path) => open(path, "r")), ...groups.map((path) => open(path, "w"))],
+      ...(user !== undefined && { uid: user.uid, gid: user.gid }),
+    });
+  } finally {
+    for (const fd of opened) closeSync(fd);
+  }
+}
+
+/** Starts a command beside a program. It leads its own process group and belongs to the program by its cgroup and environment. */
+export function spawnExec(request: ExecRequest): ExecSession {
+  const { terminal } = request;
+  const groups = entriesOf(request);
+  const words = ["-c", 'eval "$KEELSON_SHIM"', "keelson-exec", ...groups.entries, ""];
   const hasTerminal = terminal !== undefined;
   // Variables that a shell drops or interprets are set by env(1) after it.
   const { inherited, assignments } = splitEnvironment(request.env);
@@ -73,17 +104,10 @@ export function spawnExec(request: ExecRequest): ExecSession {
   const inner = terminal === undefined ? { words: command, env: inherited } : terminalCommand(command, inherited, terminal);
   let child: ChildProcess;
   try {
-    child = spawn("/bin/sh", [...words, ...inner.words], {
-      cwd: request.cwd,
-      env: { ...inner.env, KEELSON_SHIM: enterScript },
-      detached: true,
-      stdio: ["pipe", "pipe", "pipe", ...files.map((path) => open(path, "r")), ...groups.map((path) => open(path, "w"))],
-      ...(request.user !== undefined && { uid: request.user.uid, gid: request.user.gid }),
-    });
+    child = spawnCommand(request, [...words, ...inner.words], inner.env, groups.inherited);
   } catch (error) {
     return failedExec(error);
   } finally {
-    for (const fd of opened) closeSync(fd);
     if (request.temporary !== undefined) rmSync(request.temporary, { recursive: true, force: true });
   }
   const { stdin, stdout, stderr, pid } = child;
@@ -123,14 +147,16 @@ export function spawnExec(request: ExecRequest): ExecSession {
 /**
  * Sends a signal to the process group of the command that the process `pid` of this machine holds. Programs that put the command into a
  * namespace or on a terminal do not pass signals on and may be in its group, so they are skipped: the command is the first descendant in
- * another process namespace, else the leader of another session, else the process itself.
+ * another process namespace and in another user namespace than this process (bubblewrap's monitor may be in the first, but not in the
+ * second), else the leader of another session, else the process itself.
  */
 async function signalCommand(pid: number, signal: NodeJS.Signals): Promise<void> {
-  const own = namespaceOf(pid);
+  const processes = namespaceOf(pid, "pid");
+  const users = namespaceOf(process.pid, "user");
   const alive = [pid, ...(await descendantsOf(pid))]
     .flatMap((each) => readStat(each) ?? [])
     .filter(({ state }) => state !== "Z");
-  const inside = alive.filter((stat) => namespaceOf(stat.pid) !== own);
+  const inside = alive.filter((stat) => namespaceOf(stat.pid, "pid") !== processes && namespaceOf(stat.pid, "user") !== users);
   const candidates = inside.length > 0 ? inside : alive;
   const [first] = candidates;
   const command = inside.length > 0 ? first : (alive.find((stat) => stat.session === stat.pid && stat.pid !== pid) ?? first);
@@ -143,10 +169,10 @@ async function signalCommand(pid: number, signal: NodeJS.Signals): Promise<void>
   }
 }
 
-/** The process namespace of a process; undefined if it has terminated. */
-function namespaceOf(pid: number): string | undefined {
+/** A namespace of a process; undefined if it has terminated. */
+function namespaceOf(pid: number, kind: "pid" | "user"): string | undefined {
   try {
-    return readlinkSync(`/proc/${pid}/ns/pid`);
+    return readlinkSync(`/proc/${pid}/ns/${kind}`);
   } catch {
     return undefined;
   }

@@ -123,7 +123,7 @@ export class LaunchedProcess implements LaunchedProgram {
       ...execution,
       env: { ...execution.env, [programVariable]: folder.tag },
       groups: entryFilesOf(hierarchies, folder.tag),
-      ...(user !== undefined && { user }),
+      ...(user !== undefined && joined?.changesUser !== true && { user }),
       ...(exec.terminal !== undefined && { terminal: exec.terminal }),
     });
   }

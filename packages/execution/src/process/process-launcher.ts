@@ -97,7 +97,7 @@ class ProcessLauncher implements Launcher {
     const cwd = prepareWorkingDirectory(request, user, this.#options.rootOf?.(request));
     const execution = this.#executionOf(request, user, cwd);
     const input = await createInput(request, this.#fifos, user);
-    const { shim, cgroup, entered } = await this.#startShim(request, execution, user, {
+    const { shim, cgroup, entered } = await this.#startShim(request, execution, execution.changesUser ? undefined : user, {
       ...(input !== undefined && { input }),
     });
     return this.#prepared(request, { shim, entered, startTime: readStat(shim.pid)?.startTime ?? 0 }, cgroup);
@@ -111,17 +111,17 @@ class ProcessLauncher implements Launcher {
     const { slots } = this.#options;
     if (slots === undefined) throw new ExecutionError("Unsupported", "this driver has no warm slots");
     createLogs(request.folder);
-    const execution = slots.prepare(request, shape);
     const slot = { claim: claimFile(request.folder) };
-    const { shim, cgroup, entered } = await this.#startShim(request, execution, undefined, { slot });
-    const waiting = { shim, entered, startTime: readStat(shim.pid)?.startTime ?? 0 };
+    const { shim, cgroup, entered } = await this.#startShim(request, slots.prepare(request, shape), undefined, { slot });
+    const startTime = readStat(shim.pid)?.startTime ?? 0;
     try {
       await Promise.all([shim.staged, entered]);
+      await slots.whenPrepared(request, shape, () => isAlive(shim.pid, startTime));
     } catch (error) {
       const message = readErrorTail(request.folder, request.spec).trim();
       throw message === "" ? error : new StartFailure(`could not prepare a slot: ${message}`, 126);
     }
-    return this.#slot(request, { ...waiting, cgroup, shape, slots });
+    return this.#slot(request, { shim, entered, startTime, cgroup, shape, slots });
   }
 
   /** Starts a shim, in its program's cgroup. Throws {@link StartFailure}. */

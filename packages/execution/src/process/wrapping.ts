@@ -14,6 +14,8 @@ export interface Execution {
   readonly env?: Readonly<Record<string, string>>;
   /** Files that it inherits. Default: none. */
   readonly opened?: ProgramFiles;
+  /** Whether it changes to the program's user itself, so that it starts as the supervisor's. Default: false. */
+  readonly changesUser?: boolean;
 }
 
 /** What a launcher executes for a command beside a running program. */
@@ -30,6 +32,8 @@ export interface SlotWrapping {
   readonly kinds: readonly SlotShape["kind"][];
   /** What is executed to prepare a slot, and then waits. It inherits `gate` and reports on it, see `ShimRequest.slot`. */
   readonly prepare: (request: LaunchRequest, shape: SlotShape) => Execution;
+  /** Resolves when a slot that has reported waits for its claim with all mounts. Rejects if its shim dies or that takes too long. */
+  readonly whenPrepared: (request: LaunchRequest, shape: SlotShape, isAlive: () => boolean) => Promise<void>;
   /** Whether a slot of this kind can execute a program. */
   readonly canRun: (kind: SlotShape["kind"], spec: ProgramSpec) => boolean;
   /** Writes the program into the slot's files; it is executed when the gate opens. Runs without waiting. */

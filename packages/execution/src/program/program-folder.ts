@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { rename, rm } from "node:fs/promises";
+import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { tagPattern } from "../cgroup/cgroup.ts";
+import { removeTree } from "../files/remove-tree.ts";
 import type { Unmounter } from "./size-limit.ts";
 
 /** The paths of one program's files. */
@@ -71,7 +72,7 @@ export async function discardFolder(
   try {
     await rename(path, trashed);
   } catch {
-    await rm(path, { recursive: true, force: true });
+    await removeTree(path);
   }
-  await rm(trashed, { recursive: true, force: true });
+  await removeTree(trashed);
 }

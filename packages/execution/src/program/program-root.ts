@@ -63,7 +63,7 @@ function openRoot(pid: number, startTime: number, user: UserIds): ProgramRoot | 
  * Whether bubblewrap has entered its final root. Before, the machine's root is reachable from it: as the root itself, or at /oldroot; between
  * its last two steps, two mounts are on `/`. The steps only go forward.
  */
-function hasBubblewrapRoot(pid: number): boolean {
+export function hasBubblewrapRoot(pid: number): boolean {
   const lines = readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n").filter(Boolean);
   const points = lines.map((line) => line.split(" ")[4] ?? "");
   const roots = lines.filter((_, index) => points[index] === "/");

@@ -59,9 +59,13 @@ async function unmountLeft(mounts: readonly string[]): Promise<void> {
   if (left.length > 0) await run("umount", ["--lazy", ...left]);
 }
 
-/** Copies without following links, then swaps the copy with the mount. A crash in between leaves the mount, and the next attempt repeats. */
+/**
+ * Copies without following links, then swaps the copy with the mount. A crash in between leaves the mount, and the next attempt repeats.
+ * Files that cannot be copied, such as those with paths that are too long, are dropped: they would keep their memory without a limit. cp
+ * prints a line for each of them, which could exceed the maximum output of a command.
+ */
 const keepScript = `
-rm -rf "$1.kept" && cp -a "$1" "$1.kept" && umount --lazy "$@" && rmdir "$1" && mv "$1.kept" "$1"
+rm -rf "$1.kept" && { cp -a "$1" "$1.kept" 2>/dev/null || [ -d "$1.kept" ]; } && umount --lazy "$@" && rmdir "$1" && mv "$1.kept" "$1"
 `;
 
 /**

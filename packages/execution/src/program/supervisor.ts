@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { mkdir, readdir, readFile, realpath, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, readFile, realpath, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { writeFileAtomic } from "../files/atomic-file.ts";
 import type { Clock } from "@keelson/api-machinery/time";
@@ -7,6 +7,7 @@ import { Deadlines } from "./deadlines.ts";
 import { type Driver, ExecutionError, type Program, type ProgramSpec } from "../driver.ts";
 import { describeError, errorCode } from "../files/file-error.ts";
 import { lockFolder } from "../files/folder-lock.ts";
+import { removeTree } from "../files/remove-tree.ts";
 import type { Launcher } from "../process/launcher.ts";
 import { SupervisedProgram } from "./program.ts";
 import type { Supervision } from "./supervision.ts";
@@ -100,7 +101,7 @@ class SupervisingDriver implements Driver {
   /** Adopts the programs of earlier drivers. */
   async open(): Promise<void> {
     const { trash, launcher, deadlines } = this.#supervision;
-    await rm(trash, { recursive: true, force: true });
+    await removeTree(trash);
     await mkdir(trash, { mode: 0o700 });
     await launcher.sweepOrphans?.(this.#dir, deadlines);
     await this.#warm.sweep();

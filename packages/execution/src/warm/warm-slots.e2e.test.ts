@@ -16,7 +16,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { createBubblewrapDriver } from "../bubblewrap/bubblewrap-driver.ts";
+import { createBubblewrapDriver, findBubblewrap } from "../bubblewrap/bubblewrap-driver.ts";
 import { discoverCgroups, listHierarchies } from "../cgroup/cgroup-hierarchies.ts";
 import type { Driver, Program, ProgramSpec, StartKind } from "../driver.ts";
 import { isAlive, listProcesses, readBootId } from "../process/proc.ts";
@@ -200,8 +200,10 @@ describe.runIf(isRoot).each(warmKinds)("a program in a slot of kind %s", (kind) 
     await driver.close();
     driver = await open();
     const adopted = driver.get("a");
-    const session = await adopted?.exec({ command: ["/bin/sh", "-c", "touch gate"] });
+    const session = await adopted?.exec({ command: ["/bin/sh", "-c", "test -e ready"] });
     expect(await session?.exited()).toEqual({ exitCode: 0 });
+    // A command that lets the program exit would be killed with it.
+    writeFileSync(join(work, "gate"), "");
     expect(await adopted?.exited()).toMatchObject({ exitCode: 3 });
     expect(groups()).toEqual([]);
   });
@@ -315,6 +317,25 @@ describe.runIf(isRoot)("warm slots", () => {
     await whenWarm(driver);
     expect(isAlive(stat.pid, stat.startTime)).toBe(false);
     expect((await start("shell")).startKind).toBe("shell");
+  });
+
+  test.runIf(hasStub())("count as ready once bubblewrap has set up their mounts", async () => {
+    const [bwrap, gate, waiting] = [join(base, "bwrap"), join(base, "gate"), join(base, "waiting")];
+    writeFileSync(
+      bwrap,
+      `#!/bin/sh\nwhile ! [ -e "${gate}" ]; do echo >>"${waiting}"; sleep 0.05; done\nexec ${findBubblewrap()} "$@"\n`,
+    );
+    chmodSync(bwrap, 0o755);
+    chmodSync(base, 0o777);
+    await driver.close();
+    driver = await createBubblewrapDriver({ dir, clock: systemClock, random: Math.random, cgroupParent, bwrap });
+    const warming = warmUp(driver, "image", specOf());
+    // Its report came before the script began.
+    await expect.poll(() => existsSync(waiting) && statSync(waiting).size, { timeout: 30_000 }).toBeGreaterThan(10);
+    expect(driver.warm?.status().images).toEqual({ desired: 1, ready: 0 });
+    writeFileSync(gate, "");
+    await warming;
+    expect(await run("image", {})).toEqual(["", 0]);
   });
 
   test("report why they cannot be prepared, and are ready once they can", async () => {

@@ -13,6 +13,8 @@ let base: string;
 let clock: VirtualClock;
 let deadlines: Deadlines;
 let slots: WarmSlots;
+/** Before a slot of the image is prepared. */
+let imageGate: Promise<void>;
 /** Ends of the prepared slots of the image. */
 let images: Deferred<void>[];
 let isImageBroken: boolean;
@@ -32,12 +34,12 @@ const launcher = {
       if (isImageBroken) return Promise.reject(new Error("the image is broken"));
       images.push(end);
     }
-    return Promise.resolve({
+    return (shape.kind === "image" ? imageGate : Promise.resolve()).then(() => ({
       ended: end.promise,
       canRun: () => true,
       claim: () => Promise.resolve(prepared),
       abandon: () => Promise.resolve(),
-    });
+    }));
   },
   sweep: () => Promise.resolve(),
 } satisfies Partial<Launcher>;
@@ -47,6 +49,7 @@ beforeEach(() => {
   clock = createVirtualClock();
   deadlines = new Deadlines(clock);
   images = [];
+  imageGate = Promise.resolve();
   isImageBroken = false;
   slots = new WarmSlots({
     ...{ clock, random: Math.random, dir: warmFolder(base), trash: join(base, ".trash") },
@@ -91,6 +94,21 @@ test("a broken image does not delay the refill of other slots", async () => {
   expect(slots.take(spec)?.shape.kind).toBe("shell");
   await clock.advance(5);
   await until(() => slots.status().shells.ready === 1);
+});
+
+test("a slot of an earlier plan does not count as ready", async () => {
+  const gate = createDeferred<void>();
+  imageGate = gate.promise;
+  slots.keep(plan(0, 1));
+  await clock.advance(0);
+  await until(() => images.length === 1);
+  const seen: number[] = [];
+  slots.onChange(() => void seen.push(slots.status().images.ready));
+  slots.keep({ ...plan(0, 1), images: ["/other"] });
+  gate.resolve();
+  await until(() => seen.length === 2);
+  expect(seen).toEqual([0, 0]);
+  expect(slots.take({ ...spec, isolation: { root: "/other" } })).toBeUndefined();
 });
 
 test("a slot that ends before it is claimed is reported, and replaced after a backoff that only a claim resets", async () => {

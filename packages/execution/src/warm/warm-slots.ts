@@ -178,8 +178,6 @@ export class WarmSlots implements WarmPrograms {
       }
       const refilling = this.#prepare(shape).then(() => {
         this.#refilling.delete(refilling);
-        // The plan may have changed meanwhile.
-        for (const slot of this.#surplus()) this.#discard(slot);
         this.#schedule(0);
       });
       this.#refilling.set(refilling, shapeKey(shape));
@@ -206,6 +204,8 @@ export class WarmSlots implements WarmPrograms {
       const prepared = await launcher.prepareSlot?.(request, shape);
       if (prepared === undefined) throw new ExecutionError("Unsupported", "this driver has no warm slots");
       this.#add(shape, folder, prepared);
+      // The plan may have changed meanwhile. Listeners must not count a slot of an earlier plan as ready.
+      for (const slot of this.#surplus()) this.#discard(slot);
       this.#refills.count += 1;
       this.#refills.totalMs += clock.monotonic() - began;
       // It may still end before it is claimed.

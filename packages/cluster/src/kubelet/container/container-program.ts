@@ -2,6 +2,7 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
+import { removeTree } from "@keelson/execution/files";
 import type { PodImage } from "../runtimes/pod-images.ts";
 import { privatePodUser } from "../runtimes/private-pod-user.ts";
 import { configError, ContainerError } from "./container-error.ts";
@@ -11,6 +12,7 @@ import { defaultTerminalSize } from "./exec-process.ts";
 import { imageCommand, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, mountedCommand, mountScript } from "../volumes/mount-plan.ts";
 import type { NodeContext } from "../node-context.ts";
+import { hasNetwork } from "../pod/pod-addresses.ts";
 import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts";
 import { defaultTerminationPath, createTerminationFile } from "./termination-message.ts";
 import { hasOwnToken, tokenPath, tokenVolumeName } from "../volumes/token-volume.ts";
@@ -84,7 +86,8 @@ export async function containerProgram(
   };
   const identity = user === undefined ? {} : { user };
   if (isIsolated) {
-    const parts = isolatedParts(pod, container, mounts, image);
+    const namespace = hasNetwork(node, pod) ? node.network?.path(uid) : undefined;
+    const parts = isolatedParts(pod, container, mounts, image, namespace);
     if (privateUser === undefined || !isRootUser(user)) return { ...shared, command, ...identity, ...parts };
     const isolation = { ...parts.isolation, hasPrivateUser: true, userScope: privateUser.scope };
     return { ...shared, command, ...parts, isolation };
@@ -146,7 +149,7 @@ function environmentOf(attempt: Attempt, hostsFile: string): Promise<Environment
       ...(container.tty === true && { TERM: "xterm" }),
       ...image?.env,
       HOSTNAME: pod.spec.hostname ?? pod.metadata.name ?? "",
-      ...node.environment,
+      ...node.environment(pod),
       ...(isIsolated ? {} : { KEELSON_HOSTS: hostsFile }),
       KEELSON_POD_IP: podIP,
     },
@@ -210,7 +213,7 @@ async function prepareMounting(
   }
   const parent = join(node.podsDir, pod.metadata.uid ?? "", "scratch");
   const scratch = join(parent, `${container.name}.${attempt}`);
-  await rm(join(parent, `${container.name}.${attempt - 1}`), { recursive: true, force: true });
+  await removeTree(join(parent, `${container.name}.${attempt - 1}`));
   await rm(`${scratch}.ready`, { force: true });
   await mkdir(scratch, { recursive: true, mode: 0o755 });
   const marker = `${scratch}.ready`;

@@ -17,14 +17,15 @@ export function imageCommand(container: ContainerView, image: PodImage): readonl
 }
 
 /**
- * The isolation of a program: in its image, or in the machine's own file system, read-only. Like every Pod here, it uses the
- * machine's network.
+ * The isolation of a program: in its image, or in the machine's own file system, read-only. It uses the Pod's network namespace, else
+ * the machine's network.
  */
 export function isolatedParts(
   pod: PodView,
   container: ContainerView,
   mounts: readonly Mount[],
   image: PodImage | undefined,
+  networkNamespace?: string,
 ): Pick<ProgramSpec, "cwd"> & { readonly isolation: Isolation } {
   const hostname = (pod.spec.hostname ?? pod.metadata.name ?? "").slice(0, 63).replace(/[-.]+$/, "");
   const cwd = container.workingDir || (image === undefined ? undefined : (image.workingDir ?? "/"));
@@ -34,6 +35,7 @@ export function isolatedParts(
       ...(image === undefined ? {} : "root" in image ? { root: image.root } : { image: image.name }),
       ...(pod.spec.hostNetwork === true || hostname === "" ? {} : { hostname }),
       ...(container.securityContext?.readOnlyRootFilesystem === true && { isRootReadOnly: true }),
+      ...(networkNamespace !== undefined && { network: "none" as const, networkNamespace }),
       binds: mounts
         .filter(({ source }) => existsSync(source))
         .map(({ source, path, readOnly }) => ({ source, target: path, isWritable: !readOnly })),

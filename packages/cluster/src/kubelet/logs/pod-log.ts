@@ -1,6 +1,10 @@
 import { statusError } from "@keelson/api-machinery";
 import { parseTime } from "@keelson/api-machinery/time";
+import type { Program } from "@keelson/execution";
+import type { ContainerHandle } from "../container/container-handle.ts";
 import type { Kubelet } from "../kubelet.ts";
+import type { UpgradeAnswer } from "../streaming/upgrade.ts";
+import { logHandshake, sendMessages } from "./log-socket.ts";
 import { type LogOptions, readLog } from "./log-reader.ts";
 import { type PodView, plannedContainers } from "../pod/pod-view.ts";
 
@@ -62,7 +66,7 @@ export async function answerLog(
   findPod: () => Promise<PodView>,
   kubelet: Kubelet | undefined,
   now: number,
-): Promise<RawAnswer> {
+): Promise<RawAnswer | UpgradeAnswer> {
   const { query } = call;
   const pod = await findPod();
   const name = chooseContainer(pod, query["container"]);
@@ -97,10 +101,11 @@ export async function answerLog(
         `previous terminated container ${JSON.stringify(name)} in pod ${JSON.stringify(podName)} not found`,
       );
     }
-    return raw(readLog(found.previous, { ...options, follow: false }, found.times(found.previous)));
+    return sendLog(call, { ...options, follow: false }, found.previous, found);
   }
   if (found?.program === undefined) {
-    const reason = [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(
+    const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = pod.status ?? {};
+    const reason = [...containerStatuses, ...initContainerStatuses, ...ephemeralContainerStatuses].find(
       (status) => status.name === name,
     )?.state?.waiting?.reason;
     throw statusError(
@@ -108,9 +113,26 @@ export async function answerLog(
       `container ${JSON.stringify(name)} in pod ${JSON.stringify(podName)} is waiting to start: ${reason ?? "ContainerCreating"}`,
     );
   }
-  return raw(readLog(found.program, options, found.times(found.program)));
+  return sendLog(call, options, found.program, found);
 }
 
-function raw(body: AsyncIterable<Uint8Array>): RawAnswer {
-  return { kind: "raw", status: 200, headers: { "content-type": "text/plain" }, body };
+/** Sends a log as the body of the response, or as messages of a WebSocket if the client requests one. */
+function sendLog(
+  { request }: PodCall,
+  options: LogOptions,
+  program: Program,
+  found: Pick<ContainerHandle, "times">,
+): RawAnswer | UpgradeAnswer {
+  const handshake = logHandshake(request.headers ?? {});
+  if (handshake === undefined) {
+    const body = readLog(program, options, found.times(program));
+    return { kind: "raw", status: 200, headers: { "content-type": "text/plain" }, body };
+  }
+  return {
+    kind: "upgrade",
+    connect(upgrade) {
+      upgrade.onStatus?.(101);
+      void sendMessages(upgrade, handshake, (signal) => readLog(program, { ...options, signal }, found.times(program)));
+    },
+  };
 }

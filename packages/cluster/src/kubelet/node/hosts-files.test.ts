@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
@@ -28,4 +28,24 @@ test("files that an earlier kubelet left behind are removed unless their namespa
   }
   new HostsFiles(dir).sweep((namespace) => namespace === "used");
   expect(readdirSync(dir).toSorted()).toEqual(["used", "used.uid"]);
+});
+
+test("files begin with the kubelet's line, which differs on the host's network", () => {
+  const { files } = create();
+  const start = (path: string): string => readFileSync(path, "utf8").split("\n")[0] ?? "";
+  const [pod, host] = [files.file("team", "1"), files.file("team", "2", [], true)];
+  const aliased = files.file("team", "3", [{ ip: "127.0.0.9", hostnames: ["alias"] }], true);
+  for (const update of [() => {}, () => files.update([], [])]) {
+    update();
+    expect(start(pod)).toBe("# Kubernetes-managed hosts file.");
+    for (const path of [host, aliased]) expect(start(path)).toBe("# Kubernetes-managed hosts file (host network).");
+    expect(readFileSync(aliased, "utf8")).toContain("# Entries added by HostAliases.\n127.0.0.9\talias\n");
+  }
+});
+
+test("the file for the host's network is removed with the namespace's last Pod", () => {
+  const { files } = create();
+  const path = files.file("team", "2", [], true);
+  files.forgetNamespace("team");
+  expect(existsSync(path)).toBe(false);
 });

@@ -20,15 +20,22 @@ export interface HostAlias {
   readonly hostnames?: readonly string[] | undefined;
 }
 
+/** First lines of the files, as the kubelet writes them. */
+const podHeader = "# Kubernetes-managed hosts file.\n";
+const hostNetworkHeader = "# Kubernetes-managed hosts file (host network).\n";
+/** Follows the namespace in the name of the file of its Pods on the host's network. */
+const hostNetworkSuffix = ".host-network";
+
 /**
- * Hosts files: one per namespace, mounted as `/etc/hosts` of its Pods, and one per Pod with `hostAliases`. Files are written in place
+ * Hosts files: one per namespace for its Pods on the host's network and one for the others, mounted as their `/etc/hosts`, and one per
+ * Pod with `hostAliases`. Files are written in place
  * because a bind mount refers to the inode, so a reader may briefly see a partial file.
  */
 export class HostsFiles {
   readonly #dir: string;
   readonly #texts = new Map<string, string>();
-  /** Files of single Pods: namespace and additional lines. */
-  readonly #own = new Map<string, { readonly namespace: string; readonly lines: string }>();
+  /** Files of single Pods, and of Pods on the host's network: namespace, first line and additional lines. */
+  readonly #own = new Map<string, { readonly namespace: string; readonly header: string; readonly lines: string }>();
 
   constructor(dir: string) {
     this.#dir = dir;
@@ -36,13 +43,14 @@ export class HostsFiles {
   }
 
   /** The file of a namespace, or of Pod `uid` if it has aliases. Created if missing. */
-  file(namespace: string, uid = "", aliases: readonly HostAlias[] = []): string {
-    const name = aliases.length === 0 ? namespace : `${namespace}.${uid}`;
-    if (aliases.length > 0) this.#own.set(name, { namespace, lines: aliasLines(aliases) });
+  file(namespace: string, uid = "", aliases: readonly HostAlias[] = [], isOnHostNetwork = false): string {
+    const header = isOnHostNetwork ? hostNetworkHeader : podHeader;
+    const name = aliases.length > 0 ? `${namespace}.${uid}` : isOnHostNetwork ? `${namespace}${hostNetworkSuffix}` : namespace;
+    if (name !== namespace) this.#own.set(name, { namespace, header, lines: aliasLines(aliases) });
     const path = join(this.#dir, name);
     if (!this.#texts.has(name)) {
       this.#texts.set(name, existsSync(path) ? readFileSync(path, "utf8") : "");
-      if (!existsSync(path)) this.#write(name, `${ownHosts()}${this.#own.get(name)?.lines ?? ""}`);
+      if (!existsSync(path)) this.#write(name, `${header}${ownHosts()}${this.#own.get(name)?.lines ?? ""}`);
     }
     return path;
   }
@@ -55,16 +63,19 @@ export class HostsFiles {
     rmSync(join(this.#dir, name), { force: true });
   }
 
-  /** Removes the file of a namespace without Pods. */
+  /** Removes the files of a namespace without Pods. */
   forgetNamespace(namespace: string): void {
-    this.#texts.delete(namespace);
-    rmSync(join(this.#dir, namespace), { force: true });
+    for (const name of [namespace, `${namespace}${hostNetworkSuffix}`]) {
+      this.#texts.delete(name);
+      this.#own.delete(name);
+      rmSync(join(this.#dir, name), { force: true });
+    }
   }
 
   /** Removes files of namespaces and Pods that an earlier kubelet left behind. `isUsed` receives names of namespaces. */
   sweep(isUsed: (namespace: string) => boolean): void {
     for (const name of readdirSync(this.#dir)) {
-      // A namespace is a DNS label, so a dot separates the uid of a Pod.
+      // A namespace is a DNS label, so a dot separates it from the uid of a Pod or another suffix.
       const [namespace = ""] = name.split(".");
       if (isUsed(namespace)) continue;
       this.#texts.delete(name);
@@ -77,8 +88,8 @@ export class HostsFiles {
   update(services: readonly DeepReadonly<ServiceObject>[], slices: readonly DeepReadonly<EndpointSliceObject>[]): void {
     const own = ownHosts();
     for (const name of this.#texts.keys()) {
-      const { namespace = name, lines = "" } = this.#own.get(name) ?? {};
-      this.#write(name, `${hostsText(namespace, own, services, slices)}${lines}`);
+      const { namespace = name, header = podHeader, lines = "" } = this.#own.get(name) ?? {};
+      this.#write(name, `${header}${hostsText(namespace, own, services, slices)}${lines}`);
     }
   }
 
@@ -105,6 +116,7 @@ function ownHosts(): string {
 }
 
 function aliasLines(aliases: readonly HostAlias[]): string {
+  if (aliases.length === 0) return "";
   const lines = aliases.map(({ ip, hostnames = [] }) => [ip, ...hostnames].join("\t"));
   return `\n# Entries added by HostAliases.\n${lines.join("\n")}\n`;
 }

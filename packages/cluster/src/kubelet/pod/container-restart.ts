@@ -18,6 +18,7 @@ export function hasFailedPermanently(pod: PodView, record: ContainerRecord): boo
 export function restarts(pod: PodView, record: ContainerRecord): boolean {
   if (record.current.kind !== "terminated") return false;
   if (record.role === "sidecar") return true;
+  if (record.role === "ephemeral") return false;
   const policy = pod.spec.restartPolicy ?? "Always";
   const hasSucceeded = record.current.finished.exitCode === 0;
   if (record.role === "init") return !hasSucceeded && policy !== "Never";

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { restorePodState } from "./restore.ts";
 import { main, podOf, SimulatedPod } from "./testing/simulated-pod.ts";
 
 describe("init containers", () => {
@@ -90,5 +91,50 @@ describe("probes", () => {
     ).started();
     const late = { kind: "probed", name: "main", attempt: 0, probe: "liveness", problem: "no" } as const;
     expect(simulated.exited(1).started().apply(late).actions).toEqual([]);
+  });
+});
+
+describe("ephemeral containers", () => {
+  const ephemeralContainers = [{ ...main, name: "debugger" }];
+  const withDebugger = (simulated: SimulatedPod) => {
+    const { pod } = simulated.state;
+    return simulated.apply({ kind: "changed", pod: { ...pod, spec: { ...pod.spec, ephemeralContainers } } });
+  };
+
+  test("start when they are added, also while init containers run", () => {
+    expect(withDebugger(new SimulatedPod(podOf()).started()).actions).toEqual(["start debugger"]);
+    const initContainers = [{ ...main, name: "init" }];
+    expect(withDebugger(new SimulatedPod(podOf({ initContainers })).started("init")).actions).toEqual(["start debugger"]);
+  });
+
+  test("are shown apart, are never restarted, and do not make the Pod unready", () => {
+    const simulated = withDebugger(new SimulatedPod(podOf()).started());
+    expect(simulated.started("debugger").status.ephemeralContainerStatuses).toMatchObject([
+      { name: "debugger", ready: false, state: { running: {} } },
+    ]);
+    expect(simulated.status.containerStatuses).toHaveLength(1);
+    expect(simulated.exited(1, "debugger").actions).toEqual([]);
+    expect(simulated.condition("Ready")).toBe("True");
+    expect(simulated.status.ephemeralContainerStatuses?.[0]?.state?.terminated?.exitCode).toBe(1);
+  });
+
+  test("are stopped when the Pod has ended", () => {
+    const simulated = withDebugger(new SimulatedPod(podOf({ restartPolicy: "Never" })).started()).started("debugger");
+    expect(simulated.exited(0).actions).toEqual(["stop debugger"]);
+    expect(simulated.exited(137, "debugger").status.phase).toBe("Succeeded");
+  });
+
+  test("are found again after a restart of the kubelet", () => {
+    const simulated = withDebugger(new SimulatedPod(podOf()).started()).started("debugger");
+    const programs = ["main", "debugger"].map((container) => ({
+      container,
+      attempt: 0,
+      state: { kind: "running", pid: 1, startedAt: simulated.now } as const,
+    }));
+    const restored = restorePodState(simulated.state.pod, programs, simulated.now);
+    expect(restored.containers.map(({ role, current }) => `${role} ${current.kind}`)).toEqual([
+      "main running",
+      "ephemeral running",
+    ]);
   });
 });

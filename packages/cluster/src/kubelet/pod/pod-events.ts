@@ -1,5 +1,14 @@
 import { pullBackOff } from "./container-restart.ts";
-import { change, type ContainerRecord, planOf, type PodEffect, type PodEvent, type PodState, probeSpec } from "./pod-state.ts";
+import {
+  change,
+  type ContainerRecord,
+  newContainer,
+  planOf,
+  type PodEffect,
+  type PodEvent,
+  type PodState,
+  probeSpec,
+} from "./pod-state.ts";
 import { graceMs, type PlannedContainer, type PodView } from "./pod-view.ts";
 import { firstProbes, type ProbeKind, type ProbeRecord, recordProbe } from "../probes/probe-record.ts";
 
@@ -66,10 +75,16 @@ function podChanged(state: PodState, pod: PodView, now: number): PodState {
     ...state,
     pod,
     setupRetryAt: Math.min(state.setupRetryAt, now),
-    containers: state.containers.map((record) =>
+    containers: withAdded(state.containers, pod).map((record) =>
       record.current.kind === "waiting" && isRefusal(record.current.reason) ? { ...record, retryAt: now } : record,
     ),
   };
+}
+
+/** Adds records of containers that were added to a running Pod. Only ephemeral ones can be. */
+function withAdded(records: PodState["containers"], pod: PodView): PodState["containers"] {
+  const added = (pod.spec.ephemeralContainers ?? []).filter(({ name }) => !records.some((record) => record.name === name));
+  return [...records, ...added.map(({ name }) => newContainer(name, "ephemeral", "ContainerCreating"))];
 }
 
 function prepareFailed(state: PodState, message: string, now: number, effects: PodEffect[]): PodState {

@@ -1,7 +1,15 @@
 import { hasFailedPermanently, isPassed, restarts, runOne } from "./container-restart.ts";
 import { applyEvent, kill } from "./pod-events.ts";
-import { change, type ContainerRecord, type PodEffect, type PodEvent, type PodState, type PodStep } from "./pod-state.ts";
-import { graceMs } from "./pod-view.ts";
+import {
+  change,
+  type ContainerRecord,
+  isInitRole,
+  type PodEffect,
+  type PodEvent,
+  type PodState,
+  type PodStep,
+} from "./pod-state.ts";
+import { graceMs, type Role } from "./pod-view.ts";
 import type { ProbeKind } from "../probes/probe-record.ts";
 
 /**
@@ -106,9 +114,9 @@ function prepare(state: PodState, now: number, effects: PodEffect[]): PodState {
 
 /** Starts the containers that are due, in order. */
 function run(before: PodState, now: number, effects: PodEffect[]): PodState {
-  let state = before;
+  let state = startAll(before, "ephemeral", now, effects);
   for (const { name, role } of before.containers) {
-    if (role === "main") continue;
+    if (!isInitRole(role)) continue;
     state = change(state, name, (record) => runOne(state.pod, record, now, effects));
     const record = state.containers.find((each) => each.name === name);
     if (record === undefined) continue;
@@ -116,12 +124,17 @@ function run(before: PodState, now: number, effects: PodEffect[]): PodState {
       return shutDown({ ...state, end: "Failed" }, effects);
     if (!isPassed(record)) return state;
   }
-  for (const { name, role } of before.containers) {
-    if (role === "main") state = change(state, name, (record) => runOne(state.pod, record, now, effects));
-  }
+  state = startAll(state, "main", now, effects);
   const mains = state.containers.filter(({ role }) => role === "main");
   const isOver = mains.every((record) => record.current.kind === "terminated" && !restarts(state.pod, record));
   return isOver ? shutDown({ ...state, end: endOf(state) }, effects) : state;
+}
+
+/** Starts the containers of a role that are due. */
+function startAll(before: PodState, role: Role, now: number, effects: PodEffect[]): PodState {
+  return before.containers
+    .filter((record) => record.role === role)
+    .reduce((state, { name }) => change(state, name, (record) => runOne(state.pod, record, now, effects)), before);
 }
 
 /** The probes that run now: only the startup probe until it has succeeded. */

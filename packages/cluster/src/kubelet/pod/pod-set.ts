@@ -1,10 +1,12 @@
-import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Timer } from "@keelson/api-machinery/time";
 import type { StoreEffect } from "@keelson/controller/informer";
 import type { ContainerHandle } from "../container/container-handle.ts";
 import type { MeasuredContainer } from "../metrics/resource-metrics.ts";
 import type { NodeContext } from "../node-context.ts";
+import { isOnNodeAddress } from "./pod-addresses.ts";
+import { sweepDeletedPods } from "./pod-sweep.ts";
 import { newPodState } from "./pod-state.ts";
 import { type PodView, podKey } from "./pod-view.ts";
 import { PodWorker } from "./pod-worker.ts";
@@ -160,10 +162,10 @@ export class PodSet {
 
   #begin(uid: string, pod: PodView, programs: readonly FoundProgram[]): void {
     if (this.#isClosed || this.#starting.has(uid)) return;
-    const { addresses, sharesHostAddress, steadyNow } = this.#node;
+    const { addresses, steadyNow } = this.#node;
     const known = this.#records.get(uid)?.podIP;
     const shown = pod.status?.podIP;
-    const isOnHost = sharesHostAddress || pod.spec.hostNetwork === true;
+    const isOnHost = isOnNodeAddress(this.#node, pod);
     const podIP = isOnHost
       ? this.#node.hostIP
       : (known ?? (shown !== undefined && addresses.reserve(uid, shown) ? shown : addresses.allocate(uid)));
@@ -216,29 +218,14 @@ export class PodSet {
     });
   }
 
-  /** Stops programs and removes folders of deleted Pods. */
-  async #sweep(uids: ReadonlySet<string>): Promise<void> {
-    const { runtimes, podsDir, log, addresses, subPaths } = this.#node;
-    try {
-      for (const program of runtimes.programs()) {
-        const uid = program.spec.metadata?.["podUid"];
-        if (uid === undefined || uids.has(uid) || this.#workers.has(uid)) continue;
-        log.info({ program: program.id }, "stopping a program whose pod was deleted");
-        await program.stop();
-        await program.remove();
-      }
-      this.#node.sweepHosts((namespace) => this.#hasPods(namespace));
-      await subPaths?.releaseOthers((uid) => uids.has(uid) || this.#workers.has(uid));
-      for (const uid of await readdir(podsDir)) {
-        if (uids.has(uid) || this.#workers.has(uid)) continue;
-        const record = this.#records.get(uid);
-        if (record !== undefined) addresses.release(record.podIP);
-        this.#records.delete(uid);
-        await rm(join(podsDir, uid), { recursive: true, force: true });
-      }
-    } catch (error) {
-      log.warn({ err: error }, "could not clean up after deleted pods");
-    }
+  #sweep(uids: ReadonlySet<string>): Promise<void> {
+    const isKept = (uid: string): boolean => uids.has(uid) || this.#workers.has(uid);
+    this.#node.sweepHosts((namespace) => this.#hasPods(namespace));
+    return sweepDeletedPods(this.#node, isKept, (uid) => {
+      const record = this.#records.get(uid);
+      if (record !== undefined) this.#node.addresses.release(record.podIP);
+      this.#records.delete(uid);
+    });
   }
 
   /** Arms one timer for the earliest wake-up of any Pod. */

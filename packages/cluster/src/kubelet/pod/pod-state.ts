@@ -129,9 +129,14 @@ export function newPodState(pod: PodView, now: number): PodState {
   };
 }
 
+/** Whether the other containers wait for containers of this role. */
+export function isInitRole(role: Role): boolean {
+  return role === "init" || role === "sidecar";
+}
+
 /** Why a container that has not started waits: in a Pod with init containers, all wait for the Pod's initialization. */
 export function creatingReason(pod: PodView): "ContainerCreating" | "PodInitializing" {
-  return plannedContainers(pod).some(({ role }) => role !== "main") ? "PodInitializing" : "ContainerCreating";
+  return plannedContainers(pod).some(({ role }) => isInitRole(role)) ? "PodInitializing" : "ContainerCreating";
 }
 
 /** A container before its first start. */

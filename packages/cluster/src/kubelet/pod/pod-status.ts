@@ -1,7 +1,7 @@
 import type { BuiltInCondition, ContainerStatus, PodObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import { plannedContainers, programId } from "./pod-view.ts";
-import { type ContainerRecord, creatingReason, type Finished, type PodState, type Waiting } from "./pod-state.ts";
+import { type ContainerRecord, creatingReason, type Finished, isInitRole, type PodState, type Waiting } from "./pod-state.ts";
 import { qosClass } from "./qos-class.ts";
 
 /** The parts of a Pod's status that do not follow from its state. */
@@ -15,7 +15,8 @@ export function podStatus(state: PodState, addresses: PodAddresses, now: number)
   const { pod } = state;
   const statusOf = (record: ContainerRecord): ContainerStatus => containerStatus(state, record);
   const mains = state.containers.filter(({ role }) => role === "main");
-  const inits = state.containers.filter(({ role }) => role !== "main");
+  const inits = state.containers.filter(({ role }) => isInitRole(role));
+  const ephemerals = state.containers.filter(({ role }) => role === "ephemeral");
   const phase = phaseOf(state);
   const isTerminal = phase === "Succeeded" || phase === "Failed";
   return {
@@ -31,6 +32,7 @@ export function podStatus(state: PodState, addresses: PodAddresses, now: number)
     startTime: formatTime(state.startTime),
     ...(inits.length === 0 ? {} : { initContainerStatuses: inits.map(statusOf) }),
     containerStatuses: mains.map((record) => (isTerminal ? { ...statusOf(record), ready: false } : statusOf(record))),
+    ...(ephemerals.length === 0 ? {} : { ephemeralContainerStatuses: ephemerals.map(statusOf) }),
     qosClass: pod.status?.qosClass ?? qosClass(pod),
   };
 }
@@ -52,14 +54,19 @@ function containerStatus({ pod }: PodState, record: ContainerRecord): ContainerS
     name: record.name,
     state: shownState(record, creatingReason(pod), id),
     lastState: record.last === undefined ? {} : { terminated: terminated(record.last, id) },
-    ready: record.role === "init" ? isCompleted(record) : record.isReady && !record.isHooked,
+    ready: isReady(record),
     // A pending attempt is not a restart yet.
     restartCount: hasProgram ? record.attempt : (record.last?.attempt ?? 0),
     image: container?.image ?? "",
     imageID: "",
     ...(hasProgram ? { containerID: id(record.attempt) } : record.last ? { containerID: id(record.last.attempt) } : {}),
-    started: record.isStarted && !record.isHooked,
+    started: record.role !== "ephemeral" && record.isStarted && !record.isHooked,
   };
+}
+
+function isReady(record: ContainerRecord): boolean {
+  if (record.role === "init") return isCompleted(record);
+  return record.role !== "ephemeral" && record.isReady && !record.isHooked;
 }
 
 function shownState(
@@ -105,7 +112,7 @@ function isCompleted({ current }: ContainerRecord): boolean {
 
 function conditions(state: PodState, phase: string, now: number): BuiltInCondition[] {
   const { pod } = state;
-  const inits = state.containers.filter(({ role }) => role !== "main");
+  const inits = state.containers.filter(({ role }) => isInitRole(role));
   const mains = state.containers.filter(({ role }) => role === "main");
   const notReady = mains.filter((record) => !record.isReady || record.isHooked).map(({ name }) => name);
   const uninitialised = inits

@@ -10,9 +10,10 @@ export type ProbeView = DeepReadonly<Probe>;
 
 /**
  * The role of a container. An `init` container runs to completion before the next one starts; a `sidecar` is an init container with
- * `restartPolicy: Always`, which runs beside the `main` containers and stops after them (KEP-753).
+ * `restartPolicy: Always`, which runs beside the `main` containers and stops after them (KEP-753). An `ephemeral` container is added to a
+ * running Pod, is never restarted, and does not count for the Pod's phase and readiness (KEP-277).
  */
-export type Role = "init" | "sidecar" | "main";
+export type Role = "init" | "sidecar" | "main" | "ephemeral";
 
 /** A container with its role. */
 export interface PlannedContainer {
@@ -28,6 +29,7 @@ export function plannedContainers(pod: PodView): readonly PlannedContainer[] {
       container,
     })),
     ...pod.spec.containers.map((container) => ({ role: "main" as const, container })),
+    ...(pod.spec.ephemeralContainers ?? []).map((container) => ({ role: "ephemeral" as const, container })),
   ];
 }
 

@@ -5,7 +5,8 @@ import { type PodView, plannedContainers } from "./pod-view.ts";
 export function qosClass(pod: PodView): "Guaranteed" | "Burstable" | "BestEffort" {
   let hasAny = false;
   let isGuaranteed = true;
-  for (const { container } of plannedContainers(pod)) {
+  for (const { container, role } of plannedContainers(pod)) {
+    if (role === "ephemeral") continue;
     for (const resource of ["cpu", "memory"]) {
       const limit = container.resources?.limits?.[resource];
       const request = container.resources?.requests?.[resource] ?? limit;

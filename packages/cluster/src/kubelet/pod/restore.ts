@@ -1,3 +1,5 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { ContainerStatus } from "@keelson/api-machinery/kinds";
 import { parseTime } from "@keelson/api-machinery/time";
 import { type Exited, hasNeverRun, type ProgramState } from "@keelson/execution";
 import { running } from "./pod-events.ts";
@@ -42,9 +44,7 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     const mine = programs.filter((program) => program.container === container.name).sort((a, b) => b.attempt - a.attempt);
     const fresh = newContainer(container.name, role, creatingReason(pod));
     const [newest, before] = mine;
-    const shown = [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(
-      ({ name }) => name === container.name,
-    );
+    const shown = statusesOf(pod).find(({ name }) => name === container.name);
     if (newest === undefined) {
       // The programs are lost (for example with the data directory), but the recorded termination still holds.
       const ended = shown?.state?.terminated ?? shown?.lastState?.terminated;
@@ -92,6 +92,11 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     ...(phase === "Succeeded" || phase === "Failed" ? { end: phase } : {}),
     isReleased: false,
   };
+}
+
+function statusesOf({ status }: PodView): readonly DeepReadonly<ContainerStatus>[] {
+  const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
+  return [...containerStatuses, ...initContainerStatuses, ...ephemeralContainerStatuses];
 }
 
 /** A termination under an earlier kubelet. Capped at `now`, because the wall clock may have been set back. */

@@ -6,13 +6,15 @@ import type { PodState } from "./pod-state.ts";
 import { podStatus } from "./pod-status.ts";
 import { podKey } from "./pod-view.ts";
 
+type PodStatus = ReturnType<typeof podStatus>;
+
 /** Writes a Pod's status: only the newest, one write at a time, with retries. */
 export class StatusWriter {
   readonly #node: Pick<NodeContext, "client" | "clock" | "hostIP" | "log">;
   readonly #podIP: string;
   readonly #state: () => PodState | undefined;
   readonly #signal: AbortSignal;
-  #written: unknown;
+  #written: PodStatus | undefined;
   #writing: Promise<void> | undefined;
 
   constructor(options: {
@@ -48,7 +50,7 @@ export class StatusWriter {
     for (let pause = 500; ; ) {
       const state = this.#state();
       if (state === undefined || this.#signal.aborted) return;
-      const status = podStatus(state, { hostIP, podIP: this.#podIP }, clock.now());
+      const status = podStatus(withConditions(state, this.#written), { hostIP, podIP: this.#podIP }, clock.now());
       if (jsonEquals(status, this.#written)) return;
       const { namespace, name = "", uid = "" } = state.pod.metadata;
       const conditions = (status.conditions ?? []).map((condition) => ({ ...emptyCondition, ...condition }));
@@ -70,6 +72,18 @@ export class StatusWriter {
       }
     }
   }
+}
+
+/**
+ * The state with the conditions that were written last. The Pod may be older: with its conditions, a transition would get a new time, and be
+ * written again, until the Pod arrives.
+ */
+function withConditions(state: PodState, written: PodStatus | undefined): PodState {
+  if (written?.conditions === undefined) return state;
+  const { pod } = state;
+  const types = new Set(written.conditions.map(({ type }) => type));
+  const others = (pod.status?.conditions ?? []).filter(({ type }) => !types.has(type));
+  return { ...state, pod: { ...pod, status: { ...pod.status, conditions: [...others, ...written.conditions] } } };
 }
 
 /** Strategic merge patches merge conditions by type, so fields that a condition no longer has must be set to null. */

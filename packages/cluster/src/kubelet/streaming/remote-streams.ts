@@ -5,9 +5,12 @@ import { acceptSpdy, type Agreement, type SupportedProtocols, type UpgradeReques
 import { acceptWebSocket, type WebSocketEnd } from "./websocket.ts";
 import { StreamError } from "./stream-error.ts";
 
+/** The first protocol, in which the error channel has text, and nothing after a success. */
+const firstProtocol = "channel.k8s.io";
+
 /** The protocols of exec and attach. */
 export const remoteCommandProtocols: SupportedProtocols = {
-  websocket: ["v5.channel.k8s.io", "v4.channel.k8s.io"],
+  websocket: ["v5.channel.k8s.io", "v4.channel.k8s.io", firstProtocol],
   spdy: ["v4.channel.k8s.io"],
 };
 
@@ -90,10 +93,15 @@ function webSocketStreams(
     sizes,
     closed,
     finish(status) {
-      peer?.send(message(channels.error, Buffer.from(JSON.stringify(status))));
+      const text = agreed.protocol === firstProtocol ? firstStatus(status) : JSON.stringify(status);
+      if (text !== "") peer?.send(message(channels.error, Buffer.from(text)));
       peer?.close(1000);
     },
   };
+}
+
+function firstStatus({ status, message = "" }: Status): string {
+  return status === "Success" ? "" : message;
 }
 
 /** Each channel is a SPDY stream, named by its header `streamtype`. */

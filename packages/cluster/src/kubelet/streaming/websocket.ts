@@ -1,15 +1,23 @@
 import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
 
-/** The server's end of a WebSocket (RFC 6455), reduced to binary messages for Kubernetes' streaming. */
+/** The server's end of a WebSocket (RFC 6455), reduced to what Kubernetes' streaming needs. */
 export interface WebSocketEnd {
   /** Returns false if the peer is slow: wait for `drained`. */
   send(message: Uint8Array): boolean;
+  /** Like {@link send}, as a text message. */
+  sendText(message: string): boolean;
   drained(): Promise<void>;
   close(code: number, reason?: string): void;
   /** Pauses and resumes reading, to bound memory with a slow reader. */
   pause(): void;
   resume(): void;
+}
+
+/** What a client requested in its handshake. Without a protocol, none is agreed on. */
+export interface WebSocketHandshake {
+  readonly key: string;
+  readonly protocol?: string;
 }
 
 /** Events of a WebSocket. `closed` is called once, last. */
@@ -35,15 +43,16 @@ export function handshakeKey(headers: Readonly<Record<string, string | string[] 
 export function acceptWebSocket(
   socket: Duplex,
   head: Buffer,
-  handshake: { readonly key: string; readonly protocol: string },
+  handshake: WebSocketHandshake,
   events: WebSocketEvents,
 ): WebSocketEnd {
   const accept = createHash("sha1")
     .update(handshake.key + magic)
     .digest("base64");
+  const protocol = handshake.protocol === undefined ? "" : `Sec-WebSocket-Protocol: ${handshake.protocol}\r\n`;
   socket.write(
     `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n` +
-      `Sec-WebSocket-Protocol: ${handshake.protocol}\r\n\r\n`,
+      `${protocol}\r\n`,
   );
   const reader = new FrameReader();
   let isClosing = false;
@@ -88,6 +97,7 @@ export function acceptWebSocket(
   if (head.length > 0) onData(head);
   return {
     send: (message) => frame(opcodes.binary, message),
+    sendText: (message) => frame(opcodes.text, Buffer.from(message)),
     drained: () =>
       new Promise((resolve) => {
         const done = (): void => {

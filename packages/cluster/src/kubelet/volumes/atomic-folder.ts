@@ -1,5 +1,6 @@
 import { chmod, chown, mkdir, readdir, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { removeTree } from "@keelson/execution/files";
 
 /** A file of a volume. */
 export interface VolumeFile {
@@ -28,7 +29,7 @@ export async function writeAtomicFolder(
   const before = await readlink(join(folder, "..data")).catch(() => undefined);
   if (before === data) return;
   const target = join(folder, data);
-  await rm(target, { recursive: true, force: true });
+  await removeTree(target);
   await mkdir(target, { mode: 0o755 });
   for (const [path, { content, mode }] of files) {
     const file = join(target, path);
@@ -49,6 +50,6 @@ export async function writeAtomicFolder(
   }
   for (const entry of await readdir(folder)) {
     const isOld = entry.startsWith("..") ? entry !== "..data" && entry !== data : !names.has(entry);
-    if (isOld) await rm(join(folder, entry), { recursive: true, force: true });
+    if (isOld) await removeTree(join(folder, entry));
   }
 }

@@ -1,13 +1,15 @@
-import { mkdir, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir } from "node:fs/promises";
+import { basename, join } from "node:path";
 import type { NodeContext } from "../node-context.ts";
 import type { PodView } from "../pod/pod-view.ts";
+import { hasNetwork, networkParameters } from "../pod/pod-addresses.ts";
 import { privatePodUser } from "../runtimes/private-pod-user.ts";
 import { runtimeHandler } from "../runtimes/runtime-classes.ts";
+import { removePodFolder } from "./memory-volumes.ts";
 import { withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
 
-/** The folder of a Pod on its node, with its volumes. All operations on it are serialized. */
+/** The folder of a Pod on its node, with its volumes, and its network namespace if it has one. All operations on it are serialized. */
 export class PodFolder {
   /** The absolute path of the folder. */
   readonly path: string;
@@ -30,9 +32,14 @@ export class PodFolder {
     return this.#volumes;
   }
 
-  /** Creates the Pod's volumes. Rejects with a VolumeError. */
+  /** Creates the Pod's network namespace and volumes. Rejects with a VolumeError or a ClusterError. */
   prepare(pod: PodView): Promise<void> {
-    return this.#enqueue(() => this.#prepare(pod));
+    return this.#enqueue(async () => {
+      if (hasNetwork(this.#node, pod)) {
+        await this.#node.network?.attach(pod.metadata.uid ?? "", this.#podIP, networkParameters(pod));
+      }
+      await this.#prepare(pod);
+    });
   }
 
   /** Updates the files of the Pod's volumes. Calls that wait for the same refresh are merged. `pod` returns undefined to cancel. */
@@ -46,9 +53,12 @@ export class PodFolder {
     });
   }
 
-  /** Removes the folder and everything in it. */
+  /** Removes the network namespace, and the folder with everything in it. */
   remove(): Promise<void> {
-    return this.#enqueue(() => rm(this.path, { recursive: true, force: true }));
+    return this.#enqueue(async () => {
+      await this.#node.network?.detach(basename(this.path));
+      await removePodFolder(this.path);
+    });
   }
 
   #enqueue(action: () => Promise<void>): Promise<void> {
@@ -73,6 +83,7 @@ export class PodFolder {
       nodeName,
       nodeLimits: capacity,
       authority,
+      canMount,
       user: privatePodUser(pod, this.#handler, this.#node)?.ids,
     });
   }

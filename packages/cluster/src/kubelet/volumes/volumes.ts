@@ -7,6 +7,7 @@ import { isInside, type VolumeFile, writeAtomicFolder } from "./atomic-folder.ts
 import { podField, resourceField } from "../container/environment.ts";
 import type { UserIds } from "@keelson/execution";
 import type { PodView } from "../pod/pod-view.ts";
+import { memoryVolumeBytes, mountMemory } from "./memory-volumes.ts";
 import { tokenVolumeName } from "./token-volume.ts";
 
 /** The folder of a claim's volume. */
@@ -31,6 +32,8 @@ export interface VolumeSources {
   readonly hostIP: string;
   readonly nodeName: string;
   readonly nodeLimits: { readonly cpu: string; readonly memory: string };
+  /** Whether volumes with `medium: Memory` are mounted in memory. They are folders otherwise. */
+  readonly canMount?: boolean | undefined;
   /** The host user of the Pod's containers that run as root. Default: this process's own. */
   readonly user?: UserIds | undefined;
 }
@@ -139,6 +142,9 @@ async function prepareVolume(
   const kind = Object.keys(volume).find((key) => key !== "name") ?? "emptyDir";
   if (kind !== "emptyDir") throw new VolumeError("Unsupported", `volumes of type ${kind} are not supported on this node`);
   await mkdir(folder, { recursive: true });
+  if (volume.emptyDir?.medium === "Memory" && sources.canMount === true) {
+    await mountMemory(folder, memoryVolumeBytes(pod, volume.emptyDir.sizeLimit, sources.nodeLimits.memory));
+  }
   await chmod(folder, 0o777);
   if (pod.spec.securityContext?.fsGroup !== undefined && process.getuid?.() === 0) {
     await chown(folder, 0, pod.spec.securityContext.fsGroup);

@@ -1,0 +1,61 @@
+import { execFile } from "node:child_process";
+import { readFile, realpath } from "node:fs/promises";
+import { promisify } from "node:util";
+import { quantityToBytes } from "@keelson/api-machinery/quantity";
+import { removeTree } from "@keelson/execution/files";
+import { plannedContainers, type PodView } from "../pod/pod-view.ts";
+
+const run = promisify(execFile);
+
+/**
+ * The size of a volume in memory, as in Kubernetes: the smallest of its `sizeLimit`, the memory limits of the Pod's containers together
+ * (if each has one), and the node's memory.
+ */
+export function memoryVolumeBytes(pod: PodView, sizeLimit: string | undefined, nodeMemory: string): number {
+  let podBytes = 0;
+  for (const { role, container } of plannedContainers(pod)) {
+    const limit = quantityToBytes(container.resources?.limits?.["memory"] ?? "0");
+    // A limit of 0 is none.
+    if (role === "main" || role === "sidecar") podBytes += limit > 0 ? limit : Number.POSITIVE_INFINITY;
+  }
+  const ownBytes = sizeLimit === undefined ? 0 : quantityToBytes(sizeLimit);
+  const sizeBytes = Math.min(quantityToBytes(nodeMemory), podBytes, ownBytes > 0 ? ownBytes : Number.POSITIVE_INFINITY);
+  // The kernel takes a size of 0 for none, and no fractions.
+  return Math.max(1, Math.floor(sizeBytes));
+}
+
+/** Mounts a file system in memory at a folder, unless it is mounted. Needs the right to mount. */
+export async function mountMemory(folder: string, sizeBytes: number): Promise<void> {
+  if ((await mountsBelow(folder)).includes(await realpath(folder))) return;
+  await run("mount", ["--no-canonicalize", "-t", "tmpfs", "-o", `size=${sizeBytes},mode=0777,nosuid,nodev`, "tmpfs", folder]);
+}
+
+/** Removes the folder of a Pod with its volumes in memory. */
+export async function removePodFolder(folder: string): Promise<void> {
+  // Lazily: a program that is being killed may still use it.
+  for (const path of await mountsBelow(folder)) await run("umount", ["--lazy", "--no-canonicalize", path]);
+  await removeTree(folder);
+}
+
+/** The mount points at or below a folder, innermost first. Rejects if they cannot be read, except where volumes are never mounted. */
+async function mountsBelow(folder: string): Promise<readonly string[]> {
+  if (process.platform !== "linux") return [];
+  const root = await realpath(folder).catch((error: unknown) => {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  });
+  if (root === undefined) return [];
+  return mountPointsBelow(root, await readFile("/proc/self/mountinfo", "utf8"));
+}
+
+/** The mount points in the text of a mountinfo file at or below a folder without symbolic links, innermost first. */
+function mountPointsBelow(root: string, mountinfo: string): readonly string[] {
+  // The fifth field, in which spaces and the like are escaped as \ooo.
+  return mountinfo
+    .split("\n")
+    .map((line) =>
+      (line.split(" ")[4] ?? "").replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8))),
+    )
+    .filter((path) => path === root || path.startsWith(`${root}/`))
+    .reverse();
+}

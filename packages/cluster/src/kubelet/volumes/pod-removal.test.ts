@@ -1,0 +1,39 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { writeAtomicFolder } from "./atomic-folder.ts";
+import { removePodFolder } from "./memory-volumes.ts";
+
+/** Nests folders as a program can: their path is longer than any path may be. */
+function nest(cwd: string): void {
+  const script = 'i=0; while [ $i -lt 40 ]; do mkdir "$1" && cd -P "$1" || exit 1; i=$((i + 1)); done';
+  execFileSync("bash", ["-c", script, "nest", "a".repeat(200)], { cwd });
+}
+
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "pod-removal-"));
+});
+
+afterEach(() => execFileSync("rm", ["-rf", folder]));
+
+test("a Pod's folder is removed with folders that are nested beyond PATH_MAX in its volumes and work folders", async () => {
+  for (const path of ["volumes/data", "work/main"]) {
+    mkdirSync(join(folder, path), { recursive: true });
+    nest(join(folder, path));
+  }
+  await removePodFolder(folder);
+  expect(existsSync(folder)).toBe(false);
+});
+
+test("a volume is updated although a program has nested folders beyond PATH_MAX in it", async () => {
+  const files = (content: string) => new Map([["key", { content, mode: 0o644 }]]);
+  await writeAtomicFolder(folder, files("one"), "1");
+  mkdirSync(join(folder, "stranger"));
+  nest(join(folder, "stranger"));
+  await writeAtomicFolder(folder, files("two"), "2");
+  expect(readdirSync(folder).sort()).toEqual(["..2", "..data", "key"]);
+});
