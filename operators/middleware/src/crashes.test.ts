@@ -88,7 +88,7 @@ const count = ({ redis }: Simulation, from: number, command: string, pod?: strin
   redis.commands.slice(from).filter((each) => each.command === command && (pod === undefined || each.pod === pod)).length;
 
 /** Dozens of simulated Apps: slow on a busy machine. */
-const slow = { timeout: 180_000 };
+const slow = { timeout: 600_000 };
 
 describe("controllers that crash after any write or call", () => {
   it("provision each Pod once with one primary", slow, async () => {

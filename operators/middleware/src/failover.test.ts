@@ -30,7 +30,7 @@ function expectRecovered(simulation: Simulation): void {
   expect(groupOf(simulation)).not.toHaveProperty("fencing");
 }
 
-describe("a primary that fails", { timeout: 60_000 }, () => {
+describe("a primary that fails", { timeout: 300_000 }, () => {
   it.each<[string, (simulation: Simulation) => void]>([
     ["whose program and agent are killed", ({ redis }) => redis.kill(pod(0))],
     ["whose Pod is deleted", ({ store }) => store.edit("Pod", pod(0), (each) => deleted(each))],

@@ -32,6 +32,8 @@ export interface MiddlewareOptions {
   readonly agentCommand?: readonly string[];
   /** Plugins to install in addition to that of Redis and Valkey. The agent command must know their engines. */
   readonly plugins?: readonly PluginDefinition[];
+  /** Command line of the Pods that transfer backups, without flags. Default: the agent command with `transfer` instead of `agent`. */
+  readonly transferCommand?: readonly string[];
 }
 
 const listeners: readonly ListenerDescription[] = [
@@ -91,13 +93,14 @@ const rules: readonly PolicyRule[] = [
 export function createMiddleware({
   agentCommand: command = ["keelson", "middleware", "agent"],
   plugins = [],
+  transferCommand: transfer = [...(command.at(-1) === "agent" ? command.slice(0, -1) : command), "transfer"],
 }: MiddlewareOptions = {}): Operator {
   const agents = createAgentClient();
   const services: MiddlewareServices = {
     agents,
     plugins: new PluginReader(),
     agentCommand: command,
-    transferCommand: [...(command.at(-1) === "agent" ? command.slice(0, -1) : command), "transfer"],
+    transferCommand: transfer,
     generateSecret: () => randomBytes(24).toString("base64url"),
   };
   return {

@@ -1,5 +1,5 @@
-/** Why an agent could not start or drive its program, or read or load a snapshot. */
-export type AgentErrorCode = "InvalidConfig" | "PortInUse" | "ProgramExited" | "SnapshotFailed";
+/** Why an agent could not start or drive its program, or read or load a snapshot. `LogMissing`: log that was not archived does not exist any more. */
+export type AgentErrorCode = "InvalidConfig" | "PortInUse" | "ProgramExited" | "SnapshotFailed" | "LogMissing";
 
 /** An error of an agent. The message names the file, address or program. */
 export class AgentError extends Error {

@@ -13,7 +13,245 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agent2/v1/agent2.proto.
  */
 export const file_agent2_v1_agent2: GenFile = /*@__PURE__*/
-  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiEQoPU25hcHNob3RSZXF1ZXN0IkoKDVNuYXBzaG90Q2h1bmsSDAoEZGF0YRgBIAEoDBIrCgdzdW1tYXJ5GAIgASgLMhouYWdlbnQyLnYxLlNuYXBzaG90U3VtbWFyeSJzCg9TbmFwc2hvdFN1bW1hcnkSEgoKc2l6ZV9ieXRlcxgBIAEoAxIMCgRrZXlzGAIgASgDEhUKDWV4cGlyaW5nX2tleXMYAyABKAMSDgoGZm9ybWF0GAQgASgJEhcKD3Byb2dyYW1fdmVyc2lvbhgFIAEoCSIwCgxTbmFwc2hvdERhdGESEgoKc2l6ZV9ieXRlcxgBIAEoAxIMCgRkYXRhGAIgASgMIlUKDlNuYXBzaG90UmVzdWx0Eg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSDAoEa2V5cxgDIAEoAxIVCg1leHBpcmluZ19rZXlzGAQgASgDIiQKBk1lbWJlchIMCgRuYW1lGAEgASgJEgwKBGhvc3QYAiABKAkiagoRU2V0TWVtYmVyc1JlcXVlc3QSCwoDa2V5GAEgASgJEiIKB21lbWJlcnMYAiADKAsyES5hZ2VudDIudjEuTWVtYmVyEhUKDW1heF9sYWdfYnl0ZXMYAyABKAMSDQoFdG9rZW4YBCABKAkiNAoSU2V0TWVtYmVyc1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkirQEKE1JlcXVlc3RMZWFzZVJlcXVlc3QSDAoEZnJvbRgBIAEoCRINCgVlcG9jaBgCIAEoAxIOCgZvZmZzZXQYAyABKAMSDAoEa2luZBgEIAEoCRITCgtvdmVyX2hvbGRlchgFIAEoCRISCgpvdmVyX2Vwb2NoGAYgASgDEhEKCWFwcG9pbnRlZBgHIAEoCBIRCglzdWNjZXNzb3IYCCABKAkSDAoEaG9zdBgJIAEoCSJGChRSZXF1ZXN0TGVhc2VSZXNwb25zZRIPCgdncmFudGVkGAEgASgIEg0KBWVwb2NoGAIgASgDEg4KBnJlYXNvbhgDIAEoCSJQChRHZXRHcm91cE9yZGVyUmVxdWVzdBIWCg5jb21wb25lbnRfbmFtZRgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIOCgZncm91cHMYAyADKAkiOgoVR2V0R3JvdXBPcmRlclJlc3BvbnNlEg0KBW9yZGVyGAEgAygJEhIKCmNvbmN1cnJlbnQYAiABKAgirwEKEkdldFBvZE9yZGVyUmVxdWVzdBISCgpncm91cF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEgwKBHBvZHMYAyADKAkSNwoFcm9sZXMYCiADKAsyKC5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXF1ZXN0LlJvbGVzRW50cnkaLAoKUm9sZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjgKE0dldFBvZE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCIQCg5HZXRSb2xlUmVxdWVzdCISChBXYXRjaFJvbGVSZXF1ZXN0IqMBCg9HZXRSb2xlUmVzcG9uc2USDAoEcm9sZRgBIAEoCRIRCglpc19sZWFkZXIYAiABKAgSPQoKZXh0cmFfaW5mbxgDIAMoCzIpLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2UuRXh0cmFJbmZvRW50cnkaMAoORXh0cmFJbmZvRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLaAQoTUmVsb2FkQ29uZmlnUmVxdWVzdBITCgtjb25maWdfdHlwZRgBIAEoCRITCgtjb25maWdfcGF0aBgCIAEoCRJCCgpwYXJhbWV0ZXJzGAogAygLMi4uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QuUGFyYW1ldGVyc0VudHJ5EhMKC2NvbmZpZ19oYXNoGAsgASgJEg0KBXRva2VuGAwgASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImwKFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkSGAoQcmVxdWlyZXNfcmVzdGFydBgDIAEoCBIaChJyZXN0YXJ0X3BhcmFtZXRlcnMYCiADKAkiqAEKD0ZhaWxvdmVyUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEhMKC3RhcmdldF9ob3N0GAogASgJEhMKC3RhcmdldF9wb3J0GAsgASgNEiMKBm90aGVycxgMIAMoCzITLmFnZW50Mi52MS5FbmRwb2ludBINCgV0b2tlbhgNIAEoCRINCgVlcG9jaBgOIAEoAxIXCg9wcmltYXJ5X2lzX2Rvd24YDyABKAgiJgoIRW5kcG9pbnQSDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgNIncKEEZhaWxvdmVyUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIVCg1wcmV2aW91c19yb2xlGAMgASgJEhQKDGN1cnJlbnRfcm9sZRgEIAEoCRIWCg5tdXN0X3Rlcm1pbmF0ZRgKIAEoCCJMCgtTdG9wUmVxdWVzdBIPCgd0aW1lb3V0GAEgASgJEg0KBWZvcmNlGAIgASgIEg4KBnJlYXNvbhgDIAEoCRINCgV0b2tlbhgKIAEoCSIuCgxTdG9wUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSJrChFBc3NpZ25Sb2xlUmVxdWVzdBIMCgRyb2xlGAEgASgJEhQKDHByaW1hcnlfaG9zdBgCIAEoCRIUCgxwcmltYXJ5X3BvcnQYAyABKA0SDQoFZXBvY2gYBCABKAMSDQoFdG9rZW4YBSABKAkiNAoSQXNzaWduUm9sZVJlc3BvbnNlEg8KB3N1Y2Nlc3MYASABKAgSDQoFZXJyb3IYAiABKAkywAcKC1Rvb2xJbnZva2VyElIKDUdldEdyb3VwT3JkZXISHy5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlcXVlc3QaIC5hZ2VudDIudjEuR2V0R3JvdXBPcmRlclJlc3BvbnNlEkwKC0dldFBvZE9yZGVyEh0uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVxdWVzdBoeLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlc3BvbnNlEkAKB0dldFJvbGUSGS5hZ2VudDIudjEuR2V0Um9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlEk8KDFJlbG9hZENvbmZpZxIeLmFnZW50Mi52MS5SZWxvYWRDb25maWdSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1Jlc3BvbnNlEkMKCEZhaWxvdmVyEhouYWdlbnQyLnYxLkZhaWxvdmVyUmVxdWVzdBobLmFnZW50Mi52MS5GYWlsb3ZlclJlc3BvbnNlEjcKBFN0b3ASFi5hZ2VudDIudjEuU3RvcFJlcXVlc3QaFy5hZ2VudDIudjEuU3RvcFJlc3BvbnNlEkYKCVdhdGNoUm9sZRIbLmFnZW50Mi52MS5XYXRjaFJvbGVSZXF1ZXN0GhouYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZTABEkkKCkFzc2lnblJvbGUSHC5hZ2VudDIudjEuQXNzaWduUm9sZVJlcXVlc3QaHS5hZ2VudDIudjEuQXNzaWduUm9sZVJlc3BvbnNlEkkKClNldE1lbWJlcnMSHC5hZ2VudDIudjEuU2V0TWVtYmVyc1JlcXVlc3QaHS5hZ2VudDIudjEuU2V0TWVtYmVyc1Jlc3BvbnNlEk8KDFJlcXVlc3RMZWFzZRIeLmFnZW50Mi52MS5SZXF1ZXN0TGVhc2VSZXF1ZXN0Gh8uYWdlbnQyLnYxLlJlcXVlc3RMZWFzZVJlc3BvbnNlEkIKCFNuYXBzaG90EhouYWdlbnQyLnYxLlNuYXBzaG90UmVxdWVzdBoYLmFnZW50Mi52MS5TbmFwc2hvdENodW5rMAESRQoNQ2hlY2tTbmFwc2hvdBIXLmFnZW50Mi52MS5TbmFwc2hvdERhdGEaGS5hZ2VudDIudjEuU25hcHNob3RSZXN1bHQoARJECgxMb2FkU25hcHNob3QSFy5hZ2VudDIudjEuU25hcHNob3REYXRhGhkuYWdlbnQyLnYxLlNuYXBzaG90UmVzdWx0KAFiBnByb3RvMw");
+  fileDesc("ChZhZ2VudDIvdjEvYWdlbnQyLnByb3RvEglhZ2VudDIudjEiMAoOUmVjb3ZlcnlUYXJnZXQSDAoEdGltZRgBIAEoCRIQCghwb3NpdGlvbhgCIAEoCSJ/CgtSZWNvdmVyRGF0YRISCgpzaXplX2J5dGVzGAEgASgDEikKBnRhcmdldBgCIAEoCzIZLmFnZW50Mi52MS5SZWNvdmVyeVRhcmdldBIRCglsb2dfZmlsZXMYAyADKAkSDAoEZGF0YRgEIAEoDBIQCghmaWxlX2VuZBgFIAEoCCJJCgxSZWNvdmVyRXZlbnQSDgoGd2FudGVkGAEgASgJEikKBnJlc3VsdBgCIAEoCzIZLmFnZW50Mi52MS5TbmFwc2hvdFJlc3VsdCI2ChRTZXRMb2dBcmNoaXZlUmVxdWVzdBIPCgdlbmFibGVkGAEgASgIEg0KBXRva2VuGAIgASgJIjcKFVNldExvZ0FyY2hpdmVSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIiYKDlJlYWRMb2dSZXF1ZXN0EhQKDHNraXBfbWlzc2luZxgBIAEoCCI2CghMb2dDaHVuaxIMCgRuYW1lGAEgASgJEg4KBmN1cnNvchgCIAEoCRIMCgRkYXRhGAMgASgMIjQKEUNvbmZpcm1Mb2dSZXF1ZXN0Eg4KBmN1cnNvchgBIAEoCRIPCgdtaXNzaW5nGAIgASgJIjQKEkNvbmZpcm1Mb2dSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJIhEKD1NuYXBzaG90UmVxdWVzdCJKCg1TbmFwc2hvdENodW5rEgwKBGRhdGEYASABKAwSKwoHc3VtbWFyeRgCIAEoCzIaLmFnZW50Mi52MS5TbmFwc2hvdFN1bW1hcnkilAEKD1NuYXBzaG90U3VtbWFyeRISCgpzaXplX2J5dGVzGAEgASgDEgwKBGtleXMYAiABKAMSFQoNZXhwaXJpbmdfa2V5cxgDIAEoAxIOCgZmb3JtYXQYBCABKAkSFwoPcHJvZ3JhbV92ZXJzaW9uGAUgASgJEgwKBHVuaXQYBiABKAkSEQoJbG9nX3N0YXJ0GAcgASgJIjAKDFNuYXBzaG90RGF0YRISCgpzaXplX2J5dGVzGAEgASgDEgwKBGRhdGEYAiABKAwiVQoOU25hcHNob3RSZXN1bHQSDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIMCgRrZXlzGAMgASgDEhUKDWV4cGlyaW5nX2tleXMYBCABKAMiJAoGTWVtYmVyEgwKBG5hbWUYASABKAkSDAoEaG9zdBgCIAEoCSJqChFTZXRNZW1iZXJzUmVxdWVzdBILCgNrZXkYASABKAkSIgoHbWVtYmVycxgCIAMoCzIRLmFnZW50Mi52MS5NZW1iZXISFQoNbWF4X2xhZ19ieXRlcxgDIAEoAxINCgV0b2tlbhgEIAEoCSI0ChJTZXRNZW1iZXJzUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCSKtAQoTUmVxdWVzdExlYXNlUmVxdWVzdBIMCgRmcm9tGAEgASgJEg0KBWVwb2NoGAIgASgDEg4KBm9mZnNldBgDIAEoAxIMCgRraW5kGAQgASgJEhMKC292ZXJfaG9sZGVyGAUgASgJEhIKCm92ZXJfZXBvY2gYBiABKAMSEQoJYXBwb2ludGVkGAcgASgIEhEKCXN1Y2Nlc3NvchgIIAEoCRIMCgRob3N0GAkgASgJIkYKFFJlcXVlc3RMZWFzZVJlc3BvbnNlEg8KB2dyYW50ZWQYASABKAgSDQoFZXBvY2gYAiABKAMSDgoGcmVhc29uGAMgASgJIlAKFEdldEdyb3VwT3JkZXJSZXF1ZXN0EhYKDmNvbXBvbmVudF9uYW1lGAEgASgJEhAKCHNjZW5hcmlvGAIgASgJEg4KBmdyb3VwcxgDIAMoCSI6ChVHZXRHcm91cE9yZGVyUmVzcG9uc2USDQoFb3JkZXIYASADKAkSEgoKY29uY3VycmVudBgCIAEoCCKvAQoSR2V0UG9kT3JkZXJSZXF1ZXN0EhIKCmdyb3VwX25hbWUYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSDAoEcG9kcxgDIAMoCRI3CgVyb2xlcxgKIAMoCzIoLmFnZW50Mi52MS5HZXRQb2RPcmRlclJlcXVlc3QuUm9sZXNFbnRyeRosCgpSb2xlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiOAoTR2V0UG9kT3JkZXJSZXNwb25zZRINCgVvcmRlchgBIAMoCRISCgpjb25jdXJyZW50GAIgASgIIhAKDkdldFJvbGVSZXF1ZXN0IhIKEFdhdGNoUm9sZVJlcXVlc3QiowEKD0dldFJvbGVSZXNwb25zZRIMCgRyb2xlGAEgASgJEhEKCWlzX2xlYWRlchgCIAEoCBI9CgpleHRyYV9pbmZvGAMgAygLMikuYWdlbnQyLnYxLkdldFJvbGVSZXNwb25zZS5FeHRyYUluZm9FbnRyeRowCg5FeHRyYUluZm9FbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItoBChNSZWxvYWRDb25maWdSZXF1ZXN0EhMKC2NvbmZpZ190eXBlGAEgASgJEhMKC2NvbmZpZ19wYXRoGAIgASgJEkIKCnBhcmFtZXRlcnMYCiADKAsyLi5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSEwoLY29uZmlnX2hhc2gYCyABKAkSDQoFdG9rZW4YDCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEibAoUUmVsb2FkQ29uZmlnUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCRIYChByZXF1aXJlc19yZXN0YXJ0GAMgASgIEhoKEnJlc3RhcnRfcGFyYW1ldGVycxgKIAMoCSKoAQoPRmFpbG92ZXJSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSEwoLdGFyZ2V0X2hvc3QYCiABKAkSEwoLdGFyZ2V0X3BvcnQYCyABKA0SIwoGb3RoZXJzGAwgAygLMhMuYWdlbnQyLnYxLkVuZHBvaW50Eg0KBXRva2VuGA0gASgJEg0KBWVwb2NoGA4gASgDEhcKD3ByaW1hcnlfaXNfZG93bhgPIAEoCCImCghFbmRwb2ludBIMCgRob3N0GAEgASgJEgwKBHBvcnQYAiABKA0idwoQRmFpbG92ZXJSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJEhUKDXByZXZpb3VzX3JvbGUYAyABKAkSFAoMY3VycmVudF9yb2xlGAQgASgJEhYKDm11c3RfdGVybWluYXRlGAogASgIIkwKC1N0b3BSZXF1ZXN0Eg8KB3RpbWVvdXQYASABKAkSDQoFZm9yY2UYAiABKAgSDgoGcmVhc29uGAMgASgJEg0KBXRva2VuGAogASgJIi4KDFN0b3BSZXNwb25zZRIPCgdzdWNjZXNzGAEgASgIEg0KBWVycm9yGAIgASgJImsKEUFzc2lnblJvbGVSZXF1ZXN0EgwKBHJvbGUYASABKAkSFAoMcHJpbWFyeV9ob3N0GAIgASgJEhQKDHByaW1hcnlfcG9ydBgDIAEoDRINCgVlcG9jaBgEIAEoAxINCgV0b2tlbhgFIAEoCSI0ChJBc3NpZ25Sb2xlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBINCgVlcnJvchgCIAEoCTLkCQoLVG9vbEludm9rZXISUgoNR2V0R3JvdXBPcmRlchIfLmFnZW50Mi52MS5HZXRHcm91cE9yZGVyUmVxdWVzdBogLmFnZW50Mi52MS5HZXRHcm91cE9yZGVyUmVzcG9uc2USTAoLR2V0UG9kT3JkZXISHS5hZ2VudDIudjEuR2V0UG9kT3JkZXJSZXF1ZXN0Gh4uYWdlbnQyLnYxLkdldFBvZE9yZGVyUmVzcG9uc2USQAoHR2V0Um9sZRIZLmFnZW50Mi52MS5HZXRSb2xlUmVxdWVzdBoaLmFnZW50Mi52MS5HZXRSb2xlUmVzcG9uc2USTwoMUmVsb2FkQ29uZmlnEh4uYWdlbnQyLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QaHy5hZ2VudDIudjEuUmVsb2FkQ29uZmlnUmVzcG9uc2USQwoIRmFpbG92ZXISGi5hZ2VudDIudjEuRmFpbG92ZXJSZXF1ZXN0GhsuYWdlbnQyLnYxLkZhaWxvdmVyUmVzcG9uc2USNwoEU3RvcBIWLmFnZW50Mi52MS5TdG9wUmVxdWVzdBoXLmFnZW50Mi52MS5TdG9wUmVzcG9uc2USRgoJV2F0Y2hSb2xlEhsuYWdlbnQyLnYxLldhdGNoUm9sZVJlcXVlc3QaGi5hZ2VudDIudjEuR2V0Um9sZVJlc3BvbnNlMAESSQoKQXNzaWduUm9sZRIcLmFnZW50Mi52MS5Bc3NpZ25Sb2xlUmVxdWVzdBodLmFnZW50Mi52MS5Bc3NpZ25Sb2xlUmVzcG9uc2USSQoKU2V0TWVtYmVycxIcLmFnZW50Mi52MS5TZXRNZW1iZXJzUmVxdWVzdBodLmFnZW50Mi52MS5TZXRNZW1iZXJzUmVzcG9uc2USTwoMUmVxdWVzdExlYXNlEh4uYWdlbnQyLnYxLlJlcXVlc3RMZWFzZVJlcXVlc3QaHy5hZ2VudDIudjEuUmVxdWVzdExlYXNlUmVzcG9uc2USQgoIU25hcHNob3QSGi5hZ2VudDIudjEuU25hcHNob3RSZXF1ZXN0GhguYWdlbnQyLnYxLlNuYXBzaG90Q2h1bmswARJFCg1DaGVja1NuYXBzaG90EhcuYWdlbnQyLnYxLlNuYXBzaG90RGF0YRoZLmFnZW50Mi52MS5TbmFwc2hvdFJlc3VsdCgBEkQKDExvYWRTbmFwc2hvdBIXLmFnZW50Mi52MS5TbmFwc2hvdERhdGEaGS5hZ2VudDIudjEuU25hcHNob3RSZXN1bHQoARJGCg9SZWNvdmVyU25hcHNob3QSFi5hZ2VudDIudjEuUmVjb3ZlckRhdGEaFy5hZ2VudDIudjEuUmVjb3ZlckV2ZW50KAEwARJSCg1TZXRMb2dBcmNoaXZlEh8uYWdlbnQyLnYxLlNldExvZ0FyY2hpdmVSZXF1ZXN0GiAuYWdlbnQyLnYxLlNldExvZ0FyY2hpdmVSZXNwb25zZRI7CgdSZWFkTG9nEhkuYWdlbnQyLnYxLlJlYWRMb2dSZXF1ZXN0GhMuYWdlbnQyLnYxLkxvZ0NodW5rMAESSQoKQ29uZmlybUxvZxIcLmFnZW50Mi52MS5Db25maXJtTG9nUmVxdWVzdBodLmFnZW50Mi52MS5Db25maXJtTG9nUmVzcG9uc2ViBnByb3RvMw");
+
+/**
+ * @generated from message agent2.v1.RecoveryTarget
+ */
+export type RecoveryTarget = Message<"agent2.v1.RecoveryTarget"> & {
+  /**
+   * At most one of the two. Neither: the end of the log.
+   * RFC 3339: transactions up to this time.
+   *
+   * @generated from field: string time = 1;
+   */
+  time: string;
+
+  /**
+   * A position of the program, such as an LSN.
+   *
+   * @generated from field: string position = 2;
+   */
+  position: string;
+};
+
+/**
+ * Describes the message agent2.v1.RecoveryTarget.
+ * Use `create(RecoveryTargetSchema)` to create a new message.
+ */
+export const RecoveryTargetSchema: GenMessage<RecoveryTarget> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 0);
+
+/**
+ * @generated from message agent2.v1.RecoverData
+ */
+export type RecoverData = Message<"agent2.v1.RecoverData"> & {
+  /**
+   * In the first message only: size of the snapshot, the target, and the names of all files of the log.
+   *
+   * @generated from field: int64 size_bytes = 1;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * @generated from field: agent2.v1.RecoveryTarget target = 2;
+   */
+  target?: RecoveryTarget | undefined;
+
+  /**
+   * @generated from field: repeated string log_files = 3;
+   */
+  logFiles: string[];
+
+  /**
+   * Bytes of the snapshot, and afterwards of the requested file.
+   *
+   * @generated from field: bytes data = 4;
+   */
+  data: Uint8Array;
+
+  /**
+   * Ends the requested file.
+   *
+   * @generated from field: bool file_end = 5;
+   */
+  fileEnd: boolean;
+};
+
+/**
+ * Describes the message agent2.v1.RecoverData.
+ * Use `create(RecoverDataSchema)` to create a new message.
+ */
+export const RecoverDataSchema: GenMessage<RecoverData> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 1);
+
+/**
+ * @generated from message agent2.v1.RecoverEvent
+ */
+export type RecoverEvent = Message<"agent2.v1.RecoverEvent"> & {
+  /**
+   * The file of the log that is needed next.
+   *
+   * @generated from field: string wanted = 1;
+   */
+  wanted: string;
+
+  /**
+   * In the last message only.
+   *
+   * @generated from field: agent2.v1.SnapshotResult result = 2;
+   */
+  result?: SnapshotResult | undefined;
+};
+
+/**
+ * Describes the message agent2.v1.RecoverEvent.
+ * Use `create(RecoverEventSchema)` to create a new message.
+ */
+export const RecoverEventSchema: GenMessage<RecoverEvent> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 2);
+
+/**
+ * @generated from message agent2.v1.SetLogArchiveRequest
+ */
+export type SetLogArchiveRequest = Message<"agent2.v1.SetLogArchiveRequest"> & {
+  /**
+   * @generated from field: bool enabled = 1;
+   */
+  enabled: boolean;
+
+  /**
+   * @generated from field: string token = 2;
+   */
+  token: string;
+};
+
+/**
+ * Describes the message agent2.v1.SetLogArchiveRequest.
+ * Use `create(SetLogArchiveRequestSchema)` to create a new message.
+ */
+export const SetLogArchiveRequestSchema: GenMessage<SetLogArchiveRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 3);
+
+/**
+ * @generated from message agent2.v1.SetLogArchiveResponse
+ */
+export type SetLogArchiveResponse = Message<"agent2.v1.SetLogArchiveResponse"> & {
+  /**
+   * @generated from field: bool success = 1;
+   */
+  success: boolean;
+
+  /**
+   * @generated from field: string error = 2;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message agent2.v1.SetLogArchiveResponse.
+ * Use `create(SetLogArchiveResponseSchema)` to create a new message.
+ */
+export const SetLogArchiveResponseSchema: GenMessage<SetLogArchiveResponse> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 4);
+
+/**
+ * @generated from message agent2.v1.ReadLogRequest
+ */
+export type ReadLogRequest = Message<"agent2.v1.ReadLogRequest"> & {
+  /**
+   * If the next file does not exist any more: the oldest one that does. Otherwise that is an error with the status OUT_OF_RANGE.
+   *
+   * @generated from field: bool skip_missing = 1;
+   */
+  skipMissing: boolean;
+};
+
+/**
+ * Describes the message agent2.v1.ReadLogRequest.
+ * Use `create(ReadLogRequestSchema)` to create a new message.
+ */
+export const ReadLogRequestSchema: GenMessage<ReadLogRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 5);
+
+/**
+ * @generated from message agent2.v1.LogChunk
+ */
+export type LogChunk = Message<"agent2.v1.LogChunk"> & {
+  /**
+   * In the first message only.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Confirms this file and all before it. Its meaning is the agent's own.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+
+  /**
+   * @generated from field: bytes data = 3;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message agent2.v1.LogChunk.
+ * Use `create(LogChunkSchema)` to create a new message.
+ */
+export const LogChunkSchema: GenMessage<LogChunk> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 6);
+
+/**
+ * @generated from message agent2.v1.ConfirmLogRequest
+ */
+export type ConfirmLogRequest = Message<"agent2.v1.ConfirmLogRequest"> & {
+  /**
+   * Cursor of the last file that was stored.
+   *
+   * @generated from field: string cursor = 1;
+   */
+  cursor: string;
+
+  /**
+   * The first file that was skipped, if any.
+   *
+   * @generated from field: string missing = 2;
+   */
+  missing: string;
+};
+
+/**
+ * Describes the message agent2.v1.ConfirmLogRequest.
+ * Use `create(ConfirmLogRequestSchema)` to create a new message.
+ */
+export const ConfirmLogRequestSchema: GenMessage<ConfirmLogRequest> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 7);
+
+/**
+ * @generated from message agent2.v1.ConfirmLogResponse
+ */
+export type ConfirmLogResponse = Message<"agent2.v1.ConfirmLogResponse"> & {
+  /**
+   * @generated from field: bool success = 1;
+   */
+  success: boolean;
+
+  /**
+   * @generated from field: string error = 2;
+   */
+  error: string;
+};
+
+/**
+ * Describes the message agent2.v1.ConfirmLogResponse.
+ * Use `create(ConfirmLogResponseSchema)` to create a new message.
+ */
+export const ConfirmLogResponseSchema: GenMessage<ConfirmLogResponse> = /*@__PURE__*/
+  messageDesc(file_agent2_v1_agent2, 8);
 
 /**
  * @generated from message agent2.v1.SnapshotRequest
@@ -26,7 +264,7 @@ export type SnapshotRequest = Message<"agent2.v1.SnapshotRequest"> & {
  * Use `create(SnapshotRequestSchema)` to create a new message.
  */
 export const SnapshotRequestSchema: GenMessage<SnapshotRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 0);
+  messageDesc(file_agent2_v1_agent2, 9);
 
 /**
  * @generated from message agent2.v1.SnapshotChunk
@@ -50,7 +288,7 @@ export type SnapshotChunk = Message<"agent2.v1.SnapshotChunk"> & {
  * Use `create(SnapshotChunkSchema)` to create a new message.
  */
 export const SnapshotChunkSchema: GenMessage<SnapshotChunk> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 1);
+  messageDesc(file_agent2_v1_agent2, 10);
 
 /**
  * @generated from message agent2.v1.SnapshotSummary
@@ -86,6 +324,20 @@ export type SnapshotSummary = Message<"agent2.v1.SnapshotSummary"> & {
    * @generated from field: string program_version = 5;
    */
   programVersion: string;
+
+  /**
+   * What `keys` counts, in plural, such as "files". Empty: keys.
+   *
+   * @generated from field: string unit = 6;
+   */
+  unit: string;
+
+  /**
+   * Name of the first file of the log that a recovery needs. Empty: the program has no log to archive.
+   *
+   * @generated from field: string log_start = 7;
+   */
+  logStart: string;
 };
 
 /**
@@ -93,7 +345,7 @@ export type SnapshotSummary = Message<"agent2.v1.SnapshotSummary"> & {
  * Use `create(SnapshotSummarySchema)` to create a new message.
  */
 export const SnapshotSummarySchema: GenMessage<SnapshotSummary> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 2);
+  messageDesc(file_agent2_v1_agent2, 11);
 
 /**
  * @generated from message agent2.v1.SnapshotData
@@ -117,7 +369,7 @@ export type SnapshotData = Message<"agent2.v1.SnapshotData"> & {
  * Use `create(SnapshotDataSchema)` to create a new message.
  */
 export const SnapshotDataSchema: GenMessage<SnapshotData> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 3);
+  messageDesc(file_agent2_v1_agent2, 12);
 
 /**
  * @generated from message agent2.v1.SnapshotResult
@@ -149,7 +401,7 @@ export type SnapshotResult = Message<"agent2.v1.SnapshotResult"> & {
  * Use `create(SnapshotResultSchema)` to create a new message.
  */
 export const SnapshotResultSchema: GenMessage<SnapshotResult> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 4);
+  messageDesc(file_agent2_v1_agent2, 13);
 
 /**
  * @generated from message agent2.v1.Member
@@ -173,7 +425,7 @@ export type Member = Message<"agent2.v1.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 5);
+  messageDesc(file_agent2_v1_agent2, 14);
 
 /**
  * @generated from message agent2.v1.SetMembersRequest
@@ -211,7 +463,7 @@ export type SetMembersRequest = Message<"agent2.v1.SetMembersRequest"> & {
  * Use `create(SetMembersRequestSchema)` to create a new message.
  */
 export const SetMembersRequestSchema: GenMessage<SetMembersRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 6);
+  messageDesc(file_agent2_v1_agent2, 15);
 
 /**
  * @generated from message agent2.v1.SetMembersResponse
@@ -233,7 +485,7 @@ export type SetMembersResponse = Message<"agent2.v1.SetMembersResponse"> & {
  * Use `create(SetMembersResponseSchema)` to create a new message.
  */
 export const SetMembersResponseSchema: GenMessage<SetMembersResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 7);
+  messageDesc(file_agent2_v1_agent2, 16);
 
 /**
  * @generated from message agent2.v1.RequestLeaseRequest
@@ -304,7 +556,7 @@ export type RequestLeaseRequest = Message<"agent2.v1.RequestLeaseRequest"> & {
  * Use `create(RequestLeaseRequestSchema)` to create a new message.
  */
 export const RequestLeaseRequestSchema: GenMessage<RequestLeaseRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 8);
+  messageDesc(file_agent2_v1_agent2, 17);
 
 /**
  * @generated from message agent2.v1.RequestLeaseResponse
@@ -333,7 +585,7 @@ export type RequestLeaseResponse = Message<"agent2.v1.RequestLeaseResponse"> & {
  * Use `create(RequestLeaseResponseSchema)` to create a new message.
  */
 export const RequestLeaseResponseSchema: GenMessage<RequestLeaseResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 9);
+  messageDesc(file_agent2_v1_agent2, 18);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderRequest
@@ -360,7 +612,7 @@ export type GetGroupOrderRequest = Message<"agent2.v1.GetGroupOrderRequest"> & {
  * Use `create(GetGroupOrderRequestSchema)` to create a new message.
  */
 export const GetGroupOrderRequestSchema: GenMessage<GetGroupOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 10);
+  messageDesc(file_agent2_v1_agent2, 19);
 
 /**
  * @generated from message agent2.v1.GetGroupOrderResponse
@@ -382,7 +634,7 @@ export type GetGroupOrderResponse = Message<"agent2.v1.GetGroupOrderResponse"> &
  * Use `create(GetGroupOrderResponseSchema)` to create a new message.
  */
 export const GetGroupOrderResponseSchema: GenMessage<GetGroupOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 11);
+  messageDesc(file_agent2_v1_agent2, 20);
 
 /**
  * @generated from message agent2.v1.GetPodOrderRequest
@@ -416,7 +668,7 @@ export type GetPodOrderRequest = Message<"agent2.v1.GetPodOrderRequest"> & {
  * Use `create(GetPodOrderRequestSchema)` to create a new message.
  */
 export const GetPodOrderRequestSchema: GenMessage<GetPodOrderRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 12);
+  messageDesc(file_agent2_v1_agent2, 21);
 
 /**
  * @generated from message agent2.v1.GetPodOrderResponse
@@ -438,7 +690,7 @@ export type GetPodOrderResponse = Message<"agent2.v1.GetPodOrderResponse"> & {
  * Use `create(GetPodOrderResponseSchema)` to create a new message.
  */
 export const GetPodOrderResponseSchema: GenMessage<GetPodOrderResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 13);
+  messageDesc(file_agent2_v1_agent2, 22);
 
 /**
  * @generated from message agent2.v1.GetRoleRequest
@@ -451,7 +703,7 @@ export type GetRoleRequest = Message<"agent2.v1.GetRoleRequest"> & {
  * Use `create(GetRoleRequestSchema)` to create a new message.
  */
 export const GetRoleRequestSchema: GenMessage<GetRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 14);
+  messageDesc(file_agent2_v1_agent2, 23);
 
 /**
  * @generated from message agent2.v1.WatchRoleRequest
@@ -464,7 +716,7 @@ export type WatchRoleRequest = Message<"agent2.v1.WatchRoleRequest"> & {
  * Use `create(WatchRoleRequestSchema)` to create a new message.
  */
 export const WatchRoleRequestSchema: GenMessage<WatchRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 15);
+  messageDesc(file_agent2_v1_agent2, 24);
 
 /**
  * @generated from message agent2.v1.GetRoleResponse
@@ -495,7 +747,7 @@ export type GetRoleResponse = Message<"agent2.v1.GetRoleResponse"> & {
  * Use `create(GetRoleResponseSchema)` to create a new message.
  */
 export const GetRoleResponseSchema: GenMessage<GetRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 16);
+  messageDesc(file_agent2_v1_agent2, 25);
 
 /**
  * @generated from message agent2.v1.ReloadConfigRequest
@@ -534,7 +786,7 @@ export type ReloadConfigRequest = Message<"agent2.v1.ReloadConfigRequest"> & {
  * Use `create(ReloadConfigRequestSchema)` to create a new message.
  */
 export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 17);
+  messageDesc(file_agent2_v1_agent2, 26);
 
 /**
  * @generated from message agent2.v1.ReloadConfigResponse
@@ -568,7 +820,7 @@ export type ReloadConfigResponse = Message<"agent2.v1.ReloadConfigResponse"> & {
  * Use `create(ReloadConfigResponseSchema)` to create a new message.
  */
 export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 18);
+  messageDesc(file_agent2_v1_agent2, 27);
 
 /**
  * @generated from message agent2.v1.FailoverRequest
@@ -619,7 +871,7 @@ export type FailoverRequest = Message<"agent2.v1.FailoverRequest"> & {
  * Use `create(FailoverRequestSchema)` to create a new message.
  */
 export const FailoverRequestSchema: GenMessage<FailoverRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 19);
+  messageDesc(file_agent2_v1_agent2, 28);
 
 /**
  * @generated from message agent2.v1.Endpoint
@@ -641,7 +893,7 @@ export type Endpoint = Message<"agent2.v1.Endpoint"> & {
  * Use `create(EndpointSchema)` to create a new message.
  */
 export const EndpointSchema: GenMessage<Endpoint> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 20);
+  messageDesc(file_agent2_v1_agent2, 29);
 
 /**
  * @generated from message agent2.v1.FailoverResponse
@@ -680,7 +932,7 @@ export type FailoverResponse = Message<"agent2.v1.FailoverResponse"> & {
  * Use `create(FailoverResponseSchema)` to create a new message.
  */
 export const FailoverResponseSchema: GenMessage<FailoverResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 21);
+  messageDesc(file_agent2_v1_agent2, 30);
 
 /**
  * @generated from message agent2.v1.StopRequest
@@ -714,7 +966,7 @@ export type StopRequest = Message<"agent2.v1.StopRequest"> & {
  * Use `create(StopRequestSchema)` to create a new message.
  */
 export const StopRequestSchema: GenMessage<StopRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 22);
+  messageDesc(file_agent2_v1_agent2, 31);
 
 /**
  * @generated from message agent2.v1.StopResponse
@@ -736,7 +988,7 @@ export type StopResponse = Message<"agent2.v1.StopResponse"> & {
  * Use `create(StopResponseSchema)` to create a new message.
  */
 export const StopResponseSchema: GenMessage<StopResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 23);
+  messageDesc(file_agent2_v1_agent2, 32);
 
 /**
  * @generated from message agent2.v1.AssignRoleRequest
@@ -777,7 +1029,7 @@ export type AssignRoleRequest = Message<"agent2.v1.AssignRoleRequest"> & {
  * Use `create(AssignRoleRequestSchema)` to create a new message.
  */
 export const AssignRoleRequestSchema: GenMessage<AssignRoleRequest> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 24);
+  messageDesc(file_agent2_v1_agent2, 33);
 
 /**
  * @generated from message agent2.v1.AssignRoleResponse
@@ -799,7 +1051,7 @@ export type AssignRoleResponse = Message<"agent2.v1.AssignRoleResponse"> & {
  * Use `create(AssignRoleResponseSchema)` to create a new message.
  */
 export const AssignRoleResponseSchema: GenMessage<AssignRoleResponse> = /*@__PURE__*/
-  messageDesc(file_agent2_v1_agent2, 25);
+  messageDesc(file_agent2_v1_agent2, 34);
 
 /**
  * @generated from service agent2.v1.ToolInvoker
@@ -935,6 +1187,47 @@ export const ToolInvoker: GenService<{
     methodKind: "client_streaming";
     input: typeof SnapshotDataSchema;
     output: typeof SnapshotResultSchema;
+  },
+  /**
+   * As LoadSnapshot, and then applies log up to a target. The answers request files of the log one by one; the last one is the result.
+   * Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.RecoverSnapshot
+   */
+  recoverSnapshot: {
+    methodKind: "bidi_streaming";
+    input: typeof RecoverDataSchema;
+    output: typeof RecoverEventSchema;
+  },
+  /**
+   * Makes the program keep its log until it was confirmed, or ends that. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.SetLogArchive
+   */
+  setLogArchive: {
+    methodKind: "unary";
+    input: typeof SetLogArchiveRequestSchema;
+    output: typeof SetLogArchiveResponseSchema;
+  },
+  /**
+   * Waits for the first complete file of the log that was not confirmed, and streams it. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.ReadLog
+   */
+  readLog: {
+    methodKind: "server_streaming";
+    input: typeof ReadLogRequestSchema;
+    output: typeof LogChunkSchema;
+  },
+  /**
+   * Says that everything up to a file was stored durably, so that the program may delete it. Keelson's addition.
+   *
+   * @generated from rpc agent2.v1.ToolInvoker.ConfirmLog
+   */
+  confirmLog: {
+    methodKind: "unary";
+    input: typeof ConfirmLogRequestSchema;
+    output: typeof ConfirmLogResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_agent2_v1_agent2, 0);

@@ -1,3 +1,4 @@
+import type { LogEngine } from "./log/log-engine.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 
 /** A role for a program. Epochs grow with every primary; assignments with an older epoch are refused. */
@@ -71,6 +72,8 @@ export interface Engine {
 export interface MiddlewareEngine extends FencedEngine {
   /** Snapshots for backups. Without them, Backups of the App fail with that reason. */
   readonly snapshots?: SnapshotEngine;
+  /** The log for recovery to a point in time. Without it, BackupSchedules with `log` report that. */
+  readonly log?: LogEngine;
 }
 
 /** An engine whose primary can be fenced, so that it can depend on a lease. */

@@ -8,6 +8,8 @@ import { ToolInvoker } from "./agent2.generated.ts";
 import type { Engine, EngineRole } from "./engine.ts";
 import { decodeRequest } from "./quorum/peers.ts";
 import type { QuorumAgent } from "./quorum/quorum-agent.ts";
+import type { LogEngine } from "./log/log-engine.ts";
+import { createLogTools } from "./log/log-tools.ts";
 import type { RoleFeed } from "./role-feed.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 import { createSnapshotTools } from "./snapshot/snapshot-tools.ts";
@@ -26,6 +28,8 @@ export interface ToolServerOptions {
   readonly quorum: QuorumAgent;
   /** Undefined if the program has no snapshots: their methods are then unimplemented. */
   readonly snapshots: SnapshotEngine | undefined;
+  /** Undefined if the program has no log to archive: its methods are then unimplemented. */
+  readonly programLog: LogEngine | undefined;
   readonly host: string;
   readonly port: number;
   readonly token: string;
@@ -62,7 +66,13 @@ export async function startToolServer(options: ToolServerOptions): Promise<ToolS
   };
 }
 
-function createTools({ engine, feed, quorum, snapshots }: ToolServerOptions): Partial<ServiceImpl<typeof ToolInvoker>> {
+function createTools({
+  engine,
+  feed,
+  quorum,
+  snapshots,
+  programLog,
+}: ToolServerOptions): Partial<ServiceImpl<typeof ToolInvoker>> {
   /** Publishes the role after a call that may have changed it. */
   const performing = async <T>(act: () => Promise<T>): Promise<T> => {
     try {
@@ -72,7 +82,7 @@ function createTools({ engine, feed, quorum, snapshots }: ToolServerOptions): Pa
     }
   };
   return {
-    ...(snapshots === undefined ? {} : createSnapshotTools(snapshots)),
+    ...createDataTools(snapshots, programLog),
     getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
     getPodOrder: ({ scenario, pods, roles }) => ({ order: podOrder(scenario, pods, roles), concurrent: false }),
     getRole: async () => answerOf(await answering(() => feed.refresh())),
@@ -104,6 +114,20 @@ function createTools({ engine, feed, quorum, snapshots }: ToolServerOptions): Pa
       const outcome = await performing(() => engine.assign({ role, primaryHost, epoch: Number(epoch) }));
       return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
     },
+    ...createQuorumTools(quorum, performing),
+    async stop({ timeout, force }) {
+      const outcome = await performing(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
+      return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
+    },
+  };
+}
+
+/** Methods of a quorum. */
+function createQuorumTools(
+  quorum: QuorumAgent,
+  performing: <T>(act: () => Promise<T>) => Promise<T>,
+): Pick<ServiceImpl<typeof ToolInvoker>, "setMembers" | "requestLease"> {
+  return {
     async setMembers({ key, members, maxLagBytes }) {
       const hosts = Object.fromEntries(members.map(({ name, host }) => [name, host]));
       await performing(() => quorum.setMembers({ key, hosts, maxLagBytes: Number(maxLagBytes) }));
@@ -115,10 +139,14 @@ function createTools({ engine, feed, quorum, snapshots }: ToolServerOptions): Pa
       const { isGranted, epoch, reason } = await quorum.answer(request);
       return { granted: isGranted, epoch: BigInt(epoch), reason: reason ?? "" };
     },
-    async stop({ timeout, force }) {
-      const outcome = await performing(() => engine.stop({ timeoutMs: durationOf(timeout, 10_000), force }));
-      return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
-    },
+  };
+}
+
+/** Methods of programs with snapshots and with a log. */
+function createDataTools(snapshots: SnapshotEngine | undefined, log: LogEngine | undefined) {
+  return {
+    ...(snapshots === undefined ? {} : createSnapshotTools(snapshots)),
+    ...(log === undefined ? {} : createLogTools(log, snapshots)),
   };
 }
 

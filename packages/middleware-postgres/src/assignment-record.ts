@@ -1,4 +1,5 @@
 import type { Assignment } from "@keelson/middleware-agent";
+import type { ServerState } from "./server-state.ts";
 
 /** The last assignment of a server. */
 export interface AssignmentRecord extends Assignment {
@@ -12,4 +13,24 @@ export interface AssignmentRecord extends Assignment {
  */
 export function amountOf(position: number, record: AssignmentRecord | undefined): number {
   return record?.isPending === true ? Math.min(position, 1) : position;
+}
+
+/** The primary that a server at `host` follows, or its own address. */
+export function hostOf(record: AssignmentRecord | undefined, host: string): string | undefined {
+  return record?.role === "replica" ? record.primaryHost : record && host;
+}
+
+/** What an agent reports about the state of its server; undefined while it does not run. */
+export function infoOf(
+  state: ServerState | undefined,
+  record: AssignmentRecord | undefined,
+): Readonly<Record<"offset" | "pid" | "timeline" | "replayLagBytes" | "synchronousReplicas", string>> {
+  return {
+    // A server that is being rewound or copied cannot be promoted.
+    offset: String(amountOf(state?.position ?? 0, record)),
+    pid: state?.pid ?? "",
+    timeline: state?.timeline ?? "",
+    replayLagBytes: String(state?.replayLagBytes ?? 0),
+    synchronousReplicas: String(state?.synchronousReplicas ?? 0),
+  };
 }

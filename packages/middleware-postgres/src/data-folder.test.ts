@@ -48,3 +48,23 @@ describe("the data folder", () => {
     expect([await version(), existsSync(join(home, "old"))]).toEqual(["new", false]);
   });
 });
+
+it("keeps its data if the replacement cannot be renamed, also if the attempt before could not restore it", async () => {
+  await write(data.path, "old");
+  await expect(data.replace(data.incoming)).rejects.toThrow(/ENOENT/);
+  expect(await version()).toBe("old");
+  await rename(data.path, join(home, "old"));
+  await expect(data.replace(data.incoming)).rejects.toThrow(/ENOENT/);
+  expect(await version()).toBe("old");
+});
+
+it("keeps its data and discards what was loaded if the agent ends before the data is replaced, and has the new data afterwards", async () => {
+  await write(data.path, "old");
+  await write(data.incoming, "loaded");
+  const next = new DataFolder(home);
+  await next.recover();
+  expect([await version(), existsSync(data.incoming)]).toEqual(["old", false]);
+  await write(data.incoming, "loaded");
+  await next.replace(data.incoming);
+  expect(await version()).toBe("loaded");
+});

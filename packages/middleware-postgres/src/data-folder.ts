@@ -10,6 +10,8 @@ export class DataFolder {
   readonly path: string;
   /** Where a copy is prepared. */
   readonly next: string;
+  /** Where a snapshot is loaded and recovered. */
+  readonly incoming: string;
   readonly #home: string;
   readonly #old: string;
   readonly #marker: string;
@@ -19,6 +21,7 @@ export class DataFolder {
     this.#home = home;
     this.path = join(home, "data");
     this.next = join(home, "new");
+    this.incoming = join(home, "incoming");
     this.#old = join(home, "old");
     this.#marker = join(home, "rewinding");
   }
@@ -35,19 +38,28 @@ export class DataFolder {
 
   /** Completes or reverts what an earlier agent did not complete. */
   async recover(): Promise<void> {
-    await rm(this.next, { recursive: true, force: true });
+    for (const folder of [this.next, this.incoming]) await rm(folder, { recursive: true, force: true });
     if (!existsSync(this.path) && existsSync(this.#old)) await rename(this.#old, this.path);
     await rm(this.#old, { recursive: true, force: true });
   }
 
-  /** Replaces the data by {@link next}. */
-  async replace(): Promise<void> {
+  /** Replaces the data by a folder: {@link next} or {@link incoming}. If that fails, the data is kept. */
+  async replace(by: string = this.next): Promise<void> {
+    // Data that an earlier attempt could not restore is not deleted.
+    if (!existsSync(this.path) && existsSync(this.#old)) await rename(this.#old, this.path);
     await rm(this.#old, { recursive: true, force: true });
-    if (existsSync(this.path)) await rename(this.path, this.#old);
-    await rename(this.next, this.path);
+    const hasOld = existsSync(this.path);
+    if (hasOld) await rename(this.path, this.#old);
+    try {
+      await rename(by, this.path);
+    } catch (error) {
+      if (hasOld) await rename(this.#old, this.path);
+      throw error;
+    }
     await this.#sync();
     await this.markComplete();
-    await rm(this.#old, { recursive: true, force: true });
+    // The new data is in place. What is left of the old data is deleted by the next replacement or agent.
+    await rm(this.#old, { recursive: true, force: true }).catch(() => undefined);
   }
 
   async markIncomplete(): Promise<void> {
@@ -61,9 +73,17 @@ export class DataFolder {
     await rm(this.#marker, { force: true });
   }
 
-  async #sync(): Promise<void> {
-    const folder = await open(this.#home, "r");
+  #sync(): Promise<void> {
+    return syncFolder(this.#home);
+  }
+}
+
+/** Makes the names in a folder durable. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, "r");
+  try {
     await folder.sync();
+  } finally {
     await folder.close();
   }
 }

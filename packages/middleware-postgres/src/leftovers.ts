@@ -13,6 +13,7 @@ const pollMs = 50;
 export async function endLeftovers(
   home: string,
   dataFolder: string,
+  others: readonly string[],
   { clock, log }: Pick<EngineOptions, "clock" | "log">,
 ): Promise<void> {
   const deadline = clock.monotonic() + timeoutMs;
@@ -27,7 +28,7 @@ export async function endLeftovers(
     }
     await sleep(clock, pollMs);
   }
-  await killProcessesIn([home, dataFolder], clock);
+  await killProcessesIn([home, dataFolder, ...others], clock);
 }
 
 async function findServer(dataFolder: string): Promise<number | undefined> {

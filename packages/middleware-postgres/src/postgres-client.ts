@@ -128,12 +128,13 @@ export class PostgresConnection implements AsyncDisposable {
 
 /** The own connection of an engine, which reconnects after a failure. */
 export class LocalConnection {
-  readonly #address: PostgresAddress;
+  /** The server's own socket. */
+  readonly address: PostgresAddress;
   #connection: PostgresConnection | undefined;
   #opening: Promise<PostgresConnection> | undefined;
 
   constructor(address: PostgresAddress) {
-    this.#address = address;
+    this.address = address;
   }
 
   /** Runs a statement and resolves to its first row. */
@@ -147,7 +148,7 @@ export class LocalConnection {
    * must not end it.
    */
   async long(text: string, timeoutMs: number): Promise<Readonly<Record<string, Value>>> {
-    await using connection = await PostgresConnection.open(this.#address);
+    await using connection = await PostgresConnection.open(this.address);
     return (await connection.run(text, [], timeoutMs))[0] ?? {};
   }
 
@@ -164,7 +165,7 @@ export class LocalConnection {
   async #current(): Promise<PostgresConnection> {
     if (this.#connection?.hasFailed === true) await this.close();
     if (this.#connection !== undefined) return this.#connection;
-    const opening = (this.#opening ??= PostgresConnection.open(this.#address));
+    const opening = (this.#opening ??= PostgresConnection.open(this.address));
     try {
       const connection = await opening;
       if (this.#opening === opening) this.#connection = connection;

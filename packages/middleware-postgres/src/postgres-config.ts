@@ -19,6 +19,8 @@ export interface PostgresConfig {
   readonly hbaFile: string;
   readonly upstream: Upstream | undefined;
   readonly parameters: Readonly<Record<string, string>>;
+  /** Command that archives a segment of the log; undefined: the log is not archived. */
+  readonly archiveCommand?: string | undefined;
 }
 
 const parameterName = /^[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*$/;
@@ -40,9 +42,21 @@ export function normalizeParameters(parameters: Readonly<Record<string, string>>
 }
 
 /** Renders `postgresql.conf`. The last line for a parameter wins. */
-export function postgresConfig({ host, port, socketFolder, hbaFile, upstream, parameters }: PostgresConfig): string {
-  const settings: readonly (readonly [string, string])[] = [
+export function postgresConfig({
+  host,
+  port,
+  socketFolder,
+  hbaFile,
+  upstream,
+  parameters,
+  archiveCommand,
+}: PostgresConfig): string {
+  const settings: Settings = [
     ["wal_sender_timeout", "10s"],
+    // Changing the mode takes a restart, changing the command does not. Replicas archive too: one of them may be promoted.
+    ["archive_mode", "always"],
+    ["archive_command", archiveCommand ?? "true"],
+    ["archive_timeout", archiveCommand === undefined ? "0" : "60s"],
     ...Object.entries(normalizeParameters(parameters)),
     ["listen_addresses", host],
     ["port", String(port)],
@@ -54,12 +68,20 @@ export function postgresConfig({ host, port, socketFolder, hbaFile, upstream, pa
     ["primary_conninfo", upstream === undefined ? "" : connectionString(upstream, { hasPassword: true })],
     ["recovery_target_timeline", "latest"],
   ];
+  return renderSettings(settings);
+}
+
+/** Settings in order. The last one for a parameter wins. */
+export type Settings = readonly (readonly [name: string, value: string])[];
+
+/** Renders a configuration file. */
+export function renderSettings(settings: Settings): string {
   return settings.map(([name, value]) => `${name} = ${quoteSetting(value)}\n`).join("");
 }
 
 /** Renders `pg_hba.conf`. A closed server accepts only its agent. */
 export function accessRules(isOpen: boolean): string {
-  const own = `local all ${superuser} trust\n`;
+  const own = `local all ${superuser} trust\nlocal replication ${superuser} trust\n`;
   if (!isOpen) return own;
   const rules = ["0.0.0.0/0", "::/0"].flatMap((from) => [
     `host all all ${from} scram-sha-256`,

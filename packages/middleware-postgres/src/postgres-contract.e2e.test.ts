@@ -51,6 +51,10 @@ class PostgresPod implements ContractPod {
     return (await this.#run([[create], ["INSERT INTO keys VALUES ($1)", key]])) !== undefined;
   }
 
+  async completeLog(): Promise<void> {
+    await this.#run([["SELECT pg_switch_wal()"]]);
+  }
+
   async has(key: string): Promise<boolean> {
     return ((await this.#run([["SELECT key FROM keys WHERE key = $1", key]])) ?? []).length > 0;
   }
@@ -108,5 +112,5 @@ describe("the engine of PostgreSQL", () => {
     invalid: { name: "log_min_duration_statement", value: "sometimes" },
     clock: systemClock,
   });
-  it.each(cases)("$title", { timeout: 180_000 }, ({ run }) => run());
+  it.each(cases)("$title", { timeout: 400_000 }, ({ run }) => run());
 });

@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import {
   AgentError,
   type Assignment,
@@ -8,25 +7,25 @@ import {
   type FailoverOrder,
   type MiddlewareEngine,
   type Outcome,
-  readJson,
   readParameters,
   type ReloadOutcome,
   type StopOptions,
-  writeJson,
 } from "@keelson/middleware-agent";
-import { amountOf, type AssignmentRecord } from "./assignment-record.ts";
+import { amountOf, hostOf, infoOf } from "./assignment-record.ts";
+import { PostgresSnapshots } from "./backup/postgres-snapshots.ts";
 import { Follower } from "./follower.ts";
 import { isConnectionRefused } from "./postgres-client.ts";
+import { LogArchive } from "./log/log-archive.ts";
 import { PostgresParameters } from "./postgres-parameters.ts";
 import { PostgresServer } from "./postgres-server.ts";
-import { readState, type ServerState } from "./server-state.ts";
-import { fencePrimary, switchOver } from "./switchover.ts";
+import { ReplicaWatch } from "./replica-watch.ts";
+import { RoleStore } from "./role-store.ts";
+import { isStreamingFrom, readState, type ServerState } from "./server-state.ts";
+import { Sequence } from "./sequence.ts";
+import { fencePrimary, outcomeWithout, switchOver } from "./switchover.ts";
 
-/** A replica that has not streamed for this long compares its data with that of its primary again. */
-const repairMs = 3_000;
 const isolated = { isStandby: true, isOpen: false } as const;
-const promoteTimeoutMs = 25_000;
-const fenceTimeoutMs = 1_500;
+const [promoteTimeoutMs, fenceTimeoutMs] = [25_000, 1_500];
 
 /**
  * Drives one PostgreSQL server.
@@ -36,32 +35,40 @@ const fenceTimeoutMs = 1_500;
  * connected clients too.
  */
 export class PostgresEngine implements MiddlewareEngine {
+  readonly log: LogArchive;
+  readonly snapshots: PostgresSnapshots;
   readonly #options: EngineOptions;
   readonly #server: PostgresServer;
   readonly #parameters: PostgresParameters;
   readonly #follower: Follower;
-  readonly #roleFile: string;
-  #record: AssignmentRecord | undefined;
-  #saving: Promise<void> = Promise.resolve();
+  readonly #roles: RoleStore;
   #version = "";
   /** Whether its role was assigned since it was started. */
   #isAdmitted = false;
   #isFenced = false;
   #isStopping = false;
-  #last: Promise<unknown> = Promise.resolve();
-  #outOfSyncSince: number | undefined;
+  /** Whether the data is being replaced. Meanwhile the server remains the primary of its Group. */
+  #isReplacing = false;
+  /** Actions that start or stop the server. */
+  readonly #actions = new Sequence();
+  readonly #watch: ReplicaWatch;
   #position = 0;
 
   constructor(options: EngineOptions) {
     this.#options = options;
     this.#server = new PostgresServer(options);
     this.#parameters = new PostgresParameters(this.#server);
-    this.#follower = new Follower({
-      engine: options,
-      server: this.#server,
-      exclusively: (act) => this.#exclusively(act),
+    const [engine, server] = [options, this.#server];
+    this.#follower = new Follower({ engine, server, exclusively: (act) => this.#actions.run(act) });
+    this.#roles = new RoleStore(options.dataDir);
+    this.#watch = new ReplicaWatch(options.clock, () => this.role());
+    this.log = new LogArchive({ engine, server, primaryHost: () => this.#primaryHost() });
+    this.snapshots = new PostgresSnapshots({
+      ...{ engine, server },
+      isAdmitted: () => this.#isAdmitted,
+      obstacle: () => this.#obstacleOfLoad(),
+      install: (folder) => this.#actions.run(() => this.#replaceData(folder)),
     });
-    this.#roleFile = join(options.dataDir, "keelson-role.json");
   }
 
   get ended(): Promise<string> {
@@ -76,21 +83,23 @@ export class PostgresEngine implements MiddlewareEngine {
     await discardData(dataDir, rebuild, log);
     await this.#server.prepare(parameters);
     this.#version = await this.#server.version();
-    this.#record = (await readJson(this.#roleFile)) as AssignmentRecord | undefined;
+    await this.#roles.load();
+    await this.log.load();
     if (this.#server.hasData) await this.#server.start(isolated);
   }
 
   async role(): Promise<EngineRole> {
     if (this.#isStopping) return { role: "stopped", info: {} };
     const { host } = this.#options;
-    const record = this.#record;
+    const record = this.#roles.record;
     const state = this.#server.isRunning ? await readState(this.#server.connection) : undefined;
     this.#position = state?.position ?? this.#position;
     await this.#recordPromotion(state);
     const isReplica = this.#isAdmitted && record?.role === "replica";
-    const isInSync = isReplica ? this.#isStreaming(state, record.primaryHost) : state?.isStandby === false && this.#isAdmitted;
-    if (isReplica && isInSync && record.isPending === true) await this.#save({ ...record, isPending: false }, record);
-    if (isReplica) this.#repair(isInSync, record.primaryHost);
+    const isStreaming = isReplica && !this.#follower.isWorking && isStreamingFrom(state, record.primaryHost);
+    const isInSync = isReplica ? isStreaming : state?.isStandby === false && this.#isAdmitted;
+    if (isReplica && isInSync && record.isPending === true) await this.#roles.save({ ...record, isPending: false }, record);
+    if (isReplica && this.#watch.isDue(isInSync || this.#follower.isWorking)) this.#follower.follow(record.primaryHost);
     return {
       role: this.#roleName(state),
       info: {
@@ -98,15 +107,11 @@ export class PostgresEngine implements MiddlewareEngine {
         version: this.#version,
         isInSync: String(isInSync),
         primaryHost: isReplica ? record.primaryHost : host,
-        // A server that is being rewound or copied cannot be promoted.
-        offset: String(amountOf(state?.position ?? 0, record)),
-        epoch: String(this.#record?.epoch ?? 0),
+        epoch: String(this.#roles.record?.epoch ?? 0),
         // After a restart of all Pods, the log is the measure of the data.
         keys: String(amountOf(this.#server.hasData ? this.#position : 0, record)),
-        pid: state?.pid ?? "",
-        timeline: state?.timeline ?? "",
-        replayLagBytes: String(state?.replayLagBytes ?? 0),
-        synchronousReplicas: String(state?.synchronousReplicas ?? 0),
+        ...infoOf(state, record),
+        ...this.log.info,
       },
     };
   }
@@ -114,34 +119,35 @@ export class PostgresEngine implements MiddlewareEngine {
   async assign(assignment: Assignment): Promise<Outcome> {
     const { host, log } = this.#options;
     const { role, primaryHost, epoch } = assignment;
-    if (this.#record !== undefined && epoch < this.#record.epoch)
-      return { ok: false, error: `epoch ${epoch} is older than ${this.#record.epoch}` };
+    if (this.#roles.record !== undefined && epoch < this.#roles.record.epoch)
+      return { ok: false, error: `epoch ${epoch} is older than ${this.#roles.record.epoch}` };
     if (role === "replica") {
       // Saved first, so that a restart in between continues with the new role.
-      const record = this.#record;
-      await this.#save({ ...assignment, isPending: record?.role === "primary" || record?.isPending === true });
+      const record = this.#roles.record;
+      await this.#roles.save({ ...assignment, isPending: record?.role === "primary" || record?.isPending === true });
       if (this.#isAdmitted === false) log.info({ primary: primaryHost }, "becoming a replica");
       this.#isAdmitted = true;
       this.#isFenced = false;
       this.#follower.follow(primaryHost);
+      this.#watch.start();
       return { ok: true };
     }
     await this.#follower.cancel();
-    await this.#exclusively(() => this.#becomePrimary({ role, primaryHost: host, epoch }));
+    await this.#actions.run(() => this.#becomePrimary({ role, primaryHost: host, epoch }));
     return { ok: true };
   }
 
   reload(wanted: Readonly<Record<string, string>>, hash: string): Promise<ReloadOutcome> {
-    return this.#exclusively(() => this.#parameters.reload(wanted, hash));
+    return this.#actions.run(() => this.#parameters.reload(wanted, hash));
   }
 
   failover(order: FailoverOrder): Promise<Outcome> {
-    return order.target === this.#options.host ? this.#takeOver(order) : this.#exclusively(() => this.#handOver(order));
+    return order.target === this.#options.host ? this.#takeOver(order) : this.#actions.run(() => this.#handOver(order));
   }
 
   async fenceWrites(): Promise<void> {
     await this.#follower.cancel();
-    await this.#exclusively(async () => {
+    await this.#actions.run(async () => {
       this.#isFenced = true;
       if (!this.#server.hasData || (this.#server.isRunning && (await readState(this.#server.connection)).isStandby)) return;
       await this.#server.stop(fenceTimeoutMs);
@@ -150,12 +156,14 @@ export class PostgresEngine implements MiddlewareEngine {
   }
 
   async isFenced(): Promise<boolean> {
+    // A primary keeps its lease while its data is replaced. If the lease is lost meanwhile, the guard ends the server.
+    if (this.#isReplacing) return false;
     return !this.#server.isRunning || (await readState(this.#server.connection)).isStandby;
   }
 
   async promote(epoch: number): Promise<void> {
     await this.#follower.cancel();
-    await this.#exclusively(() => this.#becomePrimary({ role: "primary", primaryHost: this.#options.host, epoch }));
+    await this.#actions.run(() => this.#becomePrimary({ role: "primary", primaryHost: this.#options.host, epoch }));
   }
 
   isDown(host: string): Promise<boolean> {
@@ -168,54 +176,46 @@ export class PostgresEngine implements MiddlewareEngine {
 
   async stop({ timeoutMs, force }: StopOptions): Promise<Outcome> {
     this.#isStopping = true;
+    this.#watch.stop();
+    this.log.end();
     this.#server.interrupt();
     await this.#follower.cancel();
-    return this.#exclusively(() => this.#server.end(timeoutMs, force));
+    return this.#actions.run(() => this.#server.end(timeoutMs, force));
+  }
+
+  /** The primary that this server follows, or its own address; undefined without a role. */
+  #primaryHost(): string | undefined {
+    return this.#isAdmitted && !this.#isReplacing ? hostOf(this.#roles.record, this.#options.host) : undefined;
   }
 
   #roleName(state: ServerState | undefined): EngineRole["role"] {
-    const record = this.#record;
+    const record = this.#roles.record;
     if (record === undefined || !this.#isAdmitted) return this.#server.hasData ? "recovering" : "unassigned";
     if (record.role === "replica") return "replica";
-    return state?.isStandby === false || this.#isFenced ? "primary" : "recovering";
+    return state?.isStandby === false || this.#isFenced || this.#isReplacing ? "primary" : "recovering";
   }
 
   /** The agent of the previous primary promotes this server directly. */
   async #recordPromotion(state: ServerState | undefined): Promise<void> {
-    const record = this.#record;
+    const record = this.#roles.record;
     if (state?.isStandby !== false || record?.role !== "replica" || !this.#isAdmitted || this.#follower.isWorking) return;
-    await this.#save({ role: "primary", primaryHost: this.#options.host, epoch: record.epoch + 1 }, record);
+    await this.#roles.save({ role: "primary", primaryHost: this.#options.host, epoch: record.epoch + 1 }, record);
     if (!this.#server.isRaised) return;
-    void this.#exclusively(() => this.#restartAsPrimary(true)).catch((error: unknown) =>
-      this.#options.log.warn({ err: error }, "could not lower settings"),
-    );
+    void this.#actions
+      .run(() => this.#restartAsPrimary(true))
+      .catch((error: unknown) => this.#options.log.warn({ err: error }, "could not lower settings"));
   }
 
   /** Settings that a standby could not lower take effect. */
   async #restartAsPrimary(isOpen: boolean): Promise<void> {
-    if (!this.#server.isRaised) return;
-    await this.#server.stop(promoteTimeoutMs);
-    await this.#server.start({ isStandby: false, isOpen });
-  }
-
-  #isStreaming(state: ServerState | undefined, primaryHost: string): boolean {
-    return state?.isStandby === true && !this.#follower.isWorking && state.streamsFrom === primaryHost && state.isCaughtUp;
-  }
-
-  /** A replica may be ahead of a new primary, or lack log that its primary has not kept: only a comparison shows that. */
-  #repair(isInSync: boolean, primaryHost: string): void {
-    const now = this.#options.clock.monotonic();
-    if (isInSync || this.#follower.isWorking) this.#outOfSyncSince = undefined;
-    else this.#outOfSyncSince ??= now;
-    if (this.#outOfSyncSince === undefined || now - this.#outOfSyncSince < repairMs) return;
-    this.#outOfSyncSince = undefined;
-    this.#follower.follow(primaryHost);
+    const server = this.#server;
+    if (server.isRaised) await server.stop(promoteTimeoutMs).then(() => server.start({ isStandby: false, isOpen }));
   }
 
   async #becomePrimary(assignment: Assignment): Promise<void> {
     const server = this.#server;
     if (server.isIncomplete) throw new AgentError("ProgramExited", "the data is incomplete: its rewind was interrupted");
-    await this.#save(assignment);
+    await this.#roles.save(assignment);
     if (!server.hasData) await server.initialize();
     if (!server.isRunning) await server.start({ isStandby: false, isOpen: false });
     if ((await readState(server.connection)).isStandby) await this.#endRecovery();
@@ -223,26 +223,43 @@ export class PostgresEngine implements MiddlewareEngine {
     const password = this.#options.password.replaceAll("'", "''");
     // Data of a backup has the password of another App.
     await server.connection.one(`ALTER ROLE postgres PASSWORD '${password}'`);
+    this.#roles.require(assignment);
     await server.change({ isStandby: false, isOpen: true });
     this.#isAdmitted = true;
     this.#isFenced = false;
   }
 
+  async #obstacleOfLoad(): Promise<string | undefined> {
+    if (this.#roles.record?.role !== "primary" || !this.#isAdmitted) return "this server is not the primary";
+    return (await this.isFenced()) ? "this server is fenced" : undefined;
+  }
+
+  /** The old data is kept until the new one is in its place. */
+  async #replaceData(folder: string): Promise<string | undefined> {
+    const record = this.#roles.record;
+    const obstacle = await this.#obstacleOfLoad();
+    if (obstacle !== undefined || record === undefined || this.#isStopping) return obstacle ?? "this server is being stopped";
+    this.#isReplacing = true;
+    try {
+      await this.#server.stop(promoteTimeoutMs);
+      await this.#server.files.data.replace(folder);
+      return undefined;
+    } finally {
+      // If the folders could not be exchanged, the primary continues with the old data.
+      await this.#becomePrimary(record).finally(() => void (this.#isReplacing = false));
+    }
+  }
+
   async #endRecovery(): Promise<void> {
-    const server = this.#server;
-    const { done } = await server.connection.long("SELECT pg_promote(true, 20)::text AS done", promoteTimeoutMs);
+    const { done } = await this.#server.connection.long("SELECT pg_promote(true, 20)::text AS done", promoteTimeoutMs);
     if (done !== "true") throw new AgentError("ProgramExited", "the server was not promoted within 20 s");
     await this.#restartAsPrimary(false);
   }
 
   async #handOver(order: FailoverOrder): Promise<Outcome> {
-    const record = this.#record;
-    if (!this.#isAdmitted || record === undefined) return { ok: false, error: "this server was restarted and has no role" };
-    if (record.role === "replica") {
-      const isDone = record.primaryHost === order.target;
-      return isDone ? { ok: true } : { ok: false, error: `this server is a replica of ${record.primaryHost}` };
-    }
-    if (order.epoch <= record.epoch) return { ok: false, error: `epoch ${order.epoch} must be newer than ${record.epoch}` };
+    const record = this.#roles.record;
+    const known = outcomeWithout(order, this.#isAdmitted ? record : undefined);
+    if (known !== undefined || record === undefined) return known ?? { ok: false, error: "this server has no role" };
     const handOver = switchOver(order, { ...this.#options, server: this.#server });
     // If it rejects, the target may have been promoted.
     const result = await handOver.catch((error: unknown) => {
@@ -256,14 +273,15 @@ export class PostgresEngine implements MiddlewareEngine {
       if (result.mayResume) await this.#becomePrimary(record);
       return { ok: false, error: result.error };
     }
-    // It has all data of its successor, which was promoted at the end of its log.
-    await this.#save({ role: "replica", primaryHost: order.target, epoch: order.epoch });
-    this.#follower.follow(order.target);
+    // Its successor was promoted with all of its data. It may lack the checkpoint of the shutdown: this server is then rewound.
+    await this.#roles.save({ role: "replica", primaryHost: order.target, epoch: order.epoch });
+    this.#follower.follow(this.#roles.record?.primaryHost ?? order.target);
+    this.#watch.start();
     return { ok: true };
   }
 
   async #takeOver({ epoch, isPrimaryDown, beforePromotion }: FailoverOrder): Promise<Outcome> {
-    const record = this.#record;
+    const record = this.#roles.record;
     if (record === undefined || !this.#isAdmitted) return { ok: false, error: "this server was restarted and has no role" };
     if (epoch < record.epoch) return { ok: false, error: `epoch ${epoch} is older than ${record.epoch}` };
     const { host, port, password, log } = this.#options;
@@ -277,23 +295,5 @@ export class PostgresEngine implements MiddlewareEngine {
     await this.promote(permission.epoch);
     log.warn({ primary: record.primaryHost, host, epoch: permission.epoch }, "promoted after the primary failed");
     return { ok: true };
-  }
-
-  /** Runs an action after all earlier ones. */
-  #exclusively<T>(act: () => Promise<T>): Promise<T> {
-    const result = this.#last.then(act);
-    this.#last = result.catch(() => undefined);
-    return result;
-  }
-
-  /** Writes one record after the other. With `expected`, does nothing if another assignment was recorded meanwhile. */
-  #save(next: AssignmentRecord, expected?: AssignmentRecord): Promise<void> {
-    const saved = this.#saving.then(async () => {
-      if (this.#record !== (expected ?? this.#record)) return;
-      await writeJson(this.#roleFile, next);
-      this.#record = next;
-    });
-    this.#saving = saved.catch(() => undefined);
-    return saved;
   }
 }

@@ -1,13 +1,12 @@
-import { chmod, chown, mkdir, rename, rm, writeFile } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "@keelson/api-machinery/time";
 import { AgentError, type EngineOptions, killProcessesIn, type Outcome, ServerProcess } from "@keelson/middleware-agent";
-import { DataFolder } from "./data-folder.ts";
-import { findPrograms, findUser } from "./installation.ts";
 import { endLeftovers } from "./leftovers.ts";
 import { LocalConnection, PostgresError, superuser } from "./postgres-client.ts";
 import { accessRules, postgresConfig, type Upstream } from "./postgres-config.ts";
-import { requireTool, runTool, type ToolOptions } from "./run-tool.ts";
+import { requireTool, runTool } from "./run-tool.ts";
+import { ServerFiles } from "./server-files.ts";
 import { withMinima } from "./standby-minima.ts";
 import { backupArguments, rewindArguments } from "./tool-arguments.ts";
 
@@ -29,12 +28,8 @@ export interface StartMode {
 /** The files and the process of one PostgreSQL server. It can be started and stopped repeatedly, and decides nothing. */
 export class PostgresServer {
   readonly connection: LocalConnection;
+  readonly files: ServerFiles;
   readonly #options: EngineOptions;
-  readonly #user: ReturnType<typeof findUser>;
-  readonly #programs: string;
-  /** Folder of everything below, owned by the user of the server. */
-  readonly #home: string;
-  readonly #data: DataFolder;
   #process: ServerProcess | undefined;
   /** Kills what is left of a server that has exited. */
   #cleaning: Promise<void> = Promise.resolve();
@@ -43,6 +38,9 @@ export class PostgresServer {
   /** When the guard kills a server that accepts writes, by the clock. */
   #guardDeadline: number | undefined;
   #parameters: Readonly<Record<string, string>> = {};
+  #archiveCommand: string | undefined;
+  /** The command of the running server. */
+  #loadedArchiveCommand: string | undefined;
   #mode: StartMode = { isStandby: true, isOpen: false };
   /** Whether a setting is higher than its parameter, for the data of a standby. */
   #isRaised = false;
@@ -53,12 +51,14 @@ export class PostgresServer {
 
   constructor(options: EngineOptions) {
     this.#options = options;
-    this.#user = findUser(options.flags["run-as"] ?? "");
-    this.#programs = findPrograms(options.program, options.flags["program-version"] ?? "");
-    this.#home = join(options.dataDir, "postgres");
-    this.#data = new DataFolder(this.#home);
+    this.files = new ServerFiles(options);
     const { port, password } = options;
-    this.connection = new LocalConnection({ host: join(this.#home, "run"), port, password, timeoutMs: statementTimeoutMs });
+    this.connection = new LocalConnection({ host: this.files.path("run"), port, password, timeoutMs: statementTimeoutMs });
+  }
+
+  /** The parameters of the App. */
+  get parameters(): Readonly<Record<string, string>> {
+    return this.#parameters;
   }
 
   get isRunning(): boolean {
@@ -74,90 +74,85 @@ export class PostgresServer {
   }
 
   get hasData(): boolean {
-    return this.#data.hasData;
+    return this.files.data.hasData;
   }
 
   /** Whether a rewind was interrupted, so that the data must be copied. */
   get isIncomplete(): boolean {
-    return this.#data.isIncomplete;
-  }
-
-  get #tool(): ToolOptions {
-    return { cwd: this.#home, user: this.#user, password: this.#options.password };
+    return this.files.data.isIncomplete;
   }
 
   /** Prepares the folders, and ends a server that an earlier agent left behind. */
   async prepare(parameters: Readonly<Record<string, string>>): Promise<void> {
     this.#parameters = parameters;
-    for (const folder of [this.#home, join(this.#home, "run"), join(this.#home, "conf")]) {
-      await mkdir(folder, { recursive: true });
-      await chmod(folder, 0o700);
-      if (this.#user !== undefined) await chown(folder, this.#user.uid, this.#user.gid);
-    }
-    await endLeftovers(this.#home, this.#data.path, this.#options);
-    await this.#data.recover();
+    const { files } = this;
+    for (const folder of [files.home, files.path("run"), files.path("conf")]) await files.createFolder(folder);
+    const { data } = files;
+    await endLeftovers(files.home, data.path, [data.incoming], this.#options);
+    await data.recover();
   }
 
   /** Version of the programs, such as `15.18`. */
   async version(): Promise<string> {
-    const text = await requireTool(join(this.#programs, "postgres"), ["--version"], this.#tool);
+    const text = await requireTool(this.files.program("postgres"), ["--version"], this.files.tool);
     return /\d+(\.\d+)*/.exec(text)?.[0] ?? "";
   }
 
   /** Creates an empty cluster with data checksums. */
   async initialize(): Promise<void> {
-    const file = join(this.#home, "conf/password");
-    await this.#write(file, this.#options.password);
-    const target = this.#data.next;
+    const file = this.files.path("conf/password");
+    await this.files.write(file, this.#options.password);
+    const target = this.files.data.next;
     await rm(target, { recursive: true, force: true });
     const options = ["--data-checksums", "--encoding=UTF8", "--no-locale", "--auth=scram-sha-256", `--pwfile=${file}`];
     await requireTool(
-      join(this.#programs, "initdb"),
+      this.files.program("initdb"),
       [`--pgdata=${target}`, `--username=${superuser}`, ...options],
-      this.#tool,
+      this.files.tool,
     );
     await rm(file);
-    await this.#data.replace();
+    await this.files.data.replace();
   }
 
   /** Replaces all data by a copy of another server's. The server must not run. */
   async clone(upstream: Upstream, signal: AbortSignal): Promise<void> {
-    const target = this.#data.next;
+    const target = this.files.data.next;
     await rm(target, { recursive: true, force: true });
     const args = backupArguments(upstream, target);
-    await requireTool(join(this.#programs, "pg_basebackup"), args, { ...this.#tool, signal });
-    await this.#data.replace();
+    await requireTool(this.files.program("pg_basebackup"), args, { ...this.files.tool, signal });
+    await this.files.data.replace();
   }
 
   /** Discards what another server does not have. The server must have been stopped cleanly. The data is complete once the server has started. */
   async rewind(upstream: Upstream, signal: AbortSignal): Promise<void> {
-    const args = rewindArguments(upstream, this.#data.path, this.#configFile);
-    await this.#data.markIncomplete();
-    await requireTool(join(this.#programs, "pg_rewind"), args, { ...this.#tool, signal });
+    const args = rewindArguments(upstream, this.files.data.path, this.#configFile);
+    await this.files.data.markIncomplete();
+    await requireTool(this.files.program("pg_rewind"), args, { ...this.files.tool, signal });
   }
 
   /** Starts the server and waits until it accepts its agent. Rejects with its output if it ends before, or if the signal fires. */
   async start(mode: StartMode, signal?: AbortSignal): Promise<void> {
     await this.#cleaning;
     await this.#writeMode(mode);
+    this.#loadedArchiveCommand = this.#archiveCommand;
     const { clock, log } = this.#options;
-    const signalFile = join(this.#data.path, "standby.signal");
-    if (mode.isStandby) await this.#write(signalFile, "");
+    const signalFile = join(this.files.data.path, "standby.signal");
+    if (mode.isStandby) await this.files.write(signalFile, "");
     else await rm(signalFile, { force: true });
-    const child = new ServerProcess(join(this.#programs, "postgres"), clock, {
+    const child = new ServerProcess(this.files.program("postgres"), clock, {
       stopSignal: "SIGINT",
       killsChildren: true,
-      ...(this.#user && { user: this.#user }),
+      ...(this.files.user && { user: this.files.user }),
     });
-    const pid = child.start(["-D", this.#data.path, "-c", `config_file=${this.#configFile}`], this.#home);
+    const pid = child.start(["-D", this.files.data.path, "-c", `config_file=${this.#configFile}`], this.files.home);
     this.#process = child;
-    this.#cleaning = child.exited.then(() => killProcessesIn([this.#data.path], clock));
+    this.#cleaning = child.exited.then(() => killProcessesIn([this.files.data.path], clock));
     // If the agent dies, so does the server: it could not be fenced. One that accepts writes keeps the deadline of the one before.
     const deadline = mode.isStandby ? undefined : this.#guardDeadline;
     child.guard(deadline === undefined ? undefined : deadline - clock.monotonic());
     try {
       await this.#waitUntilReady(child, signal);
-      await this.#data.markComplete();
+      await this.files.data.markComplete();
     } catch (error) {
       this.#process = undefined;
       child.kill();
@@ -177,6 +172,15 @@ export class PostgresServer {
   async change(mode: StartMode): Promise<void> {
     await this.#writeMode(mode);
     await this.reloadFiles();
+  }
+
+  /** Sets the command that archives a segment of the log. Undefined: the log is not archived. */
+  async setArchiveCommand(command: string | undefined): Promise<void> {
+    this.#archiveCommand = command;
+    if (!this.isRunning || this.#loadedArchiveCommand === command) return;
+    await this.#writeMode(this.#mode);
+    await this.reloadFiles();
+    this.#loadedArchiveCommand = command;
   }
 
   /** Writes parameters to the configuration. */
@@ -209,8 +213,8 @@ export class PostgresServer {
   async problemOf(parameters: Readonly<Record<string, string>>): Promise<string | undefined> {
     if (!this.hasData) return undefined;
     const settings = Object.entries(parameters).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-    const args = ["-D", this.#data.path, "-C", "data_directory", ...settings];
-    const { exitCode, stderr } = await runTool(join(this.#programs, "postgres"), args, this.#tool);
+    const args = ["-D", this.files.data.path, "-C", "data_directory", ...settings];
+    const { exitCode, stderr } = await runTool(this.files.program("postgres"), args, this.files.tool);
     if (exitCode === 0) return undefined;
     const lines = stderr.split("\n").map((line) => line.replace(/^.*?(FATAL|ERROR|HINT|DETAIL):\s+/, "$1: "));
     const messages = lines.filter((line) => /^(FATAL|ERROR|HINT|DETAIL): /.test(line));
@@ -254,29 +258,25 @@ export class PostgresServer {
   }
 
   get #configFile(): string {
-    return join(this.#home, "conf/postgresql.conf");
+    return this.files.path("conf/postgresql.conf");
   }
 
   async #writeMode(mode: StartMode): Promise<void> {
     const { host, port } = this.#options;
-    const hbaFile = join(this.#home, "conf/pg_hba.conf");
+    const hbaFile = this.files.path("conf/pg_hba.conf");
     const parameters = mode.isStandby ? await this.#raised() : this.#parameters;
     if (!this.isRunning) this.#isRaised = parameters !== this.#parameters;
-    const addresses = { host, port, socketFolder: join(this.#home, "run"), hbaFile };
-    await this.#write(this.#configFile, postgresConfig({ ...addresses, upstream: mode.upstream, parameters }));
-    await this.#write(hbaFile, accessRules(mode.isOpen));
+    const addresses = { host, port, socketFolder: this.files.path("run"), hbaFile };
+    await this.files.write(
+      this.#configFile,
+      postgresConfig({ ...addresses, upstream: mode.upstream, parameters, archiveCommand: this.#archiveCommand }),
+    );
+    await this.files.write(hbaFile, accessRules(mode.isOpen));
     this.#mode = mode;
   }
 
   async #raised(): Promise<Readonly<Record<string, string>>> {
-    const control = await requireTool(join(this.#programs, "pg_controldata"), [this.#data.path], this.#tool);
-    return withMinima(this.#parameters, control);
-  }
-
-  async #write(file: string, text: string): Promise<void> {
-    await writeFile(`${file}.new`, text, { mode: 0o600 });
-    if (this.#user !== undefined) await chown(`${file}.new`, this.#user.uid, this.#user.gid);
-    await rename(`${file}.new`, file);
+    return withMinima(this.#parameters, await this.files.controlData());
   }
 
   async #waitUntilReady(child: ServerProcess, signal: AbortSignal | undefined): Promise<void> {

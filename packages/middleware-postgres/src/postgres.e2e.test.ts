@@ -1,6 +1,10 @@
 import { fileURLToPath } from "node:url";
-import { Secret } from "@keelson/api-machinery/kinds";
+import { Pod, Secret } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
+import { watched } from "@keelson/client/testing";
+import { Backup } from "../../../operators/middleware/src/api/backup.ts";
+import { BackupSchedule } from "../../../operators/middleware/src/api/backup-schedule.ts";
+import { Restore } from "../../../operators/middleware/src/api/restore.ts";
 // The environment of the operator's own tests: an API server, a kubelet that runs programs, and the controllers.
 import { type RedisEnvironment, startRedisEnvironment } from "../../../operators/middleware/src/testing/redis-environment.ts";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -8,6 +12,7 @@ import { PostgresConnection, type Value } from "./postgres-client.ts";
 import { postgresPlugin } from "./postgres-plugin.ts";
 import { RowWriter } from "./testing/row-writer.ts";
 
+const namespace = "default";
 let cluster: RedisEnvironment;
 beforeEach(async () => {
   const agentMain = fileURLToPath(new URL("../dist/main.js", import.meta.url));
@@ -26,12 +31,12 @@ const nodes = (part: object) => ({ components: [{ name: "postgres", groups: [{ n
 /** Small servers, so that several fit a busy machine. */
 const small = { shared_buffers: "16MB", max_connections: "40", wal_keep_size: "64MB" };
 
-async function provision(config: Readonly<Record<string, string>> = {}): Promise<void> {
+async function provision(config: Readonly<Record<string, string>> = {}, replicas = 3): Promise<void> {
   await cluster.createApp({
     plugin: { name: "postgres", version: "1.0.0" },
     runtime: { name: "postgres", version: "15" },
     config: { postgresConfig: { ...small, ...config } },
-    ...nodes({ storage: { size: "256Mi" } }),
+    ...nodes({ replicas, storage: { size: "256Mi" } }),
   });
   await cluster.settled(1);
   await query(await cluster.primary(), "CREATE TABLE rows (id text PRIMARY KEY)");
@@ -131,5 +136,115 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
     expect(Number(last?.["rows"])).toBeGreaterThanOrEqual(written);
     for (const host of await hosts())
       await expect.poll(() => query(host, "SELECT count(*)::text AS rows FROM rows"), { timeout: 60_000 }).toEqual([last]);
+  });
+
+  it("is backed up from a replica under writes, restored over itself and into a new App, and not by damaged data", async () => {
+    const { client } = cluster;
+    await provision({}, 2);
+    const writer = await startWriter();
+    const storage = { volume: { claimName: "backups", size: "512Mi" } };
+    await client.create(Backup, { metadata: { name: "first", namespace }, spec: { app: { name: "cache" }, storage } });
+    const backup = await watched(client, Backup, "first", (each) => each?.status?.completedAt !== undefined);
+    expect(backup?.status, JSON.stringify(backup?.status)).toMatchObject({
+      phase: "Completed",
+      source: { role: "replica" },
+      artifact: { format: "pg_basebackup", unit: "files" },
+    });
+    const { acknowledged } = await writer.stop();
+    await query(await cluster.primary(), "INSERT INTO rows VALUES ('later')");
+
+    const restored = async (name: string, spec: object) => {
+      await client.create(Restore, { metadata: { name, namespace }, spec: { backup: { name: "first" }, ...spec } });
+      return (await watched(client, Restore, name, (each) => each?.status?.completedAt !== undefined))?.status;
+    };
+    const rows = async (host: string) => (await query(host, "SELECT id FROM rows ORDER BY id")).map(({ id }) => id);
+    const again = await restored("again", { app: { name: "cache" }, overwrite: "cache" });
+    expect(again, JSON.stringify(again)).toMatchObject({ phase: "Completed" });
+    const found = await rows(await cluster.primary());
+    // A prefix of what was written: nothing in between is missing.
+    expect(found).not.toContain("later");
+    expect(found.length).toBeGreaterThan(100);
+    expect(found).toEqual(acknowledged.slice(0, found.length).toSorted());
+    await query(await cluster.primary(), "INSERT INTO rows VALUES ('newer')");
+    for (const host of await hosts()) await expect.poll(() => rows(host), { timeout: 60_000 }).toContain("newer");
+
+    const copy = await restored("copy", { app: { name: "copy" } });
+    expect(copy, JSON.stringify(copy)).toMatchObject({ phase: "Completed" });
+    const { items } = await client.list(Pod, { namespace, labelSelector: "middleware.io/app=copy,middleware.io/role=primary" });
+    const access = await client.get(Secret, { namespace, name: "copy-access" });
+    await using connection = await PostgresConnection.open({
+      ...{ host: items[0]?.status?.podIP ?? "", port: 5_432, timeoutMs: 20_000 },
+      password: Buffer.from(access.data?.["password"] ?? "", "base64").toString(),
+    });
+    expect((await connection.run("SELECT id FROM rows ORDER BY id")).map(({ id }) => id)).toEqual(found);
+    expect(cluster.errors).toEqual([]);
+  });
+
+  it("archives its log over a failover, and is recovered to a time after it", async () => {
+    const { client } = cluster;
+    await provision({}, 2);
+    const settings = { app: { name: "cache" }, storage: { volume: { claimName: "backups", size: "1Gi" } } };
+    await client.create(BackupSchedule, {
+      metadata: { name: "nightly", namespace },
+      spec: { ...settings, schedule: "0 0 1 1 *", log: true },
+    });
+    await watched(client, BackupSchedule, "nightly", (each) => each?.status?.log?.folder !== undefined);
+    await expect
+      .poll(async () => (await query(await cluster.primary(), "SHOW archive_timeout"))[0], { timeout: 60_000 })
+      .toEqual({ archive_timeout: "1min" });
+    await client.create(Backup, { metadata: { name: "first", namespace }, spec: settings });
+    const backup = await watched(client, Backup, "first", (each) => each?.status?.completedAt !== undefined);
+    expect(backup?.status, JSON.stringify(backup?.status)).toMatchObject({ phase: "Completed", logFolder: expect.any(String) });
+
+    // Rows before and after a failover, and after the target.
+    const insert = async (id: string) => query(await cluster.primary(), "INSERT INTO rows VALUES ($1)", [id]);
+    await insert("before the failover");
+    const old = (await cluster.group()).status?.primary?.pod;
+    const [server] = await query(
+      await cluster.primary(),
+      "SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid",
+    );
+    process.kill(Number(server?.["pid"]), "SIGKILL");
+    await cluster.untilGroup(({ status }) => status?.primary?.pod !== old && status?.readyReplicas === 2);
+    await insert("after the failover");
+    const [row] = await query(
+      await cluster.primary(),
+      "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') AS time",
+    );
+    await insert("after the target");
+    const [end] = await query(await cluster.primary(), "SELECT pg_walfile_name(pg_switch_wal()) AS name");
+    const archived = await watched(
+      client,
+      BackupSchedule,
+      "nightly",
+      (each) => (each?.status?.log?.lastFile ?? "") >= (end?.["name"] ?? ""),
+    );
+    expect(archived?.status?.conditions?.find(({ type }) => type === "LogArchived")).toMatchObject({ status: "True" });
+
+    const restored = async (name: string, target: object) => {
+      await client.create(Restore, {
+        metadata: { name, namespace },
+        spec: { backup: { name: "first" }, app: { name: "cache" }, overwrite: "cache", maxRetries: 0, target },
+      });
+      const { status } = (await watched(client, Restore, name, (each) => each?.status?.completedAt !== undefined)) ?? {};
+      return [status?.phase, status?.message] as const;
+    };
+    const rows = async () => (await query(await cluster.primary(), "SELECT id FROM rows ORDER BY id")).map(({ id }) => id);
+    const all = ["after the failover", "after the target", "before the failover"];
+    expect(await restored("future", { time: "2100-01-01T00:00:00Z" })).toEqual([
+      "Failed",
+      expect.stringMatching(/recovery target/),
+    ]);
+    expect(await rows()).toEqual(all);
+    const time = row?.["time"] ?? "";
+    expect(await restored("time", { time })).toEqual(["Completed", expect.any(String)]);
+    expect(await rows()).toEqual(["after the failover", "before the failover"]);
+    await insert("on the new timeline");
+    expect(cluster.errors).toEqual([]);
+
+    // The deletion ends the archive: the server deletes its log again.
+    await client.delete(BackupSchedule, { namespace, name: "nightly" });
+    await watched(client, BackupSchedule, "nightly", (each) => each === undefined);
+    expect(await query(await cluster.primary(), "SHOW archive_command")).toEqual([{ archive_command: "true" }]);
   });
 });

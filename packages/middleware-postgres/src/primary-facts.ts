@@ -1,10 +1,10 @@
 import type { LocalConnection, PostgresConnection } from "./postgres-client.ts";
-import { type History, parseSwitches, type PrimaryHistory, segmentPosition } from "./timeline.ts";
+import { type History, historyName, parseSwitches, type PrimaryHistory, segmentPosition } from "./timeline.ts";
 
 const systemId = "(SELECT system_identifier::text FROM pg_control_system())";
 
 const historyText = "SELECT coalesce(pg_read_file($1, 0, 1000000, true), '') AS text";
-const historyFile = (timeline: number): string => `pg_wal/${timeline.toString(16).toUpperCase().padStart(8, "0")}.history`;
+const historyFile = (timeline: number): string => `pg_wal/${historyName(timeline)}`;
 
 /** The history of a primary; undefined if the server is a standby. Makes it record its timeline for `pg_rewind`. */
 export async function primaryHistory(connection: PostgresConnection): Promise<PrimaryHistory | undefined> {

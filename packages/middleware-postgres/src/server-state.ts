@@ -48,3 +48,8 @@ export async function readState(connection: LocalConnection): Promise<ServerStat
     synchronousReplicas: Number(row["synchronous"]),
   };
 }
+
+/** Whether a server is a standby that streams from a primary and has caught up. */
+export function isStreamingFrom(state: ServerState | undefined, primaryHost: string): boolean {
+  return state?.isStandby === true && state.streamsFrom === primaryHost && state.isCaughtUp;
+}

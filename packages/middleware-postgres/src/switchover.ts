@@ -1,11 +1,15 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions, FailoverOrder, Outcome } from "@keelson/middleware-agent";
+import type { AssignmentRecord } from "./assignment-record.ts";
 import { type PostgresAddress, PostgresConnection, PostgresError } from "./postgres-client.ts";
 import type { PostgresServer } from "./postgres-server.ts";
+import { dataEndOf } from "./shutdown-checkpoint.ts";
 
 /** Maximum lag of the target at the start of a switchover. */
 const maxLagBytes = 16 * 1_048_576;
 const pollMs = 10;
+/** How long the target may take to report the checkpoint of the shutdown. It may never receive it. */
+const checkpointWaitMs = 500;
 
 /** Result of a switchover. `fenced`: this server accepts no writes, and was not replaced. */
 export type SwitchoverResult =
@@ -19,7 +23,7 @@ export type HandingOver = Pick<EngineOptions, "host" | "port" | "password" | "cl
 };
 
 /**
- * Shuts this primary down, which sends all its log to its replicas, promotes the target when it has all of it, and starts this server
+ * Shuts this primary down, which sends its log to its replicas, promotes the target when it has all data, and starts this server
  * as a standby. Rejects if it is not known whether the target was promoted.
  */
 export async function switchOver(order: FailoverOrder, from: HandingOver): Promise<SwitchoverResult> {
@@ -44,8 +48,9 @@ export async function switchOver(order: FailoverOrder, from: HandingOver): Promi
       return { kind: "refused", error: `could not prepare the switchover: ${error.message}` };
     }
     const isClean = await server.stop(timeoutMs);
+    const dataEnd = isClean ? dataEndOf(await server.files.controlData()) : undefined;
     const end = await startFenced(server);
-    const outcome = await promote(peer, { end, isClean }, order, from);
+    const outcome = await promote(peer, { end, dataEnd, isClean }, order, from);
     if (outcome.ok) return { kind: "done" };
     // Another agent may have promoted the target meanwhile.
     const mayResume = (await isStandby(peer)) && (order.mayResume?.() ?? true);
@@ -53,6 +58,16 @@ export async function switchOver(order: FailoverOrder, from: HandingOver): Promi
   } finally {
     await peer.close();
   }
+}
+
+/** The outcome of a switchover that needs none, or cannot begin. `record`: the role of this server, if it has one. */
+export function outcomeWithout({ target, epoch }: FailoverOrder, record: AssignmentRecord | undefined): Outcome | undefined {
+  if (record === undefined) return { ok: false, error: "this server was restarted and has no role" };
+  if (record.role === "replica") {
+    const isDone = record.primaryHost === target;
+    return isDone ? { ok: true } : { ok: false, error: `this server is a replica of ${record.primaryHost}` };
+  }
+  return epoch > record.epoch ? undefined : { ok: false, error: `epoch ${epoch} must be newer than ${record.epoch}` };
 }
 
 /** Why the target cannot become the primary. */
@@ -85,16 +100,28 @@ async function isStandby(peer: PostgresConnection): Promise<boolean> {
   }
 }
 
-/** `isClean`: the shutdown has sent all log up to `end`. Otherwise the target never receives the rest. */
+interface ShutDownLog {
+  /** End of the log. */
+  readonly end: string;
+  /** End of all log but the checkpoint of the shutdown, if the server was shut down cleanly. */
+  readonly dataEnd: string | undefined;
+  /** The shutdown has sent all log up to `dataEnd`. Otherwise the target never receives the rest. */
+  readonly isClean: boolean;
+}
+
 async function promote(
   peer: PostgresConnection,
-  { end, isClean }: { readonly end: string; readonly isClean: boolean },
+  { end, dataEnd, isClean }: ShutDownLog,
   { target, timeoutMs, beforePromotion }: FailoverOrder,
   { clock, log }: HandingOver,
 ): Promise<Outcome> {
   const deadline = clock.monotonic() + timeoutMs;
   const received = "SELECT (coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) >= $1::pg_lsn)::text AS caught_up";
-  while ((await peer.run(received, [end]))[0]?.["caught_up"] !== "true") {
+  const has = async (position: string): Promise<boolean> => (await peer.run(received, [position]))[0]?.["caught_up"] === "true";
+  const checkpointDeadline = clock.monotonic() + checkpointWaitMs;
+  while (!(await has(end))) {
+    // Without the checkpoint, this server is rewound before it follows the target.
+    if (dataEnd !== undefined && clock.monotonic() > checkpointDeadline && (await has(dataEnd))) break;
     if (!isClean) return { ok: false, error: `the server did not shut down within ${timeoutMs} ms, and the target lacks data` };
     if (clock.monotonic() > deadline) return { ok: false, error: `the target did not catch up within ${timeoutMs} ms` };
     await sleep(clock, pollMs);

@@ -65,6 +65,9 @@ export function parseSwitches(text: string): readonly TimelineSwitch[] {
   });
 }
 
+/** Name of the file with the history of a timeline. */
+export const historyName = (timeline: number): string => `${timeline.toString(16).toUpperCase().padStart(8, "0")}.history`;
+
 /** Position of the first byte of a log segment, from its file name. */
 export function segmentPosition(name: string): number {
   return Number.parseInt(name.slice(8, 16), 16) * 2 ** 32 + Number.parseInt(name.slice(16, 24), 16) * 2 ** 24;

@@ -1,10 +1,10 @@
 import { type CallOptions, type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
-import { ToolInvoker } from "@keelson/middleware-agent/protocol";
-import { unresponsive } from "@keelson/middleware-agent/protocol";
+import { ToolInvoker, unresponsive } from "@keelson/middleware-agent/protocol";
+import { GrpcSessions } from "@keelson/sandbox/grpc";
 
 /** gRPC port of agents. */
 const agentPort = 50_052;
@@ -49,7 +49,7 @@ class GrpcAgentClient implements AgentClient {
   readonly #roleTimeoutMs: number;
   readonly #programPort: number;
   readonly #clock: Clock;
-  readonly #connections = new Map<string, { readonly tools: Tools; readonly sessions: Http2SessionManager }>();
+  readonly #connections = new Map<string, { readonly tools: Tools; readonly sessions: GrpcSessions }>();
 
   constructor({ timeoutMs = 30_000, roleTimeoutMs = 1_000, programPort = 6_379, clock = systemClock }: AgentClientOptions) {
     this.#timeoutMs = timeoutMs;
@@ -93,7 +93,7 @@ class GrpcAgentClient implements AgentClient {
     const known = this.#connections.get(ip);
     if (known) return known.tools;
     const baseUrl = `http://${ip.includes(":") ? `[${ip}]` : ip}:${agentPort}`;
-    const sessions = new Http2SessionManager(baseUrl, {
+    const sessions = new GrpcSessions(baseUrl, {
       idleConnectionTimeoutMs: 30_000,
       // A frozen Pod sends nothing: its connection is dropped after interval and timeout.
       pingIntervalMs: 2_000,
@@ -124,6 +124,26 @@ function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
     epoch: Number(epoch ?? 0),
     keys: Number(keys ?? 0),
     members: members ?? "",
+    ...logOf(info),
+  };
+}
+
+function logOf({
+  logArchive,
+  logArchived,
+  logArchivedAt,
+  logBacklog,
+  logMissing,
+}: Readonly<Record<string, string>>): Pick<Role, "log"> {
+  if (logArchive === undefined) return {};
+  return {
+    log: {
+      isArchived: logArchive === "true",
+      ...(logArchived === undefined ? {} : { file: logArchived }),
+      ...(logArchivedAt === undefined ? {} : { archivedAt: logArchivedAt }),
+      ...(logBacklog === undefined ? {} : { backlog: Number(logBacklog) }),
+      ...(logMissing === undefined ? {} : { missing: logMissing }),
+    },
   };
 }
 
@@ -158,6 +178,10 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       const { key, maxLagBytes, token } = call;
       const members = call.members.map(({ name, host }) => ({ name, host }));
       return outcomeOf(await tools.setMembers({ key, members, maxLagBytes: BigInt(maxLagBytes), token }, options));
+    }
+    case "SetLogArchive": {
+      const { enabled, token } = call;
+      return outcomeOf(await tools.setLogArchive({ enabled, token }, options));
     }
     case "Stop": {
       const request = { timeout: "10s", force: false, reason: "the Pod is being replaced", token: call.token };

@@ -157,6 +157,11 @@ const spec = Type.Object(
           retention: Type.Optional(int32("Number of backups to keep. Default: 7.", { minimum: 1 })),
           storage: Type.Optional(backupStorage),
           encryption: Type.Optional(backupEncryption),
+          log: Type.Optional(
+            Type.Boolean({
+              description: "Archives the log continuously, for recovery to any time since the oldest backup. Default: false.",
+            }),
+          ),
           verify: Type.Optional(
             Type.Boolean({ description: "Restores each backup into a scratch App and compares it. Default: false." }),
           ),

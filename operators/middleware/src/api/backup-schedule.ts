@@ -13,7 +13,7 @@ const spec = Type.Object(
       maxLength: 200,
     }),
     timeZone: Type.Optional(Type.String({ description: "Time zone of the schedule. Default: UTC.", maxLength: 100 })),
-    suspend: Type.Optional(Type.Boolean({ description: "Takes no more backups. Retention continues." })),
+    suspend: Type.Optional(Type.Boolean({ description: "Takes no more backups and archives no log. Retention continues." })),
     concurrencyPolicy: Type.Optional(
       choice(
         ["Allow", "Forbid", "Replace"],
@@ -32,6 +32,12 @@ const spec = Type.Object(
       ),
     ),
     deletionPolicy: Type.Optional(deletionPolicy("Delete")),
+    log: Type.Optional(
+      Type.Boolean({
+        description:
+          "Archives the log of the App continuously, so that its backups can be recovered to any later time. Log that no backup needs is deleted. Default: false.",
+      }),
+    ),
   },
   {
     description: "When backups are taken, and how long they are kept.",
@@ -50,7 +56,23 @@ const status = Type.Object(
     lastBackup: Type.Optional(Type.String({ description: "Name of the newest complete Backup." })),
     backups: Type.Optional(int32("Number of complete Backups.")),
     message: Type.Optional(Type.String({ description: "Human-readable problem or decision." })),
-    conditions: Type.Optional(conditions("Ready.")),
+    log: Type.Optional(
+      Type.Object(
+        {
+          folder: Type.String({ description: "Folder of the log in the storage." }),
+          lastFile: Type.Optional(Type.String({ description: "The last archived file." })),
+          archivedAt: Type.Optional(Type.String({ description: "When it was archived." })),
+          backlog: Type.Optional(int32("Number of complete files that have not been archived.")),
+          behindSince: Type.Optional(time("Since when there are such files.")),
+          missing: Type.Optional(
+            Type.String({ description: "The first file after log that was lost before it was archived." }),
+          ),
+          missingAt: Type.Optional(time("When that was noticed.")),
+        },
+        { description: "The archive of the log." },
+      ),
+    ),
+    conditions: Type.Optional(conditions("Ready, and LogArchived with spec.log.")),
   },
   { description: "Observed state of the BackupSchedule." },
 );

@@ -52,6 +52,9 @@ const status = Type.Object(
     /** Folders of failed attempts are deleted with the Backup. */
     folder: Type.Optional(Type.String({ description: "Folder of the Backup in the storage." })),
     artifact: Type.Optional(artifact),
+    logFolder: Type.Optional(
+      Type.String({ description: "Folder in the storage to which the log of the App was archived when the backup started." }),
+    ),
     conditions: Type.Optional(conditions("Complete, and Verified with spec.verify.")),
   },
   { description: "Observed state of the Backup." },

@@ -18,6 +18,26 @@ const spec = Type.Object(
         { description: "Where the data is restored. Required without verify." },
       ),
     ),
+    target: Type.Optional(
+      Type.Object(
+        {
+          time: Type.Optional(time("The last transaction before this time.")),
+          position: Type.Optional(
+            Type.String({ description: "A position of the program, such as an LSN.", minLength: 1, maxLength: 100 }),
+          ),
+          latest: Type.Optional(Type.Boolean({ description: "The end of the archived log." })),
+        },
+        {
+          description: "State to recover, with log that a BackupSchedule has archived. Default: the state of the backup.",
+          "x-kubernetes-validations": [
+            {
+              rule: "(has(self.time) ? 1 : 0) + (has(self.position) ? 1 : 0) + (has(self.latest) && self.latest ? 1 : 0) == 1",
+              message: "exactly one of time, position and latest must be set",
+            },
+          ],
+        },
+      ),
+    ),
     overwrite: Type.Optional(
       Type.String({ description: "Confirms that all data of an existing App is replaced: the name of the App." }),
     ),
@@ -42,6 +62,10 @@ const spec = Type.Object(
         rule: "self.backup == oldSelf.backup && has(self.app) == has(oldSelf.app) && (!has(self.app) || self.app == oldSelf.app)",
         message: "backup and app must not change",
       },
+      {
+        rule: "has(self.target) == has(oldSelf.target) && (!has(self.target) || self.target == oldSelf.target)",
+        message: "target must not change",
+      },
     ],
   },
 );
@@ -53,6 +77,7 @@ const source = Type.Object(
     storage: backupStorage,
     encryption: Type.Optional(backupEncryption),
     artifact,
+    logFolder: Type.Optional(Type.String({ description: "Folder of the archived log." })),
     image: Type.String({ description: "Image of the Pods that transfer data." }),
     component: Type.String({ description: "Component that was backed up." }),
     group: Type.String({ description: "Group that was backed up." }),

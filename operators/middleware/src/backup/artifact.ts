@@ -18,6 +18,10 @@ export interface Artifact {
   readonly format: string;
   /** Version of the program that wrote it. */
   readonly programVersion: string;
+  /** What `keys` counts, in plural. Default: keys. */
+  readonly unit?: string;
+  /** The first file of the log with which the data can be recovered to a later state. */
+  readonly logStart?: string;
   /** Identifies the encryption key; undefined if the data is not encrypted. */
   readonly keyId?: string;
 }

@@ -71,6 +71,15 @@ describe.each([
     expect(await files()).toEqual(["ns/a b/data"]);
   });
 
+  it("lists the files of a folder without those below it, and deletes single ones", async () => {
+    const { store } = await using<Harness>(create);
+    for (const path of ["ns/log/2-b", "ns/log/1-a", "ns/log/below/c", "ns/log-2/d"]) await store.write(path, bytesOf(path));
+    expect((await store.list("ns/log")).toSorted()).toEqual(["1-a", "2-b"]);
+    await store.removeFile("ns/log/1-a");
+    await store.removeFile("ns/log/1-a");
+    expect([await store.list("ns/log"), await store.list("ns/none")]).toEqual([["2-b"], []]);
+  });
+
   it("stores an empty file", async () => {
     const { store } = await using<Harness>(create);
     await store.write("a/empty", (async function* () {})());
@@ -156,6 +165,15 @@ describe("an S3 bucket", () => {
     const { store, server } = await using(createBucket);
     server.fails = (method) => method === "PUT";
     await expect(store.write("a/data", bytesOf("x"))).rejects.toMatchObject({ code: "Storage", message: /team\/a\/a\/data/ });
+  });
+
+  it("does not take a missing bucket for an empty folder", async () => {
+    const { store, server } = await using(createBucket);
+    await store.write("log/1-a", bytesOf("x"));
+    server.hasBucket = false;
+    await expect(store.list("log")).rejects.toMatchObject({ code: "Storage", message: /the bucket was not found/ });
+    server.hasBucket = true;
+    expect(await store.list("log")).toEqual(["1-a"]);
   });
 
   it("rejects wrong credentials", async () => {

@@ -8,6 +8,10 @@ export interface BackupStore {
   read(path: string): AsyncIterable<Uint8Array>;
   /** Deletes a folder with everything in it, incomplete files included. A folder that does not exist is not an error. */
   remove(folder: string): Promise<void>;
+  /** Names of the complete files in a folder, in no order. Empty if it does not exist. */
+  list(folder: string): Promise<readonly string[]>;
+  /** Deletes a file. One that does not exist is not an error. */
+  removeFile(path: string): Promise<void>;
 }
 
 /**

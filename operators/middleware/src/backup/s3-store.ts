@@ -84,6 +84,19 @@ export class S3Store implements BackupStore {
     }
   }
 
+  async list(folder: string): Promise<readonly string[]> {
+    const prefix = `${this.#keyOf(folder)}/`;
+    const objects = await storing(prefix, () => this.#client.listObjects("/", prefix));
+    // A folder that does not exist is an empty list. Taking this for one would number the files of a log anew.
+    if (objects === null) throw new BackupError("Storage", `${prefix}: the bucket was not found`);
+    return objects.map(({ Key }) => Key.slice(prefix.length)).filter((name) => name !== "" && !name.includes("/"));
+  }
+
+  async removeFile(path: string): Promise<void> {
+    const key = this.#keyOf(path);
+    await storing(key, () => this.#client.deleteObject(key));
+  }
+
   async remove(folder: string): Promise<void> {
     const prefix = `${this.#keyOf(folder)}/`;
     await storing(prefix, async () => {

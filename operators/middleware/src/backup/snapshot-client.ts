@@ -1,8 +1,10 @@
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import { ToolInvoker } from "@keelson/middleware-agent/protocol";
-import type { SnapshotOutcome, SnapshotSummary } from "@keelson/middleware-agent";
+import { GrpcSessions } from "@keelson/sandbox/grpc";
+import type { LogFile, SnapshotOutcome, SnapshotSummary } from "@keelson/middleware-agent";
 import { BackupError } from "./backup-error.ts";
+import { type RecoverRequest, recoverSnapshot } from "./recover-client.ts";
 
 /** Snapshots of the program of a Pod. */
 export interface SnapshotClient {
@@ -10,21 +12,57 @@ export interface SnapshotClient {
   snapshot(onSummary: (summary: SnapshotSummary) => void): AsyncIterable<Uint8Array>;
   check(data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome>;
   load(sizeBytes: number, data: AsyncIterable<Uint8Array>): Promise<SnapshotOutcome>;
+  /** Loads a snapshot, and applies log to it. */
+  recover(request: RecoverRequest): Promise<SnapshotOutcome>;
+  /** Waits for the next file of the log. Rejects with code `Damaged` if it does not exist any more, unless that is skipped. */
+  readLog(skipMissing: boolean, signal: AbortSignal): Promise<LogFile>;
+  /** Confirms that a file and all before it are stored durably. `missing`: the file before which log was skipped. */
+  confirmLog(cursor: string, missing?: string): Promise<void>;
   close(): void;
 }
 
 /** Connects to the agent at `http://<address>:<port>`. Calls have no timeout: a frozen Pod is noticed by its missing pings. */
 export function createSnapshotClient(baseUrl: string, token: string): SnapshotClient {
-  const sessionManager = new Http2SessionManager(baseUrl, { pingIntervalMs: 10_000, pingTimeoutMs: 15_000 });
+  const sessionManager = new GrpcSessions(baseUrl, { pingIntervalMs: 10_000, pingTimeoutMs: 15_000 });
   const tools = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager }));
   const options = { headers: { authorization: `Bearer ${token}` } };
   return {
     snapshot: (onSummary) => readSnapshot(tools, options, onSummary),
     check: (data) => streaming((messages) => tools.checkSnapshot(messages, options), data),
     load: (sizeBytes, data) => streaming((messages) => tools.loadSnapshot(messages, options), data, sizeBytes),
+    recover: (request) =>
+      recoverSnapshot(tools, request, options).catch((error: unknown) => {
+        throw converted(error);
+      }),
+    readLog: (skipMissing, signal) => readLog(tools, { ...options, signal }, skipMissing),
+    async confirmLog(cursor, missing = "") {
+      const { success, error } = await tools.confirmLog({ cursor, missing }, options).catch((each: unknown) => {
+        throw converted(each);
+      });
+      if (!success) throw new BackupError("Rejected", error);
+    },
     close: () => sessionManager.abort(),
   };
 }
+
+async function readLog(tools: Tools, options: CallOptions, skipMissing: boolean): Promise<LogFile> {
+  const chunks = tools.readLog({ skipMissing }, options)[Symbol.asyncIterator]();
+  const first = await chunks.next().catch((error: unknown) => {
+    throw converted(error);
+  });
+  if (first.done === true) throw new BackupError("Storage", "the agent sent no file of the log");
+  const { name, cursor } = first.value;
+  const data = (async function* () {
+    try {
+      for (let next = await chunks.next(); next.done !== true; next = await chunks.next()) yield next.value.data;
+    } catch (error) {
+      throw converted(error);
+    }
+  })();
+  return { name, cursor, data };
+}
+
+type CallOptions = { readonly headers: Readonly<Record<string, string>>; readonly signal?: AbortSignal };
 
 type Tools = Client<typeof ToolInvoker>;
 
@@ -37,9 +75,15 @@ async function* readSnapshot(
   try {
     for await (const { data, summary } of tools.snapshot({}, options)) {
       if (summary !== undefined) {
-        const { sizeBytes, keys, expiringKeys, format, programVersion } = summary;
+        const { sizeBytes, keys, expiringKeys, format, programVersion, unit, logStart } = summary;
         const counts = { sizeBytes: Number(sizeBytes), keys: Number(keys), expiringKeys: Number(expiringKeys) };
-        onSummary({ ...counts, format, programVersion });
+        onSummary({
+          ...counts,
+          format,
+          programVersion,
+          ...(unit === "" ? {} : { unit }),
+          ...(logStart === "" ? {} : { logStart }),
+        });
         isComplete = true;
       } else if (data.length > 0) yield data;
     }
@@ -86,5 +130,6 @@ function converted(error: unknown): Error {
       "Rejected",
       "the agent has no snapshots: the plugin does not support backups, or the Pods of the App run an older agent and must be restarted",
     );
+  if (code === Code.OutOfRange) return new BackupError("Damaged", rawMessage);
   return new BackupError("Storage", `the agent: ${rawMessage}`, { cause: error });
 }

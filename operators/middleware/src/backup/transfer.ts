@@ -1,3 +1,4 @@
+import type { RecoveryTarget } from "@keelson/middleware-agent";
 import type { Artifact } from "./artifact.ts";
 
 /** Where a Pod that transfers data finds the storage. */
@@ -29,6 +30,26 @@ export interface CheckTransfer {
   readonly kind: "check";
   readonly agent?: string;
   readonly artifact: Artifact;
+  readonly recovery?: RecoveryTransfer;
+}
+
+/** Archived log to apply to stored data. */
+export interface RecoveryTransfer {
+  /** Folder of the log. */
+  readonly folder: string;
+  readonly target: RecoveryTarget;
+}
+
+/** The log of a program to archive, until the Pod is deleted. */
+export interface ArchiveTransfer {
+  readonly kind: "archive";
+  /** Address of the agent of the primary. */
+  readonly agent: string;
+  readonly folder: string;
+  /** Whether the log must be encrypted. */
+  readonly mustEncrypt: boolean;
+  /** The first files that the oldest backups need: what was archived before all of them is deleted. */
+  readonly keepFrom?: readonly string[];
 }
 
 /** Stored data to verify, and then to load into a primary. */
@@ -36,6 +57,7 @@ export interface LoadTransfer {
   readonly kind: "load";
   readonly agent: string;
   readonly artifact: Artifact;
+  readonly recovery?: RecoveryTransfer;
 }
 
 /** Stored data to delete. */
@@ -45,7 +67,7 @@ export interface DeleteTransfer {
 }
 
 /** The work of one Pod. It contains no secrets: those are passed in environment variables. */
-export type TransferWork = BackupTransfer | CheckTransfer | LoadTransfer | DeleteTransfer;
+export type TransferWork = BackupTransfer | CheckTransfer | LoadTransfer | ArchiveTransfer | DeleteTransfer;
 
 /** The work of one Pod, and the storage. */
 export type TransferRequest = TransferWork & { readonly storage: TransferStorage };

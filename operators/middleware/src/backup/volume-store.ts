@@ -1,8 +1,10 @@
 import { createReadStream } from "node:fs";
-import { mkdir, open, rename, rm } from "node:fs/promises";
+import { mkdir, open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { BackupError } from "./backup-error.ts";
 import { type BackupStore, checkedPath } from "./backup-store.ts";
+
+const partialSuffix = ".partial";
 
 /** Stores backups in a folder, such as a mounted volume. */
 export class VolumeStore implements BackupStore {
@@ -15,7 +17,7 @@ export class VolumeStore implements BackupStore {
   async write(path: string, data: AsyncIterable<Uint8Array>): Promise<void> {
     const file = this.#resolve(path);
     await mkdir(dirname(file), { recursive: true });
-    const partial = `${file}.partial`;
+    const partial = file + partialSuffix;
     const handle = await open(partial, "w", 0o600);
     try {
       for await (const chunk of data) await writeAll(handle, chunk);
@@ -43,6 +45,20 @@ export class VolumeStore implements BackupStore {
 
   async remove(folder: string): Promise<void> {
     await rm(this.#resolve(folder), { recursive: true, force: true });
+  }
+
+  async list(folder: string): Promise<readonly string[]> {
+    try {
+      const entries = await readdir(this.#resolve(folder), { withFileTypes: true });
+      return entries.filter((each) => each.isFile() && !each.name.endsWith(partialSuffix)).map(({ name }) => name);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+      throw error;
+    }
+  }
+
+  async removeFile(path: string): Promise<void> {
+    await rm(this.#resolve(path), { force: true });
   }
 
   #resolve(path: string): string {

@@ -168,6 +168,30 @@ describe("keelson app restore", { timeout: 60_000 }, () => {
     }
   }
 
+  it("restores to a target, of which there is one", async () => {
+    const specOf = async (flags: FlagValues) => {
+      const { out } = await run("restore", ["cache"], { from: "nightly", detach: true, ...flags });
+      return (await client.get(Restore, { namespace, name: out.trim() })).spec.target;
+    };
+    expect(await specOf({ latest: true })).toEqual({ latest: true });
+    expect(await specOf({ "to-position": "0/3000148" })).toEqual({ position: "0/3000148" });
+    const time = "2026-01-31T12:00:00Z";
+    expect(await specOf({ "to-time": time })).toEqual({ time });
+    const refused: FlagValues[] = [{ latest: true, "to-time": time }, { "to-time": "yesterday" }];
+    for (const flags of refused)
+      expect(await run("restore", ["cache"], { from: "nightly", ...flags })).toMatchObject({ code: 2 });
+    const [metadata, rest] = [
+      { name: "t", namespace },
+      { backup: { name: "nightly" }, app: { name: "cache" } },
+    ];
+    const both = { ...rest, target: { time, position: "0/3" } };
+    await expect(client.create(Restore, { metadata, spec: both })).rejects.toThrow("exactly one of time, position and latest");
+    await client.create(Restore, { metadata, spec: { ...rest, target: { time } } });
+    await expect(
+      client.patch(Restore, metadata, { type: "merge", body: { spec: { target: { time: "2026-02-01T00:00:00Z" } } } }),
+    ).rejects.toThrow("target must not change");
+  });
+
   it("verifies without an App", async () => {
     const { out } = await run("restore", [], { from: "nightly", verify: true, detach: true });
     expect((await client.get(Restore, { namespace, name: out.trim() })).spec).toMatchObject({ verify: true });

@@ -4,7 +4,7 @@ import { App } from "../api/app.ts";
 import { Backup, type BackupSpec } from "../api/backup.ts";
 import type { BackupStorage } from "../api/backup-parts.ts";
 import { labels } from "../api/names.ts";
-import { Restore } from "../api/restore.ts";
+import { Restore, type RestoreSpec } from "../api/restore.ts";
 import { storageOfApp } from "../controllers/app/app-backup.ts";
 import { keyOf, namespaceFlag } from "./app-flags.ts";
 import { withErrors } from "./with-errors.ts";
@@ -47,6 +47,9 @@ export const backupCommands: readonly CommandDefinition[] = [
       namespaceFlag,
       outputFlag,
       { name: "from", value: "BACKUP", description: "Backup to restore", required: true },
+      { name: "latest", description: "recover to the end of the archived log" },
+      { name: "to-time", value: "TIME", description: "recover to a time in RFC 3339, with archived log" },
+      { name: "to-position", value: "POSITION", description: "recover to a position of the program, such as an LSN" },
       { name: "overwrite", description: "replace all data of an App that exists" },
       { name: "verify", description: "restore into a scratch App, compare it, and delete it; without NAME" },
       detachFlag,
@@ -138,6 +141,11 @@ async function restoreBackup(context: CommandContext): Promise<number> {
     stderr.write(isVerify ? "NAME must not be set with --verify\n" : "NAME: required, unless --verify is set\n");
     return 2;
   }
+  const target = targetOf(context);
+  if (typeof target === "string") {
+    stderr.write(`${target}\n`);
+    return 2;
+  }
   await client.get(Backup, { namespace, name: from });
   const metadata = { name: `${from}-${clock.now().toString(36)}`, namespace };
   const created = await client.create(Restore, {
@@ -146,6 +154,7 @@ async function restoreBackup(context: CommandContext): Promise<number> {
       backup: { name: from },
       ...(isVerify ? { verify: true } : { app: { name } }),
       ...(flags.overwrite === true ? { overwrite: name } : {}),
+      ...(target === undefined ? {} : { target }),
     },
   });
   if (flags.detach === true) return print(context, created, `${metadata.name}\n`);
@@ -153,6 +162,20 @@ async function restoreBackup(context: CommandContext): Promise<number> {
   if (ended === undefined) return 1;
   const hint = ended.status?.message?.includes("spec.overwrite") ? "; or pass --overwrite" : "";
   return report(context, ended, `${metadata.name}: ${ended.status?.message ?? ""}${hint}\n`);
+}
+
+/** The target of the flags. A text is an error. */
+function targetOf(context: CommandContext): RestoreSpec["target"] | string {
+  const [time, position] = [text(context, "to-time"), text(context, "to-position")];
+  const isLatest = context.flags.latest === true;
+  if ([time !== undefined, position !== undefined, isLatest].filter(Boolean).length > 1)
+    return "--latest, --to-time and --to-position must not be used together";
+  if (time !== undefined) {
+    const parsed = Date.parse(time);
+    return Number.isNaN(parsed) ? `--to-time: ${JSON.stringify(time)} must be a time such as 2026-01-31T12:00:00Z` : { time };
+  }
+  if (position !== undefined) return { position };
+  return isLatest ? { latest: true } : undefined;
 }
 
 function print(context: CommandContext, result: unknown, words: string): number {

@@ -10,7 +10,7 @@ import { createSnapshotClient } from "../backup/snapshot-client.ts";
 import { type TransferRequest, type TransferResult, type TransferStorage, transferVariables } from "../backup/transfer.ts";
 import { VolumeStore } from "../backup/volume-store.ts";
 
-/** `keelson middleware transfer`: runs in Pods that store, verify, load or delete a backup. */
+/** `keelson middleware transfer`: runs in Pods that store, verify, load or delete a backup, or archive a log. */
 export const transferCommand: CommandDefinition = {
   name: "transfer",
   isInternal: true,
@@ -38,7 +38,7 @@ export const transferCommand: CommandDefinition = {
   run,
 };
 
-async function run({ flags, stdout, stderr }: CommandContext): Promise<number> {
+async function run({ flags, stdout, stderr, clock, signal }: CommandContext): Promise<number> {
   const text = (name: string): string => (typeof flags[name] === "string" ? flags[name] : "");
   const request: unknown = JSON.parse(text("request"));
   if (!isJsonObject(request) || text("result") === "") {
@@ -51,7 +51,8 @@ async function run({ flags, stdout, stderr }: CommandContext): Promise<number> {
       store: await createStore(work.storage, text("access-key-id"), text("secret-access-key")),
       connect: (baseUrl) => createSnapshotClient(baseUrl, text("token")),
       encryptionKey: text("encryption-key") === "" ? undefined : parseKey(text("encryption-key")),
-      randomBytes,
+      onMessage: (message) => void stderr.write(`${work.kind}: ${message}\n`),
+      ...{ randomBytes, clock, signal },
     }),
   );
   await writeFile(text("result"), JSON.stringify(result));

@@ -44,6 +44,7 @@ export type Call =
       readonly maxLagBytes: number;
       readonly token: string;
     }
+  | { readonly method: "SetLogArchive"; readonly enabled: boolean; readonly token: string }
   | { readonly method: "Stop"; readonly token: string };
 
 /** Response of an agent. */

@@ -6,6 +6,7 @@ import type { Backup } from "../api/backup.ts";
 import type { BackupSchedule } from "../api/backup-schedule.ts";
 import type { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
+import { isLogLost, type LogStatus } from "../controllers/schedule/log-decision.ts";
 import { currentTasks } from "../controllers/app/app-status.ts";
 
 /** State of a Pod as its agent reports it for a scrape. */
@@ -138,6 +139,24 @@ const definitions: Readonly<Record<string, Definition>> = {
       return times.length === 0 ? [] : [{ labels: {}, value: Math.min(...times) / 1000 }];
     },
   },
+  keelson_middleware_log_backlog_files: {
+    help: "Complete files of the log that have not been archived",
+    type: "gauge",
+    read: eachLog(({ backlog }) => backlog),
+  },
+  keelson_middleware_log_archived_timestamp_seconds: {
+    help: "When a file of the log was archived last, since the epoch",
+    type: "gauge",
+    read: eachLog(({ archivedAt }) => {
+      const time = parseTime(archivedAt ?? "");
+      return time === undefined ? undefined : time / 1000;
+    }),
+  },
+  keelson_middleware_log_lost: {
+    help: "Whether log was lost before it was archived, and no Backup was taken since",
+    type: "gauge",
+    read: eachLog((log, backups) => Number(isLogLost(log, backups))),
+  },
   keelson_middleware_backups_failed: {
     help: "Failed Backups of the App that have not been deleted",
     type: "gauge",
@@ -163,6 +182,15 @@ const groupLabels = ({ metadata }: DeepReadonly<Group>) => ({
   component: metadata.labels?.[labels.component] ?? "",
   group: metadata.labels?.[labels.group] ?? "",
 });
+
+/** A value per archive of a log. Undefined: no sample. */
+function eachLog(valueOf: (log: LogStatus, backups: readonly DeepReadonly<Backup>[]) => number | undefined): Read {
+  return ({ backupSchedules, backups }) =>
+    backupSchedules.flatMap(({ status }) => {
+      const value = status?.log === undefined ? undefined : valueOf(status.log, backups);
+      return value === undefined ? [] : [{ labels: {}, value }];
+    });
+}
 
 /** A value per group. Undefined: no sample. */
 function eachGroup(valueOf: (group: DeepReadonly<Group>) => number | undefined): Read {

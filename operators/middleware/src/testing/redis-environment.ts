@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { DeepReadonly, Stored } from "@keelson/api-machinery";
+import { type DeepReadonly, ignoreNotFound, type Stored } from "@keelson/api-machinery";
 import { PersistentVolume, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
@@ -22,6 +22,7 @@ import { startLiveWriter, type WriterReport } from "./live-writer.ts";
 
 const namespace = "default";
 const appName = "cache";
+const redisAgentMain = fileURLToPath(new URL("../../dist/agent/main.js", import.meta.url));
 
 /** A write workload that follows the Pods of the App wherever they are. */
 export interface TrackedWriter {
@@ -71,10 +72,15 @@ export interface EnvironmentOptions {
 /** Starts a {@link RedisEnvironment}. Needs the built agent and redis-server. */
 export async function startRedisEnvironment({
   plugins = [],
-  agentMain = fileURLToPath(new URL("../../dist/agent/main.js", import.meta.url)),
+  agentMain = redisAgentMain,
   group: groupName = `${appName}-redis-nodes`,
 }: EnvironmentOptions = {}): Promise<RedisEnvironment> {
-  const middleware = createMiddleware({ agentCommand: [process.execPath, agentMain], plugins });
+  const middleware = createMiddleware({
+    agentCommand: [process.execPath, agentMain],
+    // The agent of another plugin transfers nothing.
+    transferCommand: [process.execPath, redisAgentMain, "transfer"],
+    plugins,
+  });
   const errors: string[] = [];
   const log: Logger = {
     ...silentLogger,
@@ -200,8 +206,11 @@ export async function startRedisEnvironment({
     },
     async [Symbol.asyncDispose]() {
       await operator.stop();
+      // A controller may delete it at the same time.
       for (const { metadata } of (await client.list(Pod)).items)
-        await client.delete(Pod, { namespace: metadata.namespace, name: metadata.name }, { gracePeriodSeconds: 1 });
+        await ignoreNotFound(
+          client.delete(Pod, { namespace: metadata.namespace, name: metadata.name }, { gracePeriodSeconds: 1 }),
+        );
       for (const { metadata } of (await client.list(Pod)).items)
         await watched(client, Pod, metadata.name, (each) => each === undefined);
       await kubelet.stop();

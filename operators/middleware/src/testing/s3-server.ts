@@ -15,6 +15,8 @@ export class S3Server implements AsyncDisposable {
   readonly #server: Server;
   /** Fails the request with this method and key, if it returns true. */
   fails: (method: string, key: string) => boolean = () => false;
+  /** Whether the bucket exists. */
+  hasBucket = true;
   /** How the completion of an upload fails with status 200: it sends an error, or stores less than it received. */
   completion: "succeeds" | "sendsError" | "truncates" = "succeeds";
 
@@ -48,6 +50,7 @@ export class S3Server implements AsyncDisposable {
     const [, , ...rest] = decodeURIComponent(url.pathname).split("/");
     const key = rest.join("/");
     if (!isSigned(request, url, body)) return respond(response, 403, error("SignatureDoesNotMatch"));
+    if (!this.hasBucket) return respond(response, 404, error("NoSuchBucket"));
     if (this.fails(method, key)) return respond(response, 500, error("InternalError"));
     const { searchParams: query } = url;
     const uploadId = query.get("uploadId");

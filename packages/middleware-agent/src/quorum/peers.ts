@@ -1,5 +1,6 @@
 import { type Client, createClient } from "@connectrpc/connect";
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { GrpcSessions } from "@keelson/sandbox/grpc";
 import { RequestLeaseRequestSchema, type RequestLeaseRequest, ToolInvoker } from "../agent2.generated.ts";
 import { create } from "@bufbuild/protobuf";
 import type { LeaseAnswer, LeaseRequest } from "./lease.ts";
@@ -20,12 +21,12 @@ const answerTimeoutMs = 1_000;
 
 /** Connects to agents by gRPC. All agents of an App have the same port and token. */
 export function createPeers(port: number, token: string): Peers {
-  const connections = new Map<string, { readonly tools: Client<typeof ToolInvoker>; readonly sessions: Http2SessionManager }>();
+  const connections = new Map<string, { readonly tools: Client<typeof ToolInvoker>; readonly sessions: GrpcSessions }>();
   const toolsOf = (host: string): Client<typeof ToolInvoker> => {
     const known = connections.get(host);
     if (known !== undefined) return known.tools;
     const baseUrl = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
-    const sessions = new Http2SessionManager(baseUrl, { pingIntervalMs: 2_000, pingTimeoutMs: 2_000 });
+    const sessions = new GrpcSessions(baseUrl, { pingIntervalMs: 2_000, pingTimeoutMs: 2_000 });
     const tools = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
     connections.set(host, { tools, sessions });
     return tools;

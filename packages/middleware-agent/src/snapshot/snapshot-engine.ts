@@ -1,5 +1,8 @@
+import type { Recovery } from "../log/log-engine.ts";
+
 /** What a snapshot contains, as the program's own checker counts it. */
 export interface SnapshotContent {
+  /** Number of keys, or of another unit of the program: {@link SnapshotSummary.unit}. */
   readonly keys: number;
   /** Keys with a time to live, which may have expired when the snapshot is loaded. */
   readonly expiringKeys: number;
@@ -12,6 +15,10 @@ export interface SnapshotSummary extends SnapshotContent {
   readonly format: string;
   /** Version of the program that wrote it. */
   readonly programVersion: string;
+  /** What `keys` counts, in plural, such as `files`. Default: keys. */
+  readonly unit?: string;
+  /** Name of the first file of the log with which the data can be recovered to a later state. Undefined: there is none. */
+  readonly logStart?: string;
 }
 
 /** Result of a check or of a load. */
@@ -19,6 +26,8 @@ export type SnapshotOutcome = ({ readonly ok: true } & SnapshotContent) | { read
 
 /** Options of {@link SnapshotEngine.load}. */
 export interface LoadOptions {
+  /** Log to apply to the snapshot, for engines with a {@link LogEngine}. Default: the data is that of the snapshot. */
+  readonly recovery?: Recovery;
   /** Ends the load when its caller has disconnected. */
   readonly signal?: AbortSignal;
 }

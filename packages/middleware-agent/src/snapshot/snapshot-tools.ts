@@ -14,9 +14,9 @@ export function createSnapshotTools(engine: SnapshotEngine): SnapshotTools {
         for await (const part of engine.snapshot()) {
           if (part instanceof Uint8Array) yield { data: part };
           else {
-            const { sizeBytes, keys, expiringKeys, format, programVersion } = part;
+            const { sizeBytes, keys, expiringKeys, format, programVersion, unit = "", logStart = "" } = part;
             const counts = { sizeBytes: BigInt(sizeBytes), keys: BigInt(keys), expiringKeys: BigInt(expiringKeys) };
-            yield { summary: { ...counts, format, programVersion } };
+            yield { summary: { ...counts, format, programVersion, unit, logStart } };
           }
         }
       } catch (error) {
@@ -42,7 +42,8 @@ async function* bytesOf(messages: AsyncIterable<{ readonly data: Uint8Array }>):
   for await (const { data } of messages) if (data.length > 0) yield data;
 }
 
-function resultOf(outcome: SnapshotOutcome) {
+/** An outcome as a message. */
+export function resultOf(outcome: SnapshotOutcome) {
   if (!outcome.ok) return { success: false, error: outcome.error };
   const { keys, expiringKeys } = outcome;
   return { success: true, keys: BigInt(keys), expiringKeys: BigInt(expiringKeys) };

@@ -13,6 +13,8 @@ export interface ContractPod {
   kill(): Promise<void>;
   /** Writes a key as a client. Resolves to false if the program does not accept it. */
   write(key: string): Promise<boolean>;
+  /** Makes the program complete the file of its log that it is writing, for engines with a log. */
+  completeLog?(): Promise<void>;
   /** Whether a client reads a key. False if the program does not serve clients. */
   has(key: string): Promise<boolean>;
 }

@@ -3,7 +3,9 @@ import type { SnapshotEngine, SnapshotSummary } from "../snapshot/snapshot-engin
 import { assignPrimary, assignReplica, hasRole, type PodCase, type Pods } from "./contract-steps.ts";
 
 /** Reads a whole snapshot, which is small here. */
-async function readSnapshot(snapshots: SnapshotEngine): Promise<{ readonly data: Buffer; readonly summary: SnapshotSummary }> {
+export async function readSnapshot(
+  snapshots: SnapshotEngine,
+): Promise<{ readonly data: Buffer; readonly summary: SnapshotSummary }> {
   const chunks: Uint8Array[] = [];
   let summary: SnapshotSummary | undefined;
   for await (const part of snapshots.snapshot()) {
@@ -15,11 +17,19 @@ async function readSnapshot(snapshots: SnapshotEngine): Promise<{ readonly data:
   return { data: Buffer.concat(chunks), summary };
 }
 
-async function* inChunks(data: Buffer): AsyncGenerator<Uint8Array> {
+/** A snapshot as a stream. */
+export async function* inChunks(data: Buffer): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < data.length; at += 65_536) yield data.subarray(at, at + 65_536);
 }
 
-function snapshotsOf(pods: Pods, index: number): SnapshotEngine | undefined {
+/** The first half of a snapshot whose sender has died. */
+async function* interrupted(data: Buffer): AsyncGenerator<Uint8Array> {
+  yield* inChunks(data.subarray(0, data.length >> 1));
+  throw new Error("the sender has died");
+}
+
+/** The snapshots of a Pod, unless its engine has none. */
+export function snapshotsOf(pods: Pods, index: number): SnapshotEngine | undefined {
   return pods.at(index).engine.snapshots;
 }
 
@@ -38,6 +48,25 @@ export const snapshotCases: readonly PodCase[] = [
       const checked = await snapshots.check(inChunks(data));
       assert.deepEqual(checked, { ok: true, keys: summary.keys, expiringKeys: summary.expiringKeys });
       assert.equal((await snapshots.check(inChunks(data.subarray(0, data.length >> 1)))).ok, false);
+    },
+  },
+  {
+    title: "keeps its data and its role if a snapshot does not arrive completely, also after a restart",
+    pods: 1,
+    async run(pods) {
+      const snapshots = snapshotsOf(pods, 0);
+      if (snapshots === undefined) return;
+      await assignPrimary(pods, 0, 1);
+      assert.equal(await pods.at(0).write("kept"), true);
+      const { data } = await readSnapshot(snapshots);
+      assert.equal(await pods.at(0).write("later"), true);
+      const ended = await snapshots.load(data.length, interrupted(data)).catch((error: unknown) => error);
+      assert.ok(ended instanceof Error || (ended as { readonly ok: boolean }).ok === false, "the load fails");
+      await hasRole(pods, 0, "primary");
+      assert.deepEqual([await pods.at(0).has("later"), await pods.at(0).write("after")], [true, true]);
+      await pods.at(0).crash();
+      await assignPrimary(pods, 0, 1);
+      assert.deepEqual([await pods.at(0).has("later"), await pods.at(0).has("after")], [true, true]);
     },
   },
   {

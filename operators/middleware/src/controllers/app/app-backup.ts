@@ -25,7 +25,7 @@ export function scheduleEffects(app: DeepReadonly<App>, current: DeepReadonly<Ba
   const isOwn = current?.metadata.ownerReferences?.some((owner) => owner.uid === uid) ?? false;
   // A schedule of that name that a user created is left alone.
   if (current !== undefined && !isOwn) return [];
-  const { enabled = false, schedule, timeZone, retention = defaultRetention, encryption, verify } = app.spec.backup ?? {};
+  const { enabled = false, schedule, timeZone, retention = defaultRetention, encryption, verify, log } = app.spec.backup ?? {};
   const isActive = enabled && schedule !== undefined;
   if (!isActive && current === undefined) return [];
   const active: DeepReadonly<BackupScheduleSpec> | undefined =
@@ -39,6 +39,7 @@ export function scheduleEffects(app: DeepReadonly<App>, current: DeepReadonly<Ba
           ...(timeZone === undefined ? {} : { timeZone }),
           ...(encryption === undefined ? {} : { encryption }),
           ...(verify === undefined ? {} : { verify }),
+          ...(log === undefined ? {} : { log }),
         };
   if (active === undefined) return [];
   const { suspend: _, ...rest } = active;

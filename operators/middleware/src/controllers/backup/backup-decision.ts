@@ -32,6 +32,8 @@ export interface BackupObservation {
   readonly app: DeepReadonly<App> | undefined;
   /** The group to back up, or why there is none. */
   readonly group: FoundGroup | { readonly problem: string };
+  /** Folder to which a BackupSchedule archives the log of that group, in the same storage and with the same encryption. */
+  readonly logFolder?: string;
   /** Pods of that group. Empty while a transfer runs. */
   readonly candidates: readonly SourceCandidate[];
   /** Image of the Pods of the group. */
@@ -121,6 +123,8 @@ function beginBackup(observed: BackupObservation, status: BackupStatus) {
   status.component = group.component;
   status.group = group.name;
   status.image = image;
+  if (observed.logFolder === undefined) delete status.logFolder;
+  else status.logFolder = observed.logFolder;
   status.appSpec = draft(app.spec) as unknown as NonNullable<BackupStatus["appSpec"]>;
   return { agent: agentUrl(ip), path: `${status.folder}/${(status.transfers ?? 0) + 1}` };
 }
@@ -184,7 +188,7 @@ function complete(status: BackupStatus, { backup, now }: BackupObservation, erro
   status.completedAt = formatTime(now);
   delete status.retryAt;
   const { artifact, source } = status;
-  status.message = error ?? `stored ${artifact?.keys} keys from ${source?.pod} (${source?.reason})`;
+  status.message = error ?? `stored ${artifact?.keys} ${artifact?.unit ?? "keys"} from ${source?.pod} (${source?.reason})`;
   const condition = {
     type: "Complete",
     status: error === undefined,

@@ -12,6 +12,7 @@ import {
 } from "@keelson/controller";
 import { App } from "../../api/app.ts";
 import { Backup, type BackupStatus } from "../../api/backup.ts";
+import { BackupSchedule } from "../../api/backup-schedule.ts";
 import { backupFinalizer } from "../../api/backup-parts.ts";
 import { Group } from "../../api/group.ts";
 import { labels } from "../../api/names.ts";
@@ -23,6 +24,7 @@ import type { MiddlewareServices } from "../services.ts";
 import { type BackupObservation, decideBackup, isFinished, verificationName } from "./backup-decision.ts";
 import type { SourceCandidate } from "./choose-source.ts";
 import { findDataGroup } from "./find-group.ts";
+import { findLogFolder } from "../schedule/find-log-folder.ts";
 import { transferLabel } from "./transfer-pod.ts";
 
 const fieldManager = "middleware-backup-controller";
@@ -42,7 +44,7 @@ export function createBackupController(services: MiddlewareServices): Controller
           .map((backup) => ({ namespace: backup.metadata.namespace, name: backup.metadata.name ?? "" })),
       ),
     ],
-    reads: [readOf(App), readOf(Group), readOf(PersistentVolumeClaim)],
+    reads: [readOf(App), readOf(Group), readOf(PersistentVolumeClaim), readOf(BackupSchedule)],
     maxConcurrentReconciles: 5,
     reconcile: (request, context) => reconcile(request, context, services),
   });
@@ -106,8 +108,10 @@ async function observe(
     );
   }
   const { volume } = storage;
+  const logFolder = findLogFolder(backup, cache.list(BackupSchedule, { namespace }));
   return {
     backup,
+    ...(logFolder === undefined ? {} : { logFolder }),
     app: cache.get(App, { namespace, name: target.name }),
     group,
     candidates,

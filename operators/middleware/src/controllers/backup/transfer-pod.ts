@@ -16,7 +16,8 @@ const resultPath = "/run/keelson/result";
 export interface TransferPod {
   /** The Backup or the Restore. */
   readonly owner: DeepReadonly<KubernetesObject>;
-  readonly transfer: DeepReadonly<TransferStatus>;
+  /** Its name, and its times. Without them it runs until it is deleted. */
+  readonly transfer: Pick<DeepReadonly<TransferStatus>, "pod"> & Partial<DeepReadonly<TransferStatus>>;
   readonly settings: DeepReadonly<Pick<BackupSpec, "storage" | "encryption">>;
   readonly work: TransferWork;
   /** The App whose agents it calls; undefined if it calls none. */
@@ -61,9 +62,7 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
       ownerReferences: [controllerReference(owner)],
     },
     spec: {
-      restartPolicy: "Never",
-      // The controller deletes the Pod at its deadline; this also ends it while no controller runs.
-      activeDeadlineSeconds: timeoutSeconds(transfer),
+      ...lifetimeOf(transfer),
       automountServiceAccountToken: false,
       enableServiceLinks: false,
       containers: [
@@ -90,9 +89,11 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
   } as PodObject;
 }
 
-function timeoutSeconds({ startedAt, deadlineAt }: DeepReadonly<TransferStatus>): number {
+function lifetimeOf({ startedAt, deadlineAt }: TransferPod["transfer"]) {
+  if (startedAt === undefined || deadlineAt === undefined) return { restartPolicy: "Always" };
   const timeoutMs = (parseTime(deadlineAt) ?? 0) - (parseTime(startedAt) ?? 0);
-  return Math.max(Math.ceil(timeoutMs / 1_000), 1);
+  // The controller deletes the Pod at its deadline; this also ends it while no controller runs.
+  return { restartPolicy: "Never", activeDeadlineSeconds: Math.max(Math.ceil(timeoutMs / 1_000), 1) };
 }
 
 function storageOf({ s3 }: DeepReadonly<BackupStorage>): TransferStorage {

@@ -5,6 +5,17 @@ import type { RenderedGroup } from "../../plugin/render-group.ts";
 
 /** State of a Pod as reported by its agent. */
 export interface Role {
+  /** The archive of the log. Undefined if the program has no log to archive. */
+  readonly log?: {
+    readonly isArchived: boolean;
+    /** The last archived file, and when it was archived. */
+    readonly file?: string;
+    readonly archivedAt?: string;
+    /** Number of complete files that were not archived. */
+    readonly backlog?: number;
+    /** The first file after log that was lost. */
+    readonly missing?: string;
+  };
   readonly role: string;
   /** Address of the primary that a replica follows. */
   readonly primaryHost?: string;

@@ -109,6 +109,16 @@ describe("a Restore into a new App", () => {
     expect(driver.pods.size).toBe(0);
   });
 
+  it("is refused with a target if the log was not archived", () => {
+    const { driver, status } = createDriver({ app: { name: "cache" }, target: { latest: true } });
+    driver.settle();
+    expect(status()).toMatchObject({
+      phase: "Failed",
+      message: "spec.target: the log was not archived when Backup nightly was taken",
+    });
+    expect([driver.created, driver.pods.size]).toEqual([[], 0]);
+  });
+
   it("creates nothing if the data is damaged", () => {
     const { driver, status } = createDriver({ app: { name: "cache" } });
     driver.settle();

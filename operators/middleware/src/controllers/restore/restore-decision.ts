@@ -1,9 +1,10 @@
 import { type Condition, type DeepReadonly, draft, hasFinalizer, jsonEquals, setCondition } from "@keelson/api-machinery";
 import { PersistentVolumeClaim, Pod } from "@keelson/api-machinery/kinds";
+import type { RecoveryTarget } from "@keelson/middleware-agent";
 import { formatTime, parseDuration, parseTime } from "@keelson/api-machinery/time";
 import { App } from "../../api/app.ts";
 import { backupFinalizer, type TransferStatus } from "../../api/backup-parts.ts";
-import { Restore, type RestoreSource, type RestoreStatus } from "../../api/restore.ts";
+import { Restore, type RestoreSource, type RestoreSpec, type RestoreStatus } from "../../api/restore.ts";
 import type { TransferWork } from "../../backup/transfer.ts";
 import { agentUrl, deletePods } from "../backup/backup-decision.ts";
 import { transferPod } from "../backup/transfer-pod.ts";
@@ -62,6 +63,8 @@ function pending(observed: RestoreObservation, status: RestoreStatus): Decision 
   const { name } = restore.spec.backup;
   const source = sourceOf(status, backup);
   if (backup?.status?.phase === "Completed" && source !== undefined) {
+    if (restore.spec.target !== undefined && (source.logFolder === undefined || source.artifact.logStart === undefined))
+      return end(observed, status, `spec.target: the log was not archived when Backup ${name} was taken`);
     status.source = draft(source) as RestoreSource;
     status.phase = "Checking";
     status.message = "verifying the data";
@@ -140,7 +143,7 @@ function effectsOf(observed: RestoreObservation, status: RestoreStatus, outcome:
       settings: source,
       app: transfer.agent === undefined ? undefined : app?.metadata.name,
       image: source.image,
-      work: workOf(transfer, source),
+      work: workOf(transfer, source, restore.spec.target),
       ...{ transfer, command },
     });
     return [{ kind: "apply", type: Pod, object: pod }];
@@ -156,9 +159,20 @@ function effectsOf(observed: RestoreObservation, status: RestoreStatus, outcome:
   );
 }
 
-function workOf({ step, agent }: TransferStatus, { artifact }: DeepReadonly<RestoreSource>): TransferWork {
-  if (step === "load") return { kind: "load", agent: agent ?? "", artifact };
-  return { kind: "check", artifact, ...(agent === undefined ? {} : { agent }) };
+function workOf(
+  { step, agent }: TransferStatus,
+  { artifact, logFolder }: DeepReadonly<RestoreSource>,
+  target: DeepReadonly<RestoreSpec>["target"],
+): TransferWork {
+  const recovery =
+    target === undefined || logFolder === undefined ? {} : { recovery: { folder: logFolder, target: targetOf(target) } };
+  if (step === "load") return { kind: "load", agent: agent ?? "", artifact, ...recovery };
+  return { kind: "check", artifact, ...(agent === undefined ? {} : { agent }), ...recovery };
+}
+
+function targetOf({ time, position }: NonNullable<DeepReadonly<RestoreSpec>["target"]>): RecoveryTarget {
+  if (time !== undefined) return { kind: "time", time };
+  return position === undefined ? { kind: "latest" } : { kind: "position", position };
 }
 
 /** Creates the App with the spec of the backup, and waits until it runs. */
@@ -183,7 +197,11 @@ function syncing(observed: RestoreObservation, status: RestoreStatus): Decision 
   const { artifact } = sourceOf(status, backup) ?? {};
   // Keys with a time to live may have expired since the backup.
   if (artifact !== undefined && (keys > artifact.keys || keys < artifact.keys - artifact.expiringKeys))
-    return end(observed, status, `the App has ${keys} keys after the load; the backup has ${artifact.keys}`);
+    return end(
+      observed,
+      status,
+      `the App has ${keys} ${artifact.unit ?? "keys"} after the load; the backup has ${artifact.keys}`,
+    );
   const { readyReplicas = 0, replicas = 1, primary } = group?.status ?? {};
   if (loadedInto !== undefined && primary !== undefined && !isSamePrimary(loadedInto, primary)) {
     const { maxRetries = 3 } = restore.spec;
@@ -198,7 +216,7 @@ function syncing(observed: RestoreObservation, status: RestoreStatus): Decision 
   status.message = `waiting for the replicas: ${readyReplicas} of ${replicas} Pods are ready`;
   if (primary === undefined || readyReplicas < replicas) return waitUntilDeadline(observed, status, []);
   const what = restore.spec.verify ? "verified" : "restored";
-  return end(observed, status, undefined, `${what} ${keys} keys of Backup ${restore.spec.backup.name}`);
+  return end(observed, status, undefined, `${what} ${keys} ${artifact?.unit ?? "keys"} of Backup ${restore.spec.backup.name}`);
 }
 
 type Primary = NonNullable<RestoreStatus["loadedInto"]>;

@@ -41,8 +41,13 @@ export function sourceOf(
   backup: DeepReadonly<Backup> | undefined,
 ): DeepReadonly<RestoreSource> | undefined {
   if (status?.source !== undefined) return status.source;
-  const { artifact, image = "", component = "", group = "", appSpec = {} } = backup?.status ?? {};
+  const { artifact, image = "", component = "", group = "", appSpec = {}, logFolder } = backup?.status ?? {};
   if (backup === undefined || artifact === undefined) return undefined;
   const { storage, encryption } = backup.spec;
-  return { storage, ...(encryption === undefined ? {} : { encryption }), artifact, image, component, group, appSpec };
+  return {
+    storage,
+    ...(encryption === undefined ? {} : { encryption }),
+    ...(logFolder === undefined ? {} : { logFolder }),
+    ...{ artifact, image, component, group, appSpec },
+  };
 }

@@ -3,6 +3,7 @@ import {
   type DeepReadonly,
   draft,
   findCondition,
+  hasFinalizer,
   isConditionTrue,
   jsonEquals,
   setCondition,
@@ -11,9 +12,11 @@ import { formatTime, parseDuration, parseTime } from "@keelson/api-machinery/tim
 import { type CronSchedule, parseCronSchedule } from "@keelson/operator/cron";
 import { Backup } from "../../api/backup.ts";
 import { BackupSchedule, type BackupScheduleStatus } from "../../api/backup-schedule.ts";
+import { backupFinalizer } from "../../api/backup-parts.ts";
 import { labels } from "../../api/names.ts";
-import { isFinished } from "../backup/backup-decision.ts";
+import { deletePods, isFinished } from "../backup/backup-decision.ts";
 import type { Decision, Effect } from "../effect.ts";
+import { decideLog, type LogObservation, setArchive } from "./log-decision.ts";
 
 /** Failed backups that are kept for their messages. */
 const maxFailed = 3;
@@ -25,6 +28,8 @@ export interface ScheduleObservation {
   readonly backups: readonly DeepReadonly<Backup>[];
   /** Names of the Backups that unfinished Restores use. */
   readonly restored: ReadonlySet<string>;
+  /** What the archive of the log depends on; undefined if there is none. */
+  readonly log?: LogObservation | undefined;
   readonly now: number;
 }
 
@@ -32,9 +37,12 @@ export interface ScheduleObservation {
  * Decides about a BackupSchedule. Pure. The scheduled time is part of a Backup's name, so that a controller that crashes before it has
  * recorded the time creates the same Backup again, and never two.
  */
-export function decideSchedule({ schedule, backups, restored, now }: ScheduleObservation): Decision {
+export function decideSchedule({ schedule, backups, restored, log, now }: ScheduleObservation): Decision {
   const { metadata, spec } = schedule;
-  if (metadata.deletionTimestamp !== undefined) return { effects: [] };
+  if (metadata.deletionTimestamp !== undefined) return decideDeletion(schedule, log);
+  // Without it the program would keep its log forever after the deletion.
+  if (spec.log === true && !hasFinalizer(schedule, backupFinalizer))
+    return { effects: [{ kind: "add-finalizer", type: BackupSchedule, object: schedule, finalizer: backupFinalizer }] };
   const status = draft(schedule.status ?? {}) as BackupScheduleStatus;
   status.observedGeneration = metadata.generation ?? 0;
   const present = backups.filter((backup) => isCreatedBy(schedule, backup) && backup.metadata.deletionTimestamp === undefined);
@@ -49,13 +57,14 @@ export function decideSchedule({ schedule, backups, restored, now }: ScheduleObs
     observedGeneration: metadata.generation ?? 0,
   };
   status.conditions = draft(setCondition(status.conditions, condition, now)) as Condition[];
+  const archiving = log === undefined ? [] : decideLog(schedule, log, backups, status, now);
   const effects: Effect[] = expired(schedule, present, now)
     .filter(({ metadata: { name = "" } }) => !restored.has(name))
     .map((backup) => deletion(backup));
   if ("problem" in cron) {
     status.message = problem ?? "";
     delete status.nextScheduleTime;
-    return { effects: [...effects, ...statusEffect(schedule, status)] };
+    return { effects: [...effects, ...statusEffect(schedule, status), ...archiving] };
   }
   const next = cron.next(now);
   if (next === undefined || spec.suspend) delete status.nextScheduleTime;
@@ -63,9 +72,21 @@ export function decideSchedule({ schedule, backups, restored, now }: ScheduleObs
   const created = spec.suspend ? [] : start(schedule, cron, { present, all: backups }, status, now);
   // The Backup is created before the time is recorded: a crash in between creates it again, under the same name.
   return {
-    effects: [...effects, ...created, ...statusEffect(schedule, status)],
+    effects: [...effects, ...created, ...statusEffect(schedule, status), ...archiving],
     ...requeue(schedule, present, next, now),
   };
+}
+
+/** Ends the archive of the log before the object is gone. */
+function decideDeletion(schedule: DeepReadonly<BackupSchedule>, log: LogObservation | undefined): Decision {
+  if (!hasFinalizer(schedule, backupFinalizer) || log === undefined) return { effects: [] };
+  const { primary, hasGroup, pods, other } = log;
+  const effects = [...deletePods(pods, undefined)];
+  const isArchived = other === undefined && (primary === undefined ? hasGroup : primary.role.log?.isArchived === true);
+  if (!isArchived)
+    effects.push({ kind: "remove-finalizer", type: BackupSchedule, object: schedule, finalizer: backupFinalizer });
+  else if (primary !== undefined) effects.push(setArchive(primary.ip, false, schedule));
+  return { effects, ...(isArchived ? { requeueAfterMs: logCheckMs } : {}) };
 }
 
 function statusEffect(schedule: DeepReadonly<BackupSchedule>, status: BackupScheduleStatus): Effect[] {
@@ -188,6 +209,8 @@ function backupOf({ metadata, spec }: DeepReadonly<BackupSchedule>, name: string
   };
 }
 
+/** Agents report no progress of their log by themselves. */
+const logCheckMs = 15_000;
 /** Longest wait of one timer. */
 const maxRequeueMs = 24 * 3_600_000;
 
@@ -200,6 +223,7 @@ function requeue(
 ): { readonly requeueAfterMs?: number } {
   const { maxAge } = spec.retention ?? {};
   const times = [
+    ...(spec.log === true ? [now + logCheckMs] : []),
     ...(next === undefined || spec.suspend ? [] : [next]),
     ...(maxAge === undefined ? [] : completed(backups).map((backup) => completionOf(backup) + parseDuration(maxAge) + 1)),
   ].filter((time) => time > now);

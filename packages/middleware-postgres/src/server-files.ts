@@ -1,0 +1,64 @@
+import { chmod, chown, mkdir, rename, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { EngineOptions } from "@keelson/middleware-agent";
+import { DataFolder, syncFolder } from "./data-folder.ts";
+import { findPrograms, findUser } from "./installation.ts";
+import { type ProgramUser, requireTool, type ToolOptions } from "./run-tool.ts";
+
+/** The files and programs of a server. */
+export class ServerFiles {
+  /** Folder of everything below, owned by the user of the server. */
+  readonly home: string;
+  readonly data: DataFolder;
+  readonly user: ProgramUser;
+  readonly #programs: string;
+  readonly #password: string;
+
+  constructor({ flags, program, dataDir, password }: Pick<EngineOptions, "flags" | "program" | "dataDir" | "password">) {
+    this.user = findUser(flags["run-as"] ?? "");
+    this.#programs = findPrograms(program, flags["program-version"] ?? "");
+    this.#password = password;
+    this.home = join(dataDir, "postgres");
+    this.data = new DataFolder(this.home);
+  }
+
+  /** Options of tools that connect to servers. */
+  get tool(): ToolOptions {
+    return { cwd: this.home, user: this.user, password: this.#password };
+  }
+
+  /** Path of a program, such as `initdb`. */
+  program(name: string): string {
+    return join(this.#programs, name);
+  }
+
+  /** The output of `pg_controldata`. */
+  controlData(): Promise<string> {
+    return requireTool(this.program("pg_controldata"), [this.data.path], this.tool);
+  }
+
+  /** Path of a file in {@link home}. */
+  path(name: string): string {
+    return join(this.home, name);
+  }
+
+  /** Creates a folder that only the user of the server can enter. */
+  async createFolder(folder: string): Promise<void> {
+    await mkdir(folder, { recursive: true });
+    await chmod(folder, 0o700);
+    await this.own(folder);
+  }
+
+  /** Writes a file atomically. `isDurable`: it survives a crash of the machine. */
+  async write(file: string, text: string, { isDurable = false } = {}): Promise<void> {
+    await writeFile(`${file}.new`, text, { mode: 0o600, flush: isDurable });
+    await this.own(`${file}.new`);
+    await rename(`${file}.new`, file);
+    if (isDurable) await syncFolder(dirname(file));
+  }
+
+  /** Makes the user of the server the owner of a file. */
+  async own(path: string): Promise<void> {
+    if (this.user !== undefined) await chown(path, this.user.uid, this.user.gid);
+  }
+}
