@@ -1,6 +1,18 @@
+import { statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-/** Path of the built program for Pods, also if this module runs from source. */
+const dist = new URL(import.meta.url.endsWith(".ts") ? "../../dist/" : "../", import.meta.url);
+
+/**
+ * Path of the built program for Pods, also if this module runs from source: the bundle, which starts in three quarters of the time, if it is
+ * newer than the build.
+ */
 export const podProgram = fileURLToPath(
-  new URL(import.meta.url.endsWith(".ts") ? "../../dist/launch/pod-program.js" : "../launch/pod-program.js", import.meta.url),
+  new URL(isNewer("launch/pod-program.cjs", ".tsbuildinfo") ? "launch/pod-program.cjs" : "launch/pod-program.js", dist),
 );
+
+/** Whether both files exist, and the first one was written later. */
+function isNewer(first: string, second: string): boolean {
+  const [firstMs, secondMs] = [first, second].map((path) => statSync(new URL(path, dist), { throwIfNoEntry: false })?.mtimeMs);
+  return firstMs !== undefined && secondMs !== undefined && firstMs > secondMs;
+}

@@ -1,4 +1,5 @@
 import type { CommandDefinition } from "@keelson/operator";
+import { buildCommand } from "./build.ts";
 import { copyToolsCommand } from "./copy-tools.ts";
 import { deleteCommand } from "./delete.ts";
 import { explainCommand } from "./explain.ts";
@@ -13,6 +14,7 @@ import { waitCommand } from "./wait.ts";
 /** The commands `keelson mpi ...`. */
 export const commands: readonly CommandDefinition[] = [
   runCommand,
+  buildCommand,
   listCommand,
   queueCommand,
   logsCommand,

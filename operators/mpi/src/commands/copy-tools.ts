@@ -34,7 +34,10 @@ export function copyTools(folder: string): void {
     if (/\/ld[-.]/.test(path)) loader = basename(path);
   }
   const start = loader === undefined ? '"$here/node"' : `"$here/lib/${loader}" --library-path "$here/lib" "$here/node"`;
-  writeFileSync(join(folder, "keelson-mpi"), `#!/bin/sh\nhere=\${0%/*}\nexec ${start} "$here/launch/pod-program.js" "$@"\n`);
+  writeFileSync(
+    join(folder, "keelson-mpi"),
+    `#!/bin/sh\nhere=\${0%/*}\nexec ${start} "$here/launch/${basename(podProgram)}" "$@"\n`,
+  );
   chmodSync(join(folder, "keelson-mpi"), 0o755);
 }
 

@@ -42,6 +42,12 @@ describe("keelson mpi run", () => {
     expect(() => job(["pi"], { request: ["cpu=many"] })).toThrow(/--request cpu=many: must be a quantity/);
   });
 
+  it("sets the memory of elastic container instances", () => {
+    expect(job(["pi"]).spec).toMatchObject({ memoryAllocationMode: "FixedPerCoreMemory", memoryAllocationSize: 2 });
+    const { spec } = job(["pi"], { "mem-mode": "FixedTotalMemory", "mem-size": "8" });
+    expect(spec).toMatchObject({ memoryAllocationMode: "FixedTotalMemory", memoryAllocationSize: 8 });
+  });
+
   it("lets rank 0 read the caller's standard input", () => {
     expect(job(["./sum"], {}, { hasInput: true }).spec.stdin).toBe(true);
     expect(job(["./sum"]).spec.stdin).toBeUndefined();
@@ -53,6 +59,8 @@ describe("keelson mpi run", () => {
     [["./pi"], { np: "two" }, /--np/],
     [["./pi"], { ttl: "-1" }, /--ttl/],
     [["./pi"], { mpi: "LAM" }, /--mpi/],
+    [["./pi"], { "mem-mode": "FixedMemory" }, /--mem-mode/],
+    [["./pi"], { "mem-size": "0" }, /--mem-size/],
     [["./pi"], { server: "10.0.0.7" }, /--server and --dir/],
     [["./pi"], { deadline: "0" }, /--deadline/],
     [["./pi"], { image: "me/pi", checkpoint: "state" }, /--checkpoint must be an absolute path/],

@@ -10,7 +10,7 @@ import {
   type ObjectKey,
   type ResourceDefinition,
 } from "@keelson/api-machinery";
-import { Event, Job, type JobObject, Pod, type PodObject } from "@keelson/api-machinery/kinds";
+import { Job, type JobObject, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
   defineController,
@@ -38,13 +38,11 @@ import {
 import { removePodGroup } from "../gang/pod-group.ts";
 import { isMpiError } from "../launch/mpi-error.ts";
 import { isAdmittedByKueue } from "../queue/admission-need.ts";
-import { isCreating } from "./pod-trouble.ts";
+import { findMountFailures } from "./mount-failures.ts";
+import { ProgressUpdates } from "./progress-updates.ts";
 import type { RhinoJobDecision, RhinoJobObservation } from "./observation.ts";
 import { decideInterruptedStart, decideRefused, decideRhinoJob, decideWithoutPodGroups } from "./rhino-job-decision.ts";
 import { isManagedElsewhere, isRestarting, isSuspended } from "./run-policy.ts";
-
-/** Maximum number of Pods whose events are looked up in one reconcile. */
-const maxMountChecks = 3;
 
 /** A kind of job, as the controller serves it. */
 export interface JobKind<T extends KubernetesObject> {
@@ -66,6 +64,7 @@ export interface JobStatusConfiguration {
 /** Creates the launcher and the workers of a job, maintains its status, and deletes it when its ttl has passed. */
 export function createJobController<T extends KubernetesObject>(kind: JobKind<T>, options: ChildOptions): ControllerDefinition {
   const podIndex = podIndexOf(kind);
+  const updates = new ProgressUpdates();
   return defineController({
     name: kind.name,
     for: kind.type,
@@ -73,7 +72,7 @@ export function createJobController<T extends KubernetesObject>(kind: JobKind<T>
     watches: [watchOf(Pod, (pod, context) => jobOfPod(pod, context, kind.type.kind))],
     reads: [readOf(Pod, { [podIndex]: (pod: DeepReadonly<PodObject>) => [pod.metadata.labels?.[labels.uid] ?? ""] })],
     maxConcurrentReconciles: 4,
-    reconcile: (request, context) => reconcile(kind, request, context, options),
+    reconcile: (request, context) => reconcile(kind, request, context, options, updates),
   });
 }
 
@@ -101,10 +100,15 @@ async function reconcile<T extends KubernetesObject>(
   request: Request,
   context: ReconcileContext,
   options: ChildOptions,
+  updates: ProgressUpdates,
 ): Promise<Result | undefined> {
   const object = context.cache.get(kind.type, request);
+  const id = `${request.namespace}/${request.name}`;
   // Deleted. The garbage collector deletes its children.
-  if (object === undefined) return undefined;
+  if (object === undefined) {
+    updates.forget(id);
+    return undefined;
+  }
   const job = kind.viewOf(object);
   const namesOf = (status: JobView["status"]): ChildNames => childNames(request.name, job.metadata.uid ?? "", status?.attempt);
   let names = namesOf(job.status);
@@ -135,10 +139,26 @@ async function reconcile<T extends KubernetesObject>(
   if (job.spec.hostfile === true && observation.workers !== undefined)
     await writeHosts(job, names, observation.workerPods, context);
   // A job whose stop is not recorded could be resumed with stopped Jobs. The change that caused a conflict leads to another reconcile.
+  const delayMs = progressDelayMs(id, job, decision, updates, context);
+  if (delayMs > 0) return { requeueAfterMs: Math.min(delayMs, decision.requeueAfterMs ?? delayMs) };
   if (!(await writeStatus(kind, job, decision, context))) return undefined;
+  if (decision.status?.completionTime !== undefined) updates.forget(id);
+  else if (decision.status !== undefined) updates.written(id, context.clock.monotonic());
   for (const child of decision.suspend) await suspend({ namespace: request.namespace, name: names[child] }, context);
   for (const child of decision.remove ?? []) await remove({ namespace: request.namespace, name: names[child] }, context);
   return decision.requeueAfterMs === undefined ? undefined : { requeueAfterMs: decision.requeueAfterMs };
+}
+
+/** Time until the status of a decision may be written. */
+function progressDelayMs(
+  id: string,
+  job: JobView,
+  { status, events, suspend: stopped, remove: removed = [] }: RhinoJobDecision,
+  updates: ProgressUpdates,
+  { clock }: ReconcileContext,
+): number {
+  if (status === undefined || events.length + stopped.length + removed.length > 0) return 0;
+  return updates.delayMs(id, job.status, status, clock.monotonic());
 }
 
 /**
@@ -261,22 +281,6 @@ async function writeStatus<T extends KubernetesObject>(
   if (written === undefined) return false;
   for (const { type, reason, note } of decision.events) events.event(job, { type, reason, note });
   return true;
-}
-
-/** Looks up the last `FailedMount` event of the first Pods that are being created. One reason is enough for the status. */
-async function findMountFailures(
-  pods: readonly DeepReadonly<PodObject>[],
-  { client, signal }: ReconcileContext,
-): Promise<(pod: DeepReadonly<PodObject>) => string | undefined> {
-  const failures = new Map<string, string>();
-  for (const pod of pods.filter(isCreating).slice(0, maxMountChecks)) {
-    const { uid = "", namespace } = pod.metadata;
-    const fieldSelector = `involvedObject.uid=${uid},reason=FailedMount`;
-    const { items } = await client.list(Event, { namespace, fieldSelector, signal });
-    const message = items.at(-1)?.message;
-    if (message !== undefined && message !== "") failures.set(uid, message);
-  }
-  return (pod) => failures.get(pod.metadata.uid ?? "");
 }
 
 /** Gets a Job from the cache, or from the API server if it was created but the cache does not have it. */

@@ -61,7 +61,7 @@ export function exitCodeOf(pod: DeepReadonly<PodObject>): number | undefined {
  */
 export function terminationMessage(pod: DeepReadonly<PodObject>): string | undefined {
   const terminated = pod.status?.containerStatuses?.[0]?.state?.terminated;
-  const text = (terminated?.message ?? "").trim();
+  const text = withoutControlCharacters(terminated?.message ?? "").trim();
   const ours = text.split("\n").findLast((line) => line.startsWith("keelson mpi "));
   if (ours !== undefined) return ours.replace(/^keelson mpi \w+: /, "");
   for (const [reason, message] of [
@@ -70,4 +70,9 @@ export function terminationMessage(pod: DeepReadonly<PodObject>): string | undef
   ] as const)
     if (reason && reason !== "Error" && reason !== "Completed") return message === "" ? reason : `${reason}: ${message}`;
   return undefined;
+}
+
+/** Programs write parts of these messages, and commands print them on terminals. */
+function withoutControlCharacters(text: string): string {
+  return text.replaceAll(/[^\P{Cc}\n\t]/gu, "");
 }

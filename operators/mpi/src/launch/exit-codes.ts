@@ -6,3 +6,5 @@ export const deadlineExitCode = 124;
 export const launchFailedExitCode = 125;
 /** Exit status after SIGTERM. */
 export const terminatedExitCode = 143;
+/** The largest exit status of a program. The system keeps the lowest 8 bits: 256 would be success. */
+export const maxExitCode = 255;

@@ -136,6 +136,12 @@ describe("a launch", () => {
     expect(after(2, ...last).effects.at(-1)).toEqual({ type: "finish", exitCode: 3 });
   });
 
+  it("fails if a rank has failed although mpiexec exits with 0", () => {
+    const { effects } = after(2, ...running, rankEnded(1, 3), mpiexecEnded(0));
+    expect(types(effects)).toEqual(["logFailedRank", "finish"]);
+    expect(effects.at(-1)).toEqual({ type: "finish", exitCode: 3 });
+  });
+
   it("stops an mpiexec that does not end after a rank has failed", () => {
     expect(after(2, ...running, rankEnded(1, 3)).effects).toEqual([{ type: "armPartialExit", worker: 1 }]);
     const stuck = [...running, rankEnded(1, 3), { type: "partialExit", worker: 1 } as const];
@@ -243,7 +249,8 @@ describe("a launch", () => {
           for (const effect of effects) {
             if (effect.type !== "finish") continue;
             finished += 1;
-            if (effect.exitCode === 0) expect([each, stopBefore]).toEqual([mpiexecEnded(0), undefined]);
+            if (effect.exitCode === 0)
+              expect([each, stopBefore, next.failedRank]).toEqual([mpiexecEnded(0), undefined, undefined]);
           }
           state = next;
         }

@@ -226,6 +226,8 @@ function onMpiexecEnded(
       ],
     ];
   }
+  // A program can make mpiexec succeed, for example with parameters of Open MPI in its environment.
+  if (exitCode === 0 && failedRank !== undefined) return [over, [...report, { type: "finish", exitCode: failedRank.exitCode }]];
   return [over, [...(exitCode === 0 ? [] : [mpiexecMessageOf(state, exitCode)]), { type: "finish", exitCode }]];
 }
 

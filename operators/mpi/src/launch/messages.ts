@@ -1,3 +1,4 @@
+import { maxExitCode } from "./exit-codes.ts";
 import type { RankEnd } from "./rank-wrapper.ts";
 
 /** A worker's message to its launcher. */
@@ -27,9 +28,10 @@ export function workerMessage(value: unknown): WorkerMessage | undefined {
   const { type, worker, rank, exitCode, at, message, call } = value as Record<string, unknown>;
   if (type === "alive") return { type };
   if (type === "join" && isCount(worker)) return { type, worker };
-  if (type === "rankEnded" && isCount(rank) && isCount(exitCode) && typeof at === "number") return { type, rank, exitCode, at };
-  if (type === "callEnded" && isId(call) && isCount(exitCode)) return { type, call, exitCode };
-  if (type === "ended" && isCount(exitCode))
+  if (type === "rankEnded" && isCount(rank) && isExitCode(exitCode) && typeof at === "number")
+    return { type, rank, exitCode, at };
+  if (type === "callEnded" && isId(call) && isExitCode(exitCode)) return { type, call, exitCode };
+  if (type === "ended" && isExitCode(exitCode))
     return { type, exitCode, ...(typeof message === "string" ? { message: message.slice(0, 1024) } : {}) };
   return undefined;
 }
@@ -39,7 +41,7 @@ export function launcherMessage(value: unknown): LauncherMessage | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { type, words, exitCode, call } = value as Record<string, unknown>;
   if (type === "alive") return { type };
-  if (type === "over" && isCount(exitCode)) return { type, exitCode };
+  if (type === "over" && isExitCode(exitCode)) return { type, exitCode };
   if (!Array.isArray(words) || words.length === 0 || !words.every((word) => typeof word === "string")) return undefined;
   if (type === "run") return { type, words };
   return type === "runCall" && isId(call) ? { type, call, words } : undefined;
@@ -48,6 +50,10 @@ export function launcherMessage(value: unknown): LauncherMessage | undefined {
 /** The id of a call is the process id of its agent. */
 function isId(value: unknown): value is number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
+}
+
+function isExitCode(value: unknown): value is number {
+  return isCount(value) && value <= maxExitCode;
 }
 
 function isCount(value: unknown): value is number {

@@ -180,10 +180,18 @@ describe.each<MpiImplementation>(["OpenMPI", "MPICH"])("launcher and workers of 
   });
 
   it("pass every argument unchanged", async () => {
-    const strange = ["a b", "'\"", "$(id)", "$HOME", ";true", "*", "é\n", ""];
+    const strange = ["a b", ":", "-n", "2", "'\"", "$(id)", "$HOME", ";true", "*", "é\n", ""];
     const script = 'process.stdout.write(JSON.stringify(process.argv.slice(1)) + "\\n")';
     const ended = await run(order(1, [process.execPath, "-e", script, ...strange], { implementation }));
     expect(ended.launcher).toMatchObject({ exitCode: 0, stdout: `${JSON.stringify(strange)}\n` });
+  });
+
+  it("fail if a failed rank writes a status that the system would truncate to 0", async () => {
+    const file = "$(tr '\\0' '\\n' </proc/$PPID/environ | sed -n 's/^KEELSON_MPI_RANK_FILE=//p')";
+    const attack = ["/bin/sh", "-c", `echo "0 256" >>"${file}"; exit 3`];
+    const ended = await run(order(1, attack, { implementation }));
+    expect(ended.launcher.stderr).toContain("rank 0 on worker 0 failed: exit code 255");
+    expect(ended.launcher.exitCode).toBe(255);
   });
 
   it("fail if the program is missing", async () => {

@@ -1,3 +1,5 @@
+import { maxExitCode } from "./exit-codes.ts";
+
 /*
  * mpiexec starts every rank through a short shell script, which records the rank's exit status in a file. mpiexec itself cannot be relied on
  * for it: MPICH's does not report the exit code of a rank on another host, may blame an innocent proxy, and waits forever for the other
@@ -38,9 +40,19 @@ export function rankEnvironment(file: string): Readonly<Record<string, string>> 
   return { [fileVariable]: file, [scriptVariable]: script };
 }
 
+/** Argument after which mpiexec expects its options for a further program, so it must not be an argument of ours. */
+const programSeparator = ":";
+
 /** The command that runs a rank's program and records its exit status. It needs the {@link rankEnvironment}. */
 export function wrapRank(command: readonly string[]): readonly string[] {
-  return ["/bin/sh", "-c", `eval "$${scriptVariable}"`, "keelson-rank", ...command];
+  const run = `eval "$${scriptVariable}"`;
+  if (!command.includes(programSeparator)) return ["/bin/sh", "-c", run, "keelson-rank", ...command];
+  return ["/bin/sh", "-c", `set -- ${command.map(quoted).join(" ")}; ${run}`, "keelson-rank"];
+}
+
+/** A word for `sh`. */
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 /** The end of a rank's program. */
@@ -54,9 +66,10 @@ export interface RankEnd {
 
 /** Parses the complete lines of a rank file that was last written at `at`. A rank without a known number is that of its worker. */
 export function parseRankFile(text: string, worker: number, at: number): readonly RankEnd[] {
-  return [...text.matchAll(/^(\d{1,7}|-) (\d{1,3})\n/gm)].map(([, rank = "-", exitCode]) => ({
+  return [...text.matchAll(/^(\d{1,6}|-) (\d{1,3})\n/gm)].map(([, rank = "-", exitCode]) => ({
     rank: rank === "-" ? worker : Number(rank),
-    exitCode: Number(exitCode),
+    // The program could have written to the file, too.
+    exitCode: Math.min(Number(exitCode), maxExitCode),
     at,
   }));
 }

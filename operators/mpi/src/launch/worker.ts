@@ -15,6 +15,7 @@ import { withLauncherAddress, workerCommand } from "./mpiexec/worker-command.ts"
 const rankFileName = "ranks";
 
 const retryDelayMs = 100;
+/** Time that running commands have to end after SIGTERM. */
 const killGraceMs = 2000;
 const programNotFoundExitCode = 127;
 

@@ -1,0 +1,40 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { type PodProcess, startLauncherProcess, startWorkerProcess } from "../testing/pod-processes.ts";
+
+const program = fileURLToPath(new URL("../../../../examples/mpi/heat.py", import.meta.url));
+/** Debian's Python, which has mpi4py. Another one may come first on the PATH. */
+const python = "/usr/bin/python3";
+const token = "a-token-of-this-test";
+let folder: string;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "mpi-python-"));
+  // Without pip, which Debian packages separately.
+  execFileSync(python, ["-m", "venv", "--without-pip", "--system-site-packages", join(folder, "venv")]);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+it.each([
+  ["the system's Python", () => python, 1],
+  ["a virtual environment", () => join(folder, "venv/bin/python"), 2],
+])("runs a program in Python with mpi4py, from %s", async (_, interpreter, network) => {
+  const podIP = `127.78.${process.pid % 250}.${network}`;
+  const order = { implementation: "Auto", ranks: 3, command: [interpreter(), program, "32", "50"] } as const;
+  const workers = [0, 1, 2].map((index) => startWorkerProcess(podIP, token, index, folder));
+  const launcher = startLauncherProcess(podIP, token, order, folder);
+  onTestFinished(() => [launcher, ...workers].forEach(end));
+  expect(await launcher.done).toMatchObject({
+    exitCode: 0,
+    stdout: expect.stringMatching(/^32 cells, 50 steps, 3 ranks: [\d.]+ degrees in total\n$/),
+  });
+  for (const each of workers) expect(await each.done).toMatchObject({ exitCode: 0 });
+});
+
+function end({ child }: PodProcess): void {
+  if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
+}
