@@ -26,6 +26,10 @@ export const mqttFlags = {
     value: "FILE",
     description: "file with the password at the external broker",
   }),
+  requireTls: switchFlag({
+    name: "mqtt-require-tls",
+    description: "reject robots that connect to the embedded MQTT broker without TLS",
+  }),
   allowV1Agents: switchFlag({
     name: "allow-v1-agents",
     description: "admit original K8s4r agents, which present no credentials to the embedded MQTT broker",

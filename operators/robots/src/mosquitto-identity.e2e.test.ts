@@ -1,8 +1,5 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
-import { once } from "node:events";
 import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -25,14 +22,12 @@ import { publicKeyText } from "./identity/one-time-token.ts";
 import { readRobotAuthority, type RobotAuthority } from "./identity/robot-authority.ts";
 import { robots } from "./operator.ts";
 import { topics } from "./protocol/messages.ts";
+import { freePort, type Mosquitto, startMosquitto } from "./testing/mosquitto.ts";
 
-const mosquitto = "/usr/sbin/mosquitto";
 const namespace = "default";
 const uid = "00000000-0000-4000-8000-000000000001";
 let dir: string;
-let broker: ChildProcess;
-/** What Mosquitto has logged. */
-let brokerLog = "";
+let broker: Mosquitto;
 let environment: TestEnvironment;
 let client: Client;
 let operator: RunningOperator;
@@ -44,7 +39,6 @@ const connections: MqttClient[] = [];
 
 /* A Mosquitto that `keelson robots mosquitto-config` has configured, and two robots that joined through it. */
 beforeAll(async () => {
-  if (!existsSync(mosquitto)) throw new Error(`${mosquitto} is missing: apt-get install mosquitto`);
   dir = mkdtempSync(join(tmpdir(), "robots-mosquitto-identity-"));
   [port, joinPort] = [await freePort(), await freePort()];
   environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
@@ -53,7 +47,7 @@ beforeAll(async () => {
   appendFileSync(join(dir, "broker", "acl"), "\nuser admin\ntopic readwrite k8s4r/#\n");
   // Mosquitto drops root's privileges otherwise, and cannot read the files of the test.
   if (process.getuid?.() === 0) appendFileSync(join(dir, "broker", "mosquitto.conf"), "user root\n");
-  broker = await startMosquitto();
+  broker = await startMosquitto(join(dir, "broker", "mosquitto.conf"));
   operator = await startOperator({
     operator: robots,
     client,
@@ -70,41 +64,12 @@ afterAll(async () => {
   for (const each of connections) await each.endAsync(true);
   for (const agent of agents) await agent.stop();
   await operator.stop();
-  await stopMosquitto();
+  await broker.stop();
   await environment.stop();
   rmSync(dir, { recursive: true, force: true });
 });
 
 const openClient = (): Client => createClient({ transport: environment.transport(), fieldManager: "test" });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  return typeof address === "object" && address !== null ? address.port : 0;
-}
-
-async function startMosquitto(): Promise<ChildProcess> {
-  const child = spawn(mosquitto, ["-c", join(dir, "broker", "mosquitto.conf")], { stdio: ["ignore", "ignore", "pipe"] });
-  brokerLog = "";
-  await new Promise<void>((resolve, reject) => {
-    child.stderr?.on("data", (chunk: Buffer) => {
-      brokerLog += chunk.toString();
-      if (brokerLog.includes(" running")) resolve();
-    });
-    child.once("exit", (code) => reject(new Error(`mosquitto exited with ${code}: ${brokerLog}`)));
-  });
-  return child;
-}
-
-async function stopMosquitto(): Promise<void> {
-  if (broker.exitCode !== null || broker.signalCode !== null) return;
-  broker.kill("SIGKILL");
-  await once(broker, "exit");
-}
 
 async function run(
   command: CommandDefinition,
@@ -173,7 +138,7 @@ const task = (name: string, targetRobot: string, line: string) => ({
 
 describe("Mosquitto with the generated configuration", () => {
   it("listens at the two ports only", () => {
-    const ports = [...brokerLog.matchAll(/Opening \S+ listen socket on port (\d+)/g)].map(([, each]) => Number(each));
+    const ports = [...broker.log().matchAll(/Opening \S+ listen socket on port (\d+)/g)].map(([, each]) => Number(each));
     expect(ports.toSorted()).toEqual([port, joinPort].toSorted());
   });
 
@@ -192,7 +157,7 @@ describe("Mosquitto with the generated configuration", () => {
     await agents[0]?.stop();
     await client.create(Task, task("running", "two", "while :; do sleep 1; done"));
     const running = await watched(client, Task, "running", (each) => each?.status?.state === "running");
-    const before = brokerLog.length;
+    const before = broker.log().length;
     const thief = await connect(stolen("one"), "k8s4r-agent-two");
     const heard: string[] = [];
     thief.on("message", (topic) => heard.push(topic));
@@ -220,8 +185,8 @@ describe("Mosquitto with the generated configuration", () => {
     expect((await client.get(Task, { namespace, name: "running" })).status?.state).toBe("running");
     expect((await client.get(Robot, { namespace, name: "two" })).status?.phase).toBe("Online");
     // The thief's connection has replaced none of robot two.
-    await expect.poll(() => brokerLog.slice(before)).toMatch(/New client connected from \S+ as one /);
-    expect(brokerLog.slice(before)).not.toMatch(/Client \S*two already connected/);
+    await expect.poll(() => broker.log().slice(before)).toMatch(/New client connected from \S+ as one /);
+    expect(broker.log().slice(before)).not.toMatch(/Client \S*two already connected/);
     expect(heard.filter((topic) => topic.includes("/two/"))).toEqual([]);
   });
 
@@ -251,8 +216,8 @@ describe("Mosquitto with the generated configuration", () => {
     );
     await configure();
     if (process.getuid?.() === 0) appendFileSync(join(dir, "broker", "mosquitto.conf"), "user root\n");
-    await stopMosquitto();
-    broker = await startMosquitto();
+    await broker.stop();
+    broker = await startMosquitto(join(dir, "broker", "mosquitto.conf"));
     await expect(connect(stolen("one"))).rejects.toThrow(/certificate revoked|closed|ECONNRESET/i);
     // Other robots return.
     await connect(stolen("two"));

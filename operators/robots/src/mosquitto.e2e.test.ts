@@ -1,7 +1,5 @@
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
-import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
@@ -12,50 +10,19 @@ import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { Secret } from "./api/secret.ts";
 import { robots } from "./operator.ts";
+import { freePort, type Mosquitto, startMosquitto } from "./testing/mosquitto.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
 import { watched } from "@keelson/client/testing";
 
-const mosquitto = "/usr/sbin/mosquitto";
 const namespace = "default";
 let dir: string;
 let port: number;
-let broker: ChildProcess;
+let broker: Mosquitto;
 let environment: TestEnvironment;
 let client: Client;
 let operator: RunningOperator;
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  return typeof address === "object" && address !== null ? address.port : 0;
-}
-
-/** Resolves once Mosquitto reports that it is running. */
-async function startMosquitto(): Promise<ChildProcess> {
-  const child = spawn(mosquitto, ["-c", join(dir, "mosquitto.conf")], { stdio: ["ignore", "ignore", "pipe"] });
-  let output = "";
-  await new Promise<void>((resolve, reject) => {
-    child.stderr?.on("data", (chunk: Buffer) => {
-      output += chunk.toString();
-      if (output.includes(" running")) resolve();
-    });
-    child.once("exit", (code) => reject(new Error(`mosquitto exited with ${code}: ${output}`)));
-  });
-  return child;
-}
-
-async function stopMosquitto(): Promise<void> {
-  if (broker.exitCode !== null || broker.signalCode !== null) return;
-  broker.kill("SIGKILL");
-  await once(broker, "exit");
-}
-
 beforeEach(async () => {
-  if (!existsSync(mosquitto)) throw new Error(`${mosquitto} is missing: apt-get install mosquitto`);
   dir = mkdtempSync(join(tmpdir(), "robots-mosquitto-"));
   // Mosquitto drops root's privileges and still has to read its files.
   chmodSync(dir, 0o755);
@@ -95,7 +62,7 @@ beforeEach(async () => {
       "log_dest stderr",
     ].join("\n"),
   );
-  broker = await startMosquitto();
+  broker = await startMosquitto(join(dir, "mosquitto.conf"));
   environment = await startTestEnvironment({ crds: robots.resources.map((resource) => resource.crd) });
   client = createClient({ transport: environment.transport(), fieldManager: "test" });
   operator = await startOperator({
@@ -109,7 +76,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await operator.stop();
   await environment.stop();
-  await stopMosquitto();
+  await broker.stop();
   rmSync(dir, { recursive: true, force: true });
 });
 
@@ -182,8 +149,8 @@ describe("the bridge with Mosquitto", () => {
     const agent = await robot("robot-001", "one");
     await client.create(Task, task("twice", "robot-001"));
     await agent.dispatched();
-    await stopMosquitto();
-    broker = await startMosquitto();
+    await broker.stop();
+    broker = await startMosquitto(join(dir, "mosquitto.conf"));
     const again = await connectScriptedAgent({
       url: `mqtt://127.0.0.1:${port}`,
       robotId: "robot-001",

@@ -14,7 +14,8 @@ import { type Bridge, startBridge } from "./bridge/bridge.ts";
 import { Joins } from "./bridge/registration/joins.ts";
 import type { MqttConnectionOptions } from "./bridge/mqtt-connection.ts";
 import { RejectionEvents } from "./bridge/registration/rejection-events.ts";
-import { type Broker, revokedCredential, startBroker } from "./broker/broker.ts";
+import { type Broker, startBroker } from "./broker/broker.ts";
+import { revokedCredential } from "./broker/broker-options.ts";
 import type { BrokerTls } from "./broker/tls-splitter.ts";
 import { LazyAuthority } from "./identity/lazy-authority.ts";
 import type { RobotAuthority } from "./identity/robot-authority.ts";
@@ -124,6 +125,7 @@ function startEmbeddedBroker(
     identityOf: (name) => identityOf(robotNamed(name)),
     joinProblem: (request) => joins.problem(request),
     loadTls: async () => tlsOf(await authority.get()),
+    requiresTls: mqttFlags.requireTls.read(flags),
     allowsV1Agents: mqttFlags.allowV1Agents.read(flags),
     onRejected: (rejection) => rejections.record(rejection),
     log,
@@ -152,6 +154,11 @@ interface ExternalBroker {
 async function externalBroker(values: FlagValues, authority: LazyAuthority): Promise<ExternalBroker | undefined> {
   const url = mqttFlags.url.read(values);
   if (url === undefined) return undefined;
+  if (mqttFlags.requireTls.read(values)) {
+    throw new UsageError(
+      "--mqtt-require-tls applies to the embedded MQTT broker only; configure the broker of --mqtt-url to require TLS",
+    );
+  }
   if (!URL.canParse(url) || !["mqtt:", "mqtts:", "tcp:", "ssl:"].includes(new URL(url).protocol)) {
     throw invalidFlag(mqttFlags.url, url, "must have the form mqtt://host:1883 or mqtts://host:8883");
   }

@@ -65,6 +65,12 @@ const hello = {
   },
 };
 
+it("rejects --mqtt-require-tls with an external broker", async () => {
+  await robots.stopOperator();
+  const flags = { "mqtt-url": "mqtts://127.0.0.1:1", "mqtt-require-tls": true } as const;
+  await expect(robots.startOperator({ flags })).rejects.toThrow("configure the broker of --mqtt-url to require TLS");
+});
+
 describe("the robots operator", () => {
   it("runs a Job to completion through groups, tasks and robots", async () => {
     const [one, two] = [await robot("robot-001"), await robot("robot-002")];
@@ -119,7 +125,12 @@ describe("the robots operator", () => {
 
   it("responds to a registration once the robot is approved (Flow 1, step 6)", async () => {
     const agent = await robot("robot-001");
-    expect(await agent.responded()).toEqual({ success: true, message: "Robot registered", robotId: "robot-001" });
+    expect(await agent.responded()).toEqual({
+      success: true,
+      message: "Robot registered",
+      robotId: "robot-001",
+      labels: { env: "demo" },
+    });
   });
 
   it("says why a task waits and schedules it when a robot appears (B1, B2)", async () => {

@@ -9,12 +9,14 @@ import { approveCommand, revokeCommand } from "./commands/approve.ts";
 import { createAgentCommand } from "./commands/agent.ts";
 import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.ts";
 import { explainCommand } from "./commands/explain.ts";
+import { getCommand } from "./commands/get.ts";
 import { listCommand } from "./commands/list.ts";
 import { dispatchCommand } from "./commands/dispatch.ts";
 import { mosquittoConfigCommand } from "./commands/mosquitto-config.ts";
 import { planCommand } from "./commands/plan.ts";
 import { historyCommand, pauseCommand, promoteCommand, resumeCommand, rollbackCommand } from "./commands/rollout.ts";
 import { simulateCommand } from "./commands/simulate.ts";
+import { stopCommand } from "./commands/stop.ts";
 import { tokenCommand } from "./commands/token.ts";
 import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";
@@ -51,6 +53,7 @@ export const robots: Operator = {
   commands: [
     createAgentCommand(startAgent),
     listCommand,
+    getCommand,
     explainCommand,
     cordonCommand,
     uncordonCommand,
@@ -60,6 +63,7 @@ export const robots: Operator = {
     revokeCommand,
     mosquittoConfigCommand,
     dispatchCommand,
+    stopCommand,
     planCommand,
     historyCommand,
     rollbackCommand,
@@ -73,7 +77,7 @@ export const robots: Operator = {
       name: "MQTT broker",
       address: "`127.0.0.1:1883` (`--mqtt-bind-address`, `--mqtt-port`); none with `--mqtt-url`",
       authentication:
-        "TLS 1.3 with a certificate per robot, after a one-time join token. On the same port without TLS, for robots that have not joined with a key: the shared join token for a first registration, then a credential per robot. A new credential for the bridge at each start",
+        "TLS 1.3 with a certificate per robot, after a one-time join token. On the same port without TLS (unless `--mqtt-require-tls`), for robots that have not joined with a key: the shared join token for a first registration, then a credential per robot. A new credential for the bridge at each start",
       rights: "a robot: its own topics; a robot that joins: its join request",
     },
   ],

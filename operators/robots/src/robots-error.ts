@@ -6,6 +6,14 @@ export type RobotsErrorCode =
   | "InvalidJoinTokenFile"
   /** The payload of a dispatched Job cannot be written to the file of its task. */
   | "InvalidPayload"
+  /** The policy file of a robot is invalid. */
+  | "InvalidPolicy"
+  /** An artifact could not be fetched or unpacked. */
+  | "ArtifactFailed"
+  /** The robot's policy, or the manifest, forbids an artifact: another attempt would fail in the same way. */
+  | "ArtifactForbidden"
+  /** A template is invalid, or refers to a value that the robot does not have. */
+  | "InvalidTemplate"
   /** The embedded broker cannot listen on its address. */
   | "CannotListen"
   /** The MQTT broker rejected the credentials or a subscription. */

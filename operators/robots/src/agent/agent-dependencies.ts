@@ -5,8 +5,6 @@ import type { ConnectMqtt } from "./agent-connection.ts";
 export interface AgentDependencies {
   /** Runs the programs; the agent closes it. Default: a process driver in `<workDir>/.agent/programs`. */
   readonly driver?: Driver;
-  /** Drivers that this robot's owner allows. Default: `exec` and `raw_exec`. */
-  readonly allowedDrivers?: readonly string[];
   /** Default: mqtt.js's `connect`. */
   readonly connect?: ConnectMqtt;
   /** Generates a credential. Default: 32 random bytes. */

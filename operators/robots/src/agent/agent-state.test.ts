@@ -211,3 +211,75 @@ test("for any sequence of events, an attempt starts once, sequence numbers incre
     { numRuns: 500 },
   );
 });
+
+const template = {
+  from: { text: '{{ label "bay" }}' },
+  path: "a",
+  left: "{{",
+  right: "}}",
+  mode: 0o644,
+  onChange: "restart" as const,
+};
+const templated: AgentEvent = { kind: "create", uid, attempt: 1, order: { ...order, templates: [template] } };
+const rendered: AgentEvent = { kind: "rendered", uid, attempt: 1, run: 0, digests: ["d1"] };
+const changed = (more: object): AgentEvent => ({
+  ...{ kind: "templates-changed", uid, attempt: 1, run: 0, digests: ["d2"], restart: false, signals: [], ...more },
+});
+const templatedRun = [templated, rendered, started(1)];
+
+test("a program whose template changed is stopped and started again, whatever its restart policy", () => {
+  const stopping = run([...templatedRun, changed({ restart: true, signals: ["SIGHUP"] })]);
+  expect(stopping.last).toMatchObject([
+    { kind: "save", task: { isReloading: true, rendered: ["d2"] } },
+    { kind: "stop", attempt: 1 },
+  ]);
+  const restarting = run([exited(1, exit("Stopped", 143))], stopping.state);
+  expect(reportsIn(restarting.effects)).toMatchObject([{ state: "running", event: "Restarting" }]);
+  const again = run([{ kind: "restart-check" }], restarting.state);
+  expect(kinds(again.last)).toEqual(["save", "discard", "start"]);
+  expect(again.state.tasks.get(uid)).toMatchObject({ phase: "accepted", run: 1, rendered: ["d2"] });
+  expect(again.state.tasks.get(uid)).not.toHaveProperty("isReloading");
+});
+
+test("a program that completes while it is stopped for a template is not started again", () => {
+  const { effects } = run([...templatedRun, changed({ restart: true }), exited(1)]);
+  expect(reportsIn(effects).at(-1)).toMatchObject({ state: "completed" });
+});
+
+test("a program whose template changed gets its signals", () => {
+  const { last, state } = run([...templatedRun, changed({ signals: ["SIGHUP"] })]);
+  expect(kinds(last)).toEqual(["save", "signal"]);
+  expect(last[1]).toMatchObject({ signal: "SIGHUP", attempt: 1 });
+  expect(state.tasks.get(uid)).toMatchObject({ phase: "running", rendered: ["d2"] });
+});
+
+test("a late change of templates affects no other program", () => {
+  expect(run([templated, rendered, changed({ restart: true })]).last).toEqual([]);
+  expect(run([...templatedRun, exited(1), changed({ restart: true })]).last).toEqual([]);
+  expect(run([...templatedRun, remove(1), changed({ signals: ["SIGHUP"] })]).last).toEqual([]);
+  expect(run([...templatedRun, changed({ run: 1, restart: true })]).last).toEqual([]);
+});
+
+test("a download is reported while the task is dispatching, and its failure by name", () => {
+  const download: AgentEvent = { kind: "downloading", uid, attempt: 1, run: 0 };
+  const failed = { ...exited(1, exit("StartFailed", 126)), isDownload: true } as AgentEvent;
+  expect(reportsIn(run([create(1), download, failed]).effects)).toMatchObject([
+    { state: "dispatching", event: "Downloading", seq: 1 },
+    { state: "failed", event: "DownloadFailed", seq: 2 },
+  ]);
+  expect(run([create(1), started(1), download]).last).toEqual([]);
+});
+
+test("a task whose lease ends before its program has started is reported", () => {
+  const lease = { durationMs: 60_000, graceMs: 1_000 };
+  const leased: AgentEvent = { kind: "create", uid, attempt: 1, order: { ...order, lease } };
+  const granted: AgentEvent = {
+    kind: "lease-answer",
+    granted: [{ taskUid: uid, attempt: 1 }],
+    refused: [],
+    requestedAtMs: 0,
+    bootMs: 0,
+  };
+  const { effects } = run([leased, granted, { kind: "lease-check", bootMs: 60_000 }, exited(1, exit("Stopped", -1))]);
+  expect(reportsIn(effects)).toMatchObject([{ state: "failed", leaseExpired: true }]);
+});

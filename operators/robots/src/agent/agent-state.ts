@@ -10,6 +10,7 @@ import {
   type Step,
   withReport,
 } from "./held-task.ts";
+import { mayChange } from "./files/task-template.ts";
 import { planRestart, restartDue, restartsHere } from "./local-restart.ts";
 import { checkLeases, leaseAnswered } from "./leases/task-lease.ts";
 import { reportOfExit } from "./task-reports.ts";
@@ -36,6 +37,10 @@ export function step(state: AgentState, event: AgentEvent, now: number): Step {
     case "started":
     case "exited":
       return progress(state, event, now);
+    case "downloading":
+    case "rendered":
+    case "templates-changed":
+      return filesChanged(state, event, now);
     case "removed":
       return removed(state, event.uid, now);
     case "lease-answer":
@@ -173,10 +178,8 @@ function removed(state: AgentState, uid: string, now: number): Step {
 }
 
 function progress(state: AgentState, event: AgentEvent & { readonly kind: "started" | "exited" }, now: number): Step {
-  const held = state.tasks.get(event.uid);
-  const isCurrent = held?.programAttempt === event.attempt && (held.run ?? 0) === (event.run ?? 0);
-  if (held === undefined || !isCurrent || (held.phase !== "accepted" && held.phase !== "running"))
-    return { state, effects: [] };
+  const held = currentTask(state, event);
+  if (held === undefined) return { state, effects: [] };
   const { order: _, ...rest } = held;
   if (event.kind === "exited") {
     const restart = planRestart(held, event, now);
@@ -184,6 +187,7 @@ function progress(state: AgentState, event: AgentEvent & { readonly kind: "start
     const isLeaseExpired = held.lease?.isFenced === true && event.exited.reason === "Stopped";
     const body = {
       ...reportOfExit(event.exited, event.logs),
+      ...(event.isDownload === true ? { event: "DownloadFailed" as const } : {}),
       ...(event.isPermanent ? { permanent: true } : {}),
       ...(restart === undefined
         ? {}
@@ -201,6 +205,44 @@ function progress(state: AgentState, event: AgentEvent & { readonly kind: "start
     message: "Task started",
     startedAt: new Date(event.startedAt).toISOString(),
   };
-  const running: HeldTask = { ...(restartsHere(held) ? held : rest), phase: "running" };
+  const keepsOrder = restartsHere(held) || held.order?.templates?.some(mayChange) === true;
+  const running: HeldTask = { ...(keepsOrder ? held : rest), phase: "running" };
   return change(state, withReport(state, running, body, now), publish);
+}
+
+/** The task of an event about a program, if it is its current program. */
+function currentTask(
+  state: AgentState,
+  { uid, attempt, run = 0 }: { readonly uid: string; readonly attempt: number; readonly run?: number },
+): HeldTask | undefined {
+  const held = state.tasks.get(uid);
+  const isCurrent = held?.programAttempt === attempt && (held.run ?? 0) === run;
+  return isCurrent && (held.phase === "accepted" || held.phase === "running") ? held : undefined;
+}
+
+type FilesEvent = AgentEvent & { readonly kind: "downloading" | "rendered" | "templates-changed" };
+
+function filesChanged(state: AgentState, event: FilesEvent, now: number): Step {
+  const held = currentTask(state, event);
+  if (held === undefined) return { state, effects: [] };
+  const { uid, attempt, run } = event;
+  switch (event.kind) {
+    case "downloading": {
+      if (held.phase !== "accepted") return { state, effects: [] };
+      const body: ReportBody = { state: "dispatching", event: "Downloading", message: "The robot downloads the artifacts" };
+      return change(state, withReport(state, held, body, now), publish);
+    }
+    case "rendered":
+      return change(state, { ...held, rendered: event.digests }, () => []);
+    case "templates-changed": {
+      const { digests: rendered, restart, signals } = event;
+      if (held.phase !== "running") return { state, effects: [] };
+      if (restart) {
+        return change(state, { ...held, rendered, isReloading: true }, () => [{ kind: "stop", uid, attempt, run }]);
+      }
+      return change(state, { ...held, rendered }, () =>
+        signals.map((signal) => ({ kind: "signal", uid, attempt, run, signal })),
+      );
+    }
+  }
 }

@@ -8,16 +8,14 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { sleep, systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
-import { createProcessDriver } from "@keelson/execution";
-import mqtt from "mqtt";
-import type { MqttClient } from "mqtt";
+import { createProcessDriver, findBubblewrap } from "@keelson/execution";
 import { startBroker } from "../broker/broker.ts";
 import type { Broker } from "../broker/broker.ts";
-import type { RunningAgent } from "../commands/start-agent.ts";
-import { topics } from "../protocol/messages.ts";
-import type { LeaseRequest, RegisterMessage, StatusMessage } from "../protocol/messages.ts";
+import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
+import { type RecordingServer, startRecordingServer } from "../testing/recording-server.ts";
 import { startAgent } from "./agent.ts";
 import type { AgentDependencies } from "./agent-dependencies.ts";
+import { defaultRobotPolicy } from "./policy/robot-policy.ts";
 import { readBootMs } from "./read-device-info.ts";
 
 const robotId = "robot-1";
@@ -37,100 +35,10 @@ afterEach(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** The server's side: records what the agent sends and sends messages to it. */
-interface Server {
-  readonly registrations: readonly RegisterMessage[];
-  readonly statuses: readonly StatusMessage[];
-  readonly online: readonly boolean[];
-  status(matches: (status: StatusMessage) => boolean): Promise<StatusMessage>;
-  registered(count: number): Promise<void>;
-  send(action: "create" | "delete", uid: string, attempt: number, spec?: object): Promise<void>;
-  ack(status: StatusMessage): Promise<void>;
-  /** The first lease request, past or future. */
-  leaseRequest(): Promise<LeaseRequest>;
-  grant(request: LeaseRequest): Promise<void>;
-  /** Tells the agent that the robot is bound to its credential. */
-  bind(): Promise<void>;
-  leave(): Promise<void>;
-}
-
-async function startServer(broker: Broker, options: { readonly acknowledges: boolean }): Promise<Server> {
-  const client: MqttClient = mqtt.connect(broker.url, {
-    protocolVersion: 4,
-    reconnectPeriod: 0,
-    manualConnect: true,
-    clientId: `server-${randomUUID()}`,
-    ...broker.bridgeCredentials,
-  });
-  const registrations: RegisterMessage[] = [];
-  const statuses: StatusMessage[] = [];
-  const online: boolean[] = [];
-  const requests: LeaseRequest[] = [];
-  let changed: () => void = () => {};
-  // A publish that the end of the test or the broker cuts off does not matter.
-  const send = (topic: string, body: object): Promise<unknown> =>
-    client.publishAsync(topic, JSON.stringify(body), { qos: 1 }).catch(() => {});
-  const ack = async ({ taskUid, attempt, seq }: StatusMessage): Promise<void> => {
-    await send(topics.ack(robotId, taskUid), { taskUid, attempt, seq });
-  };
-  client.on("message", (topic, payload) => {
-    const body = JSON.parse(payload.toString());
-    if (topic === topics.register) {
-      registrations.push(body);
-      void send(topics.response(robotId), { success: true, message: "ok" });
-    } else if (topic === topics.online(robotId)) {
-      online.push(body.online);
-    } else if (topic === topics.lease(robotId)) {
-      requests.push(body);
-    } else {
-      statuses.push(body);
-      if (options.acknowledges) void ack(body);
-    }
-    changed();
-  });
-  client.on("error", () => {});
-  const connected = new Promise<unknown>((resolve) => client.once("connect", resolve));
-  client.connect();
-  await connected;
-  await client.subscribeAsync([topics.register, topics.allStatus, topics.allOnline, topics.allLeases], { qos: 1 });
-  const until = async (holds: () => boolean): Promise<void> => {
-    while (!holds()) {
-      await new Promise<void>((resolve) => {
-        changed = resolve;
-      });
-    }
-  };
-  const leave = async (): Promise<void> => {
-    await client.endAsync(true);
-  };
-  cleanups.push(leave);
-  return {
-    registrations,
-    statuses,
-    online,
-    async status(matches) {
-      await until(() => statuses.some(matches));
-      return statuses.find(matches) as StatusMessage;
-    },
-    registered: (count) => until(() => registrations.length >= count),
-    async send(action, uid, attempt, spec) {
-      const isLeased = spec !== undefined && "disconnect" in spec;
-      const task = { metadata: { uid }, spec, status: { attempt, ...(isLeased ? { lease: { attempt } } : {}) } };
-      await send(topics.dispatch(robotId), { action, task });
-    },
-    ack,
-    async leaseRequest() {
-      await until(() => requests.length > 0);
-      return requests[0] as LeaseRequest;
-    },
-    async grant({ nonce, tasks }) {
-      await send(topics.leaseAnswer(robotId), { nonce, granted: tasks, refused: [] });
-    },
-    async bind() {
-      await send(topics.response(robotId), { success: true, message: "ok", isCredentialBound: true });
-    },
-    leave,
-  };
+async function startServer(at: Broker, options: { readonly acknowledges: boolean }): Promise<RecordingServer> {
+  const server = await startRecordingServer(at, robotId, options);
+  cleanups.push(() => server.leave());
+  return server;
 }
 
 async function broker(port = 0): Promise<Broker> {
@@ -141,7 +49,7 @@ async function broker(port = 0): Promise<Broker> {
 
 async function agent(
   url: string,
-  extras: AgentDependencies & { readonly stopTasksOnExit?: boolean } = {},
+  extras: AgentDependencies & Partial<Pick<AgentOptions, "stopTasksOnExit" | "policy">> = {},
 ): Promise<RunningAgent> {
   const options = {
     robotId,
@@ -304,12 +212,36 @@ test("a delete stops the task's whole process tree and removes its files", async
 test("an unknown driver is rejected with the list of known ones", async () => {
   const at = await broker();
   const server = await startServer(at, { acknowledges: true });
-  await agent(at.url, { allowedDrivers: ["exec"] });
+  await agent(at.url, { policy: { ...defaultRobotPolicy, drivers: ["exec"] } });
   await server.registered(1);
   await server.send("create", randomUUID(), 1, { ...shell("true"), driver: "raw_exec" });
   const end = await server.status((status) => status.state === "failed");
   expect(end).toMatchObject({ event: "StartFailed", message: expect.stringMatching(/raw_exec.*it has exec/) });
 });
+
+test.skipIf(findBubblewrap() === undefined)(
+  "an isolated program sees its own folder and what the policy names, and the next agent reports its exit",
+  async () => {
+    const at = await broker();
+    const server = await startServer(at, { acknowledges: true });
+    writeFileSync(file("secret"), "secret");
+    writeFileSync(file("shared"), "shared");
+    const isolation = { network: "shared", paths: [file("shared")], writablePaths: [] } as const;
+    const policy = { ...defaultRobotPolicy, isolation };
+    const first = await agent(at.url, { policy });
+    await server.registered(1);
+    const uid = randomUUID();
+    const script = `cat ${file("secret")}; cat ${file("shared")}; echo x > ${file("shared")}; echo own > own; cat own; : > started`;
+    await server.send("create", uid, 1, shell(`${script}; while ! [ -e go ]; do sleep 0.02; done; exit 3`));
+    await expect.poll(() => existsSync(join(workDir, uid, "started"))).toBe(true);
+    await first.stop();
+    await agent(at.url, { policy });
+    writeFileSync(join(workDir, uid, "go"), "");
+    const { logsStdout, logsStderr, exitCode } = await server.status((status) => status.state === "failed");
+    expect([logsStdout, exitCode, readFileSync(file("shared"), "utf8")]).toEqual(["sharedown\n", 3, "shared"]);
+    expect(logsStderr).toMatch(/secret: No such file/);
+  },
+);
 
 test("an agent reconnects to a restarted broker, lists its tasks and loses no status", async () => {
   const first = await broker();

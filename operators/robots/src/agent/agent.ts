@@ -1,30 +1,28 @@
-import { randomBytes, randomUUID } from "node:crypto";
-import { isAbsolute, join, resolve } from "node:path";
+import { randomUUID } from "node:crypto";
 import { sleep, type Timer } from "@keelson/api-machinery/time";
-import { createProcessDriver, type Driver } from "@keelson/execution";
 import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
 import { robotIdPattern, topics } from "../protocol/messages.ts";
 import type { RegisterMessage } from "../protocol/messages.ts";
 import { requireCompleteToken } from "../identity/one-time-token.ts";
 import { RobotsError } from "../robots-error.ts";
-import { AgentIdentity } from "./identity/agent-identity.ts";
 import { AgentMembership } from "./identity/agent-membership.ts";
-import { AgentCredential } from "./identity/agent-credential.ts";
+import type { AgentCredential } from "./identity/agent-credential.ts";
+import { type AgentParts, openAgentParts } from "./agent-parts.ts";
 import { AgentConnection } from "./agent-connection.ts";
 import { step } from "./agent-state.ts";
 import type { AgentDependencies } from "./agent-dependencies.ts";
-import { type AgentEvent, type AgentState, isWaitingToStart } from "./held-task.ts";
+import type { AgentEvent, AgentState } from "./held-task.ts";
 import { nextRestartMs } from "./local-restart.ts";
-import { LeaseGuard } from "./leases/lease-guard.ts";
 import { LeaseKeeper } from "./leases/lease-keeper.ts";
 import { leaseDemand } from "./leases/task-lease.ts";
 import { readBootId, readBootMs, readDeviceInfo } from "./read-device-info.ts";
 import { GenuineMessages } from "./identity/genuine-messages.ts";
 import { readMessage } from "./read-message.ts";
-import type { AgentPolicy } from "./task-order.ts";
-import { openTaskRecords, type TaskRecords } from "./task-records.ts";
 import { registrationMessage } from "./registration-message.ts";
 import { TaskRunner } from "./task-runner.ts";
+import type { RobotLabels } from "./files/robot-labels.ts";
+import { type AgentPolicy, agentPolicyOf } from "./policy/agent-policy.ts";
+import { defaultRobotPolicy } from "./policy/robot-policy.ts";
 
 /** Retry interval of a registration that the server has not answered. */
 const registerRetryMs = 10_000;
@@ -43,6 +41,7 @@ class RobotAgent implements RunningAgent {
   readonly #membership: AgentMembership;
   readonly #messages: GenuineMessages;
   readonly #runner: TaskRunner;
+  readonly #robotLabels: RobotLabels;
   #state: AgentState;
   #isStopping = false;
   #isRegistered = false;
@@ -52,17 +51,7 @@ class RobotAgent implements RunningAgent {
   readonly done: Promise<void>;
   #resolveDone: () => void = () => {};
 
-  constructor(
-    options: AgentOptions & AgentDependencies,
-    parts: {
-      driver: Driver;
-      records: TaskRecords;
-      guard: LeaseGuard;
-      workDir: string;
-      credential: AgentCredential;
-      identity: AgentIdentity;
-    },
-  ) {
+  constructor(options: AgentOptions & AgentDependencies, parts: AgentParts) {
     const { robotId, clock, log } = options;
     this.#options = options;
     this.#membership = new AgentMembership({
@@ -87,15 +76,17 @@ class RobotAgent implements RunningAgent {
       this.#resolveDone = resolveDone;
     });
     this.#instanceId = options.instanceId ?? randomUUID();
-    this.#policy = { robotId, drivers: options.allowedDrivers ?? ["exec", "raw_exec"] };
+    this.#robotLabels = parts.robotLabels;
+    this.#policy = agentPolicyOf(robotId, options.policy ?? defaultRobotPolicy);
     this.#state = { robotId, bootId: this.#bootId, tasks: new Map() };
     this.#runner = new TaskRunner({
       ...parts,
+      policy: this.#policy,
       clock,
       log,
       publish: (report) => this.#connection?.publish(topics.status(robotId, report.taskUid), report),
       onEvent: (event) => this.#handle(event),
-      isWaiting: (uid, attempt, run) => isWaitingToStart(this.#state.tasks.get(uid), attempt, run),
+      taskOf: (uid) => this.#state.tasks.get(uid),
     });
     this.#leases = new LeaseKeeper({
       clock,
@@ -209,6 +200,7 @@ class RobotAgent implements RunningAgent {
         this.#isRegistered = message.isRegistered;
         if (message.warning !== "") log.warn({ robot: this.#options.robotId }, message.warning);
         if (message.isCredentialBound) await this.#credential.bound();
+        if (message.labels !== undefined && (await this.#robotLabels.update(message.labels))) this.#refreshTemplates();
         if (this.#isRegistered) log.info({ answer: message.answer }, "registered");
         else log.warn({ answer: message.answer }, "the server rejected the registration");
         this.#armTimer();
@@ -222,6 +214,10 @@ class RobotAgent implements RunningAgent {
       case "invalid":
         log.warn({ topic }, `invalid message dropped: ${message.reason}`);
     }
+  }
+
+  #refreshTemplates(): void {
+    this.#runner.refreshTemplates(this.#state.tasks.values());
   }
 
   #register(): void {
@@ -257,6 +253,7 @@ class RobotAgent implements RunningAgent {
       if (this.#isRegistered) this.#sendHeartbeat();
       else this.#register();
       void this.#handle({ kind: "tick" });
+      this.#refreshTemplates();
       this.#armTimer();
     });
   }
@@ -275,26 +272,12 @@ class RobotAgent implements RunningAgent {
  * **Errors**: rejects if `workDir` is unusable or in use by another agent, and names that process.
  */
 export async function startAgent(options: AgentOptions & AgentDependencies): Promise<RunningAgent> {
-  const { robotId, clock, random = Math.random } = options;
+  const { robotId } = options;
   if (!robotIdPattern.test(robotId)) {
     throw new RobotsError("InvalidRobotId", `robotId: ${JSON.stringify(robotId)} must be a DNS label of at most 63 characters`);
   }
   requireCompleteToken(options.token ?? "");
-  const workDir = isAbsolute(options.workDir) ? options.workDir : resolve(options.workDir);
-  const agentDir = join(workDir, ".agent");
-  const driver = options.driver ?? (await createProcessDriver({ dir: join(agentDir, "programs"), clock, random }));
-  const records = await openTaskRecords(join(agentDir, "tasks"));
-  const randomSecret = options.randomSecret ?? (() => randomBytes(32).toString("base64url"));
-  const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
-  const identity = await AgentIdentity.open(join(agentDir, "identity.json"), robotId);
-  if (options.token === undefined && identity.joined === undefined) {
-    throw new RobotsError(
-      "JoinFailed",
-      "this robot has not joined yet: pass a join token with --token-file, or in K8S4R_TOKEN",
-    );
-  }
-  const guard = new LeaseGuard(join(agentDir, "leases"));
-  const agent = new RobotAgent(options, { driver, records, guard, workDir, credential, identity });
+  const agent = new RobotAgent(options, await openAgentParts(options));
   await agent.start();
   return agent;
 }

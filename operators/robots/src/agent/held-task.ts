@@ -36,6 +36,10 @@ export interface HeldTask {
   readonly restarts?: LocalRestarts;
   /** Set if the program may run only while this robot holds a lease. */
   readonly lease?: TaskLease;
+  /** Set once the files of this attempt are in the task's folder: the digest of each template's content. */
+  readonly rendered?: readonly string[];
+  /** Set while the program is being stopped because a template changed. It then starts again. */
+  readonly isReloading?: boolean;
   /** Time of the last change by the wall clock. The oldest records are dropped first; clock jumps only affect that order. */
   readonly changedAt: number;
 }
@@ -98,6 +102,30 @@ export type AgentEvent =
       readonly logs: LogTails;
       /** Another attempt would fail in the same way. */
       readonly isPermanent?: boolean;
+      /** The program did not start because an artifact could not be fetched. */
+      readonly isDownload?: boolean;
+    }
+  /** The artifacts of a task are being downloaded. */
+  | { readonly kind: "downloading"; readonly uid: string; readonly attempt: number; readonly run: number }
+  /** The files of a task are in its folder. */
+  | {
+      readonly kind: "rendered";
+      readonly uid: string;
+      readonly attempt: number;
+      readonly run: number;
+      readonly digests: readonly string[];
+    }
+  /** Templates of a running task have changed and were written. */
+  | {
+      readonly kind: "templates-changed";
+      readonly uid: string;
+      readonly attempt: number;
+      readonly run: number;
+      readonly digests: readonly string[];
+      /** Whether the program is to be restarted. */
+      readonly restart: boolean;
+      /** Signals that the program gets, unless it is restarted. */
+      readonly signals: readonly string[];
     }
   | { readonly kind: "removed"; readonly uid: string }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
@@ -126,8 +154,10 @@ export type AgentEffect =
   | { readonly kind: "start"; readonly uid: string; readonly attempt: number; readonly run?: number; readonly order: TaskOrder }
   /** Ask the server for leases now. */
   | { readonly kind: "request-lease"; readonly uid: string }
-  /** Stop an attempt's program; continue with `exited`. */
-  | { readonly kind: "stop"; readonly uid: string; readonly attempt: number; readonly run?: number; readonly graceMs: number }
+  /** Stop an attempt's program; continue with `exited`. `graceMs` defaults to that of the program. */
+  | { readonly kind: "stop"; readonly uid: string; readonly attempt: number; readonly run?: number; readonly graceMs?: number }
+  /** Send a signal to an attempt's program. */
+  | { readonly kind: "signal"; readonly uid: string; readonly attempt: number; readonly run?: number; readonly signal: string }
   /** Stop an attempt's program and remove it with its logs. */
   | { readonly kind: "discard"; readonly uid: string; readonly attempt: number; readonly run?: number }
   /** Remove the task's folder; continue with `removed` if `answer` is set. */

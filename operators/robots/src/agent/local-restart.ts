@@ -1,3 +1,4 @@
+import type { Exited } from "@keelson/execution";
 import { decideRestart } from "../work/restart-policy.ts";
 import {
   type AgentEffect,
@@ -29,6 +30,8 @@ export function planRestart(
   { exited, logs, isPermanent }: AgentEvent & { readonly kind: "exited" },
   now: number,
 ): RestartPlan | undefined {
+  const reload = planReload(held, exited.reason, now);
+  if (reload !== undefined) return reload;
   const restart = held.order?.restart;
   // A program that the agent stopped, for its lease or with itself, does not use up the policy.
   if (restart === undefined || isPermanent === true || exited.reason === "Stopped") return undefined;
@@ -49,6 +52,19 @@ export function planRestart(
       restartCount: restart.count + run,
       ...(exitCode === undefined ? {} : { exitCode }),
     },
+  };
+}
+
+/** A program that was stopped because a template changed starts again, whatever the restart policy. */
+function planReload(held: HeldTask, reason: Exited["reason"], now: number): RestartPlan | undefined {
+  const isStopped = reason === "Stopped" || reason === "Error";
+  if (held.isReloading !== true || held.order === undefined || held.lease?.isFenced === true || !isStopped) return undefined;
+  const { isReloading: _, ...rest } = held;
+  const { windowStartMs = now, restartsInWindow = 0 } = held.restarts ?? {};
+  return {
+    kind: "restart",
+    task: { ...rest, phase: "waiting", restarts: { windowStartMs, restartsInWindow, dueMs: now, plannedMs: now } },
+    body: { state: "running", event: "Restarting", message: "Task restarts because a template changed" },
   };
 }
 

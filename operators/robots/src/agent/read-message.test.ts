@@ -1,12 +1,13 @@
 import { expect, it } from "vitest";
 import { topics } from "../protocol/messages.ts";
+import { defaultRobotPolicy } from "./policy/robot-policy.ts";
 import { readMessage } from "./read-message.ts";
 
 const uid = "0b0e3c84-7f62-4d3f-9a53-0d9f0a6c1f11";
 const read = (topic: string, message: unknown) =>
   readMessage(topic, Buffer.from(typeof message === "string" ? message : JSON.stringify(message)), {
     robotId: "r1",
-    drivers: ["exec"],
+    ...defaultRobotPolicy,
   });
 
 it("parses the response to a registration and shortens its message", () => {

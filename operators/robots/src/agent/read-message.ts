@@ -1,6 +1,7 @@
-import { isJsonObject } from "@keelson/api-machinery";
+import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
 import { type LeaseAnswer, type LeasedTask, taskUidPattern, topics } from "../protocol/messages.ts";
-import { type AgentPolicy, type Dispatch, readDispatch } from "./task-order.ts";
+import type { AgentPolicy } from "./policy/agent-policy.ts";
+import { type Dispatch, readDispatch } from "./task-order.ts";
 
 /** A message from the server. */
 export type ServerMessage =
@@ -12,6 +13,8 @@ export type ServerMessage =
       readonly isCredentialBound: boolean;
       /** Empty if there is none. */
       readonly warning: string;
+      /** The robot's labels, if the message has them. */
+      readonly labels?: Readonly<Record<string, string>>;
     }
   | { readonly kind: "lease-answer"; readonly leases: LeaseAnswer }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
@@ -44,6 +47,7 @@ export function readMessage(topic: string, payload: Uint8Array, policy: AgentPol
       answer: text(message.message),
       isCredentialBound: message.isCredentialBound === true,
       warning: text(message.warning),
+      ...(isJsonObject(message.labels) ? { labels: textsOf(message.labels) } : {}),
     };
   }
   if (topic === topics.leaseAnswer(robotId)) {
@@ -59,6 +63,12 @@ export function readMessage(topic: string, payload: Uint8Array, policy: AgentPol
     return { kind: "invalid", reason: "not a valid acknowledgement" };
   }
   return { kind: "ack", uid, attempt, seq };
+}
+
+function textsOf(object: JsonObject): Readonly<Record<string, string>> {
+  const texts: Record<string, string> = {};
+  for (const [key, value] of Object.entries(object)) if (typeof value === "string") setOwn(texts, key, value);
+  return texts;
 }
 
 function leasedTasks(value: unknown): readonly LeasedTask[] | undefined {

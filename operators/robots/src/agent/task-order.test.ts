@@ -1,10 +1,11 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { readDispatch } from "./task-order.ts";
+import { defaultRobotPolicy } from "./policy/robot-policy.ts";
+import { orderProblem, readDispatch, underPolicy } from "./task-order.ts";
 import { reportOfExit, withoutControls } from "./task-reports.ts";
 
 const uid = "0a0b0c0d-0000-4000-8000-000000000001";
-const policy = { robotId: "r1", drivers: ["exec", "raw_exec"] };
+const policy = { robotId: "r1", ...defaultRobotPolicy };
 const read = (message: unknown) => readDispatch(Buffer.from(JSON.stringify(message)), policy);
 const task = (spec: object, status: object = { attempt: 2 }) => ({
   action: "create",
@@ -47,6 +48,31 @@ test("a task becomes a program with its limits and variables that identify it", 
       limits: { cpuMillis: 500, memoryBytes: 64 * 1024 * 1024 },
     },
   });
+});
+
+test.each([
+  [{ jarPath: "local/x.jar", args: ["a"], jvmOptions: ["-Xmx1g"] }, ["java", "-Xmx1g", "-jar", "local/x.jar", "a"]],
+  [
+    { jarPath: "x.jar", class: "com.example.Main", classpath: ["lib/y.jar"] },
+    ["java", "-cp", "x.jar:lib/y.jar", "com.example.Main"],
+  ],
+])("the java configuration %j becomes %j", (javaConfig, command) => {
+  expect(read(task({ driver: "java", config: { javaConfig } }))).toMatchObject({ order: { command } });
+});
+
+test("a robot says why it does not have a driver that its owner allows", () => {
+  const message = Buffer.from(JSON.stringify(task({ driver: "java" })));
+  const robot = { ...policy, drivers: ["exec"], unavailable: { java: "java is not installed" } };
+  expect(readDispatch(message, robot)).toMatchObject({
+    problem: 'spec.driver: robot r1 has no driver "java" (java is not installed); it has exec',
+  });
+});
+
+test("the policy isolates every driver but raw_exec", () => {
+  const isolation = { network: "none", paths: [], writablePaths: [] } as const;
+  const isolated = (driver: string) => readDispatch(Buffer.from(JSON.stringify(task({ driver }))), { ...policy, isolation });
+  expect(isolated("exec")).toMatchObject({ order: { isolation } });
+  expect(isolated("raw_exec")).not.toHaveProperty("order.isolation");
 });
 
 test("metadata become variables, which env overrides, and the payload becomes a file", () => {
@@ -104,8 +130,10 @@ test("a task of an original server, which has no attempts, is attempt 0", () => 
 });
 
 test.each([
-  [{ driver: "docker", config: { dockerConfig: { image: "x" } } }, /spec\.driver.*docker.*exec, raw_exec/],
-  [{ driver: "java" }, /spec\.driver/],
+  [{ driver: "docker", config: { dockerConfig: { image: "x" } } }, /spec\.driver.*docker.*exec, raw_exec, java/],
+  [{ driver: "java", config: {} }, /spec\.config\.javaConfig\.jarPath is missing/],
+  [{ driver: "java", config: { javaConfig: { jarPath: "x.jar", classpath: ["y"] } } }, /javaConfig\.class is required/],
+  [{ driver: "java", config: { javaConfig: { jarPath: "x.jar", class: "-version" } } }, /javaConfig\.class/],
   [{ config: {} }, /spec\.config\.execConfig\.command/],
   [{ config: { execConfig: { command: "x", args: [1] } } }, /args/],
   [{ env: { "a=b": "x" } }, /spec\.env/],
@@ -114,7 +142,8 @@ test.each([
   [{ killTimeout: "-1s" }, /spec\.killTimeout/],
   [{ resources: { memory: "lots" } }, /spec\.resources\.memory/],
   [{ targetRobot: "r2" }, /r2.*r1/],
-  [{ artifacts: [{ getterSource: "https://h/x" }] }, /spec\.artifacts/],
+  [{ artifacts: [{ getterSource: "https://h/x" }] }, /spec\.artifacts\[0\]\.getterOptions\.checksum is missing/],
+  [{ templates: [{ destPath: "x", embeddedTmpl: "{{ key }}" }] }, /spec\.templates\[0\]\.embeddedTmpl: line 1/],
 ])("a task with %j is rejected with the field's name", (spec, field) => {
   expect(read(task(spec))).toMatchObject({ uid, attempt: 2, problem: expect.stringMatching(field) });
 });
@@ -137,4 +166,25 @@ test("a program's output cannot control a terminal", () => {
   expect(withoutControls("a\u001b[31mb\tc\nd\r\u0007")).toBe("a\ufffd[31mb\tc\nd\ufffd\ufffd");
   const exited = { kind: "exited", reason: "Error", message: "\u001b]0;x", exitCode: 1, finishedAt: 0 } as const;
   expect(JSON.stringify(reportOfExit(exited, { stdout: "\u001b", stderr: "\u0000" }))).not.toMatch(/\\u00/);
+});
+
+test("a stricter policy applies to an order that was accepted under an earlier one", () => {
+  const url = "https://files.example/map";
+  const order = { command: ["/opt/run"] as const, env: {}, user: "nobody", artifacts: [{ url, path: "map" }] };
+  const isolation = { network: "none", paths: [], writablePaths: [] } as const;
+  const open = { ...policy, artifacts: { ...policy.artifacts, requireChecksum: false } };
+  expect(orderProblem(open, order)).toBeUndefined();
+  expect(orderProblem(policy, order)).toContain("spec.artifacts[0].getterOptions.checksum is missing");
+  expect(orderProblem({ ...open, artifacts: { ...open.artifacts, sources: ["http://"] } }, order)).toContain(
+    "spec.artifacts[0].getterSource: https://files.example/map is not allowed",
+  );
+  expect(orderProblem({ ...open, users: ["robot"] }, order)).toContain('spec.user: "nobody" is not allowed');
+  expect(orderProblem({ ...open, commands: ["/usr/"] }, order)).toContain('the program "/opt/run" is not allowed');
+  const isolated = { ...open, drivers: ["exec"], isolation };
+  expect(orderProblem(isolated, order)).toBe("spec.driver: the robot's policy requires isolation");
+  expect(orderProblem({ ...isolated, drivers: ["exec", "raw_exec"] }, order)).toBeUndefined();
+  expect(orderProblem(isolated, { ...order, isolation })).toBeUndefined();
+  const shared = { ...order, isolation: { ...isolation, network: "shared" as const } };
+  expect(underPolicy(isolated, shared).isolation).toEqual(isolation);
+  expect(underPolicy(open, shared).isolation).toEqual(shared.isolation);
 });

@@ -6,7 +6,13 @@ import { bareNumber, parseResourceRequest } from "../placement/resource-request.
 import type { RestartPolicy } from "../api/policies.ts";
 import { completeRestartPolicy } from "../work/restart-policy.ts";
 import { defaultLostAfterMs, minLostAfterMs } from "../work/disconnect-policy.ts";
+import { commandOf } from "./task-command.ts";
+import { child, InvalidField, own, text } from "./task-fields.ts";
 import { taskUidPattern } from "../protocol/messages.ts";
+import { type Artifact, readArtifacts, sourceProblem } from "./files/artifact.ts";
+import { readTaskTemplates, type TaskTemplate } from "./files/task-template.ts";
+import type { AgentPolicy } from "./policy/agent-policy.ts";
+import { programProblem, type TaskIsolation } from "./policy/robot-policy.ts";
 
 /** The program of a task, validated. It is JSON, so that it can be recorded before it runs. */
 export interface TaskOrder {
@@ -21,6 +27,14 @@ export interface TaskOrder {
   readonly restart?: { readonly policy: RestartPolicy; readonly count: number };
   /** A file to write before the program starts. `path` is relative to the task's folder. */
   readonly payload?: { readonly path: string; readonly base64: string };
+  /** Files to fetch before the program starts. */
+  readonly artifacts?: readonly Artifact[];
+  /** Files to render before the program starts, and again when their values change. */
+  readonly templates?: readonly TaskTemplate[];
+  /** Metadata for templates. */
+  readonly meta?: Readonly<Record<string, string>>;
+  /** What the program can see of the robot. Unset: everything that its user can. */
+  readonly isolation?: TaskIsolation;
   /** Set if the program may run only while the robot holds a lease of this duration. */
   readonly lease?: { readonly durationMs: number; readonly graceMs: number };
 }
@@ -40,39 +54,6 @@ export type Dispatch =
 
 /** `killTimeout` of a task that has none. */
 const defaultGraceMs = 5_000;
-
-/** What the robot's owner allows. */
-export interface AgentPolicy {
-  readonly robotId: string;
-  /** Allowed drivers, of `exec` and `raw_exec`. */
-  readonly drivers: readonly string[];
-}
-
-/** A field has an invalid value. The message starts with the field. */
-class InvalidField extends Error {
-  override readonly name = "InvalidField";
-}
-
-const own = (object: JsonObject, field: string): unknown => (Object.hasOwn(object, field) ? object[field] : undefined);
-
-const child = (object: JsonObject, field: string): JsonObject => {
-  const value = own(object, field);
-  return isJsonObject(value) ? value : {};
-};
-
-function text(object: JsonObject, field: string, path: string): string | undefined {
-  const value = own(object, field);
-  if (value === undefined || value === null || value === "") return undefined;
-  if (typeof value !== "string" || value.includes("\0")) throw new InvalidField(`${path}.${field} must be a string`);
-  return value;
-}
-
-function texts(value: unknown, path: string): readonly string[] {
-  if (value === undefined || value === null) return [];
-  const isValid = Array.isArray(value) && value.every((item) => typeof item === "string" && !item.includes("\0"));
-  if (!isValid) throw new InvalidField(`${path} must be a list of strings`);
-  return value;
-}
 
 function variables(value: unknown): Readonly<Record<string, string>> {
   if (value === undefined || value === null) return {};
@@ -114,30 +95,11 @@ function amount(resources: JsonObject, field: string, read: (value: string | num
   return found === 0 ? undefined : found;
 }
 
-function commandOf(spec: JsonObject, policy: AgentPolicy): readonly [string, ...string[]] {
-  const driver = own(spec, "driver");
-  if (typeof driver !== "string" || !policy.drivers.includes(driver)) {
-    throw new InvalidField(
-      `spec.driver: robot ${policy.robotId} has no driver ${JSON.stringify(driver)}; it has ${policy.drivers.join(", ")}`,
-    );
-  }
-  const config = child(child(spec, "config"), "execConfig");
-  const command = text(config, "command", "spec.config.execConfig");
-  if (command === undefined) {
-    throw new InvalidField(`spec.config.execConfig.command is missing; the driver ${driver} requires it`);
-  }
-  return [command, ...texts(own(config, "args"), "spec.config.execConfig.args")];
-}
-
 function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPolicy): TaskOrder {
   const spec = child(task, "spec");
   const target = text(spec, "targetRobot", "spec");
   if (target !== undefined && target !== policy.robotId) {
     throw new InvalidField(`spec.targetRobot is ${target}, but this is robot ${policy.robotId}`);
-  }
-  for (const field of ["artifacts", "templates"]) {
-    const value = own(spec, field);
-    if (Array.isArray(value) && value.length > 0) throw new InvalidField(`spec.${field}: not supported by this agent`);
   }
   const command = commandOf(spec, policy);
   const metadata = child(task, "metadata");
@@ -152,6 +114,8 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
   };
   const payload = payloadOf(spec);
   const user = text(spec, "user", "spec");
+  const forbidden = programProblem(policy, { command: command[0], user });
+  if (forbidden !== undefined) throw new InvalidField(forbidden);
   const timeoutMs = durationMs(spec, "timeout");
   const killGraceMs = durationMs(spec, "killTimeout");
   const resources = child(spec, "resources");
@@ -173,11 +137,31 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     ...(killGraceMs !== undefined && { killGraceMs }),
     ...restartOf(task, spec),
     ...(payload !== undefined && { payload }),
+    ...filesOf(spec, policy),
+    ...(policy.isolation !== undefined && own(spec, "driver") !== "raw_exec" && { isolation: policy.isolation }),
     ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(spec), graceMs: killGraceMs ?? defaultGraceMs } }),
     ...((cpuMillis !== undefined || memoryBytes !== undefined) && {
       limits: { ...(cpuMillis !== undefined && { cpuMillis }), ...(memoryBytes !== undefined && { memoryBytes }) },
     }),
   };
+}
+
+/** Why a task that was accepted under an earlier policy may no longer start; undefined if it may. */
+export function orderProblem(policy: AgentPolicy, { command, user, artifacts = [], isolation }: TaskOrder): string | undefined {
+  if (policy.isolation !== undefined && isolation === undefined && !policy.drivers.includes("raw_exec")) {
+    return "spec.driver: the robot's policy requires isolation";
+  }
+  for (const [index, { url, sha256 }] of artifacts.entries()) {
+    const problem = sourceProblem(policy.artifacts, new URL(url), sha256);
+    if (problem !== undefined) return `spec.artifacts[${index}]${problem}`;
+  }
+  return programProblem(policy, { command: command[0], user });
+}
+
+/** An order with the isolation of the current policy. An isolated program stays isolated. */
+export function underPolicy(policy: AgentPolicy, order: TaskOrder): TaskOrder {
+  if (order.isolation === undefined || policy.isolation === undefined) return order;
+  return { ...order, isolation: policy.isolation };
 }
 
 /** `K8S4R_META_<KEY>` for every entry of the metadata, in upper case, with `_` for what a variable name cannot contain. */
@@ -190,6 +174,18 @@ function metaVariables(meta: unknown): Readonly<Record<string, string>> {
         : [],
     ),
   );
+}
+
+function filesOf(spec: JsonObject, policy: AgentPolicy): Pick<TaskOrder, "artifacts" | "templates" | "meta"> {
+  const artifacts = readArtifacts(own(spec, "artifacts"), policy.artifacts);
+  if (typeof artifacts === "string") throw new InvalidField(artifacts);
+  const templates = readTaskTemplates(own(spec, "templates"));
+  if (typeof templates === "string") throw new InvalidField(templates);
+  const meta = Object.entries(child(spec, "meta")).flatMap(([key, value]) => (typeof value === "string" ? [[key, value]] : []));
+  return {
+    ...(artifacts.length > 0 && { artifacts }),
+    ...(templates.length > 0 && { templates, meta: Object.fromEntries(meta) }),
+  };
 }
 
 function payloadOf(spec: JsonObject): TaskOrder["payload"] {

@@ -1,4 +1,5 @@
-import { defaultPath, type ProgramSpec } from "@keelson/execution";
+import { defaultPath, type Isolation, type ProgramSpec } from "@keelson/execution";
+import type { TaskIsolation } from "./policy/robot-policy.ts";
 import type { TaskOrder } from "./task-order.ts";
 
 /** Identifies a program of this robot. */
@@ -25,6 +26,17 @@ export function programSpecOf({ uid, attempt, run }: ProgramName, order: TaskOrd
     ...(order.limits !== undefined && { limits: order.limits }),
     ...(order.timeoutMs !== undefined && { timeoutMs: order.timeoutMs }),
     ...(order.killGraceMs !== undefined && { killGraceMs: order.killGraceMs }),
+    ...(order.isolation !== undefined && { isolation: isolationOf(order.isolation, dir) }),
     metadata: { uid, attempt: String(attempt), run: String(run) },
+  };
+}
+
+function isolationOf({ network, paths, writablePaths }: TaskIsolation, dir: string): Isolation {
+  return {
+    network,
+    binds: [
+      ...paths.map((path) => ({ source: path, target: path })),
+      ...[...writablePaths, dir].map((path) => ({ source: path, target: path, isWritable: true })),
+    ],
   };
 }

@@ -1,23 +1,16 @@
-import { chown, mkdir, rm, symlink } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import {
-  type Driver,
-  ExecutionError,
-  type Exited,
-  type Program,
-  readLogTail,
-  resolveLocalUser,
-  type UserIds,
-} from "@keelson/execution";
+import { type Driver, type Exited, type Program, readLogTail } from "@keelson/execution";
 import { taskUidPattern } from "../protocol/messages.ts";
 import type { StatusMessage } from "../protocol/messages.ts";
+import type { AgentPolicy } from "./policy/agent-policy.ts";
+import type { TaskFiles } from "./files/task-files.ts";
+import { startFailed, TaskStarts } from "./task-starts.ts";
 import { type AgentEffect, type AgentEvent, discard, type HeldTask } from "./held-task.ts";
-import { writePayload } from "./task-payload.ts";
-import { programId, type ProgramName, programSpecOf } from "./task-program.ts";
+import { programId, type ProgramName } from "./task-program.ts";
 import { withoutGrant } from "./leases/task-lease.ts";
-import type { TaskOrder } from "./task-order.ts";
 import type { LeaseGuard } from "./leases/lease-guard.ts";
 import type { TaskRecords } from "./task-records.ts";
 import { logTailBytes, noLogs } from "./task-reports.ts";
@@ -37,8 +30,12 @@ export interface TaskRunnerOptions {
   readonly publish: (report: StatusMessage) => void;
   /** Handles what happened to a program; resolves when the decision is on disk. */
   readonly onEvent: (event: AgentEvent) => Promise<void>;
-  /** Whether a task is still waiting for this attempt to start. */
-  readonly isWaiting: (uid: string, attempt: number, run: number) => boolean;
+  /** The current state of a task. */
+  readonly taskOf: (uid: string) => HeldTask | undefined;
+  /** Fetches and renders the files of tasks. */
+  readonly files: TaskFiles;
+  /** The owner's policy. It also applies to tasks that were accepted under an earlier one. */
+  readonly policy: AgentPolicy;
 }
 
 /** First sequence number after a damaged record: above any number that its task can have reached. */
@@ -53,10 +50,26 @@ export class TaskRunner {
   readonly #unsaved = new Set<string>();
   /** Ends of leases by program, by the boot clock. */
   readonly #leaseEnds = new Map<string, number>();
+  readonly #starts: TaskStarts;
   #isStopping = false;
 
   constructor(options: TaskRunnerOptions) {
     this.#options = options;
+    this.#starts = new TaskStarts({
+      ...options,
+      enqueue: (uid, work) => this.#enqueue(uid, work),
+      isRecorded: (uid) => !this.#unsaved.has(uid),
+      isStopping: () => this.#isStopping,
+      onStarted: async (name, program) => {
+        await this.#recordLease(program);
+        this.#follow(name, program);
+      },
+    });
+  }
+
+  /** Renders the templates of running tasks again, because labels or attributes of the robot may have changed. */
+  refreshTemplates(tasks: Iterable<HeldTask>): void {
+    this.#starts.refreshTemplates(tasks);
   }
 
   /** Carries out effects; resolves when the records are on disk. */
@@ -116,6 +129,7 @@ export class TaskRunner {
   /** Starts no more programs. With `stopPrograms`, stops those that run or are just being started, and waits for their ends. */
   async stop({ stopPrograms }: { readonly stopPrograms: boolean }): Promise<void> {
     this.#isStopping = true;
+    await this.#starts.stop();
     if (!stopPrograms) return;
     await this.settled();
     const ends = [...this.#followed.values()];
@@ -158,19 +172,31 @@ export class TaskRunner {
         publish(effect.report);
         return;
       case "start":
-        return this.#start({ uid, attempt: effect.attempt, run: effect.run ?? 0 }, effect.order);
+        return this.#starts.start({ uid, attempt: effect.attempt, run: effect.run ?? 0 }, effect.order);
       case "request-lease": // The agent does it.
         return;
-      case "stop":
-        await driver.get(programId(uid, effect.attempt, effect.run))?.stop({ graceMs: effect.graceMs });
+      case "signal": {
+        const program = driver.get(programId(uid, effect.attempt, effect.run));
+        if (program?.state.kind === "running") program.signal(effect.signal as NodeJS.Signals);
         return;
+      }
+      case "stop": {
+        const { attempt, run = 0 } = effect;
+        await this.#starts.cancel(uid);
+        const program = driver.get(programId(uid, attempt, run));
+        await program?.stop(effect.graceMs === undefined ? {} : { graceMs: effect.graceMs });
+        if (program === undefined) this.#starts.reportNeverStarted({ uid, attempt, run });
+        return;
+      }
       case "discard": {
+        await this.#starts.cancel(uid);
         const program = driver.get(programId(uid, effect.attempt, effect.run));
         await program?.stop();
         await program?.remove();
         return;
       }
       case "clear":
+        await this.#starts.cancel(uid);
         await rm(this.#taskDir(uid), { recursive: true, force: true });
         if (effect.answer) void onEvent({ kind: "removed", uid });
         return;
@@ -205,65 +231,12 @@ export class TaskRunner {
     if (untilMs !== undefined && state.kind === "running") await this.#options.guard.record({ id, pid: state.pid, untilMs });
   }
 
-  async #start(name: ProgramName, order: TaskOrder): Promise<void> {
-    const { uid, attempt, run } = name;
-    const { driver, log, isWaiting } = this.#options;
-    // The task may have been deleted while it waited for its turn.
-    if (this.#isStopping || !isWaiting(uid, attempt, run)) return;
-    if (this.#unsaved.has(uid)) {
-      // Without a record, the program would run again after a restart of the agent.
-      this.#fail(name, "the agent could not record that it runs the task; its disk may be full or read-only");
-      return;
-    }
-    const user = order.user === undefined ? undefined : resolveLocalUser(order.user);
-    if (user !== undefined && "problem" in user) {
-      this.#fail(name, `spec.user: ${user.problem}`, { isPermanent: true });
-      return;
-    }
-    let program: Program;
-    try {
-      await this.#prepareFolder(uid, user);
-      if (order.payload !== undefined) await writePayload(this.#taskDir(uid), order.payload, user);
-      program = await driver.start(programSpecOf(name, order, this.#taskDir(uid)));
-      await this.#linkLogs(uid, program);
-      await this.#recordLease(program);
-    } catch (error) {
-      const isPermanent = error instanceof ExecutionError && error.code === "InvalidSpec";
-      this.#fail(name, error instanceof Error ? error.message : String(error), { isPermanent });
-      return;
-    }
-    if (program.limits.message !== undefined) log.warn({ task: uid }, program.limits.message);
-    this.#follow(name, program);
-  }
-
-  async #prepareFolder(uid: string, user: UserIds | undefined): Promise<void> {
-    const dir = this.#taskDir(uid);
-    await mkdir(join(dir, "logs"), { recursive: true });
-    if (user !== undefined && process.getuid?.() === 0) await chown(dir, user.uid, user.gid);
-  }
-
-  async #linkLogs(uid: string, program: Program): Promise<void> {
-    for (const name of ["stdout", "stderr"] as const) {
-      const link = join(this.#taskDir(uid), "logs", `${name}.log`);
-      await rm(link, { force: true });
-      await symlink(program.logs[name], link);
-    }
-  }
-
-  #fail(name: ProgramName, message: string, { isPermanent = false } = {}): void {
-    void this.#options.onEvent({ kind: "exited", ...name, exited: this.#startFailed(message), logs: noLogs, isPermanent });
-  }
-
-  #startFailed(message: string): Exited {
-    return { kind: "exited", reason: "StartFailed", message, exitCode: 126, finishedAt: this.#options.clock.now() };
-  }
-
   /** Reports the start of a program and, later, its exit. */
   #follow({ uid, attempt, run }: ProgramName, program: Program): void {
     const { onEvent } = this.#options;
     // A short program may have exited already; its start is reported all the same.
     const startedAt = program.state.kind === "starting" ? undefined : program.state.startedAt;
-    if (startedAt !== undefined) void onEvent({ kind: "started", uid, attempt, startedAt });
+    if (startedAt !== undefined) void onEvent({ kind: "started", uid, attempt, run, startedAt });
     const end = program.exited().then(async (exited) => {
       const [stdout, stderr] = await Promise.all([
         readLogTail(program.logs.stdout, logTailBytes),
@@ -287,13 +260,19 @@ export class TaskRunner {
     const program = driver.get(programId(uid, attempt, run));
     if (program !== undefined) {
       this.#follow({ uid, attempt, run }, program);
+      // The agent died before it sent the signal, or while the program was being stopped.
+      if (task.isReloading === true) void this.run([{ kind: "stop", uid, attempt, run }]);
     } else if (task.phase === "accepted" && task.lease !== undefined) {
       // It starts once the lease is granted.
     } else if (task.phase === "accepted" && task.order !== undefined) {
       // The intent is on disk and the program is not: it never started.
       await this.run([{ kind: "start", uid, attempt, run, order: task.order }]);
     } else {
-      const exited: Exited = { ...this.#startFailed("its program is no longer on the robot"), reason: "Lost", exitCode: -1 };
+      const exited: Exited = {
+        ...startFailed(this.#options.clock.now(), "its program is no longer on the robot"),
+        reason: "Lost",
+        exitCode: -1,
+      };
       await onEvent({ kind: "exited", uid, attempt, run, exited, logs: noLogs });
     }
   }

@@ -4,7 +4,7 @@ import { choice, int32 } from "@keelson/api-machinery/fields";
 /** The driver of a task. */
 export const driver = choice(
   ["exec", "docker", "java", "raw_exec"],
-  "Driver that runs the program. Agents have exec and raw_exec, which run a plain process; an agent rejects a driver that it does not have.",
+  "Driver that runs the program: exec and raw_exec run a process, java a Java program. Robots list theirs in status.drivers; an agent rejects a driver that it does not have.",
 );
 
 const ExecConfig = Type.Object(

@@ -1,6 +1,6 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
-import { Constraint } from "./constraint.ts";
+import { Affinity, Constraint } from "./constraint.ts";
 import { choice, conditions, int32, int64, listMap, partName, stringMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
@@ -50,6 +50,9 @@ const TaskGroupTemplate = Type.Object(
     name: partName("Name of the group within the Job."),
     count,
     tasks: taskDefinitions,
+    affinities: Type.Optional(
+      Type.Array(Affinity, { description: "Preferences for robots of all tasks of the group.", maxItems: 32 }),
+    ),
     constraints: Type.Optional(
       Type.Array(Constraint, { description: "Requirements on the robots of all tasks of the group." }),
     ),

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { Constraint } from "./constraint.ts";
+import { Affinity, Constraint } from "./constraint.ts";
 import { DriverConfig, driver } from "./driver-config.ts";
 import { duration, listMap, partName, stringMap } from "@keelson/api-machinery/fields";
 import { RestartPolicy } from "./policies.ts";
@@ -12,6 +12,9 @@ export const program = {
   driver,
   config: DriverConfig,
   resources: Type.Optional(TaskResources),
+  affinities: Type.Optional(
+    Type.Array(Affinity, { description: "Preferences for robots, in addition to those of the group.", maxItems: 64 }),
+  ),
   constraints: Type.Optional(
     Type.Array(Constraint, { description: "Requirements on the robot, in addition to those of the group." }),
   ),

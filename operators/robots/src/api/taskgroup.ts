@@ -1,6 +1,6 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
-import { Constraint } from "./constraint.ts";
+import { Affinity, Constraint } from "./constraint.ts";
 import { conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { count, jobType, priority, robotSelector, workState } from "./job.ts";
 import { group, version } from "./names.ts";
@@ -20,6 +20,9 @@ const spec = Type.Object(
     priority: Type.Optional(priority),
     constraints: Type.Optional(
       Type.Array(Constraint, { description: "Requirements on the robots of all tasks of the group." }),
+    ),
+    affinities: Type.Optional(
+      Type.Array(Affinity, { description: "Preferences for robots of all tasks of the group.", maxItems: 32 }),
     ),
     restartPolicy: Type.Optional(RestartPolicy),
     reschedulePolicy: Type.Optional(ReschedulePolicy),

@@ -11,11 +11,12 @@ import {
   topics,
 } from "../protocol/messages.ts";
 import { heldAnnotation } from "../api/names.ts";
+import { LimitedLog } from "../broker/limited-log.ts";
 import { identityOf, mayGetWork } from "../identity/robot-identity.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { DuplicateAgents } from "./registration/duplicate-agents.ts";
 import { type HeartbeatStatus, Heartbeats } from "./heartbeats.ts";
-import { type Incoming, readIncoming } from "./incoming.ts";
+import { type Incoming, readIncoming, robotIdOf } from "./incoming.ts";
 import type { BridgeOptions } from "./bridge-options.ts";
 import type { Joins } from "./registration/joins.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
@@ -50,12 +51,14 @@ export class Bridge implements AsyncDisposable {
   readonly #joins: Joins;
   readonly #messages: RobotMessages;
   readonly #droppedMessages: RejectionEvents;
+  readonly #limitedLog: LimitedLog;
   readonly #unsubscribes: readonly (() => void)[];
 
   constructor(options: BridgeOptions) {
     const { namespace, client, cache, onChange, clock, log, isJoinToken } = options;
     this.#options = options;
     this.#joins = options.joins;
+    this.#limitedLog = new LimitedLog(log, clock);
     this.#messages = new RobotMessages({
       clock,
       log,
@@ -75,6 +78,8 @@ export class Bridge implements AsyncDisposable {
     this.#queue = new KeyedQueue({
       maxConcurrent: 64,
       maxPending: 8192,
+      // As many reports as a robot has tasks at most.
+      maxPendingPerOwner: 1024,
       onError: (key, error) => log.error({ key, error: String(error) }, "could not store a message; the sender retries"),
     });
     const { bindsCredentials = false } = options;
@@ -148,36 +153,34 @@ export class Bridge implements AsyncDisposable {
     }
     // An external broker may still let the robot connect.
     if (incoming.kind !== "join" && "robotId" in incoming && identityOf(this.#robotNamed(incoming.robotId))?.isRevoked) return;
+    const robotId = robotIdOf(incoming);
     let isAccepted = true;
     switch (incoming.kind) {
       case "online": {
-        const { robotId, online } = incoming;
-        if (this.#robotNamed(robotId) !== undefined) this.#heartbeats.update(robotId, { connected: online });
+        if (this.#robotNamed(robotId) !== undefined) this.#heartbeats.update(robotId, { connected: incoming.online });
         break;
       }
       case "status": {
-        const { robotId, message } = incoming;
-        isAccepted = this.#queue.push(`task/${message.taskUid}`, () => this.#storeReport(robotId, message));
+        const { message } = incoming;
+        isAccepted = this.#queue.push(`task/${message.taskUid}`, () => this.#storeReport(robotId, message), robotId);
         break;
       }
       case "lease": {
-        const { robotId, message } = incoming;
         isAccepted = this.#queue.push(`leases/${robotId}`, async () => {
-          this.#messages.send(robotId, topics.leaseAnswer(robotId), await this.#leases.answer(robotId, message));
+          this.#messages.send(robotId, topics.leaseAnswer(robotId), await this.#leases.answer(robotId, incoming.message));
         });
         break;
       }
       case "join": {
-        const { robotId, message } = incoming;
         isAccepted = this.#queue.push(`robot/${robotId}`, async () => {
-          const answer = await this.#joins.answer(message);
+          const answer = await this.#joins.answer(incoming.message);
           if ("rejected" in answer) log.warn({ robot: robotId }, `join request rejected: ${answer.rejected}`);
           this.#connection.publish(topics.joinAnswer(robotId), answer);
         });
         break;
       }
       case "rejected": {
-        const { robotId, message } = incoming;
+        const { message } = incoming;
         const text = `the agent dropped a message on ${message.topic}: ${message.reason}`;
         log.warn({ robot: robotId }, text);
         this.#droppedMessages.record({ robotId, reason: "MessageNotGenuine", message: text });
@@ -188,7 +191,7 @@ export class Bridge implements AsyncDisposable {
         isAccepted = this.#queue.push(`robot/${message.robotId}`, () => this.#storeRegistration(incoming));
       }
     }
-    if (!isAccepted) log.warn({ topic }, "message dropped: the queue is full; the sender retries");
+    if (!isAccepted) this.#limitedLog.warn(robotId, { topic }, "message dropped: the queue is full; the sender retries");
   }
 
   async #storeRegistration({

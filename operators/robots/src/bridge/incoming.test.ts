@@ -77,6 +77,16 @@ describe("readIncoming", () => {
     expect(result.message.logsStdout?.endsWith("\ufffd\tend\n")).toBe(true);
   });
 
+  it("replaces control characters in measurements and labels", () => {
+    const deviceInfo = { hostname: "\u001b[2Jh", platform: { os: "li\u0007nux" }, disks: [{ device: "\u0000d", total: 5 }] };
+    expect(read("k8s4r/register", { robotId: "r", token: "t", deviceInfo, labels: { "a\u001b": "b\u0007" } })).toMatchObject({
+      message: {
+        deviceInfo: { hostname: "\ufffd[2Jh", platform: { os: "li\ufffdnux" }, disks: [{ device: "\ufffdd", total: 5 }] },
+        labels: { "a\ufffd": "b\ufffd" },
+      },
+    });
+  });
+
   it("accepts a registration with invalid measurements, without them", () => {
     expect(read("k8s4r/heartbeat", { robotId: "r", token: "t", deviceInfo: { cpu: { logicalCores: "many" } } })).toEqual({
       kind: "heartbeat",

@@ -23,7 +23,7 @@ const maxTokenLength = 1024;
 const maxNames = 16;
 const maxNameLength = 64;
 
-const states = ["running", "completed", "failed", "deleted"] as const;
+const states = ["dispatching", "running", "completed", "failed", "deleted"] as const;
 
 /** A validated message of an agent. */
 export type Incoming =
@@ -90,6 +90,9 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
     }
   }
 }
+
+/** The robot that a message is from. */
+export const robotIdOf = (incoming: Incoming): string => ("robotId" in incoming ? incoming.robotId : incoming.message.robotId);
 
 const robotTopics = ["online", "lease", "join", "rejected"] as const;
 
@@ -172,7 +175,7 @@ function readRegister(
 /** Undefined if it does not match the schema: a robot with invalid measurements can still register. */
 function readDeviceInfo(value: unknown): DeviceInfo | undefined {
   if (!isJsonObject(value) || !Check(DeviceInfo, value)) return undefined;
-  return Clean(DeviceInfo, value) as DeviceInfo;
+  return cleanTexts(Clean(DeviceInfo, value)) as DeviceInfo;
 }
 
 /** Undefined if it is not a short list of names. */
@@ -189,7 +192,7 @@ function readLabels(value: unknown): Record<string, string> | undefined | null {
   const labels: Record<string, string> = {};
   for (const [key, text] of entries) {
     if (typeof text !== "string" || text.length > 256 || key.length > 256) return null;
-    setOwn(labels, key, text);
+    setOwn(labels, clean(key, 256), clean(text, 256));
   }
   return labels;
 }
@@ -259,6 +262,13 @@ function readStatus(robotId: string, uid: string, get: (field: string) => unknow
 
 function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 31;
+}
+
+/** Applies {@link clean} to every string of a JSON value. */
+function cleanTexts(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value), (_, each: unknown) =>
+    typeof each === "string" ? clean(each, maxMessageLength) : each,
+  );
 }
 
 /** Replaces control characters other than newline and tab, because they can control a terminal. */

@@ -6,6 +6,8 @@ export interface KeyedQueueOptions {
   readonly maxConcurrent: number;
   /** Maximum number of pieces of work that wait or run. */
   readonly maxPending: number;
+  /** Maximum number of pieces of work of one owner that wait or run. */
+  readonly maxPendingPerOwner: number;
   /** Called when work rejects. */
   readonly onError: (key: string, error: unknown) => void;
 }
@@ -16,6 +18,8 @@ export class KeyedQueue {
   /** Waiting work by key. A key in this map is either ready or running. */
   readonly #lanes = new Map<string, Work[]>();
   readonly #ready: string[] = [];
+  /** Number of pieces of work by owner. */
+  readonly #owned = new Map<string, number>();
   #running = 0;
   #size = 0;
   #isClosed = false;
@@ -30,9 +34,13 @@ export class KeyedQueue {
     return this.#size;
   }
 
-  /** Adds `work`. Returns false if the queue is full or closed. */
-  push(key: string, work: Work): boolean {
+  /** Adds `work`. Returns false if the queue is full or closed, or `owner` has too much in it. */
+  push(key: string, work: Work, owner?: string): boolean {
     if (this.#isClosed || this.#size >= this.#options.maxPending) return false;
+    if (owner !== undefined) {
+      if ((this.#owned.get(owner) ?? 0) >= this.#options.maxPendingPerOwner) return false;
+      return this.push(key, this.#owing(owner, work));
+    }
     this.#size++;
     const lane = this.#lanes.get(key);
     if (lane !== undefined) {
@@ -52,6 +60,20 @@ export class KeyedQueue {
     return new Promise((resolve) => {
       this.#onIdle = resolve;
     });
+  }
+
+  /** Counts work for its owner until it has ended. */
+  #owing(owner: string, work: Work): Work {
+    this.#owned.set(owner, (this.#owned.get(owner) ?? 0) + 1);
+    return async () => {
+      try {
+        await work();
+      } finally {
+        const left = (this.#owned.get(owner) ?? 1) - 1;
+        if (left === 0) this.#owned.delete(owner);
+        else this.#owned.set(owner, left);
+      }
+    };
   }
 
   #startReady(): void {

@@ -35,6 +35,15 @@ describe("decideReport", () => {
     });
   });
 
+  it("stores that a robot downloads artifacts, but not after the start", () => {
+    const downloading = report("dispatching", { event: "Downloading" });
+    const status = { state: "dispatching", reason: "Downloading", seq: 1 };
+    const decision = decide(dispatching, downloading);
+    expect(decision).toMatchObject({ kind: "write", status });
+    expect(decision).not.toHaveProperty("status.finishedAt");
+    expect(decide({ ...dispatching, state: "running", seq: 0 }, downloading).kind).toBe("ignore");
+  });
+
   it("ignores a robot that the task is not bound to (B5)", () => {
     expect(decide(dispatching, report("completed"), "robot-002").kind).toBe("ignore");
   });

@@ -41,7 +41,7 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
     return { kind: "write", status: { ...ownedStatus(task), conditions: released(task, now) } };
   }
   const lastSeq = status?.seq ?? 0;
-  const hasEnded = report.state !== "running";
+  const hasEnded = report.state === "completed" || report.state === "failed";
   const nowText = new Date(now).toISOString();
   const before = ownedStatus(task);
   const {
@@ -110,6 +110,7 @@ function reasonToIgnore(task: DeepReadonly<Task>, robotId: string, report: Statu
   const state = status.state ?? "";
   if (state !== "dispatching" && state !== "running") return `the attempt has ended: ${state}`;
   const lastSeq = status.seq ?? 0;
+  if (report.state === "dispatching" && state === "running") return "the task is running already";
   if (report.seq !== undefined && report.seq <= lastSeq) return `report ${report.seq} is not newer than ${lastSeq}`;
   if (report.seq === undefined && report.state === "running" && state === "running") return "the state is unchanged";
   return undefined;

@@ -1,10 +1,13 @@
 import { createServer } from "node:net";
+import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import mqtt, { type MqttClient } from "mqtt";
 import { topics } from "../protocol/messages.ts";
 import { sha256Hex } from "../identity/secret.ts";
-import { type Broker, maxPacketBytes, type RobotRejection, startBroker } from "./broker.ts";
+import { publishLimit } from "./keyed-rates.ts";
+import { type Broker, startBroker } from "./broker.ts";
+import { maxPacketBytes, type RobotRejection } from "./broker-options.ts";
 
 const uid = "00000000-0000-4000-8000-000000000001";
 let broker: Broker;
@@ -72,6 +75,31 @@ describe("the embedded broker", () => {
     await r1.subscribeAsync([topics.response("r1"), topics.dispatch("r1"), "k8s4r/robots/r1/tasks/state"], { qos: 1 });
     await r1.publishAsync(topics.register, JSON.stringify({ robotId: "r1", token: "secret" }), { qos: 1 });
     await expect(r1.subscribeAsync(topics.dispatch("r2"), { qos: 1 })).rejects.toThrow(/subscribe/i);
+  });
+
+  it("disconnects a robot that floods it, and serves the others meanwhile", async () => {
+    await broker.stop();
+    broker = await startBroker({ port: 0, joinToken: "secret", log: silentLogger, clock: createVirtualClock() });
+    const [server, flooder, other] = [await bridge(), await robot("r1"), await robot("r2")];
+    await server.subscribeAsync(topics.allStatus, { qos: 1 });
+    let flood = 0;
+    const delivered = new Promise<void>((resolve) => {
+      server.on("message", (topic) => {
+        if (topic === topics.status("r2", uid)) resolve();
+        else flood++;
+      });
+    });
+    const gone = closed(flooder);
+    for (let count = 0; count < publishLimit.burst * 2; count++) flooder.publish(topics.status("r1", uid), "{}", { qos: 0 });
+    expect(await gone).toBe("closed");
+    await other.publishAsync(topics.status("r2", uid), "{}", { qos: 1 });
+    await delivered;
+    expect(flood).toBeLessThan(publishLimit.burst * 2);
+    // The limit counts across connections.
+    const again = await robot("r1");
+    const closedAgain = closed(again);
+    for (let count = 0; count < publishLimit.burst; count++) again.publish(topics.status("r1", uid), "{}", { qos: 0 });
+    expect(await closedAgain).toBe("closed");
   });
 
   it("delivers a robot's own messages to the bridge and the bridge's messages to the robot", async () => {

@@ -1,72 +1,32 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import { Aedes, type Client, type PublishPacket } from "aedes";
-import { joinClientId, type JoinRequest } from "../identity/join-request.ts";
-import {
-  type AuthenticationPolicy,
-  authenticateRobot,
-  type ConnectAttempt,
-  type RejectionReason,
-} from "../identity/robot-authentication.ts";
+import type { Aedes, Client, PublishPacket } from "aedes";
+import { joinClientId } from "../identity/join-request.ts";
+import { type AuthenticationPolicy, authenticateRobot, type ConnectAttempt } from "../identity/robot-authentication.ts";
 import { equalsSecret } from "../identity/secret.ts";
 import { agentClientId, robotIdPattern, topics } from "../protocol/messages.ts";
+import {
+  type BridgeCredentials,
+  type BrokerOptions,
+  maxPacketBytes,
+  maxUnreadBytes,
+  revokedCredential,
+  type RobotRejection,
+} from "./broker-options.ts";
+import { Connections } from "./connections.ts";
+import { createAedes } from "./create-aedes.ts";
 import { mayPublishToJoin, mayRetain, maySubscribe, publishRejection } from "./access.ts";
 import { JoinGate } from "./join-gate.ts";
+import { KeyedRates, packetLimit, packetsPerTopic, publishLimit } from "./keyed-rates.ts";
+import { LimitedLog, quote } from "./limited-log.ts";
 import { listen } from "./listen.ts";
-import { createPacketGuard } from "./packet-guard.ts";
+import { guardConnection } from "./packet-guard.ts";
 import { peerCertificateOf } from "./peer-certificate.ts";
-import { type BrokerTls, TlsSplitter } from "./tls-splitter.ts";
-
-/** Maximum size of an MQTT packet. */
-export const maxPacketBytes = 256 * 1024;
-
-/** Options of {@link startBroker}. */
-export interface BrokerOptions {
-  /** Default: 127.0.0.1. */
-  readonly bindAddress?: string;
-  /** 0 picks a free port. Default: 1883. */
-  readonly port?: number;
-  /** Password of robots that join. */
-  readonly joinToken: string;
-  /** SHA-256 (hex) of the credential that a robot is bound to. Default: no robot is bound. */
-  readonly credentialOf?: (robotId: string) => string | undefined;
-  /** The key that a robot is bound to. Default: no robot has one. */
-  readonly identityOf?: AuthenticationPolicy["identityOf"];
-  /** Loads the certificates of the TLS side. Default: TLS connections are closed. */
-  readonly loadTls?: () => Promise<BrokerTls>;
-  /** Resolves to why a join request is rejected, or undefined. Default: all are. */
-  readonly joinProblem?: (request: JoinRequest) => Promise<string | undefined>;
-  /** Default: the system's. */
-  readonly clock?: Clock;
-  /** Whether original agents, which present no credentials to the broker, may connect. Default false. */
-  readonly allowsV1Agents?: boolean;
-  /** Called when a robot is rejected. */
-  readonly onRejected?: (rejection: RobotRejection) => void;
-  readonly log: Logger;
-  /** Maximum number of concurrent connections. Default: 2000. */
-  readonly maxConnections?: number;
-  /** Generates the bridge's password. Default: 32 random bytes. */
-  readonly random?: () => string;
-}
-
-/** A robot that the broker rejected. */
-export interface RobotRejection {
-  readonly robotId: string;
-  readonly reason: RejectionReason | "JoinRejected";
-  readonly message: string;
-}
-
-/** User name of the bridge and its password, which is generated with every broker. */
-export interface BridgeCredentials {
-  readonly username: string;
-  readonly password: string;
-}
-
-/** What `credentialOf` returns for a robot whose credential is revoked. */
-export const revokedCredential = "revoked";
+import { TlsSplitter } from "./tls-splitter.ts";
 
 const bridgeUsername = "k8s4r-server";
 
@@ -75,13 +35,14 @@ const bridgeUsername = "k8s4r-server";
  *
  * **Guarantees**: a robot authenticates as {@link authenticateRobot} says, and only under its own client id; a second connection replaces
  * the first. A robot publishes and subscribes only to its own topics (see `publishRejection`, `maySubscribe`) and is disconnected if it
- * publishes anything else. Only presence (`online`) is retained. TLS 1.3 and plain MQTT share the port; a robot that has joined with a key is
+ * publishes anything else, or too much (see {@link publishLimit}). Only presence (`online`) is retained. TLS 1.3 and plain MQTT share the port; a robot that has joined with a key is
  * admitted over TLS only. An agent that joins can send its join request and receive the answer.
  */
 export class Broker implements AsyncDisposable {
   readonly #aedes: Aedes;
   readonly #server: Server;
-  readonly #sockets = new Set<Socket>();
+  readonly #connections: Connections;
+  readonly #requiresTls: boolean;
   readonly #robots = new WeakMap<object, ConnectAttempt>();
   /** Connected robots by id. */
   readonly #connected = new Map<string, Client>();
@@ -90,7 +51,10 @@ export class Broker implements AsyncDisposable {
   readonly #splitter: TlsSplitter;
   readonly #clock: Clock;
   readonly #joins: JoinGate;
+  readonly #rates: KeyedRates;
+  readonly #packetRates: KeyedRates;
   readonly #log: Logger;
+  readonly #untrusted: LimitedLog;
   readonly #bindAddress: string;
   #port = 0;
   readonly #policy: AuthenticationPolicy;
@@ -99,26 +63,29 @@ export class Broker implements AsyncDisposable {
   readonly bridgeCredentials: BridgeCredentials;
 
   constructor(options: BrokerOptions) {
-    const { bindAddress = "127.0.0.1", joinToken, log, maxConnections = 2000 } = options;
-    const { random = () => randomBytes(32).toString("base64url") } = options;
+    const { bindAddress = "127.0.0.1", joinToken, log, maxConnections = 2000, requiresTls = false } = options;
     this.#log = log;
     this.#bindAddress = bindAddress;
-    const { credentialOf = () => undefined, identityOf = () => undefined } = options;
-    const { allowsV1Agents = false, onRejected = () => {} } = options;
+    const { credentialOf = () => undefined, identityOf = () => undefined, allowsV1Agents = false } = options;
     this.#policy = { isJoinToken: equalsSecret(joinToken), credentialOf, identityOf, allowsV1Agents };
     this.#clock = options.clock ?? systemClock;
+    this.#rates = new KeyedRates(this.#clock, publishLimit);
+    this.#packetRates = new KeyedRates(this.#clock, packetLimit);
+    this.#untrusted = new LimitedLog(log, this.#clock);
+    this.#connections = new Connections(maxConnections);
+    this.#requiresTls = requiresTls;
     this.#joins = new JoinGate(options.joinProblem, log);
     this.#splitter = new TlsSplitter({ loadTls: options.loadTls, log, onConnection: (socket) => this.#serve(socket) });
-    this.#onRejected = onRejected;
-    this.bridgeCredentials = { username: bridgeUsername, password: random() };
+    this.#onRejected = options.onRejected ?? (() => {});
+    this.bridgeCredentials = {
+      username: bridgeUsername,
+      password: options.random?.() ?? randomBytes(32).toString("base64url"),
+    };
     this.#isBridgePassword = equalsSecret(this.bridgeCredentials.password);
-    this.#aedes = new Aedes({
-      connectTimeout: 10_000,
-      // A client without keep-alive could disappear unnoticed.
-      keepaliveLimit: 600,
-      maxTopicLevels: 8,
+    this.#aedes = createAedes({
+      ...{ log, readTimeoutMs: options.readTimeoutMs },
       authenticate: (client, username, password, done) => {
-        if (username === undefined || client.id !== joinClientId(username)) {
+        if (username === undefined || client.id !== joinClientId(username) || this.#lacksTls(client)) {
           done(null, this.#authenticate(client, username, password));
           return;
         }
@@ -131,9 +98,11 @@ export class Broker implements AsyncDisposable {
       authorizePublish: (client, packet, done) => done(this.#authorizePublish(client, packet)),
       authorizeSubscribe: (client, subscription, done) =>
         done(null, this.#authorizeSubscribe(client, subscription.topic) ? subscription : null),
+      authorizeForward: (client, packet) => (this.#mayForward(client) ? packet : null),
     });
     // The robot may have been revoked while it connected.
     this.#aedes.on("clientReady", (client) => {
+      this.#connections.authenticated(client.conn as Socket);
       const id = this.#robots.get(client)?.robotId;
       if (id !== undefined) this.#connected.set(id, client);
       this.#check(client);
@@ -142,13 +111,10 @@ export class Broker implements AsyncDisposable {
       const id = this.#robots.get(client)?.robotId;
       if (id !== undefined && this.#connected.get(id) === client) this.#connected.delete(id);
     });
-    this.#aedes.on("clientError", (client, error) =>
-      log.debug({ clientId: quote(client.id) }, `MQTT client: ${error.message}`),
-    );
-    this.#aedes.on("connectionError", (_, error) => log.debug({}, `MQTT connection: ${error.message}`));
     // Without noDelay, an acknowledgement waits for the kernel's delayed ACK: 44 ms instead of 0.1.
-    this.#server = createServer({ noDelay: true }, (socket) => this.#onConnection(socket));
-    this.#server.maxConnections = maxConnections;
+    this.#server = createServer({ noDelay: true }, (socket) => {
+      if (this.#connections.admit(socket)) this.#splitter.accept(socket);
+    });
   }
 
   /** URL of the broker, such as `mqtt://127.0.0.1:1883`. */
@@ -180,7 +146,7 @@ export class Broker implements AsyncDisposable {
     const closed = once(this.#server, "close");
     this.#server.close();
     await this.#closeAedes();
-    for (const socket of this.#sockets) socket.destroy();
+    this.#connections.closeAll();
     await closed;
   }
 
@@ -192,19 +158,29 @@ export class Broker implements AsyncDisposable {
     await new Promise<void>((resolve) => this.#aedes.close(resolve));
   }
 
-  #onConnection(socket: Socket): void {
-    this.#sockets.add(socket);
-    socket.on("close", () => this.#sockets.delete(socket));
-    this.#splitter.accept(socket);
+  #serve(socket: Socket): void {
+    const client = this.#aedes.handle(socket) as Client;
+    // The broker queues few packets of a client before it is authenticated. The bridge speaks for all robots.
+    guardConnection(socket, maxPacketBytes, (takeCount) => {
+      const id = this.#clientName(client);
+      if (id === undefined || this.#packetRates.accept(id, takeCount())) return true;
+      this.#untrusted.warn(id, { robot: id }, "robot disconnected: too many MQTT packets");
+      return false;
+    });
   }
 
-  #serve(socket: Socket): void {
-    this.#aedes.handle(socket);
-    const guard = createPacketGuard(maxPacketBytes);
-    // The broker reads when the socket is readable. Each chunk passes the guard before the broker's parser sees it.
-    socket.on("data", (chunk: Buffer) => {
-      if (!guard.accept(chunk)) socket.destroy(new Error(`a packet is larger than ${maxPacketBytes} bytes`));
-    });
+  /** The id of a robot, or `join/<id>` of one that joins. */
+  #clientName(client: Client): string | undefined {
+    const joiner = this.#joiners.get(client);
+    return joiner === undefined ? this.#robots.get(client)?.robotId : `join/${joiner}`;
+  }
+
+  #mayForward(client: Client): boolean {
+    if (this.#bridges.has(client) || (client.conn as Socket).writableLength <= maxUnreadBytes) return true;
+    const id = this.#clientName(client);
+    this.#untrusted.warn(id, { robot: id }, "robot disconnected: it does not read its messages");
+    client.close();
+    return false;
   }
 
   #authenticate(client: Client, username: string | undefined, password: Uint8Array | undefined): boolean {
@@ -214,10 +190,21 @@ export class Broker implements AsyncDisposable {
     }
     // An original agent has no user name. Its client id names the robot.
     const robotId = username ?? client.id.replace(agentClientId(""), "");
-    if (!robotIdPattern.test(robotId) || robotId === bridgeUsername || client.id !== agentClientId(robotId)) {
+    const isOwnId = client.id === agentClientId(robotId) || (this.#lacksTls(client) && client.id === joinClientId(robotId));
+    if (!robotIdPattern.test(robotId) || robotId === bridgeUsername || !isOwnId) {
       const names = { clientId: quote(client.id), username: quote(username) };
-      this.#log.warn(names, "MQTT client rejected: the user name must be a robot id, and the client id k8s4r-agent-<robot id>");
+      this.#untrusted.warn(
+        undefined,
+        names,
+        "MQTT client rejected: the user name must be a robot id, and the client id k8s4r-agent-<robot id>",
+      );
       return false;
+    }
+    if (this.#lacksTls(client)) {
+      return this.#reject(robotId, {
+        reason: "TlsRequired",
+        message: "it connected without TLS, which --mqtt-require-tls demands",
+      });
     }
     const certificate = peerCertificateOf(client.conn, this.#splitter.authority, this.#clock.now());
     const attempt: ConnectAttempt = {
@@ -233,8 +220,12 @@ export class Broker implements AsyncDisposable {
     return this.#reject(robotId, result);
   }
 
+  #lacksTls(client: Client): boolean {
+    return this.#requiresTls && !(client.conn instanceof TLSSocket);
+  }
+
   #reject(robotId: string, { reason, message }: Omit<RobotRejection, "robotId">): false {
-    this.#log.warn({ robot: robotId, reason }, `robot rejected: ${message}`);
+    this.#untrusted.warn(undefined, { robot: robotId, reason }, `robot rejected: ${message}`);
     this.#onRejected({ robotId, reason, message });
     return false;
   }
@@ -255,13 +246,18 @@ export class Broker implements AsyncDisposable {
   #authorizePublish(client: Client | null, packet: PublishPacket): Error | null {
     if (client === null || this.#bridges.has(client)) return null;
     const joiner = this.#joiners.get(client);
-    if (joiner !== undefined && mayPublishToJoin(joiner, packet)) return null;
+    if (joiner !== undefined && mayPublishToJoin(joiner, packet) && this.#rates.accept(`join/${joiner}`)) return null;
     const id = this.#robots.get(client)?.robotId;
     const payload = typeof packet.payload === "string" ? Buffer.from(packet.payload) : packet.payload;
     const { topic, qos, retain } = packet;
-    const rejection = id === undefined ? "not authenticated" : publishRejection(id, { topic, qos, retain, payload });
+    const rejection =
+      id === undefined
+        ? "not authenticated"
+        : this.#rates.accept(id)
+          ? publishRejection(id, { topic, qos, retain, payload })
+          : "too many messages";
     if (rejection !== undefined) {
-      this.#log.warn({ robot: id, topic: quote(topic) }, `MQTT publish rejected: ${quote(rejection)}`);
+      this.#untrusted.warn(id, { robot: id, topic: quote(topic) }, `MQTT publish rejected: ${quote(rejection)}`);
       return new Error(rejection);
     }
     if (retain && !mayRetain(topic)) packet.retain = false;
@@ -270,11 +266,17 @@ export class Broker implements AsyncDisposable {
 
   #authorizeSubscribe(client: Client | null, filter: string): boolean {
     if (client === null) return false;
+    const name = this.#clientName(client);
+    if (name !== undefined && !this.#packetRates.accept(name, packetsPerTopic)) {
+      this.#untrusted.warn(name, { robot: name }, "robot disconnected: too many MQTT subscriptions");
+      client.close();
+      return false;
+    }
     const joiner = this.#joiners.get(client);
     if (joiner !== undefined && filter === topics.joinAnswer(joiner)) return true;
     const id = this.#robots.get(client)?.robotId;
     if (this.#bridges.has(client) || (id !== undefined && maySubscribe(id, filter))) return true;
-    this.#log.warn({ robot: id, topic: quote(filter) }, "MQTT subscription rejected");
+    this.#untrusted.warn(id, { robot: id, topic: quote(filter) }, "MQTT subscription rejected");
     return false;
   }
 }
@@ -284,9 +286,4 @@ export async function startBroker(options: BrokerOptions): Promise<Broker> {
   const broker = new Broker(options);
   await broker.listen(options.port ?? 1883);
   return broker;
-}
-
-/** Quotes and shortens untrusted text for the log. */
-function quote(text: string | undefined): string {
-  return JSON.stringify(text ?? "").slice(0, 120);
 }

@@ -30,6 +30,7 @@ describe("createPacketGuard", () => {
             at += size;
           }
           expect(isAccepted).toBe(lengths.every((length) => length + 3 <= limit));
+          if (isAccepted) expect([guard.takeCount(), guard.takeCount()]).toEqual([lengths.length, 0]);
         },
       ),
     );

@@ -1,3 +1,5 @@
+import type { Socket } from "node:net";
+
 /**
  * Checks the bytes of an MQTT connection for oversized packets before a parser buffers them.
  *
@@ -7,6 +9,8 @@
 export interface PacketGuard {
   /** Checks the next bytes. Returns false if a packet announces a length that is too large or malformed. */
   accept(chunk: Uint8Array): boolean;
+  /** Number of packets that began since the last call. */
+  readonly takeCount: () => number;
 }
 
 /** Creates a guard that allows packets with up to `maxBytes` after their header. */
@@ -15,7 +19,13 @@ export function createPacketGuard(maxBytes: number): PacketGuard {
   let left = 0;
   let headerBytes = 0;
   let length = 0;
+  let count = 0;
   return {
+    takeCount() {
+      const taken = count;
+      count = 0;
+      return taken;
+    },
     accept(chunk) {
       let index = 0;
       while (index < chunk.length) {
@@ -26,7 +36,10 @@ export function createPacketGuard(maxBytes: number): PacketGuard {
           continue;
         }
         const byte = chunk[index++] ?? 0;
-        if (headerBytes++ === 0) continue;
+        if (headerBytes++ === 0) {
+          count++;
+          continue;
+        }
         length += (byte & 0x7f) * 128 ** (headerBytes - 2);
         if (length > maxBytes) return false;
         if ((byte & 0x80) === 0) {
@@ -40,4 +53,14 @@ export function createPacketGuard(maxBytes: number): PacketGuard {
       return true;
     },
   };
+}
+
+/** Closes a connection with a packet that is too large or malformed, or for which `mayContinue` returns false, which can take the count. */
+export function guardConnection(socket: Socket, maxBytes: number, mayContinue: (takeCount: () => number) => boolean): void {
+  const guard = createPacketGuard(maxBytes);
+  // Each chunk passes the guard before a parser that reads when the socket is readable.
+  socket.on("data", (chunk: Buffer) => {
+    if (!guard.accept(chunk)) socket.destroy(new Error(`a packet is larger than ${maxBytes} bytes`));
+    else if (!mayContinue(guard.takeCount)) socket.destroy(new Error("too many packets"));
+  });
 }

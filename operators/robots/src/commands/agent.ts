@@ -1,5 +1,7 @@
+import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { setFlagsFromString } from "node:v8";
 import { setOwn } from "@keelson/api-machinery";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import {
@@ -10,7 +12,9 @@ import {
   pairsFlag,
   switchFlag,
   textFlag,
+  UsageError,
 } from "@keelson/operator/flags";
+import { readRobotPolicy } from "../agent/policy/robot-policy.ts";
 import { robotIdPattern } from "../protocol/messages.ts";
 import {
   brokerUrlFlag,
@@ -53,6 +57,11 @@ const flags = {
     value: "KEY=VALUE",
     description: "label of the Robot if this registration creates it",
   }),
+  policy: textFlag({
+    name: "policy",
+    value: "FILE",
+    description: "file in which the owner of the robot restricts what the server can have it do (YAML or JSON)",
+  }),
   stopTasksOnExit: switchFlag({
     name: "stop-tasks-on-exit",
     description: "stop running tasks when the agent stops; by default they keep running and the next agent adopts them",
@@ -80,6 +89,8 @@ async function run(context: CommandContext, startAgent: StartAgent): Promise<num
     context.stderr.write(`${error.message}\n`);
     return 2;
   }
+  // Saves 10 of 90 MB with a smaller young generation and less compiled code. An agent computes little.
+  setFlagsFromString("--optimize-for-size");
   // A readable name in ps.
   process.title = `keelson-robot-agent ${options.robotId}`;
   const agent = await startAgent(options);
@@ -122,8 +133,20 @@ async function readAgentFlags({
     heartbeatIntervalMs: flags.heartbeatInterval.read(values),
     workDir: flags.workDir.read(values) ?? join(homedir(), ".k8s4r", "tasks"),
     labels,
+    ...(await readPolicy(flags.policy.read(values))),
     clock,
     log,
     stopTasksOnExit: flags.stopTasksOnExit.read(values),
   };
+}
+
+/** The policy of the robot. **Errors**: {@link UsageError}, which names the file and the field. An agent never runs with part of it. */
+async function readPolicy(file: string | undefined): Promise<Pick<AgentOptions, "policy">> {
+  if (file === undefined) return {};
+  try {
+    const { parse } = await import("yaml");
+    return { policy: readRobotPolicy(parse(await readFile(file, "utf8"))) };
+  } catch (error) {
+    throw new UsageError(`--policy: ${file}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
 }

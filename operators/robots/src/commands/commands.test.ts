@@ -1,7 +1,9 @@
 import { expect, it } from "vitest";
+import { parse } from "yaml";
 import { parseResourceRequest } from "../placement/resource-request.ts";
 import { robotOf, taskOf } from "../testing/objects.ts";
 import { explainRobot, explainTask } from "./explain.ts";
+import { formatRobots } from "./get.ts";
 import { describeRobots } from "./list.ts";
 
 const one = robotOf("robot-001", { spec: { labels: { env: "demo" } }, status: { phase: "Online", drivers: ["exec"] } });
@@ -32,9 +34,21 @@ it("explains why each robot does not fit a task, with the load of the others", (
   const task = taskOf({ state: "pending", message: "why" }, { spec: { resources } });
   const text = explainTask({ task, job: undefined, robots: [one, cordoned, small], tasks: [task, other] });
   expect(text).toMatch(/Message: +why/);
-  expect(text).toMatch(/robot-001 +yes/);
-  expect(text).toMatch(/robot-002 +no +cordoned/);
-  expect(text).toMatch(/robot-003 +no +short of cpu \(requested 1500m, available 500m of 2\)/);
+  expect(text).toMatch(/robot-001 +yes +0\.00 +0/);
+  expect(text).toMatch(/robot-002 +no +0\.00 +0 +cordoned/);
+  expect(text).toMatch(/robot-003 +no +0\.00 +1 +short of cpu \(requested 1500m, available 500m of 2\)/);
+});
+
+it("explains how well each robot suits the affinities of a task", () => {
+  const affinities = [{ lTarget: "${label.env}", rTarget: "demo", weight: 100 }];
+  const text = explainTask({
+    task: taskOf(undefined, { spec: { affinities } }),
+    job: undefined,
+    robots: [one, cordoned],
+    tasks: [],
+  });
+  expect(text).toMatch(/robot-001 +yes +1\.00/);
+  expect(text).toMatch(/robot-002 +no +0\.00/);
 });
 
 it("explains a robot: its resources, its tasks, and why a waiting task does not fit", () => {
@@ -56,4 +70,25 @@ it("explains a robot: its resources, its tasks, and why a waiting task does not 
   expect(text).toMatch(/TASK +STATE +MESSAGE\nown +running +Task started\n/);
   expect(text).toMatch(/big +no +short of cpu \(requested 1500m, available 500m of 2\)\n/);
   expect(text).toMatch(/small +yes\n/);
+});
+
+it("prints robots in every format", async () => {
+  const deviceInfo = { hostname: "arm-1", platform: { os: "linux", arch: "arm64" }, cpu: { logicalCores: 4 } };
+  const robot = robotOf("robot-003", { status: { phase: "Online", drivers: ["exec"], deviceInfo } });
+  const lines = async (format: "text" | "wide") =>
+    (await formatRobots([robot, cordoned], format)).split("\n").map((line) => line.split(/\s{2,}/));
+  expect(await lines("text")).toEqual([
+    ["NAME", "PHASE", "HOSTNAME", "OS", "CPUS", "MEMORY", "LAST HEARTBEAT"],
+    ["robot-003", "Online", "arm-1", "linux", "4", "-", "-"],
+    ["robot-002", "Online", "-", "-", "-", "-", "-"],
+    [""],
+  ]);
+  expect((await lines("wide"))[1]).toEqual([
+    ...["robot-003", "Online", "arm-1", "linux", "4", "-", "-"],
+    ...["arm64", "-", "-", "exec", "-"],
+  ]);
+  expect(await formatRobots([robot], "name")).toBe("robot.robot.k8s4r.io/robot-003\n");
+  expect(JSON.parse(await formatRobots([robot], "json"))).toEqual(robot);
+  expect(JSON.parse(await formatRobots([robot, one], "json"))).toEqual({ apiVersion: "v1", kind: "List", items: [robot, one] });
+  expect(parse(await formatRobots([robot], "yaml"))).toEqual(robot);
 });

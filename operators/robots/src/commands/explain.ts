@@ -4,6 +4,7 @@ import { switchFlag } from "@keelson/operator/flags";
 import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
+import { affinityScore } from "../placement/affinity.ts";
 import { demandOf } from "../placement/demand.ts";
 import { explainRobots } from "../placement/placement.ts";
 import { coresOf, formatBytes, formatCores } from "../placement/resource-request.ts";
@@ -76,12 +77,14 @@ export function explainTask({
   const wanted = isBound || pinned === undefined ? demand : { ...demand, pinned };
   const others = tasks.filter((each) => each.metadata.uid !== metadata.uid);
   const reasons = explainRobots(wanted, robots, (robot) => loadOfTasks(others, robot));
-  const rows = robots.map(({ metadata: robot }, index) => [
-    robot.name ?? "",
+  const rows = robots.map((robot, index) => [
+    robot.metadata.name ?? "",
     reasons[index] === undefined ? "yes" : "no",
+    affinityScore(wanted.affinities ?? [], robot).toFixed(2),
+    String(loadOfTasks(others, robot.metadata.name ?? "").tasks),
     reasons[index] ?? "",
   ]);
-  return `${renderTable(facts)}\n${renderTable([["ROBOT", "FITS", "REASON"], ...rows])}`;
+  return `${renderTable(facts)}\n${renderTable([["ROBOT", "FITS", "SCORE", "TASKS", "REASON"], ...rows])}`;
 }
 
 /** The state of a robot, its tasks, and for each waiting task whether it fits. */

@@ -69,7 +69,7 @@ export async function readJobs(
     signal.throwIfAborted();
     return error instanceof Error ? error.message : String(error);
   }
-  const documents = parseAllDocuments(manifest);
+  const documents = parseAllDocuments(manifest, { merge: true });
   const problem = documents.flatMap(({ errors }) => errors)[0];
   if (problem !== undefined) return `${source}: ${problem.message}`;
   const objects = documents.map((document) => document.toJS() as Partial<NewObject<Job>> | null);

@@ -1,5 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
+import type { RobotPolicy } from "../agent/policy/robot-policy.ts";
 
 /** Options of an agent. */
 export interface AgentOptions {
@@ -15,6 +16,8 @@ export interface AgentOptions {
   readonly labels: Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly log: Logger;
+  /** What the robot's owner allows. Default: the agent's drivers, and artifacts with a digest from any web server. */
+  readonly policy?: RobotPolicy;
   /** Stops running tasks when the agent stops. Otherwise they keep running and the next agent adopts them. */
   readonly stopTasksOnExit: boolean;
 }

@@ -110,8 +110,10 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
   // Bound but not dispatched: the controller crashed between the two writes.
   if (isBound) return { kind: "dispatch", robot: target, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false };
 
-  const invalid = (task.spec.constraints ?? []).map(constraintProblem).find((problem) => problem !== undefined);
-  if (invalid !== undefined) return { kind: "fail", reason: "InvalidConstraint", message: `spec.constraints: ${invalid}` };
+  for (const field of ["constraints", "affinities"] as const) {
+    const invalid = (task.spec[field] ?? []).map(constraintProblem).find((problem) => problem !== undefined);
+    if (invalid !== undefined) return { kind: "fail", reason: "InvalidConstraint", message: `spec.${field}: ${invalid}` };
+  }
 
   const jobName = task.spec.jobName;
   if (task.spec.robotSelector === undefined && job === undefined && jobName !== undefined && jobName !== "") {

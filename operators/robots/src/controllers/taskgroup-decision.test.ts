@@ -41,6 +41,15 @@ describe("decideTaskGroup", () => {
     });
   });
 
+  it("gives a task the affinities of its group and its own", () => {
+    const [group, own] = [
+      { lTarget: "${label.arm}", rTarget: "new" },
+      { lTarget: "${label.dock}", rTarget: "1", weight: -10 },
+    ];
+    const { create } = decide(groupOf({ count: 1, affinities: [group], tasks: [{ ...definition, affinities: [own] }] }));
+    expect(create[0]?.spec.affinities).toEqual([group, own]);
+  });
+
   it("copies every field of a task definition to the Task (H2)", () => {
     const full = {
       ...definition,

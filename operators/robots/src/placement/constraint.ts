@@ -2,27 +2,8 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { compilePattern } from "@keelson/api-machinery/pattern";
 import type { Constraint } from "../api/constraint.ts";
 import type { Robot } from "../api/robot.ts";
+import { attributes } from "./attributes.ts";
 import { satisfiesVersion } from "./version-constraint.ts";
-
-/**
- * Attributes of a robot that a constraint can reference as `${attr.NAME}`. A constraint on an attribute that the robot's agent
- * does not report does not hold.
- */
-export const attributes: Readonly<Record<string, (robot: DeepReadonly<Robot>) => string | number | undefined>> = {
-  "kernel.name": (robot) => robot.status?.deviceInfo?.platform?.os,
-  "kernel.version": (robot) => robot.status?.deviceInfo?.platform?.kernelVersion,
-  "kernel.arch": (robot) => robot.status?.deviceInfo?.platform?.kernelArch,
-  "os.name": (robot) => robot.status?.deviceInfo?.platform?.platform,
-  "os.family": (robot) => robot.status?.deviceInfo?.platform?.platformFamily,
-  "os.version": (robot) => robot.status?.deviceInfo?.platform?.platformVersion,
-  "cpu.arch": (robot) => robot.status?.deviceInfo?.platform?.arch,
-  "cpu.numcores": (robot) => robot.status?.deviceInfo?.cpu?.logicalCores,
-  "cpu.modelname": (robot) => robot.status?.deviceInfo?.cpu?.modelName,
-  "cpu.vendor": (robot) => robot.status?.deviceInfo?.cpu?.vendor,
-  "cpu.frequency": (robot) => robot.status?.deviceInfo?.cpu?.mhz,
-  "memory.totalbytes": (robot) => robot.status?.deviceInfo?.memory?.total,
-  "unique.hostname": (robot) => robot.status?.deviceInfo?.hostname,
-};
 
 /** Why a constraint does not hold for a robot; undefined if it holds. */
 export function violationOf(constraint: DeepReadonly<Constraint>, robot: DeepReadonly<Robot>): string | undefined {
@@ -113,7 +94,7 @@ function valueOf(name: string, robot: DeepReadonly<Robot>): string | undefined {
   if (name === "robot.id" || name === "node.unique.name" || name === "node.unique.id") return robot.spec.robotId;
   const dot = name.indexOf(".");
   const [kind, rest] = [name.slice(0, dot), name.slice(dot + 1)];
-  if (kind === "attr" && Object.hasOwn(attributes, rest)) return attributes[rest]?.(robot)?.toString();
+  if (kind === "attr" && Object.hasOwn(attributes, rest)) return attributes[rest]?.(robot.status?.deviceInfo)?.toString();
   const labels = robot.spec.labels;
   if ((kind === "label" || kind === "meta") && labels && Object.hasOwn(labels, rest)) return labels[rest];
   return undefined;

@@ -12,6 +12,7 @@ export function demandOf({ spec, status }: DeepReadonly<Task>, job: DeepReadonly
     selector: spec.robotSelector ?? job?.spec.robotSelector ?? {},
     constraints: spec.constraints ?? [],
     driver: spec.driver,
+    ...(spec.affinities === undefined ? {} : { affinities: spec.affinities }),
     ...parseResourceRequest(spec.resources),
     ...(movedFrom === undefined && targetRobot !== "" ? { pinned: targetRobot } : {}),
     ...(movedFrom === undefined ? {} : { avoided: movedFrom }),

@@ -36,6 +36,20 @@ describe("decidePlacement", () => {
     );
   });
 
+  it("prefers the robot that suits the affinities best, then the one with the fewest tasks", () => {
+    const robots = [labelled("a", { arm: "old" }), labelled("b", { arm: "new" }), labelled("c", { arm: "new", dock: "1" })];
+    const prefers = (rTarget: string, weight: number, lTarget = "${label.arm}") => ({ lTarget, rTarget, weight });
+    expect(place({ affinities: [prefers("new", 50)] }, robots, { b: { ...noLoad, tasks: 3 } })).toBe("c");
+    expect(
+      place({ affinities: [prefers("new", 50)] }, robots, { b: { ...noLoad, tasks: 3 }, c: { ...noLoad, tasks: 4 } }),
+    ).toBe("b");
+    expect(place({ affinities: [prefers("new", -50)] }, robots, { a: { ...noLoad, tasks: 9 } })).toBe("a");
+    expect(place({ affinities: [prefers("new", 20), prefers("1", -80, "${label.dock}")] }, robots)).toBe("b");
+    expect(place({ affinities: [prefers("none", 100)] }, robots)).toBe("a");
+    // An affinity does not exclude robots. A robot that the task was moved from comes last.
+    expect(place({ affinities: [prefers("new", 100)], avoided: "b" }, robots.slice(0, 2))).toBe("a");
+  });
+
   it("requires every label of the selector in spec.labels", () => {
     const robots = [labelled("a", { env: "prod" }), labelled("b", { env: "prod", region: "us" })];
     expect(place({ selector: { env: "prod", region: "us" } }, robots)).toBe("b");

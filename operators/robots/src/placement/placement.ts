@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Constraint } from "../api/constraint.ts";
+import type { Affinity, Constraint } from "../api/constraint.ts";
 import type { Robot } from "../api/robot.ts";
+import { affinityScore } from "./affinity.ts";
 import { violationOf } from "./constraint.ts";
 import { coresOf, formatBytes, formatCores, type ResourceRequest } from "./resource-request.ts";
 
@@ -22,6 +23,8 @@ export interface Demand extends Requirements, ResourceRequest {
   readonly pinned?: string;
   /** Name of the robot that the task was moved from. It is chosen only if no other robot fits. */
   readonly avoided?: string;
+  /** Preferences. Default: none. */
+  readonly affinities?: readonly DeepReadonly<Affinity>[];
   /** Name of the robot that is chosen if it fits, unless it is the avoided one. */
   readonly preferred?: string;
 }
@@ -49,8 +52,8 @@ interface Rejection {
 
 /**
  * Chooses the robot for a task. Candidates are Online, not cordoned, match the selector, meet every constraint and have the resources left.
- * The one with the fewest tasks wins, then the first by name, so that copies of a group spread over the robots. A robot that the
- * task was moved from comes last. The robot of a task before its update comes first.
+ * The one that suits the affinities best wins, then the one with the fewest tasks, then the first by name, so that copies of a group spread
+ * over the robots. A robot that the task was moved from comes last. The robot of a task before its update comes first.
  *
  * A robot that does not report its cores, memory or drivers counts as having them.
  */
@@ -72,6 +75,7 @@ export function decidePlacement(
       const { name } = robot.metadata;
       const candidate = {
         robot,
+        score: affinityScore(demand.affinities ?? [], robot),
         tasks: load.tasks,
         isAvoided: name === demand.avoided,
         isPreferred: name === demand.preferred,
@@ -85,6 +89,7 @@ export function decidePlacement(
 
 interface Candidate {
   readonly robot: DeepReadonly<Robot>;
+  readonly score: number;
   readonly tasks: number;
   readonly isAvoided: boolean;
   readonly isPreferred: boolean;
@@ -93,6 +98,7 @@ interface Candidate {
 function isBetter(a: Candidate, b: Candidate): boolean {
   if (a.isAvoided !== b.isAvoided) return b.isAvoided;
   if (a.isPreferred !== b.isPreferred) return a.isPreferred;
+  if (a.score !== b.score) return a.score > b.score;
   if (a.tasks !== b.tasks) return a.tasks < b.tasks;
   return (a.robot.metadata.name ?? "") < (b.robot.metadata.name ?? "");
 }

@@ -42,6 +42,8 @@ export interface ResponseMessage {
   readonly nonce?: string;
   readonly time?: number;
   readonly trust?: SignedTrustBundle;
+  /** Added: `spec.labels` of the Robot, for templates. */
+  readonly labels?: Readonly<Record<string, string>>;
   /** Added: what an operator of the robot must know, such as another agent with the same id. */
   readonly warning?: string;
 }
@@ -57,8 +59,11 @@ export interface DispatchMessage {
 export interface StatusMessage {
   readonly taskUid: string;
   readonly robotName: string;
-  /** `deleted` (added) confirms a delete: the robot has removed the task. */
-  readonly state: "running" | "completed" | "failed" | "deleted";
+  /**
+   * `dispatching` (added): the robot has accepted the task and does not run it yet. `deleted` (added) confirms a delete: the robot has
+   * removed the task.
+   */
+  readonly state: "dispatching" | "running" | "completed" | "failed" | "deleted";
   readonly exitCode?: number;
   readonly message: string;
   readonly event:

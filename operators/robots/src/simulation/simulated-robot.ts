@@ -4,11 +4,13 @@ import type { Exited } from "@keelson/execution";
 import { AgentConnection } from "../agent/agent-connection.ts";
 import { step } from "../agent/agent-state.ts";
 import type { AgentEffect, AgentEvent, AgentState } from "../agent/held-task.ts";
+import { defaultRobotPolicy } from "../agent/policy/robot-policy.ts";
 import { LeaseKeeper } from "../agent/leases/lease-keeper.ts";
 import { nextRestartMs } from "../agent/local-restart.ts";
 import { readMessage } from "../agent/read-message.ts";
 import { leaseDemand } from "../agent/leases/task-lease.ts";
-import type { AgentPolicy, TaskOrder } from "../agent/task-order.ts";
+import type { TaskOrder } from "../agent/task-order.ts";
+import type { AgentPolicy } from "../agent/policy/agent-policy.ts";
 import { leasesFeature, type RegisterMessage, topics } from "../protocol/messages.ts";
 
 /** How a simulated program ends. Undefined: it runs until it is stopped. */
@@ -53,7 +55,7 @@ export class SimulatedRobot {
     const { robotId, clock } = options;
     this.robotId = robotId;
     this.#options = options;
-    this.#policy = { robotId, drivers: ["exec", "raw_exec"] };
+    this.#policy = { robotId, ...defaultRobotPolicy };
     this.#state = { robotId, bootId: `boot-${robotId}`, tasks: new Map() };
     this.#leases = new LeaseKeeper({
       clock,
@@ -197,6 +199,7 @@ export class SimulatedRobot {
       case "save":
       case "forget":
       case "request-lease":
+      case "signal":
     }
   }
 

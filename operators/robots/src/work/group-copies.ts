@@ -58,6 +58,7 @@ export function specOf(
   const { robotSelector, priority, type, reschedulePolicy, disconnect, meta, payload } = group.spec;
   const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
   const constraints = constraintsOf(group.spec, definition);
+  const affinities = [...(group.spec.affinities ?? []), ...(definition.affinities ?? [])];
   return {
     ...definition,
     jobName: group.spec.jobName,
@@ -68,6 +69,7 @@ export function specOf(
     ...(meta === undefined ? {} : { meta }),
     ...(payload === undefined || definition.dispatchPayload === undefined ? {} : { payload }),
     ...(constraints.length === 0 ? {} : { constraints }),
+    ...(affinities.length === 0 ? {} : { affinities }),
     ...(type === undefined ? {} : { type }),
     ...(robot === undefined ? {} : { targetRobot: robot }),
     ...(robotSelector === undefined ? {} : { robotSelector }),

@@ -8,7 +8,8 @@ export function responseFor(robot: DeepReadonly<Robot>): ResponseMessage | undef
   const { robotId } = robot.spec;
   if (robot.status?.phase === "Online") {
     const isBound = robot.metadata.annotations?.[credentialAnnotation] !== undefined;
-    return { success: true, message: "Robot registered", robotId, ...(isBound ? { isCredentialBound: true } : {}) };
+    const { labels = {} } = robot.spec;
+    return { success: true, message: "Robot registered", robotId, labels, ...(isBound ? { isCredentialBound: true } : {}) };
   }
   const approved = robot.status?.conditions?.find((condition) => condition.type === "Approved");
   if (approved?.status !== "False" || approved.reason === "NotRegistered") return undefined;

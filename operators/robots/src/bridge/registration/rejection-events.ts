@@ -1,7 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import type { EventRecorder } from "@keelson/controller";
-import type { RobotRejection } from "../../broker/broker.ts";
+import type { RobotRejection } from "../../broker/broker-options.ts";
 
 /** Minimum time between two events about the same robot. A rejected agent retries every few seconds. */
 export const rejectionEventIntervalMs = 60_000;

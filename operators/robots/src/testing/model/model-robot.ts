@@ -2,6 +2,7 @@ import type { Exited } from "@keelson/execution";
 import { step } from "../../agent/agent-state.ts";
 import type { AgentEffect, AgentEvent, AgentState, HeldTask } from "../../agent/held-task.ts";
 import { LeaseKeeper } from "../../agent/leases/lease-keeper.ts";
+import { defaultRobotPolicy } from "../../agent/policy/robot-policy.ts";
 import { readDispatch } from "../../agent/task-order.ts";
 import { leaseDemand, withoutGrant } from "../../agent/leases/task-lease.ts";
 import type { LeaseAnswer, LeaseRequest, StatusMessage } from "../../protocol/messages.ts";
@@ -127,7 +128,10 @@ export class ModelRobot {
         this.#agent.keeper.answered(message.answer);
         return;
       case "dispatch": {
-        const dispatch = readDispatch(Buffer.from(message.payload), { robotId: this.name, drivers: ["exec"] });
+        const dispatch = readDispatch(Buffer.from(message.payload), {
+          ...defaultRobotPolicy,
+          robotId: this.name,
+        });
         if (typeof dispatch === "string") throw new Error(dispatch);
         const { action, ...rest } = dispatch;
         this.#handle({ kind: action, ...rest } as AgentEvent);
@@ -243,7 +247,7 @@ export class ModelRobot {
     const program = this.#programs.get(`${uid}/${attempt}`);
     if (program === undefined || !program.isAlive) return;
     const { simulation } = this.#options;
-    const graceMs = "graceMs" in effect ? effect.graceMs : 5_000;
+    const { graceMs = 5_000 } = effect.kind === "stop" ? effect : {};
     await new Promise<void>((resolve) => {
       simulation.after(simulation.between(0, graceMs / this.#options.rate), () => {
         this.#end(program, "Stopped", 143);

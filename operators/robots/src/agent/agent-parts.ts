@@ -1,0 +1,58 @@
+import { randomBytes } from "node:crypto";
+import { isAbsolute, join, resolve } from "node:path";
+import type { Driver } from "@keelson/execution";
+import type { AgentOptions } from "../commands/start-agent.ts";
+import { RobotsError } from "../robots-error.ts";
+import type { AgentDependencies } from "./agent-dependencies.ts";
+import { openAgentDriver } from "./agent-driver.ts";
+import { ArtifactCache } from "./files/artifact-cache.ts";
+import { RobotLabels } from "./files/robot-labels.ts";
+import { TaskFiles } from "./files/task-files.ts";
+import { AgentCredential } from "./identity/agent-credential.ts";
+import { AgentIdentity } from "./identity/agent-identity.ts";
+import { LeaseGuard } from "./leases/lease-guard.ts";
+import { defaultRobotPolicy } from "./policy/robot-policy.ts";
+import { readDeviceInfo } from "./read-device-info.ts";
+import { openTaskRecords, type TaskRecords } from "./task-records.ts";
+
+/** What an agent has on disk. */
+export interface AgentParts {
+  readonly driver: Driver;
+  readonly records: TaskRecords;
+  readonly guard: LeaseGuard;
+  /** Absolute. */
+  readonly workDir: string;
+  readonly credential: AgentCredential;
+  readonly identity: AgentIdentity;
+  readonly robotLabels: RobotLabels;
+  readonly files: TaskFiles;
+}
+
+/** Opens the files of an agent. **Errors**: if `workDir` is unusable or in use, or the robot has not joined and there is no token. */
+export async function openAgentParts(options: AgentOptions & AgentDependencies): Promise<AgentParts> {
+  const { robotId, clock, random = Math.random } = options;
+  const workDir = isAbsolute(options.workDir) ? options.workDir : resolve(options.workDir);
+  const agentDir = join(workDir, ".agent");
+  const isIsolating = options.policy?.isolation !== undefined;
+  const driver = options.driver ?? (await openAgentDriver({ dir: agentDir, clock, random, isIsolating }));
+  const records = await openTaskRecords(join(agentDir, "tasks"));
+  const randomSecret = options.randomSecret ?? (() => randomBytes(32).toString("base64url"));
+  const credential = await AgentCredential.open(join(agentDir, "credential.json"), randomSecret);
+  const identity = await AgentIdentity.open(join(agentDir, "identity.json"), robotId);
+  if (options.token === undefined && identity.joined === undefined) {
+    throw new RobotsError(
+      "JoinFailed",
+      "this robot has not joined yet: pass a join token with --token-file, or in K8S4R_TOKEN",
+    );
+  }
+  const guard = new LeaseGuard(join(agentDir, "leases"));
+  const robotLabels = await RobotLabels.open(join(agentDir, "labels.json"), options.labels);
+  const { artifacts: policy } = options.policy ?? defaultRobotPolicy;
+  const files = new TaskFiles({
+    policy,
+    cache: new ArtifactCache({ dir: join(agentDir, "artifacts"), policy, clock, random }),
+    labels: () => robotLabels.current,
+    deviceInfo: () => readDeviceInfo(clock.now()),
+  });
+  return { driver, records, guard, workDir, credential, identity, robotLabels, files };
+}

@@ -1,0 +1,179 @@
+import { createReadStream } from "node:fs";
+import { RobotsError } from "../../robots-error.ts";
+import type { Artifact } from "./artifact.ts";
+import type { FileWriter, TaskFolder } from "./task-folder.ts";
+import { folderPath } from "./task-path.ts";
+
+/** Maximum number of files and folders of an archive. */
+const maxEntries = 100_000;
+
+/** Where and how an archive is unpacked. */
+export interface UnpackTarget {
+  readonly folder: TaskFolder;
+  /** Path below the folder. */
+  readonly path: string;
+  /** Maximum size of all files. */
+  readonly maxBytes: number;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Unpacks an archive that its author may have made to do harm.
+ *
+ * **Errors**: {@link RobotsError} with the code `ArtifactFailed` for a damaged archive, one with links, devices or paths that leave the folder,
+ * and one whose files are too large or too many. Files before the offending entry remain.
+ */
+export async function unpackArchive(
+  file: string,
+  format: NonNullable<Artifact["archive"]>,
+  target: UnpackTarget,
+): Promise<void> {
+  const entries = new Entries(target);
+  try {
+    if (format === "tar") await unpackTar(file, entries);
+    else await unpackZip(file, entries);
+  } catch (error) {
+    if (target.signal.aborted) throw target.signal.reason;
+    if (error instanceof RobotsError) throw error;
+    const message = error instanceof Error ? error.message : String(error);
+    throw new RobotsError("ArtifactFailed", `could not unpack the archive: ${message}`, { cause: error });
+  }
+}
+
+/** The entries of one archive: checks their paths and counts them. */
+class Entries {
+  readonly #target: UnpackTarget;
+  #count = 0;
+  #bytes = 0;
+
+  constructor(target: UnpackTarget) {
+    this.#target = target;
+  }
+
+  folder(name: string): void {
+    this.#target.folder.createFolder(this.#accept(name, 0));
+  }
+
+  /** A writer for a file of `size` bytes. */
+  file(name: string, size: number, mode: number): FileWriter {
+    // No set-uid bits, and the owner can read what was unpacked.
+    const writer = this.#target.folder.createFile(this.#accept(name, size), (mode & 0o777) | 0o400);
+    const { signal } = this.#target;
+    return {
+      write(chunk) {
+        signal.throwIfAborted();
+        writer.write(chunk);
+      },
+      [Symbol.dispose]: () => writer[Symbol.dispose](),
+    };
+  }
+
+  reject(name: string, what: string): never {
+    throw new RobotsError("ArtifactFailed", `the archive contains ${what}: ${JSON.stringify(name.slice(0, 200))}`);
+  }
+
+  #accept(name: string, size: number): string {
+    const { path, maxBytes, signal } = this.#target;
+    signal.throwIfAborted();
+    this.#count++;
+    this.#bytes += size;
+    if (this.#count > maxEntries) throw new RobotsError("ArtifactFailed", `the archive has more than ${maxEntries} files`);
+    if (this.#bytes > maxBytes) {
+      throw new RobotsError(
+        "ArtifactFailed",
+        `the archive's files are larger than the robot's policy allows (${maxBytes} bytes)`,
+      );
+    }
+    const relative = name.startsWith("/") || name.split("/").includes("..") ? undefined : folderPath(`${path}/${name}`);
+    return relative ?? this.reject(name, "a path that leaves its folder");
+  }
+}
+
+async function unpackTar(file: string, entries: Entries): Promise<void> {
+  const { Parser } = await import("tar");
+  let problem: unknown;
+  let current: FileWriter | undefined;
+  const parser = new Parser({
+    strict: true,
+    onReadEntry(entry) {
+      try {
+        if (problem !== undefined) {
+          entry.resume();
+          return;
+        }
+        const { path, type, size, mode = 0o644 } = entry;
+        if (type === "Directory") {
+          entries.folder(path);
+          entry.resume();
+        } else if (type === "File" || type === "OldFile" || type === "ContiguousFile") {
+          const writer = entries.file(path, size, mode);
+          current = writer;
+          entry.on("data", (chunk) => {
+            try {
+              if (problem === undefined) writer.write(chunk);
+            } catch (error) {
+              problem = error;
+            }
+          });
+          entry.once("end", () => writer[Symbol.dispose]());
+          // A truncated archive does not end its last entry.
+          entry.once("error", () => writer[Symbol.dispose]());
+        } else {
+          entries.reject(path, /Link/.test(type) ? "a link" : `an entry of type ${type}`);
+        }
+      } catch (error) {
+        problem = error;
+        entry.resume();
+      }
+    },
+  });
+  const ended = new Promise<void>((resolve, reject) => {
+    parser.once("end", () => resolve());
+    parser.once("error", reject);
+  });
+  // It may reject while the file is still being read.
+  ended.catch(() => {});
+  try {
+    for await (const chunk of createReadStream(file)) {
+      if (problem !== undefined) throw problem;
+      parser.write(chunk as Buffer);
+      if (problem !== undefined) throw problem;
+    }
+    parser.end();
+    await ended;
+    if (problem !== undefined) throw problem;
+  } finally {
+    // The parser may still emit data of a failed archive. It must not reach a closed descriptor.
+    problem ??= new RobotsError("ArtifactFailed", "the archive is closed");
+    current?.[Symbol.dispose]();
+  }
+}
+
+/** Type bits of a Unix mode. */
+const typeMask = 0o170000;
+const regularType = 0o100000;
+const folderType = 0o040000;
+
+async function unpackZip(file: string, entries: Entries): Promise<void> {
+  const { default: yauzl } = await import("yauzl");
+  // Checks that each file has the size that its header states, so that the limit holds.
+  const archive = await yauzl.openPromise(file, { lazyEntries: true, strictFileNames: true, validateEntrySizes: true });
+  try {
+    for await (const entry of archive.eachEntry()) {
+      const name = entry.fileName;
+      const mode = entry.externalFileAttributes >>> 16;
+      const type = mode & typeMask;
+      const isFolder = name.endsWith("/");
+      if (entry.isEncrypted()) entries.reject(name, "an encrypted file");
+      if (type !== 0 && type !== (isFolder ? folderType : regularType)) entries.reject(name, "a link or special file");
+      if (isFolder) {
+        entries.folder(name);
+        continue;
+      }
+      using writer = entries.file(name, entry.uncompressedSize, mode === 0 ? 0o644 : mode);
+      for await (const chunk of await archive.openReadStreamPromise(entry)) writer.write(chunk as Buffer);
+    }
+  } finally {
+    archive.close();
+  }
+}

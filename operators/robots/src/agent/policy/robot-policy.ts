@@ -1,0 +1,220 @@
+import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
+import { quantityToBytes } from "@keelson/api-machinery/quantity";
+import { parseDuration } from "@keelson/api-machinery/time";
+import { RobotsError } from "../../robots-error.ts";
+
+/** What the owner of a robot allows. It overrides whatever the server sends. */
+export interface RobotPolicy {
+  /** Allowed drivers. */
+  readonly drivers: readonly string[];
+  /** Users that tasks may run as; each task must then name one. Default: any. */
+  readonly users?: readonly string[];
+  /** Absolute paths of programs, or of folders if they end with `/`. Default: any program. */
+  readonly commands?: readonly string[];
+  /** Programs of the drivers `exec` and `java` run in bubblewrap. Default: they are plain processes, as with `raw_exec`. */
+  readonly isolation?: TaskIsolation;
+  readonly artifacts: ArtifactPolicy;
+}
+
+/** What an isolated program can see in addition to `/usr` and its task's folder. */
+export interface TaskIsolation {
+  /** `none`: no network but a loopback interface of its own. */
+  readonly network: "shared" | "none";
+  /** Files and folders that it can read. */
+  readonly paths: readonly string[];
+  /** Files and folders that it can change. */
+  readonly writablePaths: readonly string[];
+}
+
+/** Which files an agent fetches for its tasks. */
+export interface ArtifactPolicy {
+  /** URL prefixes: `https://` (any host), `https://host/path/`, `file:///path/`. */
+  readonly sources: readonly string[];
+  /** Whether every artifact needs a SHA-256 digest. */
+  readonly requireChecksum: boolean;
+  /** Maximum size of a download. */
+  readonly maxBytes: number;
+  /** Maximum size of the files of an archive. */
+  readonly maxUnpackedBytes: number;
+  /** Maximum time of a download, with its retries. */
+  readonly timeoutMs: number;
+  /** Maximum size of the cache. */
+  readonly cacheBytes: number;
+}
+
+/** The policy of a robot whose owner has not written one. */
+export const defaultRobotPolicy: RobotPolicy = {
+  drivers: ["exec", "raw_exec", "java"],
+  artifacts: {
+    sources: ["https://", "http://"],
+    requireChecksum: true,
+    maxBytes: 2 * 2 ** 30,
+    maxUnpackedBytes: 8 * 2 ** 30,
+    timeoutMs: 3_600_000,
+    cacheBytes: 4 * 2 ** 30,
+  },
+};
+
+/**
+ * Reads a policy: an object with the fields of {@link RobotPolicy}, sizes as quantities and times as durations. Missing fields have their
+ * defaults.
+ *
+ * **Errors**: {@link RobotsError} with the code `InvalidPolicy`, which names the field. A policy is never applied in part.
+ */
+export function readRobotPolicy(value: unknown): RobotPolicy {
+  const policy = fields(value, "", ["drivers", "users", "commands", "isolation", "artifacts"]);
+  const { artifacts: defaults } = defaultRobotPolicy;
+  const artifacts = fields(policy.artifacts ?? {}, "artifacts", [
+    ...["sources", "requireChecksum", "maxSize", "maxUnpackedSize", "timeout", "cacheSize"],
+  ]);
+  const users = names(policy.users, "users");
+  const commands = names(policy.commands, "commands");
+  const isolation = policy.isolation === undefined ? undefined : readIsolation(policy.isolation);
+  const known = defaultRobotPolicy.drivers;
+  // A driver without isolation must be allowed explicitly.
+  const drivers = names(policy.drivers, "drivers") ?? (isolation === undefined ? known : ["exec", "java"]);
+  const sources = names(artifacts.sources, "artifacts.sources") ?? defaults.sources;
+  const { requireChecksum = defaults.requireChecksum } = artifacts;
+  for (const driver of drivers) {
+    if (!known.includes(driver)) throw invalid("drivers", driver, `must be one of ${known.join(", ")}`);
+  }
+  for (const command of commands ?? []) {
+    if (!isPlainPath(command)) throw invalid("commands", command, "must be an absolute path without . or .. in it");
+  }
+  for (const source of sources) {
+    if (parsePrefix(source) === undefined) {
+      throw invalid(
+        "artifacts.sources",
+        source,
+        "must begin with https://, http:// or file:///, and must not contain credentials",
+      );
+    }
+  }
+  if (typeof requireChecksum !== "boolean")
+    throw invalid("artifacts.requireChecksum", requireChecksum, "must be true or false");
+  return {
+    drivers,
+    ...(users === undefined ? {} : { users }),
+    ...(commands === undefined ? {} : { commands }),
+    ...(isolation === undefined ? {} : { isolation }),
+    artifacts: {
+      sources,
+      requireChecksum,
+      maxBytes: size(artifacts, "maxSize", defaults.maxBytes),
+      maxUnpackedBytes: size(artifacts, "maxUnpackedSize", defaults.maxUnpackedBytes),
+      timeoutMs: duration(artifacts, "timeout", defaults.timeoutMs),
+      cacheBytes: size(artifacts, "cacheSize", defaults.cacheBytes),
+    },
+  };
+}
+
+function readIsolation(value: unknown): TaskIsolation {
+  const { network = "shared", ...rest } = fields(value, "isolation", ["network", "paths", "writablePaths"]);
+  if (network !== "shared" && network !== "none") throw invalid("isolation.network", network, "must be shared or none");
+  const pathsOf = (field: "paths" | "writablePaths"): readonly string[] => {
+    const paths = names(rest[field], `isolation.${field}`) ?? [];
+    for (const path of paths) {
+      if (!isPlainPath(path) || path === "/")
+        throw invalid(`isolation.${field}`, path, "must be an absolute path without . or .. in it, not /");
+    }
+    return paths;
+  };
+  return { network, paths: pathsOf("paths"), writablePaths: pathsOf("writablePaths") };
+}
+
+/** Why a task's program is not allowed; undefined if it is. */
+export function programProblem(
+  { users, commands }: Pick<RobotPolicy, "users" | "commands">,
+  { command, user }: { readonly command: string; readonly user: string | undefined },
+): string | undefined {
+  if (users !== undefined && (user === undefined || !users.includes(user))) {
+    const what = user === undefined ? "spec.user is missing" : `spec.user: ${JSON.stringify(user)} is not allowed`;
+    return `${what}; the robot's policy allows ${users.join(", ") || "no user"}`;
+  }
+  const isAllowed = (allowed: string): boolean =>
+    allowed.endsWith("/") ? command.startsWith(allowed) && command.length > allowed.length : command === allowed;
+  if (commands === undefined || (isPlainPath(command) && commands.some(isAllowed))) return undefined;
+  const list = commands.join(", ") || "no command";
+  return `spec.config: the program ${JSON.stringify(command)} is not allowed; the robot's policy allows ${list}`;
+}
+
+/** Whether a URL begins with one of the allowed prefixes: same scheme, host and port, and a path below the prefix's. */
+export function isAllowedSource({ sources }: Pick<ArtifactPolicy, "sources">, url: URL): boolean {
+  if (url.username !== "" || url.password !== "") return false;
+  return sources.some((source) => {
+    const prefix = parsePrefix(source);
+    if (prefix === undefined || prefix.protocol !== url.protocol) return false;
+    if (prefix.host !== undefined && prefix.host !== url.host) return false;
+    const { path } = prefix;
+    // An escaped slash or dot could mean another folder to the server.
+    if (path !== "/" && /%2f|%5c|%2e/i.test(url.pathname)) return false;
+    return path.endsWith("/") ? url.pathname.startsWith(path) : url.pathname === path || url.pathname.startsWith(`${path}/`);
+  });
+}
+
+interface SourcePrefix {
+  readonly protocol: string;
+  /** Undefined: any. */
+  readonly host?: string;
+  readonly path: string;
+}
+
+function parsePrefix(source: string): SourcePrefix | undefined {
+  if (source === "https://" || source === "http://") return { protocol: source.slice(0, -2), path: "/" };
+  if (!URL.canParse(source)) return undefined;
+  const { protocol, host, pathname, username, password, search, hash } = new URL(source);
+  if (username !== "" || password !== "" || search !== "" || hash !== "") return undefined;
+  if (protocol === "file:") return host === "" ? { protocol, host, path: pathname } : undefined;
+  return protocol === "https:" || protocol === "http:" ? { protocol, host, path: pathname } : undefined;
+}
+
+const isPlainPath = (path: string): boolean =>
+  path.startsWith("/") && !path.split("/").some((part) => part === "." || part === "..");
+
+const invalid = (field: string, value: unknown, allowed: string): RobotsError =>
+  new RobotsError("InvalidPolicy", `${field}: ${JSON.stringify(value)} ${allowed}`);
+
+function fields(value: unknown, name: string, allowed: readonly string[]): JsonObject {
+  if (!isJsonObject(value)) throw new RobotsError("InvalidPolicy", `${name === "" ? "the policy" : name} must be an object`);
+  const unknown = Object.keys(value).find((each) => !allowed.includes(each));
+  if (unknown === undefined) return value;
+  throw new RobotsError(
+    "InvalidPolicy",
+    `${name === "" ? "" : `${name}.`}${unknown} is not a known field; known are ${allowed.join(", ")}`,
+  );
+}
+
+function names(value: unknown, field: string): readonly string[] | undefined {
+  if (value === undefined) return undefined;
+  if (!Array.isArray(value)) throw invalid(field, value, "must be a list of strings");
+  return value.map((each: unknown) => {
+    if (typeof each !== "string" || each === "") throw invalid(field, each, "must be a string");
+    return each;
+  });
+}
+
+function size(object: JsonObject, field: string, fallback: number): number {
+  const value = object[field];
+  if (value === undefined) return fallback;
+  let bytes = Number.NaN;
+  try {
+    if (typeof value === "string" || typeof value === "number") bytes = quantityToBytes(value);
+  } catch {
+    // Reported below.
+  }
+  if (!Number.isSafeInteger(bytes) || bytes < 0) throw invalid(`artifacts.${field}`, value, "must be a size such as 500Mi");
+  return bytes;
+}
+
+function duration(object: JsonObject, field: string, fallback: number): number {
+  const value = object[field];
+  if (value === undefined) return fallback;
+  let ms = Number.NaN;
+  try {
+    if (typeof value === "string") ms = parseDuration(value);
+  } catch {
+    // Reported below.
+  }
+  if (!(ms > 0)) throw invalid(`artifacts.${field}`, value, "must be a duration such as 10m");
+  return ms;
+}

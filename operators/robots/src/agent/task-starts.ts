@@ -1,0 +1,187 @@
+import { chown, mkdir, rm, symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { ExecutionError, type Exited, type Program, resolveLocalUser } from "@keelson/execution";
+import { RobotsError } from "../robots-error.ts";
+import { TaskDownloads } from "./files/task-downloads.ts";
+import type { FilesTarget, TemplateChanges } from "./files/task-files.ts";
+import { type HeldTask, isWaitingToStart } from "./held-task.ts";
+import { orderProblem, type TaskOrder, underPolicy } from "./task-order.ts";
+import { writePayload } from "./task-payload.ts";
+import { type ProgramName, programSpecOf } from "./task-program.ts";
+import { noLogs } from "./task-reports.ts";
+import type { TaskRunnerOptions } from "./task-runner.ts";
+
+/** Options of {@link TaskStarts}. */
+export interface TaskStartsOptions
+  extends Pick<TaskRunnerOptions, "driver" | "workDir" | "clock" | "log" | "onEvent" | "taskOf" | "files" | "policy"> {
+  /** Runs work after the effects on a task so far. */
+  readonly enqueue: (uid: string, work: () => Promise<void>) => Promise<void>;
+  /** Whether the last record of a task is on disk. */
+  readonly isRecorded: (uid: string) => boolean;
+  readonly isStopping: () => boolean;
+  /** Supervises a program that was started. */
+  readonly onStarted: (name: ProgramName, program: Program) => Promise<void>;
+}
+
+/** Starts the programs of tasks: fetches and renders their files, then runs them. */
+export class TaskStarts {
+  readonly #options: TaskStartsOptions;
+  readonly #downloads = new TaskDownloads();
+
+  constructor(options: TaskStartsOptions) {
+    this.#options = options;
+  }
+
+  /** Starts the program of a task. With artifacts, this resolves before they are there. */
+  async start(name: ProgramName, accepted: TaskOrder): Promise<void> {
+    const { uid } = name;
+    const { policy } = this.#options;
+    // The task may have been deleted while it waited for its turn.
+    if (!this.#isWaiting(name)) return;
+    if (!this.#options.isRecorded(uid)) {
+      // Without a record, the program would run again after a restart of the agent.
+      this.#fail(name, "the agent could not record that it runs the task; its disk may be full or read-only");
+      return;
+    }
+    const problem = orderProblem(policy, accepted);
+    if (problem !== undefined) {
+      this.#fail(name, problem, { isPermanent: true });
+      return;
+    }
+    const order = underPolicy(policy, accepted);
+    const target = this.#targetOf(uid, order);
+    if ("problem" in target) {
+      this.#fail(name, `spec.user: ${target.problem}`, { isPermanent: true });
+      return;
+    }
+    // A restart on this robot finds the artifacts in the folder.
+    if ((order.artifacts ?? []).length === 0 || this.#options.taskOf(uid)?.rendered !== undefined) {
+      await this.#launch(name, order, target);
+      return;
+    }
+    void this.#options.onEvent({ kind: "downloading", ...name });
+    this.#downloads.start(uid, (signal) => this.#download(name, order, target, signal));
+  }
+
+  /** Fetches the artifacts of a task, then starts its program. Never rejects. */
+  async #download(name: ProgramName, order: TaskOrder, target: FilesTarget, signal: AbortSignal): Promise<void> {
+    try {
+      await prepareFolder(target);
+      await this.#options.files.fetch(order, target, signal);
+      void this.#options.enqueue(name.uid, () => this.#launch(name, order, target));
+    } catch (error) {
+      if (!signal.aborted) this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error), isDownload: true });
+    }
+  }
+
+  async #launch(name: ProgramName, order: TaskOrder, target: FilesTarget): Promise<void> {
+    const { driver, log, files, onEvent, onStarted } = this.#options;
+    const { uid } = name;
+    if (!this.#isWaiting(name)) return;
+    let program: Program;
+    try {
+      await prepareFolder(target);
+      if (order.payload !== undefined) await writePayload(target.dir, order.payload, target.owner);
+      if (order.artifacts !== undefined || order.templates !== undefined) {
+        const { digests } = files.render(order, target);
+        void onEvent({ kind: "rendered", ...name, digests });
+      }
+      program = await driver.start(programSpecOf(name, order, target.dir));
+      await linkLogs(target.dir, program);
+    } catch (error) {
+      this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error) });
+      return;
+    }
+    if (program.limits.message !== undefined) log.warn({ task: uid }, program.limits.message);
+    await onStarted(name, program);
+  }
+
+  #isWaiting({ uid, attempt, run }: ProgramName): boolean {
+    return !this.#options.isStopping() && isWaitingToStart(this.#options.taskOf(uid), attempt, run);
+  }
+
+  /** Reports that a program was stopped before it started. */
+  reportNeverStarted(name: ProgramName): void {
+    const exited: Exited = {
+      ...startFailed(this.#options.clock.now(), "the program was not started"),
+      reason: "Stopped",
+      exitCode: -1,
+    };
+    void this.#options.onEvent({ kind: "exited", ...name, exited, logs: noLogs });
+  }
+
+  /** Renders the templates of running tasks again, because labels or attributes of the robot may have changed. */
+  refreshTemplates(tasks: Iterable<HeldTask>): void {
+    for (const { uid, phase, order } of tasks) {
+      if (phase === "running" && order?.templates !== undefined) void this.#options.enqueue(uid, () => this.#refresh(uid));
+    }
+  }
+
+  async #refresh(uid: string): Promise<void> {
+    const { taskOf, files, log, onEvent } = this.#options;
+    const task = taskOf(uid);
+    if (task?.phase !== "running" || task.order === undefined) return;
+    // Without digests, the last agent died before it recorded them: it is not known what the program has read.
+    const { order, rendered = [], programAttempt: attempt = task.attempt, run = 0 } = task;
+    const target = this.#targetOf(uid, order);
+    if ("problem" in target) return;
+    let changes: TemplateChanges;
+    try {
+      changes = files.render(order, target, rendered);
+    } catch (error) {
+      log.warn({ task: uid }, `templates keep their content: ${textOf(error)}`);
+      return;
+    }
+    if (changes.changed.length === 0) return;
+    const signals = changes.changed.flatMap(({ onChange }) => (typeof onChange === "object" ? [onChange.signal] : []));
+    const restart = changes.changed.some(({ onChange }) => onChange === "restart");
+    const event = { uid, attempt, run, digests: changes.digests, restart, signals: [...new Set(signals)] };
+    void onEvent({ kind: "templates-changed", ...event });
+  }
+
+  #targetOf(uid: string, { user }: TaskOrder): FilesTarget | { readonly problem: string } {
+    const owner = user === undefined ? undefined : resolveLocalUser(user);
+    return owner !== undefined && "problem" in owner ? owner : { dir: join(this.#options.workDir, uid), owner };
+  }
+
+  /** Cancels the download of a task. When this resolves, it no longer writes files. */
+  async cancel(uid: string): Promise<void> {
+    await this.#downloads.cancel(uid);
+  }
+
+  /** Cancels all downloads. */
+  async stop(): Promise<void> {
+    await this.#downloads.stop();
+  }
+
+  #fail(name: ProgramName, message: string, { isPermanent = false, isDownload = false } = {}): void {
+    const failure = { exited: startFailed(this.#options.clock.now(), message), logs: noLogs, isPermanent, isDownload };
+    void this.#options.onEvent({ kind: "exited", ...name, ...failure });
+  }
+}
+
+/** The end of a program that was not started. */
+export function startFailed(now: number, message: string): Exited {
+  return { kind: "exited", reason: "StartFailed", message, exitCode: 126, finishedAt: now };
+}
+
+async function prepareFolder({ dir, owner }: FilesTarget): Promise<void> {
+  await mkdir(join(dir, "logs"), { recursive: true });
+  if (owner !== undefined && process.getuid?.() === 0) await chown(dir, owner.uid, owner.gid);
+}
+
+async function linkLogs(dir: string, program: Program): Promise<void> {
+  for (const name of ["stdout", "stderr"] as const) {
+    const link = join(dir, "logs", `${name}.log`);
+    await rm(link, { force: true });
+    await symlink(program.logs[name], link);
+  }
+}
+
+const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Whether another attempt would fail in the same way. */
+function isPermanentFailure(error: unknown): boolean {
+  if (error instanceof ExecutionError) return error.code === "InvalidSpec";
+  return error instanceof RobotsError && (error.code === "ArtifactForbidden" || error.code === "InvalidTemplate");
+}
