@@ -71,6 +71,14 @@ export const sandboxes: Operator = {
       rights: "that agent's sandboxes",
     },
     {
+      name: "HTTP proxy to ports of sandboxes",
+      address: "none; port `--sandbox-proxy-port` of `127.0.0.1` (`--sandbox-proxy-bind-address`), with TLS beyond loopback",
+      authentication:
+        "a signed URL or its cookie, per port; on loopback the bearer token of the gRPC server; over TLS bearer tokens of the cluster",
+      rights:
+        "HTTP to exposed ports of running sandboxes: one port with a signature, else RBAC `create` on `sandboxes/portforward`",
+    },
+    {
       name: "Exposed ports of sandboxes",
       address: "the ports in `spec.exposedPorts`, on the agent's address",
       authentication: "that of the program in the sandbox",

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type IncomingMessage, request } from "node:http";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,6 +11,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { portForwardCommand } from "./commands/port-forward.ts";
+import { urlCommand } from "./commands/url.ts";
 import { type LocalSandboxes, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 
 /** Answers each connection with its input in capitals, once the input has ended. */
@@ -30,8 +32,8 @@ describe("connections to the ports of a sandbox", () => {
   let local: LocalSandboxes;
 
   beforeAll(async () => {
-    local = await startLocalSandboxes();
-    await local.pool({ poolMin: 1, poolMax: 1 });
+    local = await startLocalSandboxes({ "sandbox-proxy-port": "0" });
+    await local.pool({ poolMin: 1, poolMax: 1 }, 4);
     await local.sandbox("one", { command: ["python3", "-c", server], exposedPorts: [18090] });
     await local.phase("one", "Running");
     for await (const { data } of local.streams.logs({ sandboxName: "one", follow: true })) if (data.length > 0) break;
@@ -78,6 +80,46 @@ describe("connections to the ports of a sandbox", () => {
       });
     } finally {
       await new Promise((resolve) => strangers.close(resolve));
+    }
+  });
+
+  it("are reached over HTTP with a signed URL, through the proxy", async () => {
+    const program = "echo hello >index.html; exec python3 -u -m http.server 18093 --bind 127.0.0.1";
+    await local.sandbox("web", { command: ["sh", "-c", program], exposedPorts: [18093, 18094] });
+    const folder = mkdtempSync(join(tmpdir(), "sandbox-url-"));
+    try {
+      writeFileSync(join(folder, "token"), local.token);
+      const stdout = new PassThrough();
+      const status = await urlCommand.run({
+        ...{ args: ["web", "18093"], stdout, stderr: new PassThrough(), clock: systemClock, log: silentLogger },
+        flags: { endpoint: local.url, "token-file": join(folder, "token"), expires: "60s" },
+        ...{ signal: new AbortController().signal, client: () => Promise.reject(new Error("not used")) },
+      });
+      expect(status).toBe(0);
+      const url = new URL(String(stdout.read()));
+      // The name leads to loopback in browsers, but not in every resolver.
+      const get = async (path: string, host = url.host) => {
+        const sent = request({ host: "127.0.0.1", port: url.port, path, headers: { host } }).end();
+        const [response] = (await once(sent, "response")) as [IncomingMessage];
+        return { status: response.statusCode, text: await text(response) };
+      };
+      await local.phase("web", "Running");
+      const page = url.pathname + url.search;
+      await expect.poll(async () => (await get(page)).status, { timeout: 30_000 }).toBe(200);
+      expect(await get(page)).toEqual({ status: 200, text: "hello\n" });
+      expect((await get(page, url.host.replace("18093", "18094"))).status).toBe(403);
+      expect((await get("/")).status).toBe(401);
+      await expect(local.ports.createUrl({ sandboxName: "web", port: 80 })).rejects.toMatchObject({
+        code: Code.FailedPrecondition,
+      });
+      await local.restart();
+      const { url: later } = await local.ports.createUrl({ sandboxName: "web", port: 18093 });
+      const moved = new URL(later);
+      url.port = moved.port;
+      // The agent has to report to the new operator first.
+      await expect.poll(async () => (await get(page)).text, { timeout: 30_000 }).toBe("hello\n");
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
     }
   });
 

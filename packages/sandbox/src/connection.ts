@@ -2,6 +2,7 @@ import { type Client, createClient, type Interceptor, type Transport } from "@co
 import { FastPathService } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { SandboxFiles } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
+import { SandboxPorts } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
 import { SandboxProcesses } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
 import { type ClusterCredentials, findClusterCredentials } from "./cluster-credentials.ts";
@@ -34,6 +35,7 @@ export interface Connection {
   readonly lifecycle: Client<typeof SandboxLifecycle>;
   readonly processes: Client<typeof SandboxProcesses>;
   readonly files: Client<typeof SandboxFiles>;
+  readonly ports: Client<typeof SandboxPorts>;
   readonly streams: Client<typeof SandboxStreams>;
 }
 
@@ -52,6 +54,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     lifecycle: createClient(SandboxLifecycle, transport),
     processes: createClient(SandboxProcesses, transport),
     files: createClient(SandboxFiles, transport),
+    ports: createClient(SandboxPorts, transport),
     streams: createClient(SandboxStreams, transport),
   };
 }
@@ -71,9 +74,13 @@ async function createTransport(options: ConnectionOptions): Promise<Transport> {
   };
   const file = env.KEELSON_SANDBOX_CA_FILE;
   const ca = options.certificateAuthority ?? (file === undefined ? undefined : await read("KEELSON_SANDBOX_CA_FILE", file));
-  const { createGrpcTransport } = await import("@connectrpc/connect-node");
-  const nodeOptions = { ...certificate, ...(ca !== undefined && { ca }) };
-  return createGrpcTransport({ baseUrl, interceptors: [authorize], idleConnectionTimeoutMs, pingIntervalMs, nodeOptions });
+  const [{ createGrpcTransport }, { GrpcSessions }] = await Promise.all([
+    import("@connectrpc/connect-node"),
+    import("./grpc-sessions.ts"),
+  ]);
+  const tls = { ...certificate, ...(ca !== undefined && { ca }) };
+  const sessionManager = new GrpcSessions(baseUrl, { idleConnectionTimeoutMs, pingIntervalMs }, tls);
+  return createGrpcTransport({ baseUrl, interceptors: [authorize], sessionManager });
 }
 
 /** Credentials of the cluster are sent over TLS only. */

@@ -4,6 +4,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { type CreateRequest, FastPathService, WhenFull } from "./generated/fastpath/v1/fastpath_pb.ts";
 import { SandboxFiles as FilesService } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
+import { SandboxPorts } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
 import {
   ProcessInfoSchema,
   type ProcessOutput,
@@ -95,7 +96,16 @@ function routes(router: ConnectRouter): void {
   });
 }
 
-const transport = createRouterTransport(routes);
+function portRoutes(router: ConnectRouter): void {
+  router.service(SandboxPorts, {
+    createUrl: ({ sandboxName, port, expiresInMs }) => ({ url: `http://${port}-${sandboxName}/?${expiresInMs}` }),
+  });
+}
+
+const transport = createRouterTransport((router) => {
+  routes(router);
+  portRoutes(router);
+});
 
 beforeEach(async () => {
   [created, deleted, started, signals, accepts, offsets, outputs, input] = [[], [], [], [], [], [], [], ""];
@@ -143,6 +153,11 @@ describe("a sandbox", () => {
     await expect(Sandbox.connect("none", { transport })).rejects.toMatchObject({ code: "NotFound" });
     expect(await box.ports.address(8080)).toBe("127.0.0.5:8080");
     await expect(box.ports.address(80)).rejects.toMatchObject({ code: "NotFound" });
+    expect(await box.ports.url(8080)).toBe("http://8080-one/?0");
+    expect(await box.ports.url(8080, { expiresInMs: 1499.5 })).toBe("http://8080-one/?1500");
+    for (const expiresInMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY])
+      await expect(box.ports.url(8080, { expiresInMs })).rejects.toMatchObject({ code: "InvalidArgument" });
+    await expect(box.ports.url(8080, { expiresInMs: 0 })).rejects.toThrow("expiresInMs: 0 must be greater than 0");
   });
 
   it("is renewed for a time from now, or without end", async () => {

@@ -44,7 +44,7 @@ export class Sandbox implements AsyncDisposable {
     this.#connection = connection;
     this.#key = { sandboxName: name, namespace: connection.namespace };
     this.files = new SandboxFiles(connection, this.#key);
-    this.ports = new SandboxPorts((options) => this.info(options));
+    this.ports = new SandboxPorts(connection, this.#key, (options) => this.info(options));
   }
 
   /**
@@ -149,11 +149,32 @@ export class Sandbox implements AsyncDisposable {
 
 /** The exposed ports of a sandbox. */
 export class SandboxPorts {
+  readonly #connection: Connection;
+  readonly #key: SandboxKey;
   readonly #info: (options: CallOptions) => Promise<SandboxInfo>;
 
   /** Use `Sandbox.ports`. */
-  constructor(info: (options: CallOptions) => Promise<SandboxInfo>) {
+  constructor(connection: Connection, key: SandboxKey, info: (options: CallOptions) => Promise<SandboxInfo>) {
+    this.#connection = connection;
+    this.#key = key;
     this.#info = info;
+  }
+
+  /**
+   * A URL that grants access to an exposed port through the server's HTTP proxy, for clients without credentials. It ends with
+   * `expiresInMs` (default: one hour, at most 7 days), and when the sandbox ends or restarts.
+   *
+   * **Errors**: `InvalidArgument` unless `expiresInMs` is in this range; `FailedPrecondition` if the sandbox does not expose the port or the
+   * server has no proxy.
+   */
+  async url(port: number, { expiresInMs, signal }: CallOptions & { readonly expiresInMs?: number } = {}): Promise<string> {
+    if (expiresInMs !== undefined && !(expiresInMs > 0 && Number.isFinite(expiresInMs))) {
+      const requirement = expiresInMs > 0 ? "finite" : "greater than 0";
+      throw new SandboxError("InvalidArgument", `expiresInMs: ${expiresInMs} must be ${requirement}`);
+    }
+    // 0 stands for the server's default.
+    const request = { ...this.#key, port, expiresInMs: BigInt(Math.ceil(expiresInMs ?? 0)) };
+    return (await call(signal, () => this.#connection.ports.createUrl(request, { ...(signal && { signal }) }))).url;
   }
 
   /** The addresses of all exposed ports, as `HOST:PORT`. */

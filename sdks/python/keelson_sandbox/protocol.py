@@ -297,6 +297,33 @@ class SandboxState(TypedDict, total=False):
     expireTimeSeconds: str
 
 
+class ConnectPortStart(TypedDict, total=False):
+    sandboxName: str
+    namespace: str
+    port: int
+
+
+class CreatePortUrlRequest(TypedDict, total=False):
+    sandboxName: str
+    namespace: str
+    port: int
+    expiresInMs: str
+
+
+class CreatePortUrlResponse(TypedDict, total=False):
+    url: str
+    expiresAtMs: str
+
+
+class ConnectPortRequest(TypedDict, total=False):
+    start: ConnectPortStart
+    data: str
+
+
+class ConnectPortResponse(TypedDict, total=False):
+    data: str
+
+
 class FastPathServiceClient:
     """Calls of fastpath.v1.FastPathService."""
 
@@ -396,4 +423,14 @@ class SandboxLifecycleClient:
 
     def renew(self, request: RenewRequest, timeout: Optional[float] = None) -> SandboxState:
         return self._transport.unary("/keelson.sandboxes.v1.SandboxLifecycle/Renew", request, timeout)  # type: ignore[return-value]
+
+
+class SandboxPortsClient:
+    """Calls of keelson.sandboxes.v1.SandboxPorts."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create_url(self, request: CreatePortUrlRequest, timeout: Optional[float] = None) -> CreatePortUrlResponse:
+        return self._transport.unary("/keelson.sandboxes.v1.SandboxPorts/CreateUrl", request, timeout)  # type: ignore[return-value]
 

@@ -18,6 +18,7 @@ from .protocol import (
     FastPathServiceClient,
     SandboxFilesClient,
     SandboxLifecycleClient,
+    SandboxPortsClient,
     SandboxProcessesClient,
     SandboxStreamsClient,
     Transport,
@@ -65,6 +66,7 @@ class Sandbox:
         self._processes = SandboxProcessesClient(transport)
         self._lifecycle = SandboxLifecycleClient(transport)
         self._streams = SandboxStreamsClient(transport)
+        self._ports = SandboxPortsClient(transport)
         self.files = SandboxFiles(SandboxFilesClient(transport), self._key)
 
     @classmethod
@@ -246,6 +248,17 @@ class Sandbox:
             if endpoint.endswith(f":{port}"):
                 return endpoint
         raise SandboxError("NotFound", f"sandbox {self.name} does not expose port {port}; list it in the ports of create")
+
+    def url(self, port: int, expires_in: float = 3600) -> str:
+        """A URL that grants access to an exposed port through the server's HTTP proxy, for clients without credentials.
+
+        It ends after `expires_in` seconds, at most 7 days, and when the sandbox ends or restarts. Raises InvalidArgument unless
+        `expires_in` is in this range, and FailedPrecondition if the sandbox does not expose the port or the server has no proxy.
+        """
+        if not 0 < expires_in < math.inf:
+            raise SandboxError("InvalidArgument", f"expires_in: {expires_in} must be greater than 0 and finite")
+        request = {**self._key, "port": port, "expiresInMs": str(math.ceil(expires_in * 1000))}
+        return self._ports.create_url(request, CALL_TIMEOUT)["url"]  # type: ignore[arg-type]
 
     def pause(self) -> None:
         """Freezes all processes. Time does not pass until `resume`."""

@@ -1,5 +1,6 @@
 import base64
 import json
+import math
 import os
 import socket
 import struct
@@ -156,6 +157,16 @@ class SandboxTest(unittest.TestCase):
         self.answers["ListSandboxes"] = {"items": [{"sandboxName": "one", "sandboxId": "id-1", "createdAt": "5"}]}
         self.assertEqual(Sandbox.connect("id-1", transport=self.transport).name, "one")
         self.fails("NotFound", lambda: Sandbox.connect("none", transport=self.transport))
+
+    def test_creates_urls_of_ports(self):
+        self.answers["CreateUrl"] = {"url": "http://8080-one.sandbox.localhost/"}
+        self.assertEqual(self.box.url(8080, expires_in=90), "http://8080-one.sandbox.localhost/")
+        for expires_in in (0, -1, math.inf, math.nan):
+            with self.assertRaises(SandboxError) as raised:
+                self.box.url(8080, expires_in=expires_in)
+            self.assertEqual(raised.exception.code, "InvalidArgument")
+        request = {"sandboxName": "one", "namespace": "default", "port": 8080, "expiresInMs": "90000"}
+        self.assertEqual(self.request("CreateUrl"), request)
 
     def test_requires_a_token_and_a_server(self):
         with mock.patch.dict(os.environ, clear=True):

@@ -10,6 +10,7 @@ import { fileCommands } from "./files.ts";
 import { lifecycleCommands } from "./lifecycle.ts";
 import { processCommands } from "./processes.ts";
 import { portForwardCommand } from "./port-forward.ts";
+import { urlCommand } from "./url.ts";
 import { networkFlags, readNetwork } from "./network-flags.ts";
 
 /** The fast path takes whole numbers of up to 12 digits. */
@@ -281,5 +282,6 @@ export const sandboxCommands: readonly CommandDefinition[] = [
   ...lifecycleCommands,
   ...fileCommands,
   portForwardCommand,
+  urlCommand,
   agentCommand,
 ];

@@ -1,5 +1,6 @@
 import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
+import { GrpcSessions } from "@keelson/sandbox/grpc";
 import {
   FastPathService,
   SandboxFiles,
@@ -36,7 +37,8 @@ export function createFastPathClient({ baseUrl, token, tls = {} }: FastPathClien
     if (current !== undefined) request.header.set("authorization", `Bearer ${current}`);
     return next(request);
   };
-  const transport = createGrpcTransport({ baseUrl, interceptors: [authorize], nodeOptions: tls });
+  const sessionManager = new GrpcSessions(baseUrl, {}, tls);
+  const transport = createGrpcTransport({ baseUrl, interceptors: [authorize], sessionManager });
   return {
     fastPath: createClient(FastPathService, transport),
     streams: createClient(SandboxStreams, transport),

@@ -1,7 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { isIP } from "node:net";
 import { join } from "node:path";
-import type { KeyPair } from "@keelson/api-machinery/certificates";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { readOf } from "@keelson/controller";
 import { ClusterIdentities } from "@keelson/controller/access";
@@ -19,8 +17,8 @@ import {
 import type { AgentClient } from "../fleet/agent-client.ts";
 import { AgentMonitor } from "../fleet/agent-monitor.ts";
 import { type AgentPlacement, listAgents, parseAgentPod } from "../fleet/agent-pod.ts";
+import { placementOf } from "./agent-placement.ts";
 import { hasWarmChange, sumWarm } from "../fleet/warm-status.ts";
-import { agentProgram } from "../agent/agent-program-path.ts";
 import type { AgentIsolation } from "../agent/run-agent.ts";
 import { agentLabels } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
@@ -33,11 +31,20 @@ import { FastCreator } from "./creation/fast-creator.ts";
 import { IntentLog } from "./creation/intent-log.ts";
 import { serverFlags } from "../flags.ts";
 import { authorizeCalls } from "./access/authorize-calls.ts";
-import { type FastPathAccess, fastPathFlags, readAccess, readIsolation } from "./fastpath-flags.ts";
+import { proxyDomain, type RunningProxy, startProxy } from "../proxy/start-proxy.ts";
+import {
+  type FastPathAccess,
+  fastPathFlags,
+  type ProxySettings,
+  readAccess,
+  readIsolation,
+  readProxy,
+} from "./fastpath-flags.ts";
 import { createFastPathMetrics, type FastPathMetrics, type WarmPool } from "./fastpath-metrics.ts";
 import { startFastPathServer } from "./fastpath-server.ts";
-import { authorityFile, ensureOwnCertificate } from "./tls/own-certificate.ts";
-import { readCertificateFiles, ServingTls, type TlsMaterial } from "./tls/serving-tls.ts";
+import { loadTls } from "./tls/load-tls.ts";
+import { authorityFile } from "./tls/own-certificate.ts";
+import type { TlsMaterial } from "./tls/serving-tls.ts";
 import { createFastPathService } from "./services/service.ts";
 import { createStreamsService } from "./services/streams-service.ts";
 import { createFilesService } from "./services/files-service.ts";
@@ -79,10 +86,16 @@ async function start(context: ServerContext): Promise<RunningServer> {
   }
 }
 
+/** URLs of the servers. */
+interface Endpoints extends Readonly<Record<string, string>> {
+  readonly fastpath: string;
+}
+
 class FastPath {
   readonly #context: ServerContext;
   readonly #isolation: AgentIsolation;
   readonly #access: FastPathAccess;
+  readonly #proxy: ProxySettings | undefined;
   readonly #placement: AgentPlacement;
   readonly #registry = new Registry((agent) => this.#reportLoad(agent));
   readonly #loadListeners = new Set<(pool: { readonly namespace: string; readonly name: string }) => void>();
@@ -93,7 +106,8 @@ class FastPath {
     this.#context = context;
     this.#isolation = readIsolation(context.flags);
     this.#access = readAccess(context.flags);
-    this.#placement = placementOf(context.dataDir, this.#isolation);
+    this.#proxy = readProxy(context.flags);
+    this.#placement = placementOf(context.dataDir, imagesFolder(context.dataDir), this.#isolation);
   }
 
   async start(): Promise<RunningServer> {
@@ -121,10 +135,10 @@ class FastPath {
     const metrics = createFastPathMetrics(() => this.#warmPools(monitor));
     const token = await ensureToken(fastPathTokenFile(dataDir));
     const metricsUrl = await this.#serveMetrics(metrics, token);
-    const url = await this.#serve(fast, monitor, metrics, token);
+    const served = await this.#serve(fast, monitor, metrics, token);
     return {
-      description: `fast path (gRPC) on ${url}, ${this.#accessDescription()}, sandboxes in ${driver}`,
-      endpoints: { fastpath: url, ...(metricsUrl !== undefined && { "fastpath-metrics": metricsUrl }) },
+      description: `fast path (gRPC) on ${served.fastpath}, ${this.#accessDescription()}, sandboxes in ${driver}`,
+      endpoints: { ...served, ...(metricsUrl !== undefined && { "fastpath-metrics": metricsUrl }) },
       stop: () => this.stop(),
     };
   }
@@ -229,19 +243,22 @@ class FastPath {
     return url;
   }
 
-  async #serve(fast: FastCreator, monitor: AgentMonitor, metrics: FastPathMetrics, token: string): Promise<string> {
+  async #serve(fast: FastCreator, monitor: AgentMonitor, metrics: FastPathMetrics, token: string): Promise<Endpoints> {
     const { client, cache, clock, flags, onChange } = this.#context;
     const service = createFastPathService({
       ...{ client, cache, onChange, fast, clock, metrics, strongTimeoutMs, newId: this.#newId },
       defaultMode: fastPathFlags.mode.read(flags),
     });
     const agentClient = (namespace: string, name: string): AgentClient | undefined => monitor.client(namespace, name);
-    const tls = await this.#loadTls();
+    const domains = this.#proxy === undefined ? [] : [proxyDomain(this.#proxy), `*.${proxyDomain(this.#proxy)}`];
+    const tls = await loadTls(this.#context, this.#access, domains);
     const identities = new ClusterIdentities({ client, clock });
+    const staticToken = this.#access.acceptsToken ? token : undefined;
+    const proxy = await this.#startProxy(tls?.material, staticToken, agentClient);
     const server = await startFastPathServer({
       bindAddress: fastPathFlags.bindAddress.read(flags),
       port: fastPathFlags.port.read(flags),
-      authorize: authorizeCalls({ staticToken: this.#access.acceptsToken ? token : undefined, identities, clock }),
+      authorize: authorizeCalls({ staticToken, identities, clock }),
       tls: tls?.material,
       isTlsRequired: !this.#access.acceptsToken,
       routes(router) {
@@ -249,50 +266,33 @@ class FastPath {
         const streams = { cache, agentClient, pendingOf: (...key: [string, string]) => fast.pendingOf(...key) };
         router.service(SandboxStreams, createStreamsService(streams));
         router.service(SandboxProcesses, createProcessesService(streams));
-        router.service(SandboxPorts, createPortsService(streams));
+        const whenWritten = (...key: [string, string]): Promise<void> => fast.whenWritten(...key);
+        const ports = { ...streams, clock, onChange, whenWritten, createUrl: proxy?.createUrl };
+        router.service(SandboxPorts, createPortsService(ports));
         router.service(SandboxFiles, createFilesService(streams));
         router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },
     });
-    tls?.serving.follow(tls.material, (material) => server.setTls(material));
+    tls?.serving.follow(tls.material, (material) => {
+      server.setTls(material);
+      proxy?.proxy.setTls(material);
+    });
     this.#stops.push(
       () => fast.stop(),
       () => server.close(),
       () => Promise.resolve(tls?.serving.stop()),
     );
-    return server.url;
+    return { fastpath: server.url, ...(proxy !== undefined && { "sandbox-proxy": proxy.proxy.url }) };
   }
 
-  async #loadTls(): Promise<{ readonly serving: ServingTls; readonly material: TlsMaterial } | undefined> {
-    const { tls } = this.#access;
-    if (tls === undefined) return undefined;
-    const { client, clock, log, dataDir, flags } = this.#context;
-    const { files } = tls;
-    const hosts = serverHosts(fastPathFlags.bindAddress.read(flags), process.env.POD_NAMESPACE);
-    const certificate = (): Promise<KeyPair> =>
-      files === undefined
-        ? ensureOwnCertificate({ dataDir, hosts, clock })
-        : readCertificateFiles(files.certificate, files.key);
-    const serving = new ServingTls({ certificate, client, clock, log });
-    return { serving, material: await serving.load() };
+  async #startProxy(
+    tls: TlsMaterial | undefined,
+    staticToken: string | undefined,
+    agentClient: (namespace: string, name: string) => AgentClient | undefined,
+  ): Promise<RunningProxy | undefined> {
+    if (this.#proxy === undefined) return undefined;
+    const running = await startProxy({ settings: this.#proxy, context: this.#context, tls, staticToken, agentClient });
+    this.#stops.push(() => running.proxy.close());
+    return running;
   }
-}
-
-/** Names and addresses under which clients reach the fast path: those of this machine, and of the chart's Service. */
-function serverHosts(bindAddress: string, namespace: string | undefined): readonly string[] {
-  const service = "keelson-sandboxes";
-  const inCluster =
-    namespace === undefined
-      ? []
-      : ["", `.${namespace}`, `.${namespace}.svc`, `.${namespace}.svc.cluster.local`].map((suffix) => `${service}${suffix}`);
-  const isOne = isIP(bindAddress) !== 0 && !["0.0.0.0", "::"].includes(bindAddress);
-  return [...new Set(["localhost", "127.0.0.1", "::1", ...(isOne ? [bindAddress] : []), ...inCluster])];
-}
-
-/** How agents run: as containers of Keelson's image in a cluster, otherwise from this installation. */
-function placementOf(dataDir: string, isolation: AgentIsolation): AgentPlacement {
-  const image = process.env.KEELSON_IMAGE;
-  if (image) return { ...isolation, tools: { kind: "image", image } };
-  const command = [process.execPath, agentProgram];
-  return { ...isolation, tools: { kind: "local", command, dir: join(dataDir, "agents"), imageDir: imagesFolder(dataDir) } };
 }

@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import {
   choiceFlag,
   durationFlag,
@@ -59,6 +60,24 @@ export const fastPathFlags = {
     choices: ["fast", "strong"],
     default: "fast",
   }),
+  proxyPort: portFlag({
+    name: "sandbox-proxy-port",
+    description:
+      "port of the HTTP proxy to exposed ports of sandboxes, at PORT-ID.HOST; 0 picks a free one (default: disabled)",
+    endpoint: "sandbox-proxy",
+  }),
+  proxyBindAddress: textFlag({
+    name: "sandbox-proxy-bind-address",
+    value: "ADDRESS",
+    description: "listen address of the HTTP proxy; beyond loopback it requires TLS, see --fastpath-tls",
+    default: "127.0.0.1",
+  }),
+  proxyUrl: textFlag({
+    name: "sandbox-proxy-url",
+    value: "URL",
+    description:
+      "URL at which clients reach the HTTP proxy, with a host whose subdomains lead to it (default: sandbox.localhost and the port)",
+  }),
   orphanTimeout: durationFlag({
     name: "fastpath-orphan-timeout",
     description: "minimum age of a sandbox without an object before it is deleted",
@@ -108,11 +127,50 @@ export function readAccess(flags: FlagValues): FastPathAccess {
   if ((certificate === undefined) !== (key === undefined))
     throw new UsageError(`--${fastPathFlags.tlsCertFile.name} and --${fastPathFlags.tlsKeyFile.name}: must be set together`);
   const files = certificate === undefined || key === undefined ? undefined : { certificate, key };
-  const isLocal = /^(127\.\d+\.\d+\.\d+|::1|localhost)$/.test(fastPathFlags.bindAddress.read(flags));
+  const isLocal = isLoopback(fastPathFlags.bindAddress.read(flags));
   return {
     acceptsToken: isLocal || fastPathFlags.allowToken.read(flags),
     tls: isLocal && files === undefined && !fastPathFlags.tls.read(flags) ? undefined : { files },
   };
+}
+
+const isLoopback = (address: string): boolean => /^(127\.\d+\.\d+\.\d+|::1|localhost)$/.test(address);
+
+/** The HTTP proxy that the flags select. */
+export interface ProxySettings {
+  readonly port: number;
+  readonly bindAddress: string;
+  /** Default: `sandbox.localhost` with the port. */
+  readonly publicUrl: URL | undefined;
+}
+
+/** Host of the proxy by default: RFC 6761 reserves names below `localhost` for loopback. */
+export const defaultProxyDomain = "sandbox.localhost";
+
+/** The proxy that the flags select; undefined: none. **Errors**: `UsageError`. */
+export function readProxy(flags: FlagValues): ProxySettings | undefined {
+  const port = fastPathFlags.proxyPort.read(flags);
+  const [bindAddress, text] = [fastPathFlags.proxyBindAddress.read(flags), fastPathFlags.proxyUrl.read(flags)];
+  const publicUrl = text === undefined ? undefined : readProxyUrl(text);
+  if (port === undefined) {
+    if (text !== undefined) throw invalidFlag(fastPathFlags.proxyUrl, text, `requires --${fastPathFlags.proxyPort.name}`);
+    return undefined;
+  }
+  if (!isLoopback(bindAddress) && readAccess(flags).tls === undefined)
+    throw invalidFlag(
+      fastPathFlags.proxyBindAddress,
+      bindAddress,
+      `requires TLS beyond loopback: set --${fastPathFlags.tls.name}`,
+    );
+  return { port, bindAddress, publicUrl };
+}
+
+function readProxyUrl(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isBase = url !== undefined && /^https?:$/.test(url.protocol) && url.href === `${url.origin}/`;
+  if (!isBase || isIP(url.hostname) !== 0 || url.hostname.startsWith("["))
+    throw invalidFlag(fastPathFlags.proxyUrl, text, "must have the form https://sandboxes.example.com");
+  return url;
 }
 
 /** The isolation that the flags select. **Errors**: `UsageError`. */

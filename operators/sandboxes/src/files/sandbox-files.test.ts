@@ -131,6 +131,15 @@ describe("a hostile sandbox", () => {
     expect(codeOf({ kind: "read", path: "circle", offset: 0 })).toBe("Conflict");
   });
 
+  it("cannot block an upload with a pipe in its place", () => {
+    const pipe = join(root, "work", `.keelson-upload-${upload}`);
+    run({ kind: "write", path: "one", upload, offset: 0, data: Buffer.from("x") });
+    rmSync(pipe);
+    execFileSync("mkfifo", [pipe]);
+    expect(codeOf({ kind: "write", path: "one", upload, offset: 1, data: Buffer.from("x") })).toBe("Conflict");
+    expect(codeOf({ kind: "commit", path: "one", upload, mode: 0o600 })).toBe("Conflict");
+  });
+
   it("cannot place a link where an upload is written", () => {
     symlinkSync(join(base, "secret"), join(root, "work", `.keelson-upload-${upload}`));
     expect(codeOf({ kind: "write", path: "one", upload, offset: 0, data: Buffer.from("x") })).toBe("Conflict");

@@ -2,6 +2,7 @@ import {
   closeSync,
   constants,
   fchmodSync,
+  fstatSync,
   lstatSync,
   openSync,
   opendirSync,
@@ -113,7 +114,7 @@ class SandboxFiles {
     if (data.length > maxChunkBytes) throw new FileError("Invalid", `a chunk must not exceed ${maxChunkBytes} bytes`);
     return this.#inParent(path, (folder) => {
       const create = offset === 0 ? constants.O_CREAT | constants.O_EXCL : 0;
-      const fd = openSync(`${folder}/${uploadName(upload)}`, constants.O_WRONLY | constants.O_NOFOLLOW | create, 0o600);
+      const fd = openUpload(folder, upload, constants.O_WRONLY | create);
       try {
         for (let done = 0; done < data.length; ) done += writeSync(fd, data, done, data.length - done, offset + done);
       } finally {
@@ -126,7 +127,7 @@ class SandboxFiles {
     this.#inParent(path, (folder, name) => {
       const from = `${folder}/${uploadName(upload)}`;
       if (entryOf(folder, name)?.type === "directory") throw new FileError("Conflict", `${path}: is a directory`);
-      const fd = openSync(from, constants.O_RDONLY | constants.O_NOFOLLOW);
+      const fd = openUpload(folder, upload, constants.O_RDONLY);
       try {
         fchmodSync(fd, mode & 0o777);
       } finally {
@@ -164,6 +165,15 @@ const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 function uploadName(upload: string): string {
   if (!/^[0-9a-f]{32}$/.test(upload)) throw new FileError("Invalid", "upload: must be 32 hexadecimal digits");
   return `.keelson-upload-${upload}`;
+}
+
+/** Opens a file that is being written. Programs of the sandbox may have replaced it, and opening a pipe would wait for its other end. */
+function openUpload(folder: string, upload: string, flags: number): number {
+  const name = uploadName(upload);
+  const fd = openSync(`${folder}/${name}`, flags | constants.O_NOFOLLOW | constants.O_NONBLOCK, 0o600);
+  if (fstatSync(fd).isFile()) return fd;
+  closeSync(fd);
+  throw new FileError("Conflict", `${name}: was replaced while it was written`);
 }
 
 /** Removes an entry of a folder that is given by descriptor. A link is removed, not followed. */
@@ -217,6 +227,7 @@ const systemCodes: Readonly<Record<string, readonly [FileError["code"], string]>
   ENOTDIR: ["Conflict", "not a directory"],
   EISDIR: ["Conflict", "is a directory"],
   ELOOP: ["Conflict", "is a symbolic link"],
+  ENXIO: ["Conflict", "is a pipe"],
   EBUSY: ["Conflict", "is in use"],
   ENOSPC: ["NoSpace", "no space left in the sandbox"],
   EDQUOT: ["NoSpace", "disk quota exceeded"],

@@ -1,9 +1,10 @@
-import { mkdir, readdir, rm } from "node:fs/promises";
+import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Pod } from "@keelson/api-machinery/kinds";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
+import { removeTree } from "@keelson/execution/files";
 import { type AgentIsolation, networksOf, reopenAgentDriver } from "../agent/run-agent.ts";
 import { agentApp, agentLabels } from "../api/names.ts";
 import { removeNetworks } from "../network/sandbox-networks.ts";
@@ -104,6 +105,6 @@ export class AgentFolderJanitor {
       await driver.close();
     }
     await removeNetworks(networksOf(folder), log);
-    await rm(folder, { recursive: true, force: true });
+    await removeTree(folder);
   }
 }

@@ -60,10 +60,14 @@ async function start(policy: NetworkPolicy, ...servers: readonly string[]) {
   const onDenied = (name: string): void => void denied.push(name);
   gates.push(await startDnsGate({ address: "127.0.0.1", port, policy, servers, admit, onDenied, clock: systemClock }));
   const client = await bind();
-  return async (name: string, type: "A" | "AAAA" = "A") => {
+  return async (name: string, type: "A" | "AAAA" = "A", additionals: readonly Answer[] = []) => {
     // Not a DNS message: ignored.
     client.send(Buffer.from("x"), port, "127.0.0.1");
-    client.send(encode({ type: "query", id: 7, questions: [{ type, name }] }), port, "127.0.0.1");
+    client.send(
+      encode({ type: "query", id: 7, questions: [{ type, name }], additionals: [...additionals] }),
+      port,
+      "127.0.0.1",
+    );
     const [message] = (await once(client, "message")) as [Buffer];
     const { rcode, answers = [], id } = decode(message) as ReturnType<typeof decode> & { rcode: string };
     expect(id).toBe(7);
@@ -84,6 +88,30 @@ describe("the resolver of a sandbox", () => {
     expect(await ask("evil.example")).toEqual({ rcode: "REFUSED", data: [] });
     expect(denied).toEqual(["evil.example"]);
     expect(asked).toEqual(["Good.Example", "a.good.example"]);
+  });
+
+  it("refuses names with characters that look like those of a listed name, and reports none of them", async () => {
+    const { address, asked } = await startServer((query) => [records(query, "203.0.113.66")]);
+    const ask = await start({ mode: "allowList", allow: [{ host: "kernel.example" }, { host: "*.kernel.example" }] }, address);
+    // U+212A is a k in lower case.
+    for (const name of ["\u212aernel.example", "a.\u212aernel.example", "\u001b[2J.kernel.example"])
+      expect(await ask(name)).toEqual({ rcode: "REFUSED", data: [] });
+    expect(asked).toEqual([]);
+    expect(new Set(denied)).toEqual(new Set(["(invalid name)"]));
+  });
+
+  it("passes on nothing of a query but its question", async () => {
+    const received: Packet[] = [];
+    const { address } = await startServer((query) => {
+      received.push(query);
+      return [records(query, "203.0.113.10")];
+    });
+    const ask = await start(allow, address);
+    const hidden: Answer = { type: "TXT", name: "secret.example", ttl: 1, data: "secret" };
+    const extended = { udpPayloadSize: 65_000, extendedRcode: 0, ednsVersion: 0, flags: 0, flag_do: false, options: [] };
+    await ask("good.example", "A", [hidden, { type: "OPT", name: ".", ...extended }]);
+    expect(received[0]?.questions).toMatchObject([{ name: "good.example", type: "A" }]);
+    expect(received[0]?.additionals).toMatchObject([{ type: "OPT", udpPayloadSize: 1232, options: [] }]);
   });
 
   it("refuses a listed name that resolves to a private address", async () => {

@@ -2,7 +2,7 @@ import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { once } from "node:events";
 import { BlockList, isIPv6 } from "node:net";
 import type { Clock } from "@keelson/api-machinery/time";
-import { type DecodedPacket, decode, encode, type Packet } from "dns-packet";
+import { type Answer, type DecodedPacket, decode, encode, type Packet } from "dns-packet";
 import { privateNetworks } from "./firewall-rules.ts";
 import { type NetworkPolicy, type NetworkRule, rulesFor } from "./network-policy.ts";
 
@@ -40,6 +40,13 @@ const minAdmittedSeconds = 300;
 /** Response codes (RFC 1035 section 4.1.1). */
 const responseCodes = { servfail: 2, refused: 5 } as const;
 const dnsPort = 53;
+/** Flag RD. */
+const recursionDesired = 0x0100;
+/** Accepts answers of up to 1232 bytes, which are never fragmented (DNS Flag Day 2020). */
+const largeAnswers: Answer = {
+  ...{ type: "OPT", name: ".", udpPayloadSize: 1232 },
+  ...{ extendedRcode: 0, ednsVersion: 0, flags: 0, flag_do: false, options: [] },
+};
 
 const unroutable = new BlockList();
 for (const network of privateNetworks) {
@@ -101,7 +108,7 @@ class UdpDnsGate implements DnsGate {
     const [question] = query.questions ?? [];
     if (query.type !== "query" || question === undefined || query.questions?.length !== 1) return undefined;
     const { policy, onDenied } = this.#options;
-    const name = question.name.toLowerCase();
+    const name = plainName(question.name);
     const rules = rulesFor(name, policy.allow);
     if (policy.mode !== "internet" && rules.length === 0) {
       onDenied(name);
@@ -109,7 +116,8 @@ class UdpDnsGate implements DnsGate {
     }
     // Sandboxes have no IPv6 addresses.
     if (question.type === "AAAA") return response(query, 0);
-    const answer = await this.#forward(message, query);
+    // Encoded anew: a name server must not read another name in the message than this resolver.
+    const answer = await this.#forward(policy.mode === "internet" ? message : questionOnly(query), query);
     if (answer === undefined) return response(query, responseCodes.servfail);
     if (policy.mode === "internet") return answer;
     return this.#admit(query, answer, name, rules);
@@ -131,7 +139,7 @@ class UdpDnsGate implements DnsGate {
   }
 
   /** Asks the name servers in order; undefined if none answers. */
-  async #forward(message: Buffer, query: Packet): Promise<Buffer | undefined> {
+  async #forward(message: Uint8Array, query: Packet): Promise<Buffer | undefined> {
     for (const server of this.#options.servers) {
       const answer = await this.#ask(server, message, query);
       if (answer !== undefined) return answer;
@@ -140,7 +148,7 @@ class UdpDnsGate implements DnsGate {
   }
 
   /** Every query has a socket, and so a source port, of its own: answers are hard to forge. */
-  #ask(server: string, message: Buffer, query: Packet): Promise<Buffer | undefined> {
+  #ask(server: string, message: Uint8Array, query: Packet): Promise<Buffer | undefined> {
     const { address, port } = parseServer(server);
     const socket = createSocket(isIPv6(address) ? "udp6" : "udp4");
     return new Promise((resolve) => {
@@ -158,6 +166,21 @@ class UdpDnsGate implements DnsGate {
       socket.connect(port, address, () => socket.send(message));
     });
   }
+}
+
+/** A name that no rule lists. */
+const invalidName = "(invalid name)";
+
+/** A name in lower case; {@link invalidName} if it has other characters than those of host names, which could look like a listed name. */
+const plainName = (name: string): string => (/^[\w.-]+$/.test(name) ? name.toLowerCase() : invalidName);
+
+/** A query with nothing but its question, and whether its sender accepts large answers (RFC 6891). */
+function questionOnly({ id, questions = [], additionals = [] }: Packet): Uint8Array {
+  const extended = additionals.filter(({ type }) => type === "OPT").slice(0, 1);
+  return encode({
+    ...{ type: "query", flags: recursionDesired, questions, additionals: extended.map(() => largeAnswers) },
+    ...(id !== undefined && { id }),
+  });
 }
 
 function isAnswerTo(query: Packet, message: Buffer): boolean {

@@ -27,6 +27,12 @@ export const privateNetworks: readonly string[] = [
   "224.0.0.0/3",
 ];
 
+/** Maximum number of connections of a sandbox. The kernel has one connection-tracking table for the whole machine. */
+export const maxConnections = 1024;
+
+/** Maximum number of DNS queries of a sandbox per second. Its agent answers them. */
+const maxQueriesPerSecond = 200;
+
 /** The table of a sandbox's network. */
 export const tableOf = ({ link }: Pick<NetworkAddresses, "link">): string => `keelson_${link}`;
 
@@ -68,7 +74,8 @@ export function firewallTable(addresses: NetworkAddresses, policy: NetworkPolicy
     iifname != "${link}" accept
     meta nfproto ipv6 drop
     ip saddr != ${address} drop
-    ip daddr ${gateway} udp dport 53 accept
+    ip daddr ${gateway} udp dport 53 limit rate ${maxQueriesPerSecond}/second burst ${2 * maxQueriesPerSecond} packets accept
+    ip daddr ${gateway} udp dport 53 drop
     ct state established,related accept
     goto deny
   }
@@ -80,6 +87,7 @@ export function firewallTable(addresses: NetworkAddresses, policy: NetworkPolicy
     meta nfproto ipv6 drop
     ip saddr != ${address} drop
     ct state established,related accept
+    ct count over ${maxConnections} goto deny
     ${policyRules(policy).join("\n    ")}
     goto deny
   }

@@ -2,6 +2,7 @@ import { chmodSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { maxConnections } from "./firewall-rules.ts";
 import { fetchScript, type NetworkAttempt, type NetworkRun, runInPrivateInternet } from "../testing/private-internet.ts";
 
 /* Everything happens in network namespaces of the test's own, see `private-internet.ts`. */
@@ -88,6 +89,12 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("a sandbox of
     expect(results[0]?.output).toBe("203.0.113.10:443\nno evil.example:443\nno 203.0.113.66:80\n");
     expect(results[0]?.denied?.destinations).toEqual(["203.0.113.66:80/tcp", "evil.example"]);
     expect(leftovers).toBe("");
+  });
+
+  it("cannot fill the kernel's table of connections", async () => {
+    const flood = `use Socket; socket(S, AF_INET, SOCK_DGRAM, 0); for my $port (1000..2999) { send(S, "x", 0, sockaddr_in($port, inet_aton("203.0.113.10"))); }`;
+    const { results } = await run({ network: "internet", script: `perl -e '${flood}'` });
+    expect(results[0]?.denied?.count).toBeGreaterThanOrEqual(2000 - maxConnections);
   });
 
   it("cannot change its network, or answer as its resolver or as another address", async () => {

@@ -228,6 +228,37 @@ describe.runIf(isRoot).each(kinds)("code in a sandbox (%s)", (name) => {
     expect(readFileSync(program.logs.stdout, "utf8")).toBe(`100000000\n${"none\n".repeat(paths.length - 1)}limited\n`);
   });
 
+  it("cannot fill the machine's disk through its log, which it can extend without writing", async () => {
+    const [fallocate, truncate] = process.arch === "arm64" ? [47, 46] : [285, 77];
+    const extend = `for my $call (${fallocate}, ${truncate}) { my @a = $call == ${fallocate} ? (1, 0, 0, 4 << 30) : (1, 4 << 30); print STDERR syscall($call, @a), "\\n"; }`;
+    const program = await create(one, { command: ["perl", "-e", `$SIG{XFSZ} = "IGNORE"; ${extend}`] });
+    await program.exited();
+    expect(readFileSync(program.logs.stderr, "utf8")).toBe("-1\n-1\n");
+  });
+
+  it("leads no command to the machine's processes with a working directory, and leaves it no descriptor of the machine", async () => {
+    const program = await create(one, { command: ["sleep", "616"] });
+    const list = 'ls -d [0-9]* 2>/dev/null | wc -l; for fd in /proc/self/fd/*; do readlink "$fd"; done | grep -c cgroup';
+    for (let fd = 3; fd < 12; fd += 1) {
+      const session = await program.exec({ command: ["bash", "-c", list], cwd: `/proc/self/fd/${fd}` }).catch(() => undefined);
+      session?.stdin.end();
+      const [processes = "0", groups = "0"] = session === undefined ? [] : (await text(session.stdout)).split("\n");
+      // Its own: bubblewrap, the shell and its commands.
+      expect(Number(processes)).toBeLessThan(12);
+      expect(Number(groups)).toBe(0);
+    }
+  });
+
+  it("keeps no memory when it has ended, and can be removed, even if its folders are nested deeper than a path can be long", async () => {
+    const deep = 'chdir "/work"; for (1..1000) { mkdir "folder"; chdir "folder" or die }';
+    const program = await create(one, { command: ["perl", "-e", deep] });
+    await program.exited();
+    expect(readFileSync("/proc/self/mountinfo", "utf8")).not.toContain(join(dir, "agent", "programs", one));
+    await manager.delete(one);
+    expect(existsSync(join(dir, "agent", "programs", one))).toBe(false);
+    expect(readdirSync(join(dir, "agent", "programs", ".trash"))).toEqual([]);
+  });
+
   it("reaches no abstract socket of the host or of another sandbox", async () => {
     const server = createServer((socket) => socket.on("error", () => {}).end("reached")).listen("\0keelson-attack");
     await once(server, "listening");

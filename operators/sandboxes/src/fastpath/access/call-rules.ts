@@ -25,6 +25,7 @@ const change: CallRule = { verb: "patch" };
 const run: CallRule = { verb: "create", subresource: "exec" };
 const observe: CallRule = { verb: "get", subresource: "exec" };
 const readFiles: CallRule = { verb: "get", subresource: "files" };
+const forward: CallRule = { verb: "create", subresource: "portforward" };
 const writeFiles: CallRule = { verb: "update", subresource: "files" };
 
 /**
@@ -49,5 +50,5 @@ export const callRules: ReadonlyMap<DescMethod, CallRule> = new Map([
     ...{ stat: readFiles, list: readFiles, read: readFiles },
     ...{ write: writeFiles, remove: writeFiles, makeDirectory: writeFiles },
   }),
-  ...rulesFor(SandboxPorts, { connect: { verb: "create", subresource: "portforward" } }),
+  ...rulesFor(SandboxPorts, { connect: forward, createUrl: forward }),
 ]);

@@ -38,6 +38,13 @@ it("keeps the certificate across starts, valid for its hosts, with keys that onl
   expect(modes).toEqual([0o600, 0o600]);
 });
 
+it("covers the names below a host, and is kept across starts", async () => {
+  const hosts = ["boxes.example", "*.boxes.example"];
+  const first = await ensure(0, hosts);
+  expect(new X509Certificate(first.certificate).checkHost("8080-a.boxes.example")).toBeDefined();
+  expect(await ensure(1, hosts)).toEqual(first);
+});
+
 it("is trusted by clients that trust the authority", async () => {
   const { certificate: cert, key } = await ensureOwnCertificate({ dataDir, hosts: ["127.0.0.1"], clock: systemClock });
   const server = createServer({ cert, key }, (socket) => socket.end());

@@ -58,7 +58,10 @@ export async function ensureOwnCertificate({ dataDir, hosts, clock }: OwnCertifi
 function isCurrent(pair: KeyPair, authority: KeyPair, hosts: readonly string[], now: number): boolean {
   if (certificateDefect(pair, authority, now, now + renewalMs) !== undefined) return false;
   const leaf = new X509Certificate(pair.certificate);
-  return hosts.every((host) => (isIP(host) === 0 ? leaf.checkHost(host) : leaf.checkIP(host)) !== undefined);
+  // A wildcard is checked by a name that it covers.
+  return hosts.every(
+    (host) => (isIP(host) === 0 ? leaf.checkHost(host.replace("*", "any")) : leaf.checkIP(host)) !== undefined,
+  );
 }
 
 /** A certificate and its key in two files. The key is written first: a crash in between leaves a pair that does not match. */

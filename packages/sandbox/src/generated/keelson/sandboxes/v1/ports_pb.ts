@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
 export const file_keelson_sandboxes_v1_ports: GenFile =
   /*@__PURE__*/
   fileDesc(
-    "CiBrZWVsc29uL3NhbmRib3hlcy92MS9wb3J0cy5wcm90bxIUa2VlbHNvbi5zYW5kYm94ZXMudjEiSQoQQ29ubmVjdFBvcnRTdGFydBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEgwKBHBvcnQYAyABKAUiaAoSQ29ubmVjdFBvcnRSZXF1ZXN0EjcKBXN0YXJ0GAEgASgLMiYua2VlbHNvbi5zYW5kYm94ZXMudjEuQ29ubmVjdFBvcnRTdGFydEgAEg4KBGRhdGEYAiABKAxIAEIJCgdyZXF1ZXN0IiMKE0Nvbm5lY3RQb3J0UmVzcG9uc2USDAoEZGF0YRgBIAEoDDJyCgxTYW5kYm94UG9ydHMSYgoHQ29ubmVjdBIoLmtlZWxzb24uc2FuZGJveGVzLnYxLkNvbm5lY3RQb3J0UmVxdWVzdBopLmtlZWxzb24uc2FuZGJveGVzLnYxLkNvbm5lY3RQb3J0UmVzcG9uc2UoATABYgZwcm90bzM",
+    "CiBrZWVsc29uL3NhbmRib3hlcy92MS9wb3J0cy5wcm90bxIUa2VlbHNvbi5zYW5kYm94ZXMudjEiSQoQQ29ubmVjdFBvcnRTdGFydBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEgwKBHBvcnQYAyABKAUiZAoUQ3JlYXRlUG9ydFVybFJlcXVlc3QSFAoMc2FuZGJveF9uYW1lGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRwb3J0GAMgASgFEhUKDWV4cGlyZXNfaW5fbXMYBCABKAMiOwoVQ3JlYXRlUG9ydFVybFJlc3BvbnNlEgsKA3VybBgBIAEoCRIVCg1leHBpcmVzX2F0X21zGAIgASgDImgKEkNvbm5lY3RQb3J0UmVxdWVzdBI3CgVzdGFydBgBIAEoCzImLmtlZWxzb24uc2FuZGJveGVzLnYxLkNvbm5lY3RQb3J0U3RhcnRIABIOCgRkYXRhGAIgASgMSABCCQoHcmVxdWVzdCIjChNDb25uZWN0UG9ydFJlc3BvbnNlEgwKBGRhdGEYASABKAwy2AEKDFNhbmRib3hQb3J0cxJiCgdDb25uZWN0Eigua2VlbHNvbi5zYW5kYm94ZXMudjEuQ29ubmVjdFBvcnRSZXF1ZXN0Gikua2VlbHNvbi5zYW5kYm94ZXMudjEuQ29ubmVjdFBvcnRSZXNwb25zZSgBMAESZAoJQ3JlYXRlVXJsEioua2VlbHNvbi5zYW5kYm94ZXMudjEuQ3JlYXRlUG9ydFVybFJlcXVlc3QaKy5rZWVsc29uLnNhbmRib3hlcy52MS5DcmVhdGVQb3J0VXJsUmVzcG9uc2ViBnByb3RvMw",
   );
 
 /**
@@ -50,6 +50,70 @@ export const ConnectPortStartSchema: GenMessage<ConnectPortStart> =
   messageDesc(file_keelson_sandboxes_v1_ports, 0);
 
 /**
+ * @generated from message keelson.sandboxes.v1.CreatePortUrlRequest
+ */
+export type CreatePortUrlRequest = Message<"keelson.sandboxes.v1.CreatePortUrlRequest"> & {
+  /**
+   * Its name, or its id.
+   *
+   * @generated from field: string sandbox_name = 1;
+   */
+  sandboxName: string;
+
+  /**
+   * Empty: "default".
+   *
+   * @generated from field: string namespace = 2;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: int32 port = 3;
+   */
+  port: number;
+
+  /**
+   * 0: one hour. At most 7 days.
+   *
+   * @generated from field: int64 expires_in_ms = 4;
+   */
+  expiresInMs: bigint;
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.CreatePortUrlRequest.
+ * Use `create(CreatePortUrlRequestSchema)` to create a new message.
+ */
+export const CreatePortUrlRequestSchema: GenMessage<CreatePortUrlRequest> =
+  /*@__PURE__*/
+  messageDesc(file_keelson_sandboxes_v1_ports, 1);
+
+/**
+ * @generated from message keelson.sandboxes.v1.CreatePortUrlResponse
+ */
+export type CreatePortUrlResponse = Message<"keelson.sandboxes.v1.CreatePortUrlResponse"> & {
+  /**
+   * @generated from field: string url = 1;
+   */
+  url: string;
+
+  /**
+   * Milliseconds since the epoch.
+   *
+   * @generated from field: int64 expires_at_ms = 2;
+   */
+  expiresAtMs: bigint;
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.CreatePortUrlResponse.
+ * Use `create(CreatePortUrlResponseSchema)` to create a new message.
+ */
+export const CreatePortUrlResponseSchema: GenMessage<CreatePortUrlResponse> =
+  /*@__PURE__*/
+  messageDesc(file_keelson_sandboxes_v1_ports, 2);
+
+/**
  * @generated from message keelson.sandboxes.v1.ConnectPortRequest
  */
 export type ConnectPortRequest = Message<"keelson.sandboxes.v1.ConnectPortRequest"> & {
@@ -80,7 +144,7 @@ export type ConnectPortRequest = Message<"keelson.sandboxes.v1.ConnectPortReques
  */
 export const ConnectPortRequestSchema: GenMessage<ConnectPortRequest> =
   /*@__PURE__*/
-  messageDesc(file_keelson_sandboxes_v1_ports, 1);
+  messageDesc(file_keelson_sandboxes_v1_ports, 3);
 
 /**
  * @generated from message keelson.sandboxes.v1.ConnectPortResponse
@@ -98,7 +162,7 @@ export type ConnectPortResponse = Message<"keelson.sandboxes.v1.ConnectPortRespo
  */
 export const ConnectPortResponseSchema: GenMessage<ConnectPortResponse> =
   /*@__PURE__*/
-  messageDesc(file_keelson_sandboxes_v1_ports, 2);
+  messageDesc(file_keelson_sandboxes_v1_ports, 4);
 
 /**
  * @generated from service keelson.sandboxes.v1.SandboxPorts
@@ -113,5 +177,15 @@ export const SandboxPorts: GenService<{
     methodKind: "bidi_streaming";
     input: typeof ConnectPortRequestSchema;
     output: typeof ConnectPortResponseSchema;
+  };
+  /**
+   * Returns a URL that grants access to an exposed port through the HTTP proxy until it expires, or the sandbox ends or restarts.
+   *
+   * @generated from rpc keelson.sandboxes.v1.SandboxPorts.CreateUrl
+   */
+  createUrl: {
+    methodKind: "unary";
+    input: typeof CreatePortUrlRequestSchema;
+    output: typeof CreatePortUrlResponseSchema;
   };
 }> = /*@__PURE__*/ serviceDesc(file_keelson_sandboxes_v1_ports, 0);

@@ -1,0 +1,1 @@
+export { GrpcSessions } from "./grpc-sessions.ts";
