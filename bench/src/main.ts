@@ -3,15 +3,19 @@ import { parseArgs } from "node:util";
 import { type Benchmark, type Figure, renderFigures } from "./figure.ts";
 import { removeLeftovers } from "./folder.ts";
 import { MissingPeerError } from "./missing-peer.ts";
+import { apiServerCreates } from "./rows/apiserver-creates.ts";
+import { apiServerLists } from "./rows/apiserver-lists.ts";
 import { apiServerLoad } from "./rows/apiserver-load.ts";
 import { changeTask } from "./rows/change-task.ts";
 import { coldStart } from "./rows/cold-start.ts";
+import { eventLoopStall } from "./rows/event-loop-stall.ts";
 import { idleMemory } from "./rows/idle-memory.ts";
 import { importTime } from "./rows/import-time.ts";
 import { loadMemory } from "./rows/load-memory.ts";
 import { mpiJob } from "./rows/mpi/mpi-job.ts";
 import { mpiKills } from "./rows/mpi/mpi-kills.ts";
 import { mpiQueue } from "./rows/mpi/mpi-queue.ts";
+import { mpiRun } from "./rows/mpi/mpi-run.ts";
 import { pods } from "./rows/pods.ts";
 import { programStart } from "./rows/program-start.ts";
 import { runtimeInformers } from "./rows/runtime-informers.ts";
@@ -21,6 +25,7 @@ import { sandbox } from "./rows/sandbox.ts";
 import { sandboxLoad } from "./rows/sandbox-load.ts";
 import { taskLatency } from "./rows/task-latency.ts";
 import { storedObjects } from "./rows/stored-objects.ts";
+import { testScale } from "./rows/test-scale.ts";
 import { testStep } from "./rows/test-step.ts";
 import { watchFanOut } from "./rows/watch-fan-out.ts";
 
@@ -29,15 +34,20 @@ const benchmarks: readonly Benchmark[] = [
   taskLatency,
   changeTask,
   testStep,
+  testScale,
   mpiJob,
+  mpiRun,
   mpiQueue,
   mpiKills,
   sandbox,
   sandboxLoad,
   pods,
   programStart,
+  apiServerCreates,
+  apiServerLists,
   apiServerLoad,
   watchFanOut,
+  eventLoopStall,
   storedObjects,
   loadMemory,
   runtimeQueue,

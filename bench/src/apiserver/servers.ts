@@ -7,36 +7,79 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { Etcd3 } from "etcd3";
 import { MissingPeerError } from "../missing-peer.ts";
+import { cpuMs, residentMiB } from "../process-use.ts";
+import type { Service } from "./raw/service.ts";
+import type { LongestTurns } from "./turns.ts";
 
 /** A server in a separate process. */
 export interface ServerProcess {
   /** From the start of the process until it serves, in ms. */
   readonly startMs: number;
+  /** How its clients reach it. */
+  readonly service: Service;
   /** Anonymous memory, without mapped files. */
   memoryBytes(): number;
+  /** Resident memory, with mapped files. */
+  residentMiB(): number;
+  /** Processor time used so far. */
+  cpuMs(): number;
   stop(): Promise<void>;
 }
 
-/** Starts a Keelson API server on `dir`, with a kubeconfig in `dir/kubeconfig`. */
-export async function startKeelsonServer(dir: string): Promise<ServerProcess> {
-  const program = fileURLToPath(new URL("./server-program.js", import.meta.url));
-  const started = performance.now();
-  const child = spawn(process.execPath, [program, dir], { stdio: ["ignore", "pipe", "inherit"] });
-  for await (const line of createInterface({ input: child.stdout })) {
-    if (line.startsWith("serves ")) return processOf(child, performance.now() - started);
-  }
-  throw new Error("the API server exited before it was ready");
+/** An API server of Keelson. */
+export interface KeelsonServer extends ServerProcess {
+  /** The longest turns of its event loop since the last call; of the first call, nothing. */
+  takeLongestTurns(): Promise<LongestTurns>;
 }
 
-/** The path of etcd, or undefined if it is not in PATH. */
-function findEtcd(): string | undefined {
+/** Starts a Keelson API server on `dir`, with a kubeconfig in `dir/kubeconfig`. */
+export async function startKeelsonServer(dir: string): Promise<KeelsonServer> {
+  const program = fileURLToPath(new URL("./server-program.js", import.meta.url));
+  const started = performance.now();
+  const child = spawn(process.execPath, [program, dir], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const line = async (): Promise<string> => {
+    const { done, value } = await lines.next();
+    if (done === true) throw new Error("the API server exited");
+    return value;
+  };
+  while (!(await line()).startsWith("serves "));
+  return {
+    ...processOf(child, performance.now() - started, kubernetesService(join(dir, "kubeconfig"))),
+    async takeLongestTurns() {
+      child.stdin.write("\n");
+      return JSON.parse(await line()) as LongestTurns;
+    },
+  };
+}
+
+/** The service of a kubeconfig that Keelson has written, as its administrator. */
+function kubernetesService(kubeconfig: string): Service {
+  const text = readFileSync(kubeconfig, "utf8");
+  const field = (name: string): string => new RegExp(`${name}: *"?([^\\s"]+)`).exec(text)?.[1] ?? "";
+  const decoded = (name: string): string => Buffer.from(field(name), "base64").toString();
+  return {
+    kind: "kubernetes",
+    target: {
+      port: Number(new URL(field("server")).port),
+      tls: {
+        ca: decoded("certificate-authority-data"),
+        cert: decoded("client-certificate-data"),
+        key: decoded("client-key-data"),
+      },
+    },
+  };
+}
+
+/** The path of a program, or undefined if it is not in PATH. */
+export function findProgram(name: string): string | undefined {
   const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
-  return folders.map((folder) => join(folder, "etcd")).find((path) => existsSync(path));
+  return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
 /** Starts the etcd in PATH on `dir`, on a free loopback port. **Errors**: {@link MissingPeerError} if it is not installed. */
-export async function startEtcd(dir: string): Promise<ServerProcess & { readonly client: Etcd3 }> {
-  const etcd = findEtcd();
+export async function startEtcd(dir: string): Promise<ServerProcess & { readonly client: Etcd3; readonly url: string }> {
+  const etcd = findProgram("etcd");
   if (etcd === undefined) throw new MissingPeerError("etcd not found in PATH; install it with apt-get install etcd-server");
   const [url, peer] = await Promise.all([freeUrl(), freeUrl()]);
   const started = performance.now();
@@ -49,20 +92,12 @@ export async function startEtcd(dir: string): Promise<ServerProcess & { readonly
     { stdio: "ignore" },
   );
   const client = new Etcd3({ hosts: url, grpcOptions: { "grpc.max_receive_message_length": -1 } });
-  for (let attempt = 0; ; attempt++) {
-    try {
-      await client.get("any");
-      break;
-    } catch (error) {
-      // etcd does not print when it is ready.
-      if (attempt > 2_000 || child.exitCode !== null) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
-  }
-  const server = processOf(child, performance.now() - started);
+  await answered(child, async () => client.get("any"));
+  const server = processOf(child, performance.now() - started, { kind: "etcd", url });
   return {
     ...server,
     client,
+    url,
     async stop() {
       client.close();
       await server.stop();
@@ -70,14 +105,31 @@ export async function startEtcd(dir: string): Promise<ServerProcess & { readonly
   };
 }
 
-function processOf(child: ChildProcess, startMs: number): ServerProcess {
+/** Waits for a server that does not print when it is ready. */
+export async function answered(child: ChildProcess, ask: () => Promise<unknown>): Promise<void> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      await ask();
+      return;
+    } catch (error) {
+      if (attempt > 6_000 || child.exitCode !== null) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+}
+
+/** A started server as the benchmarks use it. */
+export function processOf(child: ChildProcess, startMs: number, service: Service): ServerProcess {
   return {
     startMs,
+    service,
     memoryBytes() {
       const kib = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1];
       if (kib === undefined) throw new Error(`process ${child.pid} has exited`);
       return Number(kib) * 1024;
     },
+    residentMiB: () => residentMiB(child.pid),
+    cpuMs: () => cpuMs(child.pid),
     async stop() {
       const exited = once(child, "exit");
       child.kill("SIGKILL");
@@ -86,7 +138,8 @@ function processOf(child: ChildProcess, startMs: number): ServerProcess {
   };
 }
 
-async function freeUrl(): Promise<string> {
+/** A URL on the loopback interface with a free port. */
+export async function freeUrl(): Promise<string> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;

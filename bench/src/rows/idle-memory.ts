@@ -1,10 +1,11 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import type { Benchmark } from "../figure.ts";
 import { startLocalKeelson } from "../local-keelson.ts";
-import { residentMiB } from "../process-use.ts";
+import { childrenOf, proportionalMiB } from "../process-use.ts";
 
-/** Resident memory of an idle `keelson up`. */
+/** Memory of an idle `keelson up` with all families: of its process and those of its components. Pods and agents do not count. */
 export const idleMemory: Benchmark = {
   name: "idle-memory",
   async run() {
@@ -15,16 +16,20 @@ export const idleMemory: Benchmark = {
     await once(bare.stdout, "data");
     // Garbage of the start is collected in this time.
     await new Promise((resolve) => setTimeout(resolve, 5_000));
-    const ours = residentMiB(keelson.process.child.pid);
-    const peer = residentMiB(bare.pid);
+    const { pid } = keelson.process.child;
+    const components = childrenOf(pid).filter((child) => readFileSync(`/proc/${child}/comm`, "utf8").startsWith("keelson"));
+    const each = [pid, ...components].map(proportionalMiB);
+    const ours = each.reduce((sum, value) => sum + value, 0);
+    const peer = proportionalMiB(bare.pid);
     bare.kill();
     await keelson.stop();
     return [
       {
-        name: "keelson up, idle 5 s after ready, resident",
+        name: "keelson up, all families, idle 5 s after ready: memory of its processes",
         unit: "MiB",
         ours,
         peer: { name: "an idle node process", value: peer },
+        note: `proportional set size, ${each.map((value) => Math.round(value)).join(" + ")}`,
       },
     ];
   },

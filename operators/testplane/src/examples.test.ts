@@ -15,7 +15,10 @@ import { startTestplaneEnvironment } from "./testing/testplane-environment.ts";
 import { watched } from "@keelson/client/testing";
 
 const folder = new URL("../../../examples/testplane/", import.meta.url);
-const examples = readdirSync(folder).filter((file) => file.endsWith(".yaml"));
+const examples = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
+  // This file has the rights of the tests only.
+  (file) => file.endsWith(".yaml") && !file.endsWith("rights.yaml"),
+);
 const read = (file: string) => parseTests(readFileSync(new URL(file, folder), "utf8"), file).tests;
 
 describe("the examples", () => {

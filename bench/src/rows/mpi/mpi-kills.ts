@@ -14,7 +14,7 @@ import { MissingPeerError } from "../../missing-peer.ts";
 import { findAgent, findJobProcesses, type JobProcesses, portsOf } from "../../mpi/job-processes.ts";
 
 const namespace = "default";
-const source = fileURLToPath(new URL("../../mpi/sleeping-rank.c", import.meta.url));
+const source = fileURLToPath(new URL("../../../src/mpi/sleeping-rank.c", import.meta.url));
 const implementations = ["OpenMPI", "MPICH"] as const;
 /** Time after which a fault counts as not reported. */
 const reportTimeoutMs = 30_000;

@@ -1,5 +1,6 @@
 import { choice, duration, int32, listMap } from "@keelson/api-machinery/fields";
 import { Type, type Static } from "typebox";
+import { grpcCall } from "./grpc-call.ts";
 
 const Stage = Type.Object({
   duration: duration("Length of the stage."),
@@ -33,6 +34,7 @@ export const loadGenerator = Type.Object(
     protocol: Type.Optional(
       choice(["HTTP/1.1", "HTTP/2"], "Protocol. Default: HTTP/1.1. HTTP/2 to an http URL has no upgrade."),
     ),
+    grpc: Type.Optional(grpcCall),
     insecureSkipTLSVerify: Type.Optional(Type.Boolean({ description: "Accepts any certificate of the target." })),
     expectedStatusCodes: Type.Optional(
       Type.Array(int32("An HTTP status.", { minimum: 100, maximum: 599 }), {

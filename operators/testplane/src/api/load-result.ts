@@ -53,7 +53,7 @@ export const loadResult = Type.Object(
         maxItems: 30,
       }),
     ),
-    statusCodes: Type.Optional(countsByName("Number of responses by HTTP status.")),
+    statusCodes: Type.Optional(countsByName("Number of responses by HTTP status, or by gRPC code.")),
     errors: Type.Optional(countsByName("Number of failed requests by cause.")),
     bytesReceived: Type.Optional(int64("Size of the response bodies.")),
     checksPassed: Type.Optional(int64("Number of k6 checks that held.")),

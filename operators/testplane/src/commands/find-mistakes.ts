@@ -30,14 +30,22 @@ export function findMistakes({ source, content }: ManifestSource, defaultNamespa
   const lines = new LineCounter();
   const mistakes: Mistake[] = [];
   let tests = 0;
-  for (const document of parseAllDocuments(content, { lineCounter: lines })) {
+  for (const document of parseAllDocuments(content, { lineCounter: lines, merge: true })) {
     const at = (offset: number, message: string): void => {
       const { line, col } = lines.linePos(offset);
       mistakes.push({ source, line, column: col, message });
     };
     for (const error of document.errors) at(error.pos[0], error.message.split("\n", 1)[0] ?? "");
     if (document.errors.length > 0) continue;
-    for (const { value, prefix } of testsOf(document)) {
+    let found: readonly FoundTest[];
+    try {
+      found = testsOf(document);
+    } catch (error) {
+      // A merge key names no map, or aliases expand too far.
+      at(document.contents?.range?.[0] ?? 0, error instanceof Error ? error.message : String(error));
+      continue;
+    }
+    for (const { value, prefix } of found) {
       tests++;
       for (const error of errorsOf(value, defaultNamespace)) at(offsetOf(document, [...prefix, ...pathOf(error)]), error);
     }

@@ -3,6 +3,7 @@ import { validateIntegrationTest } from "../manifests/validate-integration-test.
 import { validateLoadTest } from "../manifests/validate-load-test.ts";
 import { chooseTests, selectorFlag, shardFlag } from "./choose-tests.ts";
 import { readTests, TestFileError, type TestManifest } from "./test-files.ts";
+import { parameterFlag, withParameters } from "./test-parameters.ts";
 import { exit, TestRun, testRunFlags } from "./test-run.ts";
 
 /** Creates `keelson testplane run PATH...`. `stdin` is read for the path `-`. */
@@ -22,6 +23,7 @@ export function createRunCommand(stdin: NodeJS.ReadableStream): CommandDefinitio
       },
       selectorFlag,
       shardFlag,
+      parameterFlag,
       ...testRunFlags,
     ],
     run: (context) => run(context, stdin),
@@ -40,6 +42,7 @@ async function run(context: CommandContext, stdin: NodeJS.ReadableStream): Promi
     stderr.write(`${error.message}\n`);
     return exit.bad;
   }
+  manifests = withParameters(manifests, flags);
   const namespace = String(flags["namespace"] ?? "default");
   const errors = [...duplicates(manifests, namespace), ...manifests.flatMap((manifest) => validate(manifest, namespace))];
   for (const error of errors) stderr.write(`${error}\n`);

@@ -2,7 +2,7 @@ import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { isJsonObject } from "@keelson/api-machinery";
-import { parseAllDocuments } from "yaml";
+import { type Document, parseAllDocuments } from "yaml";
 import type { IntegrationTest } from "../api/integration-test.ts";
 import type { LoadTest } from "../api/load-test.ts";
 import { group, version } from "../api/names.ts";
@@ -95,11 +95,11 @@ async function access<T>(path: string, read: () => Promise<T>): Promise<T> {
 export function parseTests(yaml: string, file: string): TestFiles {
   const tests: TestManifest[] = [];
   const ignored: string[] = [];
-  for (const [index, document] of parseAllDocuments(yaml).entries()) {
+  for (const [index, document] of parseAllDocuments(yaml, { merge: true }).entries()) {
     const source = `${file}, document ${index + 1}`;
     const [error] = document.errors;
     if (error !== undefined) throw new TestFileError(`${source}: ${error.message}`, { cause: error });
-    const value: unknown = document.toJS({ maxAliasCount: 100 });
+    const value = valueOf(document, source);
     if (value === null || value === undefined) continue;
     const items = isJsonObject(value) && value["kind"] === "List" && Array.isArray(value["items"]) ? value["items"] : [value];
     for (const item of items) {
@@ -109,6 +109,15 @@ export function parseTests(yaml: string, file: string): TestFiles {
     }
   }
   return { tests, ignored };
+}
+
+/** The value of a document. A merge key may name no map, and aliases may expand too far. */
+function valueOf(document: Document.Parsed, source: string): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 100 }) as unknown;
+  } catch (error) {
+    throw new TestFileError(`${source}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
 }
 
 /** A test, or the name of another object. */

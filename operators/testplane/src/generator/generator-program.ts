@@ -16,12 +16,16 @@ if (plan === null) {
 }
 const stop = new AbortController();
 for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort());
+const requester = await createRequester(plan).catch((error: unknown) => {
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  process.exit(1);
+});
 const resolutionMs = 10;
 const delays = monitorEventLoopDelay({ resolution: resolutionMs });
 delays.enable();
 await runGenerator({
   plan,
-  requester: createRequester(plan),
+  requester,
   clock: systemClock,
   maxPauseMs: () => Math.max(delays.max / 1e6 - resolutionMs, 0),
   print: (line) => new Promise((resolve) => process.stdout.write(`${line}\n`, () => resolve())),

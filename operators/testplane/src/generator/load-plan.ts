@@ -30,6 +30,19 @@ export interface LoadStage {
   readonly to: number;
 }
 
+/** A gRPC method and its request message. */
+export interface GrpcPlan {
+  /** Full name, such as `shop.v1.Carts`. */
+  readonly service: string;
+  readonly method: string;
+  /** The message as JSON. */
+  readonly message: unknown;
+  /** A `google.protobuf.FileDescriptorSet` in base64. Without it, the server is asked by reflection. */
+  readonly descriptorSet?: string;
+  /** Names of the codes that count as success. */
+  readonly expectedCodes: readonly string[];
+}
+
 /** The request. */
 export interface RequestPlan {
   readonly url: string;
@@ -40,6 +53,8 @@ export interface RequestPlan {
   readonly insecureSkipTlsVerify: boolean;
   /** Statuses of a successful response. Default: 200 to 399. */
   readonly expectedStatusCodes?: readonly number[];
+  /** Calls this method over HTTP/2 instead. `url` is the server's, and `headers` are the metadata. */
+  readonly grpc?: GrpcPlan;
 }
 
 /** Duration of all stages. */

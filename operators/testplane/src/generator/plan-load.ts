@@ -10,7 +10,8 @@ const defaultConnections = { "HTTP/1.1": 100, "HTTP/2": 4 } as const;
 
 /** The plan of each worker of a valid generator whose texts are rendered. */
 export function planLoad(generator: Generator): readonly LoadPlan[] {
-  const { url, method = "GET", headers = [], body, protocol = "HTTP/1.1", workers = 1 } = generator;
+  const { url, method = "GET", headers = [], body, grpc, workers = 1 } = generator;
+  const protocol = grpc === undefined ? (generator.protocol ?? "HTTP/1.1") : "HTTP/2";
   const { insecureSkipTLSVerify: insecureSkipTlsVerify = false, expectedStatusCodes } = generator;
   const plan = {
     model: modelOf(generator),
@@ -20,6 +21,9 @@ export function planLoad(generator: Generator): readonly LoadPlan[] {
       headers: Object.fromEntries(headers.map(({ name, value }) => [name, value])),
       ...(body === undefined ? {} : { body }),
       ...(expectedStatusCodes === undefined ? {} : { expectedStatusCodes }),
+      ...(grpc === undefined
+        ? {}
+        : { grpc: { ...grpc, message: grpc.message ?? {}, expectedCodes: grpc.expectedCodes ?? ["OK"] } }),
     },
     timeoutMs: timeoutOf(generator),
     thinkTimeMs: generator.thinkTime === undefined ? 0 : parseDuration(generator.thinkTime),

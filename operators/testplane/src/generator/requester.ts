@@ -1,7 +1,7 @@
 /** How a request ended. */
 export interface Outcome {
-  /** HTTP status. Absent without a response. */
-  readonly status?: number;
+  /** HTTP status, or the name of a gRPC code. Absent without a response. */
+  readonly status?: number | string;
   /** Why there is no response, or what is wrong with it, such as ECONNREFUSED. */
   readonly error?: string;
   /** Size of the response body. */

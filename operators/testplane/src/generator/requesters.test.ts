@@ -86,7 +86,7 @@ async function load(
     ...plan,
     request: { url, method: "GET", headers: { "X-Test": "1" }, protocol, insecureSkipTlsVerify: false, ...request },
   };
-  const requester = createRequester(whole);
+  const requester = await createRequester(whole);
   const { signal } = new AbortController();
   return runGenerator({
     plan: whole,

@@ -15,6 +15,7 @@ export function validateLoadGenerator(generator: Generator, path: string): reado
   const errors = [...validateTemplates(generator, path, generatorVariables), ...modelErrors(generator, path)];
   const urlError = hasTemplate(generator.url) ? undefined : validateUrl(generator.url);
   if (urlError !== undefined) errors.push(`${path}.url: ${urlError}`);
+  errors.push(...grpcErrors(generator, path));
   if (errors.length > 0) return errors;
   if (loadMs(generator) <= 0) errors.push(`${path}: the load must last longer than 0s`);
   if (generator.requestTimeout !== undefined && parseDuration(generator.requestTimeout) <= 0) {
@@ -32,8 +33,9 @@ export function validatePlanSize(generator: Generator, path: string): string | u
   const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");
   const size = Math.max(...planLoad(generator).map(bytesOf)) + Buffer.byteLength(`${planVariable}=`) + 1;
   if (size <= maxVariableBytes) return undefined;
-  const field = bytesOf(generator.body) > bytesOf(generator.headers) ? "body" : "headers";
-  return `${path}.${field}: too long: url, headers and body must have at most 128 KiB together as JSON, but have about ${Math.ceil(size / 1_024)} KiB`;
+  const fields = ["body", "grpc", "headers"] as const;
+  const field = fields.reduce((longest, each) => (bytesOf(generator[each]) > bytesOf(generator[longest]) ? each : longest));
+  return `${path}.${field}: too long: url, headers, body and grpc must have at most 128 KiB together as JSON, but have about ${Math.ceil(size / 1_024)} KiB`;
 }
 
 /** Why a text is not a URL that a generator can request. */
@@ -41,6 +43,20 @@ export function validateUrl(text: string): string | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "http:" && url?.protocol !== "https:") return `${JSON.stringify(text)} is not an http or https URL`;
   return url.username === "" && url.password === "" ? undefined : "must not contain credentials; use a header";
+}
+
+/** Fields that describe HTTP requests, which a gRPC call replaces. */
+const httpFields = ["method", "body", "protocol", "expectedStatusCodes"] as const;
+
+function grpcErrors(generator: Generator, path: string): readonly string[] {
+  if (generator.grpc === undefined) return [];
+  const errors = httpFields
+    .filter((field) => generator[field] !== undefined)
+    .map((field) => `${path}.${field}: not allowed with grpc`);
+  const { url } = generator;
+  if (!hasTemplate(url) && URL.canParse(url) && !/^\/?$/.test(new URL(url).pathname + new URL(url).search))
+    errors.push(`${path}.url: must have no path with grpc`);
+  return errors;
 }
 
 function modelErrors({ rate, users, duration, stages, thinkTime }: Generator, path: string): readonly string[] {

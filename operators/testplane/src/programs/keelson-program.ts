@@ -26,6 +26,7 @@ export function keelsonContainer(
     image: image ?? "keelson",
     command: [...command],
     env: [{ name: plan.variable, value: escaped(JSON.stringify(plan.value)) }],
+    terminationMessagePolicy: "FallbackToLogsOnError",
     ...(image === undefined ? {} : confined),
   };
 }

@@ -101,6 +101,16 @@ describe("the validation of a load generator", () => {
     ["an empty stage", { duration: undefined, stages: [{ duration: "1s" }] }, "g.stages[0]: must have rate or users"],
     ["another scheme", { url: "ftp://x" }, 'g.url: "ftp://x" is not an http or https URL'],
     ["credentials", { url: "http://a:b@x" }, "g.url: must not contain credentials; use a header"],
+    [
+      "a method of HTTP with gRPC",
+      { grpc: { service: "shop.Carts", method: "Add" }, method: "POST" },
+      "g.method: not allowed with grpc",
+    ],
+    [
+      "a path with gRPC",
+      { grpc: { service: "shop.Carts", method: "Add" }, url: "http://a/b" },
+      "g.url: must have no path with grpc",
+    ],
     ["a pause without users", { thinkTime: "1s" }, "g.thinkTime: requires users"],
     ["an unknown variable", { url: "http://${{ params.X }}" }, "g.url: ${{ params.X }}: "],
     ["no time for a request", { requestTimeout: "0s" }, "g.requestTimeout: must be greater than 0s"],

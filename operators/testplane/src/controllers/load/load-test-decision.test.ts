@@ -105,8 +105,8 @@ describe("a LoadTest", () => {
 describe("the verdict of a LoadTest", () => {
   const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "generator" } };
   const withPod: LoadTestSpec = { ...plain, workload: { resources: [{ manifest: pod }] } };
-  const terminated = (phase: string, exitCode: number) => ({
-    status: { phase, containerStatuses: [{ name: "k6", state: { terminated: { exitCode } } }] },
+  const terminated = (phase: string, exitCode: number, message?: string) => ({
+    status: { phase, containerStatuses: [{ name: "k6", state: { terminated: { exitCode, message } } }] },
   });
 
   it("is Failed if too few checks held, even if no failureThreshold was reached", () => {
@@ -139,6 +139,14 @@ describe("the verdict of a LoadTest", () => {
       message: "Pod generator failed: container k6 exited with code 1",
     });
     expect(test.actions.slice(-2)).toEqual(["collect-output", "delete-workload"]);
+  });
+
+  it("names the last line of the container's termination message", () => {
+    const test = simulate(withPod);
+    test.see("Lit");
+    test.run(15);
+    test.work("generator", terminated("Failed", 1, "Listening\nservice shop.Carts not found\n"));
+    expect(test.settle().message).toBe("Pod generator failed: container k6 exited with code 1: service shop.Carts not found");
   });
 
   it("is Succeeded when the workload has completed, without waiting for the duration", () => {

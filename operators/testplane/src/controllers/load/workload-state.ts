@@ -92,8 +92,17 @@ function podState(target: Target, pod: NonNullable<Resource>): ObjectState {
   }
   const exits = objectsAt(pod, "status", "containerStatuses").flatMap((container) => {
     const exitCode = numberAt(container, ["state", "terminated", "exitCode"], 0);
-    return exitCode === 0 ? [] : [`container ${stringAt(container, "name")} exited with code ${exitCode}`];
+    if (exitCode === 0) return [];
+    return [`container ${stringAt(container, "name")} exited with code ${exitCode}${reasonOf(container)}`];
   });
   const why = exits.join(", ") || stringAt(pod, "status", "message") || stringAt(pod, "status", "reason") || "unknown reason";
   return { kind: "failed", message: `${describeTarget(target)} failed: ${why}` };
+}
+
+const maxReasonLength = 500;
+
+/** The last line of a container's termination message, unless it is a report of the load generator. */
+function reasonOf(container: NonNullable<Resource>): string {
+  const last = stringAt(container, "state", "terminated", "message").trimEnd().split("\n").at(-1)?.trim() ?? "";
+  return last === "" || last.startsWith("{") ? "" : `: ${last.slice(0, maxReasonLength)}`;
 }
