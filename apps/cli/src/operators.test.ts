@@ -49,6 +49,6 @@ test("the same short flags mean the same in every command", () => {
         .map((flag) => `${name} ${command.name}: -${flag.short ?? ""} --${flag.name}`),
     ),
   );
-  // As with mpirun, -n is the number of ranks.
-  expect(wrong).toEqual(["mpi run: -n --np", "mpi run: - --namespace"]);
+  // As with mpirun, -n is the number of ranks; as with make and Rhino, -f is the makefile.
+  expect(wrong).toEqual(["mpi run: -n --np", "mpi run: - --namespace", "mpi build: -f --file"]);
 });

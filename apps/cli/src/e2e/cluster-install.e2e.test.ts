@@ -56,9 +56,13 @@ const reaches = (object: string, path: string, expected: string): Promise<string
 beforeAll(async () => {
   containerd = await startLocalContainerd(join(home, "c"));
   const images = join(home, "images");
-  await run(process.execPath, [join(root, "scripts/image.mjs"), "--output", images, "--compression-level", "1"], {
-    cwd: root,
-  });
+  await run(
+    process.execPath,
+    [join(root, "scripts/image.mjs"), "--output", images, "--compression-level", "0", "--skip-build"],
+    {
+      cwd: root,
+    },
+  );
   await createBusyboxImage(join(home, "busybox.tar"), { Env: ["PATH=/usr/bin:/bin"] });
   const { version } = JSON.parse(readFileSync(join(root, "apps/cli/package.json"), "utf8")) as { version: string };
   const at = ["--containerd-address", containerd.socket, "--data-dir", join(folder.path, "keelson")];

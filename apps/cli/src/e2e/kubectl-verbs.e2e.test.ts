@@ -194,18 +194,23 @@ test("lists, describes and explains every served kind", async () => {
   expect(versions).toEqual(expect.arrayContaining(["v1", "apps/v1", "batch/v1", "rbac.authorization.k8s.io/v1"]));
   // kubectl 1.20 describes these through beta versions that Kubernetes 1.35 no longer serves.
   const unknownToOld = /^(cronjobs|poddisruptionbudgets|endpointslices|horizontalpodautoscalers|ingresses|ingressclasses)\./;
+  const kinds: string[] = [];
+  const described: string[] = [];
   for (const row of rows) {
     // NAME, maybe SHORTNAMES, APIVERSION, NAMESPACED, KIND.
     const columns = row.split(/\s+/);
     const plural = columns[0] ?? "";
     const apiVersion = columns.at(-3) ?? "";
     const kind = apiVersion.includes("/") ? `${plural}.${apiVersion.split("/", 1)[0]}` : plural;
-    await kubectl("get", kind, "-A", "-o", "wide");
+    kinds.push(kind);
     // kubectl before 1.33 describes ServiceCIDRs through a beta version as well.
     const isDescribed = kind.startsWith("servicecidrs.") ? minor >= 33 : minor >= 25 || !unknownToOld.test(kind);
-    if (isDescribed) await kubectl("describe", kind, "-A");
+    if (isDescribed) described.push(kind);
     expect(await kubectl("explain", plural, "--recursive", `--api-version=${apiVersion}`)).toMatch(/metadata\s+<\S+>/);
   }
+  // One kubectl for all kinds: starting it takes longer than a request.
+  await kubectl("get", kinds.join(","), "-A", "-o", "wide");
+  await kubectl("describe", described.join(","), "-A");
 }, 180_000);
 
 test("creates an object whose CRD is in the same file on the second apply, and deletes both together", async () => {

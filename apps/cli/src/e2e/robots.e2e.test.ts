@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { ResourceType } from "@keelson/api-machinery";
 import { sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
-import { Job, Task, TaskGroup } from "@keelson/robots";
+import { Job, Task } from "@keelson/robots";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startKeelson } from "../testing/keelson-process.ts";
 import { killAndRestart } from "../testing/kill.ts";
@@ -82,65 +82,6 @@ async function jobEnded(client: Client, name: string): Promise<string> {
   }
   throw new Error(`the watch on ${name} ended`);
 }
-
-test("spreads tasks over the matching robots and keeps their output as files", async () => {
-  await using _one = await keelson.startRobot("one", "--label", "env=spread");
-  await using _two = await keelson.startRobot("two", "--label", "env=spread");
-  await using _other = await keelson.startRobot("other", "--label", "env=elsewhere");
-  const client = await keelson.client();
-  await createJob(client, jobOf("spread", "echo here; echo there >&2; exit 0", 4));
-  expect(await jobEnded(client, "spread")).toBe("completed");
-  const tasks = (await client.list(Task, { namespace, labelSelector: "job=spread" })).items;
-  expect(tasks.map((task) => task.spec.targetRobot).sort()).toEqual(["one", "one", "two", "two"]);
-  expect(
-    tasks.every(
-      (task) => task.status?.exitCode === 0 && task.status.logsStdout === "here\n" && task.status.logsStderr === "there\n",
-    ),
-  ).toBe(true);
-  const task = tasks[0];
-  const log = join(folder.path, "agents", task?.spec.targetRobot ?? "", task?.metadata.uid ?? "", "logs", "stdout.log");
-  expect(readFileSync(log, "utf8")).toBe("here\n");
-  const group = await client.get(TaskGroup, { namespace, name: "spread-g" });
-  expect([group.status?.state, group.status?.succeededTasks]).toEqual(["completed", 4]);
-  await client.close();
-});
-
-test("fails a task whose program does not exist with the reason, and its Job", async () => {
-  await using _agent = await keelson.startRobot("fails", "--label", "env=nowhere");
-  const client = await keelson.client();
-  const job = jobOf("nowhere", "");
-  await createJob(client, {
-    ...job,
-    spec: {
-      ...job.spec,
-      taskGroups: [
-        {
-          ...once,
-          count: 1,
-          tasks: [{ name: "t", driver: "exec", config: { execConfig: { command: "/no/such/program" } } }],
-        },
-      ],
-    },
-  });
-  const task = await taskOf(client, "nowhere", ({ status }) => status?.state === "failed");
-  expect(task.status?.message).toContain("/no/such/program");
-  expect(task.status?.exitCode).toBe(127);
-  expect(await jobEnded(client, "nowhere")).toBe("failed");
-  await client.close();
-});
-
-test("a timeout fails the task with exit code 143 and ends its process tree", async () => {
-  await using _agent = await keelson.startRobot("times-out", "--label", "env=late");
-  const client = await keelson.client();
-  const job = jobOf("late", "");
-  const config = { execConfig: { command: "/bin/sleep", args: ["60"] } };
-  const task = { name: "t", driver: "exec" as const, timeout: "500ms", config };
-  await createJob(client, { ...job, spec: { ...job.spec, taskGroups: [{ ...once, count: 1, tasks: [task] }] } });
-  const ended = await taskOf(client, "late", ({ status }) => status?.state === "failed");
-  expect(ended.status?.message).toContain("timeout");
-  expect(ended.status?.exitCode).toBe(143);
-  await client.close();
-});
 
 test("after kill -9 of up, keeps every object, completes running tasks, and runs none twice", async () => {
   const runs = join(folder.path, "runs");

@@ -6,7 +6,7 @@ import type { AuditOptions } from "@keelson/apiserver";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import type { FlagDefinition, FlagValues } from "@keelson/operator/flags";
-import { type AddressBlock, reserveAddressBlock } from "@keelson/cluster/address-block";
+import { type AddressBlock, type PodNetworkKind, reserveAddressBlock } from "@keelson/cluster/address-block";
 import { lockDataFolder } from "./data-folder-lock.ts";
 import type { PodRuntimeName } from "./pod-runtime-flag.ts";
 import { portOf, portsOf } from "./ports.ts";
@@ -34,6 +34,8 @@ export interface LocalOptions {
   readonly containerd: string | undefined;
   /** The runtime of Pods without a RuntimeClass. */
   readonly podRuntime: PodRuntimeName;
+  /** Where Pods have their addresses. */
+  readonly podNetworkKind: PodNetworkKind;
   /** The audit log of the API server. Undefined: none. */
   readonly audit: AuditOptions | undefined;
   readonly flags: FlagValues;
@@ -127,7 +129,7 @@ class RunningLocal implements Local {
   async #lock(): Promise<AddressBlock> {
     const lock = await lockDataFolder(this.dataDir, Math.random);
     this.#stops.push(() => lock.release());
-    const addresses = await reserveAddressBlock(this.dataDir);
+    const addresses = await reserveAddressBlock(this.dataDir, undefined, this.#options.podNetworkKind);
     this.#stops.push(() => addresses.release());
     if (addresses.hasMoved)
       this.#options.log.warn(
@@ -182,11 +184,12 @@ class RunningLocal implements Local {
     };
   }
 
-  #controllersConfig({ podNetwork }: AddressBlock, socketPath: string | undefined): ControllersConfig {
-    const { dataDir, logLevel, hasCluster, podRuntime, metricsPort, mayMovePorts, containerd, flags } = this.#options;
+  #controllersConfig({ podNetwork, serviceNetwork }: AddressBlock, socketPath: string | undefined): ControllersConfig {
+    const { dataDir, logLevel, hasCluster, podRuntime, podNetworkKind, metricsPort, mayMovePorts, containerd, flags } =
+      this.#options;
     return {
       component: "controllers",
-      ...{ dataDir, logLevel, podNetwork, hasCluster, podRuntime, flags },
+      ...{ dataDir, logLevel, podNetwork, serviceNetwork, podNetworkKind, hasCluster, podRuntime, flags },
       tokens: this.#tokens,
       server: this.#server,
       ...(socketPath === undefined ? {} : { socketPath }),

@@ -50,6 +50,7 @@ test("reports nodes, operators, and the objects of users", async () => {
     },
   ]);
   expect(found.kinds).toEqual([{ family: "mpi", kind: "RhinoJob", total: 1, states: { "": 1 } }]);
+  expect(found.workloads).toMatchObject([{ kind: "RhinoJob", namespace: "default", name: "pi", state: "", detail: "" }]);
 });
 
 test("reports the operators of keelson up by its probe, and an API server that does not respond", async () => {
@@ -71,6 +72,7 @@ test("reports the operators of keelson up by its probe, and an API server that d
   expect(await collect(broken, { local })).toEqual({
     components: [{ name: "apiserver", state: "not ready", detail: "connection refused" }],
     kinds: [],
+    workloads: [],
     problems: [],
   });
 });

@@ -6,6 +6,7 @@ import { leaseNameOf, type Operator } from "@keelson/operator";
 import { objectName } from "../install/objects/install-object.ts";
 import type { UpState } from "../local/up-state.ts";
 import { objectHealth } from "./object-health.ts";
+import { byUrgency, isWorkload, type WorkloadStatus, workloadStatus } from "./workload.ts";
 
 /** State of a part of Keelson. */
 export interface ComponentStatus {
@@ -38,6 +39,9 @@ export interface ProblemStatus {
 export interface KeelsonStatus {
   readonly components: readonly ComponentStatus[];
   readonly kinds: readonly KindStatus[];
+  /** The objects that users created, the most urgent first. */
+  readonly workloads: readonly WorkloadStatus[];
+  /** All objects that need attention, also those that other objects own. */
   readonly problems: readonly ProblemStatus[];
 }
 
@@ -66,7 +70,7 @@ export async function collectStatus(options: StatusOptions): Promise<KeelsonStat
     return options.local?.endpoints?.["apiserver"] ?? "";
   });
   signal.throwIfAborted();
-  if (apiServer.state !== "ready") return { components: [apiServer], kinds: [], problems: [] };
+  if (apiServer.state !== "ready") return { components: [apiServer], kinds: [], workloads: [], problems: [] };
   const nodes = await nodeStatuses(options);
   const operators =
     options.local === undefined ? await installedStatuses(options) : await localStatuses(options, options.local);
@@ -135,16 +139,19 @@ async function installedStatuses({
 
 async function objectStatuses({
   client,
+  clock,
   operators,
   signal,
-}: StatusOptions): Promise<Pick<KeelsonStatus, "kinds" | "problems">> {
+}: StatusOptions): Promise<Pick<KeelsonStatus, "kinds" | "workloads" | "problems">> {
   const kinds: KindStatus[] = [];
+  const workloads: WorkloadStatus[] = [];
   const problems: ProblemStatus[] = [];
   for (const { name: family, resources } of operators) {
     for (const type of resources) {
       const objects = await listOrEmpty(client, type, signal);
       const states = new Map<string, number>();
       for (const object of objects) {
+        if (isWorkload(object)) workloads.push(workloadStatus({ ...object, kind: type.kind }, clock.now()));
         const { state, problem } = objectHealth(object);
         states.set(state, (states.get(state) ?? 0) + 1);
         const { namespace, name = "" } = object.metadata;
@@ -156,17 +163,18 @@ async function objectStatuses({
         kinds.push({ family, kind: type.kind, total: objects.length, states: Object.fromEntries(sorted) });
     }
   }
-  return { kinds, problems };
+  return { kinds, workloads: workloads.sort(byUrgency), problems };
 }
 
-/** All objects of a kind; none if it is not served. */
+/** All objects of a kind, or those of a namespace; none if the kind is not served. */
 export async function listOrEmpty(
   client: Client,
   type: ResourceType,
   signal: AbortSignal,
+  within: { readonly namespace?: string } = {},
 ): Promise<readonly KubernetesObject[]> {
   try {
-    return (await client.list(type, { signal })).items as readonly KubernetesObject[];
+    return (await client.list(type, { ...within, signal })).items as readonly KubernetesObject[];
   } catch (error) {
     if (isMissingKind(error)) return [];
     throw error;

@@ -29,10 +29,25 @@ test("a status is shown as aligned tables", () => {
       { name: "mpi", state: "not installed", detail: "" },
     ],
     kinds: [{ family: "middleware", kind: "App", total: 3, states: { Running: 2, "": 1 } }],
-    problems: Array.from({ length: 22 }, (_, index) => problem(`a-${index}`)),
+    workloads: [
+      {
+        kind: "App",
+        namespace: "default",
+        name: "w",
+        state: "Updating",
+        seconds: 3_725,
+        detail: "a replica",
+        needsAttention: false,
+      },
+      { kind: "Robot", name: "r", state: "Offline", seconds: 59, detail: "no heartbeat", needsAttention: true },
+    ],
+    problems: [
+      { kind: "Robot", name: "r", state: "Offline", problem: "no heartbeat" },
+      ...Array.from({ length: 22 }, (_, index) => problem(`a-${index}`)),
+    ],
   });
   const lines = text.split("\n");
-  expect(lines.slice(0, 7)).toEqual([
+  expect(lines.slice(0, 11)).toEqual([
     "COMPONENT  STATE          DETAIL",
     "apiserver  ready          https://127.0.0.1:6443",
     "mpi        not installed",
@@ -40,7 +55,11 @@ test("a status is shown as aligned tables", () => {
     "FAMILY      KIND  TOTAL  STATES",
     "middleware  App   3      2 Running, 1 without status",
     "",
+    "WORKLOAD       STATE     TIME  WAITS FOR",
+    "App default/w  Updating  1h2m  a replica",
+    "Robot r        Offline   59s   no heartbeat",
+    "",
   ]);
-  expect(lines[8]).toBe("App default/a-0   Failed  no volume");
+  expect(lines[12]).toBe("App default/a-0   Failed  no volume");
   expect(lines.at(-2)).toBe("and 2 more; see -o json");
 });

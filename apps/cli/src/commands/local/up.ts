@@ -7,6 +7,7 @@ import { auditFlags, readAuditFlags } from "../../local/audit-flags.ts";
 import { ownComponents, withDependencies } from "../../local/components.ts";
 import { createDataFolder } from "../../local/data-folder.ts";
 import { readyLine, readyReporter, startDetached } from "../../local/detach.ts";
+import { readPodNetwork, podNetworkFlag } from "../../local/pod-network-flag.ts";
 import { podRuntimeFlag } from "../../local/pod-runtime-flag.ts";
 import { type Local, type LocalOptions, startLocal } from "../../local/start-local.ts";
 import { writeUpState } from "../../local/up-state.ts";
@@ -71,6 +72,7 @@ const ownFlags: readonly FlagDefinition[] = [
       "containerd socket for Pods with runtimeClassName containerd (default: /run/containerd/containerd.sock if it responds)",
   },
   podRuntimeFlag,
+  podNetworkFlag,
   ...auditFlags,
   { name: "tour", description: "after the start, run one workload per operator and show its progress" },
   detachFlag,
@@ -111,6 +113,7 @@ function readOptions(flags: FlagValues, defaulted: ReadonlySet<string>, operator
       hasCluster: components.has("cluster"),
       containerd: typeof flags["containerd-address"] === "string" ? resolve(flags["containerd-address"]) : undefined,
       podRuntime: podRuntimeFlag.read(flags),
+      podNetworkKind: readPodNetwork(flags),
       audit: readAuditFlags(flags),
       flags,
       logLevel,

@@ -12,11 +12,13 @@ import {
   machineName,
   openPodRuntimes,
   podHandlers,
+  PodNetwork,
   type PodRuntimes,
   type PodRuntimesOptions,
   startCluster,
   startKubelet,
   startKubeletServer,
+  startNetworkRules,
   startServiceProxy,
 } from "@keelson/cluster";
 import { createPrometheusMetrics, type PrometheusMetrics } from "@keelson/controller/metrics";
@@ -154,15 +156,36 @@ class Controllers {
     });
     this.#stops.push(() => cluster.stop());
     onStarted("cluster", cluster.description);
-    const kubelet = await this.#startNode(admin);
-    const proxy = await startServiceProxy({
+    const network = await this.#openNetwork();
+    const kubelet = await this.#startNode(admin, network);
+    const proxied = {
       client: this.#client("proxy", "kube-proxy"),
       clock: systemClock,
       random: Math.random,
       log: log.child({ component: "node" }),
-    });
+    };
+    const proxy =
+      network === undefined
+        ? await startServiceProxy(proxied)
+        : startNetworkRules({
+            ...proxied,
+            names: network.names,
+            nodeName: machineName(),
+            podClient: this.#client("node", "kubelet"),
+            apiPort: Number(new URL(this.#config.server).port),
+          });
     this.#stops.push(() => proxy.stop());
     onStarted("node", kubelet.description);
+  }
+
+  /** Opens the network of Pods with namespaces of their own. */
+  async #openNetwork(): Promise<PodNetwork | undefined> {
+    const { dataDir, podNetwork, serviceNetwork, podNetworkKind } = this.#config;
+    if (podNetworkKind === "loopback") return undefined;
+    const log = this.#context.log.child({ component: "node" });
+    const network = await PodNetwork.open({ dataDir, podNetwork, serviceNetwork, log });
+    this.#stops.push(() => network.close());
+    return network;
   }
 
   /** Signs with the cluster's authority. Its code is loaded with the first request. */
@@ -178,8 +201,8 @@ class Controllers {
     };
   }
 
-  async #startNode(admin: Client): Promise<Kubelet> {
-    const { dataDir, podNetwork, podRuntime, server } = this.#config;
+  async #startNode(admin: Client, network: PodNetwork | undefined): Promise<Kubelet> {
+    const { dataDir, podNetwork, serviceNetwork, podRuntime, server } = this.#config;
     const log = this.#context.log.child({ component: "node" });
     const { hostname, port } = new URL(server);
     const nodeDir = join(dataDir, "node");
@@ -195,6 +218,11 @@ class Controllers {
       defaultRuntime: podRuntime,
       clock: systemClock,
       random: Math.random,
+      ...(network !== undefined && {
+        network,
+        hostIP: network.names.nodeAddress,
+        clusterApiServer: { host: `${serviceNetwork}.0.1`, port: 443 },
+      }),
       apiServer: { host: hostname, port: Number(port), authority: this.#authority },
       issueToken: issueTokensBy(client),
     });

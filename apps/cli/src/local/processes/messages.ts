@@ -1,5 +1,6 @@
 import type { AuditOptions } from "@keelson/apiserver";
 import type { FlagValues } from "@keelson/operator/flags";
+import type { PodNetworkKind } from "@keelson/cluster/address-block";
 import type { PodRuntimeName } from "../pod-runtime-flag.ts";
 
 /** Identities of the components towards the API server, each with a bearer token that is valid until `keelson up` exits. */
@@ -35,8 +36,11 @@ export interface ControllersConfig {
   /** Unix socket of the API server. Absent: requests go to {@link server}. */
   readonly socketPath?: string;
   readonly tokens: ComponentTokens;
-  /** First two octets of Pod addresses. */
+  /** First two octets of addresses of Pods, and of Services. */
   readonly podNetwork: string;
+  readonly serviceNetwork: string;
+  /** Where Pods have these addresses. */
+  readonly podNetworkKind: PodNetworkKind;
   /** The runtime of Pods without a RuntimeClass. */
   readonly podRuntime: PodRuntimeName;
   /** Port of metrics and probes on loopback; 0 picks a free one; absent disables them. */

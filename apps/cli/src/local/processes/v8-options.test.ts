@@ -8,6 +8,6 @@ test("this version of Node.js accepts the options of V8", () => {
 });
 
 test("versions whose options are not known get none", () => {
-  expect(lateOptimization("20.19.0")).toEqual(["--interrupt-budget=300000"]);
+  expect(lateOptimization("20.19.0")).toEqual(["--interrupt-budget=300000", "--wasm-tiering-budget=20000000"]);
   expect(lateOptimization("99.0.0")).toEqual([]);
 });
