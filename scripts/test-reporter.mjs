@@ -1,3 +1,4 @@
+import { writeFileSync } from "node:fs";
 import { relative } from "node:path";
 import { root } from "./steps.mjs";
 
@@ -39,6 +40,7 @@ export default class TestReporter {
 
   onTestRunEnd(_modules, unhandledErrors) {
     if (unhandledErrors.length > 0) this.#print("failed: unhandled errors", unhandledErrors);
+    writeUnhandledErrors(unhandledErrors);
     this.#printProgress();
     const slowest = [...this.#durations].sort(([, a], [, b]) => b - a).slice(0, slowestFiles);
     process.stdout.write(
@@ -63,6 +65,16 @@ export default class TestReporter {
     const seconds = Math.round((performance.now() - this.#startedAt) / 1000);
     process.stdout.write(`${runTitle}${this.#finished} files, ${this.#failed} failed tests, ${seconds} s\n`);
   }
+}
+
+/** Vitest's JSON report lacks these. A file is the one whose test ran when the error occurred. */
+function writeUnhandledErrors(errors) {
+  if (process.env.TEST_UNHANDLED_ERRORS === undefined) return;
+  const entries = errors.map(({ message, VITEST_TEST_PATH: path }) => ({
+    ...(typeof path === "string" && { file: relative(root, path) }),
+    message: message.split("\n", 1)[0],
+  }));
+  writeFileSync(process.env.TEST_UNHANDLED_ERRORS, JSON.stringify(entries));
 }
 
 function position({ stacks = [], stack = "" }) {

@@ -1,17 +1,23 @@
 /*
  * `npm test`: installs, builds, checks and runs every test on this Node.js, and the tests that depend on Node.js itself on Node.js 24.
- * End-to-end tests mostly wait for processes, so the checks and the other tests run beside them. The last line is `N passed, N failed`. A process that outlives the tests counts as a failure. With CI=true, so does a skipped test.
  * `node scripts/test.mjs fast` or `e2e` runs one of the two projects without the checks; further arguments select test files. `helm`
  * compares the chart with Helm (`$HELM`), which must be installed.
+ *
+ * The last line is `N passed, N failed`. These count as failures too: a failed check, a process that outlives the tests, and with CI=true a
+ * skipped test.
+ *
+ * End-to-end tests mostly wait for processes, so the checks and the other tests run beside them. If few of their files fail, these run
+ * again, alone. What passes then counts as passed, and is reported as flaky.
  */
-import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
-import { join, relative } from "node:path";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { check, checkNames } from "./check.mjs";
 import { remainingProcesses } from "./remaining-processes.mjs";
 import { build, fail, install, requireNode, root, run } from "./steps.mjs";
 import { installSystemPrograms } from "./system-programs.mjs";
+import { describeResult, failed, failedFiles, mergeResults, readResults } from "./test-report.mjs";
 
 /** Tests of code that relies on Node.js modules, whose behavior differs between versions. The rest is pure TypeScript. */
 const nodeDependentTests = [
@@ -30,6 +36,9 @@ const nodeDependentTests = [
   "operators/sandboxes/src",
   "apps/cli",
 ];
+
+/** If more end-to-end files fail, the cause is not the load of the machine, and none runs again. */
+const maxRepeatedFiles = 5;
 
 const [project, ...selection] = process.argv.slice(2);
 if (project !== undefined && !["fast", "e2e", "helm"].includes(project)) {
@@ -56,6 +65,8 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () =>
 const total = { passed: 0, failed: 0, skipped: 0 };
 /** One line per failed test, printed at the end of the output. */
 const failures = [];
+/** One line per test that failed only once. */
+const flakes = [];
 let reports = 0;
 
 // Vitest colours its dots wherever CI is set, which makes the log ten times longer.
@@ -67,8 +78,14 @@ await build();
 // Every start of Node.js would parse these certificates, which takes longer than the rest of the start. Tests connect to this machine only.
 delete process.env.NODE_EXTRA_CA_CERTS;
 if (project === undefined) {
-  await Promise.all([runEndToEndTests(), runChecksAndFastTests()]);
-} else await runTests(`Tests on Node.js ${process.versions.node}`, process.execPath, project, selection);
+  const [endToEnd] = await Promise.all([runEndToEndTests(), runChecksAndFastTests()]);
+  await finishEndToEndTests(endToEnd);
+} else {
+  const run = { title: `Tests on Node.js ${process.versions.node}`, node: process.execPath, project, selection };
+  const results = await runTests(run);
+  if (project === "e2e") await finishEndToEndTests({ title: run.title, results });
+  else addResults(run.title, results);
+}
 await endRemainingProcesses();
 removeTemporaryFiles();
 
@@ -76,21 +93,46 @@ if (total.skipped > 0) {
   process.stdout.write(`${total.skipped} skipped\n`);
   if (isCi) total.failed += total.skipped;
 }
-for (const line of failures) process.stdout.write(`${line}\n`);
+for (const line of [...failures, ...flakes]) process.stdout.write(`${line}\n`);
+if (flakes.length > 0) process.stdout.write(`${flakes.length} flaky\n`);
 process.stdout.write(`${total.passed} passed, ${total.failed} failed\n`);
 process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
 
 async function runEndToEndTests() {
   // These tests write into the folders of packages, so what npm would pack is checked before.
   await runChecks(["packages"]);
-  await runTests(`End-to-end tests on Node.js ${process.versions.node}`, process.execPath, "e2e");
+  const title = `End-to-end tests on Node.js ${process.versions.node}`;
+  return { title, results: await runTests({ title, node: process.execPath, project: "e2e" }) };
 }
 
 async function runChecksAndFastTests() {
   await runChecks(checkNames.filter((name) => name !== "packages"));
-  await runTests(`Fast tests on Node.js ${process.versions.node}`, process.execPath, "fast");
   const node24 = join(root, "tools/node24/node_modules/node/bin/node");
-  await runTests("Tests that depend on Node.js, on Node.js 24", node24, "fast", nodeDependentTests);
+  for (const run of [
+    { title: `Fast tests on Node.js ${process.versions.node}`, node: process.execPath },
+    { title: "Tests that depend on Node.js, on Node.js 24", node: node24, selection: nodeDependentTests },
+  ]) {
+    addResults(run.title, await runTests({ ...run, project: "fast" }));
+  }
+}
+
+/** Runs the files of failed end-to-end tests again, one at a time, if they are few, and adds up the results of both runs. */
+async function finishEndToEndTests({ title, results: first }) {
+  const files = failedFiles(first);
+  if (files.length === 0 || files.length > maxRepeatedFiles) return addResults(title, first);
+  // What the first run left behind is a failure, and would disturb the second.
+  await endRemainingProcesses();
+  const second = await runTests({
+    title: `${title}, second run of ${files.length} failed ${files.length === 1 ? "file" : "files"}`,
+    node: process.execPath,
+    project: "e2e",
+    // As absolute paths, because Vitest selects every file whose path contains an argument.
+    selection: files.map((file) => join(root, file)),
+    options: ["--no-file-parallelism"],
+  });
+  const { results, flaky } = mergeResults(first, second);
+  addResults(title, results);
+  flakes.push(...flaky.map((result) => `flaky: ${describeResult(result)}`));
 }
 
 /** Runs steps of `npm run check`. A step that fails is a failure like that of a test. */
@@ -102,54 +144,37 @@ async function runChecks(names) {
   failures.push(`failed: npm run check: ${failure.slice(failure.lastIndexOf("\n") + 1)}`);
 }
 
-/** Runs a Vitest project on one Node.js and adds up its report. A crash without a report is a failure. */
-async function runTests(title, node, name, files = []) {
+/** Runs a Vitest project on one Node.js. Resolves to its results. */
+async function runTests({ title, node, project: name, selection: files = [], options = [] }) {
   process.stdout.write(`${title} ...\n`);
   const report = join(temporary, `report-${reports++}.json`);
+  const unhandledErrors = `${report}.errors`;
   const args = [
     join(root, "node_modules/vitest/vitest.mjs"),
     "run",
     "--project",
     name,
     ...files,
+    ...options,
     `--reporter=${join(root, "scripts/test-reporter.mjs")}`,
     "--reporter=json",
     `--outputFile.json=${report}`,
   ];
-  const env = { ...process.env, TMPDIR: temporary, TEST_MODULE_CACHE: join(temporary, "modules"), TEST_TITLE: title };
+  const env = {
+    ...process.env,
+    TMPDIR: temporary,
+    TEST_MODULE_CACHE: join(temporary, "modules"),
+    TEST_TITLE: title,
+    TEST_UNHANDLED_ERRORS: unhandledErrors,
+  };
   const status = await run(node, args, { env });
-  let counts;
-  try {
-    counts = JSON.parse(readFileSync(report, "utf8"));
-  } catch {
-    counts = { numPassedTests: 0, numFailedTests: 0, numPendingTests: 0 };
-  }
-  total.passed += counts.numPassedTests;
-  total.failed += counts.numFailedTests;
-  total.skipped += counts.numPendingTests + (counts.numTodoTests ?? 0);
-  const before = failures.length;
-  noteFailures(title, counts);
-  if (status !== 0 && failures.length === before) {
-    total.failed++;
-    failures.push(`failed: ${title}: Vitest exited with status ${status}; see its output above`);
-  }
+  return readResults(report, unhandledErrors, status);
 }
 
-/** Records the failed tests of a report, and files that failed outside a test. */
-function noteFailures(title, report) {
-  for (const file of report.testResults ?? []) {
-    const failed = file.assertionResults.filter((test) => test.status === "failed");
-    const path = relative(root, file.name);
-    for (const test of failed) {
-      failures.push(
-        `failed: ${title}: ${path}: ${test.fullName}: ${test.failureMessages[0]?.split("\n", 1)[0] ?? "no message"}`,
-      );
-    }
-    if (failed.length === 0 && file.status === "failed") {
-      total.failed++;
-      failures.push(`failed: ${title}: ${path}: ${file.message?.split("\n", 1)[0] ?? "no message"}`);
-    }
-  }
+/** Adds a run's results to the totals. */
+function addResults(title, results) {
+  for (const { state } of results) total[state]++;
+  failures.push(...failed(results).map((result) => `failed: ${title}: ${describeResult(result)}`));
 }
 
 /** Ends all runs with everything that they have started, and exits. Programs that a process starts while it is killed are found in the next round. */
