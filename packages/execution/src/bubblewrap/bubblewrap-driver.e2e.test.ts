@@ -1,11 +1,11 @@
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, mkdtempSync, readFileSync, readlinkSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { systemClock } from "@keelson/api-machinery/time";
+import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
 import { openUnpackedImages } from "../images/unpacked-images.ts";
@@ -197,6 +197,48 @@ describe("a program in bubblewrap", () => {
     expect(rest.slice(0, 2)).toEqual([expect.stringMatching(/:\s*0+$/), expect.stringMatching(/:\s*0+$/)]);
     expect(rest.filter((line) => /^\d+$/.test(line)).length).toBeLessThan(8);
     expect(session.stderr && (await text(session.stderr)).match(/Read-only file system/g)).toHaveLength(2);
+  });
+
+  test("delays commands beside it until it has its users and its root", async () => {
+    const [fifo, released, pauses] = [join(base, "go"), join(base, "released"), { count: 0 }];
+    execFileSync("mkfifo", [fifo]);
+    // Blocks the program after bubblewrap has reported it, and fails a command that joins before it continues.
+    const slow = join(base, "slow-bwrap");
+    const block = `exec bwrap --userns-block-fd 8 --info-fd 9 "$@" 8<>'${fifo}' 9>/dev/null`;
+    const script = `#!/bin/sh\n[ "$1" = --json-status-fd ] && ${block}\n[ -e '${released}' ] || { echo early >&2; exit 1; }\nexec bwrap "$@"\n`;
+    writeFileSync(slow, script, { mode: 0o755 });
+    const setTimer: Clock["setTimer"] = (...args) => {
+      pauses.count += 1;
+      return systemClock.setTimer(...args);
+    };
+    const clock: Clock = { ...systemClock, setTimer };
+    const blocked = await createBubblewrapDriver({ dir: join(base, "blocked"), clock, random: Math.random, bwrap: slow });
+    try {
+      const program = await blocked.start({ id: "a", command: ["sleep", "600"] });
+      const reported = async () =>
+        /"child-pid": (\d+)/.exec(await content(join(base, "blocked", "a", "bwrap-status.json")))?.[1];
+      await expect.poll(reported, { timeout: 30_000 }).toBeDefined();
+      const output = program
+        .exec({ command: ["/bin/sh", "-c", "id -u; touch /x"] })
+        .then(({ stdout, stderr }) => Promise.all([text(stdout), stderr && text(stderr)]));
+      const before = pauses.count;
+      let hasJoined = false;
+      void output.finally(() => (hasJoined = true)).catch(() => {});
+      await expect.poll(() => hasJoined || pauses.count > before + 3, { timeout: 30_000 }).toBe(true);
+      writeFileSync(released, "");
+      const pid = await reported();
+      for (const [name, id] of [
+        ["uid_map", process.getuid?.()],
+        ["setgroups", "deny"],
+        ["gid_map", process.getgid?.()],
+      ] as const)
+        writeFileSync(`/proc/${pid}/${name}`, id === "deny" ? id : `${id} ${id} 1`);
+      writeFileSync(fifo, "x");
+      expect(await output).toEqual([`${process.getuid?.()}\n`, expect.stringMatching(/Read-only file system/)]);
+    } finally {
+      await Promise.all(blocked.list().map((each) => each.stop({ graceMs: 0 })));
+      await blocked.close();
+    }
   });
 
   test("runs from an unpacked image, which cannot be removed while it runs", async () => {

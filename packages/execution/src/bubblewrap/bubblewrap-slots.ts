@@ -7,7 +7,7 @@ import { type LaunchRequest, StartFailure } from "../process/launcher.ts";
 import type { Execution, SlotWrapping } from "../process/wrapping.ts";
 import { claimFile, findExecutable } from "../program/program-files.ts";
 import { bubblewrapChild } from "../program/network-namespace.ts";
-import { hasBubblewrapRoot } from "../program/program-root.ts";
+import { hasEnteredRoot } from "../program/program-root.ts";
 import { readExit } from "../shim/shim-exit.ts";
 import { claimStub, hasStub, isUnclaimed, unclaimedStub } from "../warm/start-stub.ts";
 import type { SlotShape } from "../warm/warm-plan.ts";
@@ -133,13 +133,7 @@ export class BubblewrapSlots implements SlotWrapping {
 /** Whether the process that bubblewrap, the process `wrapper`, runs inside has all its mounts. */
 function hasMounted(status: string, wrapper: number | undefined): boolean {
   const child = wrapper === undefined ? undefined : bubblewrapChild(status, wrapper);
-  if (child === undefined || child < 0) return false;
-  try {
-    return hasBubblewrapRoot(child);
-  } catch {
-    // It has exited in between.
-    return false;
-  }
+  return child !== undefined && child >= 0 && hasEnteredRoot(child);
 }
 
 /** The stage of a shell, with the same paths before and after its folder has moved. */

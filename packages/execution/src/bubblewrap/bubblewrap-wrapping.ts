@@ -7,6 +7,7 @@ import { readStat } from "../process/proc.ts";
 import type { Execution, JoinedExecution, Wrapping } from "../process/wrapping.ts";
 import { readErrorTail } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
+import { hasEnteredRoot } from "../program/program-root.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import { hasPrivateUser, hostUser, own } from "../program/program-user.ts";
 import type { UserIds } from "../program/user.ts";
@@ -51,20 +52,32 @@ function wasExecuted(folder: ProgramFolder): boolean {
   }
 }
 
-/** Maximum pause, after 1, 2, 4 ... ms, until bwrap has reported its child. */
-const maxStartPauseMs = 1024;
+/** Maximum time for bubblewrap to enter its root, and maximum pause, after 1, 2, 4 ... ms, between looks at it. */
+const maxStartMs = 10_000;
+const maxPauseMs = 64;
 
-/** The host pid of process 1 of a program's namespaces. */
+/**
+ * The host pid of process 1 of a program's namespaces, as soon as it has its users and its root. bubblewrap reports the pid before it maps
+ * the users: a command that joined earlier would run without a user, and without the mounts that it shares.
+ */
 async function innerProcess({ folder, deadlines }: LaunchRequest, wrapper: number): Promise<number> {
-  for (let pauseMs = 1; pauseMs <= maxStartPauseMs; pauseMs *= 2) {
-    const status = existsSync(statusFile(folder)) ? readFileSync(statusFile(folder), "utf8") : "";
-    const inner = Number(/"child-pid": (\d+)/.exec(status)?.[1] ?? 0);
-    // The pid may have been reused. A process of script(1) may be in between.
-    const parent = readStat(inner)?.parent ?? 0;
-    if (parent === wrapper || (parent > 1 && readStat(parent)?.parent === wrapper)) return inner;
+  for (let waitedMs = 0, pauseMs = 1; waitedMs < maxStartMs; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
+    const inner = reportedChild(folder, wrapper);
+    if (inner !== undefined && hasEnteredRoot(inner)) return inner;
+    if (readStat(wrapper) === undefined) break;
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
+    waitedMs += pauseMs;
   }
   throw new ExecutionError("NotRunning", `program ${folder.id} is not running`);
+}
+
+/** The process 1 that bubblewrap has reported, if it exists. */
+function reportedChild(folder: ProgramFolder, wrapper: number): number | undefined {
+  const status = existsSync(statusFile(folder)) ? readFileSync(statusFile(folder), "utf8") : "";
+  const inner = Number(/"child-pid": (\d+)/.exec(status)?.[1] ?? 0);
+  // The pid may have been reused. A process of script(1) may be in between.
+  const parent = readStat(inner)?.parent ?? 0;
+  return parent === wrapper || (parent > 1 && readStat(parent)?.parent === wrapper) ? inner : undefined;
 }
 
 /** Makes a process launcher start its programs in bubblewrap. */

@@ -63,12 +63,21 @@ function openRoot(pid: number, startTime: number, user: UserIds): ProgramRoot | 
  * Whether bubblewrap has entered its final root. Before, the machine's root is reachable from it: as the root itself, or at /oldroot; between
  * its last two steps, two mounts are on `/`. The steps only go forward.
  */
-export function hasBubblewrapRoot(pid: number): boolean {
+function hasBubblewrapRoot(pid: number): boolean {
   const lines = readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n").filter(Boolean);
   const points = lines.map((line) => line.split(" ")[4] ?? "");
   const roots = lines.filter((_, index) => points[index] === "/");
   const isTemporary = / - tmpfs /.test(roots[0] ?? "");
   return roots.length === 1 && isTemporary && !points.some((point) => /^\/(?:oldroot|newroot)(?:\/|$)/.test(point));
+}
+
+/** Whether bubblewrap's process inside has its users and all its mounts; false if the process does not exist. */
+export function hasEnteredRoot(pid: number): boolean {
+  try {
+    return hasBubblewrapRoot(pid);
+  } catch {
+    return false;
+  }
 }
 
 /** Whether the OCI runtime has executed the program: it enters the root before. */

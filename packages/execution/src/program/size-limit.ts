@@ -1,17 +1,10 @@
 import { execFile } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, realpathSync } from "node:fs";
 import { promisify } from "node:util";
+import { isMountPoint, mountPointsBelow } from "../files/mount-points.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 
 const run = promisify(execFile);
-
-const mountPoints = (): readonly string[] =>
-  readFileSync("/proc/self/mountinfo", "utf8")
-    .split("\n")
-    .map((line) => line.split(" ")[4] ?? "");
-
-/** The mount points below a folder. */
-const mountsBelow = (path: string): readonly string[] => mountPoints().filter((target) => target.startsWith(`${path}/`));
 
 interface QueuedUnmount {
   readonly mounts: readonly string[];
@@ -26,7 +19,7 @@ export class Unmounter {
 
   /** Unmounts everything below a folder. */
   unmountBelow(path: string): Promise<void> {
-    return this.unmount(mountsBelow(path));
+    return this.unmount(mountPointsBelow(path));
   }
 
   unmount(mounts: readonly string[]): Promise<void> {
@@ -54,8 +47,7 @@ export class Unmounter {
 
 /** Unmounts those of `mounts` that are still mounted. */
 async function unmountLeft(mounts: readonly string[]): Promise<void> {
-  const present = new Set(mountPoints());
-  const left = mounts.filter((mount) => present.has(mount));
+  const left = mounts.filter(isMountPoint);
   if (left.length > 0) await run("umount", ["--lazy", ...left]);
 }
 
@@ -73,7 +65,8 @@ rm -rf "$1.kept" && { cp -a "$1" "$1.kept" 2>/dev/null || [ -d "$1.kept" ]; } &&
  * for a program without a size limit.
  */
 export async function keepWork({ path, work }: ProgramFolder, unmounter: Unmounter): Promise<void> {
-  const mounts = mountsBelow(path);
-  if (!mounts.includes(work) || readdirSync(work).length === 0) return unmounter.unmount(mounts);
-  await run("/bin/sh", ["-c", keepScript, "keelson-keep", work, ...mounts.filter((mount) => mount !== work)]);
+  const mounts = mountPointsBelow(path);
+  if (!isMountPoint(work) || readdirSync(work).length === 0) return unmounter.unmount(mounts);
+  const target = realpathSync(work);
+  await run("/bin/sh", ["-c", keepScript, "keelson-keep", target, ...mounts.filter((mount) => mount !== target)]);
 }

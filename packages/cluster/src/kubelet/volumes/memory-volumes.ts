@@ -1,8 +1,7 @@
 import { execFile } from "node:child_process";
-import { readFile, realpath } from "node:fs/promises";
 import { promisify } from "node:util";
 import { quantityToBytes } from "@keelson/api-machinery/quantity";
-import { removeTree } from "@keelson/execution/files";
+import { isMountPoint, mountPointsBelow, removeTree } from "@keelson/execution/files";
 import { plannedContainers, type PodView } from "../pod/pod-view.ts";
 
 const run = promisify(execFile);
@@ -26,36 +25,13 @@ export function memoryVolumeBytes(pod: PodView, sizeLimit: string | undefined, n
 
 /** Mounts a file system in memory at a folder, unless it is mounted. Needs the right to mount. */
 export async function mountMemory(folder: string, sizeBytes: number): Promise<void> {
-  if ((await mountsBelow(folder)).includes(await realpath(folder))) return;
+  if (isMountPoint(folder)) return;
   await run("mount", ["--no-canonicalize", "-t", "tmpfs", "-o", `size=${sizeBytes},mode=0777,nosuid,nodev`, "tmpfs", folder]);
 }
 
 /** Removes the folder of a Pod with its volumes in memory. */
 export async function removePodFolder(folder: string): Promise<void> {
   // Lazily: a program that is being killed may still use it.
-  for (const path of await mountsBelow(folder)) await run("umount", ["--lazy", "--no-canonicalize", path]);
+  for (const path of mountPointsBelow(folder)) await run("umount", ["--lazy", "--no-canonicalize", path]);
   await removeTree(folder);
-}
-
-/** The mount points at or below a folder, innermost first. Rejects if they cannot be read, except where volumes are never mounted. */
-async function mountsBelow(folder: string): Promise<readonly string[]> {
-  if (process.platform !== "linux") return [];
-  const root = await realpath(folder).catch((error: unknown) => {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
-    throw error;
-  });
-  if (root === undefined) return [];
-  return mountPointsBelow(root, await readFile("/proc/self/mountinfo", "utf8"));
-}
-
-/** The mount points in the text of a mountinfo file at or below a folder without symbolic links, innermost first. */
-function mountPointsBelow(root: string, mountinfo: string): readonly string[] {
-  // The fifth field, in which spaces and the like are escaped as \ooo.
-  return mountinfo
-    .split("\n")
-    .map((line) =>
-      (line.split(" ")[4] ?? "").replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8))),
-    )
-    .filter((path) => path === root || path.startsWith(`${root}/`))
-    .reverse();
 }

@@ -1,8 +1,9 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmdirSync, unlinkSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readdirSync, rmdirSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { isMountPoint } from "@keelson/execution/files";
 import { openSubPath } from "./open-sub-path.ts";
 
 const run = promisify(execFile);
@@ -110,11 +111,4 @@ function removeEmpty(path: string): void {
       // Missing, not empty, or of the other kind.
     }
   }
-}
-
-function isMountPoint(path: string): boolean {
-  // The fifth field; spaces and the like are escaped, which our own paths never contain.
-  return readFileSync("/proc/self/mountinfo", "utf8")
-    .split("\n")
-    .some((line) => line.split(" ")[4] === path);
 }

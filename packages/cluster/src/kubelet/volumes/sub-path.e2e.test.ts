@@ -65,6 +65,21 @@ describe.runIf(process.getuid?.() === 0)("subpaths of volumes", () => {
     expect(existsSync(join(volume, "data", "kept"))).toBe(true);
   });
 
+  test("are replaced and unmounted below a path with spaces and links", async () => {
+    const volume = join(folder, "volume");
+    mkdirSync(join(volume, "data"), { recursive: true });
+    mkdirSync(join(folder, "real folder"));
+    symlinkSync("real folder", join(folder, "link"));
+    const mounts = new SubPathMounts(join(folder, "link", "mounts"));
+    const owner = { podUid: "uid", container: "main", attempt: 0 };
+    await mounts.bind(owner, 0, volume, "data");
+    await mounts.bind(owner, 0, volume, "data");
+    expect(mountsBelow(folder)).toHaveLength(1);
+    await mounts.releasePod("uid");
+    expect(mountsBelow(folder)).toEqual([]);
+    expect(readdirSync(join(folder, "real folder", "mounts"))).toEqual([]);
+  });
+
   test("may be links within the volume, and missing ones are created", async () => {
     const volume = join(folder, "volume");
     mkdirSync(join(volume, "real"), { recursive: true });

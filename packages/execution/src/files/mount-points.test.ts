@@ -1,0 +1,48 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { isMountPoint, mountPointsBelow, parseMountPoints } from "./mount-points.ts";
+
+test("decodes the white space and backslashes of mount points", () => {
+  const mountinfo = String.raw`36 35 98:0 / /a\040b\011c\134d rw - ext4 /dev/sda rw
+37 36 0:30 / / rw - tmpfs tmpfs rw
+`;
+  expect(parseMountPoints(mountinfo)).toEqual([String.raw`/a b${"\t"}c\d`, "/"]);
+});
+
+const canMount =
+  process.platform === "linux" && process.getuid?.() === 0 && spawnSync("unshare", ["--mount", "true"]).status === 0;
+
+describe.runIf(canMount)("mount points", () => {
+  let base: string;
+  let mounted: string;
+  beforeEach(() => {
+    base = realpathSync(mkdtempSync(join(tmpdir(), "mount-points-")));
+    mkdirSync(join(base, "real folder"));
+    symlinkSync("real folder", join(base, "link"));
+    mounted = join(base, "real folder", "mounted");
+    mkdirSync(mounted);
+    execFileSync("mount", ["--bind", mounted, mounted]);
+  });
+  afterEach(() => {
+    execFileSync("umount", ["--lazy", mounted]);
+    rmSync(base, { recursive: true, force: true });
+  });
+
+  test("are found by a path with spaces and links", () => {
+    expect([mounted, join(base, "link", "mounted")].map(isMountPoint)).toEqual([true, true]);
+    expect([base, join(base, "link"), join(base, "none", "at all")].map(isMountPoint)).toEqual([false, false, false]);
+    expect(mountPointsBelow(join(base, "link"))).toEqual([mounted]);
+    expect(mountPointsBelow(join(base, "real"))).toEqual([]);
+  });
+
+  test("are listed innermost first", () => {
+    const inner = join(mounted, "inner");
+    mkdirSync(inner);
+    execFileSync("mount", ["--bind", inner, inner]);
+    expect(mountPointsBelow(base)).toEqual([inner, mounted]);
+    execFileSync("umount", [inner]);
+  });
+});
