@@ -65,7 +65,7 @@ export interface ClientGoQueue extends Disposable {
 /**
  * Builds client-go's work queue with the Go toolchain in PATH, which downloads client-go unless it is in the module cache.
  *
- * **Errors**: {@link MissingPeerError} if there is no Go, or the build fails.
+ * **Errors**: {@link MissingPeerError} if Go is not installed or the build fails.
  */
 export async function buildClientGoQueue(): Promise<ClientGoQueue> {
   const dir = mkdtempSync(join(tmpdir(), "keelson-bench-go-"));

@@ -28,7 +28,7 @@ export interface AgentParts {
   readonly files: TaskFiles;
 }
 
-/** Opens the files of an agent. **Errors**: if `workDir` is unusable or in use, or the robot has not joined and there is no token. */
+/** Opens the agent's state in `workDir`. **Errors**: if `workDir` cannot be used or is locked, or if the robot has neither joined nor a join token. */
 export async function openAgentParts(options: AgentOptions & AgentDependencies): Promise<AgentParts> {
   const { robotId, clock, random = Math.random } = options;
   const workDir = isAbsolute(options.workDir) ? options.workDir : resolve(options.workDir);
