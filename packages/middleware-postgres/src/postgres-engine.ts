@@ -20,7 +20,7 @@ import { PostgresParameters } from "./postgres-parameters.ts";
 import { PostgresServer } from "./postgres-server.ts";
 import { ReplicaWatch } from "./replica-watch.ts";
 import { RoleStore } from "./role-store.ts";
-import { isStreamingFrom, readState, type ServerState } from "./server-state.ts";
+import { isStreamingFrom, observeState, readState, type ServerState } from "./server-state.ts";
 import { Sequence } from "./sequence.ts";
 import { fencePrimary, outcomeWithout, switchOver } from "./switchover.ts";
 
@@ -92,7 +92,7 @@ export class PostgresEngine implements MiddlewareEngine {
     if (this.#isStopping) return { role: "stopped", info: {} };
     const { host } = this.#options;
     const record = this.#roles.record;
-    const state = this.#server.isRunning ? await readState(this.#server.connection) : undefined;
+    const state = await observeState(this.#server, () => this.#isReplacing);
     this.#position = state?.position ?? this.#position;
     await this.#recordPromotion(state);
     const isReplica = this.#isAdmitted && record?.role === "replica";

@@ -1,4 +1,5 @@
 import type { LocalConnection } from "./postgres-client.ts";
+import type { PostgresServer } from "./postgres-server.ts";
 
 /** Maximum lag of a replica that counts as in sync. */
 const maxLagBytes = 16 * 1_048_576;
@@ -47,6 +48,24 @@ export async function readState(connection: LocalConnection): Promise<ServerStat
     replayLagBytes: Math.max(Number(row["replay_lag"]), 0),
     synchronousReplicas: Number(row["synchronous"]),
   };
+}
+
+/**
+ * Reads the state of a server; undefined if it does not run. A load stops and starts it, so a server whose data is being replaced is not
+ * queried: its silence is not a failure. Rejects with a `PostgresError`.
+ */
+export async function observeState(
+  { isRunning, connection }: Pick<PostgresServer, "isRunning" | "connection">,
+  isReplacing: () => boolean,
+): Promise<ServerState | undefined> {
+  if (isReplacing() || !isRunning) return undefined;
+  try {
+    return await readState(connection);
+  } catch (error) {
+    // The load began meanwhile and closed the connection.
+    if (isReplacing()) return undefined;
+    throw error;
+  }
 }
 
 /** Whether a server is a standby that streams from a primary and has caught up. */

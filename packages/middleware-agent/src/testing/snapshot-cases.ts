@@ -1,4 +1,5 @@
 import { strict as assert } from "node:assert";
+import { setImmediate } from "node:timers/promises";
 import type { SnapshotEngine, SnapshotSummary } from "../snapshot/snapshot-engine.ts";
 import { assignPrimary, assignReplica, hasRole, type PodCase, type Pods } from "./contract-steps.ts";
 
@@ -31,6 +32,30 @@ async function* interrupted(data: Buffer): AsyncGenerator<Uint8Array> {
 /** The snapshots of a Pod, unless its engine has none. */
 export function snapshotsOf(pods: Pods, index: number): SnapshotEngine | undefined {
   return pods.at(index).engine.snapshots;
+}
+
+/** Awaits an action, and returns the different roles that a Pod reports meanwhile: the message of its error if it does not answer. */
+async function withRoles<T>(
+  pods: Pods,
+  index: number,
+  action: Promise<T>,
+): Promise<{ readonly result: T; readonly roles: readonly string[] }> {
+  const roles = new Set<string>();
+  let hasEnded = false;
+  const ended = action.finally(() => void (hasEnded = true));
+  const observed = (async () => {
+    while (!hasEnded) {
+      roles.add(
+        await pods
+          .at(index)
+          .engine.role()
+          .then(({ role }) => role, String),
+      );
+      await setImmediate();
+    }
+  })();
+  const [result] = await Promise.all([ended, observed]);
+  return { result, roles: [...roles] };
 }
 
 /** Cases of engines with snapshots. Others pass them. */
@@ -80,8 +105,9 @@ export const snapshotCases: readonly PodCase[] = [
       const { data, summary } = await readSnapshot(snapshots);
       await assignReplica(pods, 1, 0, 1);
       assert.equal(await pods.at(0).write("later"), true);
-      const loaded = await snapshots.load(data.length, inChunks(data));
+      const { result: loaded, roles } = await withRoles(pods, 0, snapshots.load(data.length, inChunks(data)));
       assert.deepEqual(loaded, { ok: true, keys: summary.keys, expiringKeys: summary.expiringKeys });
+      assert.deepEqual(roles, ["primary"], "another role, or none, starts a failover");
       await hasRole(pods, 0, "primary");
       assert.deepEqual([await pods.at(0).has("kept"), await pods.at(0).has("later")], [true, false]);
       assert.equal(await pods.at(0).write("after"), true);
