@@ -43,13 +43,15 @@ export function nodeUser(nodeName: string): ClusterUser {
   };
 }
 
-/** Balances connections to Services. */
+/** Balances connections to Services, and enforces NetworkPolicies. */
 export const proxyUser: ClusterUser = {
   username: "system:kube-proxy",
   groups: [],
   rules: [
     { verbs: read, apiGroups: [""], resources: ["services"] },
     { verbs: read, apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"] },
+    { verbs: ["list", "watch"], apiGroups: [""], resources: ["namespaces"] },
+    { verbs: ["list", "watch"], apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"] },
   ],
 };
 

@@ -34,6 +34,11 @@ export { CertificateSigningRequest, type CertificateSigningRequestObject } from 
 export type { MetricsObjects } from "./kubelet/metrics/resource-metrics.ts";
 export { type DiscoveredKinds, type DiscoverKindsOptions, discoverKinds } from "./discovered-kinds.ts";
 export { type PodHandler, type PodHandlers, type PodHandlersOptions, podHandlers } from "./kubelet/pod-handlers.ts";
+export {
+  type NetworkPolicies,
+  type NetworkPoliciesOptions,
+  startNetworkPolicies,
+} from "./pod-network/network-policies.ts";
 export { type NetworkRules, type NetworkRulesOptions, startNetworkRules } from "./pod-network/network-rules.ts";
 export { PodNetwork, type PodNetworkOptions } from "./pod-network/pod-network.ts";
 export type { NetworkNames } from "./pod-network/network-names.ts";

@@ -1,11 +1,12 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { sendRequest } from "../endpoints/testing/send-request.ts";
 import { startTestEnvironment } from "../testing/test-environment.ts";
 import { unenforced } from "./unenforced.ts";
 
 describe("what is stored but not enforced", () => {
   it("names served resources and fields of their schema", async () => {
-    await using environment = await startTestEnvironment();
+    const environment = await startTestEnvironment();
+    onTestFinished(() => environment.stop());
     const served = new Map(
       environment.resources
         .list()
@@ -26,7 +27,8 @@ describe("what is stored but not enforced", () => {
   });
 
   it("warns the sender of a NetworkPolicy", async () => {
-    await using environment = await startTestEnvironment();
+    const environment = await startTestEnvironment();
+    onTestFinished(() => environment.stop());
     const { code, warnings } = await sendRequest(
       environment,
       "POST",
@@ -40,7 +42,7 @@ describe("what is stored but not enforced", () => {
     );
     expect([code, warnings]).toEqual([
       201,
-      ["networkpolicies.networking.k8s.io are stored but not enforced: the node does not filter the traffic of Pods"],
+      ["networkpolicies.networking.k8s.io are enforced with `--pod-network namespaces` only, otherwise stored without effect"],
     ]);
   });
 });

@@ -6,8 +6,8 @@ export interface Unenforced {
   readonly field: string;
   /** Why it has no effect, as a clause. */
   readonly reason: string;
-  /** Whether a create or update returns a `Warning` header. Default false. */
-  readonly warns?: boolean;
+  /** The text of the `Warning` header that a create or update returns. Default: none. */
+  readonly warning?: string;
 }
 
 /** Everything in built-in kinds that is stored but not enforced. The reference page `not-enforced.md` is generated from it. */
@@ -15,8 +15,9 @@ export const unenforced: readonly Unenforced[] = [
   {
     resource: "networkpolicies.networking.k8s.io",
     field: "",
-    reason: "the node does not filter the traffic of Pods",
-    warns: true,
+    reason: "the node does not filter the traffic of Pods, except with `--pod-network namespaces`",
+    warning:
+      "networkpolicies.networking.k8s.io are enforced with `--pod-network namespaces` only, otherwise stored without effect",
   },
   { resource: "ingresses.networking.k8s.io", field: "", reason: "no ingress controller is included" },
   { resource: "ingressclasses.networking.k8s.io", field: "", reason: "no ingress controller is included" },
@@ -93,6 +94,5 @@ export const unenforced: readonly Unenforced[] = [
 
 /** The warning for an object of a resource that has no effect as a whole; undefined if there is none. */
 export function unenforcedWarning(resource: string): string | undefined {
-  const found = unenforced.find((each) => each.resource === resource && each.field === "" && each.warns === true);
-  return found && `${resource} are stored but not enforced: ${found.reason}`;
+  return unenforced.find((each) => each.resource === resource && each.field === "")?.warning;
 }

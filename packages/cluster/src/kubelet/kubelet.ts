@@ -8,6 +8,7 @@ import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { createEventRecorder } from "@keelson/controller/events";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
+import type { NetworkPolicies } from "../pod-network/network-policies.ts";
 import type { PodNetwork } from "../pod-network/pod-network.ts";
 import { AddressPool } from "./node/address-pool.ts";
 import type { NodeContext } from "./node-context.ts";
@@ -44,6 +45,8 @@ export interface KubeletOptions {
   readonly apiServer?: { readonly host: string; readonly port: number; readonly authority?: string };
   /** Gives each Pod in an isolated runtime a network namespace. Default: Pods share the machine's network. */
   readonly network?: PodNetwork;
+  /** Isolates Pods of the {@link network} before their programs start. Default: NetworkPolicies are not enforced. */
+  readonly policies?: Pick<NetworkPolicies, "admit" | "forget">;
   /** The address of the API for Pods with a network namespace: that of Service `kubernetes`. Default: they get none. */
   readonly clusterApiServer?: { readonly host: string; readonly port: number };
   /** Requests service account tokens for Pods. Default: Pods get no tokens, and volumes that need one fail to mount. */
@@ -174,6 +177,7 @@ async function nodeContext(
     sharesHostAddress: options.sharesHostAddress ?? false,
     podsDir: join(dataDir, "pods"),
     network: options.network,
+    policies: options.policies,
     environment: (pod) => {
       const address = hasNetwork(nodeParts, pod) ? options.clusterApiServer : apiServer;
       return address === undefined ? {} : apiServerVariables(address);

@@ -4,6 +4,7 @@ import type { Logger } from "@keelson/controller";
 import type { RunningEventRecorder } from "@keelson/controller/events";
 import type { AddressPool } from "./node/address-pool.ts";
 import type { NodeObjects } from "./node/node-objects.ts";
+import type { NetworkPolicies } from "../pod-network/network-policies.ts";
 import type { PodNetwork } from "../pod-network/pod-network.ts";
 import type { PodView } from "./pod/pod-view.ts";
 import type { SubPathMounts } from "./volumes/sub-path-mounts.ts";
@@ -28,6 +29,8 @@ export interface NodeContext {
   readonly sharesHostAddress: boolean;
   /** The network of Pods with a namespace of their own. Undefined: Pods share the machine's network. */
   readonly network: PodNetwork | undefined;
+  /** Isolates Pods of the {@link network}. Undefined: NetworkPolicies are not enforced. */
+  readonly policies: Pick<NetworkPolicies, "admit" | "forget"> | undefined;
   /** Directory of Pods, one subdirectory per uid. */
   readonly podsDir: string;
   /** The hosts file of a Pod: shared by its namespace, or its own if it has hostAliases. */

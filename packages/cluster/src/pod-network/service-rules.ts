@@ -34,7 +34,7 @@ interface Destination {
 const protocols: Readonly<Record<string, string>> = { TCP: "tcp", UDP: "udp", SCTP: "sctp" };
 
 /** Set on connections of a Pod to itself through a Service, which must return through the router. */
-const hairpinMark = "0x4000";
+export const hairpinMark = "0x4000";
 
 /**
  * The table of the router, in nft's language. Connections to a Service's address, to a node port or to a host port are sent to a ready

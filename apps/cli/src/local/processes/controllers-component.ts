@@ -12,12 +12,14 @@ import {
   machineName,
   openPodRuntimes,
   podHandlers,
+  type NetworkPolicies,
   PodNetwork,
   type PodRuntimes,
   type PodRuntimesOptions,
   startCluster,
   startKubelet,
   startKubeletServer,
+  startNetworkPolicies,
   startNetworkRules,
   startServiceProxy,
 } from "@keelson/cluster";
@@ -34,6 +36,7 @@ import { ensureSystemNamespace, prepareOperator } from "../access/operator-acces
 import { requirePodRuntime } from "../require-pod-runtime.ts";
 import { withFreePort } from "../ports.ts";
 import { operatorTokenName } from "../access/token-names.ts";
+import { withMetricsPortHint } from "./metrics-port-hint.ts";
 import type { ControllersConfig } from "./messages.ts";
 import type { ComponentContext, RunningComponent } from "./run-component.ts";
 
@@ -157,21 +160,23 @@ class Controllers {
     this.#stops.push(() => cluster.stop());
     onStarted("cluster", cluster.description);
     const network = await this.#openNetwork();
-    const kubelet = await this.#startNode(admin, network);
     const proxied = {
       client: this.#client("proxy", "kube-proxy"),
       clock: systemClock,
       random: Math.random,
       log: log.child({ component: "node" }),
     };
+    const nodeParts = { ...proxied, nodeName: machineName(), podClient: this.#client("node", "kubelet") };
+    // Before the kubelet, which waits for the rules of each Pod.
+    const policies = network && startNetworkPolicies({ ...nodeParts, names: network.names });
+    if (policies !== undefined) this.#stops.push(() => policies.stop());
+    const kubelet = await this.#startNode(admin, network, policies);
     const proxy =
       network === undefined
         ? await startServiceProxy(proxied)
         : startNetworkRules({
-            ...proxied,
+            ...nodeParts,
             names: network.names,
-            nodeName: machineName(),
-            podClient: this.#client("node", "kubelet"),
             apiPort: Number(new URL(this.#config.server).port),
           });
     this.#stops.push(() => proxy.stop());
@@ -201,7 +206,7 @@ class Controllers {
     };
   }
 
-  async #startNode(admin: Client, network: PodNetwork | undefined): Promise<Kubelet> {
+  async #startNode(admin: Client, network: PodNetwork | undefined, policies: NetworkPolicies | undefined): Promise<Kubelet> {
     const { dataDir, podNetwork, serviceNetwork, podRuntime, server } = this.#config;
     const log = this.#context.log.child({ component: "node" });
     const { hostname, port } = new URL(server);
@@ -220,6 +225,7 @@ class Controllers {
       random: Math.random,
       ...(network !== undefined && {
         network,
+        ...(policies !== undefined && { policies }),
         hostIP: network.names.nodeAddress,
         clusterApiServer: { host: `${serviceNetwork}.0.1`, port: 443 },
       }),
@@ -286,14 +292,4 @@ async function openImages(dir: string): Promise<UnpackedImages> {
   // Programs of other users have their root file system in this folder; its secret files have their own modes.
   await chmod(dir, 0o711);
   return images;
-}
-
-/** Adds the flag's name to a listen error. */
-async function withMetricsPortHint(address: Promise<string>): Promise<string> {
-  try {
-    return await address;
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    throw new Error(`--metrics-port: ${message}; choose another port, 0 for a free one, or off`, { cause: error });
-  }
 }

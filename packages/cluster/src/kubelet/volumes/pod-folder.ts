@@ -37,6 +37,8 @@ export class PodFolder {
     return this.#enqueue(async () => {
       if (hasNetwork(this.#node, pod)) {
         await this.#node.network?.attach(pod.metadata.uid ?? "", this.#podIP, networkParameters(pod));
+        // Rules first, so that policies act on the first packet.
+        await this.#node.policies?.admit(pod, this.#podIP);
       }
       await this.#prepare(pod);
     });
@@ -57,6 +59,7 @@ export class PodFolder {
   remove(): Promise<void> {
     return this.#enqueue(async () => {
       await this.#node.network?.detach(basename(this.path));
+      this.#node.policies?.forget(basename(this.path));
       await removePodFolder(this.path);
     });
   }

@@ -1,0 +1,278 @@
+import { createHash } from "node:crypto";
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { NetworkPolicyObject, NetworkPolicyPeer, NetworkPolicyPort } from "@keelson/api-machinery/kinds";
+import { everything, type LabelSelector, nothing, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
+import { addressNumber, type AddressRange, parseRange, subtractRanges, uniteRanges } from "./address-ranges.ts";
+
+type Labels = Readonly<Record<string, string>>;
+
+/** A Pod with a network namespace, as far as policies are concerned. */
+export interface PolicyPod {
+  readonly namespace: string;
+  /** An IPv4 address of the Pod network. */
+  readonly address: string;
+  readonly labels: Labels;
+  /** The named ports of its containers. */
+  readonly ports: readonly { readonly name: string; readonly protocol: string; readonly port: number }[];
+}
+
+/** A NetworkPolicy as far as its rules are concerned. */
+export interface PolicySpec {
+  readonly namespace: string;
+  readonly name: string;
+  readonly spec: DeepReadonly<NonNullable<NetworkPolicyObject["spec"]>>;
+}
+
+/** What the rules are derived from. Each Pod has another address. */
+export interface PolicySources {
+  readonly pods: readonly PolicyPod[];
+  /** The labels of Namespaces by name. */
+  readonly namespaces: ReadonlyMap<string, Labels>;
+  readonly policies: readonly PolicySpec[];
+}
+
+/** Ports of one protocol, both ends included. */
+export interface PortRange extends AddressRange {
+  readonly protocol: string;
+}
+
+/** Allows connections that match all of its sets. An absent set matches everything. */
+export interface PolicyRule {
+  /** The other end: of {@link PolicyRuleSet.peers}. */
+  readonly peers?: string;
+  /** The target's protocol and port: of {@link PolicyRuleSet.ports}. */
+  readonly ports?: string;
+  /** The target's address, protocol and port: of {@link PolicyRuleSet.namedPorts}. */
+  readonly namedPort?: string;
+}
+
+/** The rules of a Pod network. Names of sets, chains and groups are hexadecimal hashes. */
+export interface PolicyRuleSet {
+  /** The addresses of known Pods. Others must not communicate. */
+  readonly addresses: readonly string[];
+  readonly peers: ReadonlyMap<string, readonly AddressRange[]>;
+  readonly ports: ReadonlyMap<string, readonly PortRange[]>;
+  readonly namedPorts: ReadonlyMap<
+    string,
+    readonly { readonly address: string; readonly protocol: string; readonly port: number }[]
+  >;
+  readonly ingress: DirectionRules;
+  readonly egress: DirectionRules;
+}
+
+/** The rules for one direction. */
+export interface DirectionRules {
+  /** The rules of each policy. */
+  readonly chains: ReadonlyMap<string, readonly PolicyRule[]>;
+  /** Sets of policies that select the same Pods, each with the names of its chains. */
+  readonly groups: ReadonlyMap<string, readonly string[]>;
+  /** The group of each isolated Pod, by its address. */
+  readonly isolated: ReadonlyMap<string, string>;
+}
+
+/** nftables' names of the protocols that policies can name. */
+const protocols: Readonly<Record<string, string>> = { TCP: "tcp", UDP: "udp", SCTP: "sctp" };
+
+/** The number of Pods that are matched between two yields. */
+const batchSize = 256;
+
+/** Derives rules from NetworkPolicies. Yields often, so that the caller can give way to other work. */
+export function* policyRules(sources: PolicySources): Generator<void, PolicyRuleSet> {
+  return yield* new PolicyCompiler(sources).run();
+}
+
+class PolicyCompiler {
+  readonly #sources: PolicySources;
+  readonly #pods = new Map<string, PolicyPod[]>();
+  readonly #peers = new Map<string, readonly AddressRange[]>();
+  readonly #ports = new Map<string, readonly PortRange[]>();
+  readonly #namedPorts = new Map<string, { address: string; protocol: string; port: number }[]>();
+
+  constructor(sources: PolicySources) {
+    this.#sources = sources;
+  }
+
+  *run(): Generator<void, PolicyRuleSet> {
+    const { pods, policies } = this.#sources;
+    for (const [index, pod] of pods.entries()) {
+      if (index % batchSize === 0) yield;
+      entryOf(this.#pods, pod.namespace).push(pod);
+      this.#addNamedPorts(pod);
+    }
+    const directions = {
+      ingress: { chains: new Map<string, readonly PolicyRule[]>(), members: new Map<string, string[]>() },
+      egress: { chains: new Map<string, readonly PolicyRule[]>(), members: new Map<string, string[]>() },
+    };
+    for (const policy of policies) {
+      const { ingress = [], egress = [], podSelector } = policy.spec;
+      const types = policy.spec.policyTypes ?? (egress.length > 0 ? ["Ingress", "Egress"] : ["Ingress"]);
+      const selected = yield* this.#matching([policy.namespace], compile(podSelector ?? {}, everything));
+      const chain = hashOf(`${policy.namespace}/${policy.name}`);
+      const rules = {
+        ingress: types.includes("Ingress") ? ingress.map(({ from, ports }) => ({ peers: from, ports })) : undefined,
+        egress: types.includes("Egress") ? egress.map(({ to, ports }) => ({ peers: to, ports })) : undefined,
+      };
+      for (const direction of ["ingress", "egress"] as const) {
+        const own = rules[direction];
+        if (own === undefined || selected.length === 0) continue;
+        const { chains, members } = directions[direction];
+        const compiled: PolicyRule[] = [];
+        for (const rule of own) compiled.push(...(yield* this.#rules(policy.namespace, rule.peers, rule.ports)));
+        chains.set(chain, compiled);
+        for (const { address } of selected) entryOf(members, address).push(chain);
+        yield;
+      }
+    }
+    return {
+      addresses: pods.map(({ address }) => address),
+      ...{ peers: this.#peers, ports: this.#ports, namedPorts: this.#namedPorts },
+      ingress: { chains: directions.ingress.chains, ...(yield* groupsOf(directions.ingress.members)) },
+      egress: { chains: directions.egress.chains, ...(yield* groupsOf(directions.egress.members)) },
+    };
+  }
+
+  #addNamedPorts({ address, ports }: PolicyPod): void {
+    const own = new Set<string>();
+    for (const { name, protocol: shown, port } of ports) {
+      const protocol = protocols[shown];
+      const id = hashOf(`${shown}/${name}`);
+      // The first container with a port of that name decides, as for Services.
+      if (protocol === undefined || !isPort(port) || own.has(id)) continue;
+      own.add(id);
+      entryOf(this.#namedPorts, id).push({ address, protocol, port });
+    }
+  }
+
+  /** The rules that a rule of a policy becomes. None, if it allows nothing. */
+  *#rules(
+    namespace: string,
+    peers: DeepReadonly<NetworkPolicyPeer[]> | undefined,
+    ports: DeepReadonly<NetworkPolicyPort[]> | undefined,
+  ): Generator<void, readonly PolicyRule[]> {
+    const from = yield* this.#peerSet(namespace, peers ?? []);
+    if (from === undefined) return [];
+    if (ports === undefined || ports.length === 0) return [from];
+    const ranges: PortRange[] = [];
+    const rules: PolicyRule[] = [];
+    for (const { port, endPort, protocol: shown = "TCP" } of ports) {
+      const protocol = protocols[shown];
+      if (protocol === undefined) continue;
+      if (typeof port === "string") {
+        const namedPort = hashOf(`${shown}/${port}`);
+        if (this.#namedPorts.has(namedPort)) rules.push({ ...from, namedPort });
+      } else {
+        const [first, last] = port === undefined ? [0, 65_535] : [port, endPort ?? port];
+        if (isPort(first) && isPort(last) && first <= last) ranges.push({ protocol, first, last });
+      }
+    }
+    yield;
+    const united = Object.values(protocols).flatMap((protocol) =>
+      uniteRanges(ranges.filter((range) => range.protocol === protocol)).map((range) => ({ protocol, ...range })),
+    );
+    if (united.length === 0) return rules;
+    const id = hashOf(united.map(({ protocol, first, last }) => `${protocol}/${first}-${last}`).join());
+    this.#ports.set(id, united);
+    return [...rules, { ...from, ports: id }];
+  }
+
+  /** The set of the addresses of peers: `{}` if every address matches, undefined if none does. */
+  *#peerSet(namespace: string, peers: DeepReadonly<NetworkPolicyPeer[]>): Generator<void, PolicyRule | undefined> {
+    if (peers.length === 0) return {};
+    const ranges: AddressRange[] = [];
+    for (const peer of peers) {
+      for (const range of yield* this.#peerRanges(namespace, peer)) ranges.push(range);
+      yield;
+    }
+    const united = uniteRanges(ranges);
+    yield;
+    const [first] = united;
+    if (first === undefined) return undefined;
+    if (first.first === 0 && first.last === 2 ** 32 - 1) return {};
+    const hash = createHash("sha256");
+    for (const [index, range] of united.entries()) {
+      hash.update(`${range.first}-${range.last},`);
+      if (index % batchSize === 0) yield;
+    }
+    const id = hash.digest("hex").slice(0, 20);
+    this.#peers.set(id, united);
+    return { peers: id };
+  }
+
+  *#peerRanges(namespace: string, peer: DeepReadonly<NetworkPolicyPeer>): Generator<void, readonly AddressRange[]> {
+    const { ipBlock, podSelector, namespaceSelector } = peer;
+    if (ipBlock !== undefined) {
+      const range = parseRange(ipBlock.cidr);
+      const except = (ipBlock.except ?? []).flatMap((text) => parseRange(text) ?? []);
+      // A block with an exception that cannot be read allows nothing.
+      const isComplete = except.length === (ipBlock.except ?? []).length;
+      yield;
+      return range === undefined || !isComplete ? [] : subtractRanges(range, except);
+    }
+    if (podSelector === undefined && namespaceSelector === undefined) return [];
+    const namespaces =
+      namespaceSelector === undefined ? [namespace] : yield* this.#namespaces(compile(namespaceSelector, nothing));
+    const pods = yield* this.#matching(namespaces, compile(podSelector ?? {}, nothing));
+    return pods.map(({ address }) => addressNumber(address)).map((number) => ({ first: number, last: number }));
+  }
+
+  *#namespaces(selector: Selector): Generator<void, readonly string[]> {
+    const found: string[] = [];
+    let count = 0;
+    for (const [name, labels] of this.#sources.namespaces) {
+      if (count++ % batchSize === 0) yield;
+      if (selector.matches(labels)) found.push(name);
+    }
+    return found;
+  }
+
+  *#matching(namespaces: readonly string[], selector: Selector): Generator<void, readonly PolicyPod[]> {
+    const found: PolicyPod[] = [];
+    let count = 0;
+    for (const namespace of namespaces) {
+      for (const pod of this.#pods.get(namespace) ?? []) {
+        if (count++ % batchSize === 0) yield;
+        if (selector.matches(pod.labels)) found.push(pod);
+      }
+    }
+    return found;
+  }
+}
+
+/** Puts Pods that the same policies select into one group. */
+function* groupsOf(
+  members: ReadonlyMap<string, readonly string[]>,
+): Generator<void, Pick<DirectionRules, "groups" | "isolated">> {
+  const groups = new Map<string, readonly string[]>();
+  const isolated = new Map<string, string>();
+  for (const [address, chains] of members) {
+    const group = hashOf(chains.join());
+    groups.set(group, chains);
+    isolated.set(address, group);
+    yield;
+  }
+  return { groups, isolated };
+}
+
+/** Compiles a selector. One that the API server should have rejected becomes `fallback`. */
+function compile(selector: DeepReadonly<LabelSelector>, fallback: Selector): Selector {
+  try {
+    // Selectors are only read.
+    return selectorFromObject(selector as LabelSelector);
+  } catch {
+    return fallback;
+  }
+}
+
+function hashOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 20);
+}
+
+function isPort(port: number): boolean {
+  return Number.isInteger(port) && port >= 0 && port <= 65_535;
+}
+
+function entryOf<T>(map: Map<string, T[]>, key: string): T[] {
+  const found = map.get(key) ?? [];
+  map.set(key, found);
+  return found;
+}
