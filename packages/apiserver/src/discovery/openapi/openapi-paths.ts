@@ -1,9 +1,17 @@
 import { definitionNames } from "../../registry/builtin/definition.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { addDefinition, definitionName, type DefinitionSet, reference } from "./openapi-definitions.ts";
+import {
+  deleteCollectionParameters,
+  deleteParameters,
+  type Json,
+  listParameters,
+  operationOf,
+  patchParameters,
+  pathItemParameters,
+  writeParameters,
+} from "./openapi-operations.ts";
 import { subresourcesOf } from "../resource-groups.ts";
-
-type Json = Record<string, unknown>;
 
 /** The OpenAPI paths of a resource. Clients read the kind and the parameters of each path. */
 export function resourcePaths(set: DefinitionSet, resource: ServedResource): Json {
@@ -14,7 +22,10 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
   if (verbs.includes("get")) paths[`${collection}/{name}`] = objectPath(set, resource);
   if (scope === "Namespaced" && verbs.includes("list")) {
     const { list, operation } = describer(set, resource);
-    paths[`${root}/${plural}`] = { get: operation("list", "listForAllNamespaces", list, { query: listParameters }) };
+    paths[`${root}/${plural}`] = {
+      get: operation("list", `list${prefixOf(resource)}${resource.kind}ForAllNamespaces`, list),
+      ...pathItemParameters(set, { query: listParameters }),
+    };
   }
   for (const subresource of subresourcesOf(resource)) {
     paths[`${collection}/{name}/${subresource.name}`] = subresourcePath(set, resource, subresource);
@@ -29,21 +40,8 @@ function describer(set: DefinitionSet, resource: ServedResource) {
   return {
     body,
     list: reference(set.version, definitionName(resource, "List")),
-    operation: (
-      action: string,
-      method: string,
-      answer: Json,
-      options: { query?: readonly string[]; hasBody?: boolean } = {},
-    ): Json =>
-      operationOf(set, {
-        id: `${method}${pascal(group)}${pascal(version)}${kind}`,
-        origin,
-        action,
-        type: { group, kind, version },
-        answer,
-        body,
-        ...options,
-      }),
+    operation: (action: string, id: string, answer: Json, options: { query?: readonly string[]; body?: Json } = {}): Json =>
+      operationOf(set, { id, origin, action, tag: tagOf(resource), type: { group, kind, version }, answer, ...options }),
   };
 }
 
@@ -51,13 +49,24 @@ function collectionPath(set: DefinitionSet, resource: ServedResource): Json {
   const { verbs, scope } = resource;
   const { body, list, operation } = describer(set, resource);
   const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
+  const options = reference(set.version, addDefinition(set, "meta.v1.DeleteOptions"));
+  const prefix = prefixOf(resource);
+  const name = `${scopeOf(resource)}${resource.kind}`;
+  const isOnlyCreated = isCreateOnly(verbs);
   return {
-    ...(verbs.includes("list") ? { get: operation("list", "list", list, { query: listParameters }) } : {}),
-    ...(verbs.includes("create") ? { post: operation("post", "create", body, { query: writeParameters, hasBody: true }) } : {}),
-    ...(verbs.includes("deletecollection")
-      ? { delete: operation("deletecollection", "deleteCollection", status, { query: listParameters }) }
+    ...(verbs.includes("list") ? { get: operation("list", `list${prefix}${name}`, list, { query: listParameters }) } : {}),
+    ...(verbs.includes("create")
+      ? { post: operation("post", `create${prefix}${name}`, body, { query: isOnlyCreated ? [] : writeParameters, body }) }
       : {}),
-    ...pathParameters(set, scope, false),
+    ...(verbs.includes("deletecollection")
+      ? {
+          delete: operation("deletecollection", `delete${prefix}Collection${name}`, status, {
+            query: deleteCollectionParameters,
+            body: options,
+          }),
+        }
+      : {}),
+    ...pathItemParameters(set, { path: pathParameterNames(scope, false), query: isOnlyCreated ? writeParameters : [] }),
   };
 }
 
@@ -65,14 +74,16 @@ function objectPath(set: DefinitionSet, resource: ServedResource): Json {
   const { verbs, scope } = resource;
   const { body, operation } = describer(set, resource);
   const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
+  const options = reference(set.version, addDefinition(set, "meta.v1.DeleteOptions"));
+  const name = `${prefixOf(resource)}${scopeOf(resource)}${resource.kind}`;
   return {
-    get: operation("get", "read", body),
-    ...(verbs.includes("update") ? { put: operation("put", "replace", body, { query: writeParameters, hasBody: true }) } : {}),
-    ...(verbs.includes("patch")
-      ? { patch: operation("patch", "patch", body, { query: [...writeParameters, "force"], hasBody: true }) }
+    get: operation("get", `read${name}`, body),
+    ...(verbs.includes("update") ? { put: operation("put", `replace${name}`, body, { query: writeParameters, body }) } : {}),
+    ...(verbs.includes("patch") ? { patch: operation("patch", `patch${name}`, body, { query: patchParameters, body }) } : {}),
+    ...(verbs.includes("delete")
+      ? { delete: operation("delete", `delete${name}`, status, { query: deleteParameters, body: options }) }
       : {}),
-    ...(verbs.includes("delete") ? { delete: operation("delete", "delete", status, { query: deleteParameters }) } : {}),
-    ...pathParameters(set, scope, true),
+    ...pathItemParameters(set, { path: pathParameterNames(scope, true) }),
   };
 }
 
@@ -81,27 +92,20 @@ function subresourcePath(
   resource: ServedResource,
   subresource: ReturnType<typeof subresourcesOf>[number],
 ): Json {
-  const { group, version, kind, origin, scope } = resource;
+  const { kind, origin, scope } = resource;
   const { verbs } = subresource;
   const own = { group: subresource.group, kind: subresource.kind, version: subresource.version };
   const answer = reference(set.version, subresourceDefinition(set, resource, own));
-  const describe = (action: string, method: string, query: readonly string[], hasBody: boolean): Json =>
-    operationOf(set, {
-      id: `${method}${pascal(group)}${pascal(version)}${kind}${pascal(subresource.name)}`,
-      origin,
-      action,
-      type: own,
-      answer,
-      body: answer,
-      query,
-      hasBody,
-    });
+  const name = `${prefixOf(resource)}${scopeOf(resource)}${kind}${pascal(subresource.name)}`;
+  const describe = (action: string, method: string, query: readonly string[] = [], body?: Json): Json =>
+    operationOf(set, { id: `${method}${name}`, origin, action, tag: tagOf(resource), type: own, answer, query, body });
+  const isOnlyCreated = isCreateOnly(verbs);
   return {
-    ...(verbs.includes("get") ? { get: describe("get", "read", [], false) } : {}),
-    ...(verbs.includes("create") ? { post: describe("post", "create", writeParameters, true) } : {}),
-    ...(verbs.includes("update") ? { put: describe("put", "replace", writeParameters, true) } : {}),
-    ...(verbs.includes("patch") ? { patch: describe("patch", "patch", [...writeParameters, "force"], true) } : {}),
-    ...pathParameters(set, scope, true),
+    ...(verbs.includes("get") ? { get: describe("get", "read") } : {}),
+    ...(verbs.includes("create") ? { post: describe("post", "create", isOnlyCreated ? [] : writeParameters, answer) } : {}),
+    ...(verbs.includes("update") ? { put: describe("put", "replace", writeParameters, answer) } : {}),
+    ...(verbs.includes("patch") ? { patch: describe("patch", "patch", patchParameters, answer) } : {}),
+    ...pathItemParameters(set, { path: pathParameterNames(scope, true), query: isOnlyCreated ? writeParameters : [] }),
   };
 }
 
@@ -118,91 +122,36 @@ function subresourceDefinition(
   return definitionNames().includes(name) ? addDefinition(set, name) : definitionName(resource);
 }
 
-const writeParameters = ["dryRun", "fieldManager", "fieldValidation"];
-const listParameters = [
-  "allowWatchBookmarks",
-  "continue",
-  "fieldSelector",
-  "labelSelector",
-  "limit",
-  "resourceVersion",
-  "resourceVersionMatch",
-  "sendInitialEvents",
-  "timeoutSeconds",
-  "watch",
-];
-const deleteParameters = ["dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"];
-const parameterTypes: Readonly<Record<string, string>> = {
-  allowWatchBookmarks: "boolean",
-  force: "boolean",
-  gracePeriodSeconds: "integer",
-  limit: "integer",
-  orphanDependents: "boolean",
-  sendInitialEvents: "boolean",
-  timeoutSeconds: "integer",
-  watch: "boolean",
-};
-
-/** kubectl decides by these types whether `apply` uses strategic merge patches, which custom kinds do not support. */
-function patchTypesOf(origin: ServedResource["origin"]): readonly string[] {
-  const types = ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
-  return origin === "builtin" ? [...types, "application/strategic-merge-patch+json"] : types;
+/** Whether a path has only a create. Like kube-apiserver, such a path lists the query parameters instead of its operation. */
+function isCreateOnly(verbs: readonly string[]): boolean {
+  return verbs.length === 1 && verbs[0] === "create";
 }
 
-interface Operation {
-  readonly id: string;
-  readonly origin: ServedResource["origin"];
-  readonly action: string;
-  readonly type: object;
-  readonly answer: Json;
-  readonly body: Json;
-  readonly query?: readonly string[];
-  readonly hasBody?: boolean;
+function pathParameterNames(scope: ServedResource["scope"], isNamed: boolean): readonly string[] {
+  return [...(isNamed ? ["name"] : []), ...(scope === "Namespaced" ? ["namespace"] : [])];
 }
 
-function operationOf(set: DefinitionSet, operation: Operation): Json {
-  const { id, action, type, answer, query = [], hasBody = false } = operation;
-  const isPatch = action === "patch";
-  const body = isPatch ? reference(set.version, addDefinition(set, "meta.v1.Patch")) : operation.body;
-  const types = isPatch ? patchTypesOf(operation.origin) : ["application/json", "application/yaml"];
-  const parameters = query.map((name) => parameter(set, name, "query"));
-  const status = action === "post" ? "201" : "200";
-  if (set.version === "v2") {
-    return {
-      operationId: id,
-      ...(isPatch ? { consumes: types } : {}),
-      parameters: [...(hasBody ? [{ name: "body", in: "body", required: true, schema: body }] : []), ...parameters],
-      responses: { [status]: { description: "OK", schema: answer } },
-      "x-kubernetes-action": action,
-      "x-kubernetes-group-version-kind": type,
-    };
-  }
-  return {
-    operationId: id,
-    parameters,
-    ...(hasBody ? { requestBody: { required: true, content: content(types, body) } } : {}),
-    responses: { [status]: { description: "OK", content: content(["application/json", "application/yaml"], answer) } },
-    "x-kubernetes-action": action,
-    "x-kubernetes-group-version-kind": type,
-  };
+/** The group and version in an operation's ID, like `RbacAuthorizationV1`. */
+function prefixOf({ group, version }: ServedResource): string {
+  return `${pascal(shortGroup(group))}${pascal(version)}`;
 }
 
-function content(types: readonly string[], schema: Json): Json {
-  return Object.fromEntries(types.map((type) => [type, { schema }]));
+/** The tag of a group version, from which generated clients name their classes: `rbacAuthorization_v1`. */
+function tagOf({ group, version }: ServedResource): string {
+  const name = pascal(shortGroup(group));
+  return `${name.charAt(0).toLowerCase()}${name.slice(1)}_${version}`;
 }
 
-function parameter(set: DefinitionSet, name: string, location: "query" | "path"): Json {
-  const schema = { type: parameterTypes[name] ?? "string", uniqueItems: true };
-  const base = { name, in: location, ...(location === "path" ? { required: true } : {}) };
-  return set.version === "v2" ? { ...base, ...schema } : { ...base, schema };
+function scopeOf({ scope }: ServedResource): string {
+  return scope === "Namespaced" ? "Namespaced" : "";
 }
 
-function pathParameters(set: DefinitionSet, scope: ServedResource["scope"], isNamed: boolean): Json {
-  const names = [...(isNamed ? ["name"] : []), ...(scope === "Namespaced" ? ["namespace"] : [])];
-  return names.length === 0 ? {} : { parameters: names.map((name) => parameter(set, name, "path")) };
+/** Operations of the groups of Kubernetes are named without its domain. */
+function shortGroup(group: string): string {
+  return group === "" ? "core" : group.replace(/\.k8s\.io$/, "");
 }
 
-/** Converts `rbac.authorization.k8s.io` to `RbacAuthorizationK8sIo`, and the core group to `Core`. */
+/** Converts `rbac.authorization` to `RbacAuthorization`. */
 function pascal(text: string): string {
-  return (text || "core").replaceAll(/(?:^|[.\-_])([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+  return text.replaceAll(/(?:^|[.\-_])([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }

@@ -79,12 +79,14 @@ const responses = messageOf(() => ({ map: [1, wrapped(1, response)] }));
 
 const operation = messageOf(() => ({
   fields: {
+    tags: [1, listOf(text)],
     description: [3, text],
     operationId: [5, text],
     produces: [6, listOf(text)],
     consumes: [7, listOf(text)],
     parameters: [8, listOf(parameter)],
     responses: [9, responses],
+    schemes: [10, listOf(text)],
   },
   extensions: 13,
 }));

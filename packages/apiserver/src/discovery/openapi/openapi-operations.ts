@@ -1,0 +1,145 @@
+import type { ServedResource } from "../../registry/served-resource.ts";
+import { addDefinition, type DefinitionSet, reference } from "./openapi-definitions.ts";
+
+/** A JSON object of an OpenAPI document. */
+export type Json = Record<string, unknown>;
+
+/** Query parameters of creates and updates. */
+export const writeParameters: readonly string[] = ["dryRun", "fieldManager", "fieldValidation"];
+
+/** Query parameters of patches. */
+export const patchParameters: readonly string[] = [...writeParameters, "force"];
+
+/** Query parameters of lists and watches. */
+export const listParameters: readonly string[] = [
+  "allowWatchBookmarks",
+  "continue",
+  "fieldSelector",
+  "labelSelector",
+  "limit",
+  "resourceVersion",
+  "resourceVersionMatch",
+  "sendInitialEvents",
+  "timeoutSeconds",
+  "watch",
+];
+
+/** Query parameters of deletes. The same options can be sent in the body. */
+export const deleteParameters: readonly string[] = [
+  "dryRun",
+  "gracePeriodSeconds",
+  "ignoreStoreReadErrorWithClusterBreakingPotential",
+  "orphanDependents",
+  "propagationPolicy",
+];
+
+/** Query parameters of the deletion of a collection: those of a delete, and those of a list that select objects. */
+export const deleteCollectionParameters: readonly string[] = [
+  ...deleteParameters,
+  ...listParameters.filter((name) => name !== "allowWatchBookmarks" && name !== "watch"),
+].sort();
+
+const parameterTypes: Readonly<Record<string, string>> = {
+  allowWatchBookmarks: "boolean",
+  force: "boolean",
+  gracePeriodSeconds: "integer",
+  ignoreStoreReadErrorWithClusterBreakingPotential: "boolean",
+  limit: "integer",
+  orphanDependents: "boolean",
+  sendInitialEvents: "boolean",
+  timeoutSeconds: "integer",
+  watch: "boolean",
+};
+
+/** An operation on a resource. `body` is the schema of the request, if it has one. */
+interface Operation {
+  readonly id: string;
+  readonly origin: ServedResource["origin"];
+  /** `x-kubernetes-action`: `get`, `list`, `post`, `put`, `patch`, `delete` or `deletecollection`. */
+  readonly action: string;
+  readonly tag: string;
+  readonly type: object;
+  readonly answer: Json;
+  readonly body?: Json | undefined;
+  readonly query?: readonly string[];
+}
+
+/** Describes an operation in the version of the set. */
+export function operationOf(set: DefinitionSet, operation: Operation): Json {
+  const { id, action, tag, type, query = [] } = operation;
+  const body = action === "patch" ? reference(set.version, addDefinition(set, "meta.v1.Patch")) : operation.body;
+  const isRequired = !action.startsWith("delete");
+  const parameters = query.map((name) => parameter(set, name, "query"));
+  const common = { tags: [tag], operationId: id };
+  const extensions = { "x-kubernetes-action": action, "x-kubernetes-group-version-kind": type };
+  const responses = responsesOf(set, operation);
+  if (set.version === "v3") {
+    const requestBody = { ...(isRequired ? { required: true } : {}), content: content(consumedTypes(operation), body ?? {}) };
+    return { ...common, parameters, ...(body === undefined ? {} : { requestBody }), responses, ...extensions };
+  }
+  const bodyParameter = { name: "body", in: "body", ...(isRequired ? { required: true } : {}), schema: body };
+  return {
+    ...common,
+    schemes: ["https"],
+    consumes: consumedTypes(operation),
+    produces: producedTypes(operation),
+    parameters: [...(body === undefined ? [] : [bodyParameter]), ...parameters],
+    responses,
+    ...extensions,
+  };
+}
+
+/** Clients decode only the responses listed here. 401 has no schema. */
+function responsesOf(set: DefinitionSet, operation: Operation): Json {
+  const { answer } = operation;
+  const schema = set.version === "v2" ? { schema: answer } : { content: content(producedTypes(operation), answer) };
+  const responses: Json = { 200: { description: "OK", ...schema } };
+  for (const [status, description] of otherResponses[operation.action] ?? []) responses[status] = { description, ...schema };
+  return { ...responses, 401: { description: "Unauthorized" } };
+}
+
+const created = ["201", "Created"] as const;
+const accepted = ["202", "Accepted"] as const;
+
+/** Responses with the answer in addition to 200, by action. */
+const otherResponses: Readonly<Record<string, readonly (readonly [string, string])[]>> = {
+  delete: [accepted],
+  patch: [created],
+  post: [created, accepted],
+  put: [created],
+};
+
+/** kubectl decides by the types of a patch whether `apply` uses strategic merge patches, which custom kinds do not support. */
+function consumedTypes({ action, origin }: Operation): readonly string[] {
+  const isBuiltin = origin === "builtin";
+  if (action !== "patch") return isBuiltin ? ["*/*"] : ["application/json", "application/yaml"];
+  const strategic = isBuiltin ? ["application/strategic-merge-patch+json"] : [];
+  return ["application/json-patch+json", "application/merge-patch+json", ...strategic, "application/apply-patch+yaml"];
+}
+
+function producedTypes({ action, origin }: Operation): readonly string[] {
+  const types = ["application/json", "application/yaml"];
+  return action === "list" && origin === "builtin" ? [...types, "application/json;stream=watch"] : types;
+}
+
+function content(types: readonly string[], schema: Json): Json {
+  return Object.fromEntries(types.map((type) => [type, { schema }]));
+}
+
+/** The parameters of all operations of a path. */
+export function pathItemParameters(
+  set: DefinitionSet,
+  { path = [], query = [] }: { readonly path?: readonly string[]; readonly query?: readonly string[] },
+): Json {
+  const parameters = [
+    ...path.map((name) => parameter(set, name, "path")),
+    ...[...query, "pretty"].sort().map((name) => parameter(set, name, "query")),
+  ];
+  return { parameters };
+}
+
+function parameter(set: DefinitionSet, name: string, location: "query" | "path"): Json {
+  const type = parameterTypes[name] ?? "string";
+  const base = { name, in: location, ...(location === "path" ? { required: true } : {}) };
+  return set.version === "v2" ? { ...base, type, uniqueItems: true } : { ...base, schema: { type, uniqueItems: true } };
+}
