@@ -40,7 +40,7 @@ export interface ServeApiOptions {
   readonly port: number;
   readonly clock: Clock;
   readonly random: RandomSource;
-  /** Settings of the storage in `dataDir/storage`. Default: durable writes, ten minutes or 100,000 changes of watch history. */
+  /** Settings of the storage in `dataDir/storage`. Default: durable writes, 5 minutes or 100,000 changes of watch history. */
   readonly storage?: Omit<Extract<ApiServerOptions["storage"], { dataDir: string }>, "dataDir">;
   /** Static bearer tokens and their users. Each token has at least 16 characters. Default: none. */
   readonly staticTokens?: ReadonlyMap<string, UserInfo>;

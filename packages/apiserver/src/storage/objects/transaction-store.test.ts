@@ -245,6 +245,18 @@ describe("TransactionStore", () => {
     expect(seen).toEqual(["put /things/n/b@3", "put /things/n/c@4"]);
   });
 
+  it("keeps events for five minutes by default, as kube-apiserver does", async () => {
+    const time = createVirtualClock();
+    const store = await open({ clock: time });
+    await put(store, "/things/n/a");
+    await time.advance(299_000);
+    await put(store, "/things/n/b");
+    expect(() => store.watch("/things/", 1, () => undefined)).not.toThrow();
+    await time.advance(2_000);
+    await put(store, "/things/n/c");
+    expect(() => store.watch("/things/", 1, () => undefined)).toThrow("too old resource version: 1 (2)");
+  });
+
   it("rejects everything pending when a commit fails, without effect", async () => {
     const dir = folder();
     let isFull = false;

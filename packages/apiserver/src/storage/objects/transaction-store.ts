@@ -25,7 +25,7 @@ import { LazyStoredObject } from "./stored-object.ts";
 /** Options of a {@link TransactionStore}. */
 export interface StoreOptions {
   readonly clock: Clock;
-  /** Events older than this are dropped with the next write. Default 10 minutes. */
+  /** Events older than this are dropped with the next write. Default 5 minutes, the interval at which kube-apiserver compacts. */
   readonly historyMs?: number;
   /** The maximum number of events to keep, give or take one commit. Default 100,000. */
   readonly historyEvents?: number;
@@ -53,7 +53,7 @@ export class TransactionStore implements Store {
   #isClosed = false;
 
   constructor(engine: Engine, options: StoreOptions) {
-    const { clock, historyMs = 600_000, historyEvents = 100_000, cacheBytes = 8 * 1024 * 1024 } = options;
+    const { clock, historyMs = 300_000, historyEvents = 100_000, cacheBytes = 8 * 1024 * 1024 } = options;
     this.#engine = engine;
     this.#cache = new ObjectCache(cacheBytes);
     this.#onListenerError = options.onListenerError ?? rethrow;
