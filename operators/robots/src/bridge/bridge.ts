@@ -1,4 +1,4 @@
-import { type DeepReadonly, isNotFound, jsonEquals } from "@keelson/api-machinery";
+import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { Change } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
@@ -12,17 +12,20 @@ import {
 } from "../protocol/messages.ts";
 import { heldAnnotation } from "../api/names.ts";
 import { LimitedLog } from "../broker/limited-log.ts";
+import type { JoinRequest } from "../identity/join-request.ts";
 import { identityOf, mayGetWork } from "../identity/robot-identity.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { DuplicateAgents } from "./registration/duplicate-agents.ts";
-import { type HeartbeatStatus, Heartbeats } from "./heartbeats.ts";
-import { type Incoming, readIncoming, robotIdOf } from "./incoming.ts";
+import { Heartbeats } from "./heartbeats.ts";
+import { HeartbeatWrites } from "./heartbeat-writes.ts";
+import { type Incoming, readIncoming, robotIdOf, robotOfTopic } from "./incoming.ts";
 import type { BridgeOptions } from "./bridge-options.ts";
 import type { Joins } from "./registration/joins.ts";
 import { KeyedQueue } from "./keyed-queue.ts";
 import { MqttConnection } from "./mqtt-connection.ts";
 import { responseFor } from "./registration/registration-response.ts";
 import { RejectionEvents } from "./registration/rejection-events.ts";
+import { ownerOf, RegistrationLimits } from "./robot-limits.ts";
 import { RobotMessages } from "./robot-messages.ts";
 import { Registrations } from "./registration/registrations.ts";
 import { Leases } from "./leases.ts";
@@ -52,13 +55,15 @@ export class Bridge implements AsyncDisposable {
   readonly #messages: RobotMessages;
   readonly #droppedMessages: RejectionEvents;
   readonly #limitedLog: LimitedLog;
+  readonly #limits: RegistrationLimits;
   readonly #unsubscribes: readonly (() => void)[];
 
   constructor(options: BridgeOptions) {
-    const { namespace, client, cache, onChange, clock, log, isJoinToken } = options;
+    const { namespace, client, cache, onChange, clock, log, isJoinToken, bindsCredentials = false } = options;
     this.#options = options;
     this.#joins = options.joins;
     this.#limitedLog = new LimitedLog(log, clock);
+    this.#limits = new RegistrationLimits(clock);
     this.#messages = new RobotMessages({
       clock,
       log,
@@ -67,8 +72,8 @@ export class Bridge implements AsyncDisposable {
       publish: (topic, payload) => this.#connection.publishText(topic, payload),
     });
     this.#duplicates = new DuplicateAgents({
-      ...{ client, namespace, log, events: options.events, fieldManager },
-      push: (robot, run) => void this.#queue.push(`robot/${robot}`, run),
+      ...{ clock, client, namespace, log, events: options.events, fieldManager },
+      push: (robot, run) => void this.#queue.push(`robot/${robot}`, run, ownerOf("registration", robot)),
     });
     this.#droppedMessages = new RejectionEvents({
       clock,
@@ -78,11 +83,8 @@ export class Bridge implements AsyncDisposable {
     this.#queue = new KeyedQueue({
       maxConcurrent: 64,
       maxPending: 8192,
-      // As many reports as a robot has tasks at most.
-      maxPendingPerOwner: 1024,
       onError: (key, error) => log.error({ key, error: String(error) }, "could not store a message; the sender retries"),
     });
-    const { bindsCredentials = false } = options;
     this.#registrations = new Registrations({ client, cache, namespace, isJoinToken, bindsCredentials, fieldManager, log });
     this.#writes = new TaskWrites({ client, cache, namespace, fieldManager });
     this.#leases = new Leases({ writes: this.#writes, clock, log, isApproved: (robot) => this.#isApproved(robot) });
@@ -95,11 +97,12 @@ export class Bridge implements AsyncDisposable {
         this.#messages.send(robot, topics.dispatch(robot), message);
       },
     });
+    const heartbeatWrites = new HeartbeatWrites({ client, namespace, fieldManager, queue: this.#queue });
     this.#heartbeats = new Heartbeats({
       clock,
       statusOf: (robot) => this.#robotNamed(robot)?.status,
       isListening: () => this.#connection.isReady,
-      write: (robot, status) => void this.#queue.push(`robot/${robot}`, () => this.#writeHeartbeat(robot, status)),
+      write: (robot, status) => heartbeatWrites.write(robot, status),
     });
     this.#connection = new MqttConnection({
       ...options,
@@ -145,10 +148,9 @@ export class Bridge implements AsyncDisposable {
   }
 
   #onMessage(topic: string, payload: Uint8Array): void {
-    const { log } = this.#options;
     const incoming = readIncoming(topic, payload);
     if ("rejected" in incoming) {
-      log.warn({ topic: topic.slice(0, 200) }, `invalid MQTT message: ${incoming.rejected}`);
+      this.#limitedLog.warn(robotOfTopic(topic), { topic: topic.slice(0, 200) }, `invalid MQTT message: ${incoming.rejected}`);
       return;
     }
     // An external broker may still let the robot connect.
@@ -162,36 +164,43 @@ export class Bridge implements AsyncDisposable {
       }
       case "status": {
         const { message } = incoming;
-        isAccepted = this.#queue.push(`task/${message.taskUid}`, () => this.#storeReport(robotId, message), robotId);
+        isAccepted = this.#queue.push(
+          `task/${message.taskUid}`,
+          () => this.#storeReport(robotId, message),
+          ownerOf("report", robotId),
+        );
         break;
       }
       case "lease": {
-        isAccepted = this.#queue.push(`leases/${robotId}`, async () => {
+        const answer = async (): Promise<void> =>
           this.#messages.send(robotId, topics.leaseAnswer(robotId), await this.#leases.answer(robotId, incoming.message));
-        });
+        isAccepted = this.#queue.push(`leases/${robotId}`, answer, ownerOf("lease", robotId));
         break;
       }
       case "join": {
-        isAccepted = this.#queue.push(`robot/${robotId}`, async () => {
-          const answer = await this.#joins.answer(incoming.message);
-          if ("rejected" in answer) log.warn({ robot: robotId }, `join request rejected: ${answer.rejected}`);
-          this.#connection.publish(topics.joinAnswer(robotId), answer);
-        });
+        const answer = (): Promise<void> => this.#answerJoin(robotId, incoming.message);
+        isAccepted = this.#queue.push(`robot/${robotId}`, answer, ownerOf("join", robotId));
         break;
       }
       case "rejected": {
         const { message } = incoming;
         const text = `the agent dropped a message on ${message.topic}: ${message.reason}`;
-        log.warn({ robot: robotId }, text);
+        this.#limitedLog.warn(robotId, { robot: robotId }, text);
         this.#droppedMessages.record({ robotId, reason: "MessageNotGenuine", message: text });
         break;
       }
       default: {
-        const { message } = incoming;
-        isAccepted = this.#queue.push(`robot/${message.robotId}`, () => this.#storeRegistration(incoming));
+        const owner = ownerOf(incoming.isOwnTopic ? "registration" : "sharedRegistration", robotId);
+        isAccepted = this.#queue.push(`robot/${robotId}`, () => this.#storeRegistration(incoming), owner);
       }
     }
     if (!isAccepted) this.#limitedLog.warn(robotId, { topic }, "message dropped: the queue is full; the sender retries");
+  }
+
+  async #answerJoin(robotId: string, request: JoinRequest): Promise<void> {
+    const answer = await this.#joins.answer(request);
+    if ("rejected" in answer) this.#limitedLog.warn(robotId, { robot: robotId }, `join request rejected: ${answer.rejected}`);
+    this.#connection.publish(topics.joinAnswer(robotId), answer);
   }
 
   async #storeRegistration({
@@ -202,7 +211,7 @@ export class Bridge implements AsyncDisposable {
     const { robotId, deviceInfo, bootId, drivers, features, tasks = [] } = message;
     const registration = await this.#registrations.store(message, { kind, isOwnTopic });
     if (registration.kind === "rejected") {
-      this.#options.log.warn({ robot: robotId }, `${kind} rejected: ${registration.reason}`);
+      this.#limitedLog.warn(robotId, { robot: robotId }, `${kind} rejected: ${registration.reason}`);
       if (kind === "register") this.#respond(robotId, { success: false, message: registration.reason, robotId });
       return;
     }
@@ -222,10 +231,10 @@ export class Bridge implements AsyncDisposable {
     for (const { taskUid, attempt } of tasks) {
       const task = this.#taskOf(taskUid);
       const isDisplaced = task?.status?.displaced?.robot === robotId;
-      if (task === undefined || (task.spec.targetRobot !== robotId && !isDisplaced))
-        this.#sendDelete(robotId, taskUid, attempt);
+      const isUnwanted = task === undefined || (task.spec.targetRobot !== robotId && !isDisplaced);
+      if (isUnwanted && this.#limits.mayDelete(robotId)) this.#sendDelete(robotId, taskUid, attempt);
     }
-    this.#dispatcher.resend(robotId);
+    if (this.#limits.mayResend(robotId)) this.#dispatcher.resend(robotId);
   }
 
   async #storeReport(robotId: string, report: StatusMessage): Promise<void> {
@@ -240,16 +249,6 @@ export class Bridge implements AsyncDisposable {
     // An original agent sends neither and does not subscribe to acknowledgements.
     if (attempt === undefined || seq === undefined) return;
     this.#messages.send(robotId, topics.ack(robotId, taskUid), { taskUid, attempt, seq } satisfies AckMessage);
-  }
-
-  async #writeHeartbeat(robot: string, status: HeartbeatStatus): Promise<void> {
-    const { client, namespace } = this.#options;
-    try {
-      await client.applyStatus(Robot, { metadata: { name: robot, namespace }, status }, { fieldManager });
-    } catch (error) {
-      // The Robot was deleted. Its next heartbeat creates it again.
-      if (!isNotFound(error)) throw error;
-    }
   }
 
   #respond(robotId: string, response: ResponseMessage): void {

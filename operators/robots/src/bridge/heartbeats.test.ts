@@ -1,11 +1,18 @@
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { describe, expect, it } from "vitest";
-import { type HeartbeatStatus, Heartbeats, silenceTimeoutMs, writeIntervalMs } from "./heartbeats.ts";
+import {
+  changeDelayMs,
+  changeLimit,
+  type HeartbeatStatus,
+  Heartbeats,
+  silenceTimeoutMs,
+  writeIntervalMs,
+} from "./heartbeats.ts";
 
 function setUp() {
   const clock = createVirtualClock();
   const writes: HeartbeatStatus[] = [];
-  const heartbeats = new Heartbeats({ clock, statusOf: () => undefined, write: (_, status) => writes.push(status) });
+  const heartbeats = new Heartbeats({ clock, statusOf: () => undefined, write: (_, status) => writes.push(status) > 0 });
   return { clock, writes, heartbeats };
 }
 
@@ -53,6 +60,30 @@ describe("Heartbeats", () => {
     heartbeats.update("r", { isAlive: true, deviceInfo: info(2) });
     await clock.advance(1);
     expect(writes.map(({ deviceInfo }) => deviceInfo)).toEqual([info(1), info(2)]);
+  });
+
+  it("writes a robot that keeps changing once per delay, with its last change", async () => {
+    const { clock, writes, heartbeats } = setUp();
+    for (let boot = 0; boot < 500; boot++)
+      heartbeats.update("r", { isAlive: true, connected: boot % 2 === 0, bootId: `${boot}` });
+    expect(writes).toHaveLength(changeLimit.burst);
+    await clock.advance(changeDelayMs);
+    expect(writes).toHaveLength(changeLimit.burst + 1);
+    expect(writes.at(-1)).toMatchObject({ bootId: "499", connected: false });
+    heartbeats.update("s", { isAlive: true, bootId: "a" });
+    expect(writes.at(-1)).toMatchObject({ bootId: "a" });
+    heartbeats.stop();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it("repeats a write that did not fit the queue", async () => {
+    const clock = createVirtualClock();
+    const writes: HeartbeatStatus[] = [];
+    const heartbeats = new Heartbeats({ clock, statusOf: () => undefined, write: (_, status) => writes.push(status) > 1 });
+    heartbeats.update("r", { connected: true });
+    await clock.advance(changeDelayMs);
+    expect(writes).toEqual([{ connected: true }, { connected: true }]);
+    heartbeats.stop();
   });
 
   it("does not treat what the broker reports as a heartbeat", () => {
@@ -112,7 +143,7 @@ describe("Heartbeats", () => {
         clock,
         statusOf: () => ({ connected: true }),
         isListening: () => isListening,
-        write: (_, status) => writes.push(status),
+        write: (_, status) => writes.push(status) > 0,
       });
       heartbeats.watch("r");
       isListening = false;

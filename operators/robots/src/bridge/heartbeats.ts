@@ -2,13 +2,20 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { DeviceInfo } from "../api/device-info.ts";
 import type { Robot } from "../api/robot.ts";
+import { KeyedRates, type RateLimit } from "../broker/keyed-rates.ts";
 import { isOtherMachine } from "../placement/device-change.ts";
 
-/** Heartbeats of a robot are written at most once in this time. Other changes are written immediately. */
+/** Heartbeats of a robot are written at most once in this time. Other changes are written immediately, up to {@link changeLimit}. */
 export const writeIntervalMs = 30_000;
 
 /** Maximum time between two writes of heartbeats of a connected robot, whose silence is noticed here. */
 const maxConnectedWriteIntervalMs = 300_000;
+
+/** Changes of a robot that are written immediately. Further ones are written together, {@link changeDelayMs} later. */
+export const changeLimit: RateLimit = { burst: 10, perSecond: 0.1 };
+
+/** Changes beyond {@link changeLimit}, and writes that did not fit the queue, wait this long. */
+export const changeDelayMs = 10_000;
 
 /** A connected robot that sends nothing for this long counts as disconnected: three heartbeat intervals. */
 export const silenceTimeoutMs = 90_000;
@@ -37,14 +44,16 @@ export interface HeartbeatsOptions {
   readonly statusOf: (robot: string) => DeepReadonly<Robot["status"]>;
   /** Whether the broker's messages arrive here. While they do not, silence means nothing. Default: always. */
   readonly isListening?: () => boolean;
-  /** Writes the status. Must not throw, and the last write must win. */
-  readonly write: (robot: string, status: HeartbeatStatus) => void;
+  /** Writes the status. Must not throw, and the last write must win. Returns false if the write cannot be queued now. */
+  readonly write: (robot: string, status: HeartbeatStatus) => boolean;
 }
 
 interface Entry {
   status: HeartbeatStatus;
   writtenAt: number;
   timer: Timer | undefined;
+  /** Monotonic time at which `timer` fires. */
+  dueAt: number;
   /** Monotonic time of the last message. */
   seenAt: number;
   silence: Timer | undefined;
@@ -53,14 +62,16 @@ interface Entry {
 /**
  * Coalesces heartbeats into few writes. A heartbeat within {@link writeIntervalMs} of the last write, or for a connected robot within about
  * {@link maxConnectedWriteIntervalMs}, is written when that time is over. A change of connection, machine or boot is written
- * immediately, and so is the silence of a connected robot.
+ * immediately, and so is the silence of a connected robot. A robot that keeps changing exceeds {@link changeLimit} and is written less often.
  */
 export class Heartbeats {
   readonly #options: HeartbeatsOptions;
   readonly #entries = new Map<string, Entry>();
+  readonly #changes: KeyedRates;
 
   constructor(options: HeartbeatsOptions) {
     this.#options = options;
+    this.#changes = new KeyedRates(options.clock, changeLimit);
   }
 
   /** Applies news about a robot. */
@@ -91,10 +102,9 @@ export class Heartbeats {
     if (connected === true && entry.silence === undefined) this.#watchSilence(robot, entry, silenceTimeoutMs);
     const intervalMs = connected === true ? connectedWriteIntervalMs(robot) : writeIntervalMs;
     const dueInMs = entry.writtenAt + intervalMs - clock.monotonic();
-    if (isUrgent || (update.isAlive && dueInMs <= 0)) this.#flush(robot, entry);
-    else if (update.isAlive && entry.timer === undefined) {
-      entry.timer = clock.setTimer(dueInMs, () => this.#flush(robot, entry), { background: true });
-    }
+    if (isUrgent && !this.#changes.accept(robot)) this.#flushIn(changeDelayMs, robot, entry);
+    else if (isUrgent || (update.isAlive && dueInMs <= 0)) this.#flush(robot, entry);
+    else if (update.isAlive) this.#flushIn(dueInMs, robot, entry);
   }
 
   /** Notices the silence of a robot that is stored as connected, although it has sent nothing yet. */
@@ -130,7 +140,7 @@ export class Heartbeats {
       const { clock, statusOf } = this.#options;
       const status = ownedStatus(statusOf(robot));
       const seenAt = clock.monotonic();
-      entry = { status, writtenAt: Number.NEGATIVE_INFINITY, timer: undefined, seenAt, silence: undefined };
+      entry = { status, writtenAt: Number.NEGATIVE_INFINITY, timer: undefined, dueAt: 0, seenAt, silence: undefined };
       this.#entries.set(robot, entry);
     }
     return entry;
@@ -152,11 +162,21 @@ export class Heartbeats {
     entry.silence = clock.setTimer(delayMs, onTimeout, { background: true });
   }
 
+  /** Writes the status after a delay, unless it is written earlier. */
+  #flushIn(delayMs: number, robot: string, entry: Entry): void {
+    const { clock } = this.#options;
+    const dueAt = clock.monotonic() + delayMs;
+    if (entry.timer !== undefined && entry.dueAt <= dueAt) return;
+    entry.timer?.cancel();
+    entry.dueAt = dueAt;
+    entry.timer = clock.setTimer(delayMs, () => this.#flush(robot, entry), { background: true });
+  }
+
   #flush(robot: string, entry: Entry): void {
     entry.timer?.cancel();
     entry.timer = undefined;
     entry.writtenAt = this.#options.clock.monotonic();
-    this.#options.write(robot, entry.status);
+    if (!this.#options.write(robot, entry.status)) this.#flushIn(changeDelayMs, robot, entry);
   }
 }
 

@@ -55,9 +55,37 @@ describe("readIncoming", () => {
     ["another robot than the topic's (S4)", { ...status, robotName: "robot-002" }],
     ["an unknown state", { ...status, state: "done" }],
     ["a negative attempt", { ...status, attempt: -1 }],
+    ["a start after the year 9999", { ...status, startedAt: "+010000-01-01T00:00:00Z" }],
+    ["an end before the year 0", { ...status, finishedAt: "-000001-12-31T23:59:59Z" }],
+    ["an update in the year 275760", { ...status, updatedAt: "+275760-09-13T00:00:00Z" }],
     ["a number that is a string", { ...status, seq: "1" }],
   ])("rejects a status with %s", (_, body) => {
     expect(read(statusTopic, body)).toHaveProperty("rejected");
+  });
+
+  it("names the field with a time that is out of range", () => {
+    expect(read(statusTopic, { ...status, startedAt: "+010000-01-01T00:00:00Z" })).toEqual({
+      rejected: "startedAt must be between the years 0 and 9999",
+    });
+    expect(read(statusTopic, { ...status, startedAt: "9999-12-31T23:59:59.999Z" })).toMatchObject({ kind: "status" });
+  });
+
+  it("drops measurements with a time that is out of range", () => {
+    const body = { robotId: "r", token: "t", deviceInfo: { lastUpdated: "+010000-01-01T00:00:00Z" } };
+    expect(read("k8s4r/heartbeat", body)).toEqual({
+      kind: "heartbeat",
+      isOwnTopic: false,
+      message: { robotId: "r", token: "t" },
+    });
+  });
+
+  it.each(["k8s4r/register", "k8s4r/robots/r/lease"])("bounds the tasks of a message to %s", (topic) => {
+    const body = (count: number) => ({
+      ...{ robotId: "r", token: "t", nonce: "n" },
+      tasks: Array.from({ length: count }, () => ({ taskUid: uid, attempt: 1 })),
+    });
+    expect(read(topic, body(1024))).not.toHaveProperty("rejected");
+    expect(read(topic, body(1025))).toEqual({ rejected: "tasks must be a list of at most 1024 {taskUid, attempt}" });
   });
 
   it("rejects a uid that is a path (S6)", () => {

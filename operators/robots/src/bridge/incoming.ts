@@ -16,7 +16,8 @@ import {
 export const maxPayloadBytes = 256 * 1024;
 
 const maxLabels = 64;
-const maxHeldTasks = 4096;
+/** An agent keeps records of at most 1,000 tasks. */
+const maxHeldTasks = 1024;
 const maxMessageLength = 4096;
 const maxLogLength = 4096;
 const maxTokenLength = 1024;
@@ -91,6 +92,11 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
   }
 }
 
+/** The robot whose topic this is. Undefined for topics that robots share, and for others. */
+export function robotOfTopic(topic: string): string | undefined {
+  return parseTopic(topic)?.robotId;
+}
+
 /** The robot that a message is from. */
 export const robotIdOf = (incoming: Incoming): string => ("robotId" in incoming ? incoming.robotId : incoming.message.robotId);
 
@@ -125,7 +131,7 @@ function readLeaseRequest(robotId: string, get: (field: string) => unknown): Inc
     return { rejected: `nonce must be a string of at most ${maxNameLength} characters` };
   }
   const tasks = readHeldTasks(get("tasks"));
-  if (tasks === undefined || tasks === null) return { rejected: "tasks must be a list of {taskUid, attempt}" };
+  if (tasks === undefined || tasks === null) return invalidTasks;
   return { kind: "lease", robotId, message: { nonce: clean(nonce, maxNameLength), tasks } };
 }
 
@@ -151,7 +157,7 @@ function readRegister(
   const drivers = readNames(get("drivers"));
   const features = readNames(get("features"));
   const tasks = readHeldTasks(get("tasks"));
-  if (tasks === null) return { rejected: "tasks must be a list of {taskUid, attempt}" };
+  if (tasks === null) return invalidTasks;
   const nonce = get("nonce");
   return {
     kind,
@@ -197,6 +203,8 @@ function readLabels(value: unknown): Record<string, string> | undefined | null {
   return labels;
 }
 
+const invalidTasks: Rejection = { rejected: `tasks must be a list of at most ${maxHeldTasks} {taskUid, attempt}` };
+
 function readHeldTasks(value: unknown): { taskUid: string; attempt: number }[] | undefined | null {
   if (value === undefined || value === null) return undefined;
   if (!Array.isArray(value) || value.length > maxHeldTasks) return null;
@@ -218,13 +226,14 @@ function readStatus(robotId: string, uid: string, get: (field: string) => unknow
   const [attempt, seq] = [get("attempt"), get("seq")];
   if (attempt !== undefined && !isCount(attempt)) return { rejected: "attempt must be a whole number" };
   if (seq !== undefined && !isCount(seq)) return { rejected: "seq must be a whole number" };
+  const badTime = ["updatedAt", "startedAt", "finishedAt"].find((field) => isOutOfRange(readTime(get(field))));
+  if (badTime !== undefined) return { rejected: `${badTime} must be between the years 0 and 9999` };
   const text = (field: string, length: number): string => {
     const value = get(field);
     return typeof value === "string" ? clean(value, length) : "";
   };
   const time = (field: string): string | undefined => {
-    const value = get(field);
-    const ms = typeof value === "string" && value.length <= 40 ? Date.parse(value) : Number.NaN;
+    const ms = readTime(get(field));
     return Number.isNaN(ms) ? undefined : new Date(ms).toISOString();
   };
   const whole = (field: string): number | undefined => {
@@ -259,6 +268,15 @@ function readStatus(robotId: string, uid: string, get: (field: string) => unknow
   }
   return { kind: "status", robotId, message: message as unknown as StatusMessage };
 }
+
+/** Milliseconds since the epoch. NaN if it is not a time. */
+const readTime = (value: unknown): number => (typeof value === "string" && value.length <= 40 ? Date.parse(value) : Number.NaN);
+
+const minTimeMs = Date.parse("0000-01-01T00:00:00Z");
+const maxTimeMs = Date.parse("9999-12-31T23:59:59.999Z");
+
+/** Whether RFC 3339, the format of times in the API, cannot express a time. */
+const isOutOfRange = (ms: number): boolean => ms < minTimeMs || ms > maxTimeMs;
 
 function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 31;

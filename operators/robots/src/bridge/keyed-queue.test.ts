@@ -11,7 +11,7 @@ describe("KeyedQueue", () => {
         fc.array(fc.constantFrom("a", "b", "c", "d"), { maxLength: 40 }),
         fc.integer({ min: 1, max: 3 }),
         async (keys, maxConcurrent) => {
-          const queue = new KeyedQueue({ maxConcurrent, maxPending: 100, maxPendingPerOwner: 100, onError: () => {} });
+          const queue = new KeyedQueue({ maxConcurrent, maxPending: 100, onError: () => {} });
           const done = new Map<string, number[]>();
           const running = new Set<string>();
           keys.forEach((key, index) => {
@@ -35,15 +35,15 @@ describe("KeyedQueue", () => {
   });
 
   it("rejects work beyond its bound and after it is closed", async () => {
-    const queue = new KeyedQueue({ maxConcurrent: 1, maxPending: 2, maxPendingPerOwner: 2, onError: () => {} });
+    const queue = new KeyedQueue({ maxConcurrent: 1, maxPending: 2, onError: () => {} });
     expect(["a", "b", "c"].map((key) => queue.push(key, turn))).toEqual([true, true, false]);
     await queue.close();
     expect(queue.push("d", turn)).toBe(false);
   });
 
   it("bounds the work of each owner until it has ended, also if it fails", async () => {
-    const queue = new KeyedQueue({ maxConcurrent: 9, maxPending: 9, maxPendingPerOwner: 2, onError: () => {} });
-    const push = (owner: string) => queue.push(owner, () => Promise.reject(new Error("no")), owner);
+    const queue = new KeyedQueue({ maxConcurrent: 9, maxPending: 9, onError: () => {} });
+    const push = (name: string) => queue.push(name, () => Promise.reject(new Error("no")), { name, maxPending: 2 });
     expect([push("a"), push("a"), push("a"), push("b")]).toEqual([true, true, false, true]);
     while (queue.size > 0) await turn();
     expect([push("a"), push("a"), push("a")]).toEqual([true, true, false]);
@@ -55,7 +55,6 @@ describe("KeyedQueue", () => {
     const queue = new KeyedQueue({
       maxConcurrent: 1,
       maxPending: 9,
-      maxPendingPerOwner: 9,
       onError: (key) => failed.push(key),
     });
     let isDone = false;

@@ -6,10 +6,15 @@ export interface KeyedQueueOptions {
   readonly maxConcurrent: number;
   /** Maximum number of pieces of work that wait or run. */
   readonly maxPending: number;
-  /** Maximum number of pieces of work of one owner that wait or run. */
-  readonly maxPendingPerOwner: number;
   /** Called when work rejects. */
   readonly onError: (key: string, error: unknown) => void;
+}
+
+/** Whom work counts against. */
+export interface WorkOwner {
+  readonly name: string;
+  /** Maximum number of pieces of work of this owner that wait or run. */
+  readonly maxPending: number;
 }
 
 /** Runs work in order within a key and concurrently across keys. Work beyond its bounds is rejected. */
@@ -35,11 +40,11 @@ export class KeyedQueue {
   }
 
   /** Adds `work`. Returns false if the queue is full or closed, or `owner` has too much in it. */
-  push(key: string, work: Work, owner?: string): boolean {
+  push(key: string, work: Work, owner?: WorkOwner): boolean {
     if (this.#isClosed || this.#size >= this.#options.maxPending) return false;
     if (owner !== undefined) {
-      if ((this.#owned.get(owner) ?? 0) >= this.#options.maxPendingPerOwner) return false;
-      return this.push(key, this.#owing(owner, work));
+      if ((this.#owned.get(owner.name) ?? 0) >= owner.maxPending) return false;
+      return this.push(key, this.#owing(owner.name, work));
     }
     this.#size++;
     const lane = this.#lanes.get(key);

@@ -79,7 +79,7 @@ export class Leases {
     try {
       const { decision, task, isWritten } = await writes.update(uid, attempt, decide);
       if (decision.kind === "refuse") {
-        log.info({ robot: robotId, task: uid, attempt }, `lease refused: ${decision.reason}`);
+        log.debug({ robot: robotId, task: uid, attempt }, `lease refused: ${decision.reason}`);
         return "refuse";
       }
       return this.#record(robotId, uid, { attempt, grantsUntil: task?.status?.lease?.grantsUntil, isWritten });

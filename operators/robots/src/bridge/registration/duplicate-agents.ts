@@ -1,13 +1,19 @@
 import { type DeepReadonly, ignoreNotFound } from "@keelson/api-machinery";
+import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { EventRecorder, Logger } from "@keelson/controller";
 import { heldAnnotation } from "../../api/names.ts";
 import { Robot } from "../../api/robot.ts";
+import { KeyedRates } from "../../broker/keyed-rates.ts";
 import type { RegisterMessage } from "../../protocol/messages.ts";
 import { AgentConflicts } from "./agent-conflicts.ts";
 
+/** Reports per robot: three, then one per minute. Agents that displace each other keep registering. */
+const reportLimit = { burst: 3, perSecond: 1 / 60 };
+
 /** Options of {@link DuplicateAgents}. */
 export interface DuplicateAgentsOptions {
+  readonly clock: Clock;
   readonly client: Client;
   readonly namespace: string;
   readonly log: Logger;
@@ -21,9 +27,11 @@ export interface DuplicateAgentsOptions {
 export class DuplicateAgents {
   readonly #options: DuplicateAgentsOptions;
   readonly #conflicts = new AgentConflicts();
+  readonly #reports: KeyedRates;
 
   constructor(options: DuplicateAgentsOptions) {
     this.#options = options;
+    this.#reports = new KeyedRates(options.clock, reportLimit);
   }
 
   /** Checks a registration. Returns a warning for the agent if there are two. */
@@ -35,9 +43,12 @@ export class DuplicateAgents {
     if (agents === undefined) return undefined;
     const hosts = [...new Set(agents.map((agent) => agent.hostname ?? "an unknown host"))].join(" and ");
     const warning = `two agents use the id ${robotId} and displace each other, on ${hosts}; stop one of them`;
-    log.warn({ robot: robotId }, warning);
-    events.event(robot, { type: "Warning", reason: "DuplicateAgent", note: warning });
-    if (robot.status?.identity !== undefined) push(robotId, () => this.#hold(robotId, warning));
+    if (this.#reports.accept(robotId)) {
+      log.warn({ robot: robotId }, warning);
+      events.event(robot, { type: "Warning", reason: "DuplicateAgent", note: warning });
+    }
+    const isHeld = robot.metadata.annotations?.[heldAnnotation] !== undefined;
+    if (robot.status?.identity !== undefined && !isHeld) push(robotId, () => this.#hold(robotId, warning));
     return warning;
   }
 
