@@ -1,10 +1,11 @@
-import { chownSync, existsSync, readFileSync } from "node:fs";
+import { chownSync, readFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { type ExecSpec, ExecutionError, type ProgramSpec } from "../driver.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import { readStat } from "../process/proc.ts";
 import type { Execution, JoinedExecution, Wrapping } from "../process/wrapping.ts";
+import { bubblewrapChild } from "../program/network-namespace.ts";
 import { readErrorTail } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { hasEnteredRoot } from "../program/program-root.ts";
@@ -62,22 +63,13 @@ const maxPauseMs = 64;
  */
 async function innerProcess({ folder, deadlines }: LaunchRequest, wrapper: number): Promise<number> {
   for (let waitedMs = 0, pauseMs = 1; waitedMs < maxStartMs; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
-    const inner = reportedChild(folder, wrapper);
-    if (inner !== undefined && hasEnteredRoot(inner)) return inner;
+    const inner = bubblewrapChild(statusFile(folder), wrapper) ?? -1;
+    if (inner > 0 && hasEnteredRoot(inner)) return inner;
     if (readStat(wrapper) === undefined) break;
     await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
     waitedMs += pauseMs;
   }
   throw new ExecutionError("NotRunning", `program ${folder.id} is not running`);
-}
-
-/** The process 1 that bubblewrap has reported, if it exists. */
-function reportedChild(folder: ProgramFolder, wrapper: number): number | undefined {
-  const status = existsSync(statusFile(folder)) ? readFileSync(statusFile(folder), "utf8") : "";
-  const inner = Number(/"child-pid": (\d+)/.exec(status)?.[1] ?? 0);
-  // The pid may have been reused. A process of script(1) may be in between.
-  const parent = readStat(inner)?.parent ?? 0;
-  return parent === wrapper || (parent > 1 && readStat(parent)?.parent === wrapper) ? inner : undefined;
 }
 
 /** Makes a process launcher start its programs in bubblewrap. */

@@ -25,6 +25,7 @@ export function bubblewrapChild(statusFile: string, wrapper: number): number | u
     return undefined;
   }
   const child = Number(/"child-pid": (\d+)/.exec(status)?.[1] ?? 0);
-  // The pid may have been reused.
-  return readStat(child)?.parent === wrapper ? child : -1;
+  // The pid may have been reused. A process of script(1) may be in between.
+  const parent = readStat(child)?.parent ?? 0;
+  return parent === wrapper || (parent > 1 && readStat(parent)?.parent === wrapper) ? child : -1;
 }
