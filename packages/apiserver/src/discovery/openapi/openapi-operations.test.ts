@@ -89,4 +89,37 @@ describe("OpenAPI operations", () => {
     expect(operation(widget, "patch", "consumes")).toContain("application/merge-patch+json");
     expect(operation(widget, "patch", "consumes")).not.toContain(strategic);
   });
+
+  it.each([
+    ["pods/{name}/exec", "get", "connectCoreV1GetNamespacedPodExec", "PodExecOptions"],
+    ["pods/{name}/portforward", "post", "connectCoreV1PostNamespacedPodPortforward", "PodPortForwardOptions"],
+    ["services/{name}/proxy", "head", "connectCoreV1HeadNamespacedServiceProxy", "ServiceProxyOptions"],
+    ["pods/{name}/proxy/{path}", "options", "connectCoreV1OptionsNamespacedPodProxyWithPath", "PodProxyOptions"],
+  ])("describe connections, which take their options in the query: %s %s", (path, method, id, kind) => {
+    expect(operation(`/api/v1/namespaces/{namespace}/${path}`, method)).toEqual({
+      tags: ["core_v1"],
+      operationId: id,
+      schemes: ["https"],
+      consumes: ["*/*"],
+      produces: ["*/*"],
+      parameters: [],
+      responses: { 200: { description: "OK", schema: { type: "string" } }, 401: { description: "Unauthorized" } },
+      "x-kubernetes-action": "connect",
+      "x-kubernetes-group-version-kind": { group: "", kind, version: "v1" },
+    });
+  });
+
+  it("return text from the log of a Pod", () => {
+    const path = "/api/v1/namespaces/{namespace}/pods/{name}/log";
+    expect(operation(path, "get", "responses", "200", "schema")).toEqual({ type: "string" });
+    expect(operation(path, "get", "produces")).toContain("text/plain");
+    expect(namesOf(operation(path, "parameters"))).toContain("tailLines");
+  });
+
+  it("return the deleted object of kinds whose deletes do", () => {
+    const deleted = (plural: string): unknown =>
+      operation(`/api/v1/namespaces/{namespace}/${plural}/{name}`, "delete", "responses", "200", "schema", "$ref");
+    expect(deleted("pods")).toBe("#/definitions/io.k8s.api.core.v1.Pod");
+    expect(deleted("configmaps")).toBe("#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Status");
+  });
 });

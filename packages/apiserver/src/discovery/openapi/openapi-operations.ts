@@ -39,15 +39,40 @@ export const deleteCollectionParameters: readonly string[] = [
   ...listParameters.filter((name) => name !== "allowWatchBookmarks" && name !== "watch"),
 ].sort();
 
+/** Query parameters of the log of a Pod. */
+export const logParameters: readonly string[] = [
+  "container",
+  "follow",
+  "insecureSkipTLSVerifyBackend",
+  "limitBytes",
+  "previous",
+  "sinceSeconds",
+  "stream",
+  "tailLines",
+  "timestamps",
+];
+
 const parameterTypes: Readonly<Record<string, string>> = {
   allowWatchBookmarks: "boolean",
+  follow: "boolean",
   force: "boolean",
   gracePeriodSeconds: "integer",
   ignoreStoreReadErrorWithClusterBreakingPotential: "boolean",
+  insecureSkipTLSVerifyBackend: "boolean",
   limit: "integer",
+  limitBytes: "integer",
   orphanDependents: "boolean",
+  ports: "integer",
+  previous: "boolean",
   sendInitialEvents: "boolean",
+  sinceSeconds: "integer",
+  stderr: "boolean",
+  stdin: "boolean",
+  stdout: "boolean",
+  tailLines: "integer",
   timeoutSeconds: "integer",
+  timestamps: "boolean",
+  tty: "boolean",
   watch: "boolean",
 };
 
@@ -55,13 +80,15 @@ const parameterTypes: Readonly<Record<string, string>> = {
 interface Operation {
   readonly id: string;
   readonly origin: ServedResource["origin"];
-  /** `x-kubernetes-action`: `get`, `list`, `post`, `put`, `patch`, `delete` or `deletecollection`. */
+  /** `x-kubernetes-action`: `get`, `list`, `post`, `put`, `patch`, `delete`, `deletecollection` or `connect`. */
   readonly action: string;
   readonly tag: string;
   readonly type: object;
   readonly answer: Json;
   readonly body?: Json | undefined;
   readonly query?: readonly string[];
+  /** Media types of the responses. Default: those of the action. */
+  readonly produces?: readonly string[];
 }
 
 /** Describes an operation in the version of the set. */
@@ -117,7 +144,8 @@ function consumedTypes({ action, origin }: Operation): readonly string[] {
   return ["application/json-patch+json", "application/merge-patch+json", ...strategic, "application/apply-patch+yaml"];
 }
 
-function producedTypes({ action, origin }: Operation): readonly string[] {
+function producedTypes({ action, origin, produces }: Operation): readonly string[] {
+  if (produces !== undefined) return produces;
   const types = ["application/json", "application/yaml"];
   return action === "list" && origin === "builtin" ? [...types, "application/json;stream=watch"] : types;
 }
@@ -126,14 +154,15 @@ function content(types: readonly string[], schema: Json): Json {
   return Object.fromEntries(types.map((type) => [type, { schema }]));
 }
 
-/** The parameters of all operations of a path. */
+/** The parameters of all operations of a path, with `pretty` unless `isPretty` is false. */
 export function pathItemParameters(
   set: DefinitionSet,
-  { path = [], query = [] }: { readonly path?: readonly string[]; readonly query?: readonly string[] },
+  options: { readonly path?: readonly string[]; readonly query?: readonly string[]; readonly isPretty?: boolean },
 ): Json {
+  const { path = [], query = [], isPretty = true } = options;
   const parameters = [
     ...path.map((name) => parameter(set, name, "path")),
-    ...[...query, "pretty"].sort().map((name) => parameter(set, name, "query")),
+    ...[...query, ...(isPretty ? ["pretty"] : [])].sort().map((name) => parameter(set, name, "query")),
   ];
   return { parameters };
 }

@@ -1,11 +1,15 @@
+import { showsDeletedObject } from "../../endpoints/write/update-rules.ts";
 import { definitionNames } from "../../registry/builtin/definition.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { addDefinition, definitionName, type DefinitionSet, reference } from "./openapi-definitions.ts";
+import { connectPath, connectPathBelow, isConnect } from "./openapi-connect.ts";
+import { pascal, pathParameterNames, prefixOf, scopeOf, tagOf } from "./openapi-names.ts";
 import {
   deleteCollectionParameters,
   deleteParameters,
   type Json,
   listParameters,
+  logParameters,
   operationOf,
   patchParameters,
   pathItemParameters,
@@ -28,7 +32,11 @@ export function resourcePaths(set: DefinitionSet, resource: ServedResource): Jso
     };
   }
   for (const subresource of subresourcesOf(resource)) {
-    paths[`${collection}/{name}/${subresource.name}`] = subresourcePath(set, resource, subresource);
+    const path = `${collection}/{name}/${subresource.name}`;
+    if (isConnect(subresource)) {
+      paths[path] = connectPath(set, resource, subresource);
+      if (subresource.name === "proxy") paths[`${path}/{path}`] = connectPathBelow(set, resource, subresource);
+    } else paths[path] = subresourcePath(set, resource, subresource);
   }
   return paths;
 }
@@ -40,7 +48,12 @@ function describer(set: DefinitionSet, resource: ServedResource) {
   return {
     body,
     list: reference(set.version, definitionName(resource, "List")),
-    operation: (action: string, id: string, answer: Json, options: { query?: readonly string[]; body?: Json } = {}): Json =>
+    operation: (
+      action: string,
+      id: string,
+      answer: Json,
+      options: { query?: readonly string[]; body?: Json; produces?: readonly string[] } = {},
+    ): Json =>
       operationOf(set, { id, origin, action, tag: tagOf(resource), type: { group, kind, version }, answer, ...options }),
   };
 }
@@ -52,11 +65,11 @@ function collectionPath(set: DefinitionSet, resource: ServedResource): Json {
   const options = reference(set.version, addDefinition(set, "meta.v1.DeleteOptions"));
   const prefix = prefixOf(resource);
   const name = `${scopeOf(resource)}${resource.kind}`;
-  const isOnlyCreated = isCreateOnly(verbs);
+  const isOnlyWritten = isWriteOnly(verbs);
   return {
     ...(verbs.includes("list") ? { get: operation("list", `list${prefix}${name}`, list, { query: listParameters }) } : {}),
     ...(verbs.includes("create")
-      ? { post: operation("post", `create${prefix}${name}`, body, { query: isOnlyCreated ? [] : writeParameters, body }) }
+      ? { post: operation("post", `create${prefix}${name}`, body, { query: isOnlyWritten ? [] : writeParameters, body }) }
       : {}),
     ...(verbs.includes("deletecollection")
       ? {
@@ -66,14 +79,14 @@ function collectionPath(set: DefinitionSet, resource: ServedResource): Json {
           }),
         }
       : {}),
-    ...pathItemParameters(set, { path: pathParameterNames(scope, false), query: isOnlyCreated ? writeParameters : [] }),
+    ...pathItemParameters(set, { path: pathParameterNames(scope, false), query: isOnlyWritten ? writeParameters : [] }),
   };
 }
 
 function objectPath(set: DefinitionSet, resource: ServedResource): Json {
   const { verbs, scope } = resource;
   const { body, operation } = describer(set, resource);
-  const status = reference(set.version, addDefinition(set, "meta.v1.Status"));
+  const deleted = showsDeletedObject(resource) ? body : reference(set.version, addDefinition(set, "meta.v1.Status"));
   const options = reference(set.version, addDefinition(set, "meta.v1.DeleteOptions"));
   const name = `${prefixOf(resource)}${scopeOf(resource)}${resource.kind}`;
   return {
@@ -81,7 +94,7 @@ function objectPath(set: DefinitionSet, resource: ServedResource): Json {
     ...(verbs.includes("update") ? { put: operation("put", `replace${name}`, body, { query: writeParameters, body }) } : {}),
     ...(verbs.includes("patch") ? { patch: operation("patch", `patch${name}`, body, { query: patchParameters, body }) } : {}),
     ...(verbs.includes("delete")
-      ? { delete: operation("delete", `delete${name}`, status, { query: deleteParameters, body: options }) }
+      ? { delete: operation("delete", `delete${name}`, deleted, { query: deleteParameters, body: options }) }
       : {}),
     ...pathItemParameters(set, { path: pathParameterNames(scope, true) }),
   };
@@ -95,17 +108,33 @@ function subresourcePath(
   const { kind, origin, scope } = resource;
   const { verbs } = subresource;
   const own = { group: subresource.group, kind: subresource.kind, version: subresource.version };
+  if (subresource.name === "log") return logPath(set, resource);
   const answer = reference(set.version, subresourceDefinition(set, resource, own));
   const name = `${prefixOf(resource)}${scopeOf(resource)}${kind}${pascal(subresource.name)}`;
   const describe = (action: string, method: string, query: readonly string[] = [], body?: Json): Json =>
     operationOf(set, { id: `${method}${name}`, origin, action, tag: tagOf(resource), type: own, answer, query, body });
-  const isOnlyCreated = isCreateOnly(verbs);
+  const isOnlyWritten = isWriteOnly(verbs);
   return {
     ...(verbs.includes("get") ? { get: describe("get", "read") } : {}),
-    ...(verbs.includes("create") ? { post: describe("post", "create", isOnlyCreated ? [] : writeParameters, answer) } : {}),
-    ...(verbs.includes("update") ? { put: describe("put", "replace", writeParameters, answer) } : {}),
+    ...(verbs.includes("create") ? { post: describe("post", "create", isOnlyWritten ? [] : writeParameters, answer) } : {}),
+    ...(verbs.includes("update") ? { put: describe("put", "replace", isOnlyWritten ? [] : writeParameters, answer) } : {}),
     ...(verbs.includes("patch") ? { patch: describe("patch", "patch", patchParameters, answer) } : {}),
-    ...pathItemParameters(set, { path: pathParameterNames(scope, true), query: isOnlyCreated ? writeParameters : [] }),
+    ...pathItemParameters(set, { path: pathParameterNames(scope, true), query: isOnlyWritten ? writeParameters : [] }),
+  };
+}
+
+/** The log of a Pod is text. Its options belong to the path. */
+function logPath(set: DefinitionSet, resource: ServedResource): Json {
+  const { operation } = describer(set, resource);
+  const name = `${prefixOf(resource)}${scopeOf(resource)}${resource.kind}`;
+  return {
+    get: operation(
+      "get",
+      `read${name}Log`,
+      { type: "string" },
+      { produces: ["text/plain", "application/json", "application/yaml"] },
+    ),
+    ...pathItemParameters(set, { path: pathParameterNames(resource.scope, true), query: logParameters }),
   };
 }
 
@@ -118,40 +147,10 @@ function subresourceDefinition(
   if (type.group === resource.group && type.version === resource.version && type.kind === resource.kind)
     return definitionName(resource);
   const name = `${type.group.split(".")[0] || "core"}.${type.version}.${type.kind}`;
-  // Options sent in the query (PodExecOptions) have no schema.
   return definitionNames().includes(name) ? addDefinition(set, name) : definitionName(resource);
 }
 
-/** Whether a path has only a create. Like kube-apiserver, such a path lists the query parameters instead of its operation. */
-function isCreateOnly(verbs: readonly string[]): boolean {
-  return verbs.length === 1 && verbs[0] === "create";
-}
-
-function pathParameterNames(scope: ServedResource["scope"], isNamed: boolean): readonly string[] {
-  return [...(isNamed ? ["name"] : []), ...(scope === "Namespaced" ? ["namespace"] : [])];
-}
-
-/** The group and version in an operation's ID, like `RbacAuthorizationV1`. */
-function prefixOf({ group, version }: ServedResource): string {
-  return `${pascal(shortGroup(group))}${pascal(version)}`;
-}
-
-/** The tag of a group version, from which generated clients name their classes: `rbacAuthorization_v1`. */
-function tagOf({ group, version }: ServedResource): string {
-  const name = pascal(shortGroup(group));
-  return `${name.charAt(0).toLowerCase()}${name.slice(1)}_${version}`;
-}
-
-function scopeOf({ scope }: ServedResource): string {
-  return scope === "Namespaced" ? "Namespaced" : "";
-}
-
-/** Operations of the groups of Kubernetes are named without its domain. */
-function shortGroup(group: string): string {
-  return group === "" ? "core" : group.replace(/\.k8s\.io$/, "");
-}
-
-/** Converts `rbac.authorization` to `RbacAuthorization`. */
-function pascal(text: string): string {
-  return text.replaceAll(/(?:^|[.\-_])([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+/** Whether a path has only a create or an update. Like kube-apiserver, such a path lists the parameters instead of its operation. */
+function isWriteOnly(verbs: readonly string[]): boolean {
+  return verbs.length === 1 && (verbs[0] === "create" || verbs[0] === "update");
 }

@@ -97,6 +97,8 @@ const pathItem = messageOf(() => ({
     put: [3, operation],
     post: [4, operation],
     delete: [5, operation],
+    options: [6, operation],
+    head: [7, operation],
     patch: [8, operation],
     parameters: [9, listOf(parameter)],
   },

@@ -14,7 +14,7 @@ const definitions = `
 Document openapi=1:string info=2:Info paths=4:Paths components=5:Components *=9:Any
 Info title=1:string description=2:string version=6:string *=7:Any
 Paths {}=1:PathItem *=2:Any
-PathItem get=4:Operation put=5:Operation post=6:Operation delete=7:Operation patch=10:Operation parameters=13:[]ParameterOrReference *=14:Any
+PathItem get=4:Operation put=5:Operation post=6:Operation delete=7:Operation options=8:Operation head=9:Operation patch=10:Operation parameters=13:[]ParameterOrReference *=14:Any
 Operation tags=1:[]string summary=2:string description=3:string operationId=5:string parameters=6:[]ParameterOrReference requestBody=7:RequestBodyOrReference responses=8:Responses deprecated=10:bool *=13:Any
 ParameterOrReference |=1:Parameter |=2:Reference
 Parameter name=1:string in=2:string description=3:string required=4:bool schema=10:SchemaOrReference *=14:Any
