@@ -1,6 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { type Static, Type } from "typebox";
 import { Affinity, Constraint } from "./constraint.ts";
+import { Spread } from "./spread.ts";
 import { choice, conditions, int32, int64, listMap, partName, stringMap, time } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
@@ -53,6 +54,12 @@ const TaskGroupTemplate = Type.Object(
     affinities: Type.Optional(
       Type.Array(Affinity, { description: "Preferences for robots of all tasks of the group.", maxItems: 32 }),
     ),
+    spreads: Type.Optional(
+      Type.Array(Spread, {
+        description: "How the copies of each task of the group spread, in addition to the Job.",
+        maxItems: 8,
+      }),
+    ),
     constraints: Type.Optional(
       Type.Array(Constraint, { description: "Requirements on the robots of all tasks of the group." }),
     ),
@@ -75,6 +82,7 @@ const spec = Type.Object(
     type: Type.Optional(jobType),
     datacenters: Type.Optional(Type.Array(Type.String(), { description: "Accepted for compatibility with K8s4r. Not used." })),
     priority: Type.Optional(priority),
+    spreads: Type.Optional(Type.Array(Spread, { description: "How the copies of each task spread.", maxItems: 8 })),
     taskGroups: Type.Array(TaskGroupTemplate, {
       ...listMap(
         "name",

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Affinity, Constraint } from "./constraint.ts";
+import { Spread } from "./spread.ts";
 import { DriverConfig, driver } from "./driver-config.ts";
 import { duration, listMap, partName, stringMap } from "@keelson/api-machinery/fields";
 import { RestartPolicy } from "./policies.ts";
@@ -14,6 +15,9 @@ export const program = {
   resources: Type.Optional(TaskResources),
   affinities: Type.Optional(
     Type.Array(Affinity, { description: "Preferences for robots, in addition to those of the group.", maxItems: 64 }),
+  ),
+  spreads: Type.Optional(
+    Type.Array(Spread, { description: "How the copies of the task spread, in addition to the group.", maxItems: 24 }),
   ),
   constraints: Type.Optional(
     Type.Array(Constraint, { description: "Requirements on the robot, in addition to those of the group." }),

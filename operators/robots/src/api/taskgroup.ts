@@ -1,6 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { Affinity, Constraint } from "./constraint.ts";
+import { Spread } from "./spread.ts";
 import { conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
 import { count, jobType, priority, robotSelector, workState } from "./job.ts";
 import { group, version } from "./names.ts";
@@ -23,6 +24,9 @@ const spec = Type.Object(
     ),
     affinities: Type.Optional(
       Type.Array(Affinity, { description: "Preferences for robots of all tasks of the group.", maxItems: 32 }),
+    ),
+    spreads: Type.Optional(
+      Type.Array(Spread, { description: "How the copies of each task of the group spread.", maxItems: 16 }),
     ),
     restartPolicy: Type.Optional(RestartPolicy),
     reschedulePolicy: Type.Optional(ReschedulePolicy),

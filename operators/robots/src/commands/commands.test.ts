@@ -51,6 +51,15 @@ it("explains how well each robot suits the affinities of a task", () => {
   expect(text).toMatch(/robot-002 +no +0\.00/);
 });
 
+it("explains how well each robot suits the spreads of a task, with its other copies", () => {
+  const spec = { spreads: [{ attribute: "${label.env}", targets: [{ value: "demo", percent: 100 }] }] };
+  const copy = taskOf({ state: "running" }, { name: "copy", uid: "copy", spec: { ...spec, targetRobot: "robot-001" } });
+  const task = taskOf(undefined, { spec });
+  const text = explainTask({ task, job: undefined, robots: [one, cordoned], tasks: [task, copy] });
+  expect(text).toMatch(/robot-001 +yes +0\.00/);
+  expect(text).toMatch(/robot-002 +no +-1\.00/);
+});
+
 it("explains a robot: its resources, its tasks, and why a waiting task does not fit", () => {
   const robot = robotOf("robot-003", {
     spec: { labels: { env: "demo" } },

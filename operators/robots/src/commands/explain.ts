@@ -4,11 +4,10 @@ import { switchFlag } from "@keelson/operator/flags";
 import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
-import { affinityScore } from "../placement/affinity.ts";
 import { demandOf } from "../placement/demand.ts";
-import { explainRobots } from "../placement/placement.ts";
+import { explainRobots, preferenceScorer } from "../placement/placement.ts";
 import { coresOf, formatBytes, formatCores } from "../placement/resource-request.ts";
-import { loadOfTasks } from "../placement/robot-loads.ts";
+import { copiesAmong, loadOfTasks } from "../placement/robot-loads.ts";
 import { namespaceFlag } from "./flags.ts";
 
 const robotFlag = switchFlag({ name: "robot", description: "the name is that of a robot, even if a task has it too" });
@@ -77,10 +76,11 @@ export function explainTask({
   const wanted = isBound || pinned === undefined ? demand : { ...demand, pinned };
   const others = tasks.filter((each) => each.metadata.uid !== metadata.uid);
   const reasons = explainRobots(wanted, robots, (robot) => loadOfTasks(others, robot));
+  const scoreOf = preferenceScorer(wanted, robots, copiesAmong(task, others));
   const rows = robots.map((robot, index) => [
     robot.metadata.name ?? "",
     reasons[index] === undefined ? "yes" : "no",
-    affinityScore(wanted.affinities ?? [], robot).toFixed(2),
+    scoreOf(robot).toFixed(2),
     String(loadOfTasks(others, robot.metadata.name ?? "").tasks),
     reasons[index] ?? "",
   ]);

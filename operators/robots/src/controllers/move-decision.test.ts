@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { noLoad } from "../placement/placement.ts";
+import { onlyCopy } from "../placement/spread.ts";
 import { after, robotOf, t0, taskOf } from "../testing/objects.ts";
 import { statusAfter } from "./task-status.ts";
 import { decideTask, type TaskDecision } from "./task-decision.ts";
@@ -16,7 +17,7 @@ const decide = (
   task: ReturnType<typeof taskOf>,
   now: number,
   robots: readonly ReturnType<typeof robotOf>[] = fleet,
-): TaskDecision => decideTask({ task, job: undefined, robots, loadOf: () => noLoad, now });
+): TaskDecision => decideTask({ task, job: undefined, robots, loadOf: () => noLoad, copies: onlyCopy, now });
 const withStatus = (spec: Partial<Task["spec"]>, status: Task["status"]) =>
   taskOf(status, { bound: true, spec: { jobName: "", ...spec } });
 

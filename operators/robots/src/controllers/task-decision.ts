@@ -17,6 +17,7 @@ import {
 } from "./move-decision.ts";
 import { demandOf } from "../placement/demand.ts";
 import { decidePlacement, type Load } from "../placement/placement.ts";
+import { type Copies, spreadProblem } from "../placement/spread.ts";
 import { decideRestart } from "../work/restart-policy.ts";
 
 /** Time after which a deleted Task no longer waits for its offline robot. */
@@ -37,6 +38,8 @@ export interface TaskObservation {
   readonly robots: readonly DeepReadonly<Robot>[];
   /** Load of a robot from other Tasks, including those that were bound a moment ago. */
   readonly loadOf: (robot: string) => Load;
+  /** The copies of the Task, including those that were bound a moment ago. */
+  readonly copies: Copies;
   readonly now: number;
 }
 
@@ -99,7 +102,7 @@ export function decideTask(observed: TaskObservation): TaskDecision {
   }
 }
 
-function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecision {
+function decideStart({ task, job, robots, loadOf, copies }: TaskObservation): TaskDecision {
   const bytes = Buffer.byteLength(JSON.stringify(task.spec));
   if (bytes > maxTaskBytes) {
     return { kind: "fail", reason: "TooLarge", message: `spec is ${bytes} bytes; must be at most ${maxTaskBytes} bytes` };
@@ -115,6 +118,12 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
     if (invalid !== undefined) return { kind: "fail", reason: "InvalidConstraint", message: `spec.${field}: ${invalid}` };
   }
 
+  const [badSpread] = (task.spec.spreads ?? []).flatMap((spread, index) => {
+    const problem = spreadProblem(spread);
+    return problem === undefined ? [] : [`spec.spreads[${index}].${problem}`];
+  });
+  if (badSpread !== undefined) return { kind: "fail", reason: "InvalidSpread", message: badSpread };
+
   const jobName = task.spec.jobName;
   if (task.spec.robotSelector === undefined && job === undefined && jobName !== undefined && jobName !== "") {
     return {
@@ -128,7 +137,7 @@ function decideStart({ task, job, robots, loadOf }: TaskObservation): TaskDecisi
     return { kind: "wait", message: `waits until ${stopping.robot} has stopped attempt ${stopping.attempt}` };
   }
   const demand = demandOf(task, job);
-  const placement = decidePlacement(demand, robots, loadOf);
+  const placement = decidePlacement(demand, robots, loadOf, copies);
   return placement.kind === "placed"
     ? { kind: "bind", robot: placement.robot.metadata.name ?? "", isPinned: demand.pinned !== undefined }
     : { kind: "wait", message: placement.message };

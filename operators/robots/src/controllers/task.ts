@@ -48,6 +48,7 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
     job: jobName === "" ? undefined : cache.get(Job, { namespace, name: jobName }),
     robots: cache.list(Robot, { namespace }),
     loadOf: (robot) => loads.loadOf(cache, namespace, robot, task.metadata.uid ?? ""),
+    copies: loads.copiesOf(cache, task),
     now,
   });
   switch (decision.kind) {

@@ -50,6 +50,12 @@ describe("decideTaskGroup", () => {
     expect(create[0]?.spec.affinities).toEqual([group, own]);
   });
 
+  it("gives a task the spreads of its group and its own", () => {
+    const [group, own] = [{ attribute: "${label.site}" }, { attribute: "${label.dock}", weight: 10 }];
+    const { create } = decide(groupOf({ count: 1, spreads: [group], tasks: [{ ...definition, spreads: [own] }] }));
+    expect(create[0]?.spec.spreads).toEqual([group, own]);
+  });
+
   it("copies every field of a task definition to the Task (H2)", () => {
     const full = {
       ...definition,

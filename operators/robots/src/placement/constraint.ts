@@ -80,7 +80,8 @@ function order(left: string, right: string): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-function interpolate(text: string, robot: DeepReadonly<Robot>): { readonly text: string; readonly unknown?: string } {
+/** Replaces references such as `${label.site}` by the robot's values. `unknown`: the first one that the robot lacks. */
+export function interpolate(text: string, robot: DeepReadonly<Robot>): { readonly text: string; readonly unknown?: string } {
   let unknown: string | undefined;
   const result = text.replace(/\$\{([^}]*)\}/g, (_, name: string) => {
     const value = valueOf(name.trim(), robot);

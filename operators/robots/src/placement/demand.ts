@@ -13,6 +13,7 @@ export function demandOf({ spec, status }: DeepReadonly<Task>, job: DeepReadonly
     constraints: spec.constraints ?? [],
     driver: spec.driver,
     ...(spec.affinities === undefined ? {} : { affinities: spec.affinities }),
+    ...(spec.spreads === undefined ? {} : { spreads: spec.spreads }),
     ...parseResourceRequest(spec.resources),
     ...(movedFrom === undefined && targetRobot !== "" ? { pinned: targetRobot } : {}),
     ...(movedFrom === undefined ? {} : { avoided: movedFrom }),

@@ -1,8 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Affinity, Constraint } from "../api/constraint.ts";
 import type { Robot } from "../api/robot.ts";
+import type { Spread } from "../api/spread.ts";
 import { affinityScore } from "./affinity.ts";
 import { violationOf } from "./constraint.ts";
+import { type Copies, onlyCopy, spreadScorer } from "./spread.ts";
 import { coresOf, formatBytes, formatCores, type ResourceRequest } from "./resource-request.ts";
 
 /** Resources that a robot's tasks use. */
@@ -25,6 +27,8 @@ export interface Demand extends Requirements, ResourceRequest {
   readonly avoided?: string;
   /** Preferences. Default: none. */
   readonly affinities?: readonly DeepReadonly<Affinity>[];
+  /** How the copies of the task spread. Default: none. */
+  readonly spreads?: readonly DeepReadonly<Spread>[];
   /** Name of the robot that is chosen if it fits, unless it is the avoided one. */
   readonly preferred?: string;
 }
@@ -52,7 +56,7 @@ interface Rejection {
 
 /**
  * Chooses the robot for a task. Candidates are Online, not cordoned, match the selector, meet every constraint and have the resources left.
- * The one that suits the affinities best wins, then the one with the fewest tasks, then the first by name, so that copies of a group spread
+ * The one that suits the affinities and spreads best wins, then the one with the fewest tasks, then the first by name, so that copies of a group spread
  * over the robots. A robot that the task was moved from comes last. The robot of a task before its update comes first.
  *
  * A robot that does not report its cores, memory or drivers counts as having them.
@@ -61,7 +65,9 @@ export function decidePlacement(
   demand: Demand,
   robots: readonly DeepReadonly<Robot>[],
   loadOf: (robot: string) => Load,
+  copies: Copies = onlyCopy,
 ): Placement {
+  const scoreOf = preferenceScorer(demand, robots, copies);
   const rejections: Rejection[] = [];
   let best: Candidate | undefined;
   for (const robot of robots) {
@@ -75,7 +81,7 @@ export function decidePlacement(
       const { name } = robot.metadata;
       const candidate = {
         robot,
-        score: affinityScore(demand.affinities ?? [], robot),
+        score: scoreOf(robot),
         tasks: load.tasks,
         isAvoided: name === demand.avoided,
         isPreferred: name === demand.preferred,
@@ -85,6 +91,16 @@ export function decidePlacement(
   }
   if (best) return { kind: "placed", robot: best.robot };
   return { kind: "none", message: explain(robots.length, rejections) };
+}
+
+/** Returns a function that scores how well a robot suits the task's affinities and spreads: the sum of both. */
+export function preferenceScorer(
+  { affinities = [], spreads = [] }: Demand,
+  robots: readonly DeepReadonly<Robot>[],
+  copies: Copies,
+): (robot: DeepReadonly<Robot>) => number {
+  const spreadScore = spreadScorer(spreads, robots, copies);
+  return (robot) => affinityScore(affinities, robot) + spreadScore(robot);
 }
 
 interface Candidate {

@@ -2,6 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
 import { Task } from "../api/task.ts";
 import { type Load, noLoad } from "./placement.ts";
+import { type Copies, onlyCopy } from "./spread.ts";
 import { parseResourceRequest } from "./resource-request.ts";
 
 interface Assumption {
@@ -34,6 +35,17 @@ export class RobotLoads {
       if (task !== undefined && uid !== except && current?.spec.targetRobot !== robot) load = add(load, task);
     }
     return load;
+  }
+
+  /** The copies of a Task, with the robots that they use. */
+  copiesOf(cache: Cache, task: DeepReadonly<Task>): Copies {
+    const { jobName } = task.spec;
+    if (task.spec.spreads === undefined || jobName === undefined) return onlyCopy;
+    const tasks = cache.list(Task, { namespace: task.metadata.namespace, index: ["job", jobName] });
+    return copiesAmong(task, tasks, ({ metadata }) => {
+      this.#confirmed(metadata.uid ?? "", cache);
+      return this.#assumed.get(metadata.uid ?? "")?.robot;
+    });
   }
 
   /** Records that a Task is being bound to a robot. Returns a function that undoes it. */
@@ -76,13 +88,39 @@ export function loadOfTasks(tasks: readonly DeepReadonly<Task>[], robot: string)
   return tasks.reduce((load, task) => (task.spec.targetRobot === robot ? add(load, task) : load), noLoad);
 }
 
+/** The copies of a Task among these Tasks. `assumedRobot` is the robot that a Task is being bound to, if any. */
+export function copiesAmong(
+  task: DeepReadonly<Task>,
+  tasks: readonly DeepReadonly<Task>[],
+  assumedRobot: (task: DeepReadonly<Task>) => string | undefined = () => undefined,
+): Copies {
+  const { jobName, taskGroupName, name } = task.spec;
+  if (taskGroupName === undefined) return onlyCopy;
+  const byRobot = new Map<string, number>();
+  let total = 1;
+  for (const other of tasks) {
+    const { spec, metadata } = other;
+    const isCopy = spec.name === name && spec.taskGroupName === taskGroupName && spec.jobName === jobName;
+    if (!isCopy || (metadata.uid === task.metadata.uid && metadata.name === task.metadata.name)) continue;
+    total++;
+    const robot = assumedRobot(other) ?? (usesRobot(other) ? robotOf(other) : "");
+    if (robot !== "") byRobot.set(robot, (byRobot.get(robot) ?? 0) + 1);
+  }
+  return { total, byRobot };
+}
+
 const robotOf = (task: DeepReadonly<Task>): string => task.spec.targetRobot ?? "";
 
-function add(load: Load, task: DeepReadonly<Task>): Load {
-  const state = task.status?.state;
-  if (state === "completed" || state === "failed") return load;
+/** Whether a Task uses the robot that it names. */
+function usesRobot({ spec, status }: DeepReadonly<Task>): boolean {
+  const state = status?.state;
+  if (state === "completed" || state === "failed") return false;
   // A task that was moved names its last robot until it has another one.
-  if (state === "pending" && task.status?.movedFrom === task.spec.targetRobot) return load;
+  return state !== "pending" || status?.movedFrom !== spec.targetRobot;
+}
+
+function add(load: Load, task: DeepReadonly<Task>): Load {
+  if (!usesRobot(task)) return load;
   const { cpu, cpuMhz, memoryBytes } = parseResourceRequest(task.spec.resources);
   return {
     tasks: load.tasks + 1,

@@ -6,7 +6,7 @@ import type { TaskGroup } from "../api/taskgroup.ts";
 import { copiesOf, type GroupCopy, keyOf, keyOfCopy, specOf } from "../work/group-copies.ts";
 import { demandOf } from "../placement/demand.ts";
 import { decidePlacement, explainRobots, type Load } from "../placement/placement.ts";
-import { loadOfTasks } from "../placement/robot-loads.ts";
+import { copiesAmong, loadOfTasks } from "../placement/robot-loads.ts";
 import { taskGroupSpecOf } from "../work/task-group-spec.ts";
 import { firstRevision } from "./copies.ts";
 import { changedPaths, groupPart, isSameRevision, type JobRevision, type JobSpec } from "./job-revision.ts";
@@ -139,7 +139,7 @@ function planCreation(
   assigned: readonly DeepReadonly<Task>[],
 ): Outcome {
   const load = (robot: string): Load => loadOfTasks([...allTasks, ...assigned], robot);
-  const placement = decidePlacement(demandOf(task, job), robots, load);
+  const placement = decidePlacement(demandOf(task, job), robots, load, copiesAmong(task, [...allTasks, ...assigned]));
   return placement.kind === "placed"
     ? { action: "create", robot: placement.robot.metadata.name, why: "the task does not exist" }
     : { action: "create", robot: task.spec.targetRobot, why: `it waits: ${placement.message}` };
@@ -166,7 +166,7 @@ function planChange(
   if (misfit === undefined) return { action: "restart", robot: name, why };
   if (robot.status?.phase !== "Online")
     return { action: "restart", robot: name, why: `${why}; follows when its robot returns` };
-  const placement = decidePlacement(demand, robots, load);
+  const placement = decidePlacement(demand, robots, load, copiesAmong(planned, others));
   return placement.kind === "placed"
     ? { action: "move", robot: placement.robot.metadata.name, why: `${why}; ${name} is ${misfit}` }
     : { action: "move", robot: undefined, why: `${why}; ${name} is ${misfit}, and it waits: ${placement.message}` };

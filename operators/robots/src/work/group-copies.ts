@@ -59,6 +59,7 @@ export function specOf(
   const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
   const constraints = constraintsOf(group.spec, definition);
   const affinities = [...(group.spec.affinities ?? []), ...(definition.affinities ?? [])];
+  const spreads = [...(group.spec.spreads ?? []), ...(definition.spreads ?? [])];
   return {
     ...definition,
     jobName: group.spec.jobName,
@@ -70,6 +71,7 @@ export function specOf(
     ...(payload === undefined || definition.dispatchPayload === undefined ? {} : { payload }),
     ...(constraints.length === 0 ? {} : { constraints }),
     ...(affinities.length === 0 ? {} : { affinities }),
+    ...(spreads.length === 0 ? {} : { spreads }),
     ...(type === undefined ? {} : { type }),
     ...(robot === undefined ? {} : { targetRobot: robot }),
     ...(robotSelector === undefined ? {} : { robotSelector }),

@@ -10,6 +10,7 @@ export function taskGroupSpecOf(
   template: DeepReadonly<TaskGroupTemplate>,
 ): DeepReadonly<TaskGroup["spec"]> {
   const { name, count, tasks, restartPolicy, meta, update: _update, ...rest } = template;
+  const spreads = [...(job.spreads ?? []), ...(template.spreads ?? [])];
   return {
     jobName,
     groupName: name,
@@ -22,5 +23,6 @@ export function taskGroupSpecOf(
     restartPolicy: completeRestartPolicy(restartPolicy, job.type),
     ...(job.meta === undefined && meta === undefined ? {} : { meta: { ...job.meta, ...meta } }),
     ...rest,
+    ...(spreads.length === 0 ? {} : { spreads }),
   };
 }

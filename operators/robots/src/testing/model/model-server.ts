@@ -12,6 +12,7 @@ import { TaskWrites } from "../../bridge/task-writes.ts";
 import { decideTask } from "../../controllers/task-decision.ts";
 import { dispatchedStatus, statusAfter } from "../../controllers/task-status.ts";
 import { noLoad } from "../../placement/placement.ts";
+import { onlyCopy } from "../../placement/spread.ts";
 import { disconnectPolicyOf } from "../../work/disconnect-policy.ts";
 import { t0 } from "../objects.ts";
 import type { FromRobot, ToRobot } from "./model-robot.ts";
@@ -143,6 +144,7 @@ export class ModelServer {
       job: undefined,
       robots: robotNames.map((name) => this.#robot(name)),
       loadOf: () => noLoad,
+      copies: onlyCopy,
       now,
     });
     switch (decision.kind) {
