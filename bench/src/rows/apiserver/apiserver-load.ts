@@ -1,13 +1,13 @@
 import { join } from "node:path";
 import { connect } from "@keelson/client";
-import { etcdTarget } from "../apiserver/etcd-target.ts";
-import { keelsonTarget } from "../apiserver/keelson-target.ts";
-import { type LoadRun, loadObjects, measureLoad } from "../apiserver/load.ts";
-import { startEtcd, startKeelsonServer } from "../apiserver/servers.ts";
-import type { Benchmark, Figure } from "../figure.ts";
-import { withFolder } from "../folder.ts";
-import { measurePeer } from "../missing-peer.ts";
-import { runNodeProgram } from "../node-program.ts";
+import { etcdTarget } from "../../apiserver/etcd-target.ts";
+import { keelsonTarget } from "../../apiserver/keelson-target.ts";
+import { type LoadRun, loadObjects, measureLoad } from "../../apiserver/load.ts";
+import { startEtcd, startKeelsonServer } from "../../apiserver/servers.ts";
+import type { Benchmark, Figure } from "../../figure.ts";
+import { withFolder } from "../../folder.ts";
+import { measurePeer } from "../../missing-peer.ts";
+import { runNodeProgram } from "../../node-program.ts";
 
 /** Requests to the API server, over HTTPS and in process, compared with etcd over gRPC. All writes are durable. */
 export const apiServerLoad: Benchmark = {

@@ -1,8 +1,8 @@
 import { ConfigMap } from "@keelson/api-machinery/kinds";
 import { type Client, connect } from "@keelson/client";
 import { IntegrationTest } from "@keelson/testplane";
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
 
 const namespace = "default";
 /** Requests under way at the same time, while many objects are created. */

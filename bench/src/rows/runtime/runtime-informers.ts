@@ -1,8 +1,8 @@
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { measurePeer } from "../missing-peer.ts";
-import { runNodeProgram } from "../node-program.ts";
-import type { InformerRun } from "../runtime/informer-program.ts";
-import { startPodServer } from "../runtime/pod-server.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { measurePeer } from "../../missing-peer.ts";
+import { runNodeProgram } from "../../node-program.ts";
+import type { InformerRun } from "../../runtime/informer-program.ts";
+import { startPodServer } from "../../runtime/pod-server.ts";
 
 const pods = 5_000;
 /** Events before the measurement, so that the code is compiled: an informer runs for days. */

@@ -1,11 +1,11 @@
 import { join } from "node:path";
-import { createAll } from "../apiserver/creates.ts";
-import { startKubeApiServer } from "../apiserver/kube-apiserver.ts";
-import { connectService } from "../apiserver/raw/service.ts";
-import { type ServerProcess, startKeelsonServer } from "../apiserver/servers.ts";
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { withFolder } from "../folder.ts";
-import { measurePeer } from "../missing-peer.ts";
+import { createAll } from "../../apiserver/creates.ts";
+import { startKubeApiServer } from "../../apiserver/kube-apiserver.ts";
+import { connectService } from "../../apiserver/raw/service.ts";
+import { type ServerProcess, startKeelsonServer } from "../../apiserver/servers.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { withFolder } from "../../folder.ts";
+import { measurePeer } from "../../missing-peer.ts";
 
 const objects = 10_000;
 const clients = 16;

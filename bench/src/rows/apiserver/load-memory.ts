@@ -1,13 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { join } from "node:path";
 import { connect } from "@keelson/client";
-import { etcdTarget } from "../apiserver/etcd-target.ts";
-import { keelsonTarget } from "../apiserver/keelson-target.ts";
-import type { LoadTarget } from "../apiserver/load.ts";
-import { type ServerProcess, startEtcd, startKeelsonServer } from "../apiserver/servers.ts";
-import type { Benchmark, Figure } from "../figure.ts";
-import { withFolder } from "../folder.ts";
-import { measurePeer } from "../missing-peer.ts";
+import { etcdTarget } from "../../apiserver/etcd-target.ts";
+import { keelsonTarget } from "../../apiserver/keelson-target.ts";
+import type { LoadTarget } from "../../apiserver/load.ts";
+import { type ServerProcess, startEtcd, startKeelsonServer } from "../../apiserver/servers.ts";
+import type { Benchmark, Figure } from "../../figure.ts";
+import { withFolder } from "../../folder.ts";
+import { measurePeer } from "../../missing-peer.ts";
 
 const objects = 16_000;
 const clients = 16;

@@ -1,8 +1,8 @@
 import { join } from "node:path";
-import { measureCreates } from "../apiserver/creates.ts";
-import { startKeelsonServer } from "../apiserver/servers.ts";
-import type { Benchmark } from "../figure.ts";
-import { withFolder } from "../folder.ts";
+import { measureCreates } from "../../apiserver/creates.ts";
+import { startKeelsonServer } from "../../apiserver/servers.ts";
+import type { Benchmark } from "../../figure.ts";
+import { withFolder } from "../../folder.ts";
 
 const clients = 16;
 const watchers = 100;

@@ -1,6 +1,6 @@
-import { type Benchmark, percentile } from "../figure.ts";
-import { measurePeer } from "../missing-peer.ts";
-import { runNodeProgram } from "../node-program.ts";
+import { type Benchmark, percentile } from "../../figure.ts";
+import { measurePeer } from "../../missing-peer.ts";
+import { runNodeProgram } from "../../node-program.ts";
 
 const repeats = 7;
 

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { connect } from "@keelson/client";
 import { Robot, Task } from "@keelson/robots";
 import { startKeelson } from "keelson/testing";
-import { type Benchmark, percentile } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
+import { type Benchmark, percentile } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
 
 const tasks = 200;
 const namespace = "default";

@@ -5,9 +5,9 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { type Client, connect } from "@keelson/client";
 import { App } from "@keelson/middleware";
 import { connectResp } from "@keelson/middleware/testing";
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
-import { MissingPeerError } from "../missing-peer.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
+import { MissingPeerError } from "../../missing-peer.ts";
 
 const redisServer = "/usr/bin/redis-server";
 const changes = 25;

@@ -1,12 +1,12 @@
 import { join } from "node:path";
 import { connect } from "@keelson/client";
-import { etcdWatchTarget } from "../apiserver/etcd-target.ts";
-import { type FanOut, measureFanOut } from "../apiserver/fan-out.ts";
-import { keelsonWatchTarget } from "../apiserver/keelson-target.ts";
-import { startEtcd, startKeelsonServer } from "../apiserver/servers.ts";
-import type { Benchmark, Figure } from "../figure.ts";
-import { withFolder } from "../folder.ts";
-import { measurePeer } from "../missing-peer.ts";
+import { etcdWatchTarget } from "../../apiserver/etcd-target.ts";
+import { type FanOut, measureFanOut } from "../../apiserver/fan-out.ts";
+import { keelsonWatchTarget } from "../../apiserver/keelson-target.ts";
+import { startEtcd, startKeelsonServer } from "../../apiserver/servers.ts";
+import type { Benchmark, Figure } from "../../figure.ts";
+import { withFolder } from "../../folder.ts";
+import { measurePeer } from "../../missing-peer.ts";
 
 /** Delivery of changes to 1 and 100 watchers over HTTPS, compared with etcd's watches over gRPC. */
 export const watchFanOut: Benchmark = {

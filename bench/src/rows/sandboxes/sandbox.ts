@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { type Client, connect } from "@keelson/client";
 import { ConsistencyMode, createFastPathClient, Sandbox, SandboxPool } from "@keelson/sandboxes";
 import { startKeelson, upArguments } from "keelson/testing";
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { createFolder, removeFolder } from "../folder.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { createFolder, removeFolder } from "../../folder.ts";
 import { startOwnContainerd } from "./containerd.ts";
 
 const creates = 30;

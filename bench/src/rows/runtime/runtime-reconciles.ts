@@ -4,7 +4,7 @@ import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
 import { createManager, defineController, type ReconcileContext, type Request } from "@keelson/controller";
 import { createPrometheusMetrics } from "@keelson/controller/metrics";
-import type { Benchmark, Figure } from "../figure.ts";
+import type { Benchmark, Figure } from "../../figure.ts";
 
 const namespace = "bench";
 const workers = 32;

@@ -5,8 +5,8 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { type Client, connect } from "@keelson/client";
 import { createFastPathClient, type FastPathClient, Sandbox, SandboxPool } from "@keelson/sandboxes";
 import { startKeelson, upArguments } from "keelson/testing";
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { createFolder, removeFolder } from "../folder.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { createFolder, removeFolder } from "../../folder.ts";
 
 const namespace = "default";
 const sequential = 30;

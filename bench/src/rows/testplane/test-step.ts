@@ -3,8 +3,8 @@ import { ConfigMap, type ConfigMapObject } from "@keelson/api-machinery/kinds";
 import type { WatchEvent } from "@keelson/api-machinery/transport";
 import { type Client, connect } from "@keelson/client";
 import { IntegrationTest } from "@keelson/testplane";
-import { type Benchmark, percentile } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
+import { type Benchmark, percentile } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
 
 const steps = 100;
 const namespace = "default";

@@ -1,10 +1,10 @@
 import { join } from "node:path";
-import { type CreateOptions, type CreateRun, measureCreates } from "../apiserver/creates.ts";
-import { startKubeApiServer } from "../apiserver/kube-apiserver.ts";
-import { type ServerProcess, startEtcd, startKeelsonServer } from "../apiserver/servers.ts";
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { withFolder } from "../folder.ts";
-import { measurePeer } from "../missing-peer.ts";
+import { type CreateOptions, type CreateRun, measureCreates } from "../../apiserver/creates.ts";
+import { startKubeApiServer } from "../../apiserver/kube-apiserver.ts";
+import { type ServerProcess, startEtcd, startKeelsonServer } from "../../apiserver/servers.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { withFolder } from "../../folder.ts";
+import { measurePeer } from "../../missing-peer.ts";
 
 const rounds = 5;
 const clients = 16;

@@ -5,10 +5,10 @@ import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { type Client, connect, type NewObject } from "@keelson/client";
 import { findBubblewrap, openContainerdImages, openImage } from "@keelson/execution";
 import { type LocalContainerd, createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { createFolder, removeFolder } from "../folder.ts";
-import { type LocalKeelson, startLocalKeelson } from "../local-keelson.ts";
-import { cpuMs, residentMiB } from "../process-use.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { createFolder, removeFolder } from "../../folder.ts";
+import { type LocalKeelson, startLocalKeelson } from "../../local-keelson.ts";
+import { cpuMs, residentMiB } from "../../process-use.ts";
 
 const inTurn = 15;
 const together = 50;

@@ -1,9 +1,9 @@
 import { systemClock } from "@keelson/api-machinery/time";
 import { createPrometheusMetrics } from "@keelson/controller/metrics";
 import { WorkQueue } from "@keelson/controller/queue";
-import { type Benchmark, percentile } from "../figure.ts";
-import { measurePeer } from "../missing-peer.ts";
-import { buildClientGoQueue, clientGo } from "../runtime/client-go-queue.ts";
+import { type Benchmark, percentile } from "../../figure.ts";
+import { measurePeer } from "../../missing-peer.ts";
+import { buildClientGoQueue, clientGo } from "../../runtime/client-go-queue.ts";
 
 const items = 200_000;
 const backlogs = [0, 100_000, 300_000];

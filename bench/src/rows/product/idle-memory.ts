@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { Benchmark } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
-import { childrenOf, proportionalMiB } from "../process-use.ts";
+import type { Benchmark } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
+import { childrenOf, proportionalMiB } from "../../process-use.ts";
 
 /** Memory of an idle `keelson up` with all families: of its process and those of its components. Pods and agents do not count. */
 export const idleMemory: Benchmark = {

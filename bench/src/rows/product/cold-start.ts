@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
-import type { Benchmark } from "../figure.ts";
-import { percentile } from "../figure.ts";
-import { startLocalKeelson } from "../local-keelson.ts";
+import type { Benchmark } from "../../figure.ts";
+import { percentile } from "../../figure.ts";
+import { startLocalKeelson } from "../../local-keelson.ts";
 
 const runs = 5;
 

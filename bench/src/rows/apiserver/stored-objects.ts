@@ -1,13 +1,13 @@
 import { join } from "node:path";
 import { connect } from "@keelson/client";
-import { etcdTarget, fillEtcd } from "../apiserver/etcd-target.ts";
-import { keelsonTarget } from "../apiserver/keelson-target.ts";
-import type { LoadTarget } from "../apiserver/load.ts";
-import { type ServerProcess, startEtcd, startKeelsonServer } from "../apiserver/servers.ts";
-import type { Benchmark } from "../figure.ts";
-import { withFolder } from "../folder.ts";
-import { measurePeer } from "../missing-peer.ts";
-import { runNodeProgram } from "../node-program.ts";
+import { etcdTarget, fillEtcd } from "../../apiserver/etcd-target.ts";
+import { keelsonTarget } from "../../apiserver/keelson-target.ts";
+import type { LoadTarget } from "../../apiserver/load.ts";
+import { type ServerProcess, startEtcd, startKeelsonServer } from "../../apiserver/servers.ts";
+import type { Benchmark } from "../../figure.ts";
+import { withFolder } from "../../folder.ts";
+import { measurePeer } from "../../missing-peer.ts";
+import { runNodeProgram } from "../../node-program.ts";
 
 /** Number of stored objects at a start. */
 const objects = 100_000;

@@ -13,8 +13,8 @@ import {
   type ProgramSpec,
 } from "@keelson/execution";
 import { createBusyboxImage, startLocalContainerd } from "@keelson/execution/testing";
-import { type Benchmark, type Figure, percentile } from "../figure.ts";
-import { createFolder, removeFolder } from "../folder.ts";
+import { type Benchmark, type Figure, percentile } from "../../figure.ts";
+import { createFolder, removeFolder } from "../../folder.ts";
 
 const programs = 30;
 const warmUps = 3;
