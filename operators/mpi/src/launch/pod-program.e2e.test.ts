@@ -5,6 +5,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { type AddressBlock, reserveAddressBlock } from "@keelson/cluster/testing";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { copyTools } from "../commands/copy-tools.ts";
 import {
@@ -22,11 +23,13 @@ const spawningSource = fileURLToPath(new URL("../testing/spawning-rank.c", impor
 const outputSource = fileURLToPath(new URL("../testing/mixed-output.c", import.meta.url));
 const token = "a-token-of-this-test";
 let folder: string;
-let network = 0;
+let addresses: AddressBlock;
+let lastAddress = 0;
 const started: PodProcess[] = [];
 
-beforeAll(() => {
+beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "mpi-e2e-"));
+  addresses = await reserveAddressBlock(folder);
   compilePi("mpicc.openmpi", source, join(folder, "pi-OpenMPI"));
   compilePi("mpicc.mpich", source, join(folder, "pi-MPICH"));
   compilePi("mpicc.openmpi", failingSource, join(folder, "failing-OpenMPI"));
@@ -41,7 +44,10 @@ afterEach(() => {
   for (const { child } of started.splice(0)) if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
 });
 
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+afterAll(async () => {
+  await addresses.release();
+  rmSync(folder, { recursive: true, force: true });
+});
 
 const order = (ranks: number, command: string[], rest: Partial<LaunchOrder> = {}): LaunchOrder => ({
   implementation: "Auto",
@@ -50,10 +56,10 @@ const order = (ranks: number, command: string[], rest: Partial<LaunchOrder> = {}
   ...rest,
 });
 
-/** An address that no other test of this run has had. */
+/** An address of the reserved block that no other test has had. */
 function nextAddress(): string {
-  network += 1;
-  return `127.77.${process.pid % 250}.${network}`;
+  lastAddress += 1;
+  return `${addresses.podNetwork}.0.${lastAddress}`;
 }
 
 function launcher(podIP: string, given: LaunchOrder, input?: string): PodProcess {

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { type AddressBlock, reserveAddressBlock } from "@keelson/cluster/testing";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { type PodProcess, startLauncherProcess, startWorkerProcess } from "../testing/pod-processes.ts";
 
@@ -11,19 +12,24 @@ const program = fileURLToPath(new URL("../../../../examples/mpi/heat.py", import
 const python = "/usr/bin/python3";
 const token = "a-token-of-this-test";
 let folder: string;
+let addresses: AddressBlock;
 
-beforeAll(() => {
+beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "mpi-python-"));
+  addresses = await reserveAddressBlock(folder);
   // Without pip, which Debian packages separately.
   execFileSync(python, ["-m", "venv", "--without-pip", "--system-site-packages", join(folder, "venv")]);
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+afterAll(async () => {
+  await addresses.release();
+  rmSync(folder, { recursive: true, force: true });
+});
 
 it.each([
   ["the system's Python", () => python, 1],
   ["a virtual environment", () => join(folder, "venv/bin/python"), 2],
-])("runs a program in Python with mpi4py, from %s", async (_, interpreter, network) => {
-  const podIP = `127.78.${process.pid % 250}.${network}`;
+])("runs a program in Python with mpi4py, from %s", async (_, interpreter, host) => {
+  const podIP = `${addresses.podNetwork}.0.${host}`;
   const order = { implementation: "Auto", ranks: 3, command: [interpreter(), program, "32", "50"] } as const;
   const workers = [0, 1, 2].map((index) => startWorkerProcess(podIP, token, index, folder));
   const launcher = startLauncherProcess(podIP, token, order, folder);
