@@ -98,4 +98,16 @@ describe("an OpenAPI document in protobuf", () => {
     expect(textsAt(bytes, ...patch, 9, 1, 2, 1, 2, 1, 1)).toEqual(["#/definitions/T"]);
     expect(textsAt(bytes, ...patch, 13, 2, 2)).toEqual(['{"group":"","kind":"Thing","version":"v1"}']);
   });
+
+  it("has the operations of a proxy, with tags and schemes", () => {
+    const operation = (operationId: string): object => ({ operationId, tags: ["core_v1"], schemes: ["https"] });
+    const bytes = encodeOpenApiV2({
+      paths: { "/proxy": { options: operation("a"), head: operation("b"), delete: operation("c") } },
+    });
+    expect(textsAt(bytes, 8, 2, 2, 6, 5)).toEqual(["a"]);
+    expect(textsAt(bytes, 8, 2, 2, 7, 5)).toEqual(["b"]);
+    expect(textsAt(bytes, 8, 2, 2, 5, 5)).toEqual(["c"]);
+    expect(textsAt(bytes, 8, 2, 2, 7, 1)).toEqual(["core_v1"]);
+    expect(textsAt(bytes, 8, 2, 2, 7, 10)).toEqual(["https"]);
+  });
 });
