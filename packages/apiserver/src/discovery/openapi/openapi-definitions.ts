@@ -49,7 +49,7 @@ export function addKind(set: DefinitionSet, resource: ServedResource): void {
       apiVersion: { type: "string", description: commonFieldDescription("apiVersion") },
       items: { type: "array", items: fieldReference(set, name) },
       kind: { type: "string", description: commonFieldDescription("kind") },
-      metadata: builtinReference(set, "meta.v1.ListMeta"),
+      metadata: describedReference(set, "meta.v1.ListMeta", "Metadata of the list."),
     },
     "x-kubernetes-group-version-kind": [{ group: resource.group, kind: resource.listKind, version: resource.version }],
   });
@@ -139,6 +139,12 @@ function builtinReference(set: DefinitionSet, name: string): Json {
   return fieldReference(set, addDefinition(set, name));
 }
 
+/** A reference with a description. OpenAPI 3.0 ignores siblings of $ref. */
+function describedReference(set: DefinitionSet, name: string, description: string): Json {
+  const target = builtinReference(set, name);
+  return set.version === "v3" ? { description, allOf: [target] } : { ...target, description };
+}
+
 function fieldReference(set: DefinitionSet, name: string): Json {
   return reference(set.version, name);
 }
@@ -153,14 +159,12 @@ function customKind(set: DefinitionSet, resource: ServedResource): Json {
   const { properties: _properties, ...rest } = resource.schema;
   const properties: Json = {};
   for (const [name, schema] of Object.entries(own)) properties[name] = customSchema(schema, set.version);
-  const metadata = builtinReference(set, "meta.v1.ObjectMeta");
-  const description = commonFieldDescription("metadata");
   return {
     ...customSchema(rest, set.version),
     properties: {
       apiVersion: { description: commonFieldDescription("apiVersion"), type: "string" },
       kind: { description: commonFieldDescription("kind"), type: "string" },
-      metadata: set.version === "v3" ? { description, allOf: [metadata] } : { ...metadata, description },
+      metadata: describedReference(set, "meta.v1.ObjectMeta", commonFieldDescription("metadata")),
       ...properties,
     },
     "x-kubernetes-group-version-kind": groupVersionKind,

@@ -11,6 +11,10 @@ let v3: unknown;
 
 beforeAll(async () => {
   const crd = widgetCrd();
+  setField(valueAt(crd, "spec", "versions", 0, "subresources") as object, "scale", {
+    specReplicasPath: ".spec.n",
+    statusReplicasPath: ".status.n",
+  });
   setField(crd, "status", { conditions: [{ type: "Established", status: "True" }] });
   const served = [...builtinKinds({ clock: { now: () => 0 }, reviews: noReviews }), ...crdResources(asCrd(crd))];
   const registry = { list: () => served, onChange: () => () => undefined };
@@ -80,6 +84,34 @@ describe("OpenAPI operations", () => {
     expect(namesOf(operation(path, "post", "parameters"))).toEqual(["body"]);
     expect(namesOf(operation("/api/v1/configmaps", "parameters"))).toContain("labelSelector");
     expect(namesOf(operation(configMaps, "parameters"))).toEqual(["namespace", "pretty"]);
+  });
+
+  it("on custom objects have kube-apiserver's own rules for CustomResourceDefinitions", () => {
+    const widgets = "/apis/example.com/v1/namespaces/{namespace}/widgets";
+    expect(Object.keys(Object(operation(`${widgets}/{name}`, "patch", "responses")))).toEqual(["200", "401"]);
+    expect(namesOf(operation(`${widgets}/{name}`, "get", "parameters"))).toEqual(["resourceVersion"]);
+    expect(namesOf(operation(widgets, "delete", "parameters"))).toContain("watch");
+    expect(namesOf(operation(widgets, "delete", "parameters"))).not.toContain("body");
+    expect(operation(`${widgets}/{name}/scale`, "put", "x-kubernetes-group-version-kind")).toEqual({
+      group: "example.com",
+      kind: "Widget",
+      version: "v1",
+    });
+    expect(
+      operation("/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale", "put", "x-kubernetes-group-version-kind"),
+    ).toEqual({
+      group: "autoscaling",
+      kind: "Scale",
+      version: "v1",
+    });
+  });
+
+  it("refer to the metadata of a list in a way that keeps its description", () => {
+    const name = "io.k8s.api.core.v1.ConfigMapList";
+    const reference = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+    const metadata = valueAt(v3, "components", "schemas", name, "properties", "metadata");
+    expect(metadata).toMatchObject({ allOf: [{ $ref: `#/components/schemas/${reference}` }] });
+    expect(valueAt(v2, "definitions", name, "properties", "metadata")).toMatchObject({ $ref: `#/definitions/${reference}` });
   });
 
   it("offer strategic merge patches for built-in kinds only", () => {

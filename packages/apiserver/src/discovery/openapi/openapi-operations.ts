@@ -39,6 +39,9 @@ export const deleteCollectionParameters: readonly string[] = [
   ...listParameters.filter((name) => name !== "allowWatchBookmarks" && name !== "watch"),
 ].sort();
 
+/** Query parameters of the read of a custom object. kube-apiserver does not list them for built-in kinds. */
+export const customReadParameters: readonly string[] = ["resourceVersion"];
+
 /** Query parameters of the log of a Pod. */
 export const logParameters: readonly string[] = [
   "container",
@@ -121,8 +124,13 @@ function responsesOf(set: DefinitionSet, operation: Operation): Json {
   const { answer } = operation;
   const schema = set.version === "v2" ? { schema: answer } : { content: content(producedTypes(operation), answer) };
   const responses: Json = { 200: { description: "OK", ...schema } };
-  for (const [status, description] of otherResponses[operation.action] ?? []) responses[status] = { description, ...schema };
+  for (const [status, description] of otherResponsesOf(operation)) responses[status] = { description, ...schema };
   return { ...responses, 401: { description: "Unauthorized" } };
+}
+
+/** Like kube-apiserver, a patch of a custom object lists no creation, although apply can create it. */
+function otherResponsesOf({ action, origin }: Operation): readonly (readonly [string, string])[] {
+  return action === "patch" && origin !== "builtin" ? [] : (otherResponses[action] ?? []);
 }
 
 const created = ["201", "Created"] as const;

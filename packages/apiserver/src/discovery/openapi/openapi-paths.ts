@@ -5,6 +5,7 @@ import { addDefinition, definitionName, type DefinitionSet, reference } from "./
 import { connectPath, connectPathBelow, isConnect } from "./openapi-connect.ts";
 import { pascal, pathParameterNames, prefixOf, scopeOf, tagOf } from "./openapi-names.ts";
 import {
+  customReadParameters,
   deleteCollectionParameters,
   deleteParameters,
   type Json,
@@ -66,18 +67,16 @@ function collectionPath(set: DefinitionSet, resource: ServedResource): Json {
   const prefix = prefixOf(resource);
   const name = `${scopeOf(resource)}${resource.kind}`;
   const isOnlyWritten = isWriteOnly(verbs);
+  // kube-apiserver lists only the options of a list for the deletion of custom objects.
+  const isBuiltin = resource.origin === "builtin";
+  const deletion = isBuiltin ? { query: deleteCollectionParameters, body: options } : { query: listParameters };
   return {
     ...(verbs.includes("list") ? { get: operation("list", `list${prefix}${name}`, list, { query: listParameters }) } : {}),
     ...(verbs.includes("create")
       ? { post: operation("post", `create${prefix}${name}`, body, { query: isOnlyWritten ? [] : writeParameters, body }) }
       : {}),
     ...(verbs.includes("deletecollection")
-      ? {
-          delete: operation("deletecollection", `delete${prefix}Collection${name}`, status, {
-            query: deleteCollectionParameters,
-            body: options,
-          }),
-        }
+      ? { delete: operation("deletecollection", `delete${prefix}Collection${name}`, status, deletion) }
       : {}),
     ...pathItemParameters(set, { path: pathParameterNames(scope, false), query: isOnlyWritten ? writeParameters : [] }),
   };
@@ -90,7 +89,7 @@ function objectPath(set: DefinitionSet, resource: ServedResource): Json {
   const options = reference(set.version, addDefinition(set, "meta.v1.DeleteOptions"));
   const name = `${prefixOf(resource)}${scopeOf(resource)}${resource.kind}`;
   return {
-    get: operation("get", `read${name}`, body),
+    get: operation("get", `read${name}`, body, { query: readParameters(resource) }),
     ...(verbs.includes("update") ? { put: operation("put", `replace${name}`, body, { query: writeParameters, body }) } : {}),
     ...(verbs.includes("patch") ? { patch: operation("patch", `patch${name}`, body, { query: patchParameters, body }) } : {}),
     ...(verbs.includes("delete")
@@ -110,12 +109,14 @@ function subresourcePath(
   const own = { group: subresource.group, kind: subresource.kind, version: subresource.version };
   if (subresource.name === "log") return logPath(set, resource);
   const answer = reference(set.version, subresourceDefinition(set, resource, own));
+  // Operations on the scale of a custom object have the object's kind.
+  const type = origin === "builtin" ? own : { group: resource.group, kind, version: resource.version };
   const name = `${prefixOf(resource)}${scopeOf(resource)}${kind}${pascal(subresource.name)}`;
   const describe = (action: string, method: string, query: readonly string[] = [], body?: Json): Json =>
-    operationOf(set, { id: `${method}${name}`, origin, action, tag: tagOf(resource), type: own, answer, query, body });
+    operationOf(set, { id: `${method}${name}`, origin, action, tag: tagOf(resource), type, answer, query, body });
   const isOnlyWritten = isWriteOnly(verbs);
   return {
-    ...(verbs.includes("get") ? { get: describe("get", "read") } : {}),
+    ...(verbs.includes("get") ? { get: describe("get", "read", readParameters(resource)) } : {}),
     ...(verbs.includes("create") ? { post: describe("post", "create", isOnlyWritten ? [] : writeParameters, answer) } : {}),
     ...(verbs.includes("update") ? { put: describe("put", "replace", isOnlyWritten ? [] : writeParameters, answer) } : {}),
     ...(verbs.includes("patch") ? { patch: describe("patch", "patch", patchParameters, answer) } : {}),
@@ -148,6 +149,10 @@ function subresourceDefinition(
     return definitionName(resource);
   const name = `${type.group.split(".")[0] || "core"}.${type.version}.${type.kind}`;
   return definitionNames().includes(name) ? addDefinition(set, name) : definitionName(resource);
+}
+
+function readParameters({ origin }: ServedResource): readonly string[] {
+  return origin === "builtin" ? [] : customReadParameters;
 }
 
 /** Whether a path has only a create or an update. Like kube-apiserver, such a path lists the parameters instead of its operation. */
