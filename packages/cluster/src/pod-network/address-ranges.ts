@@ -28,7 +28,12 @@ export function parseRange(text: string): AddressRange | undefined {
 /** The union of ranges: sorted, without overlaps, with adjacent ranges merged. */
 export function uniteRanges(ranges: readonly AddressRange[]): readonly AddressRange[] {
   // Numbers sort natively, so that ten thousand ranges do not block the event loop. At one address, starts precede ends.
-  const bounds = Float64Array.from(ranges.flatMap(({ first, last }) => [first * 2, (last + 1) * 2 + 1])).sort();
+  const bounds = new Float64Array(ranges.length * 2);
+  for (const [index, range] of ranges.entries()) {
+    bounds[index * 2] = range.first * 2;
+    bounds[index * 2 + 1] = (range.last + 1) * 2 + 1;
+  }
+  bounds.sort();
   const united: AddressRange[] = [];
   let depth = 0;
   let first = 0;
@@ -56,4 +61,19 @@ export function subtractRanges(range: AddressRange, removed: readonly AddressRan
   }
   if (next <= range.last) left.push({ first: next, last: range.last });
   return left;
+}
+
+/** The addresses of a block without its exceptions. Yields often, so that the caller can give way to other work. */
+export function* blockRanges(cidr: string, except: readonly string[] = []): Generator<void, readonly AddressRange[]> {
+  const range = parseRange(cidr);
+  if (range === undefined) return [];
+  const removed: AddressRange[] = [];
+  for (const [index, text] of except.entries()) {
+    if (index % 256 === 0) yield;
+    const exception = parseRange(text);
+    // A block with an exception that cannot be read allows nothing.
+    if (exception === undefined) return [];
+    removed.push(exception);
+  }
+  return subtractRanges(range, removed);
 }

@@ -1,37 +1,45 @@
-import { isIPv4 } from "node:net";
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
-import { Namespace, NetworkPolicy, type NetworkPolicyObject, Pod, type PodObject } from "@keelson/api-machinery/kinds";
+import { Namespace, NetworkPolicy, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
+import { createEventRecorder, type RunningEventRecorder } from "@keelson/controller/events";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { ClusterError } from "../cluster-error.ts";
-import { runCommand } from "./network-commands.ts";
+import { applyEffect } from "./followed-objects.ts";
 import type { NetworkNames } from "./network-names.ts";
-import { type PolicyPod, policyRules, type PolicySources, type PolicySpec } from "./policy-rules.ts";
-import { policyTable } from "./policy-table.ts";
+import { type AppliedSources, PolicyApplication } from "./policy-application.ts";
+import {
+  isSamePolicy,
+  type KnownPod,
+  knownPodOf,
+  type KnownPolicy,
+  knownPolicyOf,
+  type PolicyPod,
+  policyPodOf,
+} from "./policy-objects.ts";
 
 /** Options of {@link startNetworkPolicies}. */
 export interface NetworkPoliciesOptions {
   /** Lists and watches Namespaces and NetworkPolicies. */
   readonly client: Client;
-  /** Lists and watches the Pods of {@link nodeName}. */
+  /** Lists and watches the Pods of {@link nodeName}, and writes Events. */
   readonly podClient: Client;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
   readonly names: NetworkNames;
   readonly nodeName: string;
-  /** Applies a rule set in the router. Default: `nft`. */
-  readonly apply?: (table: string) => Promise<void>;
+  /** Applies a rule set in the router, or only checks it. Rejects if nftables rejects it. Default: `nft`. */
+  readonly apply?: (table: string, isCheck: boolean) => Promise<void>;
 }
 
 /** Running enforcement of NetworkPolicies. The rules stay in effect when it is stopped. */
 export interface NetworkPolicies {
   /**
    * Resolves when rules that consider a Pod with an address are in effect, before which no packet of the Pod is forwarded. Rejects with
-   * a ClusterError if the rules could not be applied.
+   * a ClusterError if the rules could not be applied, are not in effect within 30 s, or the Pod is forgotten.
    */
   admit(pod: DeepReadonly<PodObject>, address: string): Promise<void>;
   /** Forgets a Pod that {@link admit} announced. No packet of its address is forwarded any more. */
@@ -42,17 +50,12 @@ export interface NetworkPolicies {
 /** The delay before rules that nftables rejected are applied again. */
 const retryMs = 5_000;
 
-/** How long rules are computed before other work gets a turn. */
-const sliceMs = 3;
+/** How long a Pod waits for its rules. */
+const admitMs = 30_000;
 
 /** Keeps the rules of NetworkPolicies up to date with Pods, Namespaces and policies. Needs the router of the Pod network. */
 export function startNetworkPolicies(options: NetworkPoliciesOptions): NetworkPolicies {
   return new FollowedPolicies(options);
-}
-
-interface KnownPod {
-  readonly uid: string;
-  readonly pod: PolicyPod;
 }
 
 interface Admission {
@@ -64,6 +67,7 @@ interface Admission {
 }
 
 interface Waiter {
+  readonly podUid: string;
   readonly version: number;
   resolve(): void;
   reject(error: unknown): void;
@@ -74,7 +78,9 @@ class FollowedPolicies implements NetworkPolicies {
   /** Objects by namespace and name, reduced to what rules depend on. */
   readonly #pods = new Map<string, KnownPod>();
   readonly #namespaces = new Map<string, { readonly name: string; readonly labels: Readonly<Record<string, string>> }>();
-  readonly #policies = new Map<string, PolicySpec>();
+  readonly #policies = new Map<string, KnownPolicy>();
+  readonly #events: RunningEventRecorder;
+  readonly #application: PolicyApplication;
   /** By the Pod's uid. */
   readonly #admitted = new Map<string, Admission>();
   readonly #stopping = new AbortController();
@@ -84,15 +90,22 @@ class FollowedPolicies implements NetworkPolicies {
   #applying: Promise<void> | undefined;
   #version = 0;
   #appliedVersion = 0;
-  #applied = "";
 
   constructor(options: NetworkPoliciesOptions) {
     this.#options = options;
     const { client, podClient, nodeName, names } = options;
+    this.#events = createEventRecorder({ ...options, client: podClient, controller: "network-policies", instance: nodeName });
+    this.#application = new PolicyApplication({ ...options, events: this.#events, signal: this.#stopping.signal });
     this.#runs = [
-      this.#follow(client, Namespace, this.#namespaces, ({ metadata: { name = "", labels = {} } }) => ({ name, labels })),
-      this.#follow(client, NetworkPolicy, this.#policies, policySpecOf),
-      this.#follow(podClient, Pod, this.#pods, (pod) => knownPodOf(pod, names), `spec.nodeName=${nodeName}`),
+      this.#follow(
+        client,
+        Namespace,
+        this.#namespaces,
+        ({ metadata: { name = "", labels = {} } }) => ({ name, labels }),
+        isDeepStrictEqual,
+      ),
+      this.#follow(client, NetworkPolicy, this.#policies, knownPolicyOf, isSamePolicy),
+      this.#follow(podClient, Pod, this.#pods, (pod) => knownPodOf(pod, names), isDeepStrictEqual, `spec.nodeName=${nodeName}`),
     ];
   }
 
@@ -106,12 +119,15 @@ class FollowedPolicies implements NetworkPolicies {
     const version = this.#admitted.get(uid)?.version ?? this.#version;
     if (version <= this.#appliedVersion) return;
     if (this.#stopping.signal.aborted) throw stopped();
-    await new Promise<void>((resolve, reject) => {
-      this.#waiters = [...this.#waiters, { version, resolve, reject }];
-    });
+    await this.#waitFor(uid, version);
   }
 
   forget(podUid: string): void {
+    this.#settle(
+      (waiter) => waiter.podUid === podUid,
+      ({ reject }) =>
+        reject(new ClusterError("CommandFailed", "network policies: the Pod was removed before its rules were in effect")),
+    );
     if (this.#admitted.delete(podUid)) this.#request();
   }
 
@@ -120,6 +136,25 @@ class FollowedPolicies implements NetworkPolicies {
     for (const { reject } of this.#waiters) reject(stopped());
     this.#waiters = [];
     await Promise.allSettled([...this.#runs, this.#applying]);
+    await this.#events.stop();
+  }
+
+  async #waitFor(podUid: string, version: number): Promise<void> {
+    const { clock } = this.#options;
+    const settled = new AbortController();
+    const applied = new Promise<void>((resolve, reject) => {
+      const waiter = { podUid, version, resolve, reject };
+      this.#waiters = [...this.#waiters, waiter];
+      const expire = (): void => {
+        const reason = `network policies: the rules of the Pod are not in effect after ${admitMs / 1_000} s`;
+        this.#settle(
+          (each) => each === waiter,
+          () => reject(new ClusterError("Timeout", reason)),
+        );
+      };
+      sleep(clock, admitMs, settled.signal).then(expire, () => {});
+    });
+    await applied.finally(() => settled.abort());
   }
 
   #follow<T extends KubernetesObject, V>(
@@ -127,13 +162,14 @@ class FollowedPolicies implements NetworkPolicies {
     type: ResourceType<T>,
     map: Map<string, V>,
     reduce: (object: DeepReadonly<T>) => V | undefined,
+    isSame: (before: V, after: V) => boolean,
     fieldSelector?: string,
   ): Promise<void> {
     const { clock, random, log } = this.#options;
     const selection = fieldSelector === undefined ? {} : { selection: { fieldSelector } };
     const onEffect = (effect: StoreEffect): void => {
       const isFirst = effect.kind === "replace" && this.#unlisted.delete(type.kind);
-      if (update(map, effect, reduce) || isFirst) this.#request();
+      if (applyEffect(map, effect, reduce, isSame) || isFirst) this.#request();
     };
     return new Informer({ client, type, ...selection, clock, random, log, onEffect }).run(this.#stopping.signal);
   }
@@ -152,12 +188,18 @@ class FollowedPolicies implements NetworkPolicies {
     while (this.#unlisted.size === 0 && this.#appliedVersion < this.#version && !signal.aborted) {
       const version = this.#version;
       try {
-        await this.#apply();
+        await this.#application.apply(this.#sources());
         this.#appliedVersion = version;
-        this.#settle(version, ({ resolve }) => resolve());
+        this.#settle(
+          (waiter) => waiter.version <= version,
+          ({ resolve }) => resolve(),
+        );
       } catch (error) {
         log.warn({ err: error }, "could not apply the rules of network policies, the previous rules stay in effect; retrying");
-        this.#settle(version, ({ reject }) => reject(error));
+        this.#settle(
+          (waiter) => waiter.version <= version,
+          ({ reject }) => reject(error),
+        );
         await sleep(clock, retryMs, signal).catch(() => {});
       }
     }
@@ -165,24 +207,13 @@ class FollowedPolicies implements NetworkPolicies {
     this.#applying = undefined;
   }
 
-  #settle(version: number, settle: (waiter: Waiter) => void): void {
-    const due = this.#waiters.filter((waiter) => waiter.version <= version);
-    this.#waiters = this.#waiters.filter((waiter) => waiter.version > version);
+  #settle(isDue: (waiter: Waiter) => boolean, settle: (waiter: Waiter) => void): void {
+    const due = this.#waiters.filter(isDue);
+    this.#waiters = this.#waiters.filter((waiter) => !due.includes(waiter));
     for (const waiter of due) settle(waiter);
   }
 
-  async #apply(): Promise<void> {
-    const { names } = this.#options;
-    const { apply = (input) => runCommand(["ip", "netns", "exec", names.router, "nft", "-f", "-"], input).then(() => {}) } =
-      this.#options;
-    const rules = await this.#inSlices(policyRules(this.#sources()));
-    const table = await this.#inSlices(policyTable(names, rules));
-    if (table === this.#applied) return;
-    await apply(table);
-    this.#applied = table;
-  }
-
-  #sources(): PolicySources {
+  #sources(): AppliedSources {
     const pods = new Map<string, PolicyPod>();
     const byUid = new Map<string, PolicyPod>();
     for (const { uid, pod } of this.#pods.values()) {
@@ -194,67 +225,6 @@ class FollowedPolicies implements NetworkPolicies {
     const namespaces = new Map([...this.#namespaces.values()].map(({ name, labels }) => [name, labels]));
     return { pods: [...pods.values()], namespaces, policies: [...this.#policies.values()] };
   }
-
-  /** Runs a computation to its end, in several turns of the event loop. */
-  async #inSlices<T>(steps: Generator<void, T>): Promise<T> {
-    const { clock } = this.#options;
-    let since = clock.monotonic();
-    for (;;) {
-      const step = steps.next();
-      if (step.done === true) return step.value;
-      if (clock.monotonic() - since < sliceMs) continue;
-      await nextTurn();
-      this.#stopping.signal.throwIfAborted();
-      since = clock.monotonic();
-    }
-  }
-}
-
-/** Applies an effect to a map of reduced objects. Returns whether one of them has changed. */
-function update<T extends KubernetesObject, V>(
-  map: Map<string, V>,
-  effect: StoreEffect,
-  reduce: (object: DeepReadonly<T>) => V | undefined,
-): boolean {
-  const key = ({ metadata }: DeepReadonly<KubernetesObject>): string => `${metadata.namespace ?? ""}/${metadata.name ?? ""}`;
-  const put = (object: DeepReadonly<KubernetesObject>): boolean => {
-    // The informer of a type has objects of that type only.
-    const reduced = reduce(object as DeepReadonly<T>);
-    if (reduced === undefined) return map.delete(key(object));
-    const isChanged = JSON.stringify(map.get(key(object))) !== JSON.stringify(reduced);
-    if (isChanged) map.set(key(object), reduced);
-    return isChanged;
-  };
-  if (effect.kind === "put") return put(effect.object);
-  if (effect.kind !== "replace") return map.delete(key(effect.object));
-  const kept = new Set(effect.objects.map(key));
-  const gone = [...map.keys()].filter((each) => !kept.has(each));
-  for (const each of gone) map.delete(each);
-  return effect.objects.filter(put).length > 0 || gone.length > 0;
-}
-
-function policySpecOf({ metadata, spec = {} }: DeepReadonly<NetworkPolicyObject>): PolicySpec {
-  return { namespace: metadata.namespace ?? "", name: metadata.name ?? "", spec };
-}
-
-/** A Pod that may have a network namespace; its address is `""` until its status shows it. Undefined if it has none or has ended. */
-function knownPodOf(pod: DeepReadonly<PodObject>, names: Pick<NetworkNames, "pods" | "nodeAddress">): KnownPod | undefined {
-  const { podIP = "", phase } = pod.status ?? {};
-  if (pod.spec.hostNetwork === true || phase === "Succeeded" || phase === "Failed") return undefined;
-  if (podIP === names.nodeAddress) return undefined;
-  // `pods` is a /16.
-  const isOwn = isIPv4(podIP) && podIP.split(".", 2).join(".") === names.pods.split(".", 2).join(".");
-  return { uid: pod.metadata.uid ?? "", pod: policyPodOf(pod, isOwn ? podIP : "") };
-}
-
-function policyPodOf({ metadata, spec }: DeepReadonly<PodObject>, address: string): PolicyPod {
-  const containers = [...spec.containers, ...(spec.initContainers ?? [])];
-  const ports = containers.flatMap(({ ports: own = [] }) =>
-    own.flatMap(({ name, protocol = "TCP", containerPort }) =>
-      name === undefined ? [] : [{ name, protocol, port: containerPort }],
-    ),
-  );
-  return { namespace: metadata.namespace ?? "", address, labels: metadata.labels ?? {}, ports };
 }
 
 function stopped(): ClusterError {

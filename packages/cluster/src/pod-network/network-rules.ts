@@ -12,6 +12,7 @@ import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Logger } from "@keelson/controller";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
+import { applyEffect } from "./followed-objects.ts";
 import { runCommand } from "./network-commands.ts";
 import type { NetworkNames } from "./network-names.ts";
 import { type HostPort, machineRules, routerRules } from "./service-rules.ts";
@@ -80,11 +81,9 @@ class FollowedRules implements NetworkRules {
     const { clock, random, log } = this.#options;
     const selection = fieldSelector === undefined ? {} : { selection: { fieldSelector } };
     const onEffect = (effect: StoreEffect): void => {
-      keep(map, effect);
+      applyEffect<T, DeepReadonly<T>>(map, effect, (object) => object, Object.is);
       this.#isDue = true;
-      this.#applying ??= this.#applyAll().finally(() => {
-        this.#applying = undefined;
-      });
+      this.#applying ??= this.#applyAll();
     };
     return new Informer({ client, type, ...selection, clock, random, log, onEffect }).run(this.#stopping.signal);
   }
@@ -104,6 +103,8 @@ class FollowedRules implements NetworkRules {
         await sleep(clock, retryMs, signal).catch(() => {});
       }
     }
+    // In the turn of the last check, so that no request is lost.
+    this.#applying = undefined;
   }
 
   async #apply(): Promise<void> {
@@ -135,13 +136,4 @@ export function hostPortsOf(pods: Iterable<DeepReadonly<PodObject>>, apiPort: nu
     }
   }
   return found;
-}
-
-function keep<T extends KubernetesObject>(map: Map<string, DeepReadonly<T>>, effect: StoreEffect): void {
-  const key = ({ metadata }: DeepReadonly<KubernetesObject>): string => `${metadata.namespace ?? ""}/${metadata.name ?? ""}`;
-  if (effect.kind === "replace") {
-    map.clear();
-    for (const object of effect.objects) map.set(key(object), object as DeepReadonly<T>);
-  } else if (effect.kind === "put") map.set(key(effect.object), effect.object as DeepReadonly<T>);
-  else map.delete(key(effect.object));
 }

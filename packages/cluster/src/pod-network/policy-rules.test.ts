@@ -3,7 +3,14 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { addressNumber, formatAddress, parseRange, subtractRanges, uniteRanges } from "./address-ranges.ts";
 import { networkNames } from "./network-names.ts";
-import { type DirectionRules, type PolicyPod, policyRules, type PolicyRuleSet, type PolicySources } from "./policy-rules.ts";
+import {
+  type DirectionRules,
+  maxNamespaceElements,
+  policyRules,
+  type PolicyRuleSet,
+  type PolicySources,
+} from "./policy-rules.ts";
+import type { PolicyPod } from "./policy-objects.ts";
 import { policyTable } from "./policy-table.ts";
 
 interface Packet {
@@ -232,4 +239,35 @@ test("ranges are united and subtracted", () => {
     "10.0.0.2-10.0.0.3",
   ]);
   expect(["fd00::/8", "10.0.0.0/33", "10.0.0.0", "a/8"].map(parseRange)).toEqual(Array(4).fill(undefined));
+});
+
+test("a policy whose peers have too many ranges isolates its Pods and allows nothing, without effect on other namespaces", () => {
+  const blocks = (count: number) =>
+    Array.from({ length: count }, (_, index) => ({ ipBlock: { cidr: `${formatAddress(2 ** 31 + index * 2)}/32` } }));
+  const policy = (namespace: string, name: string, count: number) => ({
+    namespace,
+    name,
+    spec: {
+      podSelector: {},
+      policyTypes: ["Ingress" as const, "Egress" as const],
+      ingress: [{ from: blocks(count) }],
+      egress: [{}],
+    },
+  });
+  const policies = [
+    policy("n", "first", 6_000),
+    policy("n", "second", maxNamespaceElements - 6_000 + 1),
+    policy("n", "third", 10),
+    policy("m", "other", 6_000),
+  ];
+  const pods = ["n", "m"].map((each, index) => ({ namespace: each, address: `10.70.0.${index + 1}`, labels: {}, ports: [] }));
+  const namespaces = new Map([["n", {}] as const, ["m", {}] as const]);
+  const rules = finish(policyRules({ pods, namespaces, policies }));
+  expect(rules.oversized).toEqual([1]);
+  for (const { chains } of [rules.ingress, rules.egress]) {
+    expect([...chains.values()].map(({ length }) => length)).toEqual([1, 0, 1, 1]);
+  }
+  const again = finish(policyRules({ pods, namespaces, policies, blocks: rules.blocks }));
+  expect(again).toEqual(rules);
+  expect([...again.blocks.values()].every((ranges, index) => ranges === [...rules.blocks.values()][index])).toBe(true);
 });

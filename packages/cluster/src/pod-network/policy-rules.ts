@@ -1,34 +1,18 @@
 import { createHash } from "node:crypto";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { NetworkPolicyObject, NetworkPolicyPeer, NetworkPolicyPort } from "@keelson/api-machinery/kinds";
+import type { NetworkPolicyPeer, NetworkPolicyPort } from "@keelson/api-machinery/kinds";
 import { everything, type LabelSelector, nothing, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
-import { addressNumber, type AddressRange, parseRange, subtractRanges, uniteRanges } from "./address-ranges.ts";
-
-type Labels = Readonly<Record<string, string>>;
-
-/** A Pod with a network namespace, as far as policies are concerned. */
-export interface PolicyPod {
-  readonly namespace: string;
-  /** An IPv4 address of the Pod network. */
-  readonly address: string;
-  readonly labels: Labels;
-  /** The named ports of its containers. */
-  readonly ports: readonly { readonly name: string; readonly protocol: string; readonly port: number }[];
-}
-
-/** A NetworkPolicy as far as its rules are concerned. */
-export interface PolicySpec {
-  readonly namespace: string;
-  readonly name: string;
-  readonly spec: DeepReadonly<NonNullable<NetworkPolicyObject["spec"]>>;
-}
+import { addressNumber, type AddressRange, blockRanges, uniteRanges } from "./address-ranges.ts";
+import type { PolicyPod, PolicySpec } from "./policy-objects.ts";
 
 /** What the rules are derived from. Each Pod has another address. */
 export interface PolicySources {
   readonly pods: readonly PolicyPod[];
   /** The labels of Namespaces by name. */
-  readonly namespaces: ReadonlyMap<string, Labels>;
+  readonly namespaces: ReadonlyMap<string, Readonly<Record<string, string>>>;
   readonly policies: readonly PolicySpec[];
+  /** The {@link PolicyRuleSet.blocks} of earlier rules, so that the blocks of unchanged policies are not computed again. */
+  readonly blocks?: PolicyRuleSet["blocks"];
 }
 
 /** Ports of one protocol, both ends included. */
@@ -58,6 +42,10 @@ export interface PolicyRuleSet {
   >;
   readonly ingress: DirectionRules;
   readonly egress: DirectionRules;
+  /** The ranges of each `ipBlock`. */
+  readonly blocks: ReadonlyMap<object, readonly AddressRange[]>;
+  /** The indexes of policies that allow nothing, because their namespace has more than {@link maxNamespaceElements}. */
+  readonly oversized: readonly number[];
 }
 
 /** The rules for one direction. */
@@ -72,6 +60,9 @@ export interface DirectionRules {
 
 /** nftables' names of the protocols that policies can name. */
 const protocols: Readonly<Record<string, string>> = { TCP: "tcp", UDP: "udp", SCTP: "sctp" };
+
+/** The maximum number of ranges of addresses in the peers of a namespace's policies. */
+export const maxNamespaceElements = 10_000;
 
 /** The number of Pods that are matched between two yields. */
 const batchSize = 256;
@@ -88,6 +79,11 @@ class PolicyCompiler {
   readonly #ports = new Map<string, readonly PortRange[]>();
   readonly #namedPorts = new Map<string, { address: string; protocol: string; port: number }[]>();
 
+  readonly #blocks = new Map<object, readonly AddressRange[]>();
+  /** The number of ranges by namespace. */
+  readonly #elements = new Map<string, number>();
+  #isOversized = false;
+
   constructor(sources: PolicySources) {
     this.#sources = sources;
   }
@@ -103,7 +99,9 @@ class PolicyCompiler {
       ingress: { chains: new Map<string, readonly PolicyRule[]>(), members: new Map<string, string[]>() },
       egress: { chains: new Map<string, readonly PolicyRule[]>(), members: new Map<string, string[]>() },
     };
-    for (const policy of policies) {
+    const oversized: number[] = [];
+    for (const [index, policy] of policies.entries()) {
+      this.#isOversized = false;
       const { ingress = [], egress = [], podSelector } = policy.spec;
       const types = policy.spec.policyTypes ?? (egress.length > 0 ? ["Ingress", "Egress"] : ["Ingress"]);
       const selected = yield* this.#matching([policy.namespace], compile(podSelector ?? {}, everything));
@@ -122,8 +120,12 @@ class PolicyCompiler {
         for (const { address } of selected) entryOf(members, address).push(chain);
         yield;
       }
+      if (!this.#isOversized) continue;
+      oversized.push(index);
+      for (const { chains } of Object.values(directions)) if (chains.has(chain)) chains.set(chain, []);
     }
     return {
+      ...{ blocks: this.#blocks, oversized },
       addresses: pods.map(({ address }) => address),
       ...{ peers: this.#peers, ports: this.#ports, namedPorts: this.#namedPorts },
       ingress: { chains: directions.ingress.chains, ...(yield* groupsOf(directions.ingress.members)) },
@@ -178,13 +180,22 @@ class PolicyCompiler {
   /** The set of the addresses of peers: `{}` if every address matches, undefined if none does. */
   *#peerSet(namespace: string, peers: DeepReadonly<NetworkPolicyPeer[]>): Generator<void, PolicyRule | undefined> {
     if (peers.length === 0) return {};
-    const ranges: AddressRange[] = [];
+    let ranges: AddressRange[] = [];
     for (const peer of peers) {
       for (const range of yield* this.#peerRanges(namespace, peer)) ranges.push(range);
+      // Many peers may match the same Pods.
+      if (ranges.length > maxNamespaceElements) ranges = [...uniteRanges(ranges)];
+      if (ranges.length > maxNamespaceElements) break;
       yield;
     }
     const united = uniteRanges(ranges);
     yield;
+    const elements = (this.#elements.get(namespace) ?? 0) + united.length;
+    if (elements > maxNamespaceElements) {
+      this.#isOversized = true;
+      return undefined;
+    }
+    this.#elements.set(namespace, elements);
     const [first] = united;
     if (first === undefined) return undefined;
     if (first.first === 0 && first.last === 2 ** 32 - 1) return {};
@@ -201,12 +212,9 @@ class PolicyCompiler {
   *#peerRanges(namespace: string, peer: DeepReadonly<NetworkPolicyPeer>): Generator<void, readonly AddressRange[]> {
     const { ipBlock, podSelector, namespaceSelector } = peer;
     if (ipBlock !== undefined) {
-      const range = parseRange(ipBlock.cidr);
-      const except = (ipBlock.except ?? []).flatMap((text) => parseRange(text) ?? []);
-      // A block with an exception that cannot be read allows nothing.
-      const isComplete = except.length === (ipBlock.except ?? []).length;
-      yield;
-      return range === undefined || !isComplete ? [] : subtractRanges(range, except);
+      const ranges = this.#sources.blocks?.get(ipBlock) ?? (yield* blockRanges(ipBlock.cidr, ipBlock.except));
+      this.#blocks.set(ipBlock, ranges);
+      return ranges;
     }
     if (podSelector === undefined && namespaceSelector === undefined) return [];
     const namespaces =

@@ -57,6 +57,8 @@ export class PodFolder {
 
   /** Removes the network namespace, and the folder with everything in it. */
   remove(): Promise<void> {
+    // A Pod that waits for its rules must not delay its removal.
+    this.#node.policies?.forget(basename(this.path));
     return this.#enqueue(async () => {
       await this.#node.network?.detach(basename(this.path));
       this.#node.policies?.forget(basename(this.path));
