@@ -1,29 +1,48 @@
 /*
- * Bundles the built `keelson` command and the program in the Pods of MPI jobs for this checkout, so that they load faster. Anything that is
- * built or installed afterwards makes the bundles stale, and `keelson` runs from its packages again (apps/cli/src/bundle.ts).
+ * Bundles the built `keelson` command, the agent of sandboxes and the program in the Pods of MPI jobs for this checkout, so that they load
+ * faster. Anything that is built or installed afterwards makes the bundles stale, and the programs run from their packages again
+ * (packages/operator/src/bundle.ts).
  */
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { rolldown } from "rolldown";
-import { currentBundle } from "../apps/cli/dist/bundle.js";
+import { currentBundle } from "../packages/operator/dist/bundle.js";
 import { root } from "./steps.mjs";
 
-const bundles = join(root, "apps/cli/bundle");
+const command = {
+  bundles: join(root, "apps/cli/bundle"),
+  programs: {
+    main: join(root, "apps/cli/dist/main.js"),
+    // A program of the end-to-end tests.
+    "api-server": join(root, "apps/cli/dist/testing/api-server-program.js"),
+  },
+};
+const sandboxAgent = {
+  bundles: join(root, "operators/sandboxes/dist/bundle"),
+  programs: { "agent-main": join(root, "operators/sandboxes/dist/agent/agent-main.js") },
+};
 
-if (currentBundle(pathToFileURL(`${bundles}/`)) === undefined) await bundle();
+if (!isCurrent(command)) {
+  await bundle(command);
+  await bundlePodProgram();
+}
+if (!isCurrent(sandboxAgent)) await bundle(sandboxAgent);
 
-async function bundle() {
+function isCurrent({ bundles, programs }) {
+  return Object.keys(programs).every((name) => {
+    const url = currentBundle(pathToFileURL(`${bundles}/`), `${name}.js`);
+    return url !== undefined && existsSync(new URL(url));
+  });
+}
+
+async function bundle({ bundles, programs }) {
   const inputs = inputFiles().map((path) => [relative(bundles, path), statSync(path).mtimeMs]);
   const folder = createHash("sha256").update(JSON.stringify(inputs)).digest("hex").slice(0, 16);
   const dir = join(bundles, folder);
   const build = await rolldown({
-    input: {
-      main: join(root, "apps/cli/dist/main.js"),
-      // A program of the end-to-end tests.
-      "api-server": join(root, "apps/cli/dist/testing/api-server-program.js"),
-    },
+    input: programs,
     platform: "node",
     // A native module.
     external: ["lmdb"],
@@ -32,12 +51,11 @@ async function bundle() {
   });
   await build.write({ dir, format: "esm", chunkFileNames: "[name]-[hash].js" });
   await build.close();
-  await bundlePodProgram();
-  const previous = currentFolder();
+  const previous = currentFolder(bundles);
   const draft = join(bundles, `current-${process.pid}.json`);
   writeFileSync(draft, JSON.stringify({ folder, inputs }));
   renameSync(draft, join(bundles, "current.json"));
-  // A command that started from the previous bundle may still load modules from it.
+  // A program that started from the previous bundle may still load modules from it.
   for (const entry of readdirSync(bundles, { withFileTypes: true }))
     if (entry.isDirectory() && ![folder, previous].includes(entry.name)) rmSync(join(bundles, entry.name), { recursive: true });
 }
@@ -62,7 +80,7 @@ function inputFiles() {
   return [...builds, join(root, "node_modules/.package-lock.json")].filter((path) => statSync(path, { throwIfNoEntry: false }));
 }
 
-function currentFolder() {
+function currentFolder(bundles) {
   try {
     return JSON.parse(readFileSync(join(bundles, "current.json"), "utf8")).folder;
   } catch {

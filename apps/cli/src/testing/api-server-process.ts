@@ -1,13 +1,13 @@
 import { fileURLToPath } from "node:url";
-import { currentBundle } from "../bundle.ts";
+import { currentBundle } from "@keelson/operator/bundle";
 import { lateOptimization } from "../local/processes/v8-options.ts";
 import { type KeelsonProcess, startNodeProgram } from "./keelson-process.ts";
 
 /** Path of the built program, in the bundle if that is current: it loads in a fifth of the time. */
 function program(): string {
-  const main = currentBundle(new URL("../../bundle/", import.meta.url));
+  const bundled = currentBundle(new URL("../../bundle/", import.meta.url), "api-server.js");
   const built = new URL("../../dist/testing/api-server-program.js", import.meta.url);
-  return fileURLToPath(main === undefined ? built : new URL("api-server.js", main));
+  return fileURLToPath(bundled ?? built);
 }
 
 /** Starts an API server in a separate process with its data in `dir`, and waits until it serves. Default port: any free port. */

@@ -1,8 +1,8 @@
 import { readFileSync, statSync } from "node:fs";
 
 /**
- * The file `current.json` in a folder of bundles. A bundle holds the modules of `keelson` and their dependencies in few files, which load
- * three times as fast.
+ * The file `current.json` in a folder of bundles. A bundle holds the modules of a program and their dependencies in few files, which load
+ * several times as fast.
  */
 export interface BundleRecord {
   /** Name of the bundle's folder. */
@@ -12,14 +12,14 @@ export interface BundleRecord {
 }
 
 /**
- * URL of the main module of the bundle in this folder. `undefined` if there is none, or if anything was built or installed after it: a
+ * URL of this module of the bundle in this folder. `undefined` if there is no bundle, or if anything was built or installed after it: a
  * bundle is never older than the code.
  */
-export function currentBundle(bundles: URL): string | undefined {
+export function currentBundle(bundles: URL, module: string): string | undefined {
   try {
     const { folder, inputs } = JSON.parse(readFileSync(new URL("current.json", bundles), "utf8")) as BundleRecord;
     const isCurrent = inputs.every(([path, mtimeMs]) => statSync(new URL(path, bundles)).mtimeMs === mtimeMs);
-    return isCurrent ? new URL(`${folder}/main.js`, bundles).href : undefined;
+    return isCurrent ? new URL(`${folder}/${module}`, bundles).href : undefined;
   } catch {
     // Not bundled, or an input was deleted.
     return undefined;

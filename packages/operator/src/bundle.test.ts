@@ -20,17 +20,17 @@ function bundled() {
 
 test("uses a bundle as long as its inputs are unchanged", () => {
   const { url } = bundled();
-  expect(currentBundle(url)).toBe(new URL("one/main.js", url).href);
+  expect(currentBundle(url, "main.js")).toBe(new URL("one/main.js", url).href);
 });
 
 test("ignores a bundle after a build, and one whose inputs are missing", () => {
   const { input, url } = bundled();
   utimesSync(input, 1, 1);
-  expect(currentBundle(url)).toBeUndefined();
+  expect(currentBundle(url, "main.js")).toBeUndefined();
   rmSync(input);
-  expect(currentBundle(url)).toBeUndefined();
+  expect(currentBundle(url, "main.js")).toBeUndefined();
 });
 
 test("finds no bundle in a folder without one", () => {
-  expect(currentBundle(new URL("none/", import.meta.url))).toBeUndefined();
+  expect(currentBundle(new URL("none/", import.meta.url), "main.js")).toBeUndefined();
 });
