@@ -72,7 +72,7 @@ function writeUnhandledErrors(errors) {
   if (process.env.TEST_UNHANDLED_ERRORS === undefined) return;
   const entries = errors.map(({ message, VITEST_TEST_PATH: path }) => ({
     ...(typeof path === "string" && { file: relative(root, path) }),
-    message: message.split("\n", 1)[0],
+    message: String(message).split("\n", 1)[0],
   }));
   writeFileSync(process.env.TEST_UNHANDLED_ERRORS, JSON.stringify(entries));
 }

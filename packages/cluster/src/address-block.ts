@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { readFile, rename, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
+import { listeningAddresses } from "./listening-addresses.ts";
 
 /**
  * Where Pods have their addresses: on the machine's loopback interface, or in network namespaces. A data folder keeps the kind that it
@@ -43,7 +44,8 @@ const reservationPort = 6442;
 
 /**
  * Reserves a block of addresses for a data folder: the recorded one, otherwise one derived from the folder's path, otherwise the next
- * free one. A stable choice lets Pods that outlive Keelson keep their addresses.
+ * free one. A stable choice lets Pods that outlive Keelson keep their addresses. On loopback, a new choice skips a block on which a program
+ * listens, such as a Pod whose Keelson was killed; in the recorded block, it is a Pod of this folder.
  *
  * **Errors**: `AddressBlockError` if every block is in use, or if the folder has the other kind of network.
  */
@@ -51,6 +53,7 @@ export async function reserveAddressBlock(
   dataDir: string,
   reserve: Reserve = listenOn,
   kind: PodNetworkKind = "loopback",
+  listeners: () => Promise<readonly string[]> = listeningAddresses,
 ): Promise<AddressBlock> {
   const file = join(dataDir, "addresses.json");
   const { block: recorded, network = "loopback" } = await readRecord(file);
@@ -62,8 +65,10 @@ export async function reserveAddressBlock(
   }
   const firstOctet = kind === "loopback" ? 127 : 10;
   const first = recorded ?? createHash("sha256").update(dataDir).digest().readUInt32BE(0) % blocks;
+  const occupied = kind === "loopback" ? occupiedBlocks(await listeners()) : new Set<number>();
   for (let tries = 0; tries < blocks; tries++) {
     const block = (first + tries) % blocks;
+    if (occupied.has(block) && block !== recorded) continue;
     const release = await reserve(`127.${64 + block}.255.254`);
     if (release === undefined) continue;
     return {
@@ -82,7 +87,15 @@ export async function reserveAddressBlock(
   }
   throw new AddressBlockError(
     "NoAddressBlock",
-    `${dataDir}: all ${blocks} blocks of loopback addresses are in use by other data folders: stop one of them`,
+    `${dataDir}: all ${blocks} blocks of loopback addresses are in use by other data folders or programs: stop one of them`,
+  );
+}
+
+/** The blocks whose Pod or Service addresses are among these. */
+function occupiedBlocks(addresses: readonly string[]): ReadonlySet<number> {
+  const octets = addresses.map((address) => address.split(".").map(Number));
+  return new Set(
+    octets.flatMap(([first, second = 0]) => (first === 127 && second >= 64 && second < 192 ? (second - 64) % blocks : [])),
   );
 }
 

@@ -85,6 +85,8 @@ export async function startTestCluster(options: TestClusterOptions): Promise<Tes
   for (const crd of crds) await install(client, crd);
   const cluster = await startCluster({ client, kinds: storedKinds(api.server.resources), ...common });
   const pods = await reserveAddressBlock(dataDir);
+  // Pods that keep running after a stop listen in this block.
+  await pods.record();
   const kubelet = await startKubelet({
     ...{ client, dataDir: join(dataDir, "node"), podNetwork: pods.podNetwork },
     ...common,
