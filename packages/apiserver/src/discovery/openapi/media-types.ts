@@ -1,4 +1,4 @@
-import type { OpenApiVersion } from "./openapi-definitions.ts";
+import type { OpenApiVersion } from "./openapi-types.ts";
 
 /** The media type of an OpenAPI document in protobuf in responses. Same as kube-apiserver. */
 export function openApiProtobufType(version: OpenApiVersion): string {

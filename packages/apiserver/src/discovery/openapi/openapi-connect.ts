@@ -2,7 +2,8 @@ import type { ServedResource } from "../../registry/served-resource.ts";
 import type { subresourcesOf } from "../resource-groups.ts";
 import type { DefinitionSet } from "./openapi-definitions.ts";
 import { pascal, pathParameterNames, prefixOf, scopeOf, tagOf } from "./openapi-names.ts";
-import { type Json, operationOf, pathItemParameters } from "./openapi-operations.ts";
+import { operationOf, pathItemParameters } from "./openapi-operations.ts";
+import type { Json } from "./openapi-types.ts";
 
 type Subresource = ReturnType<typeof subresourcesOf>[number];
 

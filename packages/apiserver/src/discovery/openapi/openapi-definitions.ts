@@ -1,4 +1,3 @@
-import type { Schema } from "@keelson/api-machinery/schema";
 import {
   type DefinitionField,
   definitionNameOfKind,
@@ -8,11 +7,8 @@ import {
 } from "../../registry/builtin/definition.ts";
 import { commonFieldDescription, descriptionOf, metadataFieldDescription } from "../../registry/builtin/descriptions.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
-
-/** A version of OpenAPI. They differ in references and a few types. */
-export type OpenApiVersion = "v2" | "v3";
-
-type Json = Record<string, unknown>;
+import { customSchema } from "./custom-schema.ts";
+import type { Json, OpenApiVersion } from "./openapi-types.ts";
 
 /** The schemas of an OpenAPI document by name, including everything they reference. */
 export interface DefinitionSet {
@@ -149,6 +145,15 @@ function fieldReference(set: DefinitionSet, name: string): Json {
   return reference(set.version, name);
 }
 
+/** The fields that every object has. */
+function objectFields(set: DefinitionSet): Json {
+  return {
+    apiVersion: { description: commonFieldDescription("apiVersion"), type: "string" },
+    kind: { description: commonFieldDescription("kind"), type: "string" },
+    metadata: describedReference(set, "meta.v1.ObjectMeta", commonFieldDescription("metadata")),
+  };
+}
+
 function customKind(set: DefinitionSet, resource: ServedResource): Json {
   const groupVersionKind = [{ group: resource.group, kind: resource.kind, version: resource.version }];
   // Clients that validate with OpenAPI 2 would reject unknown fields next to specified ones.
@@ -156,49 +161,11 @@ function customKind(set: DefinitionSet, resource: ServedResource): Json {
     return { type: "object", "x-kubernetes-group-version-kind": groupVersionKind };
   }
   const { apiVersion: _apiVersion, kind: _kind, metadata: _metadata, ...own } = resource.schema.properties ?? {};
-  const { properties: _properties, ...rest } = resource.schema;
-  const properties: Json = {};
-  for (const [name, schema] of Object.entries(own)) properties[name] = customSchema(schema, set.version);
+  const fields = objectFields(set);
+  const schema = customSchema({ ...resource.schema, properties: own }, { version: set.version, objectFields: fields });
   return {
-    ...customSchema(rest, set.version),
-    properties: {
-      apiVersion: { description: commonFieldDescription("apiVersion"), type: "string" },
-      kind: { description: commonFieldDescription("kind"), type: "string" },
-      metadata: describedReference(set, "meta.v1.ObjectMeta", commonFieldDescription("metadata")),
-      ...properties,
-    },
+    ...schema,
+    properties: { ...fields, ...Object(schema["properties"]) },
     "x-kubernetes-group-version-kind": groupVersionKind,
   };
-}
-
-/** Keywords that OpenAPI 2 does not have. */
-const newKeywords = new Set(["allOf", "anyOf", "oneOf", "not", "nullable", "x-kubernetes-validations"]);
-
-/** Converts the schema of a custom kind. Schemas of CRDs are trees, so the recursion terminates. */
-function customSchema(schema: Schema, version: OpenApiVersion): Json {
-  if (version === "v3") return { ...(schema as Json) };
-  const result: Json = {};
-  for (const [key, value] of Object.entries(schema)) {
-    if (newKeywords.has(key)) continue;
-    if (key === "properties") {
-      const properties: Json = {};
-      for (const [name, child] of Object.entries(value as Record<string, Schema>)) {
-        Object.defineProperty(properties, name, {
-          value: customSchema(child, version),
-          enumerable: true,
-          configurable: true,
-          writable: true,
-        });
-      }
-      result[key] = properties;
-    } else if (key === "items" || (key === "additionalProperties" && typeof value === "object")) {
-      result[key] = customSchema(value as Schema, version);
-    } else result[key] = value;
-  }
-  // Clients that validate with OpenAPI 2 would reject what these keywords allow: null, an integer or a string, unknown fields.
-  if (schema.nullable === true || schema["x-kubernetes-int-or-string"] === true) delete result["type"];
-  if (schema.nullable === true || schema["x-kubernetes-preserve-unknown-fields"] === true) {
-    for (const keyword of ["items", "properties"]) delete result[keyword];
-  }
-  return result;
 }

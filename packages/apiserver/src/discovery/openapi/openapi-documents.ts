@@ -1,5 +1,6 @@
-import { addKind, type DefinitionSet, type OpenApiVersion } from "./openapi-definitions.ts";
+import { addKind, type DefinitionSet } from "./openapi-definitions.ts";
 import { resourcePaths } from "./openapi-paths.ts";
+import type { OpenApiVersion } from "./openapi-types.ts";
 import type { GroupVersion } from "../resource-groups.ts";
 
 /** `/openapi/v3/apis/<group>/<version>`: the paths and schemas of one group version. */

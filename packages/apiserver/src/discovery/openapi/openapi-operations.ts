@@ -1,8 +1,6 @@
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { addDefinition, type DefinitionSet, reference } from "./openapi-definitions.ts";
-
-/** A JSON object of an OpenAPI document. */
-export type Json = Record<string, unknown>;
+import type { Json } from "./openapi-types.ts";
 
 /** Query parameters of creates and updates. */
 export const writeParameters: readonly string[] = ["dryRun", "fieldManager", "fieldValidation"];

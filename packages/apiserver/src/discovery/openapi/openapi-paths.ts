@@ -8,7 +8,6 @@ import {
   customReadParameters,
   deleteCollectionParameters,
   deleteParameters,
-  type Json,
   listParameters,
   logParameters,
   operationOf,
@@ -16,6 +15,7 @@ import {
   pathItemParameters,
   writeParameters,
 } from "./openapi-operations.ts";
+import type { Json } from "./openapi-types.ts";
 import { subresourcesOf } from "../resource-groups.ts";
 
 /** The OpenAPI paths of a resource. Clients read the kind and the parameters of each path. */
