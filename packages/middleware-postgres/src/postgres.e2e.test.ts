@@ -1,3 +1,5 @@
+import { watch } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { Pod, Secret } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
@@ -89,6 +91,26 @@ async function succeeded(generation: number): Promise<void> {
   expect(status?.plan?.outcome, JSON.stringify(status?.plan)).toBe("Succeeded");
 }
 
+/** Process id of the primary's server. */
+async function serverPid(): Promise<number> {
+  const [row] = await query(await cluster.primary(), "SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid");
+  return Number(row?.["pid"]);
+}
+
+/** Kills the agent of a server when the data of the server is moved away for its replacement. */
+async function killAgentAtReplacement(server: number): Promise<void> {
+  const stat = await readFile(`/proc/${server}/stat`, "utf8");
+  const agent = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  await new Promise<void>((resolve) => {
+    const home = watch(`/proc/${server}/cwd/..`, (_, name) => {
+      if (name !== "old") return;
+      process.kill(agent, "SIGKILL");
+      home.close();
+      resolve();
+    });
+  });
+}
+
 describe("a PostgreSQL App", { timeout: 300_000 }, () => {
   it("is provisioned, applies hot, cold and invalid parameters under a live writer, and scales out", async () => {
     await provision();
@@ -134,11 +156,7 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
       await provision({ synchronous_standby_names: "ANY 1 (*)" });
       const old = (await cluster.group()).status?.primary?.pod;
       const writer = await startWriter();
-      const [server] = await query(
-        await cluster.primary(),
-        "SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid",
-      );
-      const frozen = await fail(Number(server?.["pid"]));
+      const frozen = await fail(await serverPid());
       await recovered(old);
       // A process that continued could acknowledge a commit that its successor does not have.
       expect((await frozen?.continue()) ?? []).toEqual([]);
@@ -195,6 +213,36 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
     expect(cluster.errors).toEqual([]);
   });
 
+  it.each([0, 3])(
+    "has all old or all new data if its agent is killed while a Restore with %s retries replaces it",
+    async (maxRetries) => {
+      const { client } = cluster;
+      await provision({}, 1);
+      const storage = { volume: { claimName: "backups", size: "512Mi" } };
+      await query(await cluster.primary(), "INSERT INTO rows VALUES ('kept')");
+      await client.create(Backup, { metadata: { name: "first", namespace }, spec: { app: { name: "cache" }, storage } });
+      const backup = await watched(client, Backup, "first", (each) => each?.status?.completedAt !== undefined);
+      expect(backup?.status, JSON.stringify(backup?.status)).toMatchObject({ phase: "Completed" });
+      await query(await cluster.primary(), "INSERT INTO rows VALUES ('later')");
+
+      const killed = killAgentAtReplacement(await serverPid());
+      await client.create(Restore, {
+        metadata: { name: "again", namespace },
+        spec: { backup: { name: "first" }, app: { name: "cache" }, overwrite: "cache", maxRetries },
+      });
+      await killed;
+      const restore = await watched(client, Restore, "again", (each) => each?.status?.completedAt !== undefined);
+      const status = JSON.stringify(restore?.status);
+      expect(restore?.status?.phase, status).toBe(maxRetries === 0 ? "Failed" : "Completed");
+      await cluster.untilGroup(({ status: each }) => each?.readyReplicas === 1);
+      const rows = async () => (await query(await cluster.primary(), "SELECT id FROM rows ORDER BY id")).map(({ id }) => id);
+      await expect.poll(rows, { timeout: 60_000 }).toContain("kept");
+      const [old, loaded] = [["kept", "later"], ["kept"]];
+      expect(maxRetries === 0 ? [old, loaded] : [loaded]).toContainEqual(await rows());
+      await query(await cluster.primary(), "INSERT INTO rows VALUES ('after')");
+    },
+  );
+
   it("archives its log over a failover, and is recovered to a time after it", async () => {
     const { client } = cluster;
     await provision({}, 2);
@@ -215,11 +263,7 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
     const insert = async (id: string) => query(await cluster.primary(), "INSERT INTO rows VALUES ($1)", [id]);
     await insert("before the failover");
     const old = (await cluster.group()).status?.primary?.pod;
-    const [server] = await query(
-      await cluster.primary(),
-      "SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid",
-    );
-    process.kill(Number(server?.["pid"]), "SIGKILL");
+    process.kill(await serverPid(), "SIGKILL");
     await cluster.untilGroup(({ status }) => status?.primary?.pod !== old && status?.readyReplicas === 2);
     await insert("after the failover");
     const [row] = await query(
