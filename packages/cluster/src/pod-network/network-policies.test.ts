@@ -142,3 +142,25 @@ test("a policy that is too large isolates its Pods, allows nothing and is report
   expect(chainOf("small")).toContain("accept");
   await expect.poll(reasons).toEqual(["large: PolicyTooLarge"]);
 });
+
+test("applies changes that arrive while rules are applied together, and nothing when only the metadata of a policy changes", async () => {
+  await client.create(NetworkPolicy, policy("p", ["192.0.2.0/24"]));
+  const policies = start();
+  await policies.admit(pod("one"), "10.70.0.2");
+  const count = applied.length;
+  await client.patch(
+    NetworkPolicy,
+    { name: "p", namespace: "default" },
+    { type: "merge", body: { metadata: { annotations: { note: "x" } } } },
+  );
+  const held = createDeferred<void>();
+  gate = held.promise;
+  const first = policies.admit(pod("two"), "10.70.0.3");
+  // The application of the second Pod's rules has begun when the others arrive.
+  await clock.advance(0);
+  const others = [3, 4, 5].map((index) => policies.admit(pod(`pod-${index}`), `10.70.0.${index + 1}`));
+  held.resolve();
+  await Promise.all([first, ...others]);
+  expect(applied.length - count).toBeLessThanOrEqual(2);
+  expect(applied.at(-1)).toContain("elements = { 10.70.0.2, 10.70.0.3, 10.70.0.4, 10.70.0.5, 10.70.0.6 }");
+});
