@@ -1,8 +1,9 @@
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
 import { once } from "node:events";
-import { BlockList, isIPv6 } from "node:net";
+import { BlockList } from "node:net";
 import type { Clock } from "@keelson/api-machinery/time";
-import { type Answer, type DecodedPacket, decode, encode, type Packet } from "dns-packet";
+import { askNameServers, questionOnly } from "@keelson/execution/dns";
+import { decode, encode, type Packet } from "dns-packet";
 import { privateNetworks } from "./firewall-rules.ts";
 import { type NetworkPolicy, type NetworkRule, rulesFor } from "./network-policy.ts";
 
@@ -32,21 +33,12 @@ export interface DnsGate extends AsyncDisposable {
   stop(): Promise<void>;
 }
 
-/** Time for a name server to answer, in milliseconds. */
-const serverTimeoutMs = 2000;
 const maxQueries = 64;
 /** Minimum time for which an address remains admitted, in seconds: programs cache addresses for longer than their TTL. */
 const minAdmittedSeconds = 300;
 /** Response codes (RFC 1035 section 4.1.1). */
 const responseCodes = { servfail: 2, refused: 5 } as const;
 const dnsPort = 53;
-/** Flag RD. */
-const recursionDesired = 0x0100;
-/** Accepts answers of up to 1232 bytes, which are never fragmented (DNS Flag Day 2020). */
-const largeAnswers: Answer = {
-  ...{ type: "OPT", name: ".", udpPayloadSize: 1232 },
-  ...{ extendedRcode: 0, ednsVersion: 0, flags: 0, flag_do: false, options: [] },
-};
 
 const unroutable = new BlockList();
 for (const network of privateNetworks) {
@@ -117,14 +109,15 @@ class UdpDnsGate implements DnsGate {
     // Sandboxes have no IPv6 addresses.
     if (question.type === "AAAA") return response(query, 0);
     // Encoded anew: a name server must not read another name in the message than this resolver.
-    const answer = await this.#forward(policy.mode === "internet" ? message : questionOnly(query), query);
+    const { servers, clock } = this.#options;
+    const answer = await askNameServers(policy.mode === "internet" ? message : questionOnly(message), { servers, clock });
     if (answer === undefined) return response(query, responseCodes.servfail);
     if (policy.mode === "internet") return answer;
     return this.#admit(query, answer, name, rules);
   }
 
-  async #admit(query: Packet, answer: Buffer, name: string, rules: readonly NetworkRule[]): Promise<Uint8Array> {
-    const records = (decode(answer).answers ?? []).flatMap((each) => (each.type === "A" ? [each] : []));
+  async #admit(query: Packet, answer: Uint8Array, name: string, rules: readonly NetworkRule[]): Promise<Uint8Array> {
+    const records = (decode(Buffer.from(answer)).answers ?? []).flatMap((each) => (each.type === "A" ? [each] : []));
     const addresses = records.map(({ data }) => data);
     // A name that resolves to a private address would open the host's networks; a CIDR rule is the way to request them.
     if (addresses.some((address) => unroutable.check(address))) {
@@ -137,35 +130,6 @@ class UdpDnsGate implements DnsGate {
     }
     return answer;
   }
-
-  /** Asks the name servers in order; undefined if none answers. */
-  async #forward(message: Uint8Array, query: Packet): Promise<Buffer | undefined> {
-    for (const server of this.#options.servers) {
-      const answer = await this.#ask(server, message, query);
-      if (answer !== undefined) return answer;
-    }
-    return undefined;
-  }
-
-  /** Every query has a socket, and so a source port, of its own: answers are hard to forge. */
-  #ask(server: string, message: Uint8Array, query: Packet): Promise<Buffer | undefined> {
-    const { address, port } = parseServer(server);
-    const socket = createSocket(isIPv6(address) ? "udp6" : "udp4");
-    return new Promise((resolve) => {
-      const finish = (answer?: Buffer): void => {
-        timer.cancel();
-        socket.removeAllListeners().on("error", () => {});
-        socket.close();
-        resolve(answer);
-      };
-      const timer = this.#options.clock.setTimer(serverTimeoutMs, () => finish());
-      socket.on("error", () => finish());
-      socket.on("message", (answer) => {
-        if (isAnswerTo(query, answer)) finish(answer);
-      });
-      socket.connect(port, address, () => socket.send(message));
-    });
-  }
 }
 
 /** A name that no rule lists. */
@@ -173,36 +137,6 @@ const invalidName = "(invalid name)";
 
 /** A name in lower case; {@link invalidName} if it has other characters than those of host names, which could look like a listed name. */
 const plainName = (name: string): string => (/^[\w.-]+$/.test(name) ? name.toLowerCase() : invalidName);
-
-/** A query with nothing but its question, and whether its sender accepts large answers (RFC 6891). */
-function questionOnly({ id, questions = [], additionals = [] }: Packet): Uint8Array {
-  const extended = additionals.filter(({ type }) => type === "OPT").slice(0, 1);
-  return encode({
-    ...{ type: "query", flags: recursionDesired, questions, additionals: extended.map(() => largeAnswers) },
-    ...(id !== undefined && { id }),
-  });
-}
-
-function isAnswerTo(query: Packet, message: Buffer): boolean {
-  let answer: DecodedPacket;
-  try {
-    answer = decode(message);
-  } catch {
-    return false;
-  }
-  const [asked, answered] = [query.questions?.[0], answer.questions?.[0]];
-  return (
-    answer.type === "response" &&
-    answer.id === query.id &&
-    asked?.type === answered?.type &&
-    asked?.name.toLowerCase() === answered?.name.toLowerCase()
-  );
-}
-
-function parseServer(server: string): { readonly address: string; readonly port: number } {
-  const [, bracketed, v4, port] = /^(?:\[([^\]]+)\]|([^:]+))(?::(\d+))?$/.exec(server) ?? [];
-  return { address: bracketed ?? v4 ?? server, port: Number(port ?? dnsPort) };
-}
 
 /** An answer without records. The flags are RD and RA (RFC 1035 section 4.1.1), and the response code. */
 function response({ id, questions }: Packet, code: number): Uint8Array {

@@ -1,0 +1,1 @@
+export { askNameServers, messageOf, type NameServersOptions, questionOnly, withLength } from "./dns/name-servers.ts";
