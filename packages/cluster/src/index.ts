@@ -1,5 +1,6 @@
 export { type ClusterUser, collectorUser, controllersUser, nodeUser, proxyUser } from "./access.ts";
 export type { CertificateSigner } from "./certificates/signing-controller.ts";
+export { type ClusterDns, type ClusterDnsOptions, startClusterDns } from "./cluster-dns/cluster-dns.ts";
 export { ClusterError, type ClusterErrorCode } from "./cluster-error.ts";
 export { isolationSources, type IsolationApi, mayUseRuntimeClass } from "./pod-isolation/api-access.ts";
 export {

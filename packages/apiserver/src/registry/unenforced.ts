@@ -54,7 +54,7 @@ export const unenforced: readonly Unenforced[] = [
   ...["dnsPolicy", "dnsConfig"].map((name) => ({
     resource: "pods",
     field: `spec.${name}`,
-    reason: "names of Services are in `/etc/hosts` of the programs",
+    reason: "names of Services are in `/etc/hosts` of the programs, except with `--pod-network namespaces`",
   })),
   {
     resource: "pods",

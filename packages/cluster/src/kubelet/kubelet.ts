@@ -47,6 +47,8 @@ export interface KubeletOptions {
   readonly network?: PodNetwork;
   /** Isolates Pods of the {@link network} before their programs start. Default: NetworkPolicies are not enforced. */
   readonly policies?: Pick<NetworkPolicies, "admit" | "forget">;
+  /** The address of the DNS server of Pods of the {@link network}. Default: names of Services are in their hosts files. */
+  readonly clusterDns?: string;
   /** The address of the API for Pods with a network namespace: that of Service `kubernetes`. Default: they get none. */
   readonly clusterApiServer?: { readonly host: string; readonly port: number };
   /** Requests service account tokens for Pods. Default: Pods get no tokens, and volumes that need one fail to mount. */
@@ -178,6 +180,7 @@ async function nodeContext(
     podsDir: join(dataDir, "pods"),
     network: options.network,
     policies: options.policies,
+    clusterDns: options.clusterDns,
     environment: (pod) => {
       const address = hasNetwork(nodeParts, pod) ? options.clusterApiServer : apiServer;
       return address === undefined ? {} : apiServerVariables(address);

@@ -31,6 +31,8 @@ export interface NodeContext {
   readonly network: PodNetwork | undefined;
   /** Isolates Pods of the {@link network}. Undefined: NetworkPolicies are not enforced. */
   readonly policies: Pick<NetworkPolicies, "admit" | "forget"> | undefined;
+  /** The address of the DNS server of Pods of the {@link network}. Undefined: names of Services are in their hosts files. */
+  readonly clusterDns: string | undefined;
   /** Directory of Pods, one subdirectory per uid. */
   readonly podsDir: string;
   /** The hosts file of a Pod: shared by its namespace, or its own if it has hostAliases. */

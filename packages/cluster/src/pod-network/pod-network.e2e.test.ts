@@ -11,6 +11,9 @@ import { createServer } from "node:http";
 const { PodNetwork } = await import(${built("pod-network.js")});
 const { routerRules, machineRules } = await import(${built("service-rules.js")});
 const { runCommand } = await import(${built("network-commands.js")});
+const { startDnsServer } = await import(${built("../cluster-dns/dns-server.js")});
+const { NameIndex } = await import(${built("../cluster-dns/name-index.js")});
+const clock = { now: Date.now, monotonic: () => performance.now(), setTimer: (ms, callback) => { const timer = setTimeout(callback, ms); return { cancel: () => clearTimeout(timer) }; } };
 const open = () => PodNetwork.open({ dataDir: "/data", podNetwork: "10.70", serviceNetwork: "10.134", log: { warn: console.error } });
 const state = async () => (await runCommand(["ip", "-oneline", "link"])) + (await runCommand(["ip", "netns"])) + (await runCommand(["nft", "list", "tables"]));
 const before = await state();
@@ -30,16 +33,25 @@ const slice = (name, address, port) => ({
   ports: [{ name: "", port, protocol: "TCP" }],
   endpoints: [{ addresses: [address], conditions: { ready: true } }],
 });
+const { names } = network;
+const dns = await startDnsServer({ address: names.nodeAddress, clients: names.pods, networks: names, index: () => new NameIndex(sources), upstreams: () => [], clock });
+const many = Array.from({ length: 100 }, (_, index) => ({ addresses: ["10.70.1." + (index + 1)], hostname: "db-" + index }));
 const sources = {
   services: [
+    service("kube-dns", "10.134.0.53", [{ name: "dns", port: 53, protocol: "UDP" }, { name: "dns-tcp", port: 53 }]),
+    service("db", "None", [{ port: 5432 }]),
+    service("alias", "", [], { type: "ExternalName", externalName: "web.n.svc.cluster.local" }),
     service("web", "10.134.0.9", [{ port: 80, nodePort: 30080 }]),
     service("empty", "10.134.0.10", [{ port: 80 }]),
     service("kubernetes", "10.134.0.1", [{ port: 443 }]),
   ],
-  slices: [slice("web", "10.70.0.1", 80), slice("kubernetes", "127.0.0.1", 16443)],
+  slices: [
+    { ...slice("kube-dns", names.nodeAddress), ports: [{ name: "dns", port: dns.udpPort, protocol: "UDP" }, { name: "dns-tcp", port: dns.tcpPort, protocol: "TCP" }] },
+    { ...slice("db", ""), endpoints: many },
+    slice("web", "10.70.0.1", 80), slice("kubernetes", "127.0.0.1", 16443),
+  ],
   hostPorts: [{ port: 8081, protocol: "TCP", target: { host: "10.70.0.1", port: 80 } }],
 };
-const { names } = network;
 await runCommand(["ip", "netns", "exec", names.router, "nft", "-f", "-"], routerRules(names, sources));
 await runCommand(["nft", "-f", "-"], machineRules(names, sources, 16443));
 const inPod = (uid) => ["nsenter", "--net=" + network.path(uid)];
@@ -49,6 +61,19 @@ const server = spawn("nsenter", [...inPod("a").slice(1), "setpriv", "--reuid=655
 await once(server.stdout, "data");
 const get = 'fetch(process.argv[1], { signal: AbortSignal.timeout(30000) }).then((r) => r.text(), (e) => e.cause?.code ?? e.name).then((t) => process.stdout.write(t.replace("::ffff:", "")))';
 const fetched = (where, url) => runCommand([...where, process.execPath, "-e", get, url]);
+const resolving = 'const { Resolver } = require("dns").promises; const resolver = new Resolver(); resolver.setServers([process.argv[1]]); resolver[process.argv[2]](process.argv[3]).then((found) => found, (error) => error.code).then((found) => process.stdout.write(JSON.stringify(found)))';
+const resolved = async (where, method, name, server = "10.134.0.53") => JSON.parse(await runCommand([...where, process.execPath, "-e", resolving, server, method, name]));
+const found = {
+  service: await resolved(inPod("b"), "resolve4", "web.n.svc.cluster.local"),
+  fromMachine: await resolved([], "resolve4", "web.n.svc.cluster.local"),
+  // Longer than a datagram: the client asks again over TCP.
+  headless: (await resolved(inPod("a"), "resolve4", "db.n.svc.cluster.local")).length,
+  host: await resolved(inPod("a"), "resolve4", "db-7.db.n.svc.cluster.local"),
+  alias: await resolved(inPod("b"), "resolve4", "alias.n.svc.cluster.local"),
+  reverse: await resolved(inPod("b"), "reverse", "10.134.0.9"),
+  unknown: await resolved(inPod("b"), "resolve4", "unknown.n.svc.cluster.local"),
+  outside: await resolved(inPod("b"), "resolve4", "example.com"),
+};
 const seen = {
   podFromMachine: await fetched([], "http://10.70.0.1/"),
   podFromPod: await fetched(inPod("b"), "http://10.70.0.1/"),
@@ -65,6 +90,7 @@ const seen = {
 };
 server.kill();
 await once(server, "exit");
+await dns.stop();
 api.close();
 secret.close();
 await network.close();
@@ -72,7 +98,7 @@ const whileUsed = await runCommand(["ip", "netns"]);
 await network.detachOthers((uid) => uid === "b");
 await network.detach("b");
 await network.close();
-process.stdout.write(JSON.stringify({ seen, before, whileUsed, after: await state() }));
+process.stdout.write(JSON.stringify({ seen, names: found, before, whileUsed, after: await state() }));
 `;
 
 test.runIf(process.getuid?.() === 0)(
@@ -81,7 +107,7 @@ test.runIf(process.getuid?.() === 0)(
     const setup = 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link set lo up && exec "$@"';
     const program = [process.execPath, "--input-type=module", "-e", scenario];
     const output = execFileSync("unshare", ["--net", "--mount", "sh", "-c", setup, "sh", ...program], { encoding: "utf8" });
-    const { seen, before, whileUsed, after } = JSON.parse(output) as Readonly<Record<string, unknown>>;
+    const { seen, names, before, whileUsed, after } = JSON.parse(output) as Readonly<Record<string, unknown>>;
     expect(seen).toEqual({
       podFromMachine: "10.70.255.254",
       podFromPod: "10.70.0.2",
@@ -95,6 +121,16 @@ test.runIf(process.getuid?.() === 0)(
       apiServer: "api",
       otherLoopbackPort: "ECONNREFUSED",
       parameter: "40000\t40001",
+    });
+    expect(names).toEqual({
+      service: ["10.134.0.9"],
+      fromMachine: ["10.134.0.9"],
+      headless: 100,
+      host: ["10.70.1.8"],
+      alias: ["10.134.0.9"],
+      reverse: ["web.n.svc.cluster.local"],
+      unknown: "ENOTFOUND",
+      outside: "ESERVFAIL",
     });
     expect(whileUsed).toContain("-a");
     expect(after).toBe(before);

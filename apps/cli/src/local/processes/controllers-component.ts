@@ -12,14 +12,12 @@ import {
   machineName,
   openPodRuntimes,
   podHandlers,
-  type NetworkPolicies,
   PodNetwork,
   type PodRuntimes,
   type PodRuntimesOptions,
   startCluster,
   startKubelet,
   startKubeletServer,
-  startNetworkPolicies,
   startNetworkRules,
   startServiceProxy,
 } from "@keelson/cluster";
@@ -38,6 +36,7 @@ import { withFreePort } from "../ports.ts";
 import { operatorTokenName } from "../access/token-names.ts";
 import { withMetricsPortHint } from "./metrics-port-hint.ts";
 import type { ControllersConfig } from "./messages.ts";
+import { type NetworkParts, startNetworkParts } from "./network-parts.ts";
 import type { ComponentContext, RunningComponent } from "./run-component.ts";
 
 /** Starts the built-in controllers, the node and these operators of `keelson up`. If one fails, stops those already started. */
@@ -167,10 +166,10 @@ class Controllers {
       log: log.child({ component: "node" }),
     };
     const nodeParts = { ...proxied, nodeName: machineName(), podClient: this.#client("node", "kubelet") };
-    // Before the kubelet, which waits for the rules of each Pod.
-    const policies = network && startNetworkPolicies({ ...nodeParts, names: network.names });
-    if (policies !== undefined) this.#stops.push(() => policies.stop());
-    const kubelet = await this.#startNode(admin, network, policies);
+    const kubelet = await this.#startNode(
+      admin,
+      network && (await startNetworkParts(network, { ...nodeParts, admin }, this.#stops)),
+    );
     const proxy =
       network === undefined
         ? await startServiceProxy(proxied)
@@ -206,7 +205,7 @@ class Controllers {
     };
   }
 
-  async #startNode(admin: Client, network: PodNetwork | undefined, policies: NetworkPolicies | undefined): Promise<Kubelet> {
+  async #startNode(admin: Client, networkParts: NetworkParts | undefined): Promise<Kubelet> {
     const { dataDir, podNetwork, serviceNetwork, podRuntime, server } = this.#config;
     const log = this.#context.log.child({ component: "node" });
     const { hostname, port } = new URL(server);
@@ -223,10 +222,9 @@ class Controllers {
       defaultRuntime: podRuntime,
       clock: systemClock,
       random: Math.random,
-      ...(network !== undefined && {
-        network,
-        ...(policies !== undefined && { policies }),
-        hostIP: network.names.nodeAddress,
+      ...(networkParts !== undefined && {
+        ...networkParts,
+        hostIP: networkParts.network.names.nodeAddress,
         clusterApiServer: { host: `${serviceNetwork}.0.1`, port: 443 },
       }),
       apiServer: { host: hostname, port: Number(port), authority: this.#authority },

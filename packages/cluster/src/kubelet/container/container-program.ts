@@ -12,6 +12,7 @@ import { defaultTerminalSize } from "./exec-process.ts";
 import { imageCommand, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, mountedCommand, mountScript } from "../volumes/mount-plan.ts";
 import type { NodeContext } from "../node-context.ts";
+import { networkFiles } from "../pod/network-files.ts";
 import { hasNetwork } from "../pod/pod-addresses.ts";
 import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts";
 import { defaultTerminationPath, createTerminationFile } from "./termination-message.ts";
@@ -156,7 +157,7 @@ function environmentOf(attempt: Attempt, hostsFile: string): Promise<Environment
   });
 }
 
-/** The container's own mounts, and those that every container gets: token, termination message, /etc/hosts. */
+/** The container's own mounts, and those that every container gets: token, termination message, /etc/hosts, /etc/resolv.conf. */
 async function mountsOf(
   { node, pod, container, attempt, setup, isIsolated }: Attempt,
   env: Environment,
@@ -171,9 +172,12 @@ async function mountsOf(
     const source = await createTerminationFile(join(node.podsDir, pod.metadata.uid ?? ""), container.name, attempt);
     mounts.push({ source, path: join("/", terminationMessagePath), readOnly: false });
   }
-  // Without the right to mount, programs find the names of Services in the file named by KEELSON_HOSTS.
-  if ((node.canMount || isIsolated) && !mounts.some(({ path }) => path === "/etc/hosts" || path === "/etc")) {
-    mounts.push({ source: hostsFile, path: "/etc/hosts", readOnly: true });
+  const ownFiles = isIsolated ? await networkFiles(node, pod, setup.podIP) : [];
+  const files = ownFiles.length > 0 ? ownFiles : [{ source: hostsFile, path: "/etc/hosts", readOnly: true }];
+  for (const file of files) {
+    // Without the right to mount, programs find the names of Services in the file named by KEELSON_HOSTS.
+    const isHidden = mounts.some(({ path }) => path === file.path || path === "/etc");
+    if ((node.canMount || isIsolated) && !isHidden) mounts.push(file);
   }
   return mounts;
 }

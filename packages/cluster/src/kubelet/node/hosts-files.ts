@@ -20,8 +20,9 @@ export interface HostAlias {
   readonly hostnames?: readonly string[] | undefined;
 }
 
-/** First lines of the files, as the kubelet writes them. */
-const podHeader = "# Kubernetes-managed hosts file.\n";
+/** The first line of the files of Pods with an address of their own, as the kubelet writes it. */
+export const podHeader = "# Kubernetes-managed hosts file.\n";
+/** The first line of the files of Pods on the host's network. */
 const hostNetworkHeader = "# Kubernetes-managed hosts file (host network).\n";
 /** Follows the namespace in the name of the file of its Pods on the host's network. */
 const hostNetworkSuffix = ".host-network";
@@ -115,7 +116,8 @@ function ownHosts(): string {
   }
 }
 
-function aliasLines(aliases: readonly HostAlias[]): string {
+/** The lines of `hostAliases` at the end of a file. */
+export function aliasLines(aliases: readonly HostAlias[]): string {
   if (aliases.length === 0) return "";
   const lines = aliases.map(({ ip, hostnames = [] }) => [ip, ...hostnames].join("\t"));
   return `\n# Entries added by HostAliases.\n${lines.join("\n")}\n`;
