@@ -8,7 +8,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { relative } from "node:path";
 import { root } from "./steps.mjs";
 
-/** The test of a result that belongs to a file, but to none of its tests: a failed import or hook, or an unhandled error. */
+/** The test of a result that belongs to a file, but to none of its tests: a failed import or hook. */
 const outsideOfTests = "outside of its tests";
 
 /** The name of a result that belongs to no file. */
@@ -16,15 +16,17 @@ const wholeRun = "whole run";
 
 /**
  * Results of one run: those of Vitest's JSON report, one failure for each file that failed outside of a test, and one for each unhandled
- * error that has no file. A run that exited with an error and reports no failure is a failure.
+ * error. These belong to no file: an error surfaces while any file of its worker runs, so a second run of that file proves nothing. A run
+ * that exited with an error and reports no failure is a failure, and so is one whose unhandled errors are unknown.
  */
 export function readResults(report, unhandledErrors, status) {
   const results = (readJson(report)?.testResults ?? []).flatMap(resultsOfFile);
-  for (const { file, message } of readJson(unhandledErrors) ?? []) {
-    if (file === undefined) results.push(failure(undefined, wholeRun, `unhandled error: ${message}`));
-    else if (!results.some((result) => isOutside(result, file))) results.push(failure(file, outsideOfTests, message));
+  const errors = readJson(unhandledErrors);
+  for (const { file, message } of errors ?? []) {
+    const when = file === undefined ? "" : `, while ${file} ran`;
+    results.push(failure(undefined, wholeRun, `unhandled error${when}: ${message}`));
   }
-  if (status !== 0 && failed(results).length === 0) {
+  if (errors === undefined || (status !== 0 && failed(results).length === 0)) {
     results.push(failure(undefined, wholeRun, `Vitest exited with status ${status}; see its output above`));
   }
   return results;
@@ -85,15 +87,11 @@ function failure(file, test, message) {
   return { file, test, state: "failed", message };
 }
 
-function isOutside(result, file) {
-  return result.file === file && result.test === outsideOfTests;
-}
-
 function firstLine(message) {
   return message?.split("\n", 1)[0] || "no message";
 }
 
-/** The content of a file that a run has written, or `undefined` if the run crashed before. */
+/** The content of a file that a run has written; `undefined` if the run crashed before or while it did. */
 function readJson(file) {
   if (!existsSync(file)) return undefined;
   try {

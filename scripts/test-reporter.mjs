@@ -39,8 +39,8 @@ export default class TestReporter {
   }
 
   onTestRunEnd(_modules, unhandledErrors) {
-    if (unhandledErrors.length > 0) this.#print("failed: unhandled errors", unhandledErrors);
     writeUnhandledErrors(unhandledErrors);
+    if (unhandledErrors.length > 0) this.#print("failed: unhandled errors", unhandledErrors);
     this.#printProgress();
     const slowest = [...this.#durations].sort(([, a], [, b]) => b - a).slice(0, slowestFiles);
     process.stdout.write(
@@ -50,7 +50,7 @@ export default class TestReporter {
 
   #print(title, errors = []) {
     const details = errors.flatMap((error) => [
-      error.message,
+      messageOf(error),
       // Of an unhandled error: what ran when it occurred.
       ...[error.VITEST_TEST_PATH, error.VITEST_TEST_NAME].filter((text) => typeof text === "string"),
       ...(error.diff === undefined ? [] : [error.diff]),
@@ -67,14 +67,19 @@ export default class TestReporter {
   }
 }
 
-/** Vitest's JSON report lacks these. A file is the one whose test ran when the error occurred. */
+/** Vitest's JSON report lacks these. A file is the one that ran when the error surfaced, not necessarily its cause. */
 function writeUnhandledErrors(errors) {
   if (process.env.TEST_UNHANDLED_ERRORS === undefined) return;
   const entries = errors.map(({ message, VITEST_TEST_PATH: path }) => ({
     ...(typeof path === "string" && { file: relative(root, path) }),
-    message: String(message).split("\n", 1)[0],
+    message: messageOf({ message }).split("\n", 1)[0],
   }));
   writeFileSync(process.env.TEST_UNHANDLED_ERRORS, JSON.stringify(entries));
+}
+
+/** Anything can be thrown, also values without a message. */
+function messageOf({ message }) {
+  return String(message ?? "no message");
 }
 
 function position({ stacks = [], stack = "" }) {
