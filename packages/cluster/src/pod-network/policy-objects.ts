@@ -54,9 +54,14 @@ export function isSamePolicy(before: KnownPolicy, after: KnownPolicy): boolean {
 
 /** A policy that isolates the same Pods in the same directions, and allows nothing. */
 export function withoutAllowances<T extends PolicySpec>(policy: T): T {
-  const { podSelector, policyTypes, egress = [] } = policy.spec;
-  const implied = egress.length > 0 ? (["Ingress", "Egress"] as const) : (["Ingress"] as const);
-  return { ...policy, spec: { ...(podSelector !== undefined && { podSelector }), policyTypes: policyTypes ?? implied } };
+  const { podSelector } = policy.spec;
+  return { ...policy, spec: { ...(podSelector !== undefined && { podSelector }), policyTypes: policyTypesOf(policy.spec) } };
+}
+
+/** The directions in which a policy isolates its Pods. An empty list is the same as an absent one. */
+export function policyTypesOf({ policyTypes = [], egress = [] }: PolicySpec["spec"]): readonly ("Ingress" | "Egress")[] {
+  if (policyTypes.length > 0) return policyTypes;
+  return egress.length > 0 ? ["Ingress", "Egress"] : ["Ingress"];
 }
 
 function sizeOf({ ingress = [], egress = [] }: PolicySpec["spec"]): number {

@@ -10,7 +10,7 @@ import {
   type PolicyRuleSet,
   type PolicySources,
 } from "./policy-rules.ts";
-import type { PolicyPod } from "./policy-objects.ts";
+import { type PolicyPod, withoutAllowances } from "./policy-objects.ts";
 import { policyTable } from "./policy-table.ts";
 
 interface Packet {
@@ -101,7 +101,8 @@ function isAllowedNaively(sources: PolicySources, packet: Packet): boolean {
     const [own, other] = type === "Egress" ? [packet.from, packet.to] : [packet.to, packet.from];
     const pod = podAt(own);
     const policies = sources.policies.filter(({ namespace, spec }) => {
-      const types = spec.policyTypes ?? (spec.egress?.length ? ["Ingress", "Egress"] : ["Ingress"]);
+      const implied = spec.egress?.length ? ["Ingress", "Egress"] : ["Ingress"];
+      const types = spec.policyTypes?.length ? spec.policyTypes : implied;
       return pod?.namespace === namespace && selects((spec.podSelector ?? {}) as Selector, pod.labels) && types.includes(type);
     });
     if (policies.length === 0) return true;
@@ -157,7 +158,7 @@ const peers = fc.array(peer, { maxLength: 2 });
 const spec = fc.record(
   {
     podSelector: selector,
-    policyTypes: fc.uniqueArray(fc.constantFrom("Ingress" as const, "Egress" as const), { minLength: 1 }),
+    policyTypes: fc.uniqueArray(fc.constantFrom("Ingress" as const, "Egress" as const)),
     ingress: fc.array(fc.record({ from: peers, ports }, { requiredKeys: [] }), { maxLength: 2 }),
     egress: fc.array(fc.record({ to: peers, ports }, { requiredKeys: [] }), { maxLength: 2 }),
   },
@@ -270,4 +271,12 @@ test("a policy whose peers have too many ranges isolates its Pods and allows not
   const again = finish(policyRules({ pods, namespaces, policies, blocks: rules.blocks }));
   expect(again).toEqual(rules);
   expect([...again.blocks.values()].every((ranges, index) => ranges === [...rules.blocks.values()][index])).toBe(true);
+});
+
+test("a policy without its allowances isolates in the same directions", () => {
+  const typesOf = (spec: NonNullable<NetworkPolicyObject["spec"]>) =>
+    withoutAllowances({ namespace: "n", name: "p", spec }).spec.policyTypes;
+  expect(typesOf({ policyTypes: [], egress: [{}] })).toEqual(["Ingress", "Egress"]);
+  expect(typesOf({ policyTypes: [] })).toEqual(["Ingress"]);
+  expect(typesOf({ policyTypes: ["Egress"], egress: [{}] })).toEqual(["Egress"]);
 });

@@ -3,7 +3,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { NetworkPolicyPeer, NetworkPolicyPort } from "@keelson/api-machinery/kinds";
 import { everything, type LabelSelector, nothing, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
 import { addressNumber, type AddressRange, blockRanges, uniteRanges } from "./address-ranges.ts";
-import type { PolicyPod, PolicySpec } from "./policy-objects.ts";
+import { type PolicyPod, type PolicySpec, policyTypesOf } from "./policy-objects.ts";
 
 /** What the rules are derived from. Each Pod has another address. */
 export interface PolicySources {
@@ -103,7 +103,7 @@ class PolicyCompiler {
     for (const [index, policy] of policies.entries()) {
       this.#isOversized = false;
       const { ingress = [], egress = [], podSelector } = policy.spec;
-      const types = policy.spec.policyTypes ?? (egress.length > 0 ? ["Ingress", "Egress"] : ["Ingress"]);
+      const types = policyTypesOf(policy.spec);
       const selected = yield* this.#matching([policy.namespace], compile(podSelector ?? {}, everything));
       const chain = hashOf(`${policy.namespace}/${policy.name}`);
       const rules = {

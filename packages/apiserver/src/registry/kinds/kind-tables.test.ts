@@ -102,6 +102,15 @@ describe("every kind", () => {
     expect(again).toEqual(object);
   });
 
+  it.each<[string, Fields, Fields]>([
+    ["networkpolicies", { spec: {} }, { spec: { policyTypes: [] } }],
+    ["networkpolicies", { spec: { egress: [{}] } }, { spec: { egress: [{}], policyTypes: [] } }],
+    ["services", { spec: { clusterIP: "None" } }, { spec: { clusterIP: "None", clusterIPs: [], ipFamilies: [] } }],
+    ["replicationcontrollers", { spec: { template } }, { spec: { template, selector: {} } }],
+  ])("%s %o has the same defaults as %o", (plural, absent, empty) => {
+    expect(created(plural, empty)).toEqual(created(plural, absent));
+  });
+
   it.each(samples)("%s has a cell for each column", (plural, fields) => {
     const kind = kindOf(plural);
     if (kind.cells === undefined) return expect(kind.columns.map(({ name }) => name)).toEqual(["Created At"]);

@@ -42,7 +42,9 @@ export function allocate(service: DraftObject<ServiceObject>, allocator: Service
       const isOpen = address === "None" && Object.keys(spec.selector ?? {}).length === 0;
       spec.ipFamilyPolicy ??= isOpen ? "RequireDualStack" : "SingleStack";
       const isDual = isOpen && spec.ipFamilyPolicy !== "SingleStack";
-      spec.ipFamilies ??= isDual ? ["IPv4", "IPv6"] : [address.includes(":") ? "IPv6" : "IPv4"];
+      if (!spec.ipFamilies?.length) {
+        spec.ipFamilies = isDual ? ["IPv4", "IPv6"] : [address.includes(":") ? "IPv6" : "IPv4"];
+      }
     }
   }
   if (!hasNodePorts(spec)) return;
@@ -67,9 +69,8 @@ export function keepAllocated(service: DraftObject<ServiceObject>, old: Service)
       (spec.clusterIP ?? "") !== (oldSpec?.clusterIP ?? "") && jsonEquals(spec.clusterIPs, oldSpec?.clusterIPs);
     if (isChangedAlone) setField(spec, "clusterIPs", (spec.clusterIP ?? "") === "" ? undefined : [spec.clusterIP]);
     for (const field of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] as const) {
-      const isMissing = spec[field] === undefined || spec[field] === "";
       const kept = oldSpec?.[field];
-      if (isMissing && kept !== undefined) setField(spec, field, structuredClone(kept));
+      if (!spec[field]?.length && kept !== undefined) setField(spec, field, structuredClone(kept));
     }
   }
   if (!hasClusterAddress(spec) && hasClusterAddress(oldSpec)) {

@@ -102,7 +102,7 @@ function defaultPolicy(object: DraftObject<NetworkPolicyObject>): void {
   const spec = (object.spec ??= {});
   // An empty selector selects all Pods of the namespace.
   spec.podSelector ??= {};
-  spec.policyTypes ??= (spec.egress ?? []).length > 0 ? ["Ingress", "Egress"] : ["Ingress"];
+  if (!spec.policyTypes?.length) spec.policyTypes = spec.egress?.length ? ["Ingress", "Egress"] : ["Ingress"];
   for (const rule of [...(spec.ingress ?? []), ...(spec.egress ?? [])]) {
     for (const port of rule.ports ?? []) port.protocol ??= "TCP";
   }

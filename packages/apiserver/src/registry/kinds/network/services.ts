@@ -79,7 +79,7 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
 /** `clusterIPs` supersedes `clusterIP`. */
 function agreeOnAddresses({ spec }: DraftObject<ServiceObject>): void {
   const address = spec?.clusterIP ?? "";
-  if (spec !== undefined && address !== "" && spec.clusterIPs === undefined) spec.clusterIPs = [address];
+  if (spec !== undefined && address !== "" && !spec.clusterIPs?.length) spec.clusterIPs = [address];
 }
 
 /** `a=1,b=2`, or `<none>`. */

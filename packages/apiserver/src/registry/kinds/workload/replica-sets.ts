@@ -109,7 +109,7 @@ function defaultController(object: DraftObject<ReplicationControllerObject>): vo
   const spec = object.spec;
   const labels = spec?.template?.metadata?.labels ?? {};
   if (spec === undefined || Object.keys(labels).length === 0) return;
-  if (spec.selector === undefined) spec.selector = structuredClone(labels);
+  if (Object.keys(spec.selector ?? {}).length === 0) spec.selector = structuredClone(labels);
   if (Object.keys(object.metadata.labels ?? {}).length === 0) setField(object.metadata, "labels", structuredClone(labels));
 }
 
