@@ -1,4 +1,4 @@
-import type { Assignment } from "@keelson/middleware-agent";
+import type { Assignment, EngineRole } from "@keelson/middleware-agent";
 import type { ServerState } from "./server-state.ts";
 
 /** The last assignment of a server. */
@@ -18,6 +18,19 @@ export function amountOf(position: number, record: AssignmentRecord | undefined)
 /** The primary that a server at `host` follows, or its own address. */
 export function hostOf(record: AssignmentRecord | undefined, host: string): string | undefined {
   return record?.role === "replica" ? record.primaryHost : record && host;
+}
+
+/**
+ * The role that a server with this record reports; without one, none was assigned since it was started. `isPrimary`: whether it acts as
+ * the primary that it was assigned to be.
+ */
+export function roleOf(
+  record: AssignmentRecord | undefined,
+  { hasData, isPrimary }: { readonly hasData: boolean; readonly isPrimary: boolean },
+): EngineRole["role"] {
+  if (record === undefined) return hasData ? "recovering" : "unassigned";
+  if (record.role === "replica") return "replica";
+  return isPrimary ? "primary" : "recovering";
 }
 
 /** What an agent reports about the state of its server; undefined while it does not run. */

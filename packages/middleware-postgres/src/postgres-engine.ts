@@ -11,18 +11,19 @@ import {
   type ReloadOutcome,
   type StopOptions,
 } from "@keelson/middleware-agent";
-import { amountOf, hostOf, infoOf } from "./assignment-record.ts";
+import { amountOf, hostOf, infoOf, roleOf } from "./assignment-record.ts";
 import { PostgresSnapshots } from "./backup/postgres-snapshots.ts";
 import { Follower } from "./follower.ts";
 import { isConnectionRefused } from "./postgres-client.ts";
 import { LogArchive } from "./log/log-archive.ts";
 import { PostgresParameters } from "./postgres-parameters.ts";
 import { PostgresServer } from "./postgres-server.ts";
+import { Replacement } from "./replacement.ts";
 import { ReplicaWatch } from "./replica-watch.ts";
 import { RoleStore } from "./role-store.ts";
 import { isStreamingFrom, observeState, readState, type ServerState } from "./server-state.ts";
 import { Sequence } from "./sequence.ts";
-import { fencePrimary, outcomeWithout, switchOver } from "./switchover.ts";
+import { fencePrimaryOf, outcomeWithout, switchOver } from "./switchover.ts";
 
 const isolated = { isStandby: true, isOpen: false } as const;
 const [promoteTimeoutMs, fenceTimeoutMs] = [25_000, 1_500];
@@ -47,8 +48,7 @@ export class PostgresEngine implements MiddlewareEngine {
   #isAdmitted = false;
   #isFenced = false;
   #isStopping = false;
-  /** Whether the data is being replaced. Meanwhile the server remains the primary of its Group. */
-  #isReplacing = false;
+  readonly #replacement: Replacement;
   /** Actions that start or stop the server. */
   readonly #actions = new Sequence();
   readonly #watch: ReplicaWatch;
@@ -61,6 +61,7 @@ export class PostgresEngine implements MiddlewareEngine {
     const [engine, server] = [options, this.#server];
     this.#follower = new Follower({ engine, server, exclusively: (act) => this.#actions.run(act) });
     this.#roles = new RoleStore(options.dataDir);
+    this.#replacement = new Replacement(options.clock);
     this.#watch = new ReplicaWatch(options.clock, () => this.role());
     this.log = new LogArchive({ engine, server, primaryHost: () => this.#primaryHost() });
     this.snapshots = new PostgresSnapshots({
@@ -92,7 +93,7 @@ export class PostgresEngine implements MiddlewareEngine {
     if (this.#isStopping) return { role: "stopped", info: {} };
     const { host } = this.#options;
     const record = this.#roles.record;
-    const state = await observeState(this.#server, () => this.#isReplacing);
+    const state = await observeState(this.#server, this.#replacement);
     this.#position = state?.position ?? this.#position;
     await this.#recordPromotion(state);
     const isReplica = this.#isAdmitted && record?.role === "replica";
@@ -119,11 +120,11 @@ export class PostgresEngine implements MiddlewareEngine {
   async assign(assignment: Assignment): Promise<Outcome> {
     const { host, log } = this.#options;
     const { role, primaryHost, epoch } = assignment;
-    if (this.#roles.record !== undefined && epoch < this.#roles.record.epoch)
-      return { ok: false, error: `epoch ${epoch} is older than ${this.#roles.record.epoch}` };
+    const record = this.#roles.record;
+    if (record !== undefined && epoch < record.epoch)
+      return { ok: false, error: `epoch ${epoch} is older than ${record.epoch}` };
     if (role === "replica") {
       // Saved first, so that a restart in between continues with the new role.
-      const record = this.#roles.record;
       await this.#roles.save({ ...assignment, isPending: record?.role === "primary" || record?.isPending === true });
       if (this.#isAdmitted === false) log.info({ primary: primaryHost }, "becoming a replica");
       this.#isAdmitted = true;
@@ -157,13 +158,14 @@ export class PostgresEngine implements MiddlewareEngine {
 
   async isFenced(): Promise<boolean> {
     // A primary keeps its lease while its data is replaced. If the lease is lost meanwhile, the guard ends the server.
-    if (this.#isReplacing) return false;
+    if (this.#replacement.isOnTime) return false;
     return !this.#server.isRunning || (await readState(this.#server.connection)).isStandby;
   }
 
-  async promote(epoch: number): Promise<void> {
+  /** Rejects if the record is not `expected` any more. */
+  async promote(epoch: number, expected = this.#roles.record): Promise<void> {
     await this.#follower.cancel();
-    await this.#actions.run(() => this.#becomePrimary({ role: "primary", primaryHost: this.#options.host, epoch }));
+    await this.#actions.run(() => this.#becomePrimary({ role: "primary", primaryHost: this.#options.host, epoch }, expected));
   }
 
   isDown(host: string): Promise<boolean> {
@@ -185,14 +187,12 @@ export class PostgresEngine implements MiddlewareEngine {
 
   /** The primary that this server follows, or its own address; undefined without a role. */
   #primaryHost(): string | undefined {
-    return this.#isAdmitted && !this.#isReplacing ? hostOf(this.#roles.record, this.#options.host) : undefined;
+    return this.#isAdmitted && !this.#replacement.isUnderWay ? hostOf(this.#roles.record, this.#options.host) : undefined;
   }
 
   #roleName(state: ServerState | undefined): EngineRole["role"] {
-    const record = this.#roles.record;
-    if (record === undefined || !this.#isAdmitted) return this.#server.hasData ? "recovering" : "unassigned";
-    if (record.role === "replica") return "replica";
-    return state?.isStandby === false || this.#isFenced || this.#isReplacing ? "primary" : "recovering";
+    const isPrimary = state?.isStandby === false || this.#isFenced || this.#replacement.isOnTime;
+    return roleOf(this.#isAdmitted ? this.#roles.record : undefined, { hasData: this.#server.hasData, isPrimary });
   }
 
   /** The agent of the previous primary promotes this server directly. */
@@ -212,10 +212,12 @@ export class PostgresEngine implements MiddlewareEngine {
     if (server.isRaised) await server.stop(promoteTimeoutMs).then(() => server.start({ isStandby: false, isOpen }));
   }
 
-  async #becomePrimary(assignment: Assignment): Promise<void> {
+  /** With `expected`, rejects if another role was assigned meanwhile. */
+  async #becomePrimary(assignment: Assignment, expected?: Assignment): Promise<void> {
     const server = this.#server;
     if (server.isIncomplete) throw new AgentError("ProgramExited", "the data is incomplete: its rewind was interrupted");
-    await this.#roles.save(assignment);
+    await this.#roles.save(assignment, expected);
+    this.#roles.require(assignment);
     if (!server.hasData) await server.initialize();
     if (!server.isRunning) await server.start({ isStandby: false, isOpen: false });
     if ((await readState(server.connection)).isStandby) await this.#endRecovery();
@@ -239,15 +241,16 @@ export class PostgresEngine implements MiddlewareEngine {
     const record = this.#roles.record;
     const obstacle = await this.#obstacleOfLoad();
     if (obstacle !== undefined || record === undefined || this.#isStopping) return obstacle ?? "this server is being stopped";
-    this.#isReplacing = true;
-    try {
-      await this.#server.stop(promoteTimeoutMs);
-      await this.#server.files.data.replace(folder);
-      return undefined;
-    } finally {
-      // If the folders could not be exchanged, the primary continues with the old data.
-      await this.#becomePrimary(record).finally(() => void (this.#isReplacing = false));
-    }
+    return this.#replacement.run(async () => {
+      try {
+        await this.#server.stop(promoteTimeoutMs);
+        await this.#server.files.data.replace(folder);
+        return undefined;
+      } finally {
+        // If the folders could not be exchanged, the primary continues with the old data.
+        await this.#becomePrimary(record, record);
+      }
+    });
   }
 
   async #endRecovery(): Promise<void> {
@@ -270,7 +273,7 @@ export class PostgresEngine implements MiddlewareEngine {
     if (result.kind === "fenced") {
       // The role must be assigned again.
       this.#isAdmitted = false;
-      if (result.mayResume) await this.#becomePrimary(record);
+      if (result.mayResume) await this.#becomePrimary(record, record);
       return { ok: false, error: result.error };
     }
     // Its successor was promoted with all of its data. It may lack the checkpoint of the shutdown: this server is then rewound.
@@ -284,15 +287,13 @@ export class PostgresEngine implements MiddlewareEngine {
     const record = this.#roles.record;
     if (record === undefined || !this.#isAdmitted) return { ok: false, error: "this server was restarted and has no role" };
     if (epoch < record.epoch) return { ok: false, error: `epoch ${epoch} is older than ${record.epoch}` };
-    const { host, port, password, log } = this.#options;
-    if (record.role === "replica" && isPrimaryDown !== true) {
-      const outcome = await fencePrimary({ host: record.primaryHost, port, password });
-      if (!outcome.ok) return outcome;
-    }
+    const { host, log } = this.#options;
+    const outcome = isPrimaryDown === true ? undefined : await fencePrimaryOf(record, this.#options);
+    if (outcome?.ok === false) return outcome;
     if (!this.#server.isRunning) return { ok: false, error: "this server has no data yet" };
     const permission = (await beforePromotion?.()) ?? { ok: true, epoch };
     if (!permission.ok) return permission;
-    await this.promote(permission.epoch);
+    await this.promote(permission.epoch, record);
     log.warn({ primary: record.primaryHost, host, epoch: permission.epoch }, "promoted after the primary failed");
     return { ok: true };
   }

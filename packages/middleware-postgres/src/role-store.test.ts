@@ -30,3 +30,16 @@ test("another role of the same epoch replaces the record", async () => {
   await store.save(replica);
   expect(store.record).toBe(replica);
 });
+
+test("an action does not undo an assignment of its own epoch that was recorded after it began", async () => {
+  const store = new RoleStore(home);
+  const began = { role: "replica", primaryHost: "10.0.0.2", epoch: 3 } as const;
+  const meanwhile = { role: "replica", primaryHost: "10.0.0.3", epoch: 3 } as const;
+  const promotion = { role: "primary", primaryHost: "10.0.0.1", epoch: 3 } as const;
+  await store.save(began);
+  await Promise.all([store.save(meanwhile), store.save(promotion, began)]);
+  expect(store.record).toBe(meanwhile);
+  expect(() => store.require(promotion)).toThrow("epoch 3: another role was assigned meanwhile");
+  await store.save(promotion, meanwhile);
+  expect(() => store.require(promotion)).not.toThrow();
+});

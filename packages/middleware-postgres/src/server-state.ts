@@ -1,5 +1,6 @@
 import type { LocalConnection } from "./postgres-client.ts";
 import type { PostgresServer } from "./postgres-server.ts";
+import type { Replacement } from "./replacement.ts";
 
 /** Maximum lag of a replica that counts as in sync. */
 const maxLagBytes = 16 * 1_048_576;
@@ -52,18 +53,19 @@ export async function readState(connection: LocalConnection): Promise<ServerStat
 
 /**
  * Reads the state of a server; undefined if it does not run. A load stops and starts it, so a server whose data is being replaced is not
- * queried: its silence is not a failure. Rejects with a `PostgresError`.
+ * queried: its silence is not a failure. Once that takes too long, the server is queried; undefined if it does not answer, because it may
+ * recover its data. Rejects with a `PostgresError`.
  */
 export async function observeState(
   { isRunning, connection }: Pick<PostgresServer, "isRunning" | "connection">,
-  isReplacing: () => boolean,
+  replacement: Pick<Replacement, "isUnderWay" | "isOnTime">,
 ): Promise<ServerState | undefined> {
-  if (isReplacing() || !isRunning) return undefined;
+  if (replacement.isOnTime || !isRunning) return undefined;
   try {
     return await readState(connection);
   } catch (error) {
-    // The load began meanwhile and closed the connection.
-    if (isReplacing()) return undefined;
+    // The load began meanwhile and closed the connection, or it takes too long.
+    if (replacement.isUnderWay) return undefined;
     throw error;
   }
 }

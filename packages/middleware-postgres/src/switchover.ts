@@ -1,7 +1,7 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions, FailoverOrder, Outcome } from "@keelson/middleware-agent";
 import type { AssignmentRecord } from "./assignment-record.ts";
-import { type PostgresAddress, PostgresConnection, PostgresError } from "./postgres-client.ts";
+import { PostgresConnection, PostgresError } from "./postgres-client.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 import { dataEndOf } from "./shutdown-checkpoint.ts";
 
@@ -143,11 +143,17 @@ async function promote(
   }
 }
 
-/** Ensures that a failed primary accepts no writes. A PostgreSQL server cannot be fenced from another machine: it must have ended, or be isolated by its agent. */
-export async function fencePrimary(address: PostgresAddress): Promise<Outcome> {
-  const { host } = address;
+/**
+ * Ensures that the failed primary of a replica accepts no writes. A PostgreSQL server cannot be fenced from another machine: it must have
+ * ended, or be isolated by its agent. The record of a primary names none to fence.
+ */
+export async function fencePrimaryOf(
+  { role, primaryHost: host }: AssignmentRecord,
+  { port, password }: Pick<EngineOptions, "port" | "password">,
+): Promise<Outcome> {
+  if (role === "primary") return { ok: true };
   try {
-    await using connection = await PostgresConnection.open({ ...address, timeoutMs: 1_500 });
+    await using connection = await PostgresConnection.open({ host, port, password, timeoutMs: 1_500 });
     const [row] = await connection.run("SELECT pg_is_in_recovery()::text AS standby");
     if (row?.["standby"] === "true") return { ok: true };
     return { ok: false, error: `the primary ${host} still accepts writes`, mustTerminate: true };

@@ -1,0 +1,34 @@
+import type { Clock } from "@keelson/api-machinery/time";
+
+/** Time for the shutdown of the server, the exchange of its data and its start, in milliseconds. */
+const maxReplacementMs = 60_000;
+
+/** The replacement of a primary's data. The server remains the primary of its Group meanwhile, but not without limit. */
+export class Replacement {
+  readonly #clock: Clock;
+  #deadline: number | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Whether the data is being replaced. */
+  get isUnderWay(): boolean {
+    return this.#deadline !== undefined;
+  }
+
+  /** Whether the data is being replaced, and the silence of the server is not a failure yet. */
+  get isOnTime(): boolean {
+    return this.#deadline !== undefined && this.#clock.monotonic() < this.#deadline;
+  }
+
+  /** Replaces the data by `act`. The replacement ends when `act` does, whether it fails or not. */
+  async run<T>(act: () => Promise<T>): Promise<T> {
+    this.#deadline = this.#clock.monotonic() + maxReplacementMs;
+    try {
+      return await act();
+    } finally {
+      this.#deadline = undefined;
+    }
+  }
+}
