@@ -1,6 +1,17 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdtempSync, readFileSync, readlinkSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  closeSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { Readable } from "node:stream";
@@ -13,6 +24,7 @@ import { createBusyboxImage } from "../testing/busybox-image.ts";
 import { content } from "../contract/setup.ts";
 import { driverContract } from "../contract/driver-contract.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";
+import { openProgramRoot } from "../program/program-root.ts";
 import { outsidePid } from "../testing/outside-pid.ts";
 
 let base: string;
@@ -197,6 +209,23 @@ describe("a program in bubblewrap", () => {
     expect(rest.slice(0, 2)).toEqual([expect.stringMatching(/:\s*0+$/), expect.stringMatching(/:\s*0+$/)]);
     expect(rest.filter((line) => /^\d+$/.test(line)).length).toBeLessThan(8);
     expect(session.stderr && (await text(session.stderr)).match(/Read-only file system/g)).toHaveLength(2);
+  });
+
+  test("can have mounts with the names that bubblewrap uses while it starts", async () => {
+    chmodSync(base, 0o755);
+    const hasPrivateUser = process.getuid?.() === 0;
+    const binds = ["/newroot", "/oldroot"].map((target) => ({ source: mkdtempSync(join(base, "volume-")), target }));
+    for (const { source, target } of binds) {
+      chmodSync(source, 0o755);
+      writeFileSync(join(source, "name"), target);
+    }
+    const program = await driver.start({ id: "a", command: ["sleep", "600"], isolation: { hasPrivateUser, binds } });
+    const session = await program.exec({ command: ["cat", "/newroot/name", "/oldroot/name"] });
+    expect(await text(session.stdout)).toBe("/newroot/oldroot");
+    if (!hasPrivateUser) return;
+    const root = openProgramRoot(program);
+    expect(root && readdirSync(`/proc/self/fd/${root.fd}/oldroot`)).toEqual(["name"]);
+    if (root !== undefined) closeSync(root.fd);
   });
 
   test("delays commands beside it until it has its users and its root", async () => {

@@ -133,7 +133,7 @@ export class BubblewrapSlots implements SlotWrapping {
 /** Whether the process that bubblewrap, the process `wrapper`, runs inside has all its mounts. */
 function hasMounted(status: string, wrapper: number | undefined): boolean {
   const child = wrapper === undefined ? undefined : bubblewrapChild(status, wrapper);
-  return child !== undefined && child >= 0 && hasEnteredRoot(child);
+  return child !== undefined && child > 0 && hasEnteredRoot(child);
 }
 
 /** The stage of a shell, with the same paths before and after its folder has moved. */

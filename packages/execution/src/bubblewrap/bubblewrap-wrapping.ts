@@ -1,14 +1,11 @@
 import { chownSync, readFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { type ExecSpec, ExecutionError, type ProgramSpec } from "../driver.ts";
+import type { ExecSpec, ProgramSpec } from "../driver.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
-import { readStat } from "../process/proc.ts";
 import type { Execution, JoinedExecution, Wrapping } from "../process/wrapping.ts";
-import { bubblewrapChild } from "../program/network-namespace.ts";
 import { readErrorTail } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
-import { hasEnteredRoot } from "../program/program-root.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import { hasPrivateUser, hostUser, own } from "../program/program-user.ts";
 import type { UserIds } from "../program/user.ts";
@@ -32,6 +29,7 @@ import {
   writeOptions,
 } from "./bubblewrap-options.ts";
 import { BubblewrapSlots } from "./bubblewrap-slots.ts";
+import { innerProcess } from "./inner-process.ts";
 import { privateUser, stageScript, stagingFailed } from "./private-user.ts";
 
 /*
@@ -51,25 +49,6 @@ function wasExecuted(folder: ProgramFolder): boolean {
   } catch {
     return false;
   }
-}
-
-/** Maximum time for bubblewrap to enter its root, and maximum pause, after 1, 2, 4 ... ms, between looks at it. */
-const maxStartMs = 10_000;
-const maxPauseMs = 64;
-
-/**
- * The host pid of process 1 of a program's namespaces, as soon as it has its users and its root. bubblewrap reports the pid before it maps
- * the users: a command that joined earlier would run without a user, and without the mounts that it shares.
- */
-async function innerProcess({ folder, deadlines }: LaunchRequest, wrapper: number): Promise<number> {
-  for (let waitedMs = 0, pauseMs = 1; waitedMs < maxStartMs; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
-    const inner = bubblewrapChild(statusFile(folder), wrapper) ?? -1;
-    if (inner > 0 && hasEnteredRoot(inner)) return inner;
-    if (readStat(wrapper) === undefined) break;
-    await new Promise<void>((resolve) => void deadlines.after(pauseMs, resolve));
-    waitedMs += pauseMs;
-  }
-  throw new ExecutionError("NotRunning", `program ${folder.id} is not running`);
 }
 
 /** Makes a process launcher start its programs in bubblewrap. */
@@ -122,7 +101,7 @@ async function wrapExec(
   options: BubblewrapWrappingOptions,
 ): Promise<JoinedExecution> {
   const { folder, spec } = request;
-  const inner = await innerProcess(request, wrapper.pid);
+  const inner = await innerProcess(folder, wrapper.pid, request.deadlines);
   const env = { ...spec.env, ...exec.env };
   const { binds } = options;
   const stage = stageOf(request, binds);

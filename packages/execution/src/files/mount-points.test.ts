@@ -3,13 +3,16 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { isMountPoint, mountPointsBelow, parseMountPoints } from "./mount-points.ts";
+import { isMountPoint, mountPointsBelow, parseMounts } from "./mount-points.ts";
 
-test("decodes the white space and backslashes of mount points", () => {
-  const mountinfo = String.raw`36 35 98:0 / /a\040b\011c\134d rw - ext4 /dev/sda rw
+test("reads mounts, and decodes white space and backslashes", () => {
+  const mountinfo = String.raw`36 35 98:0 /of\040it /a\040b\011c\134d rw shared:1 - ext4 /dev/sda rw
 37 36 0:30 / / rw - tmpfs tmpfs rw
 `;
-  expect(parseMountPoints(mountinfo)).toEqual([String.raw`/a b${"\t"}c\d`, "/"]);
+  expect(parseMounts(mountinfo)).toEqual([
+    { device: "98:0", root: "/of it", point: String.raw`/a b${"\t"}c\d`, type: "ext4" },
+    { device: "0:30", root: "/", point: "/", type: "tmpfs" },
+  ]);
 });
 
 const canMount =
@@ -36,6 +39,11 @@ describe.runIf(canMount)("mount points", () => {
     expect([base, join(base, "link"), join(base, "none", "at all")].map(isMountPoint)).toEqual([false, false, false]);
     expect(mountPointsBelow(join(base, "link"))).toEqual([mounted]);
     expect(mountPointsBelow(join(base, "real"))).toEqual([]);
+  });
+
+  test("are below a folder only if they are not the folder itself", () => {
+    expect(mountPointsBelow(mounted)).toEqual([]);
+    expect(mountPointsBelow("/")).not.toContain("/");
   });
 
   test("are listed innermost first", () => {

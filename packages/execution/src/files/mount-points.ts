@@ -1,16 +1,28 @@
 import { readFileSync, realpathSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 
+/** A mount as a mountinfo file describes it (proc_pid_mountinfo(5)). */
+export interface Mount {
+  /** Device of the file system, as `major:minor`. Every file system in memory has its own. */
+  readonly device: string;
+  /** The folder of the file system that is mounted, `/` for all of it. */
+  readonly root: string;
+  /** Where it is mounted, seen from the root of the process. */
+  readonly point: string;
+  /** Type of the file system, such as `tmpfs`. */
+  readonly type: string;
+}
+
 /**
- * The mount points at or below a folder, in this process's mount namespace, innermost first. They are named as the kernel names them,
- * without symbolic links. Empty if the folder does not exist, and on systems other than Linux.
+ * The mount points below a folder, in this process's mount namespace, innermost first. The folder itself is not one of them. They are named
+ * as the kernel names them, without symbolic links. Empty if the folder does not exist, and on systems other than Linux.
  */
 export function mountPointsBelow(folder: string): readonly string[] {
   const root = realPath(folder);
   if (root === undefined) return [];
   const prefix = root === "/" ? "/" : `${root}/`;
   return mountPoints()
-    .filter((path) => path === root || path.startsWith(prefix))
+    .filter((path) => path !== root && path.startsWith(prefix))
     .reverse();
 }
 
@@ -20,18 +32,23 @@ export function isMountPoint(path: string): boolean {
   return folder !== undefined && mountPoints().includes(join(folder, basename(path)));
 }
 
-/** The mount points in the text of a mountinfo file, in the order of their mounts (proc_pid_mountinfo(5)). */
-export function parseMountPoints(mountinfo: string): readonly string[] {
+/** The mounts in the text of a mountinfo file, in the order of their mounts. */
+export function parseMounts(mountinfo: string): readonly Mount[] {
   const lines = mountinfo.split("\n").filter((line) => line !== "");
-  return lines.map((line) => unescapeMount(line.split(" ")[4] ?? ""));
+  return lines.map((line) => {
+    const [fields = "", fileSystem = ""] = line.split(" - ");
+    const [, , device = "", root = "", point = ""] = fields.split(" ");
+    return { device, root: unescapeMount(root), point: unescapeMount(point), type: fileSystem.split(" ")[0] ?? "" };
+  });
 }
+
+/** All mount points in this process's mount namespace, in the order of their mounts. Empty on systems other than Linux. */
+export const mountPoints = (): readonly string[] =>
+  process.platform === "linux" ? parseMounts(readFileSync("/proc/self/mountinfo", "utf8")).map(({ point }) => point) : [];
 
 /** The kernel writes white space and backslashes in paths as `\ooo`. */
 const unescapeMount = (path: string): string =>
   path.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
-
-const mountPoints = (): readonly string[] =>
-  process.platform === "linux" ? parseMountPoints(readFileSync("/proc/self/mountinfo", "utf8")) : [];
 
 function realPath(path: string): string | undefined {
   try {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Program } from "../driver.ts";
-import { readStat } from "../process/proc.ts";
+import { hasEnded, readStat } from "../process/proc.ts";
 
 /**
  * Path of the network namespace of a running program with `isolation.network: "none"`, for nsenter(1); undefined if it is not running, or
@@ -16,7 +16,7 @@ export function networkNamespaceOf({ state, logs }: Pick<Program, "state" | "log
 /** The file in a program's folder to which bubblewrap reports. */
 export const bubblewrapStatusFile = (folder: string): string => join(folder, "bwrap-status.json");
 
-/** The process that bubblewrap runs in the namespaces; undefined without bubblewrap, -1 if it does not exist yet or any more. */
+/** The process that bubblewrap runs in the namespaces; undefined without bubblewrap, 0 if it does not exist yet, -1 if it has ended. */
 export function bubblewrapChild(statusFile: string, wrapper: number): number | undefined {
   let status: string;
   try {
@@ -25,7 +25,10 @@ export function bubblewrapChild(statusFile: string, wrapper: number): number | u
     return undefined;
   }
   const child = Number(/"child-pid": (\d+)/.exec(status)?.[1] ?? 0);
+  if (child === 0) return 0;
+  const stat = readStat(child);
+  if (stat === undefined || hasEnded(stat)) return -1;
   // The pid may have been reused. A process of script(1) may be in between.
-  const parent = readStat(child)?.parent ?? 0;
+  const { parent } = stat;
   return parent === wrapper || (parent > 1 && readStat(parent)?.parent === wrapper) ? child : -1;
 }

@@ -1,6 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ExecutionError, type Program } from "../driver.ts";
+import { type Mount, parseMounts } from "../files/mount-points.ts";
 import { readStat } from "../process/proc.ts";
 import { bubblewrapChild, bubblewrapStatusFile } from "./network-namespace.ts";
 import type { UserIds } from "./user.ts";
@@ -60,15 +61,31 @@ function openRoot(pid: number, startTime: number, user: UserIds): ProgramRoot | 
 }
 
 /**
- * Whether bubblewrap has entered its final root. Before, the machine's root is reachable from it: as the root itself, or at /oldroot; between
- * its last two steps, two mounts are on `/`. The steps only go forward.
+ * Whether a process of bubblewrap with this mountinfo has entered its final root. `own` is the mountinfo of this process, whose root is the
+ * machine's. Mount points are not compared by name: a program may have mounts at `/newroot` and `/oldroot` too.
+ *
+ * | step of bubblewrap                                                   | mounts on `/`               | machine's root |
+ * |----------------------------------------------------------------------|-----------------------------|----------------|
+ * | starts                                                               | machine's                   | `/`            |
+ * | mounts a tmpfs, binds its folder `newroot` to itself, and enters it  | `/` of the tmpfs            | `/oldroot`     |
+ * | mounts the program's files below `/newroot`, and unmounts `/oldroot` | `/` of the tmpfs            | unmounted      |
+ * | enters `/newroot`                                                    | `/newroot` and `/` of it    | unmounted      |
+ * | unmounts the rest of the tmpfs                                       | `/newroot` of the tmpfs     | unmounted      |
+ *
+ * The steps only go forward, so a root that is `/newroot` of a tmpfs, and not the machine's own (which is one if this process runs in
+ * bubblewrap), shows that the machine's root has been unmounted, even if the mounts changed while they were read.
  */
+export function isBubblewrapRoot(mountinfo: string, own: string): boolean {
+  const [root, ...others] = rootMounts(mountinfo);
+  if (root === undefined || others.length > 0) return false;
+  const isOwn = rootMounts(own).some(({ device }) => device === root.device);
+  return !isOwn && root.type === "tmpfs" && root.root === "/newroot";
+}
+
+const rootMounts = (mountinfo: string): readonly Mount[] => parseMounts(mountinfo).filter(({ point }) => point === "/");
+
 function hasBubblewrapRoot(pid: number): boolean {
-  const lines = readFileSync(`/proc/${pid}/mountinfo`, "utf8").split("\n").filter(Boolean);
-  const points = lines.map((line) => line.split(" ")[4] ?? "");
-  const roots = lines.filter((_, index) => points[index] === "/");
-  const isTemporary = / - tmpfs /.test(roots[0] ?? "");
-  return roots.length === 1 && isTemporary && !points.some((point) => /^\/(?:oldroot|newroot)(?:\/|$)/.test(point));
+  return isBubblewrapRoot(readFileSync(`/proc/${pid}/mountinfo`, "utf8"), readFileSync("/proc/self/mountinfo", "utf8"));
 }
 
 /** Whether bubblewrap's process inside has its users and all its mounts; false if the process does not exist. */

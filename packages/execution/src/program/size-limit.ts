@@ -1,7 +1,8 @@
 import { execFile } from "node:child_process";
 import { readdirSync, realpathSync } from "node:fs";
+import { basename, join } from "node:path";
 import { promisify } from "node:util";
-import { isMountPoint, mountPointsBelow } from "../files/mount-points.ts";
+import { mountPoints, mountPointsBelow } from "../files/mount-points.ts";
 import type { ProgramFolder } from "./program-folder.ts";
 
 const run = promisify(execFile);
@@ -16,12 +17,19 @@ interface QueuedUnmount {
 export class Unmounter {
   #queue: QueuedUnmount[] = [];
   #isRunning = false;
+  readonly #mountPoints: () => readonly string[];
+
+  /** `readMountPoints` returns all mount points of this process's mount namespace, as the kernel names them. */
+  constructor(readMountPoints = mountPoints) {
+    this.#mountPoints = readMountPoints;
+  }
 
   /** Unmounts everything below a folder. */
   unmountBelow(path: string): Promise<void> {
     return this.unmount(mountPointsBelow(path));
   }
 
+  /** Unmounts these mount points, as the kernel names them. Rejects if one of them cannot be unmounted. */
   unmount(mounts: readonly string[]): Promise<void> {
     if (mounts.length === 0) return Promise.resolve();
     return new Promise((resolve, reject) => {
@@ -37,18 +45,28 @@ export class Unmounter {
         await run("umount", ["--lazy", ...batch.flatMap(({ mounts }) => mounts)]);
         for (const { resolve } of batch) resolve();
       } catch {
-        // Names the caller whose mount failed. The others' are unmounted already.
-        await Promise.all(batch.map((each) => unmountLeft(each.mounts).then(each.resolve, each.reject)));
+        await this.#retry(batch);
       }
     }
     this.#isRunning = false;
   }
-}
 
-/** Unmounts those of `mounts` that are still mounted. */
-async function unmountLeft(mounts: readonly string[]): Promise<void> {
-  const left = mounts.filter(isMountPoint);
-  if (left.length > 0) await run("umount", ["--lazy", ...left]);
+  /** Finds the callers whose mounts failed. The mounts of the others have been unmounted. */
+  async #retry(batch: readonly QueuedUnmount[]): Promise<void> {
+    // Reading the mount points takes milliseconds when there are thousands, and blocks.
+    const mounted = new Set(this.#mountPoints());
+    await Promise.all(
+      batch.map(async ({ mounts, resolve, reject }) => {
+        const left = mounts.filter((mount) => mounted.has(mount));
+        try {
+          if (left.length > 0) await run("umount", ["--lazy", ...left]);
+          resolve();
+        } catch (error) {
+          reject(error);
+        }
+      }),
+    );
+  }
 }
 
 /**
@@ -66,7 +84,8 @@ rm -rf "$1.kept" && { cp -a "$1" "$1.kept" 2>/dev/null || [ -d "$1.kept" ]; } &&
  */
 export async function keepWork({ path, work }: ProgramFolder, unmounter: Unmounter): Promise<void> {
   const mounts = mountPointsBelow(path);
-  if (!isMountPoint(work) || readdirSync(work).length === 0) return unmounter.unmount(mounts);
-  const target = realpathSync(work);
+  if (mounts.length === 0) return;
+  const target = join(realpathSync(path), basename(work));
+  if (!mounts.includes(target) || readdirSync(target).length === 0) return unmounter.unmount(mounts);
   await run("/bin/sh", ["-c", keepScript, "keelson-keep", target, ...mounts.filter((mount) => mount !== target)]);
 }

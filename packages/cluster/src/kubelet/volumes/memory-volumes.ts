@@ -29,9 +29,14 @@ export async function mountMemory(folder: string, sizeBytes: number): Promise<vo
   await run("mount", ["--no-canonicalize", "-t", "tmpfs", "-o", `size=${sizeBytes},mode=0777,nosuid,nodev`, "tmpfs", folder]);
 }
 
-/** Removes the folder of a Pod with its volumes in memory. */
+/** Removes the folder of a Pod with its volumes in memory, and whatever is mounted on the folder itself. */
 export async function removePodFolder(folder: string): Promise<void> {
-  // Lazily: a program that is being killed may still use it.
-  for (const path of mountPointsBelow(folder)) await run("umount", ["--lazy", "--no-canonicalize", path]);
+  for (const path of mountPointsBelow(folder)) await unmount(path);
+  while (isMountPoint(folder)) await unmount(folder);
   await removeTree(folder);
+}
+
+/** Unmounts lazily: a program that is being killed may still use the mount. */
+async function unmount(path: string): Promise<void> {
+  await run("umount", ["--lazy", "--no-canonicalize", path]);
 }

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -27,6 +27,23 @@ test("a Pod's folder is removed with folders that are nested beyond PATH_MAX in 
   }
   await removePodFolder(folder);
   expect(existsSync(folder)).toBe(false);
+});
+
+const canMount =
+  process.platform === "linux" && process.getuid?.() === 0 && spawnSync("unshare", ["--mount", "true"]).status === 0;
+
+test.runIf(canMount)("a Pod's folder is removed with what is mounted below it and on it", async () => {
+  const data = join(folder, "data");
+  for (const path of [folder, folder, data]) {
+    mkdirSync(path, { recursive: true });
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", path]);
+  }
+  try {
+    await removePodFolder(folder);
+    expect(existsSync(folder)).toBe(false);
+  } finally {
+    for (const path of [data, folder, folder]) spawnSync("umount", ["--lazy", path]);
+  }
 });
 
 test("a volume is updated although a program has nested folders beyond PATH_MAX in it", async () => {
