@@ -76,7 +76,8 @@ describe("a robot that attacks the bridge", () => {
     await expect.poll(() => agent.dispatches.length, { timeout: 20_000 }).toBeGreaterThanOrEqual(1_000);
     await agent.report({ uid: uidOf(9_999), attempt: 1, seq: 1 }, "running");
     await agent.acknowledged();
-    expect(agent.dispatches.length).toBeLessThan(1_400);
+    // 23,500 were requested. The rate permits 5,000 only after more than six minutes.
+    expect(agent.dispatches.length).toBeLessThan(5_000);
   });
 
   it("cannot cause a write with each message by changing its bootId", async () => {

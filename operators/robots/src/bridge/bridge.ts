@@ -2,14 +2,7 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { Change } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
-import {
-  type AckMessage,
-  type DispatchMessage,
-  type ResponseMessage,
-  type StatusMessage,
-  bridgeSubscriptions,
-  topics,
-} from "../protocol/messages.ts";
+import { type AckMessage, type StatusMessage, bridgeSubscriptions, topics } from "../protocol/messages.ts";
 import { heldAnnotation } from "../api/names.ts";
 import { LimitedLog } from "../broker/limited-log.ts";
 import type { JoinRequest } from "../identity/join-request.ts";
@@ -31,6 +24,7 @@ import { Registrations } from "./registration/registrations.ts";
 import { Leases } from "./leases.ts";
 import { eventOfReport } from "./report-event.ts";
 import { storeReport } from "./reports.ts";
+import { isUnwanted, TaskDeletions } from "./task-deletions.ts";
 import { TaskWrites } from "./task-writes.ts";
 
 const fieldManager = "robots-bridge";
@@ -49,6 +43,8 @@ export class Bridge implements AsyncDisposable {
   readonly #leases: Leases;
   readonly #dispatcher: Dispatcher;
   readonly #heartbeats: Heartbeats;
+  readonly #heartbeatWrites: HeartbeatWrites;
+  readonly #deletions: TaskDeletions;
   readonly #duplicates: DuplicateAgents;
   readonly #connection: MqttConnection;
   readonly #joins: Joins;
@@ -73,7 +69,8 @@ export class Bridge implements AsyncDisposable {
     });
     this.#duplicates = new DuplicateAgents({
       ...{ clock, client, namespace, log, events: options.events, fieldManager },
-      push: (robot, run) => void this.#queue.push(`robot/${robot}`, run, ownerOf("registration", robot)),
+      // Without an owner: the clones of a robot may fill its share of the queue.
+      push: (robot, run) => this.#queue.push(`robot/${robot}`, run),
     });
     this.#droppedMessages = new RejectionEvents({
       clock,
@@ -88,6 +85,7 @@ export class Bridge implements AsyncDisposable {
     this.#registrations = new Registrations({ client, cache, namespace, isJoinToken, bindsCredentials, fieldManager, log });
     this.#writes = new TaskWrites({ client, cache, namespace, fieldManager });
     this.#leases = new Leases({ writes: this.#writes, clock, log, isApproved: (robot) => this.#isApproved(robot) });
+    this.#deletions = this.#createDeletions();
     this.#dispatcher = new Dispatcher({
       clock,
       taskOf: (uid) => this.#taskOf(uid),
@@ -97,12 +95,12 @@ export class Bridge implements AsyncDisposable {
         this.#messages.send(robot, topics.dispatch(robot), message);
       },
     });
-    const heartbeatWrites = new HeartbeatWrites({ client, namespace, fieldManager, queue: this.#queue });
+    this.#heartbeatWrites = new HeartbeatWrites({ client, clock, namespace, fieldManager, queue: this.#queue });
     this.#heartbeats = new Heartbeats({
       clock,
       statusOf: (robot) => this.#robotNamed(robot)?.status,
       isListening: () => this.#connection.isReady,
-      write: (robot, status) => heartbeatWrites.write(robot, status),
+      write: (robot, status) => this.#heartbeatWrites.write(robot, status),
     });
     this.#connection = new MqttConnection({
       ...options,
@@ -127,12 +125,23 @@ export class Bridge implements AsyncDisposable {
     for (const unsubscribe of this.#unsubscribes) unsubscribe();
     this.#dispatcher.stop();
     this.#heartbeats.stop();
+    this.#heartbeatWrites.stop();
+    this.#deletions.stop();
     await this.#queue.close();
     await this.#connection.stop();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop();
+  }
+
+  #createDeletions(): TaskDeletions {
+    return new TaskDeletions({
+      clock: this.#options.clock,
+      isUnwanted: (robot, uid) => isUnwanted(this.#taskOf(uid), robot),
+      mayDelete: (robot) => this.#limits.mayDelete(robot),
+      send: (robot, { taskUid, attempt }) => this.#messages.deleteTask(robot, taskUid, attempt),
+    });
   }
 
   #robotNamed(name: string): DeepReadonly<Robot> | undefined {
@@ -212,7 +221,7 @@ export class Bridge implements AsyncDisposable {
     const registration = await this.#registrations.store(message, { kind, isOwnTopic });
     if (registration.kind === "rejected") {
       this.#limitedLog.warn(robotId, { robot: robotId }, `${kind} rejected: ${registration.reason}`);
-      if (kind === "register") this.#respond(robotId, { success: false, message: registration.reason, robotId });
+      if (kind === "register") this.#messages.respond(robotId, { success: false, message: registration.reason, robotId });
       return;
     }
     this.#heartbeats.update(robotId, {
@@ -227,13 +236,8 @@ export class Bridge implements AsyncDisposable {
     if (message.nonce !== undefined) this.#messages.registered(robotId, message.nonce);
     const warning = this.#duplicates.check(registration.robot, message);
     const response = responseFor(registration.robot);
-    if (response !== undefined) this.#respond(robotId, { ...response, ...(warning === undefined ? {} : { warning }) });
-    for (const { taskUid, attempt } of tasks) {
-      const task = this.#taskOf(taskUid);
-      const isDisplaced = task?.status?.displaced?.robot === robotId;
-      const isUnwanted = task === undefined || (task.spec.targetRobot !== robotId && !isDisplaced);
-      if (isUnwanted && this.#limits.mayDelete(robotId)) this.#sendDelete(robotId, taskUid, attempt);
-    }
+    if (response !== undefined) this.#messages.respond(robotId, { ...response, ...(warning === undefined ? {} : { warning }) });
+    this.#deletions.registered(robotId, tasks);
     if (this.#limits.mayResend(robotId)) this.#dispatcher.resend(robotId);
   }
 
@@ -245,20 +249,10 @@ export class Bridge implements AsyncDisposable {
     const regarding = event === undefined ? undefined : this.#taskOf(report.taskUid);
     if (event !== undefined && regarding !== undefined) this.#options.events.event(regarding, event);
     const { taskUid, attempt, seq } = report;
-    if (outcome === "unwanted") this.#sendDelete(robotId, taskUid, attempt ?? 0);
+    if (outcome === "unwanted") this.#messages.deleteTask(robotId, taskUid, attempt ?? 0);
     // An original agent sends neither and does not subscribe to acknowledgements.
     if (attempt === undefined || seq === undefined) return;
     this.#messages.send(robotId, topics.ack(robotId, taskUid), { taskUid, attempt, seq } satisfies AckMessage);
-  }
-
-  #respond(robotId: string, response: ResponseMessage): void {
-    this.#messages.respond(robotId, response);
-  }
-
-  /** Has a robot remove a task. */
-  #sendDelete(robotId: string, uid: string, attempt: number): void {
-    const task = { metadata: { uid }, status: { attempt } } as DispatchMessage["task"];
-    this.#messages.send(robotId, topics.dispatch(robotId), { action: "delete", task } satisfies DispatchMessage);
   }
 
   #onTask({ type, object }: Change<Task>): void {
@@ -273,13 +267,14 @@ export class Bridge implements AsyncDisposable {
     const name = object.metadata.name ?? "";
     if (type === "delete") {
       this.#heartbeats.robotDeleted(name);
+      this.#deletions.robotDeleted(name);
       this.#duplicates.forget(name);
       this.#messages.robotDeleted(name);
       return;
     }
     const response = responseFor(object);
     const before = old === undefined ? undefined : responseFor(old);
-    if (response !== undefined && !jsonEquals(response, before)) this.#respond(name, response);
+    if (response !== undefined && !jsonEquals(response, before)) this.#messages.respond(name, response);
     // Released: the agents that were seen before do not count any more.
     if (
       old?.metadata.annotations?.[heldAnnotation] !== undefined &&

@@ -86,6 +86,21 @@ describe("Heartbeats", () => {
     heartbeats.stop();
   });
 
+  it("ignores what arrives after it was stopped", async () => {
+    const clock = createVirtualClock();
+    const writes: HeartbeatStatus[] = [];
+    const heartbeats = new Heartbeats({
+      clock,
+      statusOf: () => ({ connected: true }),
+      write: (_, status) => writes.push(status) < 0,
+    });
+    heartbeats.stop();
+    heartbeats.update("r", { isAlive: true, connected: true, bootId: "a" });
+    heartbeats.watch("s");
+    await clock.advance(10 * silenceTimeoutMs);
+    expect([writes, clock.pendingTimers]).toEqual([[], 0]);
+  });
+
   it("does not treat what the broker reports as a heartbeat", () => {
     const { writes, heartbeats } = setUp();
     heartbeats.update("r", { connected: true });

@@ -68,6 +68,7 @@ export class Heartbeats {
   readonly #options: HeartbeatsOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #changes: KeyedRates;
+  #isStopped = false;
 
   constructor(options: HeartbeatsOptions) {
     this.#options = options;
@@ -76,6 +77,7 @@ export class Heartbeats {
 
   /** Applies news about a robot. */
   update(robot: string, update: HeartbeatUpdate): void {
+    if (this.#isStopped) return;
     const { clock } = this.#options;
     const entry = this.#entryOf(robot);
     const { status } = entry;
@@ -109,6 +111,7 @@ export class Heartbeats {
 
   /** Notices the silence of a robot that is stored as connected, although it has sent nothing yet. */
   watch(robot: string): void {
+    if (this.#isStopped) return;
     const entry = this.#entryOf(robot);
     if (entry.status.connected === true && entry.silence === undefined) this.#watchSilence(robot, entry, silenceTimeoutMs);
   }
@@ -126,7 +129,9 @@ export class Heartbeats {
     this.#entries.delete(robot);
   }
 
+  /** Cancels all timers. News that arrives later is ignored. */
   stop(): void {
+    this.#isStopped = true;
     for (const { timer, silence } of this.#entries.values()) {
       timer?.cancel();
       silence?.cancel();
@@ -173,6 +178,7 @@ export class Heartbeats {
   }
 
   #flush(robot: string, entry: Entry): void {
+    if (this.#isStopped) return;
     entry.timer?.cancel();
     entry.timer = undefined;
     entry.writtenAt = this.#options.clock.monotonic();

@@ -84,8 +84,8 @@ describe("readIncoming", () => {
       ...{ robotId: "r", token: "t", nonce: "n" },
       tasks: Array.from({ length: count }, () => ({ taskUid: uid, attempt: 1 })),
     });
-    expect(read(topic, body(1024))).not.toHaveProperty("rejected");
-    expect(read(topic, body(1025))).toEqual({ rejected: "tasks must be a list of at most 1024 {taskUid, attempt}" });
+    expect(read(topic, body(4096))).not.toHaveProperty("rejected");
+    expect(read(topic, body(4097))).toEqual({ rejected: "tasks must be a list of at most 4096 {taskUid, attempt}" });
   });
 
   it("rejects a uid that is a path (S6)", () => {

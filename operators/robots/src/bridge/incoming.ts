@@ -16,8 +16,8 @@ import {
 export const maxPayloadBytes = 256 * 1024;
 
 const maxLabels = 64;
-/** An agent keeps records of at most 1,000 tasks. */
-const maxHeldTasks = 1024;
+/** An agent does not limit its live tasks: {@link maxPayloadBytes} permits about as many. */
+const maxHeldTasks = 4096;
 const maxMessageLength = 4096;
 const maxLogLength = 4096;
 const maxTokenLength = 1024;

@@ -2,13 +2,13 @@ import type { Clock } from "@keelson/api-machinery/time";
 import { KeyedRates, type RateLimit } from "../broker/keyed-rates.ts";
 import type { WorkOwner } from "./keyed-queue.ts";
 
-/** As many reports as a robot has tasks at most. */
+/** As many reports as an agent sends before the broker acknowledges one. */
 const maxPendingReports = 1024;
 
 /** Registrations and heartbeats, lease requests, or join requests. An agent waits for an answer before it repeats one. */
 const maxPendingMessages = 16;
 
-/** Deletions of unknown tasks that the registrations of a robot can cause: once of all its tasks, then ten per second. */
+/** Deletions of unknown tasks that the registrations of a robot can cause: 1,024, then ten per second. */
 const deletionLimit: RateLimit = { burst: 1024, perSecond: 10 };
 
 /** Registrations of a robot that resend its dispatches immediately. The dispatcher repeats unanswered dispatches anyway. */

@@ -3,7 +3,7 @@ import type { Logger } from "@keelson/controller";
 import type { LazyAuthority } from "../identity/lazy-authority.ts";
 import type { RobotAuthority } from "../identity/robot-authority.ts";
 import { sealMessage } from "../identity/signed-message.ts";
-import { type ResponseMessage, topics } from "../protocol/messages.ts";
+import { type DispatchMessage, type ResponseMessage, topics } from "../protocol/messages.ts";
 
 /** Options of {@link RobotMessages}. */
 export interface RobotMessagesOptions {
@@ -55,6 +55,12 @@ export class RobotMessages {
   /** Sends a message on a topic of the robot. */
   send(robotId: string, topic: string, message: object): void {
     this.#send(robotId, topic, () => message, message);
+  }
+
+  /** Has a robot remove a task. */
+  deleteTask(robotId: string, uid: string, attempt: number): void {
+    const task = { metadata: { uid }, status: { attempt } } as DispatchMessage["task"];
+    this.send(robotId, topics.dispatch(robotId), { action: "delete", task } satisfies DispatchMessage);
   }
 
   #send(robotId: string, topic: string, sealed: (authority: RobotAuthority) => object, plain: object): void {

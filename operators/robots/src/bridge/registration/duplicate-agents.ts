@@ -19,8 +19,8 @@ export interface DuplicateAgentsOptions {
   readonly log: Logger;
   readonly events: EventRecorder;
   readonly fieldManager: string;
-  /** Queues a write to a robot. */
-  readonly push: (robotId: string, run: () => Promise<void>) => void;
+  /** Queues a write to a robot. At most one of each robot is queued. Returns false if the queue is full. */
+  readonly push: (robotId: string, run: () => Promise<void>) => boolean;
 }
 
 /** Reports two agents that use the same robot id. If they use the same key, the robot is held until it is approved again. */
@@ -28,6 +28,8 @@ export class DuplicateAgents {
   readonly #options: DuplicateAgentsOptions;
   readonly #conflicts = new AgentConflicts();
   readonly #reports: KeyedRates;
+  /** Robots whose hold is queued. */
+  readonly #holding = new Set<string>();
 
   constructor(options: DuplicateAgentsOptions) {
     this.#options = options;
@@ -37,7 +39,7 @@ export class DuplicateAgents {
   /** Checks a registration. Returns a warning for the agent if there are two. */
   check(robot: DeepReadonly<Robot>, { robotId, instanceId, deviceInfo }: RegisterMessage): string | undefined {
     if (instanceId === undefined) return undefined;
-    const { log, events, push } = this.#options;
+    const { log, events } = this.#options;
     const { hostname } = deviceInfo ?? {};
     const agents = this.#conflicts.register(robotId, { instanceId, ...(hostname === undefined ? {} : { hostname }) });
     if (agents === undefined) return undefined;
@@ -48,13 +50,26 @@ export class DuplicateAgents {
       events.event(robot, { type: "Warning", reason: "DuplicateAgent", note: warning });
     }
     const isHeld = robot.metadata.annotations?.[heldAnnotation] !== undefined;
-    if (robot.status?.identity !== undefined && !isHeld) push(robotId, () => this.#hold(robotId, warning));
+    if (robot.status?.identity !== undefined && !isHeld) this.#pushHold(robotId, warning);
     return warning;
   }
 
   /** Forgets the agents of a robot that was deleted, or released after it was held. */
   forget(robotId: string): void {
     this.#conflicts.robotDeleted(robotId);
+  }
+
+  #pushHold(name: string, message: string): void {
+    if (this.#holding.has(name)) return;
+    this.#holding.add(name);
+    const hold = async (): Promise<void> => {
+      try {
+        await this.#hold(name, message);
+      } finally {
+        this.#holding.delete(name);
+      }
+    };
+    if (!this.#options.push(name, hold)) this.#holding.delete(name);
   }
 
   async #hold(name: string, message: string): Promise<void> {
