@@ -46,6 +46,15 @@ it("gives sites the shares of a group's spread", async () => {
   expect(await sitesOf("shares", {}, { spreads: [{ attribute: "${label.site}", targets }] })).toEqual({ a: 2, b: 4 });
 });
 
+it("creates the tasks of a Job with as many spreads and affinities as the Job, its groups and tasks may have", async () => {
+  const spreads = (count: number) => Array.from({ length: count }, () => ({ attribute: "${label.site}" }));
+  const affinities = (count: number) =>
+    Array.from({ length: count }, () => ({ lTarget: "${label.site}", rTarget: "b", weight: 1 }));
+  const tasks = [{ ...definition, spreads: spreads(24), affinities: affinities(64) }];
+  const counts = await sitesOf("many", { spreads: spreads(8) }, { tasks, spreads: spreads(8), affinities: affinities(32) });
+  expect(Object.values(counts).reduce((sum, count) => sum + count, 0)).toBe(6);
+});
+
 it("fails a task with an invalid spread, and rejects values out of range by field", async () => {
   const job = (name: string, percent: number, weight = 50) => ({
     metadata: { name, namespace },

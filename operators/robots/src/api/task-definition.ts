@@ -8,17 +8,27 @@ import { Service } from "./service.ts";
 import { Artifact, Template } from "./task-files.ts";
 import { TaskResources } from "./task-resources.ts";
 
-/** Fields that TaskDefinitions and Tasks have in common: the program and how it runs. */
-export const program = {
-  driver,
-  config: DriverConfig,
-  resources: Type.Optional(TaskResources),
+/** Preferences of a TaskDefinition for robots. */
+const preferences = {
   affinities: Type.Optional(
     Type.Array(Affinity, { description: "Preferences for robots, in addition to those of the group.", maxItems: 64 }),
   ),
   spreads: Type.Optional(
     Type.Array(Spread, { description: "How the copies of the task spread, in addition to the group.", maxItems: 24 }),
   ),
+};
+
+/** Preferences of a Task for robots: those of its group, which has at most 32 affinities and 16 spreads, and of its definition. */
+export const taskPreferences = {
+  affinities: Type.Optional(Type.Array(Affinity, { description: "Preferences for robots.", maxItems: 96 })),
+  spreads: Type.Optional(Type.Array(Spread, { description: "How the copies of the task spread.", maxItems: 40 })),
+};
+
+/** Fields that TaskDefinitions and Tasks have in common: the program and how it runs. */
+export const program = {
+  driver,
+  config: DriverConfig,
+  resources: Type.Optional(TaskResources),
   constraints: Type.Optional(
     Type.Array(Constraint, { description: "Requirements on the robot, in addition to those of the group." }),
   ),
@@ -51,7 +61,7 @@ export const program = {
 
 /** A task as a Job or a TaskGroup defines it. */
 export const TaskDefinition = Type.Object(
-  { name: partName("Name of the task within its group."), ...program },
+  { name: partName("Name of the task within its group."), ...program, ...preferences },
   { description: "A program to run on a robot." },
 );
 export type TaskDefinition = Static<typeof TaskDefinition>;

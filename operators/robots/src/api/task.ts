@@ -5,7 +5,7 @@ import { jobType, priority, robotSelector } from "./job.ts";
 import { group, version } from "./names.ts";
 import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, ReschedulePolicy } from "./policies.ts";
-import { program } from "./task-definition.ts";
+import { program, taskPreferences } from "./task-definition.ts";
 import { AllocatedResources } from "./task-resources.ts";
 import { revision } from "./update-policy.ts";
 
@@ -15,6 +15,7 @@ const spec = Type.Object(
     taskGroupName: Type.Optional(Type.String({ description: "Name of the TaskGroup that the task belongs to." })),
     name: Type.String({ description: "Name of the task within its group.", minLength: 1 }),
     ...program,
+    ...taskPreferences,
     type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),

@@ -76,7 +76,7 @@ export function explainTask({
   const wanted = isBound || pinned === undefined ? demand : { ...demand, pinned };
   const others = tasks.filter((each) => each.metadata.uid !== metadata.uid);
   const reasons = explainRobots(wanted, robots, (robot) => loadOfTasks(others, robot));
-  const scoreOf = preferenceScorer(wanted, robots, copiesAmong(task, others));
+  const scoreOf = preferenceScorer(wanted, robots, copiesAmong(task, job, others));
   const rows = robots.map((robot, index) => [
     robot.metadata.name ?? "",
     reasons[index] === undefined ? "yes" : "no",

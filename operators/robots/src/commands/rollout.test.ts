@@ -141,3 +141,17 @@ it("rolls back the spec that was read, regardless of status changes", () => {
   const read = { ...job, metadata: { ...job.metadata, generation: 7 } };
   expect(rollbackOperations(read, revision(1, "a"))[0]).toEqual({ op: "test", path: "/metadata/generation", value: 7 });
 });
+
+it("plans where the copies of a new Job go by its spreads, each group for itself", () => {
+  const sites = ["a", "a", "b"].map((env, index) => robotOf(`robot-00${index}`, { spec: { labels: { env } } }));
+  const targets = [
+    { value: "a", percent: 75 },
+    { value: "b", percent: 25 },
+  ];
+  const group = (name: string) => ({ name, count: 4, tasks: [definition] });
+  const job = jobOf({ spreads: [{ attribute: "${label.env}", targets }], taskGroups: [group("one"), group("two")] });
+  const plan = planJob({ job, live: undefined, revisions: [], groups: [], tasks: [], allTasks: [], robots: sites });
+  const toB = (name: string) => plan.filter((each) => each.group === name && each.robot === "robot-002").length;
+  expect(plan.map(({ action }) => action)).toEqual(Array.from({ length: 8 }, () => "create"));
+  expect([toB("one"), toB("two")]).toEqual([1, 1]);
+});

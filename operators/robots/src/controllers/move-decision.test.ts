@@ -17,7 +17,7 @@ const decide = (
   task: ReturnType<typeof taskOf>,
   now: number,
   robots: readonly ReturnType<typeof robotOf>[] = fleet,
-): TaskDecision => decideTask({ task, job: undefined, robots, loadOf: () => noLoad, copies: onlyCopy, now });
+): TaskDecision => decideTask({ task, job: undefined, robots, loadOf: () => noLoad, copies: () => onlyCopy, now });
 const withStatus = (spec: Partial<Task["spec"]>, status: Task["status"]) =>
   taskOf(status, { bound: true, spec: { jobName: "", ...spec } });
 

@@ -6,7 +6,15 @@ import { onlyCopy } from "../placement/spread.ts";
 import { decideTask, lostAfterMs, type TaskObservation } from "./task-decision.ts";
 
 const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = {}) =>
-  decideTask({ task, job: jobOf(), robots: [robotOf("robot-001")], loadOf: () => noLoad, copies: onlyCopy, now: t0, ...rest });
+  decideTask({
+    task,
+    job: jobOf(),
+    robots: [robotOf("robot-001")],
+    loadOf: () => noLoad,
+    copies: () => onlyCopy,
+    now: t0,
+    ...rest,
+  });
 
 const running: Task["status"] = { state: "running", attempt: 1, seq: 1 };
 

@@ -38,8 +38,8 @@ export interface TaskObservation {
   readonly robots: readonly DeepReadonly<Robot>[];
   /** Load of a robot from other Tasks, including those that were bound a moment ago. */
   readonly loadOf: (robot: string) => Load;
-  /** The copies of the Task, including those that were bound a moment ago. */
-  readonly copies: Copies;
+  /** Counts the copies of the Task, including those that were bound a moment ago. It lists all Tasks of the Job. */
+  readonly copies: (job: DeepReadonly<Job> | undefined) => Copies;
   readonly now: number;
 }
 
@@ -137,7 +137,7 @@ function decideStart({ task, job, robots, loadOf, copies }: TaskObservation): Ta
     return { kind: "wait", message: `waits until ${stopping.robot} has stopped attempt ${stopping.attempt}` };
   }
   const demand = demandOf(task, job);
-  const placement = decidePlacement(demand, robots, loadOf, copies);
+  const placement = decidePlacement(demand, robots, loadOf, copies(job));
   return placement.kind === "placed"
     ? { kind: "bind", robot: placement.robot.metadata.name ?? "", isPinned: demand.pinned !== undefined }
     : { kind: "wait", message: placement.message };

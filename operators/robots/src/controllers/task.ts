@@ -48,7 +48,7 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
     job: jobName === "" ? undefined : cache.get(Job, { namespace, name: jobName }),
     robots: cache.list(Robot, { namespace }),
     loadOf: (robot) => loads.loadOf(cache, namespace, robot, task.metadata.uid ?? ""),
-    copies: loads.copiesOf(cache, task),
+    copies: (job) => loads.copiesOf(cache, task, job),
     now,
   });
   switch (decision.kind) {

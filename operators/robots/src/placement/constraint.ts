@@ -83,7 +83,7 @@ function order(left: string, right: string): number {
 /** Replaces references such as `${label.site}` by the robot's values. `unknown`: the first one that the robot lacks. */
 export function interpolate(text: string, robot: DeepReadonly<Robot>): { readonly text: string; readonly unknown?: string } {
   let unknown: string | undefined;
-  const result = text.replace(/\$\{([^}]*)\}/g, (_, name: string) => {
+  const result = text.replace(reference, (_, name: string) => {
     const value = valueOf(name.trim(), robot);
     if (value === undefined) unknown ??= name;
     return value ?? "";
@@ -91,8 +91,29 @@ export function interpolate(text: string, robot: DeepReadonly<Robot>): { readonl
   return unknown === undefined ? { text: result } : { text: result, unknown };
 }
 
+/** Why a text has a reference that no robot can have a value for; undefined if it has none. */
+export function referenceProblem(text: string): string | undefined {
+  let unknown: string | undefined;
+  const rest = text.replace(reference, (match, name: string) => {
+    if (!isReference(name.trim())) unknown ??= match;
+    return "";
+  });
+  if (unknown !== undefined) return `unknown reference ${unknown}`;
+  return rest.includes("${") ? "a reference must end with }" : undefined;
+}
+
+const reference = /\$\{([^}]*)\}/g;
+const robotNames: readonly string[] = ["robot.id", "node.unique.name", "node.unique.id"];
+
+function isReference(name: string): boolean {
+  if (robotNames.includes(name)) return true;
+  const dot = name.indexOf(".");
+  const [kind, rest] = [name.slice(0, dot), name.slice(dot + 1)];
+  return kind === "attr" ? Object.hasOwn(attributes, rest) : (kind === "label" || kind === "meta") && rest !== "";
+}
+
 function valueOf(name: string, robot: DeepReadonly<Robot>): string | undefined {
-  if (name === "robot.id" || name === "node.unique.name" || name === "node.unique.id") return robot.spec.robotId;
+  if (robotNames.includes(name)) return robot.spec.robotId;
   const dot = name.indexOf(".");
   const [kind, rest] = [name.slice(0, dot), name.slice(dot + 1)];
   if (kind === "attr" && Object.hasOwn(attributes, rest)) return attributes[rest]?.(robot.status?.deviceInfo)?.toString();

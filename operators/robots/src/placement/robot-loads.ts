@@ -1,6 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
+import { isPerRobot, type Job } from "../api/job.ts";
 import { Task } from "../api/task.ts";
+import { childName, unambiguousChildName } from "../work/child-name.ts";
 import { type Load, noLoad } from "./placement.ts";
 import { type Copies, onlyCopy } from "./spread.ts";
 import { parseResourceRequest } from "./resource-request.ts";
@@ -38,11 +40,11 @@ export class RobotLoads {
   }
 
   /** The copies of a Task, with the robots that they use. */
-  copiesOf(cache: Cache, task: DeepReadonly<Task>): Copies {
+  copiesOf(cache: Cache, task: DeepReadonly<Task>, job: DeepReadonly<Job> | undefined): Copies {
     const { jobName } = task.spec;
     if (task.spec.spreads === undefined || jobName === undefined) return onlyCopy;
     const tasks = cache.list(Task, { namespace: task.metadata.namespace, index: ["job", jobName] });
-    return copiesAmong(task, tasks, ({ metadata }) => {
+    return copiesAmong(task, job, tasks, ({ metadata }) => {
       this.#confirmed(metadata.uid ?? "", cache);
       return this.#assumed.get(metadata.uid ?? "")?.robot;
     });
@@ -88,9 +90,12 @@ export function loadOfTasks(tasks: readonly DeepReadonly<Task>[], robot: string)
   return tasks.reduce((load, task) => (task.spec.targetRobot === robot ? add(load, task) : load), noLoad);
 }
 
-/** The copies of a Task among these Tasks. `assumedRobot` is the robot that a Task is being bound to, if any. */
+/**
+ * The copies of a Task among these Tasks. `job` is its Job, if it exists. `assumedRobot` is the robot that a Task is being bound to, if any.
+ */
 export function copiesAmong(
   task: DeepReadonly<Task>,
+  job: DeepReadonly<Job> | undefined,
   tasks: readonly DeepReadonly<Task>[],
   assumedRobot: (task: DeepReadonly<Task>) => string | undefined = () => undefined,
 ): Copies {
@@ -101,12 +106,24 @@ export function copiesAmong(
   for (const other of tasks) {
     const { spec, metadata } = other;
     const isCopy = spec.name === name && spec.taskGroupName === taskGroupName && spec.jobName === jobName;
-    if (!isCopy || (metadata.uid === task.metadata.uid && metadata.name === task.metadata.name)) continue;
+    // A planned Task has neither a uid nor a name.
+    const isSame = other === task || (metadata.uid !== undefined && metadata.uid === task.metadata.uid);
+    if (!isCopy || isSame) continue;
     total++;
     const robot = assumedRobot(other) ?? (usesRobot(other) ? robotOf(other) : "");
     if (robot !== "") byRobot.set(robot, (byRobot.get(robot) ?? 0) + 1);
   }
-  return { total, byRobot };
+  return { total: desiredCount(taskGroupName, job) ?? total, byRobot };
+}
+
+/** Number of copies that the Job wants. Undefined for one copy per robot, or if the Job does not define the group. */
+function desiredCount(taskGroupName: string, job: DeepReadonly<Job> | undefined): number | undefined {
+  if (job === undefined || isPerRobot(job.spec.type)) return undefined;
+  const jobName = job.metadata.name ?? "";
+  const group = job.spec.taskGroups.find(
+    ({ name }) => childName(jobName, name) === taskGroupName || unambiguousChildName(jobName, name) === taskGroupName,
+  );
+  return group?.count;
 }
 
 const robotOf = (task: DeepReadonly<Task>): string => task.spec.targetRobot ?? "";

@@ -57,7 +57,8 @@ describe("a spread", () => {
 
   it("is a preference: copies beyond a share go to the robots that exist", () => {
     expect(place(4, [{ attribute, targets: targets({ a: 25, b: 75 }) }], ["a"])).toEqual({ a: 4 });
-    expect(place(3, [{ attribute }], ["a", undefined])).toMatchObject({ a: 2, none: 1 });
+    expect(place(3, [{ attribute }], ["a", undefined])).toEqual({ a: 3 });
+    expect(place(40, [{ attribute, targets: targets({ a: 1, b: 99 }) }], ["a", "c", undefined])).toEqual({ a: 40 });
   });
 
   it("penalizes robots without the attribute", () => {
@@ -86,6 +87,17 @@ describe("a spread", () => {
   });
 
   it("is rejected with the field's name", () => {
+    for (const bad of [
+      "${site}",
+      "${label.}",
+      "${atr.cpu.arch}",
+      "${attr.cpu.archh}",
+      "${label.site",
+      "${label.a}${node.class}",
+    ])
+      expect(spreadProblem({ attribute: bad })).toMatch(/^attribute: Invalid value: .*(unknown reference|must end with })/);
+    for (const good of ["${ label.site }", "${meta.x}-${attr.cpu.arch}", "${robot.id}", "${node.unique.name}"])
+      expect(spreadProblem({ attribute: good })).toBeUndefined();
     expect(spreadProblem({ attribute: "site" })).toMatch(/^attribute: Invalid value: "site"/);
     expect(spreadProblem({ attribute, targets: targets({ a: 60, b: 50 }) })).toMatch(/^targets: Invalid value: 110/);
     expect(spreadProblem({ attribute, targets: [...targets({ a: 1 }), ...targets({ a: 2 })] })).toBe(

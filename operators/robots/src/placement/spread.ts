@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Robot } from "../api/robot.ts";
 import type { Spread } from "../api/spread.ts";
-import { interpolate } from "./constraint.ts";
+import { interpolate, referenceProblem } from "./constraint.ts";
 
 const defaultWeight = 50;
 
@@ -10,7 +10,7 @@ const anyValue = "*";
 
 /** The copies of a task: the Tasks of the same definition in the same group. */
 export interface Copies {
-  /** Number of all copies, the task itself included. */
+  /** Number of copies that there should be, the task itself included. */
   readonly total: number;
   /** Number of other copies that use a robot, by its name. */
   readonly byRobot: ReadonlyMap<string, number>;
@@ -21,8 +21,10 @@ export const onlyCopy: Copies = { total: 1, byRobot: new Map() };
 
 /** Why a spread is not valid; undefined if it is. */
 export function spreadProblem({ attribute, targets = [] }: DeepReadonly<Spread>): string | undefined {
-  if (!attribute.includes("${"))
-    return `attribute: Invalid value: ${JSON.stringify(attribute)}: must reference an attribute, such as \${label.site}`;
+  const badReference = attribute.includes("${")
+    ? referenceProblem(attribute)
+    : "must reference an attribute, such as ${label.site}";
+  if (badReference !== undefined) return `attribute: Invalid value: ${JSON.stringify(attribute)}: ${badReference}`;
   const values = targets.map(({ value }) => value);
   const duplicate = values.find((value, index) => values.indexOf(value) !== index);
   if (duplicate !== undefined) return `targets: Duplicate value: ${JSON.stringify(duplicate)}`;
@@ -32,12 +34,11 @@ export function spreadProblem({ attribute, targets = [] }: DeepReadonly<Spread>)
 
 /**
  * Returns a function that scores how well a robot suits the spreads of a task: the sum of the scores of each spread, weighted relative to all
- * weights. 0 without spreads. As in Nomad:
+ * weights. 0 without spreads. As in Nomad, except that each score is between -1 and 1:
  *
- * - With targets, a robot scores the part of its value's share that is free after the placement. It is negative beyond the share, and -1 for a
- *   value without a share.
+ * - With targets, a robot scores the part of its value's share that is free after the placement. It is negative beyond the share.
  * - Without targets, a robot scores more than 0 if its value has fewer copies than another, and less if it has more.
- * - A robot without the attribute scores -1.
+ * - A robot without the attribute, or whose value has no share, scores -1. Every other score is higher.
  */
 export function spreadScorer(
   spreads: readonly DeepReadonly<Spread>[],
@@ -87,7 +88,7 @@ function sharesOf({ targets = [] }: DeepReadonly<Spread>, total: number): Readon
 
 function targetScore(value: string, used: ReadonlyMap<string, number>, shares: ReadonlyMap<string, number>): number {
   const share = shares.get(value) ?? shares.get(anyValue) ?? 0;
-  return share === 0 ? -1 : (share - (used.get(value) ?? 0) - 1) / share;
+  return share === 0 ? -1 : bounded((share - (used.get(value) ?? 0) - 1) / share);
 }
 
 /** Values without copies do not lower the minimum: what matters is how this value compares with those in use. */
@@ -95,6 +96,9 @@ function evenScore(value: string, used: ReadonlyMap<string, number>): number {
   if (used.size === 0) return 0;
   const [min, max] = [Math.min(...used.values()), Math.max(...used.values())];
   const own = used.get(value) ?? 0;
-  if (own !== min) return (min - own) / min;
-  return min === max ? -1 : (max - min) / min;
+  if (own !== min) return bounded((min - own) / min);
+  return bounded(min === max ? -1 : (max - min) / min);
 }
+
+/** At most 1 and more than -1. Negative scores keep their order. */
+const bounded = (score: number): number => (score < 0 ? score / (1 - score) : Math.min(score, 1));

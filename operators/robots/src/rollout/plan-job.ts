@@ -3,6 +3,7 @@ import { isLongRunning, type Job, type TaskGroupTemplate } from "../api/job.ts";
 import type { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import type { TaskGroup } from "../api/taskgroup.ts";
+import { childName } from "../work/child-name.ts";
 import { copiesOf, type GroupCopy, keyOf, keyOfCopy, specOf } from "../work/group-copies.ts";
 import { demandOf } from "../placement/demand.ts";
 import { decidePlacement, explainRobots, type Load } from "../placement/placement.ts";
@@ -84,7 +85,7 @@ function planGroup(
     isSame ? [] : changedPaths(runningPart(observed, live.spec, template.name, task), planned);
   const copies = copiesOf(spec, robots);
   const wanted = new Set(copies.map(keyOfCopy));
-  const groupOf = { metadata: group?.metadata ?? {}, spec };
+  const groupOf = { metadata: group?.metadata ?? { name: childName(spec.jobName, template.name) }, spec };
   return [
     ...copies.map((copy) => {
       const task = present.get(keyOfCopy(copy));
@@ -139,7 +140,7 @@ function planCreation(
   assigned: readonly DeepReadonly<Task>[],
 ): Outcome {
   const load = (robot: string): Load => loadOfTasks([...allTasks, ...assigned], robot);
-  const placement = decidePlacement(demandOf(task, job), robots, load, copiesAmong(task, [...allTasks, ...assigned]));
+  const placement = decidePlacement(demandOf(task, job), robots, load, copiesAmong(task, job, [...allTasks, ...assigned]));
   return placement.kind === "placed"
     ? { action: "create", robot: placement.robot.metadata.name, why: "the task does not exist" }
     : { action: "create", robot: task.spec.targetRobot, why: `it waits: ${placement.message}` };
@@ -166,7 +167,7 @@ function planChange(
   if (misfit === undefined) return { action: "restart", robot: name, why };
   if (robot.status?.phase !== "Online")
     return { action: "restart", robot: name, why: `${why}; follows when its robot returns` };
-  const placement = decidePlacement(demand, robots, load, copiesAmong(planned, others));
+  const placement = decidePlacement(demand, robots, load, copiesAmong(planned, job, others));
   return placement.kind === "placed"
     ? { action: "move", robot: placement.robot.metadata.name, why: `${why}; ${name} is ${misfit}` }
     : { action: "move", robot: undefined, why: `${why}; ${name} is ${misfit}, and it waits: ${placement.message}` };

@@ -144,7 +144,7 @@ export class ModelServer {
       job: undefined,
       robots: robotNames.map((name) => this.#robot(name)),
       loadOf: () => noLoad,
-      copies: onlyCopy,
+      copies: () => onlyCopy,
       now,
     });
     switch (decision.kind) {
