@@ -31,6 +31,9 @@ export interface ClusterDnsOptions {
 export interface ClusterDns {
   /** The address of its Service. */
   readonly address: string;
+  /** Where the server listens at the node's address. */
+  readonly udpPort: number;
+  readonly tcpPort: number;
   stop(): Promise<void>;
 }
 
@@ -62,7 +65,8 @@ export async function startClusterDns(options: ClusterDnsOptions): Promise<Clust
   try {
     const { spec } = await ensureService(admin, `${names.services.split(".").slice(0, 2).join(".")}.0.10`);
     if (spec?.selector === undefined) await applyEndpoints(admin, names.nodeAddress, server);
-    return { address: spec?.clusterIP ?? "", stop };
+    const { udpPort, tcpPort } = server;
+    return { address: spec?.clusterIP ?? "", udpPort, tcpPort, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -34,9 +34,9 @@ const pods = [
   { namespace: "a", address: address.client, labels: { app: "client" }, ports: [] },
   { namespace: "b", address: address.other, labels: { app: "other" }, ports: [] },
 ];
-const namespaces = new Map([["a", { team: "one" }], ["b", { team: "two" }]]);
+const namespaces = new Map([["a", { team: "one" }], ["b", { team: "two" }], ["kube-system", { team: "system" }]]);
 const finish = (steps) => { for (;;) { const { done, value } = steps.next(); if (done) return value; } };
-const enforce = (policies, known = pods) => inRouter(finish(policyTable(names, finish(policyRules({ pods: known, namespaces, policies })))));
+const enforce = (policies, known = pods) => inRouter(finish(policyTable(names, finish(policyRules({ pods: known, namespaces, policies, dns: { address: names.nodeAddress, udpPort: 5300, tcpPort: 5300 } })))));
 const hostile = 'x"; } flush ruleset; #';
 const policy = (spec, name = hostile) => ({ namespace: "a", name, spec });
 const server = { matchLabels: { app: "server" } };
@@ -49,6 +49,10 @@ for (let lines = ""; lines.split("\\n").length < 3; lines += (await once(listeni
 const get = 'fetch(process.argv[1], { signal: AbortSignal.timeout(+process.argv[2]) }).then((r) => r.text(), (e) => e.cause?.code ?? e.name).then((t) => process.stdout.write(t))';
 const fetched = (where, url = "http://10.70.0.1/", ms = 60000) => runCommand([...where, process.execPath, "-e", get, url, String(ms)]);
 const seen = {};
+// In place of the DNS server, and another server of the node.
+const { createServer } = await import("node:http");
+const nodeServers = [5300, 5301].map((port) => createServer((request, response) => response.end("yes")).listen(port, names.nodeAddress));
+await Promise.all(nodeServers.map((each) => once(each, "listening")));
 // From the client, from the other namespace, from the client through the Service, and from the node.
 const record = async (title, policies, known) => {
   await enforce(policies, known);
@@ -70,6 +74,16 @@ await record("egress to another port", egress({ to: [{ podSelector: server }], p
 await record("egress to a named port", egress({ to: [{ podSelector: server }], ports: [{ port: "web" }] }));
 await record("egress allowed, ingress denied", [...egress({}), policy({ podSelector: server }, "other")]);
 await record("additive", [...ingress(), policy({ podSelector: server, ingress: [{ from: [{ podSelector: {} }] }] }, "other")]);
+const dns = { namespaceSelector: { matchLabels: { team: "system" } }, podSelector: { matchLabels: { "k8s-app": "kube-dns" } } };
+const recordNode = async (title, policies) => {
+  await enforce(policies);
+  seen[title] = (await Promise.all(
+    [5300, 5301].map((port) => fetched(inPod("client"), "http://" + names.nodeAddress + ":" + port + "/")),
+  )).map((text) => (text === "EHOSTUNREACH" ? "no" : text)).join(" ");
+};
+await recordNode("egress to DNS", egress({ to: [dns], ports: [{ port: 53, protocol: "UDP" }, { port: 53 }] }));
+await recordNode("egress to another port of DNS", egress({ to: [dns], ports: [{ port: 80 }] }));
+for (const each of nodeServers) { each.closeAllConnections(); each.close(); }
 const before = await runCommand(["ip", "netns", "exec", names.router, "nft", "list", "ruleset"]);
 const rejected = await inRouter("table ip keelson_policies {}\\ndelete table ip keelson_policies\\ntable ip keelson_policies { chain x { nonsense } }").then(() => "applied", () => "rejected");
 const after = await runCommand(["ip", "netns", "exec", names.router, "nft", "list", "ruleset"]);
@@ -106,6 +120,9 @@ test.runIf(process.getuid?.() === 0)("allows and rejects connections as NetworkP
       "egress to a named port": "yes yes yes yes",
       "egress allowed, ingress denied": "no no no yes",
       additive: "yes no yes yes",
+      // The DNS server, another server of the node.
+      "egress to DNS": "yes no",
+      "egress to another port of DNS": "no no",
       "policy deleted": "yes yes yes yes",
       considered: "yes yes yes yes",
     },

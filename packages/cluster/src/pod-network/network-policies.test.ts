@@ -42,7 +42,15 @@ const start = (): NetworkPolicies => {
     if (isRejected(table)) throw new Error("nft: rejected");
     if (!isCheck) applied.push(table);
   };
-  const parts = { clock, random: () => 0.5, log: silentLogger, names, nodeName: "node", apply };
+  const parts = {
+    clock,
+    random: () => 0.5,
+    log: silentLogger,
+    names,
+    nodeName: "node",
+    apply,
+    dns: { udpPort: 40_053, tcpPort: 40_054 },
+  };
   followed = startNetworkPolicies({ client, podClient: client, ...parts });
   return followed;
 };
@@ -163,4 +171,13 @@ test("applies changes that arrive while rules are applied together, and nothing 
   await Promise.all([first, ...others]);
   expect(applied.length - count).toBeLessThanOrEqual(2);
   expect(applied.at(-1)).toContain("elements = { 10.70.0.2, 10.70.0.3, 10.70.0.4, 10.70.0.5, 10.70.0.6 }");
+});
+
+test("a rule for the Pods of kube-dns allows the ports of the DNS server", async () => {
+  const to = [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "kube-system" } } }];
+  const egress = [{ to, ports: [{ port: 53, protocol: "UDP" as const }] }];
+  const metadata = { name: "dns", namespace: "default" };
+  await client.create(NetworkPolicy, { metadata, spec: { podSelector: {}, policyTypes: ["Egress"], egress } });
+  await start().admit(pod("one"), "10.70.0.2");
+  await expect.poll(() => applied.at(-1)).toContain("10.70.255.254 . udp . 40053");
 });

@@ -7,6 +7,7 @@ import type { Logger } from "@keelson/controller";
 import { createEventRecorder, type RunningEventRecorder } from "@keelson/controller/events";
 import { Informer, type StoreEffect } from "@keelson/controller/informer";
 import { ClusterError } from "../cluster-error.ts";
+import type { DnsPeer } from "./dns-peer.ts";
 import { applyEffect } from "./followed-objects.ts";
 import type { NetworkNames } from "./network-names.ts";
 import { type AppliedSources, PolicyApplication } from "./policy-application.ts";
@@ -31,6 +32,8 @@ export interface NetworkPoliciesOptions {
   readonly log: Logger;
   readonly names: NetworkNames;
   readonly nodeName: string;
+  /** The ports of the DNS server at the node's address. Default: there is none. */
+  readonly dns?: Omit<DnsPeer, "address">;
   /** Applies a rule set in the router, or only checks it. Rejects if nftables rejects it. Default: `nft`. */
   readonly apply?: (table: string, isCheck: boolean) => Promise<void>;
 }
@@ -223,7 +226,10 @@ class FollowedPolicies implements NetworkPolicies {
     // An address belongs to the Pod that was admitted with it, whatever the status of a previous owner says.
     for (const [uid, { address, pod }] of this.#admitted) pods.set(address, { ...(byUid.get(uid) ?? pod), address });
     const namespaces = new Map([...this.#namespaces.values()].map(({ name, labels }) => [name, labels]));
-    return { pods: [...pods.values()], namespaces, policies: [...this.#policies.values()] };
+    const { names, dns: ports } = this.#options;
+    const dns =
+      ports === undefined ? undefined : { address: names.nodeAddress, udpPort: ports.udpPort, tcpPort: ports.tcpPort };
+    return { pods: [...pods.values()], namespaces, policies: [...this.#policies.values()], dns };
   }
 }
 

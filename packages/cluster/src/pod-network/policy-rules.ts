@@ -1,9 +1,11 @@
 import { createHash } from "node:crypto";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { NetworkPolicyPeer, NetworkPolicyPort } from "@keelson/api-machinery/kinds";
-import { everything, type LabelSelector, nothing, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
+import { everything, nothing, type Selector } from "@keelson/api-machinery/selectors";
 import { addressNumber, type AddressRange, blockRanges, uniteRanges } from "./address-ranges.ts";
+import { allowedDnsPorts, type DnsPeer, selectsDns } from "./dns-peer.ts";
 import { type PolicyPod, type PolicySpec, policyTypesOf } from "./policy-objects.ts";
+import { policySelector } from "./policy-selectors.ts";
 
 /** What the rules are derived from. Each Pod has another address. */
 export interface PolicySources {
@@ -11,6 +13,8 @@ export interface PolicySources {
   /** The labels of Namespaces by name. */
   readonly namespaces: ReadonlyMap<string, Readonly<Record<string, string>>>;
   readonly policies: readonly PolicySpec[];
+  /** Where the DNS server listens. Default: there is none. */
+  readonly dns?: DnsPeer | undefined;
   /** The {@link PolicyRuleSet.blocks} of earlier rules, so that the blocks of unchanged policies are not computed again. */
   readonly blocks?: PolicyRuleSet["blocks"];
 }
@@ -104,7 +108,7 @@ class PolicyCompiler {
       this.#isOversized = false;
       const { ingress = [], egress = [], podSelector } = policy.spec;
       const types = policyTypesOf(policy.spec);
-      const selected = yield* this.#matching([policy.namespace], compile(podSelector ?? {}, everything));
+      const selected = yield* this.#matching([policy.namespace], policySelector(podSelector ?? {}, everything));
       const chain = hashOf(`${policy.namespace}/${policy.name}`);
       const rules = {
         ingress: types.includes("Ingress") ? ingress.map(({ from, ports }) => ({ peers: from, ports })) : undefined,
@@ -115,7 +119,11 @@ class PolicyCompiler {
         if (own === undefined || selected.length === 0) continue;
         const { chains, members } = directions[direction];
         const compiled: PolicyRule[] = [];
-        for (const rule of own) compiled.push(...(yield* this.#rules(policy.namespace, rule.peers, rule.ports)));
+        for (const { peers = [], ports = [] } of own) {
+          compiled.push(...(yield* this.#rules(policy.namespace, peers, ports)));
+          // The node may always connect to Pods.
+          if (direction === "egress") compiled.push(...(yield* this.#dnsRules(policy.namespace, peers, ports)));
+        }
         chains.set(chain, compiled);
         for (const { address } of selected) entryOf(members, address).push(chain);
         yield;
@@ -148,12 +156,12 @@ class PolicyCompiler {
   /** The rules that a rule of a policy becomes. None, if it allows nothing. */
   *#rules(
     namespace: string,
-    peers: DeepReadonly<NetworkPolicyPeer[]> | undefined,
-    ports: DeepReadonly<NetworkPolicyPort[]> | undefined,
+    peers: DeepReadonly<NetworkPolicyPeer[]>,
+    ports: DeepReadonly<NetworkPolicyPort[]>,
   ): Generator<void, readonly PolicyRule[]> {
-    const from = yield* this.#peerSet(namespace, peers ?? []);
+    const from = yield* this.#peerSet(namespace, peers);
     if (from === undefined) return [];
-    if (ports === undefined || ports.length === 0) return [from];
+    if (ports.length === 0) return [from];
     const ranges: PortRange[] = [];
     const rules: PolicyRule[] = [];
     for (const { port, endPort, protocol: shown = "TCP" } of ports) {
@@ -175,6 +183,21 @@ class PolicyCompiler {
     const id = hashOf(united.map(({ protocol, first, last }) => `${protocol}/${first}-${last}`).join());
     this.#ports.set(id, united);
     return [...rules, { ...from, ports: id }];
+  }
+
+  /** The rule for what an egress rule allows of the DNS server, whose ports are not those that the rule names. */
+  *#dnsRules(
+    namespace: string,
+    peers: DeepReadonly<NetworkPolicyPeer[]>,
+    ports: DeepReadonly<NetworkPolicyPort[]>,
+  ): Generator<void, readonly PolicyRule[]> {
+    const { dns, namespaces } = this.#sources;
+    if (dns === undefined || !(yield* selectsDns(namespace, peers, namespaces))) return [];
+    const targets = allowedDnsPorts(dns, ports);
+    if (targets.length === 0) return [];
+    const namedPort = hashOf(`dns/${targets.map(({ protocol }) => protocol).join()}`);
+    this.#namedPorts.set(namedPort, [...targets]);
+    return [{ namedPort }];
   }
 
   /** The set of the addresses of peers: `{}` if every address matches, undefined if none does. */
@@ -218,8 +241,8 @@ class PolicyCompiler {
     }
     if (podSelector === undefined && namespaceSelector === undefined) return [];
     const namespaces =
-      namespaceSelector === undefined ? [namespace] : yield* this.#namespaces(compile(namespaceSelector, nothing));
-    const pods = yield* this.#matching(namespaces, compile(podSelector ?? {}, nothing));
+      namespaceSelector === undefined ? [namespace] : yield* this.#namespaces(policySelector(namespaceSelector, nothing));
+    const pods = yield* this.#matching(namespaces, policySelector(podSelector ?? {}, nothing));
     return pods.map(({ address }) => addressNumber(address)).map((number) => ({ first: number, last: number }));
   }
 
@@ -259,16 +282,6 @@ function* groupsOf(
     yield;
   }
   return { groups, isolated };
-}
-
-/** Compiles a selector. One that the API server should have rejected becomes `fallback`. */
-function compile(selector: DeepReadonly<LabelSelector>, fallback: Selector): Selector {
-  try {
-    // Selectors are only read.
-    return selectorFromObject(selector as LabelSelector);
-  } catch {
-    return fallback;
-  }
 }
 
 function hashOf(text: string): string {

@@ -21,13 +21,13 @@ export interface NetworkParts {
  */
 export async function startNetworkParts(
   network: PodNetwork,
-  options: Omit<NetworkPoliciesOptions & ClusterDnsOptions, "names">,
+  options: Omit<NetworkPoliciesOptions & ClusterDnsOptions, "names" | "dns">,
   stops: (() => Promise<void>)[],
 ): Promise<NetworkParts> {
   const { names } = network;
-  const policies = startNetworkPolicies({ ...options, names });
-  stops.push(() => policies.stop());
   const dns = await startClusterDns({ ...options, names });
   stops.push(() => dns.stop());
+  const policies = startNetworkPolicies({ ...options, names, dns });
+  stops.push(() => policies.stop());
   return { network, policies, clusterDns: dns.address };
 }
