@@ -105,7 +105,8 @@ function serveInParts(content: Buffer, bytes: number): void {
     const start = Number(/^bytes=(\d+)-$/.exec(headers.range ?? "")?.[1] ?? 0);
     const range = start === 0 ? {} : { "content-range": `bytes ${start}-${content.length - 1}/${content.length}` };
     response.writeHead(start === 0 ? 200 : 206, { "content-length": content.length - start, ...range });
-    response.write(content.subarray(start, start + bytes), () => response.destroy());
+    // A client that reads late loses what it has not read when the connection is destroyed.
+    response.write(content.subarray(start, start + bytes), () => setTimeout(() => response.destroy(), 100));
     if (start + bytes >= content.length) response.end();
   };
 }
