@@ -20,6 +20,7 @@ import { createComponentController } from "./controllers/component/component.ts"
 import { createGroupController } from "./controllers/group/group.ts";
 import { createRestoreController } from "./controllers/restore/restore.ts";
 import { createScheduleController } from "./controllers/schedule/schedule.ts";
+import { appAlerts, appPanels, appVariables } from "./monitoring/app-monitoring.ts";
 import { createMonitoringServer } from "./monitoring/monitoring-server.ts";
 import type { MiddlewareServices } from "./controllers/services.ts";
 import { PluginReader } from "./plugin/plugin-reader.ts";
@@ -139,6 +140,7 @@ export function createMiddleware({
       transferCommand,
     ],
     listeners,
+    monitoring: { variables: appVariables, panels: appPanels, alerts: appAlerts },
   };
 }
 

@@ -11,6 +11,7 @@ import type { PodTools } from "./children/job-templates.ts";
 import { podProgram } from "./children/pod-program-path.ts";
 import { createMpiJobController } from "./controllers/mpi-job.ts";
 import { createRhinoJobController } from "./controllers/rhino-job.ts";
+import { mpiMonitoring } from "./monitoring/mpi-monitoring.ts";
 import { createQueueController } from "./queue/queue-controller.ts";
 
 /** In a cluster, launcher and workers come from the Keelson image; otherwise from this installation. */
@@ -78,6 +79,7 @@ export const mpi: Operator = {
       rights: "messages of the job",
     },
   ],
+  monitoring: mpiMonitoring,
   deployment: {
     toolImage: { variable: "KEELSON_IMAGE" },
     settings: [{ name: "gangScheduling", flag: controllerFlags.gangScheduling.name }],

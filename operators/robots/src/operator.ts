@@ -22,6 +22,7 @@ import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";
 import { createTaskController } from "./controllers/task.ts";
 import { taskGroupController } from "./controllers/taskgroup.ts";
+import { robotsMonitoring } from "./monitoring/robots-monitoring.ts";
 import { mqttServer } from "./mqtt-server.ts";
 
 /** The robots family: Jobs whose tasks run as programs on robots, over MQTT. */
@@ -81,6 +82,7 @@ export const robots: Operator = {
       rights: "a robot: its own topics; a robot that joins: its join request",
     },
   ],
+  monitoring: robotsMonitoring,
   deployment: {
     ports: [{ name: "mqtt", port: 1883, bindAddressFlag: "mqtt-bind-address", portFlag: "mqtt-port" }],
     settings: [

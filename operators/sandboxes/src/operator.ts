@@ -8,6 +8,7 @@ import { createSandboxController } from "./controllers/sandbox.ts";
 import { createSandboxPoolController } from "./controllers/sandbox-pool.ts";
 import { createSchemaGuard, guardedCrds } from "./controllers/schema-guard.ts";
 import { fastPathServer } from "./fastpath/fastpath-definition.ts";
+import { sandboxesMonitoring } from "./monitoring/sandboxes-monitoring.ts";
 
 /** The sandboxes family: isolated programs that start in milliseconds, on pools of agents. */
 export const sandboxes: Operator = {
@@ -85,6 +86,7 @@ export const sandboxes: Operator = {
       rights: "that program",
     },
   ],
+  monitoring: sandboxesMonitoring,
   deployment: {
     ports: [
       {

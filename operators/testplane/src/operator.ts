@@ -12,6 +12,7 @@ import { schemaCommand } from "./commands/schema.ts";
 import { createValidateCommand } from "./commands/validate.ts";
 import { createIntegrationTestController } from "./controllers/integration/integration-test.ts";
 import { createLoadTestController } from "./controllers/load/load-test.ts";
+import { testplaneMonitoring } from "./monitoring/testplane-monitoring.ts";
 import { builtProgram, type KeelsonProgram } from "./programs/keelson-program.ts";
 
 /** A program of Keelson: in a cluster from its image, otherwise from this installation. */
@@ -42,6 +43,7 @@ export const testplane: Operator = {
     createLoadTestController(keelsonProgram("generator/generator-program")),
   ],
   servers: [],
+  monitoring: testplaneMonitoring,
   deployment: { toolImage: { variable: "KEELSON_IMAGE" } },
   commands: [
     createRunCommand(process.stdin),

@@ -6,6 +6,7 @@ import type { Cache, ControllerDefinition, Logger, OnChange, Read } from "@keels
 import type { CollectMetrics } from "@keelson/controller/metrics";
 import type { OperatorDeployment } from "./deployment.ts";
 import type { FlagDefinition, FlagValues } from "./flags.ts";
+import type { OperatorMonitoring } from "./monitoring/operator-monitoring.ts";
 import type { OperatorServices } from "./operator-services.ts";
 
 /** What a command runs with. */
@@ -125,6 +126,8 @@ export interface Operator {
   readonly commands: readonly CommandDefinition[];
   /** Everything that listens: servers, and programs of Pods. Default: nothing. */
   readonly listeners?: readonly ListenerDescription[];
+  /** Its own metrics, panels and alert rules. Default: those of every operator. */
+  readonly monitoring?: OperatorMonitoring;
   /** How it runs in a cluster. Default: as a Deployment without ports. */
   readonly deployment?: OperatorDeployment;
 }

@@ -4,6 +4,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { defineController, type Leadership, readOf } from "@keelson/controller";
 import { createDeferred } from "@keelson/api-machinery/deferred";
 import { createPrometheusMetrics } from "@keelson/controller/metrics";
+import type { StateMetric } from "./monitoring/operator-monitoring.ts";
 import type { Operator, ServerDefinition } from "./operator.ts";
 import { startOperator } from "./start-operator.ts";
 import { FakeApiServer } from "../../controller/src/testing/fake-api-server.ts";
@@ -63,6 +64,30 @@ describe("startOperator", () => {
     expect((await metrics.scrape()).text).toContain("example_robots 3\n");
     await running.stop();
     expect((await metrics.scrape()).text).not.toContain("example_robots");
+  });
+
+  test("exports metrics of objects while it leads", async () => {
+    const metrics = await createPrometheusMetrics({ clock });
+    await client.create(configMapType, { metadata: { namespace: "a", name: "c" } });
+    const read: StateMetric["read"] = (cache, now) =>
+      cache.list(configMapType).map(({ metadata: { name } }) => ({ labels: { name }, value: now }));
+    const monitored: Operator = {
+      ...operator(),
+      monitoring: { reads: [readOf(configMapType)], metrics: { example_maps: { help: "Maps", read } } },
+    };
+    const lease = { namespace: "a", name: "operator" };
+    const options = { operator: monitored, client, clock, dataDir: "/tmp", metrics };
+    const leader = await startOperator({ operator: operator(), client, clock, dataDir: "/tmp", leaderElection: lease });
+    await settle();
+    const running = await startOperator({ ...options, leaderElection: lease });
+    await settle();
+    expect((await metrics.scrape()).text).not.toContain("example_maps");
+    await leader.stop();
+    await clock.advance(5_000);
+    await settle();
+    expect((await metrics.scrape()).text).toContain(`example_maps{name="c"} ${clock.now()}\n`);
+    await running.stop();
+    expect((await metrics.scrape()).text).not.toContain("example_maps");
   });
 
   test("starts caches, servers, controllers, and stops them in reverse order", async () => {

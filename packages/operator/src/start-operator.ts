@@ -4,6 +4,7 @@ import { createManager, type Leadership, type Logger, type Manager, silentLogger
 import type { Metrics } from "@keelson/controller/metrics";
 import type { FlagValues } from "./flags.ts";
 import type { Operator, OperatorContext } from "./operator.ts";
+import { stateMetrics } from "./monitoring/operator-monitoring.ts";
 import { OperatorServers } from "./operator-servers.ts";
 import { OperatorServices } from "./operator-services.ts";
 
@@ -60,7 +61,9 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     ...{ services: new OperatorServices(), dataDir, flags, clock, random, log },
     collectMetrics: (read) => options.metrics?.collect?.(read) ?? (() => undefined),
   };
+  const { metrics: gauges, reads = [] } = operator.monitoring ?? {};
   const servers = new OperatorServers(operator.servers, client, context);
+  let stopMetrics = (): void => {};
   const manager: Manager = createManager({
     client,
     clock,
@@ -68,9 +71,15 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     logger: log,
     name: operator.name,
     controllers: operator.controllers(context),
-    reads: operator.servers.flatMap((server) => server.reads ?? []),
-    beforeControllers: (stop) => servers.start(manager, true, stop),
-    afterControllers: () => servers.stop(),
+    reads: [...operator.servers.flatMap((server) => server.reads ?? []), ...reads],
+    beforeControllers: async (stop) => {
+      await servers.start(manager, true, stop);
+      if (gauges !== undefined) stopMetrics = context.collectMetrics(() => stateMetrics(gauges, manager.cache, clock.now()));
+    },
+    afterControllers: () => {
+      stopMetrics();
+      return servers.stop();
+    },
     ...(options.leaderElection === undefined ? {} : { leaderElection: options.leaderElection }),
     ...(options.namespaces === undefined ? {} : { namespaces: options.namespaces }),
     ...(options.gracefulShutdownTimeoutMs === undefined

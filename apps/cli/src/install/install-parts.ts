@@ -3,6 +3,7 @@ import type { Operator } from "@keelson/operator";
 import { accessObjects } from "./objects/access-objects.ts";
 import { mosquittoObjects } from "./objects/broker-objects.ts";
 import type { InstallPart } from "./objects/install-object.ts";
+import { monitoringObjects } from "./objects/monitoring-objects.ts";
 import { networkObjects } from "./objects/network-objects.ts";
 import { crdParts, metricsReaderRole, namespaceObject } from "./objects/shared-objects.ts";
 import { workloadObjects } from "./objects/workload-objects.ts";
@@ -20,6 +21,7 @@ export function installParts(operators: readonly Operator[]): readonly InstallPa
         ...accessObjects(operator),
         ...workloadObjects(operator),
         ...networkObjects(operator),
+        ...monitoringObjects(operator),
         ...(operator.name === "robots" ? mosquittoObjects() : []),
       ],
     })),

@@ -59,14 +59,7 @@ export function valuesSchema(operators: readonly Operator[], version: string): T
       minLength: 1,
     }),
     logLevel: choice("minimum level of log lines", ["debug", "info", "warn", "error", "silent"], "info"),
-    metrics: group("Prometheus metrics.", {
-      enabled: flag("serve /metrics to users that may `get` the nonResourceURL /metrics", true),
-      serviceMonitor: group("A ServiceMonitor per operator; requires the Prometheus Operator.", {
-        enabled: flag("create ServiceMonitors", false),
-        interval: text("scrape interval", "30s"),
-        labels: map("labels that the Prometheus selects ServiceMonitors by"),
-      }),
-    }),
+    metrics: metricsSchema(),
     networkPolicy: group("A NetworkPolicy per operator.", {
       enabled: flag("allow connections to the operators' own ports only", true),
     }),
@@ -82,6 +75,32 @@ export function valuesSchema(operators: readonly Operator[], version: string): T
     priorityClassName: text("priority class of the operators' Pods", ""),
     runtimeClassName: text("runtime class of the operators' Pods; `containerd` on the node of `keelson up`", ""),
     ...families,
+  });
+}
+
+function metricsSchema(): TSchema {
+  return group("Prometheus metrics.", {
+    enabled: flag("serve /metrics to users that may `get` the nonResourceURL /metrics", true),
+    serviceMonitor: group("A ServiceMonitor per operator; requires the Prometheus Operator.", {
+      enabled: flag("create ServiceMonitors", false),
+      interval: text("scrape interval", "30s"),
+      labels: map("labels that the Prometheus selects ServiceMonitors by"),
+    }),
+    rules: group("A PrometheusRule with alert rules per operator; requires the Prometheus Operator.", {
+      enabled: flag("create PrometheusRules", false),
+      labels: map("labels that the Prometheus selects rules by"),
+    }),
+    dashboards: group("A ConfigMap with a dashboard of Grafana per operator.", {
+      enabled: flag("create dashboards", false),
+      labels: Type.Object(
+        {},
+        {
+          description: "labels that Grafana's sidecar selects ConfigMaps by",
+          default: { grafana_dashboard: "1" },
+          additionalProperties: true,
+        },
+      ),
+    }),
   });
 }
 

@@ -17,7 +17,11 @@ export const chartCases: readonly (readonly [string, JsonValue])[] = [
     "everything switched on",
     {
       namespace: { create: true },
-      metrics: { serviceMonitor: { enabled: true, labels: { release: "prometheus" } } },
+      metrics: {
+        serviceMonitor: { enabled: true, labels: { release: "prometheus" } },
+        rules: { enabled: true, labels: { release: "prometheus" } },
+        dashboards: { enabled: true },
+      },
       imagePullSecrets: [{ name: "registry" }],
       nodeSelector: { "kubernetes.io/os": "linux" },
       tolerations: [{ key: "dedicated", operator: "Exists" }],

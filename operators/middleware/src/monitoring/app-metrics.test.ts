@@ -1,15 +1,13 @@
-import { readFileSync } from "node:fs";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import { parse } from "yaml";
 import type { App } from "../api/app.ts";
 import type { Backup } from "../api/backup.ts";
 import type { BackupSchedule } from "../api/backup-schedule.ts";
 import type { Group } from "../api/group.ts";
 import { coldChange, hot, provisioned } from "../testing/simulated-app.ts";
+import { appAlerts, appPanels, appVariables } from "./app-monitoring.ts";
 import { appMetricNames, appMetrics, type PodFigures } from "./app-metrics.ts";
 
-const file = (name: string): string => readFileSync(new URL(`../../monitoring/${name}`, import.meta.url), "utf8");
 const namesIn = (text: string): readonly string[] => [...new Set(text.match(/keelson_middleware_\w+/g))];
 
 const nothing = { groups: [], backups: [], backupSchedules: [], pods: undefined };
@@ -94,8 +92,7 @@ describe("the metrics of an App", { timeout: 60_000 }, () => {
   });
 
   it("alert neither about a stopped App nor about backups that are not scheduled, and about a first backup that is missing", () => {
-    const { groups } = parse(file("alerts.yaml")) as { groups: { rules: { alert: string; expr: string }[] }[] };
-    const exprOf = (alert: string) => groups.flatMap(({ rules }) => rules).find((rule) => rule.alert === alert)?.expr;
+    const exprOf = (alert: string) => appAlerts.find((rule) => rule.alert === alert)?.expr;
     const isRunning = /unless on \(namespace, app\) keelson_middleware_app_info\{phase=~"Stopped\|Deleting"\}$/;
     for (const alert of ["MiddlewareNotReady", "MiddlewarePodDown", "MiddlewareNoPrimary", "MiddlewareBackupOld"])
       expect(exprOf(alert)).toMatch(isRunning);
@@ -104,12 +101,11 @@ describe("the metrics of an App", { timeout: 60_000 }, () => {
   });
 
   it("are those that the alerts and the dashboard use", () => {
-    const { groups } = parse(file("alerts.yaml")) as { groups: { rules: { expr: string }[] }[] };
-    const { panels } = JSON.parse(file("dashboard.json")) as { panels: { targets: { expr: string }[] }[] };
-    const alerts = groups.flatMap(({ rules }) => rules.flatMap(({ expr }) => namesIn(expr)));
-    const shown = panels.flatMap(({ targets }) => targets.flatMap(({ expr }) => namesIn(expr)));
+    const alerts = appAlerts.flatMap(({ expr }) => namesIn(expr));
+    const shown = appPanels.flatMap(({ queries }) => queries.flatMap(({ expr }) => namesIn(expr)));
+    const chosen = appVariables.flatMap(({ query }) => namesIn(query));
     expect(alerts.length).toBeGreaterThan(5);
-    expect([...alerts, ...namesIn(file("dashboard.json"))].filter((name) => !appMetricNames.includes(name))).toEqual([]);
+    expect([...alerts, ...shown, ...chosen].filter((name) => !appMetricNames.includes(name))).toEqual([]);
     // The dashboard shows everything.
     expect(appMetricNames.filter((name) => !shown.includes(name))).toEqual([]);
   });

@@ -10,7 +10,7 @@ import { CustomResourceDefinition } from "@keelson/api-machinery/kinds";
 import type { ApplyConfiguration, Client } from "@keelson/client";
 import type { InstalledObject } from "../install-parts.ts";
 import { InstallError } from "./install-error.ts";
-import { resourceTypeOf } from "./resource-types.ts";
+import { optionalKinds, resourceTypeOf } from "./resource-types.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** What an apply did to an object, or would do. */
@@ -104,10 +104,11 @@ async function readObject(
     return await client.get(type, namespace === undefined ? { name } : { name, namespace }, { signal });
   } catch (error) {
     if (!isNotFound(error)) throw error;
-    if (isMissingKind(error) && object.kind === "ServiceMonitor") {
+    const setting = optionalKinds.get(object.kind);
+    if (isMissingKind(error) && setting !== undefined) {
       throw new InstallError(
         "NotInstalled",
-        "the cluster has no kind ServiceMonitor: install the Prometheus Operator, or set metrics.serviceMonitor.enabled=false",
+        `the cluster has no kind ${object.kind}: install the Prometheus Operator, or set ${setting}=false`,
         { cause: error },
       );
     }

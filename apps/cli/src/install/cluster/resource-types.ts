@@ -16,7 +16,7 @@ import {
   ServiceAccount,
 } from "@keelson/api-machinery/kinds";
 
-/** The Prometheus Operator's kind. */
+/** The Prometheus Operator's kind of scrape targets. */
 const ServiceMonitor: ResourceType = {
   group: "monitoring.coreos.com",
   version: "v1",
@@ -25,9 +25,23 @@ const ServiceMonitor: ResourceType = {
   scope: "Namespaced",
 };
 
+/** The Prometheus Operator's kind of alert rules. */
+const PrometheusRule: ResourceType = {
+  ...ServiceMonitor,
+  kind: "PrometheusRule",
+  plural: "prometheusrules",
+};
+
+/** Optional kinds of other projects, with the value that asks for each. */
+export const optionalKinds: ReadonlyMap<string, string> = new Map([
+  [ServiceMonitor.kind, "metrics.serviceMonitor.enabled"],
+  [PrometheusRule.kind, "metrics.rules.enabled"],
+]);
+
 /** Every kind that an installation contains, in the order in which objects are removed. */
 export const installedTypes: readonly ResourceType[] = [
   ServiceMonitor,
+  PrometheusRule,
   Deployment,
   PodDisruptionBudget,
   NetworkPolicy,

@@ -1,0 +1,3 @@
+/* Dashboards, alert rules and state metrics of operators. */
+export * from "./monitoring/dashboard.ts";
+export * from "./monitoring/operator-monitoring.ts";
