@@ -6,7 +6,7 @@ import { reserveAddressBlock } from "@keelson/cluster/testing";
 import { silentLogger } from "@keelson/controller";
 import { type ContractPod, engineContract } from "@keelson/middleware-agent/testing";
 import { describe, it } from "vitest";
-import { PostgresConnection, PostgresError, type Value } from "./postgres-client.ts";
+import { PostgresConnection, PostgresError, type Value } from "./server/postgres-client.ts";
 import { PostgresEngine } from "./postgres-engine.ts";
 
 const port = 5_432;

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { PostgresConnection, PostgresError } from "./postgres-client.ts";
+import { PostgresConnection, PostgresError } from "./server/postgres-client.ts";
 import { PostgresEngine } from "./postgres-engine.ts";
-import { PostgresServer } from "./postgres-server.ts";
+import { PostgresServer } from "./server/postgres-server.ts";
 
 const host = "10.0.0.1";
 let dataDir: string;

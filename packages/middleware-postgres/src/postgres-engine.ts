@@ -11,19 +11,19 @@ import {
   type ReloadOutcome,
   type StopOptions,
 } from "@keelson/middleware-agent";
-import { amountOf, hostOf, infoOf, roleOf } from "./assignment-record.ts";
+import { amountOf, hostOf, infoOf, roleOf } from "./roles/assignment-record.ts";
 import { PostgresSnapshots } from "./backup/postgres-snapshots.ts";
-import { Follower } from "./follower.ts";
-import { isConnectionRefused } from "./postgres-client.ts";
+import { Follower } from "./roles/follower.ts";
+import { isConnectionRefused } from "./server/postgres-client.ts";
 import { LogArchive } from "./log/log-archive.ts";
-import { PostgresParameters } from "./postgres-parameters.ts";
-import { PostgresServer } from "./postgres-server.ts";
-import { Replacement } from "./replacement.ts";
-import { ReplicaWatch } from "./replica-watch.ts";
-import { RoleStore } from "./role-store.ts";
-import { isStreamingFrom, observeState, readState, type ServerState } from "./server-state.ts";
+import { PostgresParameters } from "./server/postgres-parameters.ts";
+import { PostgresServer } from "./server/postgres-server.ts";
+import { Replacement } from "./server/replacement.ts";
+import { ReplicaWatch } from "./roles/replica-watch.ts";
+import { RoleStore } from "./roles/role-store.ts";
+import { isStreamingFrom, observeState, readState, type ServerState } from "./server/server-state.ts";
 import { Sequence } from "./sequence.ts";
-import { fencePrimaryOf, outcomeWithout, switchOver } from "./switchover.ts";
+import { fencePrimaryOf, outcomeWithout, switchOver } from "./roles/switchover.ts";
 
 const isolated = { isStandby: true, isOpen: false } as const;
 const [promoteTimeoutMs, fenceTimeoutMs] = [25_000, 1_500];

@@ -10,7 +10,7 @@ import { Restore } from "../../../operators/middleware/src/api/restore.ts";
 // The environment of the operator's own tests: an API server, a kubelet that runs programs, and the controllers.
 import { type RedisEnvironment, startRedisEnvironment } from "../../../operators/middleware/src/testing/redis-environment.ts";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { PostgresConnection, type Value } from "./postgres-client.ts";
+import { PostgresConnection, type Value } from "./server/postgres-client.ts";
 import { postgresPlugin } from "./postgres-plugin.ts";
 import { FrozenServer } from "./testing/frozen-server.ts";
 import { RowWriter } from "./testing/row-writer.ts";

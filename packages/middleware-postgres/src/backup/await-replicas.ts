@@ -1,7 +1,7 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions } from "@keelson/middleware-agent";
-import { PostgresError } from "../postgres-client.ts";
-import type { PostgresServer } from "../postgres-server.ts";
+import { PostgresError } from "../server/postgres-client.ts";
+import type { PostgresServer } from "../server/postgres-server.ts";
 
 const pollMs = 200;
 const timeoutMs = 120_000;

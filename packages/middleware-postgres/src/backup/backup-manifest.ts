@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { isJsonObject } from "@keelson/api-machinery";
 import { AgentError } from "@keelson/middleware-agent";
 import { nameOf, segmentAt } from "../log/log-position.ts";
-import { parsePosition } from "../timeline.ts";
+import { parsePosition } from "../roles/timeline.ts";
 
 /** A file of a base backup. */
 export interface ManifestFile {

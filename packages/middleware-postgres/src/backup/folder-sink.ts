@@ -1,6 +1,6 @@
 import { mkdir, open } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { ServerFiles } from "../server-files.ts";
+import type { ServerFiles } from "../server/server-files.ts";
 import type { BaseBackupSink } from "./base-backup.ts";
 
 /** Writes the files of a base backup into a folder that the server can use. The caller makes them durable. */

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { ServerFiles } from "../server-files.ts";
+import type { ServerFiles } from "../server/server-files.ts";
 import { LogFeeder } from "./log-feeder.ts";
 
 const [first, second, last] = ["000000010000000000000004", "000000010000000000000005", "000000010000000000000006"];

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { AgentError, type LogSource } from "@keelson/middleware-agent";
 import { gapAfter, parseSegment } from "../log/log-position.ts";
-import type { ServerFiles } from "../server-files.ts";
+import type { ServerFiles } from "../server/server-files.ts";
 import { freeBytesOf, spaceProblem } from "./volume-space.ts";
 
 const pollMs = 20;

@@ -3,12 +3,12 @@ import { copyFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { AgentError, killProcessesIn, type LogSource, ServerProcess } from "@keelson/middleware-agent";
-import { PostgresConnection, PostgresError } from "../postgres-client.ts";
-import { normalizeParameters, renderSettings, type Settings } from "../postgres-config.ts";
-import { requireTool } from "../run-tool.ts";
-import type { ServerFiles } from "../server-files.ts";
-import { withMinima } from "../standby-minima.ts";
-import { historyName } from "../timeline.ts";
+import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
+import { normalizeParameters, renderSettings, type Settings } from "../server/postgres-config.ts";
+import { requireTool } from "../server/run-tool.ts";
+import type { ServerFiles } from "../server/server-files.ts";
+import { withMinima } from "../server/standby-minima.ts";
+import { historyName } from "../roles/timeline.ts";
 import { LogFeeder } from "./log-feeder.ts";
 
 const pollMs = 200;

@@ -2,9 +2,9 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AgentError, type LogSource, type RecoveryTarget } from "@keelson/middleware-agent";
 import { parseHistoryName } from "../log/log-position.ts";
-import type { Settings } from "../postgres-config.ts";
-import type { ServerFiles } from "../server-files.ts";
-import { parsePosition, parseSwitches, type TimelineSwitch } from "../timeline.ts";
+import type { Settings } from "../server/postgres-config.ts";
+import type { ServerFiles } from "../server/server-files.ts";
+import { parsePosition, parseSwitches, type TimelineSwitch } from "../roles/timeline.ts";
 import type { LogRange } from "./backup-manifest.ts";
 
 /** Settings of a server that recovers to a target. Undefined: the state of the backup. Throws an `AgentError` if it is not valid. */

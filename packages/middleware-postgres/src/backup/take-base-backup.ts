@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { AgentError, programEnvironment } from "@keelson/middleware-agent";
-import { PostgresConnection, type PostgresAddress } from "../postgres-client.ts";
-import type { ServerFiles } from "../server-files.ts";
+import { PostgresConnection, type PostgresAddress } from "../server/postgres-client.ts";
+import type { ServerFiles } from "../server/server-files.ts";
 
 /** Name of the slot that keeps the log of a backup while it is sent. It ends with the connection that created it. */
 const slotName = (id: string): string => `keelson_backup_${id}`;

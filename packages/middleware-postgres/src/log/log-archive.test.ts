@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import type { EngineOptions } from "@keelson/middleware-agent";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { ServerFiles } from "../server-files.ts";
+import { ServerFiles } from "../server/server-files.ts";
 import { LogArchive, type ArchivingServer } from "./log-archive.ts";
 import { nameOf } from "./log-position.ts";
 

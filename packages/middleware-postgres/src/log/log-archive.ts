@@ -10,10 +10,10 @@ import {
   readJson,
   type ReadLogOptions,
 } from "@keelson/middleware-agent";
-import { PostgresConnection } from "../postgres-client.ts";
-import type { PostgresServer } from "../postgres-server.ts";
+import { PostgresConnection } from "../server/postgres-client.ts";
+import type { PostgresServer } from "../server/postgres-server.ts";
 import { Sequence } from "../sequence.ts";
-import { historyName, parseSwitches } from "../timeline.ts";
+import { historyName, parseSwitches } from "../roles/timeline.ts";
 import {
   type Archived,
   type AvailableLog,

@@ -1,4 +1,4 @@
-import type { TimelineSwitch } from "../timeline.ts";
+import type { TimelineSwitch } from "../roles/timeline.ts";
 
 /** Segments of 16 MiB, as everywhere in this package. */
 const segmentBytes = 2 ** 24;

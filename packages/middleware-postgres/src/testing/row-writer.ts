@@ -1,5 +1,5 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
-import { PostgresConnection, PostgresError } from "../postgres-client.ts";
+import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
 
 /** A client that inserts rows continuously and follows the primary. */
 export class RowWriter {

@@ -1,5 +1,5 @@
 import type { Assignment, EngineRole } from "@keelson/middleware-agent";
-import type { ServerState } from "./server-state.ts";
+import type { ServerState } from "../server/server-state.ts";
 
 /** The last assignment of a server. */
 export interface AssignmentRecord extends Assignment {

@@ -2,8 +2,8 @@ import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, expect, it, vi } from "vitest";
 import { Follower } from "./follower.ts";
-import { PostgresConnection, PostgresError } from "./postgres-client.ts";
-import { PostgresServer } from "./postgres-server.ts";
+import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
+import { PostgresServer } from "../server/postgres-server.ts";
 
 afterEach(() => {
   vi.restoreAllMocks();

@@ -1,8 +1,8 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions, FailoverOrder, Outcome } from "@keelson/middleware-agent";
 import type { AssignmentRecord } from "./assignment-record.ts";
-import { PostgresConnection, PostgresError } from "./postgres-client.ts";
-import type { PostgresServer } from "./postgres-server.ts";
+import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
+import type { PostgresServer } from "../server/postgres-server.ts";
 import { dataEndOf } from "./shutdown-checkpoint.ts";
 
 /** Maximum lag of the target at the start of a switchover. */

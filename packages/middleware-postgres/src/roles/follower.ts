@@ -1,8 +1,8 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions } from "@keelson/middleware-agent";
-import { PostgresConnection } from "./postgres-client.ts";
-import type { Upstream } from "./postgres-config.ts";
-import type { PostgresServer } from "./postgres-server.ts";
+import { PostgresConnection } from "../server/postgres-client.ts";
+import type { Upstream } from "../server/postgres-config.ts";
+import type { PostgresServer } from "../server/postgres-server.ts";
 import { primaryHistory, standbyHistory } from "./primary-facts.ts";
 import { type CatchUp, catchUpOf } from "./timeline.ts";
 

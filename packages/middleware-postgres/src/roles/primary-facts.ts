@@ -1,4 +1,4 @@
-import type { LocalConnection, PostgresConnection } from "./postgres-client.ts";
+import type { LocalConnection, PostgresConnection } from "../server/postgres-client.ts";
 import { type History, historyName, parseSwitches, type PrimaryHistory, segmentPosition } from "./timeline.ts";
 
 const systemId = "(SELECT system_identifier::text FROM pg_control_system())";
