@@ -60,8 +60,8 @@ export interface ApiServerOptions {
   /** Additional admission steps, between the server's own mutating and validating steps. */
   readonly admission?: readonly AdmissionStep[];
   /**
-   * Whether Pods need an existing service account. Default false, for test environments, where no controller creates the account `default`
-   * of a namespace.
+   * Whether Pods need an existing service account, whose token they mount. Default false, for test environments, where no controller
+   * creates the account `default` of a namespace.
    */
   readonly requiresServiceAccounts?: boolean;
   /** Receives the results of webhook calls. Default: ignored. */
@@ -168,7 +168,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<ApiSer
       random,
       admission: createAdmissionChain([
         namespaceLifecycle(store),
-        ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock)] : []),
+        ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock, random)] : []),
         limitRanger(limitRanges),
         ...(options.requiresServiceAccounts === true ? [runtimeClasses(store)] : []),
         mutatingPolicies,

@@ -1,9 +1,11 @@
 import type { DeepReadonly, JsonObject, KubernetesObject } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import { forbidden } from "../endpoints/errors.ts";
-import { listAt, objectAt, textAt } from "../registry/object-fields.ts";
+import type { RandomSource } from "../endpoints/random-source.ts";
+import { listAt, objectAt, textAt, valueAt } from "../registry/object-fields.ts";
 import { type Store, storageKey } from "../storage/store.ts";
 import type { AdmissionStep } from "./admission.ts";
+import { addTokenVolume } from "./token-volume.ts";
 
 const accounts = { group: "", plural: "serviceaccounts" };
 const namespaces = { group: "", plural: "namespaces" };
@@ -15,9 +17,13 @@ const defaultAccountTimeoutMs = 1_500;
 /**
  * Pods run as an existing service account, and pull images with its secrets unless they name their own, as with the admission plugin
  * `ServiceAccount` of kube-apiserver. A Pod in a new namespace waits up to 1.5 s for the account `default`; others are rejected immediately.
- * The node adds the token volume, whatever the spec says.
+ * Unless the Pod or its account opts out, all containers mount a volume with a token of the account.
  */
-export function serviceAccounts(store: Pick<Store, "get" | "watch" | "revision">, clock: Clock): AdmissionStep {
+export function serviceAccounts(
+  store: Pick<Store, "get" | "watch" | "revision">,
+  clock: Clock,
+  random: RandomSource,
+): AdmissionStep {
   return {
     name: "ServiceAccount",
     appliesTo: ({ operation, resource, subresource }) =>
@@ -33,7 +39,8 @@ export function serviceAccounts(store: Pick<Store, "get" | "watch" | "revision">
         const why = `error looking up service account ${namespace}/${accountName}: serviceaccount ${JSON.stringify(accountName)} not found`;
         throw forbidden(resource, name, why);
       }
-      return addPullSecrets(spec, account);
+      const isMounted = mountsToken(spec, account) && addTokenVolume(spec, random);
+      return addPullSecrets(spec, account) || isMounted;
     },
   };
 }
@@ -49,6 +56,12 @@ function addPullSecrets(spec: JsonObject, account: DeepReadonly<KubernetesObject
   if (secrets.length === 0 || listAt(spec, "imagePullSecrets").length > 0) return false;
   spec["imagePullSecrets"] = structuredClone(secrets) as JsonObject[];
   return true;
+}
+
+/** Whether a Pod mounts a token: as it says, else as its account says, else it does. */
+function mountsToken(spec: JsonObject, account: DeepReadonly<KubernetesObject>): boolean {
+  const field = "automountServiceAccountToken";
+  return (valueAt(spec, field) ?? valueAt(account, field)) !== false;
 }
 
 /** Waits for an object to be created; undefined if it is not. */

@@ -4,6 +4,7 @@ import type { NodeContext } from "../node-context.ts";
 import type { ContainerView, PodView } from "../pod/pod-view.ts";
 import { isInside } from "../volumes/atomic-folder.ts";
 import type { Mount } from "../volumes/mount-plan.ts";
+import { isAddedMount } from "../volumes/token-volume.ts";
 import { openSubPath } from "../volumes/open-sub-path.ts";
 import { configError } from "./container-error.ts";
 import { expand } from "./environment.ts";
@@ -32,6 +33,8 @@ export async function containerMounts(node: NodeContext, request: MountRequest):
   const podDir = join(node.podsDir, pod.metadata.uid ?? "");
   const mounts: Mount[] = [];
   for (const [index, mount] of (container.volumeMounts ?? []).entries()) {
+    // A process on a node without the right to mount can do without the token that it did not ask for.
+    if (!node.canMount && !request.isIsolated && isAddedMount(mount)) continue;
     const folder = volumes.get(mount.name);
     if (folder === undefined) throw configError(`volumeMounts: volume ${JSON.stringify(mount.name)} not found`);
     const isReadOnly = mount.readOnly === true || isWrittenByKubelet(pod, mount.name);

@@ -6,7 +6,7 @@ import { hasNetwork, networkParameters } from "../pod/pod-addresses.ts";
 import { privatePodUser } from "../runtimes/private-pod-user.ts";
 import { runtimeHandler } from "../runtimes/runtime-classes.ts";
 import { removePodFolder } from "./memory-volumes.ts";
-import { withTokenVolume } from "./token-volume.ts";
+import { hasTokenVolume, withTokenVolume } from "./token-volume.ts";
 import { prepareVolumes } from "./volumes.ts";
 
 /** The folder of a Pod on its node, with its volumes, and its network namespace if it has one. All operations on it are serialized. */
@@ -76,9 +76,9 @@ export class PodFolder {
     const { objects, hostIP, nodeName, capacity, authority, canMount } = this.#node;
     const folder = join(this.path, "volumes");
     await mkdir(folder, { recursive: true });
-    const hasToken = canMount && (await objects.mountsToken(pod));
+    const addsToken = canMount && !hasTokenVolume(pod) && (await objects.mountsToken(pod));
     this.#handler ??= await runtimeHandler(this.#node, pod);
-    this.#volumes = await prepareVolumes(hasToken ? withTokenVolume(pod) : pod, folder, {
+    this.#volumes = await prepareVolumes(addsToken ? withTokenVolume(pod) : pod, folder, {
       configMap: (namespace, name) => objects.configMap(namespace, name),
       secret: (namespace, name) => objects.secret(namespace, name),
       claimFolder: (namespace, claim) => objects.claimFolder(namespace, claim),

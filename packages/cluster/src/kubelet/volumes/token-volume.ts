@@ -8,7 +8,20 @@ export const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount";
 /** Cannot clash with a volume of a Pod: it is not a valid DNS label. */
 export const tokenVolumeName = "keelson.api-access";
 
-/** Adds the service account token volume to a Pod. */
+/** The begin of the names of volumes that admission adds. */
+const admittedPrefix = "kube-api-access-";
+
+/** Whether admission has added the service account token volume to a Pod. */
+export function hasTokenVolume({ spec }: PodView): boolean {
+  return spec.volumes?.some(({ name }) => name.startsWith(admittedPrefix)) === true;
+}
+
+/** Whether admission, rather than the Pod's author, has added a mount. */
+export function isAddedMount({ name, mountPath }: NonNullable<ContainerView["volumeMounts"]>[number]): boolean {
+  return name.startsWith(admittedPrefix) && mountPath === tokenPath;
+}
+
+/** Adds the service account token volume to a Pod that was stored before admission did. */
 export function withTokenVolume(pod: PodView): PodView {
   const volume: DeepReadonly<Volume> = {
     name: tokenVolumeName,
