@@ -1,11 +1,12 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { createServer, type IncomingMessage, type Server } from "node:http";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
+import { buffer, text } from "node:stream/consumers";
 import { connect as tlsConnect } from "node:tls";
+import { gunzipSync, gzipSync } from "node:zlib";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type ServedApi, serveApi } from "../../serve-api.ts";
@@ -33,6 +34,7 @@ beforeAll(async () => {
       void echo(request).then((seen) => {
         const { path } = seen;
         if (path === "/moved") response.writeHead(302, { location: "/there?a=1" }).end();
+        else if (path?.startsWith("/page") === true) sendPage(path, response);
         else response.writeHead(200, { "content-type": "application/json", "x-backend": "yes" }).end(JSON.stringify(seen));
       }),
   );
@@ -66,6 +68,25 @@ afterAll(async () => {
   backend.close();
   await rm(dataDir, { recursive: true, force: true });
 });
+
+/** Links to the target, to the API server, to another host, and relative ones. */
+const page = (own: string, api: string): string =>
+  `<a href="/x/?q=1#f">é</a><a href=//${own}/x>x</a><a href="https://${api}/x">y</a><a href="https://a.example/x">z</a><a href="x"><p href="/x">`;
+
+/** A page of HTML, as the path says. */
+function sendPage(path: string, response: ServerResponse): void {
+  const html = Buffer.from(page(`${podIP}:${port}`, new URL(api.url).host));
+  const isZipped = path.includes("gzip");
+  const body = isZipped ? gzipSync(html) : html;
+  const type = path.includes("plain") ? "text/plain" : "text/html; charset=utf-8";
+  const encoding = isZipped ? "gzip" : path.includes("odd") ? "odd" : undefined;
+  response.writeHead(path.includes("part") ? 206 : 200, {
+    "content-type": type,
+    "content-length": body.length,
+    ...(encoding !== undefined && { "content-encoding": encoding }),
+  });
+  response.end(body);
+}
 
 async function echo(request: IncomingMessage): Promise<{ method?: string; path?: string; body: string; headers: object }> {
   const { method = "", url = "", headers } = request;
@@ -114,6 +135,17 @@ function send(method: string, target: string, body?: string, bearer = token): Pr
     "x-keelson-process-access": "allowed",
   };
   return connection.send({ method, target, headers, ...(body === undefined ? {} : { body }) });
+}
+
+async function fetchRaw(target: string): Promise<{ readonly headers: IncomingHttpHeaders; readonly body: Buffer }> {
+  return new Promise((resolve, reject) => {
+    const headers = { authorization: `Bearer ${token}` };
+    httpsRequest(`${api.url}${target}`, { ca: authority, agent: false, headers }, (response) => {
+      buffer(response).then((body) => resolve({ headers: response.headers, body }), reject);
+    })
+      .on("error", reject)
+      .end();
+  });
 }
 
 describe("the proxy", () => {
@@ -166,6 +198,22 @@ describe("the proxy", () => {
     expect((await send("POST", `${core}/pods/p/proxy`)).body).toMatchObject({ path: "/" });
     const moved = await send("GET", `${core}/pods/p/proxy/moved`);
     expect([moved.status, moved.headers.location]).toEqual([302, `${core}/pods/p/proxy/there?a=1`]);
+  });
+
+  it.each(["/page", "/page-gzip"])("leads the links of HTML back through itself: %s", async (path) => {
+    const prefix = `${core}/pods/p/proxy`;
+    const { headers, body } = await fetchRaw(`${prefix}${path}`);
+    const { host } = new URL(api.url);
+    expect((headers["content-encoding"] === "gzip" ? gunzipSync(body) : body).toString()).toBe(
+      `<a href="${prefix}/x/?q=1#f">é</a><a href=${prefix}/x>x</a><a href="https://${host}${prefix}/x">y</a>` +
+        '<a href="https://a.example/x">z</a><a href="x"><p href="/x">',
+    );
+  });
+
+  it.each(["/page-plain", "/page-odd", "/page-part"])("passes other responses on as they are: %s", async (path) => {
+    const { headers, body } = await fetchRaw(`${core}/pods/p/proxy${path}`);
+    expect(body.toString()).toBe(page(`${podIP}:${port}`, new URL(api.url).host));
+    expect(headers["content-length"]).toBe(String(body.length));
   });
 
   it("switches protocols", async () => {

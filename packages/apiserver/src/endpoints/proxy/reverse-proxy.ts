@@ -7,6 +7,7 @@ import type { Call } from "../call.ts";
 import { badRequest } from "../errors.ts";
 import type { ForwardedRequest, Outcome, RawOutcome, UpgradeOutcome } from "../outcome.ts";
 import type { SubresourceHandler } from "../subresources/pod-subresources.ts";
+import { withLinksThroughProxy } from "./proxied-links.ts";
 import { nodeTarget, type ProxyTarget } from "./proxy-target.ts";
 
 /** Headers that concern one connection only (RFC 9110 section 7.6.1), and credentials, which are the API server's alone. */
@@ -25,7 +26,8 @@ const droppedHeaders: ReadonlySet<string> = new Set([
 
 /**
  * Passes a request below `.../proxy` on to `target` and its response back, as kube-apiserver's proxy does: the certificate of an HTTPS
- * target is not verified, `Location` headers lead back through the proxy, and a GET without a path is redirected to one that ends in `/`.
+ * target is not verified, links in HTML and `Location` headers lead back through the proxy, and a GET without a path is redirected to one
+ * that ends in `/`.
  */
 export async function proxyTo(call: Call, findTarget: (call: Call) => ProxyTarget): Promise<Outcome> {
   const { forwarded } = call.request;
@@ -37,7 +39,12 @@ export async function proxyTo(call: Call, findTarget: (call: Call) => ProxyTarge
   if (route.path === "" && isRead) {
     return { kind: "raw", status: 301, headers: { location: `${route.prefix}/${route.query}` }, body: "" };
   }
-  return exchange(target, route, forwarded, call.request.signal, call);
+  return withLinksThroughProxy(await exchange(target, route, forwarded, call.request.signal, call), {
+    method: forwarded.method,
+    prefix: route.prefix,
+    targetHost: hostOf(target),
+    senderHost: forwarded.headers.host ?? "",
+  });
 }
 
 /** Creates the handler of `nodes/proxy` for a kubelet that serves on a Unix socket. */
@@ -76,7 +83,7 @@ function outgoingOf(target: ProxyTarget, route: Route, forwarded: ForwardedReque
   if (host !== undefined) headers["x-forwarded-host"] = host;
   headers["x-forwarded-proto"] = "https";
   headers["x-forwarded-uri"] = `${route.prefix}${route.path}`;
-  headers["host"] = `${target.host.includes(":") ? `[${target.host}]` : target.host}:${target.port}`;
+  headers["host"] = hostOf(target);
   Object.assign(headers, target.identity?.headers);
   const send = target.scheme === "https" ? httpsRequest : httpRequest;
   return send({
@@ -89,6 +96,8 @@ function outgoingOf(target: ProxyTarget, route: Route, forwarded: ForwardedReque
     ...target.identity?.connection,
   });
 }
+
+const hostOf = ({ host, port }: ProxyTarget): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;
 
 /**
  * Frames the body as it arrived. Node adds no framing to a DELETE, GET or OPTIONS, and its body would be read as another request. Of the
