@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { ListenerDescription, Operator } from "@keelson/operator";
+import type { OperatorMonitoring } from "@keelson/operator/monitoring";
 import { createAgentCommand, type PluginDefinition } from "@keelson/middleware-agent";
 import { createAgentClient } from "./agent/agent-client.ts";
 import { redisAgent } from "./agent/redis-agent.ts";
@@ -90,6 +91,15 @@ const rules: readonly PolicyRule[] = [
   { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
 ];
 
+/** The dashboard and the alert rules of Apps, and those of the programs of plugins. */
+function monitoringOf(plugins: readonly PluginDefinition[]): OperatorMonitoring {
+  return {
+    variables: appVariables,
+    panels: [...appPanels, ...plugins.flatMap(({ monitoring }) => monitoring?.panels ?? [])],
+    alerts: [...appAlerts, ...plugins.flatMap(({ monitoring }) => monitoring?.alerts ?? [])],
+  };
+}
+
 /** Creates the middleware operator. */
 export function createMiddleware({
   agentCommand: command = ["keelson", "middleware", "agent"],
@@ -140,7 +150,7 @@ export function createMiddleware({
       transferCommand,
     ],
     listeners,
-    monitoring: { variables: appVariables, panels: appPanels, alerts: appAlerts },
+    monitoring: monitoringOf([redisPlugin, ...plugins]),
   };
 }
 

@@ -1,6 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import type { FlagDefinition } from "@keelson/operator";
+import type { FlagDefinition, Operator } from "@keelson/operator";
 import type { MiddlewareEngine } from "./engine.ts";
 
 /** Options of an engine, from the flags and the environment of its agent. */
@@ -65,4 +65,6 @@ export interface PluginDefinition {
   /** Data of the ConfigMap: `plugin.yaml` and the templates. */
   readonly data: Readonly<Record<string, string>>;
   readonly engines: readonly EngineDefinition[];
+  /** Panels and alert rules for the metrics of the program. */
+  readonly monitoring?: Pick<NonNullable<Operator["monitoring"]>, "panels" | "alerts">;
 }

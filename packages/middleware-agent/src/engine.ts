@@ -1,4 +1,5 @@
 import type { LogEngine } from "./log/log-engine.ts";
+import type { ProgramMetric } from "./program-metric.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 
 /** A role for a program. Epochs grow with every primary; assignments with an older epoch are refused. */
@@ -74,6 +75,12 @@ export interface MiddlewareEngine extends FencedEngine {
   readonly snapshots?: SnapshotEngine;
   /** The log for recovery to a point in time. Without it, BackupSchedules with `log` report that. */
   readonly log?: LogEngine;
+  /**
+   * Reads the metrics of the program, under the names of its usual exporter. Called once per scrape, in any role. A program that does
+   * not answer is a value, such as `redis_up 0`. The caller adds `namespace`, `app`, `component`, `group` and `pod`. Without it, only
+   * the operator's own metrics are exported.
+   */
+  metrics?(): Promise<readonly ProgramMetric[]>;
 }
 
 /** An engine whose primary can be fenced, so that it can depend on a lease. */

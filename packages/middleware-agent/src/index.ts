@@ -18,6 +18,7 @@ export type { AgentView, EngineDefinition, EngineOptions, EngineService, PluginD
 export { killProcessesIn, processesIn } from "./folder-processes.ts";
 export { readJson, writeJson } from "./json-file.ts";
 export { type ProgramParameters, readParameters } from "./parameters-file.ts";
+export type { ProgramMetric, ProgramMetricSample } from "./program-metric.ts";
 export type { LogEngine, LogFile, LogSource, ReadLogOptions, Recovery, RecoveryTarget } from "./log/log-engine.ts";
 export { programEnvironment } from "./program-environment.ts";
 export { isProgramError, ProgramError } from "./program-error.ts";

@@ -39,8 +39,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   const engine = new QuorumEngine(program, quorum, host);
   feed = new RoleFeed(engine, clock);
   await quorum.start();
-  const { snapshots, log: programLog } = program;
-  const server = await startToolServer({ engine, feed, quorum, snapshots, programLog, host, port: agentPort, token });
+  const server = await startToolServer({ engine, feed, quorum, program, host, port: agentPort, token });
   const service = await definition.serve?.(options, createView(engine, quorum));
   const aborted = new Promise<"aborted">((resolve) => {
     if (signal.aborted) resolve("aborted");

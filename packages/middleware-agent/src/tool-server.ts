@@ -5,11 +5,12 @@ import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import { Code, ConnectError, type Interceptor, type ServiceImpl } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";
-import type { Engine, EngineRole } from "./engine.ts";
+import type { Engine, EngineRole, MiddlewareEngine } from "./engine.ts";
 import { decodeRequest } from "./quorum/peers.ts";
 import type { QuorumAgent } from "./quorum/quorum-agent.ts";
 import type { LogEngine } from "./log/log-engine.ts";
 import { createLogTools } from "./log/log-tools.ts";
+import { createMetricTools } from "./metric-tools.ts";
 import type { RoleFeed } from "./role-feed.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 import { createSnapshotTools } from "./snapshot/snapshot-tools.ts";
@@ -26,10 +27,8 @@ export interface ToolServerOptions {
   readonly engine: Engine;
   readonly feed: RoleFeed;
   readonly quorum: QuorumAgent;
-  /** Undefined if the program has no snapshots: their methods are then unimplemented. */
-  readonly snapshots: SnapshotEngine | undefined;
-  /** Undefined if the program has no log to archive: its methods are then unimplemented. */
-  readonly programLog: LogEngine | undefined;
+  /** Serves what is optional: methods of parts that it lacks are unimplemented. */
+  readonly program: Pick<MiddlewareEngine, "snapshots" | "log" | "metrics">;
   readonly host: string;
   readonly port: number;
   readonly token: string;
@@ -66,13 +65,7 @@ export async function startToolServer(options: ToolServerOptions): Promise<ToolS
   };
 }
 
-function createTools({
-  engine,
-  feed,
-  quorum,
-  snapshots,
-  programLog,
-}: ToolServerOptions): Partial<ServiceImpl<typeof ToolInvoker>> {
+function createTools({ engine, feed, quorum, program }: ToolServerOptions): Partial<ServiceImpl<typeof ToolInvoker>> {
   /** Publishes the role after a call that may have changed it. */
   const performing = async <T>(act: () => Promise<T>): Promise<T> => {
     try {
@@ -82,7 +75,8 @@ function createTools({
     }
   };
   return {
-    ...createDataTools(snapshots, programLog),
+    ...createDataTools(program.snapshots, program.log),
+    ...createMetricTools(program),
     getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
     getPodOrder: ({ scenario, pods, roles }) => ({ order: podOrder(scenario, pods, roles), concurrent: false }),
     getRole: async () => answerOf(await answering(() => feed.refresh())),

@@ -1,6 +1,7 @@
 import { type CallOptions, type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
+import type { MetricFamily } from "@keelson/controller/metrics";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
 import { ToolInvoker, unresponsive } from "@keelson/middleware-agent/protocol";
@@ -14,6 +15,8 @@ export interface AgentClient {
   call(ip: string, token: string, call: Call): Promise<CallResult>;
   /** The state of a Pod; undefined if its agent does not respond, role `unknown` if its program does not. */
   role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined>;
+  /** Metrics of the program of a Pod; undefined if its agent does not respond or has none. */
+  metrics(ip: string, token: string, signal?: AbortSignal): Promise<readonly MetricFamily[] | undefined>;
   /** Calls `onChange` when the state of a Pod may have changed or its agent was lost, until the signal fires. */
   watch(ip: string, token: string, onChange: () => void, signal: AbortSignal): void;
   close(): void;
@@ -40,6 +43,11 @@ export function createAgentClient(options: AgentClientOptions = {}): AgentClient
 }
 
 type Tools = Client<typeof ToolInvoker>;
+
+/** A scrape may take 5 s. */
+const metricsTimeoutMs = 3_000;
+/** Answers are small, and an agent is not trusted with the operator's memory. */
+const maxAnswerBytes = 4 * 1024 * 1024;
 
 /** Restarted Pods have new addresses, so the oldest connections are evicted. */
 const maxConnections = 1_000;
@@ -80,6 +88,20 @@ class GrpcAgentClient implements AgentClient {
     }
   }
 
+  async metrics(ip: string, token: string, signal?: AbortSignal): Promise<readonly MetricFamily[] | undefined> {
+    const options = { headers: authorization(token), timeoutMs: metricsTimeoutMs, ...(signal ? { signal } : {}) };
+    try {
+      const { families } = await this.#toolsOf(ip).metrics({}, options);
+      return families.map(({ name, help, type, samples }) => ({
+        ...{ name, help, type: type === "counter" ? "counter" : "gauge" },
+        samples: samples.map(({ labels, value }) => ({ labels, value })),
+      }));
+    } catch {
+      // Agents without metrics reject the call; others are reported by `keelson_middleware_pod_up`.
+      return undefined;
+    }
+  }
+
   watch(ip: string, token: string, onChange: () => void, signal: AbortSignal): void {
     void watchRole(() => this.#toolsOf(ip), token, onChange, signal, this.#clock);
   }
@@ -99,7 +121,10 @@ class GrpcAgentClient implements AgentClient {
       pingIntervalMs: 2_000,
       pingTimeoutMs: 2_000,
     });
-    const tools = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
+    const tools = createClient(
+      ToolInvoker,
+      createGrpcTransport({ baseUrl, sessionManager: sessions, readMaxBytes: maxAnswerBytes }),
+    );
     this.#connections.set(ip, { tools, sessions });
     const [oldest] = this.#connections;
     if (this.#connections.size > maxConnections && oldest) {

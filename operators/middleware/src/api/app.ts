@@ -141,9 +141,20 @@ const spec = Type.Object(
     monitoring: Type.Optional(
       Type.Object(
         {
-          enabled: Type.Optional(Type.Boolean({ description: "Exports metrics of the App. Default: false." })),
-          port: Type.Optional(int32("Validated and stored; without effect.", { minimum: 1, maximum: 65_535 })),
-          interval: Type.Optional(duration("Validated and stored; without effect.")),
+          enabled: Type.Optional(
+            Type.Boolean({ description: "Exports metrics of the App and of its programs. Default: false." }),
+          ),
+          port: Type.Optional(
+            int32("Without effect: Pods need no exporter, and the operator's own address serves their metrics.", {
+              minimum: 1,
+              maximum: 65_535,
+            }),
+          ),
+          interval: Type.Optional(
+            duration(
+              "Minimum time between two reads of a program's metrics. Scrapes in between get the same values. Default: each scrape reads.",
+            ),
+          ),
         },
         { description: "Export of metrics at the operator's /metrics." },
       ),

@@ -178,7 +178,8 @@ export function appMetrics(apps: readonly MonitoredApp[]): readonly MetricFamily
   }));
 }
 
-const groupLabels = ({ metadata }: DeepReadonly<Group>) => ({
+/** Labels of a group. */
+export const groupLabels = ({ metadata }: DeepReadonly<Group>) => ({
   component: metadata.labels?.[labels.component] ?? "",
   group: metadata.labels?.[labels.group] ?? "",
 });

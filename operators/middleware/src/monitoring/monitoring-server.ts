@@ -1,4 +1,4 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { parseDuration } from "@keelson/api-machinery/time";
 import { readOf } from "@keelson/controller";
 import type { MetricFamily } from "@keelson/controller/metrics";
 import type { ServerContext, ServerDefinition } from "@keelson/operator";
@@ -9,7 +9,8 @@ import { BackupSchedule } from "../api/backup-schedule.ts";
 import { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
 import { findAgentToken } from "../controllers/agent-token.ts";
-import { appMetrics, type MonitoredApp, type PodFigures } from "./app-metrics.ts";
+import { appMetrics, groupLabels, type MonitoredApp, type PodFigures } from "./app-metrics.ts";
+import { type MonitoredPod, ProgramMetricsReader } from "./program-metrics-reader.ts";
 
 /** Exports the metrics of Apps with `spec.monitoring.enabled` at the operator's `/metrics`. Only the leader does, so that no value is exported twice. */
 export function createMonitoringServer(agents: AgentClient): ServerDefinition {
@@ -18,12 +19,11 @@ export function createMonitoringServer(agents: AgentClient): ServerDefinition {
     needsLeaderElection: true,
     reads: [readOf(App), readOf(Group), readOf(Backup), readOf(BackupSchedule)],
     start(context) {
+      const reader = new ProgramMetricsReader(agents, context.clock);
       let collection: Promise<readonly MetricFamily[]> | undefined;
       // Scrapes that overlap share one collection, so that slow agents are not asked several times at the same time.
       const stop = context.collectMetrics(() => {
-        collection ??= monitoredApps(context, agents)
-          .then(appMetrics)
-          .finally(() => (collection = undefined));
+        collection ??= collect(context, agents, reader).finally(() => (collection = undefined));
         return collection;
       });
       return Promise.resolve({
@@ -37,34 +37,60 @@ export function createMonitoringServer(agents: AgentClient): ServerDefinition {
   };
 }
 
-async function monitoredApps({ cache, client }: ServerContext, agents: AgentClient): Promise<readonly MonitoredApp[]> {
+/** An App whose Pods can be asked if its token could be read. */
+interface AccessibleApp extends Omit<MonitoredApp, "pods"> {
+  readonly token: string | undefined;
+}
+
+async function collect(
+  context: ServerContext,
+  agents: AgentClient,
+  reader: ProgramMetricsReader,
+): Promise<readonly MetricFamily[]> {
+  const apps = await monitoredApps(context);
+  const [own, programs] = await Promise.all([
+    Promise.all(apps.map((app) => withFigures(app, agents))).then(appMetrics),
+    reader.read(apps.flatMap(podsOf)),
+  ]);
+  return [...own, ...programs];
+}
+
+async function monitoredApps({ cache, client }: ServerContext): Promise<readonly AccessibleApp[]> {
   const apps = cache.list(App).filter(({ spec }) => spec.monitoring?.enabled === true);
   return Promise.all(
-    apps.map(async (app): Promise<MonitoredApp> => {
+    apps.map(async (app): Promise<AccessibleApp> => {
       const { namespace, name } = app.metadata;
       const groups = cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
       const backups = cache.list(Backup, { namespace }).filter(({ spec }) => spec.app.name === name);
       const backupSchedules = cache.list(BackupSchedule, { namespace }).filter(({ spec }) => spec.app.name === name);
       // Without a token the agents cannot be asked; the other metrics do not need it.
       const token = await findAgentToken(client, namespace, name).catch(() => undefined);
-      const pods = token === undefined ? undefined : await podFigures(groups, agents, token);
-      return { app, groups, backups, backupSchedules, pods };
+      return { app, groups, backups, backupSchedules, token };
     }),
   );
 }
 
 /** Asks the agents of all Pods at the same time. Each has a second to answer. */
-async function podFigures(
-  groups: readonly DeepReadonly<Group>[],
-  agents: AgentClient,
-  token: string,
-): Promise<ReadonlyMap<string, PodFigures>> {
-  const pods = groups.flatMap(({ status }) => status?.pods ?? []);
+async function withFigures({ token, ...app }: AccessibleApp, agents: AgentClient): Promise<MonitoredApp> {
+  if (token === undefined) return { ...app, pods: undefined };
+  const pods = app.groups.flatMap(({ status }) => status?.pods ?? []);
   const answers = await Promise.all(
-    pods.map(async ({ name, ip }) => {
+    pods.map(async ({ name, ip }): Promise<readonly (readonly [string, PodFigures])[]> => {
       const role = ip === undefined ? undefined : await agents.role(ip, token);
-      return role === undefined ? [] : [[name, role] as const];
+      return role === undefined ? [] : [[name, role]];
     }),
   );
-  return new Map(answers.flat());
+  return { ...app, pods: new Map(answers.flat()) };
+}
+
+function podsOf({ app, groups, token }: AccessibleApp): readonly MonitoredPod[] {
+  if (token === undefined) return [];
+  const { namespace = "", name = "" } = app.metadata;
+  const interval = app.spec.monitoring?.interval;
+  const intervalMs = interval === undefined ? 0 : parseDuration(interval);
+  return groups.flatMap((group) =>
+    (group.status?.pods ?? []).flatMap(({ name: pod, ip }) =>
+      ip === undefined ? [] : [{ labels: { namespace, app: name, ...groupLabels(group), pod }, ip, token, intervalMs }],
+    ),
+  );
 }

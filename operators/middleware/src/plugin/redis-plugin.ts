@@ -1,6 +1,7 @@
 import type { PluginDefinition } from "@keelson/middleware-agent";
 import { parametersTemplate, roleServiceTemplate, volumeTemplate } from "@keelson/middleware-agent/templates";
 import { redisAgent } from "../agent/redis-agent.ts";
+import { redisAlerts, redisPanels } from "../monitoring/redis-monitoring.ts";
 
 /** The document of the Redis plugin. The facts were verified with Redis 6.0.16 and 7.0.15 and Valkey 8.0.1. */
 const document = `# Redis and Valkey: one primary and its replicas, each with a volume.
@@ -163,6 +164,7 @@ export const redisPlugin: PluginDefinition = {
   name: "redis",
   version: "1.0.0",
   engines: [redisAgent],
+  monitoring: { panels: redisPanels, alerts: redisAlerts },
   data: {
     "plugin.yaml": document,
     "pod.yaml": pod,

@@ -202,6 +202,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
           ...(role === "replica" && primaryHost !== undefined ? { primaryHost } : {}),
         };
       },
+      metrics: () => Promise.resolve(undefined),
       watch(ip, _token, onChange, signal) {
         const all = watches.get(ip) ?? new Set();
         watches.set(ip, all.add(onChange));

@@ -3,6 +3,7 @@ import type { ContractCase, EngineContractOptions } from "./contract.ts";
 import { failoverCases } from "./failover-cases.ts";
 import { assignPrimary, assignReplica, hasRole, parametersOf, type PodCase, Pods } from "./contract-steps.ts";
 import { logCases } from "./log-cases.ts";
+import { metricCases } from "./metric-cases.ts";
 import { snapshotCases } from "./snapshot-cases.ts";
 
 /**
@@ -13,7 +14,7 @@ import { snapshotCases } from "./snapshot-cases.ts";
  * ```
  */
 export function engineContract(options: EngineContractOptions): readonly ContractCase[] {
-  return [...roleCases, ...parameterCases, ...failoverCases, ...snapshotCases, ...logCases].map(
+  return [...roleCases, ...parameterCases, ...failoverCases, ...snapshotCases, ...logCases, ...metricCases].map(
     ({ title, pods: count, run }) => ({
       title,
       async run() {

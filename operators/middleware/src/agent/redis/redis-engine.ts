@@ -11,6 +11,7 @@ import {
   type FailoverOrder,
   type MiddlewareEngine,
   type Outcome,
+  type ProgramMetric,
   readJson,
   readParameters,
   type ReloadOutcome,
@@ -18,6 +19,8 @@ import {
   type StopOptions,
   writeJson,
 } from "@keelson/middleware-agent";
+import { readFigures } from "./metrics/read-figures.ts";
+import { downMetrics, redisMetrics } from "./metrics/redis-metrics.ts";
 import { redisConfig } from "./redis-config.ts";
 import { keysOf, RedisConnection } from "./redis-connection.ts";
 import { shutDownLeftover } from "./leftover-server.ts";
@@ -206,6 +209,15 @@ export class RedisEngine implements MiddlewareEngine {
 
   isFenced(): Promise<boolean> {
     return RedisFence.isEffective(this.#connection);
+  }
+
+  async metrics(): Promise<readonly ProgramMetric[]> {
+    try {
+      return redisMetrics(await readFigures(this.#connection, this.#options.clock));
+    } catch (error) {
+      if (error instanceof RespError) return downMetrics;
+      throw error;
+    }
   }
 
   isDown(host: string): Promise<boolean> {
