@@ -81,6 +81,13 @@ export function valuesSchema(operators: readonly Operator[], version: string): T
 function metricsSchema(): TSchema {
   return group("Prometheus metrics.", {
     enabled: flag("serve /metrics to users that may `get` the nonResourceURL /metrics", true),
+    tls: group("TLS of /metrics.", {
+      enabled: flag("serve /metrics over TLS", true),
+      secret: text(
+        "Secret of type `kubernetes.io/tls` with the certificate, and `ca.crt` for the ServiceMonitor; default: self-signed certificates, which the ServiceMonitor does not verify",
+        "",
+      ),
+    }),
     serviceMonitor: group("A ServiceMonitor per operator; requires the Prometheus Operator.", {
       enabled: flag("create ServiceMonitors", false),
       interval: text("scrape interval", "30s"),

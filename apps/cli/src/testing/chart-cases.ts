@@ -21,6 +21,7 @@ export const chartCases: readonly (readonly [string, JsonValue])[] = [
         serviceMonitor: { enabled: true, labels: { release: "prometheus" } },
         rules: { enabled: true, labels: { release: "prometheus" } },
         dashboards: { enabled: true },
+        tls: { secret: "metrics-tls" },
       },
       imagePullSecrets: [{ name: "registry" }],
       nodeSelector: { "kubernetes.io/os": "linux" },
@@ -45,6 +46,7 @@ export const chartCases: readonly (readonly [string, JsonValue])[] = [
       },
     },
   ],
+  ["metrics without TLS", { metrics: { tls: { enabled: false, secret: "unused" }, serviceMonitor: { enabled: true } } }],
   [
     "everything switched off",
     {

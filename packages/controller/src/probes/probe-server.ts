@@ -1,6 +1,8 @@
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { once } from "node:events";
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
+import type { Server as TlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import type { KeyPair } from "@keelson/api-machinery/certificates";
 import type { Manager } from "../manager/manager.ts";
 import { type AccessFilter, bearerTokenOf, isTrustedHost, tokenAccess } from "./probe-access.ts";
 import type { ReconcileFilter } from "../reconcile/reconcile-trace.ts";
@@ -29,6 +31,8 @@ export interface ProbeServerOptions {
    * as a protection against DNS rebinding. Lower case, without a port.
    */
   readonly hostNames?: readonly string[];
+  /** Serves TLS with this certificate, in PEM. Default: plain HTTP. */
+  readonly tls?: KeyPair;
   /** Serves `/metrics`, for example a `PrometheusMetrics`. Default: 404. */
   readonly metrics?: { scrape(): Promise<{ readonly contentType: string; readonly text: string }> };
 }
@@ -48,6 +52,8 @@ export interface ProbeServer {
   handle(request: IncomingMessage, response: ServerResponse): boolean;
   /** Listens; port 0 picks a free one. Resolves to the URL. `host` defaults to loopback. */
   listen(port: number, host?: string): Promise<string>;
+  /** Replaces the certificate for new connections. No effect without TLS. */
+  setCertificate(pair: KeyPair): void;
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -64,10 +70,12 @@ export function createProbeServer(options: ProbeServerOptions): ProbeServer {
 class HttpProbeServer implements ProbeServer {
   readonly #options: ProbeServerOptions;
   readonly #access: AccessFilter | undefined;
-  #server: Server | undefined;
+  #server: Server | TlsServer | undefined;
+  #certificate: KeyPair | undefined;
 
   constructor(options: ProbeServerOptions) {
     this.#options = options;
+    this.#certificate = options.tls;
     this.#access = typeof options.access === "string" ? tokenAccess(options.access) : options.access;
   }
 
@@ -93,12 +101,11 @@ class HttpProbeServer implements ProbeServer {
   }
 
   async listen(port: number, host = "127.0.0.1"): Promise<string> {
-    // Loaded lazily: most programs that import the runtime, above all tests, never listen.
-    const { createServer } = await import("node:http");
-    if (this.#server !== undefined) throw new TypeError("the probe server is already listening");
-    const server = createServer((request, response) => {
+    const isTls = this.#certificate !== undefined;
+    const server = await createServer(this.#certificate, (request, response) => {
       if (!this.handle(request, response)) send(response, { ...plain, status: 404, text: "not found\n" });
     });
+    if (this.#server !== undefined) throw new TypeError("the probe server is already listening");
     this.#server = server;
     // Limits clients that send their request byte by byte.
     server.headersTimeout = 32_000;
@@ -111,7 +118,12 @@ class HttpProbeServer implements ProbeServer {
       throw error;
     }
     const { port: bound } = server.address() as AddressInfo;
-    return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
+    return `${isTls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${bound}`;
+  }
+
+  setCertificate(pair: KeyPair): void {
+    this.#certificate &&= pair;
+    if (this.#server !== undefined && "setSecureContext" in this.#server) this.#server.setSecureContext(contextOf(pair));
   }
 
   async stop(): Promise<void> {
@@ -163,6 +175,14 @@ class HttpProbeServer implements ProbeServer {
       return { ...plain, ...outcome };
     };
   }
+}
+
+const contextOf = ({ certificate: cert, key }: KeyPair) => ({ cert, key, minVersion: "TLSv1.2" as const });
+
+/** The modules are loaded lazily: most programs that import the runtime, above all tests, never listen. */
+async function createServer(certificate: KeyPair | undefined, listener: RequestListener): Promise<Server | TlsServer> {
+  if (certificate === undefined) return (await import("node:http")).createServer(listener);
+  return (await import("node:https")).createServer(contextOf(certificate), listener);
 }
 
 function urlOf({ url = "/" }: IncomingMessage): URL | undefined {

@@ -10,9 +10,11 @@ import { addFlag, flagValues } from "../../command-line.ts";
 import { systemNamespace } from "../../local/access/operator-user.ts";
 import { createLogger } from "../../logger.ts";
 import { loadOperators, loadOperatorFlags, operatorEntries } from "../../operators.ts";
-import { type BindAddress, parseBindAddress, type Probes, type ProbesOptions, startProbes } from "./probe-servers.ts";
 import type { DefineCommand } from "../commands.ts";
+import { type BindAddress, parseBindAddress } from "./bind-address.ts";
 import { LeadershipReport } from "./leadership-report.ts";
+import { metricsCertificate, metricsTlsFlags } from "./metrics-certificate.ts";
+import { type Probes, type ProbesOptions, startProbes } from "./probe-servers.ts";
 import { parseNames } from "../only.ts";
 
 const operatorNames: readonly string[] = operatorEntries.map(({ name }) => name);
@@ -42,6 +44,7 @@ const ownFlags: readonly FlagDefinition[] = [
     description: "address of /metrics and /debug/reconciles: IP:PORT, :PORT for all addresses, or 0 to disable",
     default: "127.0.0.1:8080",
   },
+  ...Object.values(metricsTlsFlags),
   {
     name: "metrics-token-file",
     value: "FILE",
@@ -74,6 +77,7 @@ async function runOperators(flags: FlagValues): Promise<number> {
     probeAddress: addressOf("health-probe-bind-address"),
   };
   const log = createLogger({ level: logLevelFlag.read(flags) });
+  const certificate = await metricsCertificate(flags, addresses.metricsAddress, { clock: systemClock, log });
   const operators = await loadOperators(parseNames("--only", String(flags["only"]), operatorNames));
   const shutdown = listenForShutdown({ faults: { log } });
   const metrics = await createPrometheusMetrics({
@@ -83,7 +87,7 @@ async function runOperators(flags: FlagValues): Promise<number> {
   const client = await connect(flags, metrics);
   const running = new OperatorGroup({ operators, flags, client, metrics, log, signal: shutdown.signal });
   try {
-    await running.startProbes(addresses);
+    await running.startProbes({ ...addresses, certificate });
     await running.start();
     await Promise.race([aborted(shutdown.signal), running.failed]);
     return shutdown.fault === undefined ? 0 : 1;
@@ -133,7 +137,7 @@ class OperatorGroup {
     return Promise.race(this.#running.map((each) => each.done));
   }
 
-  async startProbes(addresses: Pick<ProbesOptions, "metricsAddress" | "probeAddress">): Promise<void> {
+  async startProbes(addresses: Pick<ProbesOptions, "metricsAddress" | "probeAddress" | "certificate">): Promise<void> {
     const { flags, metrics, client, operators } = this.#options;
     const tokenFile = flags["metrics-token-file"];
     this.#probes = await startProbes({

@@ -5,7 +5,8 @@ import type { Transport } from "@keelson/api-machinery/transport";
 import { createClient } from "@keelson/client";
 import { createPrometheusMetrics } from "@keelson/controller/metrics";
 import { expect, onTestFinished, test } from "vitest";
-import { isLoopback, parseBindAddress, type ProbesOptions, startProbes } from "./probe-servers.ts";
+import { isLoopback, parseBindAddress } from "./bind-address.ts";
+import { type ProbesOptions, startProbes } from "./probe-servers.ts";
 
 test.each([
   ["127.0.0.1:8080", { host: "127.0.0.1", port: 8080 }],
@@ -35,7 +36,7 @@ const fail = (): Promise<never> => Promise.reject(new Error("unexpected request 
 async function probes(more: Partial<ProbesOptions>) {
   const metrics = await createPrometheusMetrics();
   const reconciles = { reconciles: () => [] };
-  const nowhere = { metricsAddress: undefined, probeAddress: undefined, tokenFile: undefined };
+  const nowhere = { metricsAddress: undefined, probeAddress: undefined, tokenFile: undefined, certificate: undefined };
   const unused = { request: fail, watch: fail, close: async () => {} };
   const client = createClient({ transport: unused, fieldManager: "test" });
   const started = await startProbes({ ...nowhere, client, metrics, reconciles, isReady: () => true, ...more });

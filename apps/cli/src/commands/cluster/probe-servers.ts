@@ -1,46 +1,19 @@
 import { readFileSync } from "node:fs";
-import { isIP } from "node:net";
 import { systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Manager } from "@keelson/controller";
 import type { PrometheusMetrics } from "@keelson/controller/metrics";
 import { createProbeServer, reviewedAccess } from "@keelson/controller/probes";
 import { UsageError } from "@keelson/operator/flags";
-
-/** The address that a server listens on. */
-export interface BindAddress {
-  readonly host: string;
-  readonly port: number;
-}
-
-/**
- * Parses the value of a flag such as `--metrics-bind-address`, in controller-runtime's format: `IP:PORT`, `:PORT` for all addresses,
- * or `0` to disable the server (`undefined`).
- *
- * **Errors**: `UsageError` that names the flag.
- */
-export function parseBindAddress(flag: string, text: string): BindAddress | undefined {
-  if (text === "0") return undefined;
-  // Brackets are optional, so that `$(POD_IP):8080` is valid for both address families.
-  const [, bracketed, plain = "", digits = ""] = text.match(/^(?:\[([^\]]*)\]|(.*)):(\d{1,5})$/) ?? [];
-  const host = bracketed ?? (plain === "" ? "::" : plain === "localhost" ? "127.0.0.1" : plain);
-  const port = Number(digits);
-  if (digits === "" || port > 65_535 || isIP(host) === 0)
-    throw new UsageError(
-      `${flag}: ${JSON.stringify(text)} is not a valid address: must be IP:PORT, :PORT for all addresses, or 0 to disable`,
-    );
-  return { host, port };
-}
-
-/** Whether the address is a loopback address. */
-export function isLoopback({ host }: BindAddress): boolean {
-  return host === "::1" || host.startsWith("127.");
-}
+import { type BindAddress, isLoopback } from "./bind-address.ts";
+import type { ListenerCertificate } from "./metrics-certificate.ts";
 
 /** Options of {@link startProbes}. An `undefined` address disables its server. */
 export interface ProbesOptions {
   readonly metricsAddress: BindAddress | undefined;
   readonly probeAddress: BindAddress | undefined;
+  /** Certificate of the metrics server. Undefined: plain HTTP. */
+  readonly certificate: ListenerCertificate | undefined;
   /** File with the bearer token for `/metrics` and `/debug/reconciles`. Default: requests are authorized by the API server. */
   readonly tokenFile: string | undefined;
   /** Authorizes requests if the metrics address is not a loopback address and there is no token file. */
@@ -65,7 +38,7 @@ export interface Probes {
  * **Errors**: `UsageError` if the token file is empty.
  */
 export async function startProbes(options: ProbesOptions): Promise<Probes> {
-  const { metricsAddress, probeAddress, tokenFile, metrics, reconciles, isReady, client } = options;
+  const { metricsAddress, probeAddress, certificate, tokenFile, metrics, reconciles, isReady, client } = options;
   const access =
     tokenFile !== undefined
       ? readTokenFile(tokenFile)
@@ -77,16 +50,20 @@ export async function startProbes(options: ProbesOptions): Promise<Probes> {
       if (!isReady()) throw new Error("not started yet");
     },
   };
+  const metricsServer = createProbeServer({
+    ...{ metrics, reconciles },
+    ...(access === undefined ? {} : { access }),
+    ...(certificate === undefined ? {} : { tls: certificate.initial }),
+  });
+  const stopReload = certificate?.follow((pair) => metricsServer.setCertificate(pair));
   const servers = [
-    {
-      what: "metrics",
-      address: metricsAddress,
-      path: "/metrics",
-      server: createProbeServer({ metrics, reconciles, ...(access === undefined ? {} : { access }) }),
-    },
+    { what: "metrics", address: metricsAddress, path: "/metrics", server: metricsServer },
     { what: "probes", address: probeAddress, path: "/healthz", server: createProbeServer({ ready }) },
   ];
-  const stop = async (): Promise<void> => void (await Promise.all(servers.map(({ server }) => server.stop())));
+  const stop = async (): Promise<void> => {
+    stopReload?.();
+    await Promise.all(servers.map(({ server }) => server.stop()));
+  };
   const descriptions: string[] = [];
   try {
     for (const { what, address, path, server } of servers) {

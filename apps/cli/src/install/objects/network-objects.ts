@@ -1,5 +1,18 @@
 import type { Operator } from "@keelson/operator";
-import { all, any, isSet, merge, type TemplateItem, type TemplateMap, value, when } from "../template/template.ts";
+import {
+  all,
+  any,
+  choose,
+  concat,
+  installNamespace,
+  isSet,
+  merge,
+  not,
+  type TemplateItem,
+  type TemplateMap,
+  value,
+  when,
+} from "../template/template.ts";
 import { type InstallObject, labelsOf, namespaced, objectName, selectorLabels } from "./install-object.ts";
 import { hasOwnPorts, operatorPorts } from "./workload-objects.ts";
 
@@ -76,6 +89,9 @@ function networkPolicy(operator: Operator): TemplateMap {
   };
 }
 
+const isTls = isSet("metrics.tls.enabled");
+const hasSecret = isSet("metrics.tls.secret");
+
 function serviceMonitor({ name }: Operator): TemplateMap {
   return {
     apiVersion: "monitoring.coreos.com/v1",
@@ -87,6 +103,12 @@ function serviceMonitor({ name }: Operator): TemplateMap {
         {
           port: "metrics",
           interval: value("metrics.serviceMonitor.interval"),
+          scheme: choose(isTls, "https", "http"),
+          tlsConfig: when(isTls, {
+            insecureSkipVerify: when(not(hasSecret), true),
+            ca: when(hasSecret, { secret: { name: value("metrics.tls.secret"), key: "ca.crt" } }),
+            serverName: when(hasSecret, concat(objectName(name), ".", installNamespace, ".svc")),
+          }),
           bearerTokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
         },
       ],

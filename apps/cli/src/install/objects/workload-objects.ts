@@ -131,6 +131,7 @@ function container(operator: Operator, securityContext: TemplateMap): TemplateMa
     volumeMounts: [
       { name: "data", mountPath: `${dataDir}/${name}` },
       { name: "tmp", mountPath: "/tmp" },
+      when(hasMetricsCertificate, { name: "metrics-tls", mountPath: metricsCertificateDir, readOnly: true }),
       ...(name === "robots" ? brokerMounts() : []),
       ...(name === "sandboxes" ? fastPathMounts() : []),
     ],
@@ -152,6 +153,9 @@ function operatorArguments(operator: Operator): readonly TemplateItem[] {
       concat("--metrics-bind-address=", address, `:${operatorPorts.metrics}`),
       "--metrics-bind-address=0",
     ),
+    choose(isSet("metrics.tls.enabled"), "--metrics-tls=always", "--metrics-tls=never"),
+    when(hasMetricsCertificate, `--metrics-tls-cert-file=${metricsCertificateDir}/tls.crt`),
+    when(hasMetricsCertificate, `--metrics-tls-private-key-file=${metricsCertificateDir}/tls.key`),
     ...(needs.ports ?? []).flatMap(({ bindAddressFlag, portFlag, port }) => [
       when(ownPorts, concat(`--${bindAddressFlag}=`, address)),
       when(ownPorts, `--${portFlag}=${port}`),
@@ -217,6 +221,7 @@ function volumes({ name }: Operator): readonly TemplateItem[] {
   return [
     data,
     { name: "tmp", emptyDir: {} },
+    when(hasMetricsCertificate, { name: "metrics-tls", secret: { secretName: value("metrics.tls.secret") } }),
     ...(name === "robots" ? brokerVolumes() : []),
     ...(name === "sandboxes"
       ? [
@@ -226,6 +231,10 @@ function volumes({ name }: Operator): readonly TemplateItem[] {
       : []),
   ];
 }
+
+/** A folder, so that the kubelet can update the certificate. */
+const metricsCertificateDir = "/etc/keelson/metrics-tls";
+const hasMetricsCertificate = all(isSet("metrics.tls.enabled"), isSet("metrics.tls.secret"));
 
 const hasToken = isSet("sandboxes.tokenSecret");
 const hasCertificate = isSet("sandboxes.tlsSecret");
