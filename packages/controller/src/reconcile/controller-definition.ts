@@ -61,6 +61,11 @@ export interface ControllerDefinition {
   readonly watches: readonly Watch<KubernetesObject>[];
   readonly reads: readonly Read<KubernetesObject>[];
   readonly triggers?: readonly Trigger[];
+  /**
+   * Priority of a request in the queue, read when it is added because of a change. Higher goes first; requests with the same priority are
+   * handled in order. Default 0. Initial lists and resyncs have 100 less.
+   */
+  readonly priorityOf?: (request: Request, cache: Cache) => number;
   /** Default: the manager's, for this kind or for all; see `ManagerOptions`. */
   readonly maxConcurrentReconciles?: number;
   /** Default: none. */

@@ -58,6 +58,25 @@ async function figure(name: string): Promise<number> {
 }
 
 describe("controller", () => {
+  test("handles requests in the order of priorityOf, which may read the cache and may fail", async () => {
+    for (const [name, size] of [
+      ["low", 1],
+      ["broken", -1],
+      ["high", 2],
+    ] as const) {
+      await create(name, { spec: { size } });
+    }
+    const seen: string[] = [];
+    const priorityOf: ControllerOptions<Robot>["priorityOf"] = (request, cache) => {
+      const size = cache.get(robotType, request)?.spec?.size ?? 0;
+      if (size < 0) throw new Error("no size");
+      return size;
+    };
+    const manager = await run(async ({ name }) => void seen.push(name), { priorityOf, maxConcurrentReconciles: 1 });
+    expect(seen).toEqual(["high", "low", "broken"]);
+    await manager.stop();
+  });
+
   test("lets any number of requests of running reconciles listen to its signal", async () => {
     const warnings: Error[] = [];
     const onWarning = (warning: Error): void => void warnings.push(warning);

@@ -79,7 +79,9 @@ export class ControllerRunner {
       const remove = source.kind.addHandler((change, origin) => {
         const isNew = !origin.initial && change.object.metadata.resourceVersion !== change.old?.metadata.resourceVersion;
         const priority = isNew || change.type === "delete" ? 0 : lowPriority;
-        for (const request of source.requestsOf(change)) this.#add(request, { priority }, causeOf(change, origin));
+        for (const request of source.requestsOf(change)) {
+          this.#add(request, { priority: priority + this.#priorityOf(request) }, causeOf(change, origin));
+        }
       });
       this.#removeHandlers.push(remove);
     }
@@ -136,6 +138,15 @@ export class ControllerRunner {
   /** The last reconciles, oldest first. */
   records(): readonly ReconcileRecord[] {
     return this.#trace.records();
+  }
+
+  #priorityOf(request: Request): number {
+    try {
+      return this.#definition.priorityOf?.(request, this.#options.cache) ?? 0;
+    } catch (error) {
+      this.#log.error({ err: error, ...request }, "the priority of a request cannot be determined");
+      return 0;
+    }
   }
 
   #add(request: Request, options: AddOptions, cause: ReconcileCause): void {

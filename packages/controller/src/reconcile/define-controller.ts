@@ -21,6 +21,7 @@ export interface ControllerOptions<T extends KubernetesObject> {
   /** Created by {@link readOf}. */
   readonly reads?: readonly Read<KubernetesObject>[];
   readonly triggers?: readonly Trigger[];
+  readonly priorityOf?: ControllerDefinition["priorityOf"];
   readonly maxConcurrentReconciles?: number;
   readonly reconcileTimeoutMs?: number;
   readonly backoff?: ControllerBackoff;
