@@ -32,11 +32,17 @@ export function isPerRobot(type: JobType | undefined): boolean {
 }
 
 /** Scheduling priority. */
-export const priority = int32("Scheduling priority, from 0 to 100. Stored; scheduling does not use it yet.", {
+export const priority = int32("Priority, from 0 to 100. Waiting tasks are placed in its order. See preemptionPolicy.", {
   minimum: 0,
   maximum: 100,
   default: 50,
 });
+
+/** Whether tasks may stop others of lower priority. */
+export const preemptionPolicy = choice(
+  ["Never", "PreemptLowerPriority"],
+  "Whether a task that finds no room stops tasks whose priority is lower by at least 10. They are moved to other robots, or wait. Tasks that are pinned to their robot or run on every robot are not stopped. Default: Never.",
+);
 
 /** Selects robots by label. */
 export const robotSelector = stringMap(
@@ -82,6 +88,7 @@ const spec = Type.Object(
     type: Type.Optional(jobType),
     datacenters: Type.Optional(Type.Array(Type.String(), { description: "Accepted for compatibility with K8s4r. Not used." })),
     priority: Type.Optional(priority),
+    preemptionPolicy: Type.Optional(preemptionPolicy),
     spreads: Type.Optional(Type.Array(Spread, { description: "How the copies of each task spread.", maxItems: 8 })),
     taskGroups: Type.Array(TaskGroupTemplate, {
       ...listMap(

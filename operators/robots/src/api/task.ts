@@ -1,7 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { choice, conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
-import { jobType, priority, robotSelector } from "./job.ts";
+import { jobType, preemptionPolicy, priority, robotSelector } from "./job.ts";
 import { group, version } from "./names.ts";
 import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, ReschedulePolicy } from "./policies.ts";
@@ -19,6 +19,7 @@ const spec = Type.Object(
     type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
+    preemptionPolicy: Type.Optional(preemptionPolicy),
     meta: Type.Optional(stringMap("Metadata. The program gets each entry as a variable K8S4R_META_<KEY>.")),
     payload: Type.Optional(
       Type.String({ description: "Payload of a dispatched Job, in base64.", maxLength: maxPayloadLength }),
@@ -96,6 +97,29 @@ const status = Type.Object(
         { description: "Attempt on another robot whose program may still be running." },
       ),
     ),
+    preemption: Type.Optional(
+      Type.Object(
+        {
+          robot: Type.String({ description: "Robot whose room the task waits for." }),
+          tasks: Type.Array(
+            Type.Object({
+              name: Type.String({ description: "Name of the Task." }),
+              uid: Type.String({ description: "UID of the Task." }),
+              attempt: int32("Attempt that is stopped."),
+            }),
+            {
+              description:
+                "Tasks of lower priority that are stopped. Empty if tasks that are leaving the robot make enough room.",
+              "x-kubernetes-list-type": "atomic",
+            },
+          ),
+        },
+        {
+          description:
+            "Room that this waiting task has reserved on a robot. Other tasks do not get it unless their priority is higher.",
+        },
+      ),
+    ),
     removedAttempt: Type.Optional(int32("Displaced attempt that its robot has removed.")),
     adopted: Type.Optional(
       Type.Object(
@@ -121,7 +145,7 @@ const status = Type.Object(
     allocatedResources: Type.Optional(AllocatedResources),
     conditions: Type.Optional(
       conditions(
-        "Scheduled: the task is bound to a robot, or why not. Lost: its robot has stopped reporting, so its state is unknown. Released: its robot has removed the task.",
+        "Scheduled: the task is bound to a robot, or why not. Lost: its robot has stopped reporting, so its state is unknown. Released: its robot has removed the task. Preempted: a task of higher priority has stopped it.",
       ),
     ),
   },

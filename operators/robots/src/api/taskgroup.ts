@@ -3,7 +3,7 @@ import { Type } from "typebox";
 import { Affinity, Constraint } from "./constraint.ts";
 import { Spread } from "./spread.ts";
 import { conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
-import { count, jobType, priority, robotSelector, workState } from "./job.ts";
+import { count, jobType, preemptionPolicy, priority, robotSelector, workState } from "./job.ts";
 import { group, version } from "./names.ts";
 import { maxPayloadLength } from "./parent-job.ts";
 import { DisconnectPolicy, EphemeralDisk, ReschedulePolicy, RestartPolicy } from "./policies.ts";
@@ -19,6 +19,7 @@ const spec = Type.Object(
     type: Type.Optional(jobType),
     robotSelector: Type.Optional(robotSelector),
     priority: Type.Optional(priority),
+    preemptionPolicy: Type.Optional(preemptionPolicy),
     constraints: Type.Optional(
       Type.Array(Constraint, { description: "Requirements on the robots of all tasks of the group." }),
     ),

@@ -77,8 +77,30 @@ it("explains a robot: its resources, its tasks, and why a waiting task does not 
   expect(text).toMatch(/CPU: +1500m of 2\n/);
   expect(text).toMatch(/Memory: +0 of unknown\n/);
   expect(text).toMatch(/TASK +STATE +MESSAGE\nown +running +Task started\n/);
-  expect(text).toMatch(/big +no +short of cpu \(requested 1500m, available 500m of 2\)\n/);
-  expect(text).toMatch(/small +yes\n/);
+  expect(text).toMatch(/big +50 +no +short of cpu \(requested 1500m, available 500m of 2\)\n/);
+  expect(text).toMatch(/small +50 +yes\n/);
+});
+
+it("explains which tasks a waiting task would stop", () => {
+  const robot = robotOf("robot-003", {
+    status: { phase: "Online", agentFeatures: ["leases"], deviceInfo: { cpu: { logicalCores: 2 } } },
+  });
+  const resources = { cpu: "1500m" };
+  const low = taskOf(
+    { state: "running", attempt: 1 },
+    { uid: "a", name: "low", spec: { resources, priority: 20, targetRobot: "robot-003" } },
+  );
+  const explain = (spec: Parameters<typeof taskOf>[1]) =>
+    explainTask({ task: taskOf(undefined, spec), job: undefined, robots: [robot], tasks: [low] });
+  const preemptionPolicy = "PreemptLowerPriority";
+  expect(explain({ spec: { resources, priority: 80, preemptionPolicy } })).toMatch(
+    /Priority: +80\nPreemption: +waits for room on robot-003: stops low \(priority 20\)\n/,
+  );
+  expect(explain({ spec: { resources, priority: 80 } })).toMatch(/Preemption: +none, spec.preemptionPolicy is Never\n/);
+  expect(explain({ spec: { resources, priority: 29, preemptionPolicy } })).toMatch(
+    /Preemption: +stopping tasks of lower priority does not make enough room\n/,
+  );
+  expect(explain({ spec: { priority: 80, preemptionPolicy } })).not.toContain("Preemption");
 });
 
 it("prints robots in every format", async () => {

@@ -7,7 +7,9 @@ import { Task } from "../api/task.ts";
 import { demandOf } from "../placement/demand.ts";
 import { explainRobots, preferenceScorer } from "../placement/placement.ts";
 import { coresOf, formatBytes, formatCores } from "../placement/resource-request.ts";
-import { copiesAmong, loadOfTasks } from "../placement/robot-loads.ts";
+import { copiesAmong } from "../placement/robot-loads.ts";
+import { isWaiting, loadFor, loadOf, priorityOf, usesAmong } from "../placement/robot-use.ts";
+import { decideTaskPreemption, describePreemption, isPreemptedBy } from "../controllers/preemption-decision.ts";
 import { namespaceFlag } from "./flags.ts";
 
 const robotFlag = switchFlag({ name: "robot", description: "the name is that of a robot, even if a task has it too" });
@@ -69,22 +71,35 @@ export function explainTask({
     ["Robot:", spec.targetRobot ?? "-"],
     ["Attempt:", String(status?.attempt ?? 0)],
     ["Moves:", String(status?.moves ?? 0)],
+    ["Priority:", String(priorityOf(task))],
   ];
   const isBound = spec.targetRobot !== undefined && status?.attempt !== undefined;
   // The robot of a bound task does not pin it.
   const { pinned, ...demand } = demandOf(task, job);
   const wanted = isBound || pinned === undefined ? demand : { ...demand, pinned };
   const others = tasks.filter((each) => each.metadata.uid !== metadata.uid);
-  const reasons = explainRobots(wanted, robots, (robot) => loadOfTasks(others, robot));
+  const usesOf = (robot: string) => usesAmong(others, robot);
+  const reasons = explainRobots(wanted, robots, (robot) => loadFor(task, usesOf(robot)));
   const scoreOf = preferenceScorer(wanted, robots, copiesAmong(task, job, others));
+  if (isWaiting(task) && !reasons.includes(undefined)) {
+    const isChosen = (other: DeepReadonly<Task>): boolean => others.some((each) => isPreemptedBy(other, each));
+    const preemption = decideTaskPreemption(task, wanted, { robots, usesOf, isChosen, scoreOf });
+    facts.push(["Preemption:", preemption === undefined ? withoutPreemption(task) : describePreemption(preemption)]);
+  }
   const rows = robots.map((robot, index) => [
     robot.metadata.name ?? "",
     reasons[index] === undefined ? "yes" : "no",
     scoreOf(robot).toFixed(2),
-    String(loadOfTasks(others, robot.metadata.name ?? "").tasks),
+    String(loadFor(task, usesOf(robot.metadata.name ?? "")).tasks),
     reasons[index] ?? "",
   ]);
   return `${renderTable(facts)}\n${renderTable([["ROBOT", "FITS", "SCORE", "TASKS", "REASON"], ...rows])}`;
+}
+
+function withoutPreemption({ spec }: DeepReadonly<Task>): string {
+  return spec.preemptionPolicy === "PreemptLowerPriority"
+    ? "stopping tasks of lower priority does not make enough room"
+    : "none, spec.preemptionPolicy is Never";
 }
 
 /** The state of a robot, its tasks, and for each waiting task whether it fits. */
@@ -99,7 +114,8 @@ export function explainRobot({
 }): string {
   const { metadata, spec, status } = robot;
   const { name = "" } = metadata;
-  const load = loadOfTasks(tasks, name);
+  const uses = usesAmong(tasks, name);
+  const load = loadOf(uses);
   const labels = Object.entries(spec.labels ?? {}).map(([key, value]) => `${key}=${value}`);
   const facts = [
     ["Robot:", name],
@@ -120,18 +136,15 @@ export function explainRobot({
     .map((task) => [task.metadata.name ?? "", task.status?.state ?? "", task.status?.message ?? ""]);
   const waiting = tasks.filter(isWaiting).map((task) => {
     const job = jobs.find((each) => each.metadata.name === task.spec.jobName);
-    const [reason] = explainRobots(demandOf(task, job), [robot], () => load);
-    return [task.metadata.name ?? "", reason === undefined ? "yes" : "no", reason ?? ""];
+    const others = uses.filter((use) => use.task.metadata.uid !== task.metadata.uid);
+    const [reason] = explainRobots(demandOf(task, job), [robot], () => loadFor(task, others));
+    return [task.metadata.name ?? "", String(priorityOf(task)), reason === undefined ? "yes" : "no", reason ?? ""];
   });
   return [
     renderTable(facts),
     ...(own.length === 0 ? [] : [renderTable([["TASK", "STATE", "MESSAGE"], ...own])]),
-    ...(waiting.length === 0 ? [] : [renderTable([["WAITING TASK", "FITS", "REASON"], ...waiting])]),
+    ...(waiting.length === 0 ? [] : [renderTable([["WAITING TASK", "PRIORITY", "FITS", "REASON"], ...waiting])]),
   ].join("\n");
 }
 
 const formatTotal = (bytes: number | undefined): string => (bytes === undefined ? "unknown" : formatBytes(bytes));
-
-function isWaiting({ status }: DeepReadonly<Task>): boolean {
-  return (status?.state || "pending") === "pending";
-}

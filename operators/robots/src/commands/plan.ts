@@ -112,7 +112,8 @@ export function describePlan(
   withUnchanged: boolean,
 ): string {
   const count = (action: PlannedTask["action"]): number => tasks.filter((task) => task.action === action).length;
-  const head = `Job ${job.metadata.name ?? ""}: ${isNew ? "new" : "exists"}; ${count("create")} to create, ${count("restart")} to restart, ${count("move")} to move, ${count("stop")} to stop, ${count("keep") + count("ignore")} unchanged\n`;
+  const preempted = tasks.flatMap(({ preempts = [] }) => preempts);
+  const head = `Job ${job.metadata.name ?? ""}: ${isNew ? "new" : "exists"}; ${count("create")} to create, ${count("restart")} to restart, ${count("move")} to move, ${count("stop")} to stop, ${count("keep") + count("ignore")} unchanged${preempted.length === 0 ? "" : `; ${preempted.length} of lower priority to preempt`}\n`;
   if (isParent(job)) return `${head}It is a template for other Jobs and runs no tasks.\n`;
   const replaced = count("restart") + count("move");
   const pace = replaced === 0 ? "" : job.spec.taskGroups.map((template) => describePace(job, template)).join("");

@@ -155,3 +155,28 @@ it("plans where the copies of a new Job go by its spreads, each group for itself
   expect(plan.map(({ action }) => action)).toEqual(Array.from({ length: 8 }, () => "create"));
   expect([toB("one"), toB("two")]).toEqual([1, 1]);
 });
+
+it("plans which tasks of lower priority a Job stops, each for one task only", () => {
+  const robot = robotOf("robot-001", {
+    status: { phase: "Online", agentFeatures: ["leases"], deviceInfo: { cpu: { logicalCores: 2 } } },
+  });
+  const resources = { cpu: "1000m" };
+  const low = ["a", "b"].map((uid) =>
+    taskOf(
+      { state: "running", attempt: 1 },
+      { uid, name: `low-${uid}`, spec: { resources, priority: 20, targetRobot: "robot-001" } },
+    ),
+  );
+  const job = jobOf({
+    priority: 80,
+    preemptionPolicy: "PreemptLowerPriority",
+    taskGroups: [{ name: "workers", count: 3, tasks: [{ ...definition, resources }] }],
+  });
+  const plan = planJob({ job, live: undefined, revisions: [], groups: [], tasks: [], allTasks: low, robots: [robot] });
+  expect(plan.map(({ preempts }) => preempts?.length ?? 0)).toEqual([1, 1, 0]);
+  expect(new Set(plan.flatMap(({ preempts = [] }) => preempts))).toEqual(new Set(["low-a", "low-b"]));
+  expect(plan[2]?.why).toMatch(/^it waits: 0\/1 robots fit/);
+  const text = describePlan(job, true, plan, false);
+  expect(text).toContain("3 to create, 0 to restart, 0 to move, 0 to stop, 0 unchanged; 2 of lower priority to preempt\n");
+  expect(text).toMatch(/create +workers +run\/0 +robot-001 +the task does not exist; it preempts low-[ab]\n/);
+});

@@ -3,6 +3,7 @@ import { readOf } from "@keelson/controller";
 import { Job } from "../api/job.ts";
 import { Task } from "../api/task.ts";
 import { TaskGroup } from "../api/taskgroup.ts";
+import { isWaiting } from "../placement/robot-use.ts";
 import { byController } from "../work/owner.ts";
 
 /** Reads Jobs with the index `controller`: uid of the periodic or parameterized Job. */
@@ -24,6 +25,10 @@ export const taskReads = readOf(Task, {
   robot: (task) => (task.spec.targetRobot === undefined || task.spec.targetRobot === "" ? [] : [task.spec.targetRobot]),
   /** Name of the robot of a displaced attempt. */
   displaced: (task) => (task.status?.displaced === undefined ? [] : [task.status.displaced.robot]),
+  /** Name of the robot on which a waiting Task has reserved room. */
+  reserved: (task) => (isWaiting(task) && task.status?.preemption !== undefined ? [task.status.preemption.robot] : []),
+  /** uids of the Tasks that a waiting Task has chosen to stop. */
+  preempting: (task) => (isWaiting(task) ? (task.status?.preemption?.tasks ?? []).map(({ uid }) => uid) : []),
   /** State; `pending` if it is not set yet. */
   state: (task) => [task.status?.state || "pending"],
   /** Name of the Job. */

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
-import { noLoad } from "../placement/placement.ts";
 import { onlyCopy } from "../placement/spread.ts";
 import { after, robotOf, t0, taskOf } from "../testing/objects.ts";
 import { statusAfter } from "./task-status.ts";
@@ -17,7 +16,8 @@ const decide = (
   task: ReturnType<typeof taskOf>,
   now: number,
   robots: readonly ReturnType<typeof robotOf>[] = fleet,
-): TaskDecision => decideTask({ task, job: undefined, robots, loadOf: () => noLoad, copies: () => onlyCopy, now });
+): TaskDecision =>
+  decideTask({ task, job: undefined, robots, usesOf: () => [], preemptorsOf: () => [], copies: () => onlyCopy, now });
 const withStatus = (spec: Partial<Task["spec"]>, status: Task["status"]) =>
   taskOf(status, { bound: true, spec: { jobName: "", ...spec } });
 
@@ -217,5 +217,32 @@ describe("a task that fails on its robot", () => {
       kind: "dispatch",
       attempt: 2,
     });
+  });
+});
+
+describe("an attempt that its robot was asked to stop", () => {
+  const stopping: NonNullable<Task["status"]> = {
+    state: "pending",
+    attempt: 1,
+    movedFrom: "robot-001",
+    displaced: { robot: "robot-001", attempt: 1, stop: true },
+  };
+  const lease = { attempt: 1, grantsUntil: after(0) };
+  const spec: Partial<Task["spec"]> = { disconnect: { lostAfter: "100s", onRobot: "stop" } };
+  const robots = [robotOf("robot-001", { status: { phase: "Offline" } }), robotOf("robot-002")];
+
+  it("has ended when its lease has expired, even if the robot does not confirm it", () => {
+    const task = withStatus(spec, { ...stopping, lease });
+    const message = "waits until robot-001 has stopped attempt 1";
+    expect(decide(task, t0, robots)).toEqual({ kind: "wait", message, requeueAfterMs: 111_000 });
+    expect(decide(task, t0 + 110_999, robots)).toEqual({ kind: "wait", message, requeueAfterMs: 1 });
+    expect(decide(task, t0 + 111_000, robots)).toEqual({ kind: "reconcile", displaced: { kind: "forget" } });
+  });
+
+  it("may be running for ever without a lease of this attempt", () => {
+    for (const status of [stopping, { ...stopping, lease: { ...lease, attempt: 2 } }]) {
+      expect(decide(withStatus(spec, status), t0 + 1e9, robots).kind).toBe("wait");
+    }
+    expect(decide(withStatus({}, { ...stopping, lease }), t0 + 1e9, robots).kind).toBe("wait");
   });
 });

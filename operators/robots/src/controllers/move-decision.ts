@@ -40,13 +40,13 @@ export type DisplacedDecision =
   | { readonly kind: "forget" }
   /** It becomes the current attempt again. `stop` is the replacement, if there is one by now. */
   | { readonly kind: "adopt"; readonly original: RobotAttempt; readonly stop?: RobotAttempt }
-  | { readonly kind: "wait" };
+  | { readonly kind: "wait"; readonly untilMs?: number };
 
 /** Reason of the condition Scheduled if spec.targetRobot was set before the Task was bound. */
 export const pinnedReason = "RobotPinned";
 
 /** Whether a Task must stay on its robot: the user chose it, or its Job runs one task per robot. */
-function isPinned({ spec, status }: DeepReadonly<Task>): boolean {
+export function isPinned({ spec, status }: DeepReadonly<Task>): boolean {
   const scheduled = status?.conditions?.find(({ type }) => type === "Scheduled");
   return isPerRobot(spec.type) || scheduled?.reason === pinnedReason;
 }
@@ -94,10 +94,14 @@ function lossPolicy({ reschedulePolicy, type }: DeepReadonly<Task["spec"]>): Ret
 export function drainAtMs(task: DeepReadonly<Task>, robot: DeepReadonly<Robot>): number | undefined {
   const { drain } = robot.spec;
   if (drain === undefined || isPinned(task) || task.status?.displaced !== undefined) return undefined;
-  // An original agent does not confirm that it stopped a program.
-  if ((robot.status?.agentFeatures ?? []).length === 0) return undefined;
+  if (!confirmsStops(robot)) return undefined;
   if (isLongRunning(task.spec.type) || drain.deadline === undefined) return 0;
   return Date.parse(drain.deadline);
+}
+
+/** Whether a robot's agent confirms that it stopped a program. An original agent does not. */
+export function confirmsStops({ status }: DeepReadonly<Robot>): boolean {
+  return (status?.agentFeatures ?? []).length > 0;
 }
 
 /** Decides whether a Task whose last attempt failed on its robot moves to another one. */
@@ -120,17 +124,26 @@ function pastMoves({ status }: DeepReadonly<Task>): PastMoves {
   };
 }
 
-/** Decides which of two attempts remains when the robot of a displaced one returns. Undefined if no attempt is displaced. */
+/**
+ * Decides which of two attempts remains when the robot of a displaced one returns. Undefined if no attempt is displaced. An attempt whose
+ * robot does not confirm that it stopped has ended when its lease has expired.
+ */
 export function decideDisplaced(
   task: DeepReadonly<Task>,
   robots: readonly DeepReadonly<Robot>[],
+  now: number,
 ): DisplacedDecision | undefined {
   const { spec, status } = task;
   const displaced = status?.displaced;
   if (displaced === undefined) return undefined;
   const robot = robots.find((each) => each.metadata.name === displaced.robot);
   if (robot === undefined || status?.removedAttempt === displaced.attempt) return { kind: "forget" };
-  if (displaced.stop === true || robot.status?.phase !== "Online") return { kind: "wait" };
+  if (displaced.stop === true) {
+    const expiryMs = displacedExpiryMs(task, displaced.attempt);
+    if (expiryMs === undefined) return { kind: "wait" };
+    return expiryMs <= now ? { kind: "forget" } : { kind: "wait", untilMs: expiryMs };
+  }
+  if (robot.status?.phase !== "Online") return { kind: "wait" };
   const state = status?.state ?? "";
   const hasEnded = state === "completed" || state === "failed";
   if (hasEnded || disconnectPolicyOf(spec)?.reconcile === "keepReplacement") return { kind: "stop" };
@@ -140,4 +153,11 @@ export function decideDisplaced(
   return hasReplacement
     ? { kind: "adopt", original, stop: { robot: spec.targetRobot ?? "", attempt: status?.attempt ?? 0 } }
     : { kind: "adopt", original };
+}
+
+/** When the lease of a displaced attempt has expired; undefined if it has none. */
+function displacedExpiryMs({ spec, status }: DeepReadonly<Task>, attempt: number): number | undefined {
+  const policy = disconnectPolicyOf(spec);
+  if (policy?.onRobot !== "stop" || status?.lease?.attempt !== attempt) return undefined;
+  return leaseExpiryMs(Date.parse(status.lease.grantsUntil), policy.lostAfterMs);
 }

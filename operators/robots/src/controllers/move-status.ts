@@ -1,8 +1,8 @@
-import type { Condition, DeepReadonly } from "@keelson/api-machinery";
+import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Task } from "../api/task.ts";
 import { hasCondition } from "../work/conditions.ts";
 import type { MoveCount } from "./move-decision.ts";
-import { ownedStatus, type TaskStatus, withCondition } from "./owned-task-status.ts";
+import { ownedStatus, type TaskStatus, withConditions } from "./owned-task-status.ts";
 import type { TaskDecision } from "./task-decision.ts";
 
 /** Status fields that count moves. */
@@ -15,27 +15,31 @@ export const moveFields = ({ windowStartMs, movesInWindow, consecutive }: MoveCo
 /** The status of a Task that was taken off its robot. From this write on, the attempt's reports and lease requests are rejected. */
 export function movedStatus(
   task: DeepReadonly<Task>,
-  { from, why, count, displaced }: TaskDecision & { readonly kind: "move" },
+  { from, why, count, displaced, isPreempted = false }: TaskDecision & { readonly kind: "move" },
   now: number,
 ): TaskStatus {
   const { restartAt: _restart, moveAt: _move, adopted: _adopted, restartsInWindow: _count, ...before } = ownedStatus(task);
   const { restartWindowStart: _window, ...kept } = before;
   const message = `moved from ${from}: ${why}`;
+  const reason = isPreempted ? "Preempted" : "Moved";
   return {
     ...kept,
     state: "pending",
     message,
-    reason: "Moved",
+    reason,
     movedFrom: from,
     moves: (task.status?.moves ?? 0) + 1,
     ...(count === undefined ? {} : moveFields(count)),
     ...(displaced === undefined ? {} : { displaced }),
-    conditions: [
-      ...withCondition(task, "Scheduled", { status: "False", reason: "Moved", message }, now).filter(
-        ({ type }) => type !== "Lost",
-      ),
-      ...(hasCondition(task, "Lost") ? lostCondition(task, { status: "False", reason: "Moved", message }, now) : []),
-    ],
+    conditions: withConditions(
+      task,
+      {
+        Scheduled: { status: "False", reason, message },
+        ...(hasCondition(task, "Lost") ? { Lost: { status: "False", reason, message } } : {}),
+        ...(isPreempted ? { Preempted: { status: "True", reason: "HigherPriority", message } } : {}),
+      },
+      now,
+    ),
   };
 }
 
@@ -65,12 +69,4 @@ export function reconciledStatus(
       };
     }
   }
-}
-
-function lostCondition(
-  task: DeepReadonly<Task>,
-  claim: { readonly status: "True" | "False"; readonly reason: string; readonly message: string },
-  now: number,
-): Condition[] {
-  return withCondition(task, "Lost", claim, now).filter(({ type }) => type === "Lost");
 }

@@ -25,8 +25,12 @@ const ownedFields = [
   "lease",
   "displaced",
   "adopted",
+  "preemption",
   "observedGeneration",
 ] as const;
+
+type OwnedCondition = "Scheduled" | "Lost" | "Preempted";
+const ownedConditions: readonly string[] = ["Scheduled", "Lost", "Preempted"] satisfies OwnedCondition[];
 
 /** The part of a Task's status that the task controller owns. Server-side apply must repeat all of it. */
 export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
@@ -35,7 +39,7 @@ export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
   for (const field of ownedFields) {
     if (status?.[field] !== undefined) own[field] = status[field];
   }
-  const conditions = status?.conditions?.filter(({ type }) => type === "Scheduled" || type === "Lost");
+  const conditions = status?.conditions?.filter(({ type }) => ownedConditions.includes(type));
   if (conditions && conditions.length > 0) own.conditions = conditions;
   return own as TaskStatus;
 }
@@ -45,14 +49,21 @@ export function hasStatus(task: DeepReadonly<Task>, status: TaskStatus): boolean
   return jsonEquals(status, ownedStatus(task));
 }
 
-/** The owned conditions with one of them replaced. */
-export function withCondition(
+/** The owned conditions with some of them replaced. */
+export function withConditions(
   task: DeepReadonly<Task>,
-  type: "Scheduled" | "Lost",
-  claim: { readonly status: "True" | "False"; readonly reason: string; readonly message: string },
+  claims: Readonly<Partial<Record<OwnedCondition, ConditionClaim>>>,
   now: number,
 ): Condition[] {
   const observedGeneration = task.metadata.generation ?? 0;
-  const others = (ownedStatus(task).conditions ?? []).filter((condition) => condition.type !== type);
-  return [...others, ...conditionsOf([{ type, observedGeneration, ...claim }], task.status?.conditions, now)];
+  const others = (ownedStatus(task).conditions ?? []).filter(({ type }) => !Object.hasOwn(claims, type));
+  const claimed = Object.entries(claims).map(([type, claim]) => ({ type, observedGeneration, ...claim }));
+  return [...others, ...conditionsOf(claimed, task.status?.conditions, now)];
+}
+
+/** What a condition says. */
+interface ConditionClaim {
+  readonly status: "True" | "False";
+  readonly reason: string;
+  readonly message: string;
 }

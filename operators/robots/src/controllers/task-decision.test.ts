@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Task } from "../api/task.ts";
 import { after, jobOf, robotOf, t0, taskOf } from "../testing/objects.ts";
-import { noLoad } from "../placement/placement.ts";
 import { onlyCopy } from "../placement/spread.ts";
 import { decideTask, lostAfterMs, type TaskObservation } from "./task-decision.ts";
 
@@ -10,7 +9,8 @@ const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = 
     task,
     job: jobOf(),
     robots: [robotOf("robot-001")],
-    loadOf: () => noLoad,
+    usesOf: () => [],
+    preemptorsOf: () => [],
     copies: () => onlyCopy,
     now: t0,
     ...rest,

@@ -16,9 +16,12 @@ import {
   type RobotAttempt,
 } from "./move-decision.ts";
 import { demandOf } from "../placement/demand.ts";
-import { decidePlacement, type Load } from "../placement/placement.ts";
+import { decidePlacement, preferenceScorer } from "../placement/placement.ts";
+import type { Preemption } from "../placement/preemption.ts";
+import { loadFor, type RobotUse } from "../placement/robot-use.ts";
 import { type Copies, spreadProblem } from "../placement/spread.ts";
 import { decideRestart } from "../work/restart-policy.ts";
+import { decideTaskPreemption, isPreemptedBy, preemptionText } from "./preemption-decision.ts";
 
 /** Time after which a deleted Task no longer waits for its offline robot. */
 export const lostAfterMs = 5 * 60_000;
@@ -36,8 +39,10 @@ export interface TaskObservation {
   readonly job: DeepReadonly<Job> | undefined;
   /** The robots of the Task's namespace. */
   readonly robots: readonly DeepReadonly<Robot>[];
-  /** Load of a robot from other Tasks, including those that were bound a moment ago. */
-  readonly loadOf: (robot: string) => Load;
+  /** Uses of a robot by other Tasks, including those that were bound a moment ago. */
+  readonly usesOf: (robot: string) => readonly RobotUse[];
+  /** Waiting Tasks that have chosen to stop a Task. */
+  readonly preemptorsOf: (task: DeepReadonly<Task>) => readonly DeepReadonly<Task>[];
   /** Counts the copies of the Task, including those that were bound a moment ago. It lists all Tasks of the Job. */
   readonly copies: (job: DeepReadonly<Job> | undefined) => Copies;
   readonly now: number;
@@ -48,7 +53,9 @@ export type TaskDecision =
   /** Nothing until something changes or this time has passed. */
   | { readonly kind: "leave"; readonly requeueAfterMs?: number }
   /** No robot fits. */
-  | { readonly kind: "wait"; readonly message: string }
+  | { readonly kind: "wait"; readonly message: string; readonly requeueAfterMs?: number }
+  /** No robot has room. Reserve the room of tasks with a lower priority, which are stopped. */
+  | { readonly kind: "preempt"; readonly preemption: Preemption }
   /** Bind the Task to this robot, then dispatch it. */
   | { readonly kind: "bind"; readonly robot: string; readonly isPinned: boolean }
   /** The Task is bound. Have the bridge send this attempt. */
@@ -66,6 +73,8 @@ export type TaskDecision =
       readonly why: string;
       readonly count?: MoveCount;
       readonly displaced?: RobotAttempt;
+      /** Whether a task of higher priority takes its room. */
+      readonly isPreempted?: boolean;
     }
   /** Two attempts exist since the robot of the first one has returned. */
   | { readonly kind: "reconcile"; readonly displaced: Exclude<DisplacedDecision, { readonly kind: "wait" }> }
@@ -86,7 +95,7 @@ export type TaskDecision =
 export function decideTask(observed: TaskObservation): TaskDecision {
   const { task, robots, now } = observed;
   if (task.metadata.deletionTimestamp !== undefined) return decideDeletion(task, robots, now);
-  const displaced = decideDisplaced(task, robots);
+  const displaced = decideDisplaced(task, robots, now);
   if (displaced !== undefined && displaced.kind !== "wait") return { kind: "reconcile", displaced };
   switch (task.status?.state ?? "") {
     case "completed":
@@ -94,15 +103,16 @@ export function decideTask(observed: TaskObservation): TaskDecision {
       return { kind: "leave" };
     case "running":
     case "dispatching":
-      return decidePresence(task, robots, now);
+      return decideStop(observed) ?? decidePresence(task, robots, now);
     case "exited":
-      return decideAfterFailure(task, now);
+      return decideStop(observed) ?? decideAfterFailure(task, now);
     default:
       return decideStart(observed);
   }
 }
 
-function decideStart({ task, job, robots, loadOf, copies }: TaskObservation): TaskDecision {
+function decideStart(observed: TaskObservation): TaskDecision {
+  const { task, job, robots, now } = observed;
   const bytes = Buffer.byteLength(JSON.stringify(task.spec));
   if (bytes > maxTaskBytes) {
     return { kind: "fail", reason: "TooLarge", message: `spec is ${bytes} bytes; must be at most ${maxTaskBytes} bytes` };
@@ -134,13 +144,37 @@ function decideStart({ task, job, robots, loadOf, copies }: TaskObservation): Ta
   if (movedFrom !== undefined && adopted !== undefined) return { kind: "bind", robot: adopted.robot, isPinned: false };
   const stopping = task.status?.displaced;
   if (stopping?.stop === true) {
-    return { kind: "wait", message: `waits until ${stopping.robot} has stopped attempt ${stopping.attempt}` };
+    const message = `waits until ${stopping.robot} has stopped attempt ${stopping.attempt}`;
+    const wait = decideDisplaced(task, robots, now);
+    const untilMs = wait?.kind === "wait" ? wait.untilMs : undefined;
+    return { kind: "wait", message, ...(untilMs === undefined ? {} : { requeueAfterMs: untilMs - now }) };
   }
+  return decideRobot(observed);
+}
+
+function decideRobot({ task, job, robots, usesOf, copies, preemptorsOf }: TaskObservation): TaskDecision {
   const demand = demandOf(task, job);
-  const placement = decidePlacement(demand, robots, loadOf, copies(job));
-  return placement.kind === "placed"
-    ? { kind: "bind", robot: placement.robot.metadata.name ?? "", isPinned: demand.pinned !== undefined }
-    : { kind: "wait", message: placement.message };
+  const placement = decidePlacement(demand, robots, (robot) => loadFor(task, usesOf(robot)), copies(job));
+  if (placement.kind === "placed") {
+    return { kind: "bind", robot: placement.robot.metadata.name ?? "", isPinned: demand.pinned !== undefined };
+  }
+  const preemption = decideTaskPreemption(task, demand, {
+    robots,
+    usesOf,
+    isChosen: (other) => preemptorsOf(other).some((preemptor) => isPreemptedBy(other, preemptor)),
+    scoreOf: preferenceScorer(demand, robots, copies(job)),
+  });
+  return preemption === undefined ? { kind: "wait", message: placement.message } : { kind: "preempt", preemption };
+}
+
+/** Takes a Task off its robot for one of higher priority. It starts elsewhere once the robot has confirmed that it stopped the program. */
+function decideStop({ task, robots, preemptorsOf }: TaskObservation): TaskDecision | undefined {
+  const preemptor = preemptorsOf(task).find((each) => isPreemptedBy(task, each));
+  const robot = robots.find(({ metadata }) => metadata.name === task.spec.targetRobot);
+  if (preemptor === undefined || robot?.status?.phase !== "Online") return undefined;
+  const name = robot.metadata.name ?? "";
+  const displaced = { robot: name, attempt: task.status?.attempt ?? 0, stop: true };
+  return { kind: "move", from: name, why: preemptionText(task, preemptor), displaced, isPreempted: true };
 }
 
 /** Whether a Task is bound to `robot`. A Task that was moved keeps the name of its last robot until it has another one. */

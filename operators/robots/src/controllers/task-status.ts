@@ -1,8 +1,11 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Task } from "../api/task.ts";
+import type { Preemption } from "../placement/preemption.ts";
+import { hasCondition } from "../work/conditions.ts";
 import { pinnedReason } from "./move-decision.ts";
 import { movedStatus, moveFields, reconciledStatus } from "./move-status.ts";
-import { ownedStatus, type TaskStatus, withCondition } from "./owned-task-status.ts";
+import { ownedStatus, type TaskStatus, withConditions } from "./owned-task-status.ts";
+import { describePreemption } from "./preemption-decision.ts";
 import type { TaskDecision } from "./task-decision.ts";
 
 /** Decisions that are written as a status. */
@@ -29,7 +32,7 @@ export function dispatchedStatus(
   { robot, attempt, isRestart, isPinned, isLeased }: DispatchedAttempt,
   now: number,
 ): TaskStatus {
-  const { restartAt: _done, reason: _reason, lease: _lease, adopted, ...before } = ownedStatus(task);
+  const { restartAt: _done, reason: _reason, lease: _lease, preemption: _room, adopted, ...before } = ownedStatus(task);
   const at = new Date(now).toISOString();
   const isAdoption = !isRestart && adopted?.robot === robot;
   return {
@@ -46,13 +49,17 @@ export function dispatchedStatus(
     restartCount: (task.status?.restartCount ?? 0) + (isRestart ? 1 : 0),
     ...(isRestart ? { lastRestartTime: at } : {}),
     observedGeneration: task.metadata.generation ?? 0,
-    conditions: withCondition(
+    conditions: withConditions(
       task,
-      "Scheduled",
       {
-        status: "True",
-        reason: (isPinned ?? wasPinned(task)) ? pinnedReason : "RobotChosen",
-        message: `bound to the robot ${robot}`,
+        Scheduled: {
+          status: "True",
+          reason: (isPinned ?? wasPinned(task)) ? pinnedReason : "RobotChosen",
+          message: `bound to the robot ${robot}`,
+        },
+        ...(hasCondition(task, "Preempted")
+          ? { Preempted: { status: "False", reason: "RobotChosen", message: `placed on the robot ${robot}` } }
+          : {}),
       },
       now,
     ),
@@ -64,6 +71,8 @@ export function statusAfter(task: DeepReadonly<Task>, decision: StatusDecision, 
   switch (decision.kind) {
     case "wait":
       return waitingStatus(task, decision.message, now);
+    case "preempt":
+      return preemptingStatus(task, decision.preemption, now);
     case "lose":
       return lostStatus(task, decision);
     case "recover":
@@ -78,7 +87,7 @@ export function statusAfter(task: DeepReadonly<Task>, decision: StatusDecision, 
       return restartPlannedStatus(task, decision);
     case "fail":
       return {
-        ...ownedStatus(task),
+        ...withoutReservation(task),
         state: "failed",
         message: decision.message,
         reason: decision.reason,
@@ -91,13 +100,44 @@ type DecisionOf<Kind extends StatusDecision["kind"]> = StatusDecision & { readon
 
 function waitingStatus(task: DeepReadonly<Task>, message: string, now: number): TaskStatus {
   return {
-    ...ownedStatus(task),
+    ...withoutReservation(task),
     state: "pending",
     message,
     reason: "Unschedulable",
     observedGeneration: task.metadata.generation ?? 0,
-    conditions: withCondition(task, "Scheduled", { status: "False", reason: "Unschedulable", message }, now),
+    conditions: withConditions(task, { Scheduled: { status: "False", reason: "Unschedulable", message } }, now),
   };
+}
+
+/** The intent is stored before anything is stopped: each victim stops because of it, whatever happens to this controller. */
+function preemptingStatus(task: DeepReadonly<Task>, preemption: Preemption, now: number): TaskStatus {
+  const message = describePreemption(preemption);
+  const { robot, victims } = preemption;
+  const current = task.status?.preemption;
+  // Victims that have left the robot stay listed, so that the status changes only with the choice.
+  const isUnchanged =
+    current?.robot === robot &&
+    victims.every(({ uid, attempt }) => isAmong(current.tasks, uid, attempt)) &&
+    current.tasks.length > 0;
+  const tasks = isUnchanged ? current.tasks : victims.map(({ name, uid, attempt }) => ({ name, uid, attempt }));
+  const text = isUnchanged ? (task.status?.message ?? message) : message;
+  return {
+    ...withoutReservation(task),
+    state: "pending",
+    message: text,
+    reason: "Preempting",
+    preemption: { robot, tasks: [...tasks] },
+    observedGeneration: task.metadata.generation ?? 0,
+    conditions: withConditions(task, { Scheduled: { status: "False", reason: "Preempting", message: text } }, now),
+  };
+}
+
+const isAmong = (tasks: readonly { readonly uid: string; readonly attempt: number }[], uid: string, attempt: number): boolean =>
+  tasks.some((each) => each.uid === uid && each.attempt === attempt);
+
+function withoutReservation(task: DeepReadonly<Task>): TaskStatus {
+  const { preemption: _, ...rest } = ownedStatus(task);
+  return rest;
 }
 
 function lostStatus(task: DeepReadonly<Task>, { reason, message, since }: DecisionOf<"lose">): TaskStatus {
@@ -105,7 +145,7 @@ function lostStatus(task: DeepReadonly<Task>, { reason, message, since }: Decisi
     ...ownedStatus(task),
     message,
     reason,
-    conditions: withCondition(task, "Lost", { status: "True", reason, message }, Date.parse(since)),
+    conditions: withConditions(task, { Lost: { status: "True", reason, message } }, Date.parse(since)),
   };
 }
 
@@ -116,7 +156,7 @@ function recoveredStatus(task: DeepReadonly<Task>, robot: string, now: number): 
     ...ownedStatus(task),
     message,
     reason,
-    conditions: withCondition(task, "Lost", { status: "False", reason, message }, now),
+    conditions: withConditions(task, { Lost: { status: "False", reason, message } }, now),
   };
 }
 

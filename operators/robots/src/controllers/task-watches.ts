@@ -3,6 +3,7 @@ import { type Cache, type Change, type Request, watchOf } from "@keelson/control
 import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
+import { priorityOf, useOf } from "../placement/robot-use.ts";
 import { isOtherMachine } from "../placement/device-change.ts";
 
 /** Changes of Robots, Tasks and Jobs that can change a decision about another Task. */
@@ -23,8 +24,20 @@ export const taskWatches = [
     ],
     [affectsPlacement],
   ),
-  // A Task that ends releases its resources.
-  watchOf(Task, (task, { cache }) => waitingTasks(cache, task.metadata.namespace), [releasesResources]),
+  // A Task that leaves a robot, or gives up a reservation, makes room.
+  watchOf(Task, (task, { cache }) => waitingTasks(cache, task.metadata.namespace), [makesRoom]),
+  // A Task that has chosen to stop others.
+  watchOf(
+    Task,
+    (task, { cache }) =>
+      requestsFor(
+        (task.status?.preemption?.tasks ?? []).flatMap(({ name, uid }) => {
+          const chosen = cache.get(Task, { namespace: task.metadata.namespace, name });
+          return chosen?.metadata.uid === uid ? [chosen] : [];
+        }),
+      ),
+    [(change: Change<Task>) => !jsonEquals(change.old?.status?.preemption, change.object.status?.preemption)],
+  ),
   // A new Job determines which robots its hand-written Tasks may use.
   watchOf(
     Job,
@@ -45,8 +58,10 @@ function requestsFor(tasks: readonly DeepReadonly<Task>[]): Request[] {
   return tasks.map((task) => ({ namespace: task.metadata.namespace, name: task.metadata.name ?? "" }));
 }
 
+/** The highest priority first: an idle worker takes the first one before the others are in the queue. */
 function waitingTasks(cache: Cache, namespace: string | undefined): Request[] {
-  return requestsFor(cache.list(Task, { namespace, index: ["state", "pending"] }));
+  const waiting = cache.list(Task, { namespace, index: ["state", "pending"] });
+  return requestsFor([...waiting].sort((a, b) => priorityOf(b) - priorityOf(a)));
 }
 
 /** Whether a Robot changed in a way that affects Tasks. Heartbeats do not. */
@@ -65,7 +80,21 @@ export function affectsPlacement({ type, object, old }: Change<Robot>): boolean 
 const hasEnded = (task: DeepReadonly<Task> | undefined): boolean =>
   task?.status?.state === "completed" || task?.status?.state === "failed";
 
-function releasesResources({ type, object, old }: Change<Task>): boolean {
-  if (type === "delete") return object.spec.targetRobot !== undefined && !hasEnded(object);
-  return hasEnded(object) && old !== undefined && !hasEnded(old);
+function makesRoom({ type, object, old }: Change<Task>): boolean {
+  if (type === "delete") return robotsOf(object).size > 0;
+  if (old === undefined) return false;
+  const now = robotsOf(object);
+  return [...robotsOf(old)].some((use) => !now.has(use));
+}
+
+/** The robots that a Task uses, and how. */
+function robotsOf(task: DeepReadonly<Task>): ReadonlySet<string> {
+  const { spec, status } = task;
+  const names = [spec.targetRobot, status?.displaced?.robot, status?.preemption?.robot];
+  return new Set(
+    names.flatMap((robot) => {
+      const use = robot === undefined ? undefined : useOf(task, robot);
+      return use === undefined ? [] : [`${use === "reserved" ? use : "used"}/${robot}`];
+    }),
+  );
 }

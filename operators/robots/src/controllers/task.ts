@@ -1,5 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import {
+  type Cache,
   type ControllerDefinition,
   defineController,
   ignoreConflict,
@@ -11,10 +12,12 @@ import { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
+import { isBound, isWaiting, priorityOf } from "../placement/robot-use.ts";
 import { RobotLoads } from "../placement/robot-loads.ts";
 import { taskReads } from "./indexes.ts";
 import { disconnectPolicyOf } from "../work/disconnect-policy.ts";
 import { leasesFeature } from "../protocol/messages.ts";
+import { describePreemption } from "./preemption-decision.ts";
 import { decideTask, type TaskDecision } from "./task-decision.ts";
 import { hasStatus, type TaskStatus } from "./owned-task-status.ts";
 import { type DispatchedAttempt, dispatchedStatus, type StatusDecision, statusAfter } from "./task-status.ts";
@@ -30,10 +33,17 @@ export function createTaskController(): ControllerDefinition {
     for: Task,
     reads: [taskReads],
     watches: taskWatches,
+    priorityOf: queuePriority,
     // Nothing waits between reading the cache and recording the choice, so concurrent reconciles see each other's choices.
     maxConcurrentReconciles: 8,
     reconcile: (request, context) => reconcile(request, context, loads),
   });
+}
+
+/** Waiting Tasks are placed in the order of their priority, after everything else that is to be done. */
+function queuePriority({ namespace, name }: Request, cache: Cache): number {
+  const task = cache.get(Task, { namespace, name });
+  return task !== undefined && isWaiting(task) && !isBound(task) ? priorityOf(task) - 101 : 0;
 }
 
 async function reconcile(request: Request, context: ReconcileContext, loads: RobotLoads): Promise<Result | undefined> {
@@ -47,7 +57,8 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
     task,
     job: jobName === "" ? undefined : cache.get(Job, { namespace, name: jobName }),
     robots: cache.list(Robot, { namespace }),
-    loadOf: (robot) => loads.loadOf(cache, namespace, robot, task.metadata.uid ?? ""),
+    usesOf: (robot) => loads.usesOf(cache, namespace, robot, task.metadata.uid ?? ""),
+    preemptorsOf: ({ metadata }) => cache.list(Task, { namespace, index: ["preempting", metadata.uid ?? ""] }),
     copies: (job) => loads.copiesOf(cache, task, job),
     now,
   });
@@ -65,10 +76,12 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
       return undefined;
     default: {
       const status = statusAfter(task, decision, now);
-      if (hasStatus(task, status)) return undefined;
+      const requeueAfterMs = decision.kind === "wait" ? decision.requeueAfterMs : undefined;
+      const result = requeueAfterMs === undefined ? undefined : { requeueAfterMs };
+      if (hasStatus(task, status)) return result;
       const written = await applyStatus(task, status, context);
       if (written !== undefined) recordEvent(task, decision, context.events);
-      return undefined;
+      return result;
     }
   }
 }
@@ -172,9 +185,14 @@ function recordEvent(task: DeepReadonly<Task>, decision: StatusDecision, events:
     case "recover":
       events.event(task, { type: "Normal", reason: "RobotReporting", note: `${decision.robot} is reporting again` });
       break;
-    case "move":
-      events.event(task, { type: "Warning", reason: "Moving", note: `moving from ${decision.from}: ${decision.why}` });
+    case "preempt":
+      events.event(task, { type: "Normal", reason: "Preempting", note: describePreemption(decision.preemption) });
       break;
+    case "move": {
+      const reason = decision.isPreempted === true ? "Preempted" : "Moving";
+      events.event(task, { type: "Warning", reason, note: `moving from ${decision.from}: ${decision.why}` });
+      break;
+    }
     case "reconcile":
       if (decision.displaced.kind !== "forget") {
         const kept = decision.displaced.kind === "adopt" ? "its attempt is kept" : "its attempt is stopped";

@@ -3,9 +3,8 @@ import type { Cache } from "@keelson/controller";
 import { isPerRobot, type Job } from "../api/job.ts";
 import { Task } from "../api/task.ts";
 import { childName, unambiguousChildName } from "../work/child-name.ts";
-import { type Load, noLoad } from "./placement.ts";
+import { isBound, type RobotUse, useOf } from "./robot-use.ts";
 import { type Copies, onlyCopy } from "./spread.ts";
-import { parseResourceRequest } from "./resource-request.ts";
 
 interface Assumption {
   readonly task: DeepReadonly<Task>;
@@ -13,8 +12,8 @@ interface Assumption {
 }
 
 /**
- * Load of every robot: from the Tasks that the cache shows bound, and from those that were bound a moment ago and that the cache
- * does not show yet. Without the latter, Tasks that are placed in a row would all see the same idle robot.
+ * Uses of every robot: by the Tasks that the cache shows, and by those that were bound a moment ago and that the cache does not show
+ * yet. Without the latter, Tasks that are placed in a row would all see the same idle robot.
  */
 export class RobotLoads {
   /** By uid of the Task, the oldest first. */
@@ -22,21 +21,28 @@ export class RobotLoads {
   /** The same assumptions: uids by robot. */
   readonly #byRobot = new Map<string, Set<string>>();
 
-  /** Load of a robot from all Tasks but the one with the uid `except`. */
-  loadOf(cache: Cache, namespace: string | undefined, robot: string, except: string): Load {
-    let load = noLoad;
-    for (const task of cache.list(Task, { namespace, index: ["robot", robot] })) {
-      if (task.metadata.uid !== except) load = add(load, task);
+  /** The uses of a robot by all Tasks but the one with the uid `except`. */
+  usesOf(cache: Cache, namespace: string | undefined, robot: string, except: string): readonly RobotUse[] {
+    const uses: RobotUse[] = [];
+    const seen = new Set([except]);
+    const see = (task: DeepReadonly<Task>): void => {
+      const { uid = "" } = task.metadata;
+      const kind = seen.has(uid) ? undefined : useOf(task, robot);
+      seen.add(uid);
+      // A Task that is being bound uses the robot that it gets instead.
+      if (kind !== undefined && !(kind === "reserved" && this.#confirmed(uid, cache))) uses.push({ task, kind });
+    };
+    for (const index of ["robot", "displaced", "reserved"]) {
+      for (const task of cache.list(Task, { namespace, index: [index, robot] })) see(task);
     }
     // One more than needed, so that those of robots that no longer exist go away too.
     const [oldest] = this.#assumed.keys();
     if (oldest !== undefined) this.#confirmed(oldest, cache);
     for (const uid of this.#byRobot.get(keyOf(namespace, robot)) ?? []) {
-      const current = this.#confirmed(uid, cache);
-      const task = this.#assumed.get(uid)?.task;
-      if (task !== undefined && uid !== except && current?.spec.targetRobot !== robot) load = add(load, task);
+      const task = uid === except ? undefined : this.#confirmed(uid, cache)?.task;
+      if (task !== undefined) uses.push({ task, kind: "bound" });
     }
-    return load;
+    return uses;
   }
 
   /** The copies of a Task, with the robots that they use. */
@@ -45,8 +51,7 @@ export class RobotLoads {
     if (task.spec.spreads === undefined || jobName === undefined) return onlyCopy;
     const tasks = cache.list(Task, { namespace: task.metadata.namespace, index: ["job", jobName] });
     return copiesAmong(task, job, tasks, ({ metadata }) => {
-      this.#confirmed(metadata.uid ?? "", cache);
-      return this.#assumed.get(metadata.uid ?? "")?.robot;
+      return this.#confirmed(metadata.uid ?? "", cache)?.robot;
     });
   }
 
@@ -62,14 +67,19 @@ export class RobotLoads {
     return () => this.#forget(uid);
   }
 
-  /** Forgets an assumption that the cache has confirmed or that no longer holds. Returns the Task in the cache. */
-  #confirmed(uid: string, cache: Cache): DeepReadonly<Task> | undefined {
+  /** The assumption about a Task. Forgets it if the cache has confirmed it or it no longer holds. */
+  #confirmed(uid: string, cache: Cache): Assumption | undefined {
     const assumption = this.#assumed.get(uid);
     if (assumption === undefined) return undefined;
-    const { task } = assumption;
+    const { task, robot } = assumption;
     const current = cache.get(Task, { namespace: task.metadata.namespace, name: task.metadata.name ?? "" });
-    if (current === undefined || current.metadata.uid !== uid || robotOf(current) !== robotOf(task)) this.#forget(uid);
-    return current;
+    const holds =
+      current?.metadata.uid === uid &&
+      robotOf(current) === robotOf(task) &&
+      current.status?.attempt === task.status?.attempt &&
+      useOf(current, robot) !== "bound";
+    if (!holds) this.#forget(uid);
+    return this.#assumed.get(uid);
   }
 
   #forget(uid: string): void {
@@ -84,11 +94,6 @@ export class RobotLoads {
 }
 
 const keyOf = (namespace: string | undefined, robot: string): string => `${namespace ?? ""}/${robot}`;
-
-/** Load of a robot from these Tasks. */
-export function loadOfTasks(tasks: readonly DeepReadonly<Task>[], robot: string): Load {
-  return tasks.reduce((load, task) => (task.spec.targetRobot === robot ? add(load, task) : load), noLoad);
-}
 
 /**
  * The copies of a Task among these Tasks. `job` is its Job, if it exists. `assumedRobot` is the robot that a Task is being bound to, if any.
@@ -110,7 +115,7 @@ export function copiesAmong(
     const isSame = other === task || (metadata.uid !== undefined && metadata.uid === task.metadata.uid);
     if (!isCopy || isSame) continue;
     total++;
-    const robot = assumedRobot(other) ?? (usesRobot(other) ? robotOf(other) : "");
+    const robot = assumedRobot(other) ?? (isBound(other) ? robotOf(other) : "");
     if (robot !== "") byRobot.set(robot, (byRobot.get(robot) ?? 0) + 1);
   }
   return { total: desiredCount(taskGroupName, job) ?? total, byRobot };
@@ -127,22 +132,3 @@ function desiredCount(taskGroupName: string, job: DeepReadonly<Job> | undefined)
 }
 
 const robotOf = (task: DeepReadonly<Task>): string => task.spec.targetRobot ?? "";
-
-/** Whether a Task uses the robot that it names. */
-function usesRobot({ spec, status }: DeepReadonly<Task>): boolean {
-  const state = status?.state;
-  if (state === "completed" || state === "failed") return false;
-  // A task that was moved names its last robot until it has another one.
-  return state !== "pending" || status?.movedFrom !== spec.targetRobot;
-}
-
-function add(load: Load, task: DeepReadonly<Task>): Load {
-  if (!usesRobot(task)) return load;
-  const { cpu, cpuMhz, memoryBytes } = parseResourceRequest(task.spec.resources);
-  return {
-    tasks: load.tasks + 1,
-    cpu: load.cpu + cpu,
-    cpuMhz: load.cpuMhz + cpuMhz,
-    memoryBytes: load.memoryBytes + memoryBytes,
-  };
-}

@@ -6,9 +6,11 @@ import type { TaskGroup } from "../api/taskgroup.ts";
 import { childName } from "../work/child-name.ts";
 import { copiesOf, type GroupCopy, keyOf, keyOfCopy, specOf } from "../work/group-copies.ts";
 import { demandOf } from "../placement/demand.ts";
-import { decidePlacement, explainRobots, type Load } from "../placement/placement.ts";
-import { copiesAmong, loadOfTasks } from "../placement/robot-loads.ts";
+import { decidePlacement, explainRobots, type Load, preferenceScorer } from "../placement/placement.ts";
+import { copiesAmong } from "../placement/robot-loads.ts";
+import { loadFor, type RobotUse, usesAmong } from "../placement/robot-use.ts";
 import { taskGroupSpecOf } from "../work/task-group-spec.ts";
+import { decideTaskPreemption, isPreemptedBy } from "../controllers/preemption-decision.ts";
 import { firstRevision } from "./copies.ts";
 import { changedPaths, groupPart, isSameRevision, type JobRevision, type JobSpec } from "./job-revision.ts";
 
@@ -37,6 +39,15 @@ export interface PlannedTask {
   /** Robot of the task afterwards, or the present one of a task that stops. */
   readonly robot: string | undefined;
   readonly why: string;
+  /** Names of the tasks of lower priority that it stops. Default: none. */
+  readonly preempts?: readonly string[];
+}
+
+/** What the plan has assigned so far. */
+interface Expected {
+  readonly assigned: DeepReadonly<Task>[];
+  /** uids of the Tasks that are stopped. */
+  readonly preempted: Set<string>;
 }
 
 /**
@@ -45,8 +56,8 @@ export interface PlannedTask {
  */
 export function planJob(observed: JobPlanObservation): readonly PlannedTask[] {
   const { job, groups, tasks } = observed;
-  const assigned: DeepReadonly<Task>[] = [];
-  const planned = job.spec.taskGroups.flatMap((template) => planGroup(observed, template, assigned));
+  const expected: Expected = { assigned: [], preempted: new Set() };
+  const planned = job.spec.taskGroups.flatMap((template) => planGroup(observed, template, expected));
   const removed = groups.filter(({ spec }) => !job.spec.taskGroups.some(({ name }) => name === spec.groupName));
   const isRolling = isLongRunning(job.spec.type);
   return [
@@ -70,11 +81,7 @@ function tasksOf(group: DeepReadonly<TaskGroup> | undefined, tasks: readonly Dee
   );
 }
 
-function planGroup(
-  observed: JobPlanObservation,
-  template: DeepReadonly<TaskGroupTemplate>,
-  assigned: DeepReadonly<Task>[],
-): PlannedTask[] {
+function planGroup(observed: JobPlanObservation, template: DeepReadonly<TaskGroupTemplate>, expected: Expected): PlannedTask[] {
   const { job, live, groups, tasks, robots } = observed;
   const spec = taskGroupSpecOf(job.metadata.name ?? "", job.spec, template);
   const group = groups.find((each) => each.spec.groupName === template.name);
@@ -91,9 +98,11 @@ function planGroup(
       const task = present.get(keyOfCopy(copy));
       const isNew = task === undefined;
       const draft = { ...specTask(observed, groupOf, copy), ...(isNew ? {} : { metadata: task.metadata }) };
-      const outcome = isNew ? planCreation(observed, draft, assigned) : planChange(observed, task, draft, changesOf(task));
+      const outcome = isNew
+        ? planCreation(observed, draft, expected)
+        : planChange(observed, task, { planned: draft, changes: changesOf(task), expected });
       if (isNew && outcome.robot !== undefined) {
-        assigned.push({ ...draft, spec: { ...draft.spec, targetRobot: outcome.robot } });
+        expected.assigned.push({ ...draft, spec: { ...draft.spec, targetRobot: outcome.robot } });
       }
       return { group: template.name, task: keyOfCopy(copy), ...outcome };
     }),
@@ -132,26 +141,48 @@ function specTask(
   return { apiVersion: apiVersionOf(Task), kind: Task.kind, metadata, spec: specOf(group, copy.definition, copy.robot) };
 }
 
-type Outcome = Pick<PlannedTask, "action" | "robot" | "why">;
+type Outcome = Pick<PlannedTask, "action" | "robot" | "why" | "preempts">;
 
-function planCreation(
+/** The robot of a task that is created, and the tasks that it stops; or why it waits. */
+function planPlacement(
   { job, robots, allTasks }: JobPlanObservation,
   task: DeepReadonly<Task>,
-  assigned: readonly DeepReadonly<Task>[],
-): Outcome {
-  const load = (robot: string): Load => loadOfTasks([...allTasks, ...assigned], robot);
-  const placement = decidePlacement(demandOf(task, job), robots, load, copiesAmong(task, job, [...allTasks, ...assigned]));
-  return placement.kind === "placed"
-    ? { action: "create", robot: placement.robot.metadata.name, why: "the task does not exist" }
-    : { action: "create", robot: task.spec.targetRobot, why: `it waits: ${placement.message}` };
+  { assigned, preempted }: Expected,
+): { readonly robot?: string; readonly preempts?: readonly string[]; readonly waits?: string } {
+  const others = [...allTasks.filter(({ metadata }) => metadata.uid !== task.metadata.uid), ...assigned];
+  // A task that is stopped has left its robot by then.
+  const isThere = ({ task: { metadata } }: RobotUse): boolean => !preempted.has(metadata.uid ?? "");
+  const usesOf = (robot: string): readonly RobotUse[] => usesAmong(others, robot).filter(isThere);
+  const demand = demandOf(task, job);
+  const copies = copiesAmong(task, job, others);
+  const placement = decidePlacement(demand, robots, (robot) => loadFor(task, usesOf(robot)), copies);
+  if (placement.kind === "placed") return { robot: placement.robot.metadata.name ?? "" };
+  const isChosen = (other: DeepReadonly<Task>): boolean => allTasks.some((each) => isPreemptedBy(other, each));
+  const scoreOf = preferenceScorer(demand, robots, copies);
+  const preemption = decideTaskPreemption(task, demand, { robots, usesOf, isChosen, scoreOf });
+  if (preemption === undefined) return { waits: placement.message };
+  for (const { uid } of preemption.victims) preempted.add(uid);
+  return { robot: preemption.robot, preempts: preemption.victims.map(({ name }) => name) };
 }
 
+function planCreation(observed: JobPlanObservation, task: DeepReadonly<Task>, expected: Expected): Outcome {
+  const { robot, preempts = [], waits } = planPlacement(observed, task, expected);
+  if (robot === undefined) {
+    return { action: "create", robot: task.spec.targetRobot, why: `it waits: ${waits ?? ""}` };
+  }
+  return { action: "create", robot, why: `the task does not exist${stops(preempts)}`, ...namesOf(preempts) };
+}
+
+const stops = (preempts: readonly string[]): string => (preempts.length === 0 ? "" : `; it preempts ${preempts.join(", ")}`);
+
+const namesOf = (preempts: readonly string[]): Pick<PlannedTask, "preempts"> => (preempts.length === 0 ? {} : { preempts });
+
 function planChange(
-  { job, robots, allTasks }: JobPlanObservation,
+  observed: JobPlanObservation,
   present: DeepReadonly<Task>,
-  planned: DeepReadonly<Task>,
-  changes: readonly string[],
+  { planned, changes, expected }: { planned: DeepReadonly<Task>; changes: readonly string[]; expected: Expected },
 ): Outcome {
+  const { job, robots, allTasks } = observed;
   const name = present.spec.targetRobot;
   if (changes.length === 0) return { action: "keep", robot: name, why: "" };
   const why = `changed: ${changes.join(", ")}`;
@@ -161,14 +192,15 @@ function planChange(
   const robot = robots.find(({ metadata }) => metadata.name === name);
   const others = allTasks.filter(({ metadata }) => metadata.uid !== present.metadata.uid);
   const demand = demandOf(planned, job);
-  const load = (each: string): Load => loadOfTasks(others, each);
+  const load = (each: string): Load => loadFor(planned, usesAmong(others, each));
   const misfit = robot === undefined ? undefined : explainRobots(demand, [robot], load)[0];
   if (robot === undefined) return { action: "restart", robot: name, why };
   if (misfit === undefined) return { action: "restart", robot: name, why };
   if (robot.status?.phase !== "Online")
     return { action: "restart", robot: name, why: `${why}; follows when its robot returns` };
-  const placement = decidePlacement(demand, robots, load, copiesAmong(planned, job, others));
-  return placement.kind === "placed"
-    ? { action: "move", robot: placement.robot.metadata.name, why: `${why}; ${name} is ${misfit}` }
-    : { action: "move", robot: undefined, why: `${why}; ${name} is ${misfit}, and it waits: ${placement.message}` };
+  const { robot: next, preempts = [], waits } = planPlacement(observed, planned, expected);
+  const problem = `${why}; ${name} is ${misfit}`;
+  if (next === undefined) return { action: "move", robot: undefined, why: `${problem}, and it waits: ${waits ?? ""}` };
+  const action = next === name ? "restart" : "move";
+  return { action, robot: next, why: `${problem}${stops(preempts)}`, ...namesOf(preempts) };
 }

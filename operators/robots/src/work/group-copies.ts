@@ -55,7 +55,7 @@ export function specOf(
   definition: DeepReadonly<TaskDefinition>,
   robot: string | undefined,
 ): DeepReadonly<Task["spec"]> {
-  const { robotSelector, priority, type, reschedulePolicy, disconnect, meta, payload } = group.spec;
+  const { robotSelector, priority, preemptionPolicy, type, reschedulePolicy, disconnect, meta, payload } = group.spec;
   const restartPolicy = definition.restartPolicy ?? group.spec.restartPolicy;
   const constraints = constraintsOf(group.spec, definition);
   const affinities = [...(group.spec.affinities ?? []), ...(definition.affinities ?? [])];
@@ -76,5 +76,6 @@ export function specOf(
     ...(robot === undefined ? {} : { targetRobot: robot }),
     ...(robotSelector === undefined ? {} : { robotSelector }),
     ...(priority === undefined ? {} : { priority }),
+    ...(preemptionPolicy === undefined ? {} : { preemptionPolicy }),
   };
 }

@@ -20,6 +20,7 @@ export function taskGroupSpecOf(
     ...(isLongRunning(job.type) || isPerRobot(job.type) ? { type: job.type } : {}),
     ...(job.payload === undefined ? {} : { payload: job.payload }),
     ...(job.priority === undefined ? {} : { priority: job.priority }),
+    ...(job.preemptionPolicy === undefined ? {} : { preemptionPolicy: job.preemptionPolicy }),
     restartPolicy: completeRestartPolicy(restartPolicy, job.type),
     ...(job.meta === undefined && meta === undefined ? {} : { meta: { ...job.meta, ...meta } }),
     ...rest,

@@ -1,16 +1,21 @@
 import { expect, it } from "vitest";
 import type { Task } from "../../api/task.ts";
-import { FleetModel, type FleetModelResult } from "./fleet-model.ts";
+import { FleetModel, type FleetModelOptions, type FleetModelResult } from "./fleet-model.ts";
 
 /** Set MODEL_SEEDS for a longer check. */
 const seeds = Number(process.env.MODEL_SEEDS ?? 8);
 
-async function check(isExclusive: boolean, spec: Partial<Task["spec"]>): Promise<Omit<FleetModelResult, "violations">> {
-  const sum = { moves: 0, leaseExpiries: 0, starts: 0 };
+async function check(
+  isExclusive: boolean,
+  spec: Partial<Task["spec"]>,
+  rest: Partial<FleetModelOptions> = {},
+): Promise<Omit<FleetModelResult, "violations">> {
+  const sum = { moves: 0, preempted: 0, leaseExpiries: 0, starts: 0 };
   for (let seed = 1; seed <= seeds; seed++) {
-    const { violations, ...result } = await new FleetModel({ seed, spec, isExclusive }).run();
+    const { violations, ...result } = await new FleetModel({ seed, spec, isExclusive, ...rest }).run();
     expect(violations, `seed ${seed}`).toEqual([]);
     sum.moves += result.moves;
+    sum.preempted += result.preempted;
     sum.leaseExpiries += result.leaseExpiries;
     sum.starts += result.starts;
   }
@@ -40,4 +45,15 @@ it.each(["keepOriginal", "keepReplacement"] as const)(
 it("a task without a policy stays on its robot and never runs twice", async () => {
   const done = await check(true, {});
   expect(done.moves).toBe(0);
+});
+
+it("a task that is preempted never runs twice, and ends as well", async () => {
+  const specOf = (index: number): Partial<Task["spec"]> => ({
+    priority: 10 * index + 10,
+    preemptionPolicy: "PreemptLowerPriority",
+    resources: { cpu: "800m" },
+  });
+  const leased = { disconnect: { lostAfter: "2m", onRobot: "stop" as const } };
+  expect((await check(true, leased, { specOf, tasks: 6, creationIntervalMs: 60_000 })).preempted).toBeGreaterThan(seeds);
+  expect((await check(true, {}, { specOf, tasks: 6, creationIntervalMs: 60_000 })).preempted).toBeGreaterThan(seeds);
 });

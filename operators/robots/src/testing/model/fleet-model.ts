@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Task } from "../../api/task.ts";
 import { after, taskOf } from "../objects.ts";
+import { hasCondition } from "../../work/conditions.ts";
 import { type FromRobot, ModelRobot, type ToRobot } from "./model-robot.ts";
 import { ModelServer } from "./model-server.ts";
 import { Simulation } from "./simulation.ts";
@@ -11,6 +12,12 @@ const minuteMs = 60_000;
 export interface FleetModelOptions {
   readonly seed: number;
   readonly spec: Partial<Task["spec"]>;
+  /** Further parts of the spec of a task. Default: none. */
+  readonly specOf?: (index: number) => Partial<Task["spec"]>;
+  /** Default 3. */
+  readonly tasks?: number;
+  /** Time between the creation of two tasks. Default 0. */
+  readonly creationIntervalMs?: number;
   /** Whether at most one program of a task may run. */
   readonly isExclusive: boolean;
   /** Time with faults, in minutes. */
@@ -21,16 +28,18 @@ export interface FleetModelOptions {
 export interface FleetModelResult {
   readonly violations: readonly string[];
   readonly moves: number;
+  /** Number of tasks that were stopped for others. */
+  readonly preempted: number;
   readonly leaseExpiries: number;
   readonly starts: number;
 }
 
-const tasks = 3;
+const defaultTasks = 3;
 const robotNames = ["robot-a", "robot-b", "robot-c"];
 const uidOf = (index: number): string => `00000000-0000-4000-8000-00000000000${index}`;
 
 /**
- * Runs three tasks on three robots under random loss, duplication, reordering, partitions, crashes of agents and bridges, reboots, failing
+ * Runs tasks on three robots with one core each under random loss, duplication, reordering, partitions, crashes of agents and bridges, reboots, failing
  * writes, lagging caches and clocks that are off, and checks the invariants of the protocol:
  *
  * - I1: a terminal state never changes.
@@ -75,23 +84,27 @@ export class FleetModel {
 
   /** Runs to the end. */
   async run(): Promise<FleetModelResult> {
-    const { faultMinutes = 180, spec } = this.#options;
+    const { faultMinutes = 180, spec, specOf, tasks = defaultTasks, creationIntervalMs = 0 } = this.#options;
     for (let index = 0; index < tasks; index++) {
       const restartPolicy = { attempts: 1, interval: "1h", delay: "5s", mode: "fail" as const };
       const task = taskOf(undefined, {
         uid: uidOf(index),
         name: `task-${index}`,
-        spec: { jobName: "", restartPolicy, ...spec },
+        spec: { jobName: "", restartPolicy, ...spec, ...specOf?.(index) },
       });
-      this.#server.store.put(task, 0);
+      this.#simulation.after(index * creationIntervalMs, () => {
+        this.#server.store.put(task, this.#simulation.nowMs);
+      });
     }
     this.#startWork();
     await this.#simulation.runUntil(faultMinutes * minuteMs);
     this.#hasFaults = false;
     await this.#simulation.runUntil((faultMinutes + 6 * 60) * minuteMs);
     for (const task of this.#server.store.list()) this.#checkEnd(task);
-    const moves = this.#server.store.list().reduce((sum, task) => sum + (task.status?.moves ?? 0), 0);
-    return { violations: this.#violations, moves, leaseExpiries: this.#leaseExpiries, starts: this.#started.size };
+    const tasksAtEnd = this.#server.store.list();
+    const moves = tasksAtEnd.reduce((sum, task) => sum + (task.status?.moves ?? 0), 0);
+    const preempted = tasksAtEnd.filter((task) => hasCondition(task, "Preempted")).length;
+    return { violations: this.#violations, moves, preempted, leaseExpiries: this.#leaseExpiries, starts: this.#started.size };
   }
 
   #startWork(): void {
@@ -198,7 +211,7 @@ export class FleetModel {
   }
 
   #checkExclusive(): void {
-    for (let index = 0; index < tasks; index++) {
+    for (let index = 0; index < (this.#options.tasks ?? defaultTasks); index++) {
       const uid = uidOf(index);
       const running = [...this.#robots.values()].flatMap((robot) =>
         robot.running(uid).map((attempt) => `${attempt} on ${robot.name}`),

@@ -9,9 +9,10 @@ import type { Task } from "../../api/task.ts";
 import { Leases } from "../../bridge/leases.ts";
 import { storeReport } from "../../bridge/reports.ts";
 import { TaskWrites } from "../../bridge/task-writes.ts";
+import { isPreemptedBy } from "../../controllers/preemption-decision.ts";
 import { decideTask } from "../../controllers/task-decision.ts";
 import { dispatchedStatus, statusAfter } from "../../controllers/task-status.ts";
-import { noLoad } from "../../placement/placement.ts";
+import { usesAmong } from "../../placement/robot-use.ts";
 import { onlyCopy } from "../../placement/spread.ts";
 import { disconnectPolicyOf } from "../../work/disconnect-policy.ts";
 import { t0 } from "../objects.ts";
@@ -136,14 +137,17 @@ export class ModelServer {
   /** Reconciles a Task as a cache that lags shows it. The process may die between two writes. */
   reconcile(uid: string): void {
     const { simulation, maxLagMs, robotNames } = this.#options;
-    const task = this.store.at(simulation.nowMs - simulation.between(0, maxLagMs)).get(uid);
+    const cached = this.store.at(simulation.nowMs - simulation.between(0, maxLagMs));
+    const task = cached.get(uid);
     if (task === undefined) return;
+    const others = [...cached.values()].filter(({ metadata }) => metadata.uid !== uid);
     const now = this.#clock.now();
     const decision = decideTask({
       task,
       job: undefined,
       robots: robotNames.map((name) => this.#robot(name)),
-      loadOf: () => noLoad,
+      usesOf: (robot) => usesAmong(others, robot),
+      preemptorsOf: (victim) => others.filter((each) => isPreemptedBy(victim, each)),
       copies: () => onlyCopy,
       now,
     });
@@ -203,7 +207,12 @@ export class ModelServer {
     return {
       metadata: { name, namespace: "default" },
       spec: { robotId: name },
-      status: { phase: since === undefined ? "Online" : "Offline", conditions: [online] },
+      status: {
+        phase: since === undefined ? "Online" : "Offline",
+        conditions: [online],
+        agentFeatures: ["leases"],
+        deviceInfo: { cpu: { logicalCores: 1 } },
+      },
     } as unknown as DeepReadonly<Robot>;
   }
 
