@@ -235,6 +235,7 @@ class JoinedNode implements RunningNode {
         ...{ client: () => client, kubelet, now: () => systemClock.now() },
         mayUseProcess: (call) => !isProcessAccessDenied(call),
       }),
+      resourceMetrics: () => kubelet()?.resourceMetrics() ?? "",
       onError: (error) => log.error({ err: error }, "kubelet request failed"),
     }).catch((error: unknown) => {
       const why = error instanceof Error ? error.message : String(error);

@@ -83,6 +83,8 @@ export interface Kubelet {
   address(namespace: string, pod: string): string | undefined;
   /** The current resource usage of the node and its Pods. */
   metrics(): MetricsObjects;
+  /** The same as text of the kubelet's `/metrics/resource`, in Prometheus' format. */
+  resourceMetrics(): string;
   /** Stops supervising. Programs keep running and are re-adopted by the next start. */
   stop(): Promise<void>;
 }
@@ -130,6 +132,7 @@ export async function startKubelet(options: KubeletOptions): Promise<Kubelet> {
     nodeName,
     container: (namespace, pod, container) => pods.container(namespace, pod, container),
     metrics: () => metrics.objects,
+    resourceMetrics: () => metrics.text,
     address: (namespace, pod) => pods.worker(namespace, pod)?.podIP,
     async stop() {
       stopping.abort();

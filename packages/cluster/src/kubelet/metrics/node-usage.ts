@@ -5,6 +5,8 @@ import { cpus, freemem, totalmem } from "node:os";
 export interface NodeUsage {
   /** Thousandths of a core, averaged since the previous call. */
   readonly cpuMillis: number;
+  /** Processor time of all cores since the machine has started. */
+  readonly cpuSeconds: number;
   /** Memory that is not available to new programs. */
   readonly memoryBytes: number;
 }
@@ -18,7 +20,8 @@ export function createNodeUsage(): () => NodeUsage {
     const busyMs = now.busyMs - last.busyMs;
     last = now;
     const cores = Math.max(cpus().length, 1);
-    return { cpuMillis: totalMs <= 0 ? 0 : (busyMs / totalMs) * cores * 1_000, memoryBytes: totalmem() - availableBytes() };
+    const cpuMillis = totalMs <= 0 ? 0 : (busyMs / totalMs) * cores * 1_000;
+    return { cpuMillis, cpuSeconds: now.busyMs / 1_000, memoryBytes: totalmem() - availableBytes() };
   };
 }
 

@@ -19,7 +19,7 @@ test("shows the usage of the node and of each container, sampled every 15 s", as
   const metrics = new ResourceMetrics({
     nodeName: "here",
     clock,
-    nodeUsage: () => ({ cpuMillis: 1_500, memoryBytes: 2 ** 20 }),
+    nodeUsage: () => ({ cpuMillis: 1_500, cpuSeconds: 7, memoryBytes: 2 ** 20 }),
     containers: () => [
       { pod: pod("a"), name: "main", program: program(250, 4_096) },
       { pod: pod("a"), name: "side", program: program(1, 1_024) },
@@ -47,6 +47,35 @@ test("shows the usage of the node and of each container, sampled every 15 s", as
       ],
     },
   ]);
+  metrics.stop();
+});
+
+test("counts the processor time of containers for metrics-server, from zero when a container restarts", async () => {
+  const clock = createVirtualClock(Date.UTC(2030, 0, 1));
+  let main = program(500, 4_096);
+  const metrics = new ResourceMetrics({
+    ...{ nodeName: "here", clock, nodeUsage: () => ({ cpuMillis: 1, cpuSeconds: 7.5, memoryBytes: 64 }) },
+    containers: () => [
+      { pod: pod("a"), name: "main", program: main },
+      { pod: pod("a"), name: "side", program: program(100, 1_024) },
+    ],
+  });
+  const values = (name: string) =>
+    metrics.text.split("\n").flatMap((line) => (line.startsWith(name) ? [line.slice(name.length)] : []));
+  expect(values("resource_scrape_error")).toEqual([" 1"]);
+  expect(values("node_cpu")).toEqual([]);
+  await clock.advance(15_000);
+  await expect.poll(() => values("resource_scrape_error")).toEqual([" 0"]);
+  await clock.advance(15_000);
+  const labels = '{container="main",namespace="team",pod="a"}';
+  await expect.poll(() => values(`container_cpu_usage_seconds_total${labels}`)).toEqual([` 15 ${clock.now()}`]);
+  expect(values(`container_memory_working_set_bytes${labels}`)).toEqual([` 4096 ${clock.now()}`]);
+  expect(values(`container_start_time_seconds${labels}`)).toEqual([` ${Date.UTC(2030, 0, 1) / 1_000 + 15} ${clock.now()}`]);
+  expect(values('pod_memory_working_set_bytes{namespace="team",pod="a"}')).toEqual([` 5120 ${clock.now()}`]);
+  expect(values("node_cpu_usage_seconds_total")).toEqual([` 7.5 ${clock.now()}`]);
+  main = program(200, 4_096);
+  await clock.advance(15_000);
+  await expect.poll(() => values(`container_cpu_usage_seconds_total${labels}`)).toEqual([` 3 ${clock.now()}`]);
   metrics.stop();
 });
 

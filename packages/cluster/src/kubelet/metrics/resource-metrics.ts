@@ -3,6 +3,7 @@ import { type Clock, formatTime, type Timer } from "@keelson/api-machinery/time"
 import type { Program } from "@keelson/execution";
 import type { PodView } from "../pod/pod-view.ts";
 import { createNodeUsage, type NodeUsage } from "./node-usage.ts";
+import { type ContainerFigures, type ResourceFigures, resourceText } from "./resource-text.ts";
 
 /** A running container, as metrics see it. */
 export interface MeasuredContainer {
@@ -30,6 +31,13 @@ export interface ResourceMetricsOptions {
 /** The interval of samples, as in metrics-server. CPU usage is an average over it. */
 const windowMs = 15_000;
 
+/** What a container has used since its first sample. */
+interface ContainerTotal {
+  readonly program: Program;
+  readonly startSeconds: number;
+  readonly cpuSeconds: number;
+}
+
 interface PodSample {
   readonly pod: PodView;
   readonly containers: { readonly name: string; readonly usage: Readonly<Record<string, string>> }[];
@@ -40,12 +48,16 @@ export class ResourceMetrics {
   readonly #options: ResourceMetricsOptions;
   readonly #nodeUsage: () => NodeUsage;
   #objects: MetricsObjects = { nodes: [], pods: [] };
+  #figures: ResourceFigures | undefined;
+  #totals: ReadonlyMap<string, ContainerTotal> = new Map();
+  #sampledAt: number;
   #timer: Timer | undefined;
   #isStopped = false;
 
   constructor(options: ResourceMetricsOptions) {
     this.#options = options;
     this.#nodeUsage = options.nodeUsage ?? createNodeUsage();
+    this.#sampledAt = options.clock.monotonic();
     this.#arm();
   }
 
@@ -54,10 +66,19 @@ export class ResourceMetrics {
     return this.#objects;
   }
 
+  /** The newest sample, as the kubelet's `/metrics/resource`. */
+  get text(): string {
+    return resourceText(this.#figures);
+  }
+
   /** Takes a sample now. */
   async sample(): Promise<void> {
     const { nodeName, clock, containers } = this.#options;
     const pods = new Map<string, PodSample>();
+    const totals = new Map<string, ContainerTotal>();
+    const figures: ContainerFigures[] = [];
+    const sampledAt = clock.monotonic();
+    const elapsedSeconds = (sampledAt - this.#sampledAt) / 1_000;
     for (const { pod, name, program } of containers()) {
       const stats = await program.stats().catch(() => undefined);
       if (stats === undefined) continue;
@@ -65,10 +86,24 @@ export class ResourceMetrics {
       const sample = pods.get(uid) ?? { pod, containers: [] };
       pods.set(uid, sample);
       sample.containers.push({ name, usage: usageOf(stats.cpuMillis, stats.memoryBytes) });
+      const key = `${uid}/${name}`;
+      const before = this.#totals.get(key);
+      const last = before?.program === program ? before : { startSeconds: clock.now() / 1_000, cpuSeconds: 0 };
+      // Sums of averages: processes that have ended do not count in the stats of a later sample.
+      const total = { ...last, program, cpuSeconds: last.cpuSeconds + (stats.cpuMillis / 1_000) * elapsedSeconds };
+      totals.set(key, total);
+      const { name: podName = "", namespace = "" } = pod.metadata;
+      figures.push({
+        ...{ namespace, pod: podName, container: name, memoryBytes: stats.memoryBytes },
+        ...{ cpuSeconds: total.cpuSeconds, startSeconds: total.startSeconds },
+      });
     }
+    this.#totals = totals;
+    this.#sampledAt = sampledAt;
     const timestamp = formatTime(clock.now());
     const common = { apiVersion: "metrics.k8s.io/v1beta1", timestamp, window: `${windowMs / 1_000}s` };
-    const { cpuMillis, memoryBytes } = this.#nodeUsage();
+    const { cpuMillis, cpuSeconds, memoryBytes } = this.#nodeUsage();
+    this.#figures = { at: clock.now(), node: { cpuSeconds, memoryBytes }, containers: figures };
     const node = { name: nodeName, creationTimestamp: timestamp };
     this.#objects = {
       nodes: [{ ...common, kind: "NodeMetrics", metadata: node, usage: usageOf(cpuMillis, memoryBytes) } as KubernetesObject],

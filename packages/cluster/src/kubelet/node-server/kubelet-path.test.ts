@@ -3,6 +3,8 @@ import { parseKubeletPath } from "./kubelet-path.ts";
 
 test.each([
   ["/healthz", { subresource: "healthz", podUrl: undefined }],
+  ["/metrics/resource", { subresource: "metrics", podUrl: undefined }],
+  ["/metrics", { subresource: "metrics", podUrl: undefined }],
   [
     "/containerLogs/a/p/main?follow=true&tailLines=5",
     { subresource: "proxy", podUrl: "/api/v1/namespaces/a/pods/p/log?container=main&follow=true&tailLines=5" },

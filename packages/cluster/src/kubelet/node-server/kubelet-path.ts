@@ -1,7 +1,7 @@
 /** A request of the kubelet's HTTPS API. */
 export interface KubeletRequest {
   /** The subresource of Nodes that authorizes it, as in kube-apiserver's kubelet authorization. */
-  readonly subresource: "healthz" | "proxy";
+  readonly subresource: "healthz" | "metrics" | "proxy";
   /** The path in the Kubernetes API, with the query, of a request for a Pod. Undefined for other requests. */
   readonly podUrl: string | undefined;
 }
@@ -36,6 +36,7 @@ export function parseKubeletPath(url: string): KubeletRequest {
   const { pathname, searchParams } = new URL(absolute);
   const [, action = "", ...rest] = pathname.split("/");
   if (action === "healthz" && rest.length === 0) return { subresource: "healthz", podUrl: undefined };
+  if (action === "metrics") return { subresource: "metrics", podUrl: undefined };
   const subresource = Object.hasOwn(podSubresources, action) ? podSubresources[action] : undefined;
   const [namespace, pod] = rest;
   const others = rest.slice(2);

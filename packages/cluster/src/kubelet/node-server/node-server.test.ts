@@ -57,6 +57,7 @@ beforeAll(async () => {
         return Promise.resolve(caller.username === "reader" || (caller.groups ?? []).includes("system:masters"));
       },
     },
+    resourceMetrics: () => "node_cpu_usage_seconds_total 1 2\n",
     handlers: { "/pods/log": record, "/pods/exec": echo },
     onError: (error) => errors.push(error),
   });
@@ -111,6 +112,14 @@ describe("the kubelet API", () => {
     expect(calls[0]).toMatchObject({ info: { namespace: "a", name: "p" }, query: { container: "main", tailLines: "1" } });
     expect((await send("/healthz", bearer("token-of-reader"))).body).toBe("ok");
     expect((await send("/pods", bearer("token-of-reader"))).status).toBe(404);
+  });
+
+  it("serves resource usage to users with the right to use metrics of the Node", async () => {
+    const { body } = await send("/metrics/resource", bearer("token-of-mallory"));
+    expect(body).toContain("subresource(s)=[metrics]");
+    const figures = { status: 200, body: "node_cpu_usage_seconds_total 1 2\n" };
+    expect(await send("/metrics/resource", bearer("token-of-reader"))).toEqual(figures);
+    expect((await send("/metrics/cadvisor", bearer("token-of-reader"))).status).toBe(404);
   });
 
   it("authenticates the cluster's client certificates, and no others", async () => {

@@ -3,6 +3,7 @@ import { createServer, type Server } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@keelson/api-machinery/time";
+import { resourceMetricsPath } from "../kubelet-server.ts";
 import type { PodHandlers } from "../pod-handlers.ts";
 import { rejectUpgrade, servePodRequest, statusOf, upgradePodRequest } from "../pod-requests.ts";
 import { type CallerReviews, refusal } from "./node-access.ts";
@@ -21,6 +22,8 @@ export interface NodeServerOptions {
   readonly clientAuthority?: string | undefined;
   readonly reviews: CallerReviews;
   readonly handlers: PodHandlers;
+  /** The text of `/metrics/resource`. Default: it is not served. */
+  readonly resourceMetrics?: () => string;
   readonly clock: Clock;
   /** Receives failures that no client sees. */
   readonly onError: (error: unknown) => void;
@@ -36,7 +39,7 @@ export interface NodeServer {
 const headersTimeoutMs = 15_000;
 
 /**
- * Serves logs, exec, attach and port-forward of this node's Pods and `/healthz` over TLS, on the paths that kube-apiserver uses. Every request is authenticated and authorized by the cluster.
+ * Serves logs, exec, attach and port-forward of this node's Pods `/healthz` and `/metrics/resource` over TLS, on the paths that kube-apiserver and metrics-server use. Every request is authenticated and authorized by the cluster.
  *
  * **Errors**: rejects if the port cannot be listened on.
  */
@@ -107,8 +110,9 @@ class KubeletHttpsServer implements NodeServer {
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { handlers } = this.#options;
-    const { podUrl, subresource } = parseKubeletPath(request.url ?? "/");
+    const { handlers, resourceMetrics } = this.#options;
+    const url = request.url ?? "/";
+    const { podUrl, subresource } = parseKubeletPath(url);
     const status = await this.#refusal(request, subresource);
     if (status !== undefined) {
       response.writeHead(status.code ?? 500, { "content-type": "text/plain; charset=utf-8" }).end(status.message);
@@ -116,6 +120,8 @@ class KubeletHttpsServer implements NodeServer {
       await servePodRequest(request, response, podUrl, handlers);
     } else if (subresource === "healthz") {
       response.writeHead(200, { "content-type": "text/plain; charset=utf-8" }).end("ok");
+    } else if (resourceMetrics !== undefined && url.split("?")[0] === resourceMetricsPath) {
+      response.writeHead(200, { "content-type": "text/plain; version=0.0.4; charset=utf-8" }).end(resourceMetrics());
     } else response.writeHead(404, { "content-type": "text/plain; charset=utf-8" }).end("404 page not found\n");
   }
 
