@@ -1,7 +1,7 @@
 import { type Clock, sleep, type Timer } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import mqtt from "mqtt";
 import type { IClientOptions, ISubscriptionGrant, MqttClient } from "mqtt";
+import { connectMqtt } from "../protocol/connect-mqtt.ts";
 import { agentClientId, topics } from "../protocol/messages.ts";
 
 /** Connects to a broker: mqtt.js's `connect`, replaceable in tests. */
@@ -98,7 +98,7 @@ export class AgentConnection {
     const { brokerUrl, robotId, log } = options;
     this.#options = options;
     const login = options.login();
-    this.#client = (options.connect ?? mqtt.connect)(urlFor(brokerUrl, login), {
+    this.#client = (options.connect ?? connectMqtt)(urlFor(brokerUrl, login), {
       clientId: agentClientId(robotId),
       username: robotId,
       ...loginOptions(login),

@@ -1,5 +1,6 @@
 import type { Logger } from "@keelson/controller";
-import mqtt, { type IClientOptions, type MqttClient } from "mqtt";
+import type { IClientOptions, MqttClient } from "mqtt";
+import { connectMqtt } from "../protocol/connect-mqtt.ts";
 import { RobotsError } from "../robots-error.ts";
 
 /** Options of an {@link MqttConnection}. */
@@ -41,7 +42,7 @@ export class MqttConnection {
   constructor(options: MqttConnectionOptions) {
     const { url, username, password, clientId, tls } = options;
     this.#options = options;
-    this.#client = mqtt.connect(url, {
+    this.#client = connectMqtt(url, {
       ...tls,
       clientId,
       clean: true,

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
-import mqtt from "mqtt";
 import type { MqttClient } from "mqtt";
 import type { Broker } from "../broker/broker.ts";
+import { connectMqtt } from "../protocol/connect-mqtt.ts";
 import { type LeaseRequest, type RegisterMessage, type StatusMessage, topics } from "../protocol/messages.ts";
 
 /** The server's side: records what the agent sends and sends messages to it. */
@@ -113,7 +113,7 @@ function actionsOf(
 }
 
 function createClient(broker: Broker): MqttClient {
-  return mqtt.connect(broker.url, {
+  return connectMqtt(broker.url, {
     protocolVersion: 4,
     reconnectPeriod: 0,
     manualConnect: true,

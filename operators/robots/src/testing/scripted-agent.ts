@@ -1,5 +1,6 @@
-import mqtt, { type MqttClient } from "mqtt";
+import type { MqttClient } from "mqtt";
 import type { DeviceInfo } from "../api/device-info.ts";
+import { connectMqtt } from "../protocol/connect-mqtt.ts";
 import {
   type AckMessage,
   agentClientId,
@@ -48,7 +49,7 @@ export async function connectScriptedAgent(options: {
   readonly password?: string;
 }): Promise<ScriptedAgent> {
   const { url, robotId, token, deviceInfo, labels, online = true } = options;
-  const client = mqtt.connect(url, {
+  const client = connectMqtt(url, {
     protocolVersion: 4,
     clean: true,
     clientId: agentClientId(robotId),

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { isJsonObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import mqtt, { type MqttClient } from "mqtt";
+import type { MqttClient } from "mqtt";
 import {
   externalJoinUser,
   type JoinAnswer,
@@ -11,6 +11,7 @@ import {
   signJoinRequest,
 } from "../../identity/join-request.ts";
 import { type OneTimeToken, publicKeyText, tokenKey } from "../../identity/one-time-token.ts";
+import { connectMqtt } from "../../protocol/connect-mqtt.ts";
 import { topics } from "../../protocol/messages.ts";
 import { RobotsError } from "../../robots-error.ts";
 import type { AgentIdentity } from "./agent-identity.ts";
@@ -82,7 +83,7 @@ async function exchange(request: JoinRequest, pin: string, options: JoinOptions)
     // The request and its answer contain no secret, and the answer is checked against the pin of the token.
     rejectUnauthorized: false,
   };
-  const client = (options.connect ?? mqtt.connect)(brokerUrl.replace(/^(tcp|mqtt|ssl):/, "mqtts:"), mqttOptions);
+  const client = (options.connect ?? connectMqtt)(brokerUrl.replace(/^(tcp|mqtt|ssl):/, "mqtts:"), mqttOptions);
   const timeout = new AbortController();
   const expired = sleep(clock, attemptTimeoutMs, AbortSignal.any([timeout.signal, signal])).then(() => {
     throw new RobotsError("JoinFailed", "no answer from the server");
