@@ -10,6 +10,9 @@ import { startAgentServer } from "./agent-server.ts";
 
 it("streams its status to the operator while clients use all other streams", async () => {
   const folder = mkdtempSync(join(tmpdir(), "agent-server-"));
+  const warnings: string[] = [];
+  const onWarning = ({ name }: Error): unknown => warnings.push(name);
+  process.on("warning", onWarning);
   const control = new AbortController();
   const { signal } = control;
   const stdout = join(folder, "stdout.log");
@@ -32,7 +35,10 @@ it("streams its status to the operator while clients use all other streams", asy
     await expect(client.logs("one", true, signal)).rejects.toMatchObject({ status: 429 });
     const { value: status } = await client.watch(signal)[Symbol.asyncIterator]().next();
     expect(status).toEqual({ agentId: "agent" });
+    // They share a signal, to which each would add a listener.
+    expect(warnings).not.toContain("MaxListenersExceededWarning");
   } finally {
+    process.off("warning", onWarning);
     control.abort();
     await server.close();
     rmSync(folder, { recursive: true, force: true });

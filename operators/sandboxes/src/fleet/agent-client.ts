@@ -251,7 +251,8 @@ class HttpsAgentClient implements AgentClient {
   }
 
   async #stream(path: string, signal: AbortSignal): Promise<IncomingMessage> {
-    const response = await this.#respond(path, { signal });
+    // A request adds a listener to its signal until it ends, and many streams can share a signal. A signal of its own adds none.
+    const response = await this.#respond(path, { signal: AbortSignal.any([signal]) });
     if (response.statusCode !== 200) throw this.#failure(response.statusCode ?? 500, await readText(response, maxErrorBytes));
     return response;
   }
