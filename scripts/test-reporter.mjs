@@ -5,8 +5,8 @@ import { root } from "./steps.mjs";
 /** Number of finished files between two progress lines. */
 const filesPerLine = 50;
 
-/** Number of slowest files that the end of a run names. */
-const slowestFiles = 10;
+/** Number of files that the end of a run names, of the slowest and of those that use the processor most. */
+const namedFiles = 5;
 
 /** Several runs print at the same time. */
 const runTitle = process.env.TEST_TITLE === undefined ? "" : `${process.env.TEST_TITLE}: `;
@@ -21,6 +21,8 @@ export default class TestReporter {
   #failed = 0;
   /** Seconds by file. */
   #durations = new Map();
+  /** Seconds of processor time by file. */
+  #processorTimes = new Map();
   #startedAt = performance.now();
 
   onTestCaseResult(test) {
@@ -33,6 +35,8 @@ export default class TestReporter {
   onTestModuleEnd(module) {
     this.#finished++;
     this.#durations.set(relative(root, module.moduleId), module.diagnostic().duration / 1000);
+    // Absent if the file could not be imported.
+    this.#processorTimes.set(relative(root, module.moduleId), module.meta().processorSeconds ?? 0);
     // Errors outside of a test, such as a failed import.
     if (module.errors().length > 0) this.#print(`failed: ${relative(root, module.moduleId)}`, module.errors());
     if (this.#finished % filesPerLine === 0) this.#printProgress();
@@ -42,10 +46,20 @@ export default class TestReporter {
     writeUnhandledErrors(unhandledErrors);
     if (unhandledErrors.length > 0) this.#print("failed: unhandled errors", unhandledErrors);
     this.#printProgress();
-    const slowest = [...this.#durations].sort(([, a], [, b]) => b - a).slice(0, slowestFiles);
-    process.stdout.write(
-      `${runTitle}slowest: ${slowest.map(([file, seconds]) => `${file} ${Math.round(seconds)} s`).join(", ")}\n`,
-    );
+    this.#printLargest("slowest", this.#durations);
+    this.#printLargest(`${Math.round(this.#processorSeconds())} s of processor time, most of it in`, this.#processorTimes);
+  }
+
+  /** Of all files, and of this process, which compiles them. */
+  #processorSeconds() {
+    const { user, system } = process.cpuUsage();
+    return [...this.#processorTimes.values()].reduce((sum, seconds) => sum + seconds, (user + system) / 1e6);
+  }
+
+  #printLargest(title, secondsByFile) {
+    const largest = [...secondsByFile].sort(([, a], [, b]) => b - a).slice(0, namedFiles);
+    const list = largest.map(([file, seconds]) => `${file} ${Math.round(seconds)} s`).join(", ");
+    process.stdout.write(`${runTitle}${title}: ${list}\n`);
   }
 
   #print(title, errors = []) {

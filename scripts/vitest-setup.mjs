@@ -1,7 +1,15 @@
 /* Loads the TLS modules of Node.js before any test: loaded lazily in a worker that test files share, they can stay incomplete. */
 import "node:https";
 import "node:tls";
-import { beforeEach, expect } from "vitest";
+import { afterAll, beforeEach, expect } from "vitest";
+import { processorSeconds } from "./processor-time.mjs";
+
+// Setup files run once for each test file, before it is imported.
+const startedAt = processorSeconds();
+// oxlint-disable-next-line no-empty-pattern -- Vitest reads the names of fixtures from the pattern.
+afterAll(({}, { meta }) => {
+  meta.processorSeconds = processorSeconds() - startedAt;
+});
 
 // Without this, `toMatchObject({ message: /x/ })` accepts every message: a regular expression has no properties of its own.
 expect.addEqualityTesters([
