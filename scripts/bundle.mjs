@@ -1,7 +1,7 @@
 /*
- * Bundles the built `keelson` command, the agent of sandboxes and the program in the Pods of MPI jobs for this checkout, so that they load
- * faster. Anything that is built or installed afterwards makes the bundles stale, and the programs run from their packages again
- * (packages/operator/src/bundle.ts).
+ * Bundles the built `keelson` command, the agents of sandboxes and middleware and the program in the Pods of MPI jobs for this checkout,
+ * so that they load faster. Anything that is built or installed afterwards makes the bundles stale, and the programs run from their
+ * packages again (packages/operator/src/bundle.ts).
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -21,14 +21,28 @@ const command = {
 };
 const sandboxAgent = {
   bundles: join(root, "operators/sandboxes/dist/bundle"),
-  programs: { "agent-main": join(root, "operators/sandboxes/dist/agent/agent-main.js") },
+  programs: {
+    "agent-main": join(root, "operators/sandboxes/dist/agent/agent-main.js"),
+    // The operator that tests kill at every stage (operators/sandboxes/src/testing/operator-process.ts).
+    operator: join(root, "operators/sandboxes/dist/index.js"),
+    client: join(root, "packages/client/dist/index.js"),
+    "start-operator": join(root, "packages/operator/dist/index.js"),
+  },
+};
+/** Agents of middleware that tests start in every Pod (operators/middleware/src/testing/agent-bundle.ts), by the folders of their packages. */
+const middlewareAgents = {
+  bundles: join(root, "operators/middleware/dist/bundle"),
+  programs: {
+    middleware: join(root, "operators/middleware/dist/agent/main.js"),
+    "middleware-postgres": join(root, "packages/middleware-postgres/dist/main.js"),
+  },
 };
 
 if (!isCurrent(command)) {
   await bundle(command);
   await bundlePodProgram();
 }
-if (!isCurrent(sandboxAgent)) await bundle(sandboxAgent);
+for (const each of [sandboxAgent, middlewareAgents]) if (!isCurrent(each)) await bundle(each);
 
 function isCurrent({ bundles, programs }) {
   return Object.keys(programs).every((name) => {

@@ -18,6 +18,7 @@ import { connectResp, type Reply } from "../agent/redis/resp-client.ts";
 import { App } from "../api/app.ts";
 import { Group } from "../api/group.ts";
 import { createMiddleware } from "../operator.ts";
+import { bundledAgent } from "./agent-bundle.ts";
 import { startLiveWriter, type WriterReport } from "./live-writer.ts";
 
 const namespace = "default";
@@ -76,9 +77,9 @@ export async function startRedisEnvironment({
   group: groupName = `${appName}-redis-nodes`,
 }: EnvironmentOptions = {}): Promise<RedisEnvironment> {
   const middleware = createMiddleware({
-    agentCommand: [process.execPath, agentMain],
+    agentCommand: [process.execPath, bundledAgent(agentMain)],
     // The agent of another plugin transfers nothing.
-    transferCommand: [process.execPath, redisAgentMain, "transfer"],
+    transferCommand: [process.execPath, bundledAgent(redisAgentMain), "transfer"],
     plugins,
   });
   const errors: string[] = [];

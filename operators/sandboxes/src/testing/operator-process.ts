@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { currentBundle } from "@keelson/operator/bundle";
 import { createFastPathClient, type FastPathClient } from "../fastpath/client.ts";
 import { fastPathTokenFile } from "../fastpath/fastpath-definition.ts";
 
@@ -22,13 +23,19 @@ export interface OperatorProcess {
   kill(): Promise<void>;
 }
 
+const built = new URL("../../dist/", import.meta.url);
+
+/** Import specifier of a module in the bundle if that is current, otherwise of the module itself. The bundle loads in a third of the time. */
+const specifier = (bundled: string, module: string): string =>
+  JSON.stringify(currentBundle(new URL("bundle/", built), bundled) ?? module);
+
 /** Runs the built operator against a served API. */
 const program = `
   import https from "node:https";
   import { syncBuiltinESMExports } from "node:module";
-  import { connect } from "@keelson/client";
-  import { startOperator } from "@keelson/operator";
-  import { sandboxes } from ${JSON.stringify(new URL("../../dist/index.js", import.meta.url).href)};
+  import { connect } from ${specifier("client.js", "@keelson/client")};
+  import { startOperator } from ${specifier("start-operator.js", "@keelson/operator")};
+  import { sandboxes } from ${specifier("operator.js", new URL("index.js", built).href)};
   const [kubeconfig, dataDir, stage] = process.argv.slice(1);
   const { when, what, phase } = JSON.parse(stage);
   const fatal = (does) => async (...parameters) => {
