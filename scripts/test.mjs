@@ -47,14 +47,6 @@ if (project !== undefined && !["fast", "e2e", "helm"].includes(project)) {
 
 requireNode();
 const isCi = process.env.CI === "true";
-const missing = project === "fast" || project === "helm" ? [] : await installSystemPrograms("tests");
-for (const entry of missing) {
-  process.stdout.write(
-    `skipped: ${entry.why}: no usable ${entry.program} found. Install it with: apt-get install ${entry.packages.join(" ")}\n`,
-  );
-}
-if (missing.length > 0 && isCi) fail("0 passed, 1 failed");
-
 /** Holds the temporary files of all tests, which identify the processes that tests start. A short name, as paths of sockets are limited. */
 const temporary = mkdtempSync(join(tmpdir(), "kt-"));
 // Some tests run programs as other users.
@@ -71,10 +63,21 @@ let reports = 0;
 
 // Vitest colours its dots wherever CI is set, which makes the log ten times longer.
 if (!process.stdout.isTTY) process.env.NO_COLOR ??= "1";
+// Mostly waits for the network and the disk, so both run at the same time.
+const [missing] = await Promise.all([
+  project === "fast" || project === "helm" ? [] : installSystemPrograms("tests"),
+  prepare(),
+]);
+for (const entry of missing) {
+  process.stdout.write(
+    `skipped: ${entry.why}: no usable ${entry.program} found. Install it with: apt-get install ${entry.packages.join(" ")}\n`,
+  );
+}
+if (missing.length > 0 && isCi) {
+  removeTemporaryFiles();
+  fail("0 passed, 1 failed");
+}
 process.env.EXCLUDED_TESTS = missing.flatMap((entry) => entry.tests).join(";");
-await install();
-if (project === undefined) await install(join(root, "tools/node24"), "install Node.js 24");
-await build();
 // Every start of Node.js would parse these certificates, which takes longer than the rest of the start. Tests connect to this machine only.
 delete process.env.NODE_EXTRA_CA_CERTS;
 if (project === undefined) {
@@ -97,6 +100,13 @@ for (const line of [...failures, ...flakes]) process.stdout.write(`${line}\n`);
 if (flakes.length > 0) process.stdout.write(`${flakes.length} flaky\n`);
 process.stdout.write(`${total.passed} passed, ${total.failed} failed\n`);
 process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
+
+/** Installs packages and builds. The tests on Node.js 24 are the last to start. */
+async function prepare() {
+  await install();
+  const node24 = project === undefined && install(join(root, "tools/node24"), "install Node.js 24");
+  await Promise.all([node24, build()]);
+}
 
 async function runEndToEndTests() {
   // These tests write into the folders of packages, so what npm would pack is checked before.
