@@ -19,6 +19,11 @@ export interface Isolation {
   readonly image?: string;
   /** `containerd`: makes the root read-only, as it always is in `bubblewrap`. Default: writable. */
   readonly isRootReadOnly?: boolean;
+  /**
+   * `bubblewrap`: lets the program write to `root`, which must be a folder of its own, not the root of a tmpfs. Missing mount points are
+   * created in it. Default: read-only.
+   */
+  readonly isRootWritable?: boolean;
   /** Additional mounts. */
   readonly binds?: readonly BindMount[];
   /** `shared`: the machine's network, including loopback. `none`: only a loopback interface of its own. Default: `shared`. */
@@ -68,6 +73,13 @@ export function isolationProblem(value: unknown): string | undefined {
   }
   if (isRootReadOnly !== undefined && typeof isRootReadOnly !== "boolean") {
     return "isolation.isRootReadOnly: must be true or false";
+  }
+  const { isRootWritable } = value;
+  if (isRootWritable !== undefined && typeof isRootWritable !== "boolean") {
+    return "isolation.isRootWritable: must be true or false";
+  }
+  if (isRootWritable === true && (root === undefined || isRootReadOnly === true)) {
+    return "isolation.isRootWritable: requires isolation.root, and excludes isolation.isRootReadOnly";
   }
   if (binds === undefined) return undefined;
   if (!Array.isArray(binds)) return "isolation.binds: must be a list";

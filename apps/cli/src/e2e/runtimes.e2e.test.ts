@@ -357,9 +357,20 @@ test("bubblewrap runs an imported image with its files, program, environment, wo
       } as Partial<Container>,
       { volumes: [{ name: "conf", configMap: { name: "conf" } }] } as Partial<PodSpec>,
     ),
+    ...[true, false].map((readOnlyRootFilesystem) =>
+      pod(readOnlyRootFilesystem ? "read-only" : "writable", "bubblewrap", {
+        image: unpacked,
+        args: ["cp /etc/motd /x; echo changed >/etc/motd; cat /x /etc/motd; busybox stat -c %u /etc/motd; cat /var/run/secrets/*/*/namespace"],
+        securityContext: { runAsUser: 0, readOnlyRootFilesystem },
+      } as Partial<Container>),
+    ),
   );
   await ended("own");
   expect(await kubectl("logs", "own")).toBe("above\nyes\n/etc\n1234\n");
   await ended("given");
-  expect(await kubectl("logs", "given")).toMatch(/^7\nfrom a config map\ngiven\nhosts\n.*Read-only file system\nx\n$/);
+  expect(await kubectl("logs", "given")).toMatch(/^7\nfrom a config map\ngiven\nhosts\n.*Permission denied\nx\n$/);
+  await ended("writable");
+  expect(await kubectl("logs", "writable")).toBe("above\nchanged\n0\ndefault");
+  await ended("read-only");
+  expect(await kubectl("logs", "read-only")).toMatch(/^.*Read-only file system\n.*Read-only file system\n.*\nabove\n/);
 });

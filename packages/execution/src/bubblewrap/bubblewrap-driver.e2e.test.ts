@@ -285,6 +285,23 @@ describe("a program in bubblewrap", () => {
     expect(await images.remove("busybox")).toBe(true);
   });
 
+  test("writes to its root if that is its own, and so do commands beside it", async () => {
+    await createBusyboxImage(join(base, "busybox.tar"));
+    const images = await openUnpackedImages(join(base, "images"));
+    const { root } = await images.import(join(base, "busybox.tar"), { name: "busybox" });
+    symlinkSync("/../etc", join(root, "settings"));
+    writeFileSync(join(base, "file"), "mounted\n");
+    const binds = ["/new/place", "/settings/deep/er"].map((target) => ({ source: join(base, "file"), target }));
+    const isolation = { root, isRootWritable: true, binds };
+    const script = "cat /new/place /etc/deep/er; echo one >/bin/x; echo two >/x; echo ready >ready; exec sleep 600";
+    const program = await driver.start({ id: "a", command: ["/bin/sh", "-c", script], isolation });
+    await content(join(base, "programs", "a", "work", "ready"));
+    expect(readFileSync(program.logs.stdout, "utf8")).toBe("mounted\nmounted\n");
+    const beside = await program.exec({ command: ["/bin/sh", "-c", "cat /x /bin/x /new/place; echo three >>/x"] });
+    expect(await text(beside.stdout)).toBe("two\none\nmounted\n");
+    expect(readFileSync(join(root, "x"), "utf8")).toBe("two\nthree\n");
+  });
+
   test("mounts at paths that its image lacks, and through the image's links", async () => {
     await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));

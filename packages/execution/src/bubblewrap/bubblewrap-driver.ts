@@ -34,12 +34,13 @@ export function findBubblewrap(searchPath: string = process.env.PATH ?? ""): str
 }
 
 /**
- * Runs programs with bubblewrap, in namespaces of their own (users, mounts, processes, IPC, host name) with a read-only root, no
+ * Runs programs with bubblewrap, in namespaces of their own (users, mounts, processes, IPC, host name) by default with a read-only root, no
  * capabilities and no new privileges; see {@link Isolation} for what a program can see. See {@link Driver} for the guarantees of every
  * driver.
  *
  * **Root**: an image's folder, or this machine's `/usr` with a generated `/etc`. `/tmp`, `/run`, `/var/tmp` and the program's `work`
- * folder are private and writable; with a disk limit `/run`, `/dev` and `/var/tmp` are read-only. `/proc` shows its own processes only.
+ * folder are private and writable; with a disk limit `/run`, `/dev` and `/var/tmp` are read-only. With `isRootWritable` all of the root
+ * is writable. `/proc` shows its own processes only.
  *
  * **System calls**: an allow-list on x86-64 and arm64, see `system-calls.ts`; others fail with EPERM. 32-bit programs are killed.
  *

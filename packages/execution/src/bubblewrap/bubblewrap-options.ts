@@ -14,6 +14,7 @@ import type { ProgramFiles } from "../shim/shim.ts";
 import { imageRoot, machineRoot, resolveInImage } from "./bubblewrap-root.ts";
 import { imageWork, writeSettings } from "./machine-root.ts";
 import { privateUser, quotaScript, Stage, stageScript, withQuota } from "./private-user.ts";
+import { createMountPoints } from "./writable-root.ts";
 
 /* The files of a program in bubblewrap, and the options that bubblewrap gets. */
 
@@ -41,13 +42,14 @@ export interface BubblewrapWrappingOptions {
 }
 
 /** Creates the files and folders of a program. */
-export function createFiles({ folder, spec }: LaunchRequest): void {
+export function createFiles({ folder, spec }: LaunchRequest, binds: readonly BindMount[]): void {
   if (spec.isolation?.image !== undefined) {
     throw new StartFailure("could not start the program: this driver has no images by name; use isolation.root", 126);
   }
   createTemporaryFolder(temporaryFolder(folder));
   // Mounted even if the program starts elsewhere.
   if (hasPrivateUser(spec)) createWorkFolder(folder.work, undefined);
+  if (spec.isolation?.isRootWritable === true) createMountPoints({ folder, spec }, binds);
   writeSettings(settingsFolder(folder), insideUser(spec), spec.isolation?.network ?? "shared", spec.isolation?.hostname);
   writeFileSync(statusFile(folder), "", { mode: 0o600 });
 }
@@ -174,7 +176,7 @@ function* bwrapArguments(request: LaunchRequest, world: BubblewrapWorld): Genera
 /** Options shared by a program and the commands beside it. */
 export function* worldArguments({ spec, folder }: LaunchRequest, world: BubblewrapWorld): Generator<string> {
   const { cwd, binds, stage, hasProcesses = false } = world;
-  const { root, hostname, binds: ownBinds = [] } = spec.isolation ?? {};
+  const { root, hostname, isRootWritable = false, binds: ownBinds = [] } = spec.isolation ?? {};
   const at = (source: string): string => stage?.add(source) ?? source;
   yield* ["--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"];
   if (hostname !== undefined) yield* ["--hostname", hostname];
@@ -182,23 +184,24 @@ export function* worldArguments({ spec, folder }: LaunchRequest, world: Bubblewr
     ...bind,
     target: root === undefined ? bind.target : resolveInImage(root, bind.target),
   }));
-  // The root is a tmpfs with the parts of the image or the machine, so that mount points can be created in it.
-  if (root !== undefined) yield* imageRoot(root, mounts, at(root));
+  // Otherwise the root is a tmpfs with the parts of the image or the machine, so that mount points can be created in it.
+  if (root !== undefined && isRootWritable) yield* ["--bind", at(root), "/"];
+  else if (root !== undefined) yield* imageRoot(root, mounts, at(root));
   else yield* machineRoot(at(settingsFolder(folder)));
   yield* hasProcesses ? ["--bind", "/proc", "/proc"] : ["--proc", "/proc"];
   yield* ["--dev", "/dev"];
   yield* ["--bind", at(temporaryFolder(folder)), "/tmp"];
-  yield* ["--tmpfs", "/run"];
-  const hasVarTmp = root === undefined || existsSync(pathInRoot(root, "/var/tmp"));
+  const hasVarTmp = !isRootWritable && (root === undefined || existsSync(pathInRoot(root, "/var/tmp")));
+  if (!isRootWritable) yield* ["--tmpfs", "/run"];
   if (hasVarTmp) yield* ["--tmpfs", "/var/tmp"];
   for (const bind of mounts) {
     yield* [bind.isWritable === true ? "--bind" : "--ro-bind", at(bind.source), bind.target];
   }
   const work = folder.work;
   if (existsSync(work)) yield* ["--bind", at(work), hasOwnWorkPath(spec) ? work : imageWork];
-  yield* ["--remount-ro", "/"];
+  if (!isRootWritable) yield* ["--remount-ro", "/"];
   // The disk limit applies to the work folder and /tmp, so nothing else may be writable.
-  if (stage !== undefined && spec.limits?.diskBytes !== undefined) {
+  if (!isRootWritable && stage !== undefined && spec.limits?.diskBytes !== undefined) {
     yield* ["--remount-ro", "/run", "--remount-ro", "/dev"];
     if (hasVarTmp) yield* ["--remount-ro", "/var/tmp"];
   }

@@ -58,7 +58,7 @@ export class BubblewrapSlots implements SlotWrapping {
   prepare(request: LaunchRequest, shape: SlotShape): Execution {
     const { folder } = request;
     const { bwrap, filter } = this.#options;
-    createFiles(request);
+    createFiles(request, this.#options.binds);
     const stage = shape.kind === "shell" ? this.#prepareShell(request, shape) : this.#prepareImage(request);
     // A shell gets its command with its claim.
     const command = shape.kind === "shell" ? [] : bwrapCommand(bwrap, [startFile]);

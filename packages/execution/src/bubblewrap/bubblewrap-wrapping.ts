@@ -65,8 +65,8 @@ export function createBubblewrapWrapping(options: BubblewrapWrappingOptions): Wr
 
 function wrapProgram(request: LaunchRequest, execution: Execution, options: BubblewrapWrappingOptions): Execution {
   const { folder, spec } = request;
-  createFiles(request);
   const { binds, filter } = options;
+  createFiles(request, binds);
   const stage = stageOf(request, binds);
   const cwd = hasOwnWorkPath(spec) ? execution.cwd : workingDirectory(request);
   writeOptions(request, { cwd, binds, stage }, filter);

@@ -33,6 +33,16 @@ test("bubblewrap has its root if the program has mounts with the names that bubb
   expect(isBubblewrapRoot([newRoot("/"), files(""), ...volumes].join("\n"), machine)).toBe(true);
 });
 
+test("a writable root is an overlay or a folder of its own", () => {
+  const overlay = "80 65 0:67 / / rw - overlay overlay rw";
+  const folder = "80 65 254:0 /images/1 / rw - ext4 /dev/vda rw";
+  expect(isBubblewrapRoot(folder, machine)).toBe(true);
+  expect(isBubblewrapRoot([folder, base("/")].join("\n"), machine)).toBe(false);
+  expect(isBubblewrapRoot(overlay, machine)).toBe(true);
+  expect(isBubblewrapRoot([overlay, base("/")].join("\n"), machine)).toBe(false);
+  expect(isBubblewrapRoot(overlay, overlay)).toBe(false);
+});
+
 test("bubblewrap does not have its root while it has that of a surrounding bubblewrap", () => {
   const outer = "40 1 0:33 /newroot / rw - tmpfs tmpfs rw";
   expect(isBubblewrapRoot(outer, outer)).toBe(false);

@@ -74,12 +74,15 @@ function openRoot(pid: number, startTime: number, user: UserIds): ProgramRoot | 
  *
  * The steps only go forward, so a root that is `/newroot` of a tmpfs, and not the machine's own (which is one if this process runs in
  * bubblewrap), shows that the machine's root has been unmounted, even if the mounts changed while they were read.
+ *
+ * A writable root is a folder, not of a tmpfs, that is mounted on `/newroot`. It is the only mount on `/` after the last step.
  */
 export function isBubblewrapRoot(mountinfo: string, own: string): boolean {
   const [root, ...others] = rootMounts(mountinfo);
   if (root === undefined || others.length > 0) return false;
-  const isOwn = rootMounts(own).some(({ device }) => device === root.device);
-  return !isOwn && root.type === "tmpfs" && root.root === "/newroot";
+  const same = rootMounts(own).filter(({ device }) => device === root.device);
+  if (root.type === "tmpfs") return same.length === 0 && root.root === "/newroot";
+  return same.every((each) => each.root !== root.root);
 }
 
 const rootMounts = (mountinfo: string): readonly Mount[] => parseMounts(mountinfo).filter(({ point }) => point === "/");

@@ -16,6 +16,7 @@ import { networkFiles } from "../pod/network-files.ts";
 import { hasNetwork } from "../pod/pod-addresses.ts";
 import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts";
 import { defaultTerminationPath, createTerminationFile } from "./termination-message.ts";
+import { writableRoot } from "./writable-root.ts";
 import { hasOwnToken, tokenPath, tokenVolumeName } from "../volumes/token-volume.ts";
 
 /** Converts the data of a ConfigMap or Secret to environment values. */
@@ -88,7 +89,9 @@ export async function containerProgram(
   const identity = user === undefined ? {} : { user };
   if (isIsolated) {
     const namespace = hasNetwork(node, pod) ? node.network?.path(uid) : undefined;
-    const parts = isolatedParts(pod, container, mounts, image, namespace);
+    const owner = isRootUser(user) ? privateUser?.ids : undefined;
+    const root = isRootUser(user) && owner === undefined ? undefined : await writableRoot(attempted, owner);
+    const parts = isolatedParts(pod, container, mounts, image, { namespace, root });
     if (privateUser === undefined || !isRootUser(user)) return { ...shared, command, ...identity, ...parts };
     const isolation = { ...parts.isolation, hasPrivateUser: true, userScope: privateUser.scope };
     return { ...shared, command, ...parts, isolation };

@@ -17,28 +17,31 @@ export function imageCommand(container: ContainerView, image: PodImage): readonl
 }
 
 /**
- * The isolation of a program: in its image, or in the machine's own file system, read-only. It uses the Pod's network namespace, else
- * the machine's network.
+ * The isolation of a program: in `own.root`, a writable copy of its image's root, else in its image or in the machine's own file system,
+ * read-only. It uses the network of `own.namespace`, else the machine's.
  */
 export function isolatedParts(
   pod: PodView,
   container: ContainerView,
   mounts: readonly Mount[],
   image: PodImage | undefined,
-  networkNamespace?: string,
+  own: { readonly namespace?: string | undefined; readonly root?: string | undefined } = {},
 ): Pick<ProgramSpec, "cwd"> & { readonly isolation: Isolation } {
   const hostname = (pod.spec.hostname ?? pod.metadata.name ?? "").slice(0, 63).replace(/[-.]+$/, "");
   const cwd = container.workingDir || (image === undefined ? undefined : (image.workingDir ?? "/"));
   return {
     ...(cwd === undefined ? {} : { cwd }),
     isolation: {
-      ...(image === undefined ? {} : "root" in image ? { root: image.root } : { image: image.name }),
+      ...(own.root !== undefined ? { root: own.root, isRootWritable: true } : imageOf(image)),
       ...(pod.spec.hostNetwork === true || hostname === "" ? {} : { hostname }),
       ...(container.securityContext?.readOnlyRootFilesystem === true && { isRootReadOnly: true }),
-      ...(networkNamespace !== undefined && { network: "none" as const, networkNamespace }),
+      ...(own.namespace !== undefined && { network: "none" as const, networkNamespace: own.namespace }),
       binds: mounts
         .filter(({ source }) => existsSync(source))
         .map(({ source, path, readOnly }) => ({ source, target: path, isWritable: !readOnly })),
     },
   };
 }
+
+const imageOf = (image: PodImage | undefined): Pick<Isolation, "root" | "image"> =>
+  image === undefined ? {} : "root" in image ? { root: image.root } : { image: image.name };

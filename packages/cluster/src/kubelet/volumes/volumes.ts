@@ -162,7 +162,8 @@ function ownerOf(pod: PodView, root: UserIds | undefined): UserIds | undefined {
 /** Checks a path of the node. `mode` is that of a directory that it creates. */
 async function hostPath({ path, type = "" }: Pick<ClaimFolder, "path" | "type">, mode = 0o755): Promise<string> {
   const found = await stat(path).catch(() => undefined);
-  if (found === undefined && type === "DirectoryOrCreate") {
+  // Container runtimes create the source of a mount that is not checked.
+  if (found === undefined && (type === "" || type === "DirectoryOrCreate")) {
     await mkdir(path, { recursive: true, mode: 0o755 });
     await chmod(path, mode);
   } else if (found === undefined && type === "FileOrCreate") await writeFile(path, "", { flag: "a" });
