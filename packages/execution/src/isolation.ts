@@ -24,6 +24,11 @@ export interface Isolation {
    * created in it. Default: read-only.
    */
   readonly isRootWritable?: boolean;
+  /**
+   * `bubblewrap`: values of kernel parameters of the program's IPC namespace, by path below `/proc/sys`: `kernel/shm_rmid_forced`. Needs
+   * root. Default: the kernel's.
+   */
+  readonly ipcParameters?: Readonly<Record<string, string>>;
   /** Additional mounts. */
   readonly binds?: readonly BindMount[];
   /** `shared`: the machine's network, including loopback. `none`: only a loopback interface of its own. Default: `shared`. */
@@ -51,6 +56,12 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 const isPath = (value: unknown): value is string =>
   typeof value === "string" && isAbsolute(value) && !value.includes("\0") && normalize(value) === value;
 
+const isParameters = (value: unknown): boolean =>
+  isRecord(value) &&
+  Object.entries(value).every(
+    ([path, text]) => /^(kernel|fs\/mqueue)\/[a-z_]+$/.test(path) && typeof text === "string" && !/[\n\0]/.test(text),
+  );
+
 /** Validates the isolation of a spec. Returns an error that starts with the field's name. */
 export function isolationProblem(value: unknown): string | undefined {
   if (value === undefined) return undefined;
@@ -74,7 +85,10 @@ export function isolationProblem(value: unknown): string | undefined {
   if (isRootReadOnly !== undefined && typeof isRootReadOnly !== "boolean") {
     return "isolation.isRootReadOnly: must be true or false";
   }
-  const { isRootWritable } = value;
+  const { isRootWritable, ipcParameters } = value;
+  if (ipcParameters !== undefined && !isParameters(ipcParameters)) {
+    return "isolation.ipcParameters: must be lines of text by path below /proc/sys/kernel or /proc/sys/fs/mqueue";
+  }
   if (isRootWritable !== undefined && typeof isRootWritable !== "boolean") {
     return "isolation.isRootWritable: must be true or false";
   }

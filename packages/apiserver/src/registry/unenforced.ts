@@ -65,7 +65,7 @@ export const unenforced: readonly Unenforced[] = [
   {
     resource: "pods",
     field: "spec.securityContext.sysctls",
-    reason: "runtimes do not apply it, except for `net.*` with `--pod-network namespaces`",
+    reason: "runtimes do not apply it, except for `net.*` with `--pod-network namespaces`, and `kernel.*` in bubblewrap as root",
   },
   ...["seLinuxOptions", "seccompProfile", "appArmorProfile", "supplementalGroups"].map((name) => ({
     resource: "pods",

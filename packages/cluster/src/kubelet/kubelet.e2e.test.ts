@@ -122,6 +122,24 @@ test("runs a Pod to completion and reports its exit code", async () => {
   expect(bad.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 3, reason: "Error" });
 });
 
+test("fails a Pod that it rejects, for the same reason after a restart", async () => {
+  const securityContext = { sysctls: [{ name: "kernel.msgmax", value: "1" }] };
+  await createPod("rejected", { securityContext, containers: [{ name: "main", image: "x", command: sh("echo started") }] });
+  const rejected = await podThat("rejected", ({ status }) => status?.phase === "Failed");
+  const failure = {
+    reason: "SysctlForbidden",
+    message: 'Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted',
+  };
+  expect(rejected.status).toMatchObject(failure);
+  await kubelet.stop();
+  kubelet = await start();
+  await client.patch(Pod, { namespace: "default", name: "rejected" }, { type: "merge", body: { metadata: { labels: { a: "b" } } } });
+  await createPod("later", { restartPolicy: "Never", containers: [{ name: "main", image: "x", command: sh("exit 0") }] });
+  await podThat("later", ({ status }) => status?.phase === "Succeeded");
+  expect((await podThat("rejected", () => true)).status).toMatchObject({ phase: "Failed", ...failure });
+  expect(await log("rejected")).toBe("");
+});
+
 test("gives each Pod its own address and runs init containers one by one", async () => {
   await createPod("served", {
     initContainers: [

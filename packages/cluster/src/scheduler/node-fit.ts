@@ -1,3 +1,4 @@
+import { HostPorts } from "./host-ports.ts";
 import type { NodeObject } from "@keelson/api-machinery/kinds";
 import { addAmounts, type Amounts, amountsOf, exclusionOf, podRequests } from "@keelson/api-machinery/scheduling";
 import type { CachedPod } from "../workload/pod-state.ts";
@@ -9,7 +10,7 @@ export interface NodeLoad {
   readonly allocatable: Amounts;
   readonly requested: Map<string, bigint>;
   pods: number;
-  readonly hostPorts: Set<string>;
+  readonly hostPorts: HostPorts;
 }
 
 /** Why a Pod does not fit a node; `isPermanent` if removing other Pods would not help. */
@@ -25,7 +26,7 @@ export function loadOf(node: Cached<NodeObject>, pods: readonly CachedPod[]): No
     allocatable: amountsOf(node.status?.allocatable ?? node.status?.capacity ?? {}),
     requested: new Map(),
     pods: 0,
-    hostPorts: new Set(),
+    hostPorts: new HostPorts(),
   };
   for (const pod of pods) addPod(load, pod);
   return load;
@@ -35,14 +36,14 @@ export function loadOf(node: Cached<NodeObject>, pods: readonly CachedPod[]): No
 export function addPod(load: NodeLoad, pod: CachedPod): void {
   addAmounts(load.requested, podRequests(pod));
   load.pods += 1;
-  for (const port of hostPortsOf(pod)) load.hostPorts.add(port);
+  load.hostPorts.add(pod);
 }
 
 /** All reasons why the Pod does not fit the node; empty if it fits. */
 export function misfitsOf(pod: CachedPod, load: NodeLoad): readonly Misfit[] {
   const exclusion = exclusionOf(pod, load.node);
   if (exclusion !== undefined) return [{ reason: exclusion, isPermanent: true }];
-  if (hostPortsOf(pod).some((port) => load.hostPorts.has(port))) {
+  if (load.hostPorts.hasConflict(pod)) {
     return [{ reason: "node(s) didn't have free ports for the requested pod ports", isPermanent: false }];
   }
   return shortagesOf(pod, load);
@@ -71,12 +72,4 @@ export function freeShare(pod: CachedPod, { allocatable, requested }: NodeLoad):
     return all <= 0n ? 0 : Number(all - used) / Number(all);
   });
   return shares.reduce((sum, share) => sum + share, 0) / shares.length;
-}
-
-function hostPortsOf({ spec }: CachedPod): readonly string[] {
-  const ports = spec.containers.flatMap((container) => container.ports ?? []);
-  return ports.flatMap(({ hostPort, containerPort, protocol = "TCP", hostIP = "" }) => {
-    const port = spec.hostNetwork ? containerPort : hostPort;
-    return port === undefined || port === 0 ? [] : [`${protocol} ${hostIP === "0.0.0.0" ? "" : hostIP}:${port}`];
-  });
 }

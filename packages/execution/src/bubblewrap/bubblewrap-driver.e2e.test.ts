@@ -302,6 +302,24 @@ describe("a program in bubblewrap", () => {
     expect(readFileSync(join(root, "x"), "utf8")).toBe("two\nthree\n");
   });
 
+  test.runIf(process.getuid?.() === 0)("has kernel parameters of its own IPC namespace, as any user", async () => {
+    const isolation = { ipcParameters: { "kernel/shm_rmid_forced": "1" } };
+    chmodSync(base, 0o711);
+    const script = "cat /proc/sys/kernel/shm_rmid_forced; id -u";
+    const before = readFileSync("/proc/sys/kernel/shm_rmid_forced", "utf8");
+    for (const [more, user] of [
+      [{ isolation }, "0"],
+      [{ isolation, user: "1234" }, "1234"],
+      [{ isolation: { ...isolation, hasPrivateUser: true } }, "0"],
+    ] as const) {
+      expect(await output(script, more)).toBe(`1\n${user}\n`);
+      await driver.get("a")?.remove();
+    }
+    expect(readFileSync("/proc/sys/kernel/shm_rmid_forced", "utf8")).toBe(before);
+    const invalid = { ipcParameters: { "kernel/../vm/drop_caches": "1" } };
+    await expect(driver.start({ id: "b", command: ["true"], isolation: invalid })).rejects.toThrow("isolation.ipcParameters: must be");
+  });
+
   test("mounts at paths that its image lacks, and through the image's links", async () => {
     await createBusyboxImage(join(base, "busybox.tar"));
     const images = await openUnpackedImages(join(base, "images"));

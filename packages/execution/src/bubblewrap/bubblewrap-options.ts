@@ -64,6 +64,8 @@ export interface BubblewrapWorld {
   readonly stage: Stage | undefined;
   /** Whether `/proc` is mounted for the process namespace already. Default: bubblewrap mounts it. */
   readonly hasProcesses?: boolean;
+  /** Whether the IPC namespace is one of the program's own already. Default: bubblewrap creates it. */
+  readonly hasIpc?: boolean;
 }
 
 /** Writes bubblewrap's options for a program. `more` are options for this start. */
@@ -175,10 +177,11 @@ function* bwrapArguments(request: LaunchRequest, world: BubblewrapWorld): Genera
 
 /** Options shared by a program and the commands beside it. */
 export function* worldArguments({ spec, folder }: LaunchRequest, world: BubblewrapWorld): Generator<string> {
-  const { cwd, binds, stage, hasProcesses = false } = world;
+  const { cwd, binds, stage, hasProcesses = false, hasIpc = false } = world;
   const { root, hostname, isRootWritable = false, binds: ownBinds = [] } = spec.isolation ?? {};
   const at = (source: string): string => stage?.add(source) ?? source;
-  yield* ["--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"];
+  if (!hasIpc) yield "--unshare-ipc";
+  yield* ["--unshare-uts", "--cap-drop", "ALL"];
   if (hostname !== undefined) yield* ["--hostname", hostname];
   const mounts = [...binds, ...ownBinds].map((bind) => ({
     ...bind,

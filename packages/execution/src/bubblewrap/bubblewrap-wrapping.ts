@@ -69,7 +69,8 @@ function wrapProgram(request: LaunchRequest, execution: Execution, options: Bubb
   createFiles(request, binds);
   const stage = stageOf(request, binds);
   const cwd = hasOwnWorkPath(spec) ? execution.cwd : workingDirectory(request);
-  writeOptions(request, { cwd, binds, stage }, filter);
+  const { networkNamespace: namespace, ipcParameters } = spec.isolation ?? {};
+  writeOptions(request, { cwd, binds, stage, hasIpc: ipcParameters !== undefined }, filter);
   // Whatever starts the program already runs as its user.
   const user = hostUser(spec);
   if (user !== undefined) {
@@ -77,16 +78,29 @@ function wrapProgram(request: LaunchRequest, execution: Execution, options: Bubb
   }
   const bwrap = bwrapCommand(options.bwrap, execution.command);
   const { command, env } = stage === undefined ? { command: bwrap, env: {} } : staged(request, stage, bwrap);
-  const namespace = spec.isolation?.networkNamespace;
+  // Entered before everything else, as root.
+  const isEntered = namespace !== undefined || ipcParameters !== undefined;
+  const network = namespace === undefined ? [] : [`--net=${namespace}`];
+  const entered = isEntered ? (["nsenter", ...network, ...userOptions(user), "--", ...command] as const) : command;
   return {
-    // Entered before everything else, as root.
-    command: namespace === undefined ? command : ["nsenter", `--net=${namespace}`, ...userOptions(user), "--", ...command],
-    changesUser: namespace !== undefined,
+    command: ipcParameters === undefined ? entered : withIpcParameters(ipcParameters, entered),
+    changesUser: isEntered,
     opened: filesOf(folder, filter),
     // The program's folder may exist inside only; bwrap changes to it.
     cwd: folder.path,
     env,
   };
+}
+
+const parametersScript = 'while [ "$1" != -- ]; do echo "$2" >"/proc/sys/$1" || exit 125; shift 2; done; shift; exec "$@"';
+
+/** A command that sets kernel parameters in a new IPC namespace, as root, and executes the rest of the arguments there. */
+function withIpcParameters(
+  parameters: Readonly<Record<string, string>>,
+  command: readonly string[],
+): readonly [string, ...string[]] {
+  const values = Object.entries(parameters).flat();
+  return ["unshare", "--ipc", "--", "/bin/sh", "-c", parametersScript, "keelson-parameters", ...values, "--", ...command];
 }
 
 /** Options of nsenter(1) that change to a user after a namespace has been entered, which only root may. */

@@ -12,6 +12,7 @@ import { defaultTerminalSize } from "./exec-process.ts";
 import { imageCommand, isolatedParts } from "./isolated-program.ts";
 import { hostPaths, mountedCommand, mountScript } from "../volumes/mount-plan.ts";
 import type { NodeContext } from "../node-context.ts";
+import { ipcParameters } from "../pod/pod-admission.ts";
 import { networkFiles } from "../pod/network-files.ts";
 import { hasNetwork } from "../pod/pod-addresses.ts";
 import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts";
@@ -89,9 +90,10 @@ export async function containerProgram(
   const identity = user === undefined ? {} : { user };
   if (isIsolated) {
     const namespace = hasNetwork(node, pod) ? node.network?.path(uid) : undefined;
+    const canSet = setup.driver === "bubblewrap" && node.canMount;
     const owner = isRootUser(user) ? privateUser?.ids : undefined;
     const root = isRootUser(user) && owner === undefined ? undefined : await writableRoot(attempted, owner);
-    const parts = isolatedParts(pod, container, mounts, image, { namespace, root });
+    const parts = isolatedParts(pod, container, mounts, image, { namespace, root, ...(canSet && { ipcParameters: ipcParameters(pod) }) });
     if (privateUser === undefined || !isRootUser(user)) return { ...shared, command, ...identity, ...parts };
     const isolation = { ...parts.isolation, hasPrivateUser: true, userScope: privateUser.scope };
     return { ...shared, command, ...parts, isolation };

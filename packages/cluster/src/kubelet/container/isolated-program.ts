@@ -25,7 +25,11 @@ export function isolatedParts(
   container: ContainerView,
   mounts: readonly Mount[],
   image: PodImage | undefined,
-  own: { readonly namespace?: string | undefined; readonly root?: string | undefined } = {},
+  own: {
+    readonly namespace?: string | undefined;
+    readonly root?: string | undefined;
+    readonly ipcParameters?: Isolation["ipcParameters"];
+  } = {},
 ): Pick<ProgramSpec, "cwd"> & { readonly isolation: Isolation } {
   const hostname = (pod.spec.hostname ?? pod.metadata.name ?? "").slice(0, 63).replace(/[-.]+$/, "");
   const cwd = container.workingDir || (image === undefined ? undefined : (image.workingDir ?? "/"));
@@ -33,6 +37,7 @@ export function isolatedParts(
     ...(cwd === undefined ? {} : { cwd }),
     isolation: {
       ...(own.root !== undefined ? { root: own.root, isRootWritable: true } : imageOf(image)),
+      ...(own.ipcParameters !== undefined && { ipcParameters: own.ipcParameters }),
       ...(pod.spec.hostNetwork === true || hostname === "" ? {} : { hostname }),
       ...(container.securityContext?.readOnlyRootFilesystem === true && { isRootReadOnly: true }),
       ...(own.namespace !== undefined && { network: "none" as const, networkNamespace: own.namespace }),

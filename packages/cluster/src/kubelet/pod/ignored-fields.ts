@@ -1,3 +1,4 @@
+import { ipcParameters } from "./pod-admission.ts";
 import { plannedContainers, type PodView } from "./pod-view.ts";
 
 /**
@@ -8,6 +9,7 @@ export function ignoredFields(pod: PodView, runtime: "process" | "bubblewrap" | 
   const isProcess = runtime === "process";
   const ignored: string[] = [];
   if (!isProcess && pod.spec.shareProcessNamespace === true) ignored.push("spec.shareProcessNamespace");
+  if (runtime !== "bubblewrap" && ipcParameters(pod) !== undefined) ignored.push("spec.securityContext.sysctls");
   for (const { container } of plannedContainers(pod)) {
     const { readOnlyRootFilesystem, privileged, capabilities } = container.securityContext ?? {};
     const check = (field: string, isIgnored: boolean): void => {

@@ -7,7 +7,8 @@ import type { MeasuredContainer } from "../metrics/resource-metrics.ts";
 import type { NodeContext } from "../node-context.ts";
 import { isOnNodeAddress } from "./pod-addresses.ts";
 import { sweepDeletedPods } from "./pod-sweep.ts";
-import { newPodState } from "./pod-state.ts";
+import { rejectionOf } from "./pod-admission.ts";
+import { newPodState, type PodState } from "./pod-state.ts";
 import { type PodView, podKey } from "./pod-view.ts";
 import { PodWorker } from "./pod-worker.ts";
 import { PodSources, type SourceReader } from "./pod-sources.ts";
@@ -172,7 +173,7 @@ export class PodSet {
     const record = { namespace: pod.metadata.namespace ?? "", name: pod.metadata.name ?? "", podIP };
     this.#records.set(uid, record);
     const isKnown = programs.length > 0 || pod.status?.startTime !== undefined;
-    const state = isKnown ? restorePodState(pod, programs, steadyNow()) : newPodState(pod, steadyNow());
+    const state = isKnown ? restorePodState(pod, programs, steadyNow()) : this.#admit(pod);
     const worker = new PodWorker({
       node: this.#node,
       state,
@@ -201,6 +202,22 @@ export class PodSet {
         this.#starting.delete(uid);
         worker.start();
       });
+  }
+
+  /** The state of a new Pod: failed if this node rejects it. */
+  #admit(pod: PodView): PodState {
+    const { steadyNow, events } = this.#node;
+    const state = newPodState(pod, steadyNow());
+    if (pod.metadata.deletionTimestamp !== undefined) return state;
+    const others = [...this.#workers.values()].filter((worker) => worker.state.end === undefined);
+    const rejection = rejectionOf(
+      pod,
+      others.map((worker) => worker.pod),
+    );
+    if (rejection === undefined) return state;
+    const { reason, message } = rejection;
+    events.event(pod, { type: "Warning", reason, note: message });
+    return { ...state, end: "Failed", failure: { reason, message: `Pod was rejected: ${message}` } };
   }
 
   async #write(uid: string, record: PodRecord): Promise<void> {

@@ -69,6 +69,8 @@ export interface PodState {
   readonly stop?: { readonly reason: StopReason; readonly graceMs: number };
   /** Set when everything has exited and nothing is restarted. */
   readonly end?: "Succeeded" | "Failed";
+  /** Why the Pod failed, if that does not follow from its containers. */
+  readonly failure?: { readonly reason: string; readonly message: string };
   /** Whether deletion of the object was requested. */
   readonly isReleased: boolean;
 }

@@ -25,7 +25,7 @@ export function podStatus(state: PodState, addresses: PodAddresses, now: number)
     conditions: conditions(state, phase, now),
     ...(state.stop?.reason === "deadline"
       ? { reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline" }
-      : {}),
+      : (state.failure ?? {})),
     hostIP: addresses.hostIP,
     podIP: addresses.podIP,
     podIPs: [{ ip: addresses.podIP }],

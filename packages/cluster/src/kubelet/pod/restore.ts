@@ -90,6 +90,9 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     setupFailures: 0,
     containers,
     ...(phase === "Succeeded" || phase === "Failed" ? { end: phase } : {}),
+    ...(phase === "Failed" && pod.status?.reason !== undefined
+      ? { failure: { reason: pod.status.reason, message: pod.status.message ?? "" } }
+      : {}),
     isReleased: false,
   };
 }

@@ -1,0 +1,55 @@
+import { describe, expect, test } from "vitest";
+import { ipcParameters, rejectionOf } from "./pod-admission.ts";
+import type { PodView } from "./pod-view.ts";
+
+const podWith = (spec: object): PodView =>
+  ({ metadata: { name: "p" }, spec: { containers: [{ name: "main" }], ...spec } }) as unknown as PodView;
+const podSetting = (name: string, more: object = {}): PodView =>
+  podWith({ securityContext: { sysctls: [{ name, value: "1" }] }, ...more });
+const podListening = (port: object, more: object = {}): PodView =>
+  podWith({ containers: [{ name: "main", ports: [{ containerPort: 80, ...port }] }], ...more });
+
+describe("kernel parameters", () => {
+  test.each([
+    ["kernel.shm_rmid_forced", {}],
+    ["kernel/shm_rmid_forced", { hostNetwork: true }],
+    ["net/ipv4/tcp_syncookies", { hostIPC: true }],
+  ])("%s is accepted with %j", (name, more) => {
+    expect(rejectionOf(podSetting(name, more), [])).toBeUndefined();
+  });
+
+  test.each([
+    ["kernel.msgmax", {}, '"kernel.msgmax" not allowlisted'],
+    ["net.core.somaxconn", {}, '"net.core.somaxconn" not allowlisted'],
+    ["net.ipv4.tcp_rmem", { hostNetwork: true }, '"net.ipv4.tcp_rmem" not allowed with host net enabled'],
+    ["kernel/shm_rmid_forced", { hostIPC: true }, '"kernel.shm_rmid_forced" not allowed with host ipc enabled'],
+  ])("%s is forbidden with %j", (name, more, problem) => {
+    expect(rejectionOf(podSetting(name, more), [])).toEqual({
+      reason: "SysctlForbidden",
+      message: `forbidden sysctl: ${problem}`,
+    });
+  });
+
+  test("of the IPC namespace have paths", () => {
+    expect(ipcParameters(podSetting("kernel.shm_rmid_forced"))).toEqual({ "kernel/shm_rmid_forced": "1" });
+    expect(ipcParameters(podSetting("net.ipv4.tcp_rmem"))).toBeUndefined();
+    expect(ipcParameters(podWith({}))).toBeUndefined();
+  });
+});
+
+describe("ports of the node", () => {
+  const free = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+  test.each([
+    [{ hostPort: 80 }, {}, { hostPort: 80 }, true],
+    [{ hostPort: 80, hostIP: "0.0.0.0" }, {}, { hostPort: 80, hostIP: "127.0.0.1" }, true],
+    [{ hostPort: 80, hostIP: "127.0.0.1" }, {}, { hostPort: 80 }, true],
+    [{ hostPort: 80, hostIP: "127.0.0.1" }, {}, { hostPort: 80, hostIP: "127.0.0.2" }, false],
+    [{ hostPort: 80, protocol: "UDP" }, {}, { hostPort: 80 }, false],
+    [{ hostPort: 80 }, {}, { hostPort: 81 }, false],
+    [{}, {}, {}, false],
+    [{}, { hostNetwork: true }, { hostPort: 80 }, true],
+  ])("%j of a Pod with %j and %j of another conflict: %j", (port, more, other, isConflict) => {
+    const rejection = isConflict ? { reason: "NodePorts", message: free } : undefined;
+    expect(rejectionOf(podListening(port, more), [podListening(other)])).toEqual(rejection);
+  });
+});
