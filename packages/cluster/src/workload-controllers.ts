@@ -11,6 +11,7 @@ import { replicaSetController } from "./replicaset/replicaset-controller.ts";
 import { createScheduler } from "./scheduler/scheduler.ts";
 import { mirroringController } from "./service/mirroring-controller.ts";
 import { serviceController } from "./service/service-controller.ts";
+import { createTaintEvictionController } from "./taint-eviction/taint-eviction.ts";
 import { statefulSetController } from "./statefulset/statefulset-controller.ts";
 
 /** Creates the controllers that turn workloads into Pods on nodes. They need nothing but the API server. */
@@ -27,5 +28,6 @@ export const createWorkloadControllers = (): readonly ControllerDefinition[] => 
   mirroringController,
   createScheduler(),
   createPodGarbageController(),
+  createTaintEvictionController(),
   disruptionController,
 ];

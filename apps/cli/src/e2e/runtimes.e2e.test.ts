@@ -360,7 +360,9 @@ test("bubblewrap runs an imported image with its files, program, environment, wo
     ...[true, false].map((readOnlyRootFilesystem) =>
       pod(readOnlyRootFilesystem ? "read-only" : "writable", "bubblewrap", {
         image: unpacked,
-        args: ["cp /etc/motd /x; echo changed >/etc/motd; cat /x /etc/motd; busybox stat -c %u /etc/motd; cat /var/run/secrets/*/*/namespace"],
+        args: [
+          "cp /etc/motd /x; echo changed >/etc/motd; cat /x /etc/motd; busybox stat -c %u /etc/motd; cat /var/run/secrets/*/*/namespace",
+        ],
         securityContext: { runAsUser: 0, readOnlyRootFilesystem },
       } as Partial<Container>),
     ),

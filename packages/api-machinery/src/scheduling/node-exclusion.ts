@@ -15,6 +15,8 @@ interface NodeRequirement {
 /** A taint of a node. */
 export type Taint = { readonly key: string; readonly value?: string; readonly effect: string };
 
+type Toleration = NonNullable<DeepReadonly<PodObject>["spec"]["tolerations"]>[number];
+
 const operators: Readonly<Record<string, SelectorOperator>> = {
   In: "in",
   NotIn: "notin",
@@ -43,8 +45,13 @@ function isReady(node: DeepReadonly<NodeObject>): boolean {
 }
 
 /** Whether a Pod tolerates a taint. */
-export function isTolerated({ spec }: Pick<DeepReadonly<PodObject>, "spec">, taint: Taint): boolean {
-  return (spec.tolerations ?? []).some(({ key = "", operator = "Equal", value = "", effect = "" }) => {
+export function isTolerated(pod: Pick<DeepReadonly<PodObject>, "spec">, taint: Taint): boolean {
+  return tolerationOf(pod, taint) !== undefined;
+}
+
+/** The first toleration of a Pod that matches a taint. */
+export function tolerationOf({ spec }: Pick<DeepReadonly<PodObject>, "spec">, taint: Taint): Toleration | undefined {
+  return (spec.tolerations ?? []).find(({ key = "", operator = "Equal", value = "", effect = "" }) => {
     if (effect !== "" && effect !== taint.effect) return false;
     if (key === "") return operator === "Exists";
     return key === taint.key && (operator === "Exists" || value === (taint.value ?? ""));

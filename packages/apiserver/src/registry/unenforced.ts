@@ -65,7 +65,8 @@ export const unenforced: readonly Unenforced[] = [
   {
     resource: "pods",
     field: "spec.securityContext.sysctls",
-    reason: "runtimes do not apply it, except for `net.*` with `--pod-network namespaces`, and `kernel.*` in bubblewrap as root",
+    reason:
+      "runtimes do not apply it, except for `net.*` with `--pod-network namespaces`, and `kernel.*` in bubblewrap as root",
   },
   ...["seLinuxOptions", "seccompProfile", "appArmorProfile", "supplementalGroups"].map((name) => ({
     resource: "pods",
@@ -73,7 +74,6 @@ export const unenforced: readonly Unenforced[] = [
     reason: "runtimes do not apply it",
   })),
   { resource: "pods", field: "spec.volumes[].csi", reason: "the node mounts no CSI volumes" },
-  { resource: "nodes", field: "spec.taints[].effect", reason: "`NoExecute` keeps Pods away, but evicts none that run" },
   {
     resource: "horizontalpodautoscalers.autoscaling",
     field: "spec.metrics",

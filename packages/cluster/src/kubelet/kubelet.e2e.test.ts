@@ -133,7 +133,11 @@ test("fails a Pod that it rejects, for the same reason after a restart", async (
   expect(rejected.status).toMatchObject(failure);
   await kubelet.stop();
   kubelet = await start();
-  await client.patch(Pod, { namespace: "default", name: "rejected" }, { type: "merge", body: { metadata: { labels: { a: "b" } } } });
+  await client.patch(
+    Pod,
+    { namespace: "default", name: "rejected" },
+    { type: "merge", body: { metadata: { labels: { a: "b" } } } },
+  );
   await createPod("later", { restartPolicy: "Never", containers: [{ name: "main", image: "x", command: sh("exit 0") }] });
   await podThat("later", ({ status }) => status?.phase === "Succeeded");
   expect((await podThat("rejected", () => true)).status).toMatchObject({ phase: "Failed", ...failure });

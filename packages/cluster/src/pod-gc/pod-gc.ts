@@ -1,12 +1,8 @@
 import { ignoreNotFound } from "@keelson/api-machinery";
 import { Node, Pod } from "@keelson/api-machinery/kinds";
-import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
+import { type ControllerDefinition, defineController, watchOf } from "@keelson/controller";
 import { isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
-
-const nodeIndex = "node";
-
-/** Indexes Pods by node. */
-const byNode = (pod: CachedPod): readonly string[] => (pod.spec.nodeName ? [pod.spec.nodeName] : []);
+import { podRequestsOnNode, readPodsByNode } from "../workload/pods-by-node.ts";
 
 /** Grace period for a node to register, or to register again, as in kube-controller-manager. */
 const quarantineMs = 40_000;
@@ -43,14 +39,11 @@ export function createPodGarbageController(): ControllerDefinition {
     name: "podgc",
     for: Pod,
     predicates: [({ type }) => type !== "delete"],
-    reads: [readOf(Pod, { [nodeIndex]: byNode })],
+    reads: [readPodsByNode()],
     watches: [
       watchOf(
         Node,
-        ({ metadata }, { cache }) =>
-          cache
-            .list(Pod, { index: [nodeIndex, metadata.name ?? ""] })
-            .map((pod) => ({ namespace: pod.metadata.namespace, name: pod.metadata.name ?? "" })),
+        ({ metadata }, { cache }) => podRequestsOnNode(cache, metadata.name ?? ""),
         // A node that registers again ends the grace period.
         [({ type }) => type !== "update"],
       ),

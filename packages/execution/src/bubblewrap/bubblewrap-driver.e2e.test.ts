@@ -317,7 +317,9 @@ describe("a program in bubblewrap", () => {
     }
     expect(readFileSync("/proc/sys/kernel/shm_rmid_forced", "utf8")).toBe(before);
     const invalid = { ipcParameters: { "kernel/../vm/drop_caches": "1" } };
-    await expect(driver.start({ id: "b", command: ["true"], isolation: invalid })).rejects.toThrow("isolation.ipcParameters: must be");
+    await expect(driver.start({ id: "b", command: ["true"], isolation: invalid })).rejects.toThrow(
+      "isolation.ipcParameters: must be",
+    );
   });
 
   test("mounts at paths that its image lacks, and through the image's links", async () => {

@@ -93,7 +93,11 @@ export async function containerProgram(
     const canSet = setup.driver === "bubblewrap" && node.canMount;
     const owner = isRootUser(user) ? privateUser?.ids : undefined;
     const root = isRootUser(user) && owner === undefined ? undefined : await writableRoot(attempted, owner);
-    const parts = isolatedParts(pod, container, mounts, image, { namespace, root, ...(canSet && { ipcParameters: ipcParameters(pod) }) });
+    const parts = isolatedParts(pod, container, mounts, image, {
+      namespace,
+      root,
+      ...(canSet && { ipcParameters: ipcParameters(pod) }),
+    });
     if (privateUser === undefined || !isRootUser(user)) return { ...shared, command, ...identity, ...parts };
     const isolation = { ...parts.isolation, hasPrivateUser: true, userScope: privateUser.scope };
     return { ...shared, command, ...parts, isolation };
