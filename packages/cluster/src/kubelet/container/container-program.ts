@@ -4,7 +4,7 @@ import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quanti
 import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import { removeTree } from "@keelson/execution/files";
 import type { PodImage } from "../runtimes/pod-images.ts";
-import { privatePodUser } from "../runtimes/private-pod-user.ts";
+import { type PrivatePodUser, privatePodUser } from "../runtimes/private-pod-user.ts";
 import { configError, ContainerError } from "./container-error.ts";
 import { containerMounts } from "./container-mounts.ts";
 import { expand, resolveEnvironment } from "./environment.ts";
@@ -87,21 +87,8 @@ export async function containerProgram(
       attempt: String(attempt),
     },
   };
+  if (isIsolated) return { ...shared, command, ...(await isolationOf(attempted, mounts, user, privateUser)) };
   const identity = user === undefined ? {} : { user };
-  if (isIsolated) {
-    const namespace = hasNetwork(node, pod) ? node.network?.path(uid) : undefined;
-    const canSet = setup.driver === "bubblewrap" && node.canMount;
-    const owner = isRootUser(user) ? privateUser?.ids : undefined;
-    const root = isRootUser(user) && owner === undefined ? undefined : await writableRoot(attempted, owner);
-    const parts = isolatedParts(pod, container, mounts, image, {
-      namespace,
-      root,
-      ...(canSet && { ipcParameters: ipcParameters(pod) }),
-    });
-    if (privateUser === undefined || !isRootUser(user)) return { ...shared, command, ...identity, ...parts };
-    const isolation = { ...parts.isolation, hasPrivateUser: true, userScope: privateUser.scope };
-    return { ...shared, command, ...parts, isolation };
-  }
   const cwd = container.workingDir || join(node.podsDir, uid, "work", container.name);
   if (!container.workingDir) await mkdir(cwd, { recursive: true });
   if (mounts.length === 0) return { ...shared, command, cwd, ...identity };
@@ -112,6 +99,26 @@ export async function containerProgram(
     metadata: { ...shared.metadata, marker },
     command: mountedCommand({ script, cwd, command, env }),
   };
+}
+
+/** The isolation of an attempt, and the user that it runs as. Root is a private user if the Pod has one. */
+async function isolationOf(
+  attempt: Attempt,
+  mounts: Mounts,
+  user: string | undefined,
+  privateUser: PrivatePodUser | undefined,
+): Promise<Pick<ProgramSpec, "user" | "cwd" | "isolation">> {
+  const { node, pod, container, setup } = attempt;
+  const owner = isRootUser(user) ? privateUser : undefined;
+  // Links of a program with the node's user must not lead the commands beside it to paths of the machine.
+  const hasHostUser = isRootUser(user) && owner === undefined;
+  const root = hasHostUser ? undefined : await writableRoot(attempt, owner?.ids);
+  const namespace = hasNetwork(node, pod) ? node.network?.path(pod.metadata.uid ?? "") : undefined;
+  const canSet = setup.driver === "bubblewrap" && node.canMount;
+  const own = { namespace, root, ...(canSet && { ipcParameters: ipcParameters(pod) }) };
+  const parts = isolatedParts(pod, container, mounts, setup.image, own);
+  if (owner !== undefined) return { ...parts, isolation: { ...parts.isolation, hasPrivateUser: true, userScope: owner.scope } };
+  return { ...(user !== undefined && { user }), ...parts };
 }
 
 /** Rejects a container with neither a command nor an image. */
