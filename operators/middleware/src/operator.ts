@@ -14,10 +14,12 @@ import { group } from "./api/names.ts";
 import { Restore } from "./api/restore.ts";
 import { backupCommands } from "./commands/backup.ts";
 import { changeCommands } from "./commands/changes.ts";
+import { usersCommand } from "./commands/users.ts";
 import { transferCommand } from "./commands/transfer.ts";
 import { createAppController } from "./controllers/app/app.ts";
 import { createBackupController } from "./controllers/backup/backup.ts";
 import { createComponentController } from "./controllers/component/component.ts";
+import { createCredentialController } from "./controllers/credentials/credentials.ts";
 import { createGroupController } from "./controllers/group/group.ts";
 import { createRestoreController } from "./controllers/restore/restore.ts";
 import { createScheduleController } from "./controllers/schedule/schedule.ts";
@@ -87,8 +89,8 @@ const rules: readonly PolicyRule[] = [
   // Volumes of scratch Apps, and of deleted Apps by spec.deletionPolicy.
   { apiGroups: [""], resources: ["persistentvolumeclaims"], verbs: ["delete"] },
   { apiGroups: [""], resources: ["namespaces"], verbs: ["get", "create", "patch"] },
-  // One Secret per App. RBAC cannot match a name suffix.
-  { apiGroups: [""], resources: ["secrets"], verbs: ["get", "create"] },
+  // Secrets of Apps and their users. RBAC cannot match a name suffix. Only metadata is listed and watched.
+  { apiGroups: [""], resources: ["secrets"], verbs: ["get", "list", "watch", "create", "patch"] },
 ];
 
 /** The dashboard and the alert rules of Apps, and those of the programs of plugins. */
@@ -127,6 +129,7 @@ export function createMiddleware({
       createBackupController(services),
       createRestoreController(services),
       createScheduleController(services),
+      createCredentialController(services),
     ],
     servers: [
       createPluginServer([redisPlugin, ...plugins]),
@@ -145,6 +148,7 @@ export function createMiddleware({
     ],
     commands: [
       ...changeCommands,
+      usersCommand,
       ...backupCommands,
       createAgentCommand([redisAgent, ...plugins.flatMap(({ engines }) => engines)]),
       transferCommand,

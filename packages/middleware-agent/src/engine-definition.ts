@@ -55,7 +55,7 @@ export interface EngineDefinition {
   /** Creates an engine. It does nothing before `start`. */
   create(options: EngineOptions): MiddlewareEngine;
   /** Starts a further server, such as one with which clients discover the primary. It stops before the program. */
-  serve?(options: EngineOptions, view: AgentView): Promise<EngineService>;
+  serve?(options: EngineOptions, view: AgentView, engine: MiddlewareEngine): Promise<EngineService>;
 }
 
 /** A plugin that the operator installs: the ConfigMap that describes it, and the engines of its agents. */

@@ -1,3 +1,4 @@
+import type { CredentialEngine } from "./credentials/credential-engine.ts";
 import type { LogEngine } from "./log/log-engine.ts";
 import type { ProgramMetric } from "./program-metric.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
@@ -75,6 +76,8 @@ export interface MiddlewareEngine extends FencedEngine {
   readonly snapshots?: SnapshotEngine;
   /** The log for recovery to a point in time. Without it, BackupSchedules with `log` report that. */
   readonly log?: LogEngine;
+  /** Users and the rotation of passwords. `role()` reports the sequence in force as `credentials`. Without it, an App has one password that is not rotated. */
+  readonly credentials?: CredentialEngine;
   /**
    * Reads the metrics of the program, under the names of its usual exporter. Called once per scrape, in any role. A program that does
    * not answer is a value, such as `redis_up 0`. The caller adds `namespace`, `app`, `component`, `group` and `pod`. Without it, only

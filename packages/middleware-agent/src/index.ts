@@ -2,6 +2,7 @@ export { type AgentOptions, runAgent } from "./run-agent.ts";
 export { createAgentCommand } from "./agent-command.ts";
 export { runAgentProgram, runAsProgram } from "./agent-program.ts";
 export { AgentError, type AgentErrorCode } from "./agent-error.ts";
+export type { CredentialEngine, Credentials, ProgramUser as UserCredentials } from "./credentials/credential-engine.ts";
 export { discardData } from "./discard-data.ts";
 export type {
   Assignment,

@@ -40,7 +40,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   feed = new RoleFeed(engine, clock);
   await quorum.start();
   const server = await startToolServer({ engine, feed, quorum, program, host, port: agentPort, token });
-  const service = await definition.serve?.(options, createView(engine, quorum));
+  const service = await definition.serve?.(options, createView(engine, quorum), program);
   const aborted = new Promise<"aborted">((resolve) => {
     if (signal.aborted) resolve("aborted");
     signal.addEventListener("abort", () => resolve("aborted"), { once: true });

@@ -5,6 +5,7 @@ import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import { Code, ConnectError, type Interceptor, type ServiceImpl } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ToolInvoker } from "./agent2.generated.ts";
+import { createCredentialTools } from "./credentials/credential-tools.ts";
 import type { Engine, EngineRole, MiddlewareEngine } from "./engine.ts";
 import { decodeRequest } from "./quorum/peers.ts";
 import type { QuorumAgent } from "./quorum/quorum-agent.ts";
@@ -28,7 +29,7 @@ export interface ToolServerOptions {
   readonly feed: RoleFeed;
   readonly quorum: QuorumAgent;
   /** Serves what is optional: methods of parts that it lacks are unimplemented. */
-  readonly program: Pick<MiddlewareEngine, "snapshots" | "log" | "metrics">;
+  readonly program: Pick<MiddlewareEngine, "snapshots" | "log" | "metrics" | "credentials">;
   readonly host: string;
   readonly port: number;
   readonly token: string;
@@ -77,6 +78,7 @@ function createTools({ engine, feed, quorum, program }: ToolServerOptions): Part
   return {
     ...createDataTools(program.snapshots, program.log),
     ...createMetricTools(program),
+    ...createCredentialTools(program.credentials, performing),
     getGroupOrder: (request) => ({ order: [...request.groups].reverse(), concurrent: false }),
     getPodOrder: ({ scenario, pods, roles }) => ({ order: podOrder(scenario, pods, roles), concurrent: false }),
     getRole: async () => answerOf(await answering(() => feed.refresh())),

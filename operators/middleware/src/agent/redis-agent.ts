@@ -19,10 +19,11 @@ export const redisAgent: EngineDefinition = {
     },
   ],
   create: (options) => new RedisEngine(options),
-  serve(options, view) {
+  serve(options, view, engine) {
     const { host, clock, password } = options;
+    const accepts = (text: string): boolean => engine.credentials?.accepts("default", text) ?? text === password;
     const port = Number(options.flags["sentinel-port"] ?? defaultSentinelPort);
-    return SentinelServer.start({ host, clock, port, password, topology: () => topologyOf(options, view, port) });
+    return SentinelServer.start({ host, clock, port, accepts, topology: () => topologyOf(options, view, port) });
   },
 };
 

@@ -3,6 +3,7 @@ import { type Static, Type } from "typebox";
 import { anyMap, choice, conditions, duration, int32, int64, listMap, partName, time } from "@keelson/api-machinery/fields";
 import { backupEncryption, backupStorage } from "./backup-parts.ts";
 import { group, version } from "./names.ts";
+import { userFields } from "./users.ts";
 import { disruptions, errorClasses, GroupPart, named, scenario } from "./parts.ts";
 
 /** Priorities of task types, from P0 to P3 as in the original. */
@@ -159,6 +160,7 @@ const spec = Type.Object(
         { description: "Export of metrics at the operator's /metrics." },
       ),
     ),
+    ...userFields,
     backup: Type.Optional(
       Type.Object(
         {

@@ -71,3 +71,17 @@ export const accessSecretName = (app: string): string => `${app}-access`;
 
 /** Name of the ConfigMap with an App's metadata. */
 export const metadataName = (app: string): string => `${app}-metadata`;
+
+/** Name of the Secret of a user of an App without one of its own. */
+export const userSecretName = (app: string, user: string): string => `${app}-user-${user}`;
+
+/** Keys of Secrets with a password. */
+export const passwordKeys = {
+  /** The published password. */
+  current: "password",
+  /** A password that is published as soon as all Pods accept it. Set by users who rotate it. */
+  next: "nextPassword",
+} as const;
+
+/** Key of the access Secret: which passwords the programs accept, as hashes. Written by the controller. */
+export const credentialsKey = "credentials.json";

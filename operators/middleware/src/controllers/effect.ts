@@ -45,6 +45,16 @@ export type Call =
       readonly token: string;
     }
   | { readonly method: "SetLogArchive"; readonly enabled: boolean; readonly token: string }
+  | {
+      readonly method: "SetCredentials";
+      readonly sequence: number;
+      readonly password: string;
+      readonly users: readonly {
+        readonly name: string;
+        readonly rules: readonly string[];
+        readonly passwordHashes: readonly string[];
+      }[];
+    }
   | { readonly method: "Stop"; readonly token: string };
 
 /** Response of an agent. */

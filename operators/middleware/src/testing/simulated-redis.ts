@@ -159,6 +159,8 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
       case "SetMembers":
         volume.members = call.key;
         return { kind: "done" };
+      case "SetCredentials":
+        return { kind: "done" };
       case "SetLogArchive":
         return { kind: "refused", message: "the program has no log" };
       case "Stop":

@@ -13,6 +13,8 @@ export interface ContractPod {
   kill(): Promise<void>;
   /** Writes a key as a client. Resolves to false if the program does not accept it. */
   write(key: string): Promise<boolean>;
+  /** Whether a client can log in and use the program, for engines with users. */
+  canLogIn?(user: string, password: string): Promise<boolean>;
   /** Makes the program complete the file of its log that it is writing, for engines with a log. */
   completeLog?(): Promise<void>;
   /** Whether a client reads a key. False if the program does not serve clients. */
@@ -39,6 +41,10 @@ export interface EngineContractOptions {
   readonly cold: ParameterExample;
   /** A value that the program rejects. */
   readonly invalid: ParameterExample;
+  /** Password of the Pods, for engines with users. */
+  readonly password?: string;
+  /** Rules of a user, and rules that the program rejects, for engines with users. */
+  readonly rules?: { readonly valid: readonly string[]; readonly invalid: readonly string[] };
   readonly clock: Clock;
 }
 

@@ -1,5 +1,6 @@
 import { strict as assert } from "node:assert";
 import type { ContractCase, EngineContractOptions } from "./contract.ts";
+import { credentialCases } from "./credential-cases.ts";
 import { failoverCases } from "./failover-cases.ts";
 import { assignPrimary, assignReplica, hasRole, parametersOf, type PodCase, Pods } from "./contract-steps.ts";
 import { logCases } from "./log-cases.ts";
@@ -14,19 +15,25 @@ import { snapshotCases } from "./snapshot-cases.ts";
  * ```
  */
 export function engineContract(options: EngineContractOptions): readonly ContractCase[] {
-  return [...roleCases, ...parameterCases, ...failoverCases, ...snapshotCases, ...logCases, ...metricCases].map(
-    ({ title, pods: count, run }) => ({
-      title,
-      async run() {
-        const pods = await options.startPods(count);
-        try {
-          await run(new Pods(pods, options.clock), options);
-        } finally {
-          await options.stopPods(pods);
-        }
-      },
-    }),
-  );
+  return [
+    ...roleCases,
+    ...parameterCases,
+    ...failoverCases,
+    ...snapshotCases,
+    ...logCases,
+    ...metricCases,
+    ...credentialCases,
+  ].map(({ title, pods: count, run }) => ({
+    title,
+    async run() {
+      const pods = await options.startPods(count);
+      try {
+        await run(new Pods(pods, options.clock), options);
+      } finally {
+        await options.stopPods(pods);
+      }
+    },
+  }));
 }
 
 const roleCases: readonly PodCase[] = [

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { AgentError } from "@keelson/middleware-agent";
@@ -9,11 +10,16 @@ const shutdownTimeoutMs = 10_000;
 /** The own address, where an earlier agent may have left a server behind. */
 export interface LeftoverAddress {
   readonly host: string;
-  readonly password: string;
-  /** Has the password of an isolated server. */
+  /** Passwords that it may have with a role, or be isolated with. */
+  readonly passwords: readonly string[];
   readonly connection: RedisConnection;
   readonly clock: Clock;
   readonly log: Logger;
+}
+
+/** Password of a server without a role. Derived, so that the next agent can shut the server down if this one is killed. */
+export function isolationPassword(password: string): string {
+  return createHash("sha256").update(`isolated:${password}`).digest("hex");
 }
 
 /**
@@ -39,13 +45,17 @@ export async function shutDownLeftover(address: LeftoverAddress): Promise<void> 
   }
 }
 
-/** Connects with either password. Resolves to undefined if no program is listening. */
-async function connectToLeftover({ host, password, connection }: LeftoverAddress): Promise<RedisConnection | undefined> {
-  try {
-    return await connection.connectTo(host, password);
-  } catch (error) {
-    if (error instanceof RespError && error.isConnectionRefused) return undefined;
-    if (error instanceof RespError && error.code === "Refused") return connection.connectTo(host);
-    throw error;
+/** Connects with any of the passwords. Resolves to undefined if no program is listening. */
+async function connectToLeftover({ host, passwords, connection }: LeftoverAddress): Promise<RedisConnection | undefined> {
+  let refusal: unknown;
+  for (const password of [...passwords, ...passwords.map(isolationPassword)]) {
+    try {
+      return await connection.connectTo(host, password);
+    } catch (error) {
+      if (error instanceof RespError && error.isConnectionRefused) return undefined;
+      if (!(error instanceof RespError) || error.code !== "Refused") throw error;
+      refusal = error;
+    }
   }
+  throw refusal;
 }

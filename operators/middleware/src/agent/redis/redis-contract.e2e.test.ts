@@ -51,6 +51,21 @@ class RedisPod implements ContractPod {
   write = async (key: string): Promise<boolean> => (await this.#command("SET", key, "x")) === "OK";
   has = async (key: string): Promise<boolean> => (await this.#command("GET", key)) === "x";
 
+  async canLogIn(user: string, secret: string): Promise<boolean> {
+    try {
+      const client = await connectResp({ host: this.host, port, timeoutMs: 1_500, clock: systemClock });
+      try {
+        await client.command("AUTH", user, secret);
+        return (await client.command("PING")) === "PONG";
+      } finally {
+        client.close();
+      }
+    } catch (error) {
+      if (error instanceof RespError) return false;
+      throw error;
+    }
+  }
+
   #create(): RedisEngine {
     const { host } = this;
     return new RedisEngine({
@@ -101,6 +116,8 @@ describe("the engine of Redis", () => {
     hot: { name: "maxmemory", value: "64mb" },
     cold: { name: "databases", value: "32" },
     invalid: { name: "maxmemory-policy", value: "sometimes" },
+    password,
+    rules: { valid: ["~app:*", "+get", "+ping"], invalid: ["+nosuchcommand"] },
     clock: systemClock,
   });
   const ending = new Map<readonly ContractPod[], () => Promise<void>>();

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { mkdir, writeFile } from "node:fs/promises";
 import { sleep } from "@keelson/api-machinery/time";
@@ -21,11 +20,13 @@ import {
 } from "@keelson/middleware-agent";
 import { readFigures } from "./metrics/read-figures.ts";
 import { downMetrics, redisMetrics } from "./metrics/redis-metrics.ts";
+import { RedisCredentials } from "./credentials/redis-credentials.ts";
 import { redisConfig } from "./redis-config.ts";
 import { keysOf, RedisConnection } from "./redis-connection.ts";
-import { shutDownLeftover } from "./leftover-server.ts";
+import { isolationPassword, shutDownLeftover } from "./leftover-server.ts";
 import { RedisParameters } from "./redis-parameters.ts";
-import { hasCaughtUp, promoteTarget, RedisFence } from "./redis-switchover.ts";
+import { promoteTarget, RedisFence } from "./redis-switchover.ts";
+import { connectToPeer, fencePrimary, type Peers, repoint } from "./redis-peers.ts";
 import { RedisSnapshots } from "./redis-snapshots.ts";
 import { RespError } from "./resp-client.ts";
 
@@ -43,11 +44,13 @@ const loading = "a snapshot is being loaded";
  */
 export class RedisEngine implements MiddlewareEngine {
   readonly snapshots: RedisSnapshots;
+  readonly credentials: RedisCredentials;
   readonly #options: EngineOptions;
   readonly #server: ServerProcess;
   readonly #connection: RedisConnection;
   readonly #parameters: RedisParameters;
   readonly #fence: RedisFence;
+  readonly #peers: Peers;
   readonly #roleFile: string;
   readonly #isolationPassword: string;
   #record: RoleRecord | undefined;
@@ -56,14 +59,22 @@ export class RedisEngine implements MiddlewareEngine {
   constructor(options: EngineOptions) {
     const { program, clock, dataDir, password } = options;
     // Derived, so that the next agent can shut the server down if this one is killed.
-    this.#isolationPassword = createHash("sha256").update(`isolated:${password}`).digest("hex");
+    this.#isolationPassword = isolationPassword(password);
     this.#options = options;
     this.#server = new ServerProcess(program, clock);
     this.#connection = new RedisConnection({ ...options, password: this.#isolationPassword });
     this.#parameters = new RedisParameters(this.#connection);
     this.#fence = new RedisFence(this.#connection, this.#parameters, join(dataDir, "keelson-fence.json"));
     this.#roleFile = join(dataDir, "keelson-role.json");
-    this.snapshots = new RedisSnapshots({ ...options, connection: this.#connection, isIsolated: () => this.#isIsolated });
+    const isIsolated = (): boolean => this.#isIsolated;
+    const file = join(dataDir, "keelson-credentials.json");
+    this.credentials = new RedisCredentials({ connection: this.#connection, file, password, isIsolated });
+    this.#peers = {
+      ...{ connection: this.#connection, parameters: this.#parameters, passwords: () => this.credentials.passwords },
+      ...{ port: options.port, clock, log: options.log },
+    };
+    const current = (): string => this.credentials.password;
+    this.snapshots = new RedisSnapshots({ ...options, password: current, connection: this.#connection, isIsolated });
   }
 
   get ended(): Promise<string> {
@@ -71,14 +82,16 @@ export class RedisEngine implements MiddlewareEngine {
   }
 
   async start(): Promise<void> {
-    const { program, host, port, password, configFile, dataDir, log } = this.#options;
+    const { program, host, port, configFile, dataDir, log } = this.#options;
     await mkdir(dataDir, { recursive: true });
     const { parameters, hash } = await readParameters(configFile);
     this.#parameters.load(parameters, hash);
-    await shutDownLeftover({ host, password, connection: this.#connection, clock: this.#options.clock, log });
+    await this.credentials.load();
+    const { passwords } = this.credentials;
+    await shutDownLeftover({ host, passwords, connection: this.#connection, clock: this.#options.clock, log });
     await discardData(dataDir, this.#options.rebuild, log);
     this.#record = (await readJson(this.#roleFile)) as RoleRecord | undefined;
-    const isolated = { password: this.#isolationPassword, primaryPassword: password };
+    const isolated = { password: this.#isolationPassword, primaryPassword: this.credentials.password };
     const config = redisConfig({ host, port, dataDir, parameters, ...isolated });
     const file = join(dataDir, "redis.conf");
     await writeFile(file, config, { mode: 0o600 });
@@ -111,6 +124,7 @@ export class RedisEngine implements MiddlewareEngine {
         epoch: String(this.#record?.epoch ?? 0),
         keys: String(keysOf(fields)),
         pid: fields.process_id ?? "",
+        credentials: String(this.credentials.sequence),
       },
     };
   }
@@ -166,9 +180,16 @@ export class RedisEngine implements MiddlewareEngine {
     }
     const { host, clock, log } = this.#options;
     const order = { ...requested, timeoutMs, offset: Number(fields.master_repl_offset) };
-    const outcome = await promoteTarget(order, { host, clock, log, connection: this.#connection, fence: this.#fence });
+    const outcome = await promoteTarget(order, {
+      host,
+      clock,
+      log,
+      connectTo: (target) => connectToPeer(this.#peers, target),
+      connection: this.#connection,
+      fence: this.#fence,
+    });
     if (!outcome.ok) return outcome;
-    await this.#repoint(others, target);
+    await repoint(this.#peers, others, target);
     await this.#connection.run("REPLICAOF", target, String(this.#options.port));
     await this.#save({ role: "replica", primaryHost: target, epoch });
     await this.#fence.lower();
@@ -186,14 +207,14 @@ export class RedisEngine implements MiddlewareEngine {
     const { host, log } = this.#options;
     const { role, master_host: primary = "" } = await this.#connection.info();
     if (role === "slave" && isPrimaryDown !== true) {
-      const outcome = await this.#fencePrimary(primary, timeoutMs);
+      const outcome = await fencePrimary(this.#peers, primary, timeoutMs);
       if (!outcome.ok) return outcome;
     }
     const permission = (await beforePromotion?.()) ?? { ok: true, epoch };
     if (!permission.ok) return permission;
     await this.promote(permission.epoch);
     log.warn({ primary, epoch: permission.epoch }, "promoted after the primary failed");
-    await this.#repoint(others, host);
+    await repoint(this.#peers, others, host);
     return { ok: true };
   }
 
@@ -228,47 +249,9 @@ export class RedisEngine implements MiddlewareEngine {
     this.#server.guard(timeoutMs);
   }
 
-  /** Ensures that a failed primary accepts no writes any more, and that this replica has all that it accepted. */
-  async #fencePrimary(primary: string, timeoutMs: number): Promise<Outcome> {
-    const { password, clock } = this.#options;
-    let peer: RedisConnection | undefined;
-    try {
-      peer = await this.#connection.connectTo(primary, password);
-      if ((await peer.info("replication")).role === "slave") return { ok: true };
-      await RedisFence.raise(peer);
-      if (await hasCaughtUp(peer, this.#connection, timeoutMs, clock)) return { ok: true };
-      await peer.run("CONFIG", "SET", "min-replicas-to-write", this.#parameters.minReplicasToWrite);
-      return { ok: false, error: `could not catch up with the primary ${primary} within ${timeoutMs} ms` };
-    } catch (error) {
-      if (!(error instanceof RespError)) throw error;
-      // No program is listening, or a restarted one is isolated and rejects the password.
-      if (error.isConnectionRefused || error.code === "Refused") return { ok: true };
-      return { ok: false, error: `the primary ${primary} does not answer: ${error.message}`, mustTerminate: true };
-    } finally {
-      peer?.close();
-    }
-  }
-
-  /** Makes other replicas follow a new primary. Failures are logged: the controller repeats this when they answer. */
-  async #repoint(others: readonly string[], primary: string): Promise<void> {
-    const { password, port, log } = this.#options;
-    for (const other of others) {
-      try {
-        const peer = await this.#connection.connectTo(other, password);
-        await peer.run("REPLICAOF", primary, String(port));
-        peer.close();
-      } catch (error) {
-        log.warn({ err: error, other }, "could not make a replica follow the new primary");
-      }
-    }
-  }
-
   /** Ends the isolation of a (re)started server. */
   async #admit(): Promise<void> {
-    const { password } = this.#options;
-    await this.#connection.run("CONFIG", "SET", "requirepass", password);
-    this.#connection.password = password;
-    this.#isIsolated = false;
+    await this.credentials.admit(() => (this.#isIsolated = false));
   }
 
   async #waitUntilLoaded(pid: number | undefined): Promise<void> {

@@ -62,7 +62,7 @@ describe("a load of a snapshot", () => {
     connection = new RedisConnection({ host, port, password: "", clock: systemClock });
     isIsolated = false;
     const log = silentLogger;
-    const shared = { program: "redis", host, port, password: "", connection, clock: systemClock, log };
+    const shared = { program: "redis", host, port, password: () => "", connection, clock: systemClock, log };
     snapshots = new RedisSnapshots({ ...shared, isIsolated: () => isIsolated });
   });
   afterEach(async () => {

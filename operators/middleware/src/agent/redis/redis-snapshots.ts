@@ -14,7 +14,8 @@ export interface RedisSnapshotOptions {
   readonly program: string;
   readonly host: string;
   readonly port: number;
-  readonly password: string;
+  /** The current password of the server. */
+  readonly password: () => string;
   readonly connection: RedisConnection;
   /** Whether the server was (re)started and has no role yet. */
   readonly isIsolated: () => boolean;
@@ -46,7 +47,7 @@ export class RedisSnapshots implements SnapshotEngine {
     const check = new RdbCheck(program);
     try {
       let sizeBytes = 0;
-      for await (const chunk of streamRdb(this.#options)) {
+      for await (const chunk of streamRdb({ ...this.#options, password: this.#options.password() })) {
         sizeBytes += chunk.length;
         await check.write(chunk);
         yield chunk;
@@ -99,7 +100,7 @@ export class RedisSnapshots implements SnapshotEngine {
     let feeder: RdbFeeder | undefined;
     try {
       const offset = Number(fields.master_repl_offset ?? 0) + 1;
-      feeder = await RdbFeeder.start({ host, password, offset, sizeBytes, data });
+      feeder = await RdbFeeder.start({ host, password: password(), offset, sizeBytes, data });
       await this.#follow(feeder, log, sizeBytes, signal);
       return undefined;
     } catch (error) {

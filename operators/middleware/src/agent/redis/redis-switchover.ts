@@ -58,16 +58,18 @@ export interface HandOver {
   readonly clock: Clock;
   readonly log: Logger;
   readonly connection: RedisConnection;
+  /** Connects to the server of another Pod. */
+  readonly connectTo: (host: string) => Promise<RedisConnection>;
   readonly fence: RedisFence;
 }
 
 /** Fences the primary, waits for the target and promotes it. Rejects if it is not known whether the target was promoted. */
 export async function promoteTarget(
   order: FailoverOrder & { readonly offset: number },
-  { host, clock, log, connection, fence: own }: HandOver,
+  { host, clock, log, connection, connectTo, fence: own }: HandOver,
 ): Promise<Outcome> {
   const { target, epoch, timeoutMs } = order;
-  const peer = await connection.connectTo(target).catch((error: unknown) => {
+  const peer = await connectTo(target).catch((error: unknown) => {
     if (error instanceof RespError) return error;
     throw error;
   });

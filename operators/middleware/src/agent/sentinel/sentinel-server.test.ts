@@ -14,7 +14,7 @@ const connectClient = (password: string): Promise<RespClient> =>
 beforeEach(async () => {
   primary = "10.0.0.1";
   server = await SentinelServer.start({
-    ...{ host: "127.0.0.1", port: 0, password: "secret", clock: systemClock },
+    ...{ host: "127.0.0.1", port: 0, accepts: (password: string) => password === "secret", clock: systemClock },
     topology: async () => ({
       name: "cache-redis-nodes",
       primary,

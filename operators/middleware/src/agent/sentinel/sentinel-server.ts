@@ -1,4 +1,3 @@
-import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer, type Server, type Socket } from "node:net";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import { parseReply, type Reply } from "../redis/resp-client.ts";
@@ -14,7 +13,8 @@ const compareMs = 200;
 export interface SentinelOptions {
   readonly host: string;
   readonly port: number;
-  readonly password: string;
+  /** Whether a password of the App is accepted. */
+  readonly accepts: (password: string) => boolean;
   readonly clock: Clock;
   readonly topology: () => Promise<Topology>;
 }
@@ -132,8 +132,7 @@ export class SentinelServer {
   }
 
   #authenticate(connection: Connection, password: string): Reply {
-    const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
-    if (!timingSafeEqual(digest(password), digest(this.#options.password)))
+    if (!this.#options.accepts(password))
       throw new SentinelError("WRONGPASS invalid username-password pair or user is disabled.");
     connection.isAuthenticated = true;
     return "OK";

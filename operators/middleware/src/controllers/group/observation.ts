@@ -31,6 +31,8 @@ export interface Role {
   readonly keys?: number;
   /** Key of the members that decide about the primary, empty without any. */
   readonly members?: string;
+  /** Sequence of the users in force. Undefined if the program has none. */
+  readonly credentials?: number;
 }
 
 /** Inputs of a decision about a Group. */

@@ -1,0 +1,143 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { CredentialEngine, Credentials, Outcome, UserCredentials } from "@keelson/middleware-agent";
+import { readJson, writeJson } from "@keelson/middleware-agent";
+import type { RedisConnection } from "../redis-connection.ts";
+import { RespError } from "../resp-client.ts";
+
+/** Credentials as persisted in the volume, like redis.conf readable only by the server's user. */
+interface StoredCredentials extends Credentials {
+  /** The password before the last change. Servers of other Pods may still have it. */
+  readonly previous?: string;
+  /** Hash of the password of the Pod at that time. A Pod with another one is newer than the file. */
+  readonly startedWith: string;
+}
+
+/** Options of {@link RedisCredentials}. */
+export interface RedisCredentialOptions {
+  readonly connection: RedisConnection;
+  readonly file: string;
+  /** Password that the Pod was started with. */
+  readonly password: string;
+  /** Whether clients must not be able to log in yet. */
+  readonly isIsolated: () => boolean;
+}
+
+/** Users and passwords of a server. Servers that were (re)started get them with their role. */
+export class RedisCredentials implements CredentialEngine {
+  readonly #options: RedisCredentialOptions;
+  #stored: StoredCredentials;
+  /** Changes run one after the other, so that a server that gets its role never has the users of an older one. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(options: RedisCredentialOptions) {
+    this.#options = options;
+    const { password } = options;
+    const users = [{ name: "default", rules: [], passwordHashes: [hashOf(password)] }];
+    this.#stored = { sequence: 0, password, users, startedWith: hashOf(password) };
+  }
+
+  /** Sequence of the credentials in force. */
+  get sequence(): number {
+    return this.#stored.sequence;
+  }
+
+  /** Password at other servers. */
+  get password(): string {
+    return this.#stored.password;
+  }
+
+  /** Passwords that servers of other Pods may have, the most likely first. */
+  get passwords(): readonly string[] {
+    const { password, previous } = this.#stored;
+    return [...new Set([password, ...(previous === undefined ? [] : [previous]), this.#options.password])];
+  }
+
+  /** Reads the credentials that an earlier agent has persisted. */
+  async load(): Promise<void> {
+    const stored = (await readJson(this.#options.file)) as StoredCredentials | undefined;
+    if (stored === undefined) return;
+    const { password, startedWith } = this.#stored;
+    // The Secret has changed since: its password is accepted too.
+    const isNewer = stored.startedWith !== startedWith && !stored.users.some((user) => accepts(user, password));
+    this.#stored = isNewer ? withPassword(stored, password) : { ...stored, startedWith };
+  }
+
+  set(credentials: Credentials): Promise<Outcome> {
+    return this.#next(() => this.#set(credentials));
+  }
+
+  /** Lets clients log in; `onAdmitted` ends the isolation. Rejects with a `RespError`. */
+  admit(onAdmitted: () => void): Promise<void> {
+    return this.#next(async () => {
+      const { connection } = this.#options;
+      const error = await applyUsers(connection, this.#stored.users, []);
+      if (error !== undefined) throw new RespError("Refused", error);
+      connection.password = this.#stored.password;
+      onAdmitted();
+    });
+  }
+
+  async #set(credentials: Credentials): Promise<Outcome> {
+    const last = this.#stored;
+    if (credentials.sequence < last.sequence)
+      return { ok: false, error: `sequence ${credentials.sequence} is older than ${last.sequence}` };
+    const { connection, file, isIsolated } = this.#options;
+    const previous = credentials.password === last.password ? last.previous : last.password;
+    const next = { ...credentials, startedWith: last.startedWith, ...(previous === undefined ? {} : { previous }) };
+    const removed = last.users.filter(({ name }) => !credentials.users.some((user) => user.name === name));
+    if (!isIsolated()) {
+      const error = await applyUsers(connection, credentials.users, removed);
+      if (error !== undefined) return { ok: false, error };
+    }
+    await writeJson(file, next);
+    this.#stored = next;
+    await connection.run("CONFIG", "SET", "masterauth", credentials.password);
+    if (!isIsolated()) connection.password = credentials.password;
+    return { ok: true };
+  }
+
+  accepts(name: string, password: string): boolean {
+    return this.#stored.users.some((user) => user.name === name && accepts(user, password));
+  }
+
+  #next<T>(act: () => Promise<T>): Promise<T> {
+    const result = this.#last.then(act);
+    this.#last = result.catch(() => undefined);
+    return result;
+  }
+}
+
+/** Sets users, and deletes others. Resolves to why the server rejects one of them. */
+async function applyUsers(
+  connection: RedisConnection,
+  users: readonly UserCredentials[],
+  removed: readonly UserCredentials[],
+): Promise<string | undefined> {
+  for (const { name, rules, passwordHashes } of users) {
+    const passwords = passwordHashes.map((hash) => `#${hash}`);
+    // The default user keeps its rights. Every command takes effect as a whole.
+    const words = name === "default" ? ["resetpass", ...passwords] : ["reset", "on", ...passwords, ...rules];
+    try {
+      await connection.run("ACL", "SETUSER", name, ...words);
+    } catch (error) {
+      if (!(error instanceof RespError) || error.code !== "Refused") throw error;
+      return `user ${name}: ${error.message}`;
+    }
+  }
+  if (removed.length > 0) await connection.run("ACL", "DELUSER", ...removed.map(({ name }) => name));
+  return undefined;
+}
+
+function withPassword(stored: StoredCredentials, password: string): StoredCredentials {
+  const users = stored.users.map((user) =>
+    user.name === "default" ? { ...user, passwordHashes: [...user.passwordHashes, hashOf(password)] } : user,
+  );
+  return { ...stored, users, password, previous: stored.password, startedWith: hashOf(password) };
+}
+
+const hashOf = (password: string): string => createHash("sha256").update(password).digest("hex");
+
+function accepts({ passwordHashes }: UserCredentials, password: string): boolean {
+  const own = Buffer.from(hashOf(password));
+  return passwordHashes.some((hash) => hash.length === own.length && timingSafeEqual(Buffer.from(hash), own));
+}

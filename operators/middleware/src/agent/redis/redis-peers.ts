@@ -1,0 +1,69 @@
+import type { Clock } from "@keelson/api-machinery/time";
+import type { Logger } from "@keelson/controller";
+import type { Outcome } from "@keelson/middleware-agent";
+import type { RedisConnection } from "./redis-connection.ts";
+import type { RedisParameters } from "./redis-parameters.ts";
+import { hasCaughtUp, RedisFence } from "./redis-switchover.ts";
+import { RespError } from "./resp-client.ts";
+
+/** The own server, and how to reach those of other Pods. */
+export interface Peers {
+  readonly connection: RedisConnection;
+  readonly parameters: RedisParameters;
+  /** Passwords that other servers may have. */
+  readonly passwords: () => readonly string[];
+  readonly port: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Connects to the server of another Pod. Rejects with a {@link RespError}: `Refused` if it accepts none of the passwords. */
+export async function connectToPeer(
+  { connection, passwords }: Pick<Peers, "connection" | "passwords">,
+  host: string,
+): Promise<RedisConnection> {
+  let refusal: unknown;
+  for (const password of passwords()) {
+    try {
+      return await connection.connectTo(host, password);
+    } catch (error) {
+      if (!(error instanceof RespError) || error.code !== "Refused") throw error;
+      refusal = error;
+    }
+  }
+  throw refusal;
+}
+
+/** Ensures that a failed primary accepts no writes any more, and that this replica has all that it accepted. */
+export async function fencePrimary(peers: Peers, primary: string, timeoutMs: number): Promise<Outcome> {
+  const { connection, parameters, clock } = peers;
+  let peer: RedisConnection | undefined;
+  try {
+    peer = await connectToPeer(peers, primary);
+    if ((await peer.info("replication")).role === "slave") return { ok: true };
+    await RedisFence.raise(peer);
+    if (await hasCaughtUp(peer, connection, timeoutMs, clock)) return { ok: true };
+    await peer.run("CONFIG", "SET", "min-replicas-to-write", parameters.minReplicasToWrite);
+    return { ok: false, error: `could not catch up with the primary ${primary} within ${timeoutMs} ms` };
+  } catch (error) {
+    if (!(error instanceof RespError)) throw error;
+    // No program is listening, or a restarted one is isolated and rejects the passwords.
+    if (error.isConnectionRefused || error.code === "Refused") return { ok: true };
+    return { ok: false, error: `the primary ${primary} does not answer: ${error.message}`, mustTerminate: true };
+  } finally {
+    peer?.close();
+  }
+}
+
+/** Makes other replicas follow a new primary. Failures are logged: the controller repeats this when they answer. */
+export async function repoint(peers: Peers, others: readonly string[], primary: string): Promise<void> {
+  for (const other of others) {
+    try {
+      const peer = await connectToPeer(peers, other);
+      await peer.run("REPLICAOF", primary, String(peers.port));
+      peer.close();
+    } catch (error) {
+      peers.log.warn({ err: error, other }, "could not make a replica follow the new primary");
+    }
+  }
+}

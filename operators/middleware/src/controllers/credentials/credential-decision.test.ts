@@ -1,0 +1,183 @@
+import { createHash } from "node:crypto";
+import { describe, expect, it } from "vitest";
+import { decideCredentials, type StoredPassword } from "./credential-decision.ts";
+import { sendCredentials } from "./send-credentials.ts";
+import type { CredentialState } from "./credential-state.ts";
+
+const hashOf = (password: string): string => createHash("sha256").update(password).digest("hex");
+const graceMs = 1_000;
+
+/** Secrets, Pods and a controller that stops after some actions, as if it had crashed. */
+class World {
+  state: CredentialState | undefined;
+  now = 0;
+  readonly secrets = new Map<string, StoredPassword>([["default", { password: "first" }]]);
+  readonly users = new Map<string, readonly string[]>([["default", []]]);
+  readonly pods = [0, 1, 2].map((index) => ({
+    name: `pod-${index}`,
+    sequence: 0,
+    hashes: new Map([["default", [hashOf("first")]]]),
+    /** Password at other Pods. */
+    password: "first",
+  }));
+  actions = 0;
+  /** What clients may still use, with the end of its validity. */
+  readonly published = new Map<string, number>([["first", Number.POSITIVE_INFINITY]]);
+
+  /** Acts until nothing is left to do, or until `limit` actions. Resolves to whether it has settled. */
+  async run(limit = Number.POSITIVE_INFINITY): Promise<boolean> {
+    for (;;) {
+      if (this.actions >= limit) return false;
+      const { state, users, secrets, now } = this;
+      const step = decideCredentials({ state, users, secrets, graceMs, now, pods: this.pods.map(({ sequence }) => sequence) });
+      if (step.kind === "wait") return true;
+      if (step.kind === "record") {
+        this.state = step.state;
+        this.#act();
+      } else if (step.kind === "publish") {
+        const password = secrets.get(step.user)?.nextPassword ?? "";
+        const old = secrets.get(step.user)?.password ?? "";
+        secrets.set(step.user, { password });
+        this.published.set(old, now + graceMs).set(password, Number.POSITIVE_INFINITY);
+        this.#act();
+      } else await this.#send(limit);
+    }
+  }
+
+  rotate(next: string): void {
+    const password = this.secrets.get("default")?.password ?? "";
+    this.secrets.set("default", { password, nextPassword: next });
+  }
+
+  async #send(limit: number): Promise<void> {
+    const { state, pods } = this;
+    if (state === undefined) throw new Error("sends before it records");
+    const targets = pods.map(({ name, sequence }, index) => ({
+      ...{ name, sequence, ip: String(index), isPrimary: index === 0, isUnsupported: false },
+    }));
+    const call: Parameters<typeof sendCredentials>[2]["agents"]["call"] = async (ip, _token, request) => {
+      const pod = pods[Number(ip)];
+      if (request.method !== "SetCredentials" || pod === undefined || this.actions >= limit)
+        return { kind: "unreachable", message: "crashed" };
+      pod.sequence = request.sequence;
+      pod.password = request.password;
+      pod.hashes.clear();
+      for (const user of request.users) pod.hashes.set(user.name, [...user.passwordHashes]);
+      this.#act();
+      return { kind: "done" };
+    };
+    await sendCredentials(targets, state, {
+      agents: { call },
+      token: "",
+      password: this.secrets.get("default")?.password ?? "",
+    });
+  }
+
+  /** After every action, each Pod accepts what clients and other Pods may use. */
+  #act(): void {
+    this.actions += 1;
+    for (const { name, hashes } of this.pods) {
+      const accepted = hashes.get("default") ?? [];
+      for (const [password, until] of this.published)
+        if (until > this.now)
+          expect(accepted, `${name} accepts ${password} after ${this.actions} actions`).toContain(hashOf(password));
+      for (const peer of this.pods)
+        expect(accepted, `${name} accepts the password of ${peer.name}`).toContain(hashOf(peer.password));
+    }
+  }
+}
+
+async function settledWorld(): Promise<World> {
+  const world = new World();
+  await world.run();
+  return world;
+}
+
+describe("the rotation of a password", () => {
+  it("keeps clients with either password able to log in, wherever the controller crashes", async () => {
+    const whole = await settledWorld();
+    const first = whole.actions;
+    whole.rotate("second");
+    await whole.run();
+    expect(whole.secrets.get("default")).toEqual({ password: "second" });
+    expect(whole.actions - first).toBeGreaterThan(8);
+    for (let at = first; at <= whole.actions; at++) {
+      const world = await settledWorld();
+      world.rotate("second");
+      await world.run(at);
+      expect(await world.run()).toBe(true);
+      expect(world.pods.map(({ password }) => password)).toEqual(["second", "second", "second"]);
+      expect(world.pods[2]?.hashes.get("default")).toEqual([hashOf("second"), hashOf("first")]);
+    }
+  });
+
+  it("ends the previous password everywhere after the grace period", async () => {
+    const world = await settledWorld();
+    world.rotate("second");
+    await world.run();
+    world.now = graceMs - 1;
+    await world.run();
+    expect(world.pods[0]?.hashes.get("default")).toHaveLength(2);
+    world.now = graceMs;
+    await world.run();
+    expect(world.pods.map(({ hashes }) => hashes.get("default"))).toEqual([
+      [hashOf("second")],
+      [hashOf("second")],
+      [hashOf("second")],
+    ]);
+  });
+
+  it("keeps the previous password of a Secret that a user has changed, and several ones within a grace period", async () => {
+    const world = await settledWorld();
+    world.rotate("second");
+    await world.run();
+    world.now = 500;
+    world.rotate("third");
+    await world.run();
+    expect(world.pods[1]?.hashes.get("default")).toEqual(["third", "second", "first"].map(hashOf));
+    world.now = graceMs;
+    await world.run();
+    expect(world.pods[1]?.hashes.get("default")).toEqual(["third", "second"].map(hashOf));
+    world.published.clear();
+    world.secrets.set("default", { password: "edited" });
+    world.state = { ...(world.state as CredentialState) };
+    expect(
+      decideCredentials({ state: world.state, users: world.users, secrets: world.secrets, graceMs, now: world.now, pods: [] }),
+    ).toMatchObject({
+      kind: "record",
+      state: { users: { default: { current: hashOf("edited"), previous: [{ hash: hashOf("third") }, {}] } } },
+    });
+  });
+
+  it("is not published while a Pod has not confirmed it", async () => {
+    const { state, users, secrets } = await settledWorld();
+    const next = new Map(secrets).set("default", { password: "first", nextPassword: "second" });
+    const observed = { users, secrets: next, graceMs, now: 0 };
+    const recorded = decideCredentials({ ...observed, state, pods: [1, 1, undefined] });
+    if (recorded.kind !== "record") throw new Error(recorded.kind);
+    for (const pods of [
+      [2, 2, undefined],
+      [2, 1, 2],
+    ])
+      expect(decideCredentials({ ...observed, state: recorded.state, pods })).toEqual({ kind: "send" });
+  });
+});
+
+describe("users", () => {
+  it("are recorded with their rules, kept while their Secret is missing, and removed with the spec", async () => {
+    const world = await settledWorld();
+    world.users.set("reader", ["+@read"]);
+    await world.run();
+    expect(world.state?.users).not.toHaveProperty("reader");
+    world.secrets.set("reader", { password: "r" });
+    await world.run();
+    expect(world.pods[1]?.hashes.get("reader")).toEqual([hashOf("r")]);
+    world.secrets.delete("reader");
+    world.users.set("reader", ["+@read", "~app:*"]);
+    await world.run();
+    expect(world.state?.users["reader"]).toMatchObject({ rules: ["+@read", "~app:*"], current: hashOf("r") });
+    world.users.delete("reader");
+    await world.run();
+    expect([...(world.pods[0]?.hashes.keys() ?? [])]).toEqual(["default"]);
+  });
+});

@@ -1,0 +1,223 @@
+import { controllerReference, type DeepReadonly, ignoreNotFound, isAlreadyExists } from "@keelson/api-machinery";
+import { Secret, type SecretObject } from "@keelson/api-machinery/kinds";
+import { formatTime, parseDuration } from "@keelson/api-machinery/time";
+import {
+  type ControllerDefinition,
+  defineController,
+  ignoreConflict,
+  metadataOf,
+  type ReconcileContext,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
+import type { AgentClient } from "../../agent/agent-client.ts";
+import { App } from "../../api/app.ts";
+import { Group } from "../../api/group.ts";
+import { accessSecretName, credentialsKey, labels, passwordKeys, userSecretName } from "../../api/names.ts";
+import type { MiddlewareServices } from "../services.ts";
+import { decideCredentials, type StoredPassword } from "./credential-decision.ts";
+import { type CredentialState, parseCredentialState } from "./credential-state.ts";
+import { type CredentialPod, sendCredentials } from "./send-credentials.ts";
+
+const fieldManager = "middleware-credential-controller";
+const defaultGraceMs = 3_600_000;
+/** Pods that do not answer are asked again when their Group reports a change, and after this time. */
+const retryMs = 30_000;
+
+/** Creates the controller of the users and passwords of Apps. Users and this controller write passwords into Secrets; nothing else does. */
+export function createCredentialController(services: MiddlewareServices): ControllerDefinition {
+  return defineController({
+    name: "middleware-credentials",
+    for: App,
+    watches: [
+      watchOf(Group, ({ metadata }) => {
+        const name = metadata.labels?.[labels.app];
+        return name === undefined ? [] : [{ namespace: metadata.namespace, name }];
+      }),
+      // Passwords stay out of the cache.
+      watchOf(metadataOf(Secret), ({ metadata: { name, namespace } }, { cache }) =>
+        cache
+          .list(App, { namespace })
+          .filter((app) => secretsOf(app).includes(name))
+          .map((app) => ({ namespace, name: app.metadata.name ?? "" })),
+      ),
+    ],
+    maxConcurrentReconciles: 5,
+    reconcile: (request, context) => reconcile(request, context, services),
+  });
+}
+
+type ReadSecret = DeepReadonly<SecretObject>;
+
+/** Name of the Secret with the password of a user. */
+export function secretOf({ metadata: { name = "" }, spec }: DeepReadonly<App>, user: string): string {
+  if (user === "default") return accessSecretName(name);
+  return spec.users?.find((each) => each.name === user)?.passwordSecret?.name ?? userSecretName(name, user);
+}
+
+/** Names of all Secrets with passwords of an App. */
+function secretsOf(app: DeepReadonly<App>): readonly string[] {
+  return ["default", ...(app.spec.users ?? []).map(({ name }) => name)].map((user) => secretOf(app, user));
+}
+
+async function reconcile(
+  request: Request,
+  context: ReconcileContext,
+  { agents, generateSecret }: MiddlewareServices,
+): Promise<Result | undefined> {
+  const { cache, client, clock, signal } = context;
+  const app = cache.get(App, request);
+  if (app === undefined || app.metadata.deletionTimestamp !== undefined) return undefined;
+  const { namespace } = request;
+  const access = await ignoreNotFound(client.get(Secret, { namespace, name: accessSecretName(request.name) }, { signal }));
+  const token = textOf(access, "agentToken");
+  // The App controller creates it, which triggers this again.
+  if (access === undefined || token === undefined) return undefined;
+  const users = new Map([["default", []], ...(app.spec.users ?? []).map(({ name, rules }) => [name, rules] as const)]);
+  const secrets = await readSecrets(app, users.keys(), context, generateSecret);
+  const state = parseCredentialState(textOf(access, credentialsKey));
+  const pods = await readPods(app, context, agents, token);
+  if (pods.some(({ isUnsupported }) => isUnsupported)) {
+    // The App may use a program without users. Otherwise, a restart of the Pods replaces their agents.
+    const isWanted = users.size > 1 || [...secrets.values()].some((secret) => textOf(secret, passwordKeys.next) !== undefined);
+    const note = "the agents of the Pods do not support users and rotated passwords: restart the Pods if their program does";
+    if (isWanted) context.events.event(app, { type: "Warning", reason: "UsersNotSupported", note });
+    return undefined;
+  }
+  const grace = app.spec.passwordRotation?.gracePeriod;
+  const step = decideCredentials({
+    ...{ state, users, now: clock.now(), pods: pods.map(({ sequence }) => sequence) },
+    secrets: new Map([...secrets].flatMap(([user, secret]) => passwordOf(user, secret))),
+    graceMs: grace === undefined ? defaultGraceMs : parseDuration(grace),
+  });
+  switch (step.kind) {
+    case "record":
+      await writeSecret(context, access, { [credentialsKey]: JSON.stringify(step.state) });
+      return undefined;
+    case "publish":
+      await publish(app, step.user, secrets.get(step.user), context);
+      return undefined;
+    case "send":
+      return send(app, { access, token, state, pods }, context, agents);
+    case "wait":
+      return step.untilMs === undefined ? undefined : { requeueAfterMs: Math.max(step.untilMs - clock.now(), 1) };
+  }
+}
+
+/** The Secrets of users. A missing one is created, unless the user has one of its own. */
+async function readSecrets(
+  app: DeepReadonly<App>,
+  users: Iterable<string>,
+  { client, signal }: ReconcileContext,
+  generateSecret: () => string,
+): Promise<ReadonlyMap<string, ReadSecret>> {
+  const secrets = new Map<string, ReadSecret>();
+  const { namespace = "", name: appName = "" } = app.metadata;
+  for (const user of users) {
+    const name = secretOf(app, user);
+    let secret = await ignoreNotFound(client.get(Secret, { namespace, name }, { signal }));
+    if (secret === undefined && name === userSecretName(appName, user)) {
+      const created = {
+        metadata: { name, namespace, labels: { [labels.app]: appName }, ownerReferences: [controllerReference(app)] },
+        type: "Opaque",
+        stringData: { username: user, [passwordKeys.current]: generateSecret() },
+      };
+      try {
+        secret = await client.create(Secret, created, { fieldManager, signal });
+      } catch (error) {
+        if (!isAlreadyExists(error)) throw error;
+      }
+    }
+    if (secret !== undefined) secrets.set(user, secret);
+  }
+  return secrets;
+}
+
+async function readPods(
+  app: DeepReadonly<App>,
+  { cache, signal }: ReconcileContext,
+  agents: AgentClient,
+  token: string,
+): Promise<readonly CredentialPod[]> {
+  const { namespace, name } = app.metadata;
+  const groups = cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
+  const pods = groups.flatMap(({ status }) => status?.pods ?? []);
+  const asked = await Promise.all(
+    pods.map(async ({ name: pod, ip, role }): Promise<CredentialPod> => {
+      const answer = ip === undefined ? undefined : await agents.role(ip, token, signal);
+      const sequence = answer?.credentials;
+      const isUnsupported = answer !== undefined && answer.role !== "unknown" && sequence === undefined;
+      return { name: pod, ip, isPrimary: role === "primary", sequence, isUnsupported };
+    }),
+  );
+  // Replicas authenticate at the primary: it accepts a password first.
+  return asked.sort((a, b) => Number(b.isPrimary) - Number(a.isPrimary));
+}
+
+interface Recorded {
+  readonly access: ReadSecret;
+  readonly token: string;
+  readonly state: CredentialState | undefined;
+  readonly pods: readonly CredentialPod[];
+}
+
+async function send(
+  app: DeepReadonly<App>,
+  { access, token, state, pods }: Recorded,
+  context: ReconcileContext,
+  agents: AgentClient,
+): Promise<Result | undefined> {
+  const password = textOf(access, passwordKeys.current);
+  if (state === undefined || password === undefined) return undefined;
+  const problem = await sendCredentials(pods, state, { agents, token, password });
+  if (problem === undefined) return { requeueAfterMs: 1 };
+  if (problem.isRejected && state.problem !== problem.message) {
+    context.events.event(app, { type: "Warning", reason: "UserRejected", note: problem.message });
+    await writeSecret(context, access, { [credentialsKey]: JSON.stringify({ ...state, problem: problem.message }) });
+  }
+  return { requeueAfterMs: retryMs };
+}
+
+/** Moves the next password of a Secret to its current one. */
+async function publish(
+  app: DeepReadonly<App>,
+  user: string,
+  secret: ReadSecret | undefined,
+  context: ReconcileContext,
+): Promise<void> {
+  const next = textOf(secret, passwordKeys.next);
+  if (secret === undefined || next === undefined) return;
+  if (!(await writeSecret(context, secret, { [passwordKeys.current]: next, [passwordKeys.next]: null }))) return;
+  const graceMs = parseDuration(app.spec.passwordRotation?.gracePeriod ?? "1h");
+  const until = formatTime(context.clock.now() + graceMs);
+  const note = `user ${user}: Secret ${secret.metadata.name ?? ""} has the new password; the previous one is accepted until ${until}`;
+  context.events.event(app, { type: "Normal", reason: "PasswordRotated", note });
+}
+
+/** Writes texts into a Secret, unless it has changed since. Null removes a key. Resolves to whether it was written. */
+async function writeSecret(
+  { client, signal }: ReconcileContext,
+  { metadata: { name = "", namespace, resourceVersion } }: ReadSecret,
+  texts: Readonly<Record<string, string | null>>,
+): Promise<boolean> {
+  const data = Object.fromEntries(
+    Object.entries(texts).map(([key, text]) => [key, text === null ? null : Buffer.from(text).toString("base64")]),
+  );
+  const body = { metadata: { resourceVersion }, data };
+  const written = client.patch(Secret, { namespace, name }, { type: "merge", body }, { fieldManager, signal });
+  return (await ignoreConflict(written)) !== undefined;
+}
+
+function passwordOf(user: string, secret: ReadSecret): readonly (readonly [string, StoredPassword])[] {
+  const password = textOf(secret, passwordKeys.current);
+  if (password === undefined) return [];
+  const nextPassword = textOf(secret, passwordKeys.next);
+  return [[user, { password, ...(nextPassword === undefined ? {} : { nextPassword }) }]];
+}
+
+/** A text of a Secret. Undefined if it is missing or empty. */
+function textOf(secret: ReadSecret | undefined, key: string): string | undefined {
+  const encoded = secret?.data?.[key];
+  return encoded === undefined || encoded === "" ? undefined : Buffer.from(encoded, "base64").toString("utf8");
+}

@@ -1,0 +1,49 @@
+import type { AgentClient } from "../../agent/agent-client.ts";
+import { acceptedHashes, type CredentialState } from "./credential-state.ts";
+
+/** A Pod and the credentials that it has. */
+export interface CredentialPod {
+  readonly name: string;
+  readonly ip: string | undefined;
+  readonly isPrimary: boolean;
+  /** Undefined if its agent or its program does not answer. */
+  readonly sequence: number | undefined;
+  /** Whether its agent answers and has no users. */
+  readonly isUnsupported: boolean;
+}
+
+/** Why a Pod does not have the credentials. */
+export interface SendProblem {
+  readonly message: string;
+  /** The program does not accept them: sending them again does not help. */
+  readonly isRejected: boolean;
+}
+
+/** How to reach the agents. */
+export interface SendOptions {
+  readonly agents: Pick<AgentClient, "call">;
+  readonly token: string;
+  /** The published password of the default user, with which servers authenticate at each other. */
+  readonly password: string;
+}
+
+/** Sends users to Pods with older ones, in order. Resolves to the first problem. */
+export async function sendCredentials(
+  pods: readonly CredentialPod[],
+  { sequence, users }: CredentialState,
+  { agents, token, password }: SendOptions,
+): Promise<SendProblem | undefined> {
+  let problem: SendProblem | undefined;
+  const sent = Object.entries(users).map(([name, user]) => ({ name, rules: user.rules, passwordHashes: acceptedHashes(user) }));
+  for (const pod of pods) {
+    if (pod.sequence !== undefined && pod.sequence >= sequence) continue;
+    if (pod.ip === undefined || pod.sequence === undefined) {
+      problem ??= { message: `${pod.name} does not answer`, isRejected: false };
+      continue;
+    }
+    const result = await agents.call(pod.ip, token, { method: "SetCredentials", sequence, password, users: sent });
+    if (result.kind === "refused") problem ??= { message: `${pod.name}: ${result.message}`, isRejected: true };
+    else if (result.kind === "unreachable") problem ??= { message: `${pod.name} does not answer`, isRejected: false };
+  }
+  return problem;
+}

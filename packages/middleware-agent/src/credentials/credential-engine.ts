@@ -1,0 +1,31 @@
+import type { Outcome } from "../engine.ts";
+
+/** A user of a program. */
+export interface ProgramUser {
+  /** `default` is the user of clients that send a password only. */
+  readonly name: string;
+  /** Rules in the syntax of the program. Empty for the default user: all rights. */
+  readonly rules: readonly string[];
+  /** SHA-256 of the accepted passwords in hexadecimal: one, or two during a rotation. */
+  readonly passwordHashes: readonly string[];
+}
+
+/** The users of a program, and the password of its agents. */
+export interface Credentials {
+  /** Grows with every change. */
+  readonly sequence: number;
+  /** Password with which a server authenticates at others, one of those of the default user. */
+  readonly password: string;
+  readonly users: readonly ProgramUser[];
+}
+
+/** Sets users and passwords at runtime. */
+export interface CredentialEngine {
+  /**
+   * Creates and changes all users, and deletes those of the last request that are missing. Persists them, so that a restarted program
+   * accepts the same passwords. Refuses an older sequence, and rules that the program rejects. Connections stay open.
+   */
+  set(credentials: Credentials): Promise<Outcome>;
+  /** Whether a password of a user is accepted, for further servers of the agent. */
+  accepts(user: string, password: string): boolean;
+}
