@@ -57,6 +57,8 @@ it.each([
   const run = spawnSync(
     "bwrap",
     [
+      // The time limit below ends everything in it.
+      ...["--unshare-pid", "--die-with-parent"],
       "--bind",
       unpack(file),
       "/",
@@ -72,7 +74,7 @@ it.each([
       "-c",
       script,
     ],
-    { encoding: "utf8" },
+    { encoding: "utf8", timeout: 120_000, killSignal: "SIGKILL" },
   );
   expect([run.status, run.stdout], run.stderr).toEqual([0, "pi is 3.14159274, by 2 ranks and 1000 strips\n"]);
 });

@@ -37,6 +37,7 @@ it.runIf(isRoot)("removes the link, firewall and namespace of a network whose re
   const program = [process.execPath, "--input-type=module", "-e", scenario, dir];
   const output = execFileSync("unshare", ["--net", "--mount", "sh", "-c", setup, "sh", ...program], {
     cwd: import.meta.dirname,
+    timeout: 240_000,
     encoding: "utf8",
   });
   const { before, after } = JSON.parse(output) as { readonly before: string; readonly after: string };

@@ -102,7 +102,10 @@ process.stdout.write(JSON.stringify({ seen, rejected, isKept: before === after, 
 test.runIf(process.getuid?.() === 0)("allows and rejects connections as NetworkPolicies require", () => {
   const setup = 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link set lo up && exec "$@"';
   const program = [process.execPath, "--input-type=module", "-e", scenario];
-  const output = execFileSync("unshare", ["--net", "--mount", "sh", "-c", setup, "sh", ...program], { encoding: "utf8" });
+  const output = execFileSync("unshare", ["--net", "--mount", "sh", "-c", setup, "sh", ...program], {
+    encoding: "utf8",
+    timeout: 240_000,
+  });
   expect(JSON.parse(output)).toEqual({
     // Client, other namespace, client through the Service, node.
     seen: {

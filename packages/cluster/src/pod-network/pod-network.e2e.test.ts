@@ -106,7 +106,10 @@ test.runIf(process.getuid?.() === 0)(
   () => {
     const setup = 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && ip link set lo up && exec "$@"';
     const program = [process.execPath, "--input-type=module", "-e", scenario];
-    const output = execFileSync("unshare", ["--net", "--mount", "sh", "-c", setup, "sh", ...program], { encoding: "utf8" });
+    const output = execFileSync("unshare", ["--net", "--mount", "sh", "-c", setup, "sh", ...program], {
+      encoding: "utf8",
+      timeout: 240_000,
+    });
     const { seen, names, before, whileUsed, after } = JSON.parse(output) as Readonly<Record<string, unknown>>;
     expect(seen).toEqual({
       podFromMachine: "10.70.255.254",
