@@ -466,13 +466,14 @@ describe("delete", () => {
 
   it("honours preconditions, policies and dry runs", async () => {
     const { body } = await send("POST", maps, { body: map("c") });
-    const remove = (options: object, query: Record<string, string> = {}) =>
-      send("DELETE", `${maps}/c`, { body: options, query });
+    const remove = (options?: object, query: Record<string, string> = {}) =>
+      send("DELETE", `${maps}/c`, { ...(options === undefined ? {} : { body: options }), query });
     expect((await remove({ preconditions: { uid: "x" } })).code).toBe(409);
     expect((await remove({ preconditions: { resourceVersion: "1" } })).code).toBe(409);
     expect((await remove({ propagationPolicy: "Sideways" })).code).toBe(422);
     expect((await remove({ propagationPolicy: "Orphan", orphanDependents: true })).code).toBe(422);
-    expect((await remove({}, { dryRun: "All" })).code).toBe(200);
+    expect((await remove(undefined, { dryRun: "All" })).code).toBe(200);
+    expect((await remove({ dryRun: ["All"] })).code).toBe(200);
     expect((await send("GET", `${maps}/c`)).code).toBe(200);
     const { uid } = body["metadata"];
     expect((await remove({ preconditions: { uid }, propagationPolicy: "Foreground" })).body["metadata"].finalizers).toEqual([

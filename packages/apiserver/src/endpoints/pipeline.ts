@@ -9,14 +9,15 @@ import { createObject } from "./write/create.ts";
 import { deleteObject } from "./write/delete.ts";
 import { deleteCollection } from "./write/delete-collection.ts";
 import { encodeUnstored } from "./object/serve-object.ts";
-import { badRequest, forbidden, methodNotAllowed, statusOf, unknownResource } from "./errors.ts";
+import { badRequest, forbidden, methodNotAllowed, notFound, statusOf, unknownResource } from "./errors.ts";
 import type { Handle, Outcome, PipelineRequest } from "./outcome.ts";
 import { pauseIfLarge } from "./pause.ts";
-import { patchObject } from "./write/patch.ts";
+import { patchObject, patchType } from "./write/patch.ts";
 import type { SubresourceHandler } from "./subresources/pod-subresources.ts";
 import { getObject, listObjects } from "./read/read.ts";
 import { absentPath } from "./absent-path.ts";
 import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./request-info.ts";
+import { requirePathSegment, requireTimeout } from "./request-checks.ts";
 import { readBody } from "./object/body.ts";
 import { scaleObject } from "./subresources/scale.ts";
 import { updateObject } from "./write/update.ts";
@@ -82,6 +83,7 @@ class Pipeline implements RequestPipeline {
     let isAuthorized = false;
     try {
       const info = requestInfo(request);
+      requireTimeout(request.query?.["timeout"]);
       const isForwarded = request.forwarded !== undefined;
       if (info.isResource && !methods.has(request.method) && !isForwarded) throw methodNotAllowed();
       if (info.isResource && info.resource !== "") {
@@ -157,7 +159,11 @@ class Pipeline implements RequestPipeline {
     const { resource, info } = call;
     const { verb, isNamed } = info;
     if (!(resource.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
+    if (verb === "watch" && call.request.method !== "GET" && resource.origin === "builtin") throw methodNotAllowed(resource);
+    if (resource.origin === "custom" && (verb === "update" || verb === "patch") && !isNamed)
+      throw badRequest("name must be provided");
     if (verb === "create" ? isNamed : (verb === "update" || verb === "patch") && !isNamed) throw methodNotAllowed(resource);
+    if (verb === "patch") patchType(call.request, resource);
     const receiving = verb === "patch" ? this.#requireCreateForApply(call).then(() => receiveBody(call)) : receiveBody(call);
     return receiving instanceof Promise ? receiving.then(() => this.#serveVerb(call)) : this.#serveVerb(call);
   }
@@ -208,12 +214,14 @@ class Pipeline implements RequestPipeline {
       await admitConnection(call);
       return handler(call);
     }
-    if (info.rest !== "") throw unknownResource();
+    if (info.rest !== "") throw resource.origin === "custom" ? notFound(resource, info.name) : unknownResource();
     if (subresource === "scale" && resource.scale !== undefined) {
       await receiveBody(call);
       return scaleObject(call);
     }
-    if (own === undefined && !(subresource === "status" && resource.hasStatus)) throw unknownResource();
+    if (own === undefined && !(subresource === "status" && resource.hasStatus)) {
+      throw resource.origin === "custom" ? notFound(resource, info.name) : unknownResource();
+    }
     const verbs: readonly string[] = own?.verbs ?? ["get", "patch", "update"];
     if (!verbs.includes(verb)) throw methodNotAllowed(resource);
     await receiveBody(call);
@@ -241,14 +249,9 @@ function isInScope(resource: ServedResource, info: ResourceRequestInfo): boolean
   const isNamespaced = resource.scope === "Namespaced";
   const isNamespaceItself = info.resource === "namespaces" && info.isNamed && info.name === info.namespace;
   const isScoped = isNamespaced ? info.namespace !== "" : info.namespace === "" || isNamespaceItself;
-  return isScoped || (isNamespaced && !info.isNamed);
-}
-
-/** Rejects names that cannot be a segment of a path. */
-function requirePathSegment(name: string): void {
-  const problem =
-    name === "." || name === ".." ? `may not be '${name}'` : name.includes("%") ? "may not contain '%'" : undefined;
-  if (problem !== undefined) throw badRequest(`Name parameter invalid: ${JSON.stringify(name)}: ${problem}`);
+  if (isScoped) return true;
+  // kube-apiserver has no path to write custom resources of all namespaces.
+  return isNamespaced && !info.isNamed && (resource.origin === "builtin" || info.verb === "list" || info.verb === "watch");
 }
 
 /** Reads the body, which happens only here: after authorization and for a resource and verb that exist. */

@@ -1,6 +1,8 @@
 import { apiVersionOf, isJsonObject, type JsonObject, type KubernetesObject, setOwn } from "@keelson/api-machinery";
+import { invalidCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalid } from "../errors.ts";
+import { jsonType } from "./decode-error.ts";
 
 /** Maximum nesting of a body. The functions that walk one are recursive. */
 const maxDepth = 256;
@@ -53,32 +55,46 @@ export function withTypeMeta(resource: ServedResource, object: JsonObject): Kube
   const given = object["apiVersion"] ?? "";
   const kind = object["kind"] ?? "";
   const isBuiltIn = resource.origin === "builtin";
+  for (const [name, value] of [
+    ["kind", kind],
+    ["apiVersion", given],
+  ] as const) {
+    if (typeof value !== "string") throw unreadableType(resource, name, value);
+  }
   if (!isBuiltIn) {
     if (kind === "") throw badRequest("Object 'Kind' is missing in the body");
     if (given === "") throw badRequest("Object 'apiVersion' is missing in the body");
   }
-  if (kind !== "" && kind !== resource.kind) {
-    if (isBuiltIn) {
-      throw badRequest(
-        `${String(kind)} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: unknown conversion`,
-      );
-    }
-    throw invalid({ group: resource.group, kind: String(kind) }, nameOf(object), [
-      {
-        reason: "FieldValueInvalid",
-        field: "kind",
-        message: `Invalid value: ${JSON.stringify(kind)}: must be ${resource.kind}`,
-      },
-    ]);
-  }
-  if (given !== "" && given !== apiVersion) {
-    throw badRequest(`the API version in the data (${String(given)}) does not match the expected API version (${apiVersion})`);
-  }
+  if (!isBuiltIn && given !== apiVersion) throw wrongVersion(given, apiVersion);
+  if (kind !== "" && kind !== resource.kind) throw wrongKind(resource, object, kind);
+  if (given !== "" && given !== apiVersion) throw wrongVersion(given, apiVersion);
   const result = { ...object };
   result["apiVersion"] = apiVersion;
   result["kind"] = resource.kind;
   result["metadata"] = object["metadata"] ?? {};
   return result as unknown as KubernetesObject;
+}
+
+function unreadableType({ kind }: ServedResource, name: string, value: unknown): Error {
+  return badRequest(
+    `the object provided is unrecognized (must be of type ${kind}): couldn't get version/kind; json parse error: ` +
+      `json: cannot unmarshal ${jsonType(value)} into Go struct field .${name} of type string`,
+  );
+}
+
+function wrongVersion(given: unknown, expected: string): Error {
+  return badRequest(`the API version in the data (${String(given)}) does not match the expected API version (${expected})`);
+}
+
+function wrongKind(resource: ServedResource, object: JsonObject, kind: unknown): Error {
+  if (resource.origin === "builtin") {
+    return badRequest(
+      `${String(kind)} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: unknown conversion`,
+    );
+  }
+  return invalid({ group: resource.group, kind: String(kind) }, nameOf(object), [
+    invalidCause("kind", kind, `must be ${resource.kind}`),
+  ]);
 }
 
 function nameOf(object: JsonObject): string {

@@ -30,6 +30,7 @@ const strings = [
   "deletionTimestamp",
   "selfLink",
 ];
+const times: ReadonlySet<string> = new Set(["creationTimestamp", "deletionTimestamp"]);
 const numbers = ["generation", "deletionGracePeriodSeconds"];
 const maps = ["labels", "annotations"];
 /** Lists and the Go types of their items. */
@@ -62,6 +63,10 @@ export function readMetadata(value: unknown, kind: string, version: string, unkn
     if (field === null || field === "") continue;
     if (strings.includes(name)) {
       if (typeof field !== "string") throw wrong(field, `ObjectMeta.metadata.${name}`, "string");
+      if (times.has(name) && Number.isNaN(Date.parse(field))) {
+        const why = `parsing time ${JSON.stringify(field)} as "2006-01-02T15:04:05Z07:00": cannot parse ${JSON.stringify(field)} as "2006"`;
+        throw badRequest(`${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${why}`);
+      }
       result[name] = field;
     } else if (numbers.includes(name)) {
       if (typeof field !== "number" || !Number.isInteger(field)) {
@@ -82,6 +87,7 @@ export function readMetadata(value: unknown, kind: string, version: string, unkn
       const stray: unknown = field.find((item) => (type === "string" ? typeof item !== "string" : !isJsonObject(item)));
       if (stray !== undefined) throw wrong(stray, `ObjectMeta.metadata.${name}`, type);
       if (name === "ownerReferences") requireReferences(field, wrong);
+      if (name === "managedFields") requireEntries(field, wrong);
       // An empty managedFields list resets field management.
       if (field.length > 0 || name === "managedFields") result[name] = field;
     }
@@ -98,6 +104,17 @@ function requireReferences(
       const type = name === "controller" || name === "blockOwnerDeletion" ? "boolean" : "string";
       if (value === null || typeof value === type) continue;
       throw wrong(value, `OwnerReference.metadata.ownerReferences.${name}`, type === "boolean" ? "bool" : type);
+    }
+  }
+}
+
+const entryTexts: ReadonlySet<string> = new Set(["manager", "operation", "apiVersion", "fieldsType", "subresource"]);
+
+function requireEntries(entries: readonly unknown[], wrong: (found: unknown, field: string, type: string) => Error): void {
+  for (const entry of entries) {
+    for (const [name, value] of Object.entries(entry as Record<string, unknown>)) {
+      if (value === null || typeof value === "string" || !entryTexts.has(name)) continue;
+      throw wrong(value, `ManagedFieldsEntry.metadata.managedFields.${name}`, "string");
     }
   }
 }

@@ -57,8 +57,8 @@ function applyElements(type: string, value: unknown, isStatus: boolean): void {
   } else if (type.startsWith("[]") && Array.isArray(value)) {
     const element = type.slice(2);
     for (const [index, item] of value.entries()) {
-      if (item === null && element === "string") value[index] = "";
-      else applyElements(element, item, isStatus);
+      if (item !== null) applyElements(element, item, isStatus);
+      else value[index] = elementZeroOf(element, isStatus);
     }
   } else if (type.startsWith("{}") && isJsonObject(value)) {
     const element = type.slice(2);
@@ -69,6 +69,15 @@ function applyElements(type: string, value: unknown, isStatus: boolean): void {
       else if (!isAny(element)) delete value[key];
     }
   }
+}
+
+/** What Go decodes from a null in a list. */
+function elementZeroOf(element: string, isStatus: boolean): unknown {
+  const struct = structOf(element);
+  if (struct === undefined) return zeroOf(element) ?? null;
+  const created: JsonObject = {};
+  applyStruct(struct, created, isStatus);
+  return created;
 }
 
 /** The definition of a struct; undefined for other types, and for those with their own encoding. */

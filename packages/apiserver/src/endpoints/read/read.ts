@@ -9,7 +9,7 @@ import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
 import { matchingObjects } from "./converted-selection.ts";
 import { HeldState } from "./held-state.ts";
-import { waitForRevision } from "./wait-for-revision.ts";
+import { retryAfterSeconds, waitForRevision } from "./wait-for-revision.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../outcome.ts";
 import { integerOf, parseResourceVersion, parseStartingVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
@@ -211,7 +211,7 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
   const { query, store } = call;
   const match = query["resourceVersionMatch"] ?? "";
   const token = query["continue"] ?? "";
-  requireMatch(match, query, token);
+  requireListMatch(query, token);
   const revision = parseResourceVersion(query["resourceVersion"]);
   if (token !== "") {
     if (revision !== undefined && revision !== 0) {
@@ -226,13 +226,15 @@ async function startOf(call: Call, prefix: string, limit: number | undefined): P
   const isExact = match === "Exact" || (match === "" && limit !== undefined && revision !== undefined && revision > 0);
   if (revision !== undefined && revision > store.revision) {
     // An exact read does not wait.
-    if (isExact) throw tooLargeResourceVersion(revision, store.revision);
+    if (isExact) throw tooLargeResourceVersion(revision, store.revision, retryAfterSeconds);
     await waitForRevision(call, revision);
   }
   return { revision: isExact ? revision : undefined, startAfter: undefined, isInconsistent: false };
 }
 
-function requireMatch(match: string, query: Call["query"], token: string): void {
+/** Checks `resourceVersionMatch` and `sendInitialEvents` of a list. Throws `Invalid`. */
+export function requireListMatch(query: Call["query"], token: string): void {
+  const match = query["resourceVersionMatch"] ?? "";
   const causes: StatusCause[] = [];
   const revision = query["resourceVersion"] ?? "";
   const field = "resourceVersionMatch";
@@ -255,7 +257,7 @@ function requireMatch(match: string, query: Call["query"], token: string): void 
 }
 
 function limitOf(text: string | undefined): number | undefined {
-  if (text === undefined || text === "") return undefined;
+  if (text === undefined) return undefined;
   const limit = integerOf("limit", text);
   // As in kube-apiserver, a negative limit means no limit.
   return limit > 0 ? limit : undefined;

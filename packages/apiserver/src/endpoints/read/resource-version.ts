@@ -16,9 +16,9 @@ export function parseStartingVersion(text: string | undefined): number | undefin
   throw unclassifiedError(`resourceVersion: Invalid value: ${shown}: strconv.ParseUint: parsing ${shown}: invalid syntax`);
 }
 
-/** Parses an integer query parameter; 0 if absent or empty. Throws `BadRequest` for anything else. */
+/** Parses an integer query parameter; 0 if absent. Throws `BadRequest` for anything else. */
 export function integerOf(name: string, text: string | undefined): number {
-  if (text === undefined || text === "") return 0;
+  if (text === undefined) return 0;
   if (!/^[-+]?\d{1,15}$/.test(text)) {
     throw badRequest(`${name}: strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
   }

@@ -4,7 +4,7 @@ import { tooLargeResourceVersion } from "../errors.ts";
 /** How long a read waits for a future revision. Same as kube-apiserver. */
 const maxWaitMs = 3_000;
 /** When the client may retry after a timeout. */
-const retryAfterSeconds = 1;
+export const retryAfterSeconds = 1;
 
 /**
  * Waits until the store has reached `revision`, which the client may have seen on another server.

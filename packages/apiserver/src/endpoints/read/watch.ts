@@ -4,6 +4,7 @@ import { badRequest, invalidOptions } from "../errors.ts";
 import type { WatchOutcome } from "../outcome.ts";
 import { isTrue } from "../request-info.ts";
 import { ObjectWatch } from "./object-watch.ts";
+import { requireListMatch } from "./read.ts";
 import { integerOf, parseStartingVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
 
@@ -19,10 +20,12 @@ export interface OpenWatch {
 /** Serves watch: validates the options. The outcome's consumer opens the watch, and `onOpen` registers it until it closes. */
 export function watchObjects(call: Call, onOpen: (watch: OpenWatch) => () => void): WatchOutcome {
   const { resource, query, store } = call;
-  const selection = selectionOf(resource, query);
+  const selection = selectionOf(resource, watchedQuery(call));
   requireFewRequirements(selection);
   const from = parseStartingVersion(query["resourceVersion"]);
-  const sendsInitialEvents = initialEvents(query);
+  // As in kube-apiserver, the deprecated path below /watch/ takes the options of a list.
+  if (!isTrue(query["watch"])) requireListMatch(query, query["continue"] ?? "");
+  const sendsInitialEvents = isTrue(query["watch"]) ? initialEvents(query) : undefined;
   const seconds = integerOf("timeoutSeconds", query["timeoutSeconds"]);
   const timeoutSeconds = seconds > 0 ? seconds : defaultTimeoutSeconds + call.random.below(defaultTimeoutSeconds);
   // As in kube-apiserver, a watch from no version or from 0 asks for the initial events.
@@ -46,6 +49,13 @@ export function watchObjects(call: Call, onOpen: (watch: OpenWatch) => () => voi
       return { close: () => watch.close() };
     },
   };
+}
+
+/** The query of a watch. The deprecated path below /watch/ may name one object. */
+function watchedQuery({ info, query }: Call): Call["query"] {
+  if (!info.isNamed) return query;
+  const terms = [query["fieldSelector"] ?? "", `metadata.name=${info.name}`];
+  return { ...query, fieldSelector: terms.filter((term) => term !== "").join(",") };
 }
 
 /** Maximum number of requirements in the selectors of a watch: it compares them to every change, together with all other watches. */

@@ -10,7 +10,8 @@ import { notFound } from "../errors.ts";
 import { decideEviction, type EvictionDecision } from "./eviction-decision.ts";
 import type { Outcome } from "../outcome.ts";
 import { namedMetadata, success } from "./pod-subresources.ts";
-import { type DeleteOptions, deleteOptions, writeOptions } from "../write/write-options.ts";
+import { type DeleteOptions, deleteOptions } from "../write/delete-options.ts";
+import { writeOptions } from "../write/write-options.ts";
 
 const budgets = { group: "policy", plural: "poddisruptionbudgets" };
 

@@ -87,7 +87,8 @@ export async function createFrom(call: Call, creation: Creation): Promise<Object
 async function attemptCreate(call: Call, { object, options, isTracked }: Creation): Promise<ObjectOutcome | undefined> {
   const { resource, store, load } = call;
   const sent = object.metadata;
-  if (sent.resourceVersion !== undefined && !isTracked) {
+  // kube-apiserver checks this when it stores the object.
+  if (/^0*[1-9]\d*$/.test(sent.resourceVersion ?? "") && !isTracked && !options.isDryRun) {
     throw unclassifiedError("resourceVersion should not be set on objects to be created");
   }
   object.metadata = clientMetadata(call, sent);

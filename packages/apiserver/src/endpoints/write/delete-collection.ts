@@ -6,7 +6,7 @@ import { methodNotAllowed } from "../errors.ts";
 import type { ListOutcome } from "../outcome.ts";
 import { listStored } from "../read/read.ts";
 import { selectionOf } from "../read/selection.ts";
-import { deleteOptions } from "./write-options.ts";
+import { deleteOptions } from "./delete-options.ts";
 
 /** Concurrent deletes of one collection: enough to share commits, few enough for several collections at the same time. */
 const maxParallelDeletes = 8;

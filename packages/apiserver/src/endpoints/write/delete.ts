@@ -10,7 +10,7 @@ import { toStorageVersion } from "./field-context.ts";
 import type { EncodedObject, ObjectOutcome, StatusOutcome } from "../outcome.ts";
 import { withoutRevision } from "./update.ts";
 import { showsDeletedObject } from "./update-rules.ts";
-import { type DeleteOptions, deleteOptions } from "./write-options.ts";
+import { type DeleteOptions, deleteOptions } from "./delete-options.ts";
 
 /** Serves delete of the object in the URL. */
 export async function deleteObject(call: Call): Promise<ObjectOutcome | StatusOutcome> {

@@ -1,9 +1,11 @@
 import {
+  apiVersionOf,
   type DeepReadonly,
   isJsonObject,
   isStatusError,
   type JsonObject,
   type KubernetesObject,
+  parseApiVersion,
   StatusError,
   statusError,
 } from "@keelson/api-machinery";
@@ -20,6 +22,7 @@ import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome, PipelineRequest } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
 import { pauseIfLarge, takeSteps } from "../pause.ts";
+import { requireAppliedType } from "./applied-type.ts";
 import { commitUpdate } from "./update.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
 
@@ -46,7 +49,7 @@ export function patchType(request: PipelineRequest, resource: Pick<ServedResourc
   );
 }
 
-/** Parses a patch and returns a function that applies it. A malformed patch fails here, before the object is read. */
+/** Parses a patch and returns a function that applies it. */
 export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, schema: ServedResource["schema"]) {
   const patch = copyJson(body);
   if (type === "json") {
@@ -99,24 +102,39 @@ export async function decodePatched(
   }
 }
 
+/** A patch of a custom object cannot change its kind or version. */
+function requireSameType(resource: ServedResource, result: JsonObject, name: string): void {
+  const { apiVersion, kind } = result;
+  if (typeof apiVersion !== "string" || typeof kind !== "string" || apiVersion === "" || kind === "") return;
+  const expected = apiVersionOf(resource);
+  const causes = [
+    kind === resource.kind ? undefined : invalidCause("kind", kind, `must be ${resource.kind}`),
+    apiVersion === expected ? undefined : invalidCause("apiVersion", apiVersion, `must be ${expected}`),
+  ].filter((cause) => cause !== undefined);
+  if (causes.length > 0) throw invalid({ group: parseApiVersion(apiVersion).group, kind }, name, causes);
+}
+
 /** Serves patch of an object or its status. */
 export async function patchObject(call: Call): Promise<ObjectOutcome> {
   const { resource, request, info } = call;
   const type = patchType(request, resource);
   const options = writeOptions(request, "PatchOptions", type === "apply");
   if (type === "apply") return applyObject(call, options);
-  const patch = readPatch(type, request.body, resource.schema);
+  // As in kube-apiserver, a missing object is reported before a malformed patch.
+  let patch: ReturnType<typeof readPatch> | undefined;
   const isStatus = info.subresource === "status";
   const object = await commitUpdate(call, {
     options,
     isUidChecked: false,
     async produce(live) {
       await pauseIfLarge(call);
+      patch ??= readPatch(type, request.body, resource.schema);
       const result = patch(live);
       await pauseIfLarge(call);
       const next = await decodePatched(result, (result) => {
         // A strategic merge patch cannot change kind and version.
         const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
+        if (resource.origin === "custom") requireSameType(resource, result, info.name);
         return normalizeObject(call, mutableCopy(withTypeMeta(resource, named), isStatus), options);
       });
       requireNames(next, info.name, call.namespace);
@@ -165,13 +183,14 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   }
   const object = await commitUpdate(call, {
     options,
-    isUidChecked: true,
+    isUidChecked: false,
     isTracked: true,
     produce: apply,
   });
   return { kind: "object", status: 200, object, resource, subresource: info.subresource };
 
   function readConfiguration({ namespace }: Call): KubernetesObject {
+    requireAppliedType(resource, request.body);
     const object = readBody(resource, request.body);
     const metadata: unknown = object.metadata;
     if (!isJsonObject(metadata)) throw badRequest("metadata must be an object");

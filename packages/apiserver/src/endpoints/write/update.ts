@@ -195,7 +195,7 @@ function requireUnmodified(call: Call, update: Update, next: KubernetesObject, l
         {
           reason: "FieldValueInvalid",
           field: "metadata.resourceVersion",
-          message: "Invalid value: 0x0: must be specified for an update",
+          message: "Invalid value: 0: must be specified for an update",
         },
       ]);
     }
