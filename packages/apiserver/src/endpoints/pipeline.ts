@@ -16,8 +16,8 @@ import { patchObject, patchType } from "./write/patch.ts";
 import type { SubresourceHandler } from "./subresources/pod-subresources.ts";
 import { getObject, listObjects } from "./read/read.ts";
 import { absentPath } from "./absent-path.ts";
-import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./request-info.ts";
 import { requirePathSegment, requireTimeout } from "./request-checks.ts";
+import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./request-info.ts";
 import { readBody } from "./object/body.ts";
 import { scaleObject } from "./subresources/scale.ts";
 import { updateObject } from "./write/update.ts";
@@ -275,7 +275,6 @@ function admitBody(call: Call): void | Promise<void> {
 
 /** kube-apiserver sends this header when authorization fails. */
 const noSniff = { "x-content-type-options": "nosniff" } as const;
-
 const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]);
 
 function withWarnings(outcome: Outcome, warnings: readonly string[]): Outcome {

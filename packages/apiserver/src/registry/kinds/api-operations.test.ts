@@ -26,7 +26,12 @@ describe("kinds of storage, networking and devices", () => {
       { spec: { attacher: "d", nodeName: "n", source: { persistentVolumeName: "pv" } } },
     ],
     ["/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities", "CSIStorageCapacity", "c", { storageClassName: "s" }],
-    ["/apis/storage.k8s.io/v1/volumeattributesclasses", "VolumeAttributesClass", "v", { driverName: "d" }],
+    [
+      "/apis/storage.k8s.io/v1/volumeattributesclasses",
+      "VolumeAttributesClass",
+      "v",
+      { driverName: "d", parameters: { a: "b" } },
+    ],
     ["/apis/networking.k8s.io/v1/ipaddresses", "IPAddress", "192.0.2.1", { spec: { parentRef } }],
     ["/apis/networking.k8s.io/v1/ipaddresses", "IPAddress", "2001:db8::1", { spec: { parentRef } }],
     ["/apis/networking.k8s.io/v1/servicecidrs", "ServiceCIDR", "extra", { spec: { cidrs: ["192.0.2.0/24"] } }],
@@ -62,6 +67,7 @@ describe("kinds of storage, networking and devices", () => {
       kind: "VolumeAttributesClass",
       metadata: { name: "fixed" },
       driverName: "d",
+      parameters: { a: "b" },
     };
     await send("POST", path, body);
     expect(await requestError(environment, "PATCH", `${path}/fixed`, { driverName: "e" }, "merge")).toEqual([

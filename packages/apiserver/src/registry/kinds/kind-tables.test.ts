@@ -269,7 +269,11 @@ describe("create rejects", () => {
       job({ template: { ...jobTemplate, metadata: { labels: { "job-name": "other" } } } }),
       ["FieldValueInvalid spec.template.metadata.labels[job-name]"],
     ],
-    ["jobs", job({ manualSelector: true }), ["FieldValueRequired spec.selector"]],
+    [
+      "jobs",
+      job({ manualSelector: true }),
+      ["FieldValueRequired spec.selector", "FieldValueInvalid spec.template.metadata.labels"],
+    ],
     ["jobs", job({ selector, template: { ...jobTemplate, ...labelled } }), ["FieldValueInvalid spec.selector"]],
     ["jobs", job({ podFailurePolicy: { rules: [failJob] } }), []],
     [
@@ -343,7 +347,7 @@ describe("create rejects", () => {
       { addressType: "IPv4", endpoints: [{ addresses: ["here"] }] },
       ["FieldValueInvalid endpoints[0].addresses[0]"],
     ],
-    ["nodes", { spec: { taints: [{ key: "k", effect: "Never" }] } }, ["FieldValueNotSupported spec.taints[0].effect"]],
+    ["nodes", { spec: { taints: [{ key: "k", effect: "Never" }] } }, ["FieldValueNotSupported metadata.taints[0].effect"]],
     ["ingresses", { spec: {} }, ["FieldValueInvalid spec"]],
     ["networkpolicies", { spec: { ingress: [{ from: [{}] }] } }, ["FieldValueRequired spec.ingress[0].from[0]"]],
     [

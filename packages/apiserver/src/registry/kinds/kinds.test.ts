@@ -250,15 +250,6 @@ describe("Events", () => {
     expect(create(core, { ...event, involvedObject: { kind: "Node", name: "n" } } as KubernetesObject).causes).toEqual([]);
   });
 
-  it("of events.k8s.io require time, reporter, action and reason", () => {
-    expect(create(grouped, object("Event", { regarding: { namespace: "default" } })).causes).toEqual([
-      "FieldValueRequired eventTime",
-      "FieldValueRequired action",
-      "FieldValueRequired reason",
-      "FieldValueInvalid type",
-    ]);
-  });
-
   it("support field selectors with either group's field names", () => {
     expect(core.selectableFields["involvedObject.name"]?.(event)).toBe("p");
     expect(core.selectableFields["source"]?.(event)).toBe("kubelet");

@@ -207,7 +207,7 @@ describe("a device needs", () => {
       ...slice,
       devices: [{}, { name: "a" }, { name: "a" }],
     });
-    expect(reported).toEqual([`${required} spec.devices[0].name`, "FieldValueDuplicate spec.devices[2]"]);
+    expect(reported).toEqual(["FieldValueInvalid spec.devices[0].name", "FieldValueDuplicate spec.devices[2]"]);
     const many = Array.from({ length: 129 }, (_, index) => ({ name: `d${index}` }));
     expect(await causes(`${devices}/resourceslices`, "ResourceSlice", { ...slice, devices: many })).toEqual([
       "FieldValueTooMany spec.devices",
@@ -223,7 +223,7 @@ describe("a device needs", () => {
     expect(await causes(path, "ResourceClaim", claim)).toEqual(selectors("spec.devices.requests[0].exactly.selectors"));
     const alternatives = { devices: { requests: [{ name: "r", firstAvailable: [{ name: "", ...exactly }] }] } };
     expect(await causes(path, "ResourceClaim", alternatives)).toEqual([
-      `${required} spec.devices.requests[0].firstAvailable[0].name`,
+      "FieldValueInvalid spec.devices.requests[0].firstAvailable[0].name",
       ...selectors("spec.devices.requests[0].firstAvailable[0].selectors"),
     ]);
   });

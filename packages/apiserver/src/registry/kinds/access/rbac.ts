@@ -8,7 +8,7 @@ import {
 } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, type BuiltinKind, builtinResource, column } from "../../builtin/builtin-resource.ts";
-import { dnsSubdomain } from "../../field-checks.ts";
+import { dnsSubdomain, labelSelector } from "../../field-checks.ts";
 import { listAt, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 
@@ -42,9 +42,20 @@ function role(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind {
       hasGeneration: false,
       prepareForCreate: prepare,
       prepareForUpdate: prepare,
-      validate: (object) => listAt(object, "rules").flatMap((rule, index) => ruleCauses(rule, `rules[${index}]`, scope)),
+      validate: (object) => [
+        ...listAt(object, "rules").flatMap((rule, index) => ruleCauses(rule, `rules[${index}]`, scope)),
+        ...aggregationCauses(valueAt(object, "aggregationRule")),
+      ],
     },
   };
+}
+
+function aggregationCauses(aggregation: unknown): StatusCause[] {
+  if (aggregation === undefined) return [];
+  const path = "aggregationRule.clusterRoleSelectors";
+  const selectors = listAt(aggregation, "clusterRoleSelectors");
+  if (selectors.length > 0) return selectors.flatMap((selector, index) => labelSelector(`${path}[${index}]`, selector));
+  return [requiredCause(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")];
 }
 
 function ruleCauses(rule: unknown, path: string, scope: RbacKind["scope"]): StatusCause[] {

@@ -1,9 +1,9 @@
 import { type DeepReadonly, draft, type KubernetesObject, setOwn } from "@keelson/api-machinery";
-import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { ensureMap, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { changedEventCauses, eventCauses, newEventCauses } from "./event-validation.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -86,7 +86,7 @@ const coreEvents = builtinResource({
     hasGeneration: false,
     prepareForCreate: setDefaults,
     prepareForUpdate: setDefaults,
-    validate: (object) => [...namespaceCauses(object, "involvedObject"), ...reporterCauses(object, "reportingComponent")],
+    validate: (object) => eventCauses(object, "reportingComponent"),
   },
 });
 
@@ -109,18 +109,9 @@ const groupEvents = builtinResource({
   conversion: { fromStorage, toStorage },
   strategy: {
     hasGeneration: false,
-    validate: (object) => {
-      const causes = [...namespaceCauses(object, "regarding"), ...reporterCauses(object, "reportingController")];
-      if (!hasEventTime(object)) causes.push(requiredCause("eventTime"));
-      for (const field of ["action", "reason"]) if (textAt(object, field) === "") causes.push(requiredCause(field));
-      causes.push(...seriesCauses(object));
-      const type = textAt(object, "type");
-      if (type !== "Normal" && type !== "Warning") causes.push(invalidCause("type", type, "has invalid value"));
-      if (Buffer.byteLength(textAt(object, "note")) > 1024) {
-        causes.push(invalidCause("note", "", "can have at most 1024 bytes"));
-      }
-      return causes;
-    },
+    validate: (object) => eventCauses(toStorage(object), "reportingController"),
+    validateCreate: (object) => newEventCauses(toStorage(object)),
+    validateUpdate: (object, old) => changedEventCauses(toStorage(object), toStorage(old)),
   },
 });
 
@@ -164,29 +155,4 @@ function setDefaults(object: KubernetesObject): void {
   for (const field of ["eventTime", "firstTimestamp", "lastTimestamp"]) {
     if (valueAt(object, field) === undefined) setField(object, field, null);
   }
-}
-
-function seriesCauses(object: Read): StatusCause[] {
-  const series = valueAt(object, "series");
-  if (series === undefined || series === null) return [];
-  const time = valueAt(series, "lastObservedTime");
-  return typeof time === "string" ? [] : [requiredCause("series.lastObservedTime")];
-}
-
-/** An Event is in the namespace of its object, or in `default` for a cluster-scoped object. */
-function namespaceCauses(object: Read, reference: string): StatusCause[] {
-  const about = textAt(object, reference, "namespace");
-  const { namespace = "" } = object.metadata;
-  const fits = about === "" ? namespace === "" || namespace === "default" : about === namespace;
-  return fits ? [] : [invalidCause(`${reference}.namespace`, about, "does not match event.namespace")];
-}
-
-function hasEventTime(object: Read): boolean {
-  return typeof valueAt(object, "eventTime") === "string";
-}
-
-function reporterCauses(object: Read, controllerField: string): StatusCause[] {
-  if (!hasEventTime(object)) return [];
-  const fields = [controllerField, "reportingInstance"];
-  return fields.filter((field) => textAt(object, field) === "").map((field) => requiredCause(field));
 }

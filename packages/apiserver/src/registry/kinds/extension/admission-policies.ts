@@ -2,7 +2,6 @@ import type { KubernetesObject } from "@keelson/api-machinery";
 import { compileExpression, type WantedType } from "@keelson/api-machinery/server";
 import {
   duplicateCause,
-  forbiddenCause,
   invalidCause,
   qualifiedNameFaults,
   requiredCause,
@@ -14,7 +13,14 @@ import * as check from "../../field-checks.ts";
 import { ensureMap, listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { type Read, selectorCell } from "../workload/workload.ts";
-import { matchConditionCauses, ruleCauses } from "./webhook-configurations.ts";
+import {
+  constraintCauses,
+  matchResourcesCauses,
+  paramKindCauses,
+  paramRefCauses,
+  policyNameCauses,
+} from "./policy-references.ts";
+import { matchConditionCauses } from "./webhook-configurations.ts";
 
 const group = "admissionregistration.k8s.io";
 
@@ -117,6 +123,7 @@ function policyCauses(object: Read): StatusCause[] {
   const spec = valueAt(object, "spec");
   const causes = [
     ...check.oneOf("spec.failurePolicy", valueAt(spec, "failurePolicy"), ["Fail", "Ignore"]),
+    ...paramKindCauses(valueAt(spec, "paramKind")),
     ...constraintCauses(spec),
     ...matchConditionCauses(
       listAt(spec, "matchConditions"),
@@ -169,19 +176,6 @@ function valueExpressionCauses(spec: unknown, expression: string, path: string):
   return expressionCauses(spec, expression, path, "text-or-null");
 }
 
-/** Validates a policy's constraints, which must have a rule. */
-export function constraintCauses(spec: unknown): StatusCause[] {
-  const path = "spec.matchConstraints";
-  const rulesOf = (field: string): StatusCause[] =>
-    listAt(spec, "matchConstraints", field).flatMap((rule, index) => ruleCauses(rule, `${path}.${field}[${index}]`));
-  const isEmpty = listAt(spec, "matchConstraints", "resourceRules").length === 0;
-  return [
-    ...rulesOf("resourceRules"),
-    ...rulesOf("excludeResourceRules"),
-    ...(isEmpty ? [requiredCause(`${path}.resourceRules`)] : []),
-  ];
-}
-
 /** Validates a policy's variables with `expressionCausesOf`. */
 export function variableCauses(
   spec: unknown,
@@ -191,10 +185,15 @@ export function variableCauses(
     const name = textAt(variable, "name");
     const at = `spec.variables[${index}]`;
     return [
-      ...(/^[A-Za-z_]\w*$/.test(name) ? [] : [invalidCause(`${at}.name`, name, "must be a valid CEL identifier")]),
+      ...variableNameCauses(name, `${at}.name`),
       ...expressionCausesOf(textAt(variable, "expression"), `${at}.expression`),
     ];
   });
+}
+
+function variableNameCauses(name: string, path: string): StatusCause[] {
+  if (name.trim() === "") return [requiredCause(path, "name is not specified")];
+  return /^[A-Za-z_]\w*$/.test(name) ? [] : [invalidCause(path, name, "must be a valid CEL identifier")];
 }
 
 function validationCauses(spec: unknown, validation: unknown, at: string): StatusCause[] {
@@ -222,8 +221,11 @@ export function variablesOf(spec: unknown): readonly string[] {
 
 function bindingCauses(object: KubernetesObject | Read): StatusCause[] {
   const spec = valueAt(object, "spec");
-  const causes: StatusCause[] = [];
-  if (textAt(spec, "policyName") === "") causes.push(requiredCause("spec.policyName"));
+  const causes = [
+    ...policyNameCauses(textAt(spec, "policyName")),
+    ...paramRefCauses(valueAt(spec, "paramRef")),
+    ...matchResourcesCauses(valueAt(spec, "matchResources"), "spec.matchResources"),
+  ];
   const actions = listAt(spec, "validationActions");
   if (actions.length === 0) {
     causes.push(requiredCause("spec.validationActions", "at least one validation action is required"));
@@ -239,22 +241,5 @@ function bindingCauses(object: KubernetesObject | Read): StatusCause[] {
       "serves no purpose)";
     causes.push(invalidCause("spec.validationActions", actions, detail));
   }
-  return [...causes, ...paramRefCauses(valueAt(spec, "paramRef"))];
-}
-
-/** Validates a binding's reference to parameters. */
-export function paramRefCauses(ref: unknown): StatusCause[] {
-  if (ref === undefined) return [];
-  const causes: StatusCause[] = [];
-  const [name, selector] = [textAt(ref, "name"), valueAt(ref, "selector")];
-  if (name !== "" && selector !== undefined) {
-    const detail = "name and selector are mutually exclusive";
-    causes.push(forbiddenCause("spec.paramRef.name", detail), forbiddenCause("spec.paramRef.selector", detail));
-  } else if (name === "" && selector === undefined) {
-    causes.push(requiredCause("spec.paramRef", "one of name or selector must be specified"));
-  }
-  const action = valueAt(ref, "parameterNotFoundAction");
-  if (action === undefined || action === "") causes.push(requiredCause("spec.paramRef.parameterNotFoundAction"));
-  else causes.push(...check.oneOf("spec.paramRef.parameterNotFoundAction", action, ["Allow", "Deny"]));
   return causes;
 }

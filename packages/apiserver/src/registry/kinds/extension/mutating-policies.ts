@@ -10,13 +10,18 @@ import {
   bindingCells,
   bindingColumns,
   paramKindCell,
-  constraintCauses,
   defaultMatchResources,
-  paramRefCauses,
   variableCauses,
   variablesOf,
 } from "./admission-policies.ts";
-import { matchConditionCauses, ruleCauses } from "./webhook-configurations.ts";
+import {
+  constraintCauses,
+  matchResourcesCauses,
+  paramKindCauses,
+  paramRefCauses,
+  policyNameCauses,
+} from "./policy-references.ts";
+import { matchConditionCauses } from "./webhook-configurations.ts";
 
 /** admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicies (KEP-3962) and their bindings. */
 export function mutatingPolicyKinds(): readonly ServedResource[] {
@@ -88,6 +93,7 @@ function policyCauses(object: Read): StatusCause[] {
   const policy = valueAt(spec, "reinvocationPolicy");
   return [
     ...check.oneOf("spec.failurePolicy", valueAt(spec, "failurePolicy"), ["Fail", "Ignore"]),
+    ...paramKindCauses(valueAt(spec, "paramKind")),
     ...constraintCauses(spec),
     ...operationCauses(valueAt(spec, "matchConstraints"), "spec.matchConstraints"),
     ...matchConditionCauses(
@@ -154,13 +160,10 @@ function compileCauses(
 function bindingCauses(object: Read): StatusCause[] {
   const spec = valueAt(object, "spec");
   const match = valueAt(spec, "matchResources");
-  const rules = (field: string): StatusCause[] =>
-    listAt(match, field).flatMap((rule, index) => ruleCauses(rule, `spec.matchResources.${field}[${index}]`));
   return [
-    ...(textAt(spec, "policyName") === "" ? [requiredCause("spec.policyName")] : []),
+    ...policyNameCauses(textAt(spec, "policyName")),
     ...paramRefCauses(valueAt(spec, "paramRef")),
-    ...rules("resourceRules"),
-    ...rules("excludeResourceRules"),
+    ...matchResourcesCauses(match, "spec.matchResources"),
     ...operationCauses(match, "spec.matchResources"),
   ];
 }

@@ -4,6 +4,7 @@ import { flowControlGroup, type FlowSchemaObject, type PriorityLevelObject } fro
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { flowSchemaCauses } from "./flow-schema-validation.ts";
 
 /** flowcontrol.apiserver.k8s.io/v1: the configuration of API Priority and Fairness. */
 export function flowControlKinds(): readonly ServedResource[] {
@@ -49,58 +50,9 @@ const flowSchemas = builtinResource({
       spec.matchingPrecedence ||= 1_000;
     },
     prepareForCreate: dropStatus,
-    validate: (object) => validateSchema(schemaOf(object)),
+    validate: (object) => flowSchemaCauses(schemaOf(object)),
   },
 });
-
-function validateSchema({ metadata, spec }: DeepReadonly<FlowSchemaObject>): StatusCause[] {
-  const { matchingPrecedence = 0, priorityLevelConfiguration, rules = [], distinguisherMethod } = spec;
-  const causes: StatusCause[] = [];
-  if (matchingPrecedence < 1)
-    causes.push(invalidCause("spec.matchingPrecedence", matchingPrecedence, "must be a positive value"));
-  if (matchingPrecedence > 10_000) {
-    causes.push(invalidCause("spec.matchingPrecedence", matchingPrecedence, "must not be greater than 10000"));
-  }
-  if (matchingPrecedence === 1 && metadata.name !== "exempt") {
-    const detail = "only the schema named 'exempt' may have matchingPrecedence 1";
-    causes.push(invalidCause("spec.matchingPrecedence", matchingPrecedence, detail));
-  }
-  if (!priorityLevelConfiguration?.name) causes.push(requiredCause("spec.priorityLevelConfiguration.name"));
-  const method = distinguisherMethod?.type;
-  if (method !== undefined && method !== "ByUser" && method !== "ByNamespace") {
-    causes.push(notSupportedCause("spec.distinguisherMethod", method, ["ByNamespace", "ByUser"]));
-  }
-  for (const [index, rule] of rules.entries()) causes.push(...validateRules(rule, `spec.rules[${index}]`));
-  return causes;
-}
-
-type Rules = NonNullable<DeepReadonly<FlowSchemaObject>["spec"]["rules"]>[number];
-
-function validateRules({ subjects = [], resourceRules = [], nonResourceRules = [] }: Rules, path: string): StatusCause[] {
-  const causes: StatusCause[] = [];
-  if (subjects.length === 0) causes.push(requiredCause(`${path}.subjects`));
-  if (resourceRules.length + nonResourceRules.length === 0) causes.push(requiredCause(path));
-  for (const [index, { kind }] of subjects.entries()) {
-    if (kind === "User" || kind === "Group" || kind === "ServiceAccount") continue;
-    causes.push(notSupportedCause(`${path}.subjects[${index}].kind`, kind, ["Group", "ServiceAccount", "User"]));
-  }
-  for (const [
-    index,
-    { verbs = [], apiGroups = [], resources = [], clusterScope, namespaces = [] },
-  ] of resourceRules.entries()) {
-    const at = `${path}.resourceRules[${index}]`;
-    if (verbs.length === 0) causes.push(requiredCause(`${at}.verbs`));
-    if (apiGroups.length === 0) causes.push(requiredCause(`${at}.apiGroups`));
-    if (resources.length === 0) causes.push(requiredCause(`${at}.resources`));
-    if (namespaces.length === 0 && clusterScope !== true) causes.push(requiredCause(`${at}.namespaces`));
-  }
-  for (const [index, { verbs = [], nonResourceURLs = [] }] of nonResourceRules.entries()) {
-    const at = `${path}.nonResourceRules[${index}]`;
-    if (verbs.length === 0) causes.push(requiredCause(`${at}.verbs`));
-    if (nonResourceURLs.length === 0) causes.push(requiredCause(`${at}.nonResourceURLs`));
-  }
-  return causes;
-}
 
 const priorityLevels = builtinResource({
   group: flowControlGroup,
@@ -132,7 +84,7 @@ const priorityLevels = builtinResource({
   strategy: {
     default: (object) => setLevelDefaults(object as PriorityLevelObject),
     prepareForCreate: dropStatus,
-    validate: (object) => validateLevel(levelOf(object)),
+    validate: (object) => [...exemptCauses(levelOf(object)), ...validateLevel(levelOf(object))],
     validateUpdate: (object, old) =>
       mandatory.has(object.metadata.name ?? "") &&
       levelOf(object).spec.type !== levelOf(old).spec.type &&
@@ -156,6 +108,12 @@ function setLevelDefaults({ spec }: PriorityLevelObject): void {
   queuing.handSize ||= 8;
   queuing.queues ||= 64;
   queuing.queueLengthLimit ||= 50;
+}
+
+/** Exactly one level is exempt. */
+function exemptCauses({ metadata, spec }: DeepReadonly<PriorityLevelObject>): StatusCause[] {
+  if ((metadata.name === "exempt") === (spec.type === "Exempt")) return [];
+  return [invalidCause("spec.type", spec.type, "must be 'Exempt' if and only if `name` is 'exempt'")];
 }
 
 function validateLevel({ spec }: DeepReadonly<PriorityLevelObject>): StatusCause[] {

@@ -47,7 +47,12 @@ const addresses = builtinResource({
         ...["resource", "name"].flatMap((part) => check.nonEmpty(`spec.parentRef.${part}`, textAt(parent, part))),
       ];
     },
-    validateUpdate: immutableSpec,
+    validateUpdate: (address, old) => {
+      const parent = valueAt(address, "spec", "parentRef");
+      return jsonEquals(parent, valueAt(old, "spec", "parentRef"))
+        ? []
+        : [invalidCause("spec.parentRef", parent ?? null, "field is immutable")];
+    },
   },
 });
 

@@ -102,12 +102,13 @@ function nodeCauses(node: Read): StatusCause[] {
   const causes: StatusCause[] = [];
   const taints = new Set<string>();
   for (const [index, taint] of (node.spec?.taints ?? []).entries()) {
-    const at = `spec.taints[${index}]`;
+    // As in kube-apiserver, the path is not that of the field.
+    const at = `metadata.taints[${index}]`;
     const key = taint.key ?? "";
     causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault)));
     const effect = taint.effect;
     if (effect === "") causes.push(...check.nonEmpty(`${at}.effect`, effect));
-    else causes.push(...check.oneOf(`${at}.effect`, effect, ["NoExecute", "NoSchedule", "PreferNoSchedule"]));
+    else causes.push(...check.oneOf(`${at}.effect`, effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"]));
     const identity = `${key}:${String(effect)}`;
     if (taints.has(identity)) causes.push(duplicateCause(at, taint));
     taints.add(identity);

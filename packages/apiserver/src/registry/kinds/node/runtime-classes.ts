@@ -1,8 +1,11 @@
 import type { RuntimeClassObject } from "@keelson/api-machinery/kinds";
-import { invalidCause } from "@keelson/api-machinery/validation";
+import { dns1123LabelFaults, invalidCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
+import * as check from "../../field-checks.ts";
+import { listAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { tolerationCauses } from "../pod/spec-validation.ts";
 
 /** node.k8s.io RuntimeClasses: the ways in which nodes run Pods. */
 export function runtimeClassKinds(): readonly ServedResource[] {
@@ -19,8 +22,13 @@ export function runtimeClassKinds(): readonly ServedResource[] {
         hasGeneration: false,
         validate: (object) => {
           const handler = object.handler ?? "";
-          if (/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(handler)) return [];
-          return [invalidCause("handler", handler, "must be a DNS label: lower case letters, digits and -, at most 63")];
+          return [
+            ...dns1123LabelFaults(handler).map((fault) => invalidCause("handler", handler, fault)),
+            ...check.labels("scheduling.nodeSelector", valueAt(object, "scheduling", "nodeSelector")),
+            ...listAt(object, "scheduling", "tolerations").flatMap((toleration, index) =>
+              tolerationCauses(toleration, `scheduling.tolerations[${index}]`),
+            ),
+          ];
         },
         validateUpdate: (object, old) =>
           object.handler === old.handler ? [] : [invalidCause("handler", object.handler, "field is immutable")],

@@ -1,5 +1,5 @@
 import type { Container, DownwardApiFile, PodSpec, PodTemplate, Probe, Volume } from "@keelson/api-machinery/kinds";
-import { objectAt } from "../../object-fields.ts";
+import { textAt, objectAt } from "../../object-fields.ts";
 import type { Draft } from "../../received.ts";
 
 /** Sets the defaults of a PodTemplateSpec (core/v1) in place. */
@@ -136,6 +136,8 @@ function defaultVolume(volume: Draft<Volume>): void {
     const token = source.serviceAccountToken;
     if (token !== undefined) token.expirationSeconds ??= 3600;
   }
+  const image = objectAt(volume, "image");
+  if (image !== undefined) image["pullPolicy"] ??= isLatest(textAt(image, "reference")) ? "Always" : "IfNotPresent";
   const claim = volume.ephemeral?.volumeClaimTemplate?.spec;
   if (claim !== undefined) claim.volumeMode ??= "Filesystem";
 }

@@ -44,7 +44,7 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
   causes.push(...podSecurityCauses(spec, `${path}.securityContext`));
   causes.push(...affinityCauses(valueAt(spec, "affinity"), `${path}.affinity`));
   causes.push(...dnsConfigCauses(spec, `${path}.dnsConfig`));
-  causes.push(...gateCauses(spec, path));
+  causes.push(...gateCauses(spec, path), ...resourceClaimCauses(spec, `${path}.resourceClaims`));
   causes.push(...spreadConstraintCauses(listAt(spec, "topologySpreadConstraints"), `${path}.topologySpreadConstraints`));
   causes.push(...check.dnsSubdomain(`${path}.serviceAccountName`, valueAt(spec, "serviceAccountName")));
   causes.push(...check.dnsSubdomain(`${path}.nodeName`, valueAt(spec, "nodeName")));
@@ -188,7 +188,32 @@ function spreadCauses(constraint: unknown, isRepeated: boolean, path: string): S
 }
 
 /** Validates a Toleration. */
-function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
+/** Validates a Pod's claims of devices (KEP-4381). */
+function resourceClaimCauses(spec: unknown, path: string): StatusCause[] {
+  const names = new Set<string>();
+  return listAt(spec, "resourceClaims").flatMap((claim, index) => {
+    const at = `${path}[${index}]`;
+    const name = textAt(claim, "name");
+    const causes = names.has(name) ? [duplicateCause(`${at}.name`, name)] : check.dnsLabel(`${at}.name`, name);
+    names.add(name);
+    const given = ["resourceClaimName", "resourceClaimTemplateName"].filter((field) => valueAt(claim, field) !== undefined);
+    const fields = "`resourceClaimName`";
+    if (given.length === 2) {
+      const detail = `at most one of ${fields} or \`resourceClaimTemplateName\` may be specified`;
+      causes.push(invalidCause(at, claim, detail));
+    } else if (given.length === 0) {
+      causes.push(invalidCause(at, claim, `must specify one of: ${fields}, \`resourceClaimTemplateName\``));
+    }
+    for (const field of given) {
+      const reference = textAt(claim, field);
+      causes.push(...dns1123SubdomainFaults(reference).map((fault) => invalidCause(`${at}.${field}`, reference, fault)));
+    }
+    return causes;
+  });
+}
+
+/** Validates a toleration of a Pod or a RuntimeClass. */
+export function tolerationCauses(toleration: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const key = textAt(toleration, "key");
   const operator = textAt(toleration, "operator");

@@ -1,6 +1,7 @@
 import { type DeepReadonly, draft, jsonEquals, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { forbiddenCause, invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
+import { gatedUpdateCauses } from "./gated-update-validation.ts";
 import { listAt, objectAt, objectsAt, setField, textAt, valueAt } from "../../object-fields.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
@@ -30,8 +31,12 @@ export function podUpdateCauses(pod: Read, old: Read): StatusCause[] {
     const detail = "existing toleration can not be modified except its tolerationSeconds";
     causes.push(forbiddenCause("spec.tolerations", detail));
   }
-  if (causes.length > 0) return causes;
-  return jsonEquals(fixedSpec(pod, pod, old), fixedSpec(old, pod, old)) ? [] : [forbiddenCause("spec", changeable)];
+  const isGated = listAt(old, "spec", "schedulingGates").length > 0;
+  if (isGated) causes.push(...gatedUpdateCauses(pod, old));
+  // The rest is compared although a gated Pod has other faults.
+  else if (causes.length > 0) return causes;
+  const rest = jsonEquals(fixedSpec(pod, pod, old), fixedSpec(old, pod, old)) ? [] : [forbiddenCause("spec", changeable)];
+  return [...causes, ...rest];
 }
 
 function deadlineCauses(pod: Read, old: Read): StatusCause[] {
@@ -78,7 +83,9 @@ function fixedSpec(object: Read, pod: Read, old: Read): JsonObject {
   // A gated Pod may be restricted to fewer nodes.
   if (listAt(old, "spec", "schedulingGates").length > 0) {
     delete spec["nodeSelector"];
-    delete spec["affinity"];
+    const affinity = objectAt(spec, "affinity");
+    delete affinity?.["nodeAffinity"];
+    if (affinity !== undefined && Object.keys(affinity).length === 0) delete spec["affinity"];
   }
   return spec;
 }

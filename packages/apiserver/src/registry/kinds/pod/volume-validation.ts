@@ -39,6 +39,12 @@ function sourceCauses(type: string, source: unknown, path: string): StatusCause[
         ? [forbiddenCause(`${path}.sizeLimit`, "SizeLimit field must be a valid resource quantity")]
         : [];
     }
+    case "image":
+      return [
+        // A workload may leave the reference to admission.
+        ...(path.startsWith("spec.volumes[") ? check.nonEmpty(`${path}.reference`, textAt(source, "reference")) : []),
+        ...check.oneOf(`${path}.pullPolicy`, valueAt(source, "pullPolicy"), ["Always", "IfNotPresent", "Never"]),
+      ];
     case "configMap":
       return [...check.nonEmpty(`${path}.name`, textAt(source, "name")), ...fileCauses(source, path)];
     case "secret":

@@ -11,8 +11,9 @@ import {
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
-import { ensureMap, listAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { mapAt, ensureMap, listAt, setField, textAt, valueAt } from "../../object-fields.ts";
 import type { ServedResource } from "../../served-resource.ts";
+import { provisionerCauses } from "./storage-classes.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -177,7 +178,12 @@ const volumeAttributesClasses = builtinResource({
   cells: (object, now) => [textAt(object, "driverName"), age(object.metadata.creationTimestamp, now)],
   strategy: {
     hasGeneration: false,
-    validate: (object) => check.nonEmpty("driverName", valueAt(object, "driverName")),
+    validate: (object) => [
+      ...provisionerCauses("driverName", textAt(object, "driverName")),
+      ...(Object.keys(mapAt(object, "parameters")).length === 0
+        ? [requiredCause("parameters", "must contain at least one key/value pair")]
+        : []),
+    ],
     validateUpdate: (object, old) =>
       ["driverName", "parameters"].flatMap((name) =>
         jsonEquals(valueAt(object, name), valueAt(old, name))

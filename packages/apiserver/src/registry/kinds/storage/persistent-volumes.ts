@@ -244,7 +244,16 @@ const persistentVolumes = builtinResource<PersistentVolumeObject>({
       if ((volume.spec?.volumeMode ?? "") !== (old.spec?.volumeMode ?? "")) {
         causes.push(invalidCause("spec.volumeMode", volume.spec?.volumeMode ?? "", "field is immutable"));
       }
+      causes.push(...affinityUpdateCauses(volume, old));
       return causes;
     },
   },
 });
+
+/** The affinity of a volume cannot change once it is set. */
+function affinityUpdateCauses(volume: Volume, old: Volume): StatusCause[] {
+  const before = old.spec?.nodeAffinity;
+  const now = volume.spec?.nodeAffinity;
+  if (before === undefined || jsonEquals(now, before)) return [];
+  return [invalidCause("nodeAffinity", now ?? null, "field is immutable, except for updating from beta label to GA")];
+}

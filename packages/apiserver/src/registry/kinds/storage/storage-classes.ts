@@ -59,7 +59,7 @@ export const storageClasses = builtinResource<StorageClassObject>({
       if (object.volumeBindingMode === undefined) setField(object, "volumeBindingMode", "Immediate");
     },
     validate: (object) => [
-      ...provisionerCauses(object.provisioner ?? ""),
+      ...provisionerCauses("provisioner", object.provisioner ?? ""),
       ...("" in (object.parameters ?? {}) ? [invalidCause("parameters", "", "field can not be empty.")] : []),
       ...(object.reclaimPolicy === "" ? [] : check.oneOf("reclaimPolicy", object.reclaimPolicy, ["Delete", "Retain"])),
       ...check.oneOf("volumeBindingMode", object.volumeBindingMode, ["Immediate", "WaitForFirstConsumer"]),
@@ -76,10 +76,11 @@ export const storageClasses = builtinResource<StorageClassObject>({
   },
 });
 
-function provisionerCauses(name: string): StatusCause[] {
-  if (name === "") return [requiredCause("provisioner")];
+/** Validates the name of a provisioner or driver of a class. */
+export function provisionerCauses(field: string, name: string): StatusCause[] {
+  if (name === "") return [requiredCause(field)];
   const lower = name.toLowerCase();
-  return qualifiedNameFaults(lower).map((fault) => invalidCause("provisioner", lower, fault));
+  return qualifiedNameFaults(lower).map((fault) => invalidCause(field, lower, fault));
 }
 
 function topologyCauses(terms: NonNullable<Read["allowedTopologies"]>): StatusCause[] {

@@ -100,7 +100,10 @@ function jobCauses(job: ReceivedObject<JobObject>): StatusCause[] {
   const labels = (spec?.template?.metadata?.labels ?? {}) as Readonly<Record<string, string>>;
   const { uid = "", name = "" } = job.metadata;
   if (spec?.template === undefined) return causes;
-  if (!isJsonObject(selector)) return [...causes, requiredCause("spec.selector")];
+  if (!isJsonObject(selector)) {
+    // In Go an absent selector matches nothing.
+    return [...causes, requiredCause("spec.selector"), workload.mismatchCause(labels)];
+  }
   const faults = check.labelSelector("spec.selector", selector);
   causes.push(...faults);
   if (faults.length === 0 && !selectorFromObject(selector).matches(labels)) causes.push(workload.mismatchCause(labels));

@@ -59,7 +59,6 @@ function defaultStatefulSet(object: DraftObject<StatefulSetObject>): void {
   if (strategy.type === "RollingUpdate") {
     const rolling = ensureMap(strategy, "rollingUpdate");
     rolling.partition ??= 0;
-    rolling.maxUnavailable ??= 1;
   }
   const retention = ensureMap(spec, "persistentVolumeClaimRetentionPolicy");
   retention.whenDeleted ??= "Retain";

@@ -1,0 +1,162 @@
+import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import {
+  dns1123LabelFaults,
+  dns1123SubdomainFaults,
+  duplicateCause,
+  invalidCause,
+  requiredCause,
+  type StatusCause,
+  tooLongCause,
+  tooManyCause,
+} from "@keelson/api-machinery/validation";
+import * as check from "../../field-checks.ts";
+import { listAt, mapAt, objectAt, objectsAt, textAt, valueAt } from "../../object-fields.ts";
+import { qualifiedNameCauses } from "./device-names.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** Fields of devices that belong to features which are off by default. */
+const disabledFields = [
+  "taints",
+  "consumesCounters",
+  "nodeName",
+  "nodeSelector",
+  "allNodes",
+  "bindsToNode",
+  "bindingConditions",
+  "bindingFailureConditions",
+  "allowMultipleAllocations",
+];
+
+/** Drops fields of features that are off by default: taints, partitions, binding conditions and shared devices. */
+export function dropDisabledSliceFields(slice: KubernetesObject): void {
+  const spec = objectAt(slice, "spec");
+  if (spec === undefined) return;
+  delete spec["sharedCounters"];
+  delete spec["perDeviceNodeSelection"];
+  for (const device of objectsAt(spec, "devices")) {
+    for (const field of disabledFields) delete device[field];
+    for (const capacity of Object.values(mapAt(device, "capacity"))) {
+      if (isJsonObject(capacity)) delete capacity["requestPolicy"];
+    }
+  }
+}
+
+/** Validates a ResourceSlice. */
+export function sliceCauses(slice: Read): StatusCause[] {
+  const spec = valueAt(slice, "spec");
+  return [
+    ...check.driverName("spec.driver", textAt(spec, "driver")),
+    ...poolCauses(valueAt(spec, "pool"), "spec.pool"),
+    ...placeCauses(spec),
+    ...deviceListCauses("spec.devices", listAt(spec, "devices")),
+  ];
+}
+
+/** Validates a change of a ResourceSlice. */
+export function changedSliceCauses(slice: Read, old: Read): StatusCause[] {
+  return [["pool", "name"], ["driver"], ["nodeName"]].flatMap((names) => {
+    const value = valueAt(slice, "spec", ...names);
+    if (jsonEquals(value, valueAt(old, "spec", ...names))) return [];
+    return [invalidCause(["spec", ...names].join("."), value ?? null, "field is immutable")];
+  });
+}
+
+const maxPoolNameLength = 253;
+
+function poolCauses(pool: unknown, path: string): StatusCause[] {
+  const name = textAt(pool, "name");
+  const [slices, generation] = ["resourceSliceCount", "generation"].map((field) => Number(valueAt(pool, field) ?? 0));
+  const faults = name.split("/").flatMap((part) => dns1123SubdomainFaults(part).map((fault) => ({ part, fault })));
+  return [
+    ...(name === ""
+      ? [requiredCause(`${path}.name`)]
+      : [
+          ...(name.length > maxPoolNameLength ? [tooLongCause(`${path}.name`, maxPoolNameLength)] : []),
+          ...faults.map(({ part, fault }) => invalidCause(`${path}.name`, part, fault)),
+        ]),
+    ...((slices ?? 0) <= 0 ? [invalidCause(`${path}.resourceSliceCount`, slices, "must be greater than zero")] : []),
+    ...((generation ?? 0) < 0 ? [invalidCause(`${path}.generation`, generation, "must be greater than or equal to zero")] : []),
+  ];
+}
+
+function placeCauses(spec: unknown): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const nodeName = valueAt(spec, "nodeName");
+  const allNodes = valueAt(spec, "allNodes");
+  if (nodeName === "")
+    causes.push(invalidCause("spec.nodeName", nodeName, "must be either unset or set to a non-empty string"));
+  else causes.push(...check.dnsSubdomain("spec.nodeName", nodeName));
+  if (allNodes === false) causes.push(invalidCause("spec.allNodes", allNodes, "must be either unset or set to true"));
+  const places = [
+    ...(nodeName === undefined || nodeName === "" ? [] : ["`nodeName`"]),
+    ...(valueAt(spec, "nodeSelector") === undefined ? [] : ["`nodeSelector`"]),
+    ...(allNodes === true ? ["`allNodes`"] : []),
+  ];
+  if (places.length === 1) return causes;
+  const detail = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+  if (places.length === 0) return [...causes, requiredCause("spec", detail)];
+  return [...causes, invalidCause("spec", `{${places.join(", ")}}`, `${detail}, but multiple fields are set`)];
+}
+
+const maxDevices = 128;
+
+/** Validates the devices, and that each has at most one definition. */
+function deviceListCauses(path: string, devices: readonly unknown[]): StatusCause[] {
+  if (devices.length > maxDevices) return [tooManyCause(path, devices.length, maxDevices)];
+  const names = new Set<string>();
+  const repeated: StatusCause[] = [];
+  const causes = devices.flatMap((device, index) => {
+    const name = textAt(device, "name");
+    if (names.has(name)) repeated.push(duplicateCause(`${path}[${index}]`, name));
+    names.add(name);
+    return deviceCauses(device, `${path}[${index}]`);
+  });
+  return [...causes, ...repeated];
+}
+
+const maxAttributesAndCapacities = 32;
+const maxKeyLength = 96;
+
+function deviceCauses(device: unknown, path: string): StatusCause[] {
+  const name = textAt(device, "name");
+  const [attributes, capacity] = [mapAt(device, "attributes"), mapAt(device, "capacity")];
+  const count = Object.keys(attributes).length + Object.keys(capacity).length;
+  const detail = `the total number of attributes and capacities must not exceed ${maxAttributesAndCapacities}`;
+  return [
+    ...dns1123LabelFaults(name).map((fault) => invalidCause(`${path}.name`, name, fault)),
+    ...(count > maxAttributesAndCapacities ? [invalidCause(path, count, detail)] : []),
+    ...Object.entries(attributes).flatMap(([key, attribute]) => [
+      ...keyCauses(`${path}.attributes`, key),
+      ...attributeCauses(attribute, `${path}.attributes[${key}]`),
+    ]),
+    ...Object.keys(capacity).flatMap((key) => keyCauses(`${path}.capacity`, key)),
+  ];
+}
+
+function keyCauses(path: string, key: string): StatusCause[] {
+  return [...(key.length > maxKeyLength ? [tooLongCause(path, maxKeyLength)] : []), ...qualifiedNameCauses(path, key)];
+}
+
+const maxValueLength = 64;
+const number = "(0|[1-9]\\d*)";
+const preRelease = "(0|[1-9]\\d*|\\d*[a-zA-Z-][0-9a-zA-Z-]*)";
+const semanticVersion = new RegExp(
+  `^${number}\\.${number}\\.${number}(-${preRelease}(\\.${preRelease})*)?(\\+[0-9a-zA-Z-]+(\\.[0-9a-zA-Z-]+)*)?$`,
+);
+
+function attributeCauses(attribute: unknown, path: string): StatusCause[] {
+  const [text, version] = [valueAt(attribute, "string"), valueAt(attribute, "version")];
+  const set = ["bool", "int", "string", "version"].filter((field) => valueAt(attribute, field) !== undefined);
+  const tooLong = (value: unknown, field: string): StatusCause[] =>
+    String(value).length > maxValueLength ? [tooLongCause(`${path}.${field}`, maxValueLength)] : [];
+  const isVersion = version === undefined || semanticVersion.test(String(version));
+  const causes = [
+    ...(text === undefined ? [] : tooLong(text, "string")),
+    ...(isVersion ? [] : [invalidCause(`${path}.version`, version, "must be a string compatible with semver.org spec 2.0.0")]),
+    ...(version === undefined ? [] : tooLong(version, "version")),
+  ];
+  if (set.length === 1) return causes;
+  const shown = set.length === 0 ? "" : attribute;
+  return [...causes, invalidCause(path, shown, "exactly one value must be specified")];
+}
