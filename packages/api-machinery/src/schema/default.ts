@@ -6,22 +6,27 @@ const maxDepth = 256;
 /**
  * Sets the defaults of a structural schema in `value`, in place, as kube-apiserver does for custom resources: in every object
  * that exists, absent properties with a default and `null` properties that are not nullable. Defaults are applied to defaults
- * as well. A `null` that is neither nullable nor defaulted is removed.
+ * as well. A `null` that is neither nullable nor defaulted is removed, unless `keepsNulls` (default false) is set, as for
+ * applied configurations, which are invalid with it.
  *
  * **Guarantees**: defaults are copied; a second run changes nothing.
  */
-export function applyDefaults(schema: Schema, value: unknown): void {
-  fill(schema, value, 0);
+export function applyDefaults(
+  schema: Schema,
+  value: unknown,
+  { keepsNulls = false }: { readonly keepsNulls?: boolean } = {},
+): void {
+  fill(schema, value, keepsNulls, 0);
 }
 
-function fill(schema: Schema, value: unknown, depth: number): void {
+function fill(schema: Schema, value: unknown, keepsNulls: boolean, depth: number): void {
   if (typeof value !== "object" || value === null || depth > maxDepth) return;
   if (Array.isArray(value)) {
     const { items } = schema;
     if (!items) return;
     for (let index = 0; index < value.length; index++) {
       if (value[index] === null && items.nullable !== true && items.default !== undefined) value[index] = draft(items.default);
-      fill(items, value[index], depth + 1);
+      fill(items, value[index], keepsNulls, depth + 1);
     }
     return;
   }
@@ -41,10 +46,11 @@ function fill(schema: Schema, value: unknown, depth: number): void {
     const child = own ?? (typeof additionalProperties === "object" ? additionalProperties : undefined);
     if (!child) continue;
     if (object[key] === null && !allowsNull(child)) {
-      if (child.default === undefined) delete object[key];
-      else setOwn(object, key, draft(child.default));
+      if (child.default === undefined) {
+        if (!keepsNulls) delete object[key];
+      } else setOwn(object, key, draft(child.default));
     }
-    fill(child, object[key], depth + 1);
+    fill(child, object[key], keepsNulls, depth + 1);
   }
 }
 

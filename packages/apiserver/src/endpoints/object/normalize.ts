@@ -22,6 +22,12 @@ import { readMetadata, unqualifiedFinalizers, withoutRepeatedOwners } from "./me
 import { changesStatusOnly, isFrozenValue, statusSchemaOf } from "../write/mutable-copy.ts";
 import type { WriteOptions } from "../write/write-options.ts";
 
+/** Options of {@link normalizeObject}. */
+export interface NormalizeOptions extends Pick<WriteOptions, "fieldValidation"> {
+  /** Whether the object is the result of an apply, where a null of a custom object is not absent. Default false. */
+  readonly isApplied?: boolean;
+}
+
 /**
  * Brings an object into the form that is validated and stored: reads metadata, prunes unknown fields (and warns or fails according
  * to `fieldValidation`), sets defaults. Clients decode built-in kinds into Go structs, so null and empty lists and maps are
@@ -33,16 +39,12 @@ import type { WriteOptions } from "../write/write-options.ts";
 export function normalizeObject(
   call: Call,
   object: KubernetesObject,
-  options: Pick<WriteOptions, "fieldValidation">,
+  options: NormalizeOptions,
 ): KubernetesObject | Promise<KubernetesObject> {
   return takeSteps(normalizeInSteps(call, object, options), call.load.bytes);
 }
 
-function* normalizeInSteps(
-  call: Call,
-  object: KubernetesObject,
-  options: Pick<WriteOptions, "fieldValidation">,
-): Steps<KubernetesObject> {
+function* normalizeInSteps(call: Call, object: KubernetesObject, options: NormalizeOptions): Steps<KubernetesObject> {
   const { resource } = call;
   const isStatusAlone = call.info.subresource === "status" && changesStatusOnly(object);
   const schema = isStatusAlone ? statusSchemaOf(resource.schema) : resource.schema;
@@ -77,7 +79,7 @@ function* normalizeInSteps(
     }
   }
   yield;
-  applyDefaults(schema, result);
+  applyDefaults(schema, result, { keepsNulls: resource.origin === "custom" && options.isApplied === true });
   call.schemaErrors.causes = [];
   if (resource.origin === "builtin") {
     yield;

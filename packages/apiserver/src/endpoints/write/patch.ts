@@ -161,7 +161,7 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
       return unchanged;
     }
     await pauseIfLarge(call);
-    const next = await normalizeObject(call, mutableCopy(applied, isStatus), options);
+    const next = await normalizeObject(call, mutableCopy(applied, isStatus), { ...options, isApplied: true });
     if (live !== undefined && uid !== undefined) next.metadata.uid = uid;
     if (live !== undefined && resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
     return next;
@@ -183,7 +183,7 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   }
   const object = await commitUpdate(call, {
     options,
-    isUidChecked: false,
+    isUidChecked: true,
     isTracked: true,
     produce: apply,
   });
