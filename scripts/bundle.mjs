@@ -1,5 +1,5 @@
 /*
- * Bundles the built `keelson` command, the agents of sandboxes and middleware and the program in the Pods of MPI jobs for this checkout,
+ * Bundles the built `keelson` command, the agents of sandboxes, middleware and robots and the program in the Pods of MPI jobs for this checkout,
  * so that they load faster. Anything that is built or installed afterwards makes the bundles stale, and the programs run from their
  * packages again (packages/operator/src/bundle.ts).
  */
@@ -37,12 +37,18 @@ const middlewareAgents = {
     "middleware-postgres": join(root, "packages/middleware-postgres/dist/main.js"),
   },
 };
+const robotAgent = {
+  bundles: join(root, "operators/robots/dist/bundle"),
+  programs: { "agent-command": join(root, "operators/robots/dist/agent-command.js") },
+  // Omits modules that it imports but does not use. Ours do nothing when they are imported.
+  treeshake: { moduleSideEffects: [{ test: /[\\/](packages|operators)[\\/][^\\/]+[\\/]dist[\\/]/, sideEffects: false }] },
+};
 
 if (!isCurrent(command)) {
   await bundle(command);
   await bundlePodProgram();
 }
-for (const each of [sandboxAgent, middlewareAgents]) if (!isCurrent(each)) await bundle(each);
+for (const each of [sandboxAgent, middlewareAgents, robotAgent]) if (!isCurrent(each)) await bundle(each);
 
 function isCurrent({ bundles, programs }) {
   return Object.keys(programs).every((name) => {
@@ -51,7 +57,7 @@ function isCurrent({ bundles, programs }) {
   });
 }
 
-async function bundle({ bundles, programs }) {
+async function bundle({ bundles, programs, treeshake = true }) {
   const inputs = inputFiles().map((path) => [relative(bundles, path), statSync(path).mtimeMs]);
   const folder = createHash("sha256").update(JSON.stringify(inputs)).digest("hex").slice(0, 16);
   const dir = join(bundles, folder);
@@ -60,6 +66,7 @@ async function bundle({ bundles, programs }) {
     platform: "node",
     // A native module.
     external: ["lmdb"],
+    treeshake,
     logLevel: "silent",
     plugins: [{ name: "module-urls", transform: (code, id) => keepModuleUrl(code, id, dir) }],
   });

@@ -52,3 +52,15 @@ test("the same short flags mean the same in every command", () => {
   // As with mpirun, -n is the number of ranks; as with make and Rhino, -f is the makefile.
   expect(wrong).toEqual(["mpi run: -n --np", "mpi run: - --namespace", "mpi build: -f --file"]);
 });
+
+test("small commands are those of their operators", async () => {
+  const small = operatorEntries.flatMap(({ name, smallCommands = {} }) =>
+    Object.entries(smallCommands).map(([command, load]) => ({ operator: name, command, load })),
+  );
+  expect(small.map(({ operator, command }) => `${operator} ${command}`)).toEqual(["robots agent"]);
+  for (const { operator, command, load } of small) {
+    const { run: _run, ...own } = await load();
+    const whole = operators.find(({ name }) => name === operator)?.commands.find(({ name }) => name === command);
+    expect(JSON.stringify(whole)).toBe(JSON.stringify(own));
+  }
+});

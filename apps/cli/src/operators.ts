@@ -1,11 +1,13 @@
 import { fileURLToPath } from "node:url";
-import type { Operator } from "@keelson/operator";
+import type { CommandDefinition, Operator } from "@keelson/operator";
 import type { FlagDefinition } from "@keelson/operator/flags";
 
 /** An operator as the command line lists it before any of its code is loaded. */
 export interface OperatorEntry extends Pick<Operator, "name" | "commandName" | "description"> {
   /** Imports the operator's package. */
   load(): Promise<Operator>;
+  /** Commands that are imported without the rest of the operator, because they run for a long time on small machines. Default: none. */
+  readonly smallCommands?: Readonly<Record<string, () => Promise<CommandDefinition>>>;
   /** Imports the flags of its controllers and servers only. Default: it has none. */
   loadFlags?(): Promise<readonly FlagDefinition[]>;
 }
@@ -18,6 +20,7 @@ export const operatorEntries: readonly OperatorEntry[] = [
     name: "robots",
     description: "run jobs on fleets of robots over MQTT",
     load: async () => (await import("@keelson/robots")).robots,
+    smallCommands: { agent: async () => (await import("@keelson/robots/agent")).loadAgentCommand() },
     loadFlags: async () => (await import("@keelson/robots/flags")).serverFlags,
   },
   {

@@ -26,7 +26,9 @@ export async function createProgram(args: readonly string[], setExitCode: (code:
     if (entry.commandName !== undefined) group.alias(entry.commandName);
     if (selected === undefined || (selected !== entry.name && selected !== entry.commandName)) continue;
     const { defineOperatorCommands } = await import("./commands/operator-commands.ts");
-    defineOperatorCommands(group, await entry.load(), setExitCode);
+    const small = args[0] === selected ? entry.smallCommands?.[args[1] ?? ""] : undefined;
+    const operator = small === undefined ? await entry.load() : { ...entry, commands: [await small()], resources: [] };
+    defineOperatorCommands(group, operator, setExitCode);
   }
   return program;
 }

@@ -1,12 +1,11 @@
 import type { Operator } from "@keelson/operator";
-import { startAgent } from "./agent/agent.ts";
+import { agentCommand } from "./agent-command.ts";
 import { Job } from "./api/job.ts";
 import { group, identitySecret, joinTokenSecret, joinTokensSecret } from "./api/names.ts";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
 import { approveCommand, revokeCommand } from "./commands/approve.ts";
-import { createAgentCommand } from "./commands/agent.ts";
 import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.ts";
 import { explainCommand } from "./commands/explain.ts";
 import { getCommand } from "./commands/get.ts";
@@ -52,7 +51,7 @@ export const robots: Operator = {
   controllers: () => [jobController, taskGroupController, createTaskController(), createRobotController()],
   servers: [mqttServer],
   commands: [
-    createAgentCommand(startAgent),
+    agentCommand,
     listCommand,
     getCommand,
     explainCommand,

@@ -1,15 +1,16 @@
-import { isMissingKind } from "@keelson/api-machinery";
 import { systemClock } from "@keelson/api-machinery/time";
 import { listenForShutdown } from "@keelson/controller";
 import type { CommandDefinition, Operator } from "@keelson/operator";
 import { logLevelFlag } from "@keelson/operator/flags";
 import type { Command } from "commander";
 import { addConnectionFlags, createCommand, flagValues } from "../command-line.ts";
-import { connectCluster } from "../connect-cluster.ts";
 import { createLogger } from "../logger.ts";
 
+/** The part of an operator that its commands need. */
+type CommandGroup = Pick<Operator, "name" | "commandName" | "commands" | "resources">;
+
 /** Adds an operator's own commands to its group: `keelson robots agent`, `keelson mpi run` and so on. */
-export function defineOperatorCommands(group: Command, operator: Operator, setExitCode: (code: number) => void): void {
+export function defineOperatorCommands(group: Command, operator: CommandGroup, setExitCode: (code: number) => void): void {
   for (const definition of operator.commands) {
     const command = createCommand(definition);
     if (definition.usesCluster !== false) addConnectionFlags(command);
@@ -24,7 +25,8 @@ export function defineOperatorCommands(group: Command, operator: Operator, setEx
   }
 }
 
-async function runCommand(operator: Operator, definition: CommandDefinition, command: Command): Promise<number> {
+/** Loads little itself: agents run for a long time on small machines. */
+async function runCommand(operator: CommandGroup, definition: CommandDefinition, command: Command): Promise<number> {
   const shutdown = listenForShutdown();
   const flags = flagValues(command);
   const level = flags["log-level"] === undefined ? "warn" : logLevelFlag.read(flags);
@@ -37,9 +39,10 @@ async function runCommand(operator: Operator, definition: CommandDefinition, com
       clock: systemClock,
       log: createLogger({ level }),
       signal: shutdown.signal,
-      client: () => connectCluster(flags),
+      client: async () => (await import("../connect-cluster.ts")).connectCluster(flags),
     });
   } catch (error) {
+    const { isMissingKind } = await import("@keelson/api-machinery");
     if (!isMissingKind(error)) throw error;
     const kinds = operator.resources.map(({ kind }) => kind).join(", ");
     throw new Error(
