@@ -8,7 +8,7 @@ export interface RateLimit {
   readonly perSecond: number;
 }
 
-/** Publishes of a robot: an agent that returns may repeat the reports of its at most 1,000 tasks three times. */
+/** Publishes of a robot. The burst lets an agent that returns repeat several reports of each of 1,000 tasks. */
 export const publishLimit: RateLimit = { burst: 5_000, perSecond: 100 };
 
 /** MQTT packets of a robot of any type, acknowledgements included. */
