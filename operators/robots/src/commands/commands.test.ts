@@ -101,6 +101,21 @@ it("explains which tasks a waiting task would stop", () => {
     /Preemption: +stopping tasks of lower priority does not make enough room\n/,
   );
   expect(explain({ spec: { priority: 80, preemptionPolicy } })).not.toContain("Preemption");
+  const condition = {
+    type: "Preempted",
+    reason: "HigherPriority",
+    message: "by x",
+    lastTransitionTime: "2026-01-01T00:00:00Z",
+  };
+  const preempted = (status: "True" | "False"): string =>
+    explainTask({
+      task: taskOf({ state: "pending", conditions: [{ ...condition, status }] }),
+      job: undefined,
+      robots: [],
+      tasks: [],
+    });
+  expect(preempted("True")).toMatch(/Preempted: +by x\n/);
+  expect(preempted("False")).not.toContain("Preempted");
 });
 
 it("prints robots in every format", async () => {

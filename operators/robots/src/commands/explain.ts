@@ -73,6 +73,8 @@ export function explainTask({
     ["Moves:", String(status?.moves ?? 0)],
     ["Priority:", String(priorityOf(task))],
   ];
+  const preempted = status?.conditions?.find(({ type }) => type === "Preempted");
+  if (preempted?.status === "True") facts.push(["Preempted:", preempted.message]);
   const isBound = spec.targetRobot !== undefined && status?.attempt !== undefined;
   // The robot of a bound task does not pin it.
   const { pinned, ...demand } = demandOf(task, job);
