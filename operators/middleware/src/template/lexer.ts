@@ -18,112 +18,143 @@ const escapes: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", "
  * character.
  */
 export function tokenize(name: string, source: string): readonly Token[] {
-  const tokens: Token[] = [];
-  let offset = 0;
-  let line = 1;
-  let column = 1;
-  const at = (): Position => ({ line, column });
-  const move = (length: number): string => {
-    const text = source.slice(offset, offset + length);
+  return new Lexer(name, source).read();
+}
+
+/** Tokens within an action, except for strings. */
+const wordPattern =
+  /^(?:(?<number>[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))(?![\w.])|(?<variable>\$[\p{L}\p{N}_]*)|(?<field>\.[\p{L}_][\p{L}\p{N}_]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<mark>:=|=|\||\(|\)|,|\.))/u;
+
+/** Number of characters that are searched for a token other than a string. */
+const maxTokenLength = 4096;
+
+class Lexer {
+  readonly #name: string;
+  readonly #source: string;
+  readonly #tokens: Token[] = [];
+  #offset = 0;
+  #line = 1;
+  #column = 1;
+
+  constructor(name: string, source: string) {
+    this.#name = name;
+    this.#source = source;
+  }
+
+  read(): readonly Token[] {
+    let trimsNext = false;
+    while (this.#offset < this.#source.length) {
+      const open = this.#source.indexOf("{{", this.#offset);
+      const isTrimmed = open >= 0 && this.#source[open + 2] === "-" && /\s/.test(this.#source[open + 3] ?? "");
+      this.#readText(open < 0 ? this.#source.length : open, { start: trimsNext, end: isTrimmed });
+      if (open < 0) break;
+      const start = this.#at;
+      this.#move(isTrimmed ? 3 : 2);
+      const comment = /^\s*\/\*/.exec(this.#source.slice(this.#offset));
+      if (comment) trimsNext = this.#skipComment(start, comment[0].length);
+      else {
+        this.#push("open", "{{", start);
+        trimsNext = this.#readAction();
+      }
+    }
+    this.#push("end", "", this.#at);
+    return this.#tokens;
+  }
+
+  get #at(): Position {
+    return { line: this.#line, column: this.#column };
+  }
+
+  /** Consumes characters. */
+  #move(length: number): string {
+    const text = this.#source.slice(this.#offset, this.#offset + length);
     for (const char of text) {
       if (char === "\n") {
-        line += 1;
-        column = 1;
-      } else column += 1;
+        this.#line += 1;
+        this.#column = 1;
+      } else this.#column += 1;
     }
-    offset += length;
+    this.#offset += length;
     return text;
-  };
-  const fail = (place: Position, message: string): never => {
-    throw new TemplateError("Syntax", name, place, message);
-  };
-  const push = (kind: Token["kind"], text: string, place: Position, isApart = false): void => {
-    tokens.push({ kind, text, at: place, isApart });
-  };
-
-  let trimsNext = false;
-  while (offset < source.length) {
-    const open = source.indexOf("{{", offset);
-    const place = at();
-    const isTrimmed = open >= 0 && source[open + 2] === "-" && /\s/.test(source[open + 3] ?? "");
-    let text = move((open < 0 ? source.length : open) - offset);
-    if (trimsNext) text = text.trimStart();
-    if (isTrimmed) text = text.trimEnd();
-    if (text !== "") push("text", text, place);
-    trimsNext = false;
-    if (open < 0) break;
-    const start = at();
-    move(isTrimmed ? 3 : 2);
-    const comment = /^\s*\/\*/.exec(source.slice(offset));
-    if (comment) {
-      const end = source.indexOf("*/", offset + comment[0].length);
-      if (end < 0) fail(start, "unterminated comment");
-      move(end + 2 - offset);
-      const close = /^\s*?(\s-)?}}/.exec(source.slice(offset));
-      if (!close) fail(start, "an action with a comment must not contain anything else");
-      move(close?.[0].length ?? 0);
-      trimsNext = close?.[1] !== undefined;
-      continue;
-    }
-    push("open", "{{", start);
-    trimsNext = readAction();
   }
-  push("end", "", at());
-  return tokens;
+
+  #fail(at: Position, message: string): never {
+    throw new TemplateError("Syntax", this.#name, at, message);
+  }
+
+  #push(kind: Token["kind"], text: string, at: Position, isApart = false): void {
+    this.#tokens.push({ kind, text, at, isApart });
+  }
+
+  /** Reads the text before the next action. */
+  #readText(end: number, trims: { readonly start: boolean; readonly end: boolean }): void {
+    const at = this.#at;
+    let text = this.#move(end - this.#offset);
+    if (trims.start) text = text.trimStart();
+    if (trims.end) text = text.trimEnd();
+    if (text !== "") this.#push("text", text, at);
+  }
+
+  /** Skips an action that is a comment. Returns whether it trims the white space after it. */
+  #skipComment(start: Position, openLength: number): boolean {
+    const end = this.#source.indexOf("*/", this.#offset + openLength);
+    if (end < 0) this.#fail(start, "unterminated comment");
+    this.#move(end + 2 - this.#offset);
+    const close = /^\s*?(\s-)?}}/.exec(this.#source.slice(this.#offset));
+    if (close === null) this.#fail(start, "an action with a comment must not contain anything else");
+    this.#move(close[0].length);
+    return close[1] !== undefined;
+  }
 
   /** Reads an action. Returns whether it trims the white space after it. */
-  function readAction(): boolean {
-    const start = at();
+  #readAction(): boolean {
+    const start = this.#at;
     for (;;) {
-      const space = /^\s+/.exec(source.slice(offset, offset + 4096))?.[0] ?? "";
-      const isApart = move(space.length) !== "";
-      const rest = source.slice(offset, offset + 4096);
-      const place = at();
-      if (rest === "") fail(start, "unterminated action: missing }}");
-      if (isApart && rest.startsWith("-}}")) {
-        move(3);
-        push("close", "}}", place, isApart);
-        return true;
+      const space = /^\s+/.exec(this.#source.slice(this.#offset, this.#offset + maxTokenLength))?.[0] ?? "";
+      const isApart = this.#move(space.length) !== "";
+      const rest = this.#source.slice(this.#offset, this.#offset + maxTokenLength);
+      const at = this.#at;
+      if (rest === "") this.#fail(start, "unterminated action: missing }}");
+      const isTrimming = isApart && rest.startsWith("-}}");
+      if (isTrimming || rest.startsWith("}}")) {
+        this.#move(isTrimming ? 3 : 2);
+        this.#push("close", "}}", at, isApart);
+        return isTrimming;
       }
-      if (rest.startsWith("}}")) {
-        move(2);
-        push("close", "}}", place, isApart);
-        return false;
-      }
-      if (rest.startsWith('"')) push("string", quoted(place), place, isApart);
-      else if (rest.startsWith("`")) {
-        const end = source.indexOf("`", offset + 1);
-        if (end < 0) fail(place, "unterminated raw string");
-        push("string", move(end + 1 - offset).slice(1, -1), place, isApart);
-      } else {
-        const match =
-          /^(?:(?<number>[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))(?![\w.])|(?<variable>\$[\p{L}\p{N}_]*)|(?<field>\.[\p{L}_][\p{L}\p{N}_]*)|(?<word>[\p{L}_][\p{L}\p{N}_]*)|(?<mark>:=|=|\||\(|\)|,|\.))/u.exec(
-            rest,
-          );
-        const [kind, found] = Object.entries(match?.groups ?? {}).find(([, value]) => value !== undefined) ?? [];
-        if (kind === undefined || found === undefined) fail(place, `unexpected ${JSON.stringify([...rest][0])} in an action`);
-        push(kind as Token["kind"], move(found?.length ?? 0), place, isApart);
-      }
+      this.#readToken(rest, at, isApart);
     }
   }
 
-  function quoted(place: Position): string {
-    move(1);
+  #readToken(rest: string, at: Position, isApart: boolean): void {
+    if (rest.startsWith('"')) return this.#push("string", this.#quoted(at), at, isApart);
+    if (rest.startsWith("`")) {
+      const end = this.#source.indexOf("`", this.#offset + 1);
+      if (end < 0) this.#fail(at, "unterminated raw string");
+      return this.#push("string", this.#move(end + 1 - this.#offset).slice(1, -1), at, isApart);
+    }
+    const groups = Object.entries(wordPattern.exec(rest)?.groups ?? {});
+    const [kind, found] = groups.find(([, value]) => value !== undefined) ?? [];
+    if (kind === undefined || found === undefined) this.#fail(at, `unexpected ${JSON.stringify([...rest][0])} in an action`);
+    this.#push(kind as Token["kind"], this.#move(found.length), at, isApart);
+  }
+
+  #quoted(at: Position): string {
+    this.#move(1);
     let text = "";
     for (;;) {
-      const char = move(1);
-      if (char === "" || char === "\n") fail(place, "unterminated string");
+      const char = this.#move(1);
+      if (char === "" || char === "\n") this.#fail(at, "unterminated string");
       if (char === '"') return text;
       if (char !== "\\") {
         text += char;
         continue;
       }
-      const escape = move(1);
+      const escape = this.#move(1);
       if (escape === "u" || escape === "x") {
-        const digits = move(escape === "u" ? 4 : 2);
-        if (!/^[0-9a-fA-F]+$/.test(digits)) fail(place, `bad escape \\${escape}${digits} in a string`);
+        const digits = this.#move(escape === "u" ? 4 : 2);
+        if (!/^[0-9a-fA-F]+$/.test(digits)) this.#fail(at, `bad escape \\${escape}${digits} in a string`);
         text += String.fromCharCode(Number.parseInt(digits, 16));
-      } else text += escapes[escape] ?? fail(place, `bad escape \\${escape} in a string`);
+      } else text += escapes[escape] ?? this.#fail(at, `bad escape \\${escape} in a string`);
     }
   }
 }

@@ -22,103 +22,130 @@ type Flow = "on" | "break" | "continue";
  * **Errors**: a {@link TemplateError} with the position, also when {@link limits} are exceeded.
  */
 export function renderTemplate(template: Template, data: unknown): string {
-  let steps = 0;
-  let depth = 0;
+  return new Renderer(template).run(template.body, data);
+}
 
-  return run(template.body, data);
+/** The output of a template that is being run, and the place that called it. */
+class Output {
+  readonly at: Position;
+  readonly #parts: string[] = [];
+  #size = 0;
 
-  function fail(at: Position, message: string, code: TemplateError["code"] = "Execution"): never {
-    throw new TemplateError(code, template.name, at, message);
+  constructor(at: Position) {
+    this.at = at;
   }
 
-  function tick(at: Position): void {
-    if (++steps > limits.steps) fail(at, `more than ${limits.steps} steps`, "Limit");
+  /** Returns false if the output would be too long. */
+  write(text: string): boolean {
+    this.#size += text.length;
+    if (this.#size > limits.outputBytes) return false;
+    this.#parts.push(text);
+    return true;
+  }
+
+  text(): string {
+    return this.#parts.join("");
+  }
+}
+
+/** The state of one rendering. */
+class Renderer {
+  readonly #template: Template;
+  #steps = 0;
+  #depth = 0;
+
+  constructor(template: Template) {
+    this.#template = template;
   }
 
   /** Runs a template in a new scope. */
-  function run(body: readonly Node[], dot: Value, at: Position = { line: 1, column: 1 }): string {
-    if (++depth > limits.depth) fail(at, `template calls nested deeper than ${limits.depth}`, "Limit");
-    const out: string[] = [];
-    let size = 0;
-    const write = (text: string, place: Position): void => {
-      size += text.length;
-      if (size > limits.outputBytes) fail(place, `output exceeds ${limits.outputBytes} characters`, "Limit");
-      out.push(text);
-    };
-    const scope: Variable[] = [{ name: "$", value: dot }];
-    walk(body, dot, scope);
-    depth -= 1;
-    return out.join("");
+  run(body: readonly Node[], dot: Value, at: Position = { line: 1, column: 1 }): string {
+    if (++this.#depth > limits.depth) this.#fail(at, `template calls nested deeper than ${limits.depth}`, "Limit");
+    const output = new Output(at);
+    this.#walk(body, output, dot, [{ name: "$", value: dot }]);
+    this.#depth -= 1;
+    return output.text();
+  }
 
-    function walk(nodes: readonly Node[], current: Value, variables: Variable[]): Flow {
-      for (const node of nodes) {
-        const flow = step(node, current, variables);
-        if (flow !== "on") return flow;
-      }
-      return "on";
+  #fail(at: Position, message: string, code: TemplateError["code"] = "Execution"): never {
+    throw new TemplateError(code, this.#template.name, at, message);
+  }
+
+  #tick(at: Position): void {
+    if (++this.#steps > limits.steps) this.#fail(at, `more than ${limits.steps} steps`, "Limit");
+  }
+
+  #write(output: Output, text: string, at: Position): void {
+    if (!output.write(text)) this.#fail(at, `output exceeds ${limits.outputBytes} characters`, "Limit");
+  }
+
+  #walk(nodes: readonly Node[], output: Output, current: Value, variables: Variable[]): Flow {
+    for (const node of nodes) {
+      const flow = this.#step(node, output, current, variables);
+      if (flow !== "on") return flow;
     }
+    return "on";
+  }
 
-    function step(node: Node, current: Value, variables: Variable[]): Flow {
-      switch (node.kind) {
-        case "text":
-          write(node.text, at);
-          return "on";
-        case "action": {
-          const value = pipeline(node.pipe, current, variables);
-          if (node.pipe.variables.length === 0)
-            write(
-              guarded(node.at, () => print(value)),
-              node.at,
-            );
-          return "on";
-        }
-        case "break":
-        case "continue":
-          return node.kind;
-        case "template": {
-          const inner = template.defined.get(node.name);
-          if (inner === undefined) fail(node.at, `template ${JSON.stringify(node.name)} not found`);
-          write(run(inner, node.pipe === undefined ? null : pipeline(node.pipe, current, variables), node.at), node.at);
-          return "on";
-        }
-        case "if":
-        case "with": {
-          const own = [...variables];
-          const value = pipeline(node.pipe, current, own);
-          if (isTruthy(value)) return walk(node.body, node.kind === "with" ? value : current, own);
-          return walk(node.otherwise, current, own);
-        }
-        case "range":
-          return range(node, current, variables);
+  #step(node: Node, output: Output, current: Value, variables: Variable[]): Flow {
+    switch (node.kind) {
+      case "text":
+        this.#write(output, node.text, output.at);
+        return "on";
+      case "action": {
+        const value = this.#pipeline(node.pipe, current, variables);
+        if (node.pipe.variables.length > 0) return "on";
+        const text = this.#guarded(node.at, () => print(value));
+        this.#write(output, text, node.at);
+        return "on";
       }
-    }
-
-    function range(node: Extract<Node, { kind: "range" }>, current: Value, variables: Variable[]): Flow {
-      const value = pipeline({ ...node.pipe, variables: [] }, current, variables);
-      const entries = entriesOf(value, node.pipe.at);
-      if (entries.length === 0) return walk(node.otherwise, current, [...variables]);
-      const [first, second] = node.pipe.variables;
-      for (const [key, each] of entries) {
-        tick(node.pipe.at);
+      case "break":
+      case "continue":
+        return node.kind;
+      case "template": {
+        const inner = this.#template.defined.get(node.name);
+        if (inner === undefined) this.#fail(node.at, `template ${JSON.stringify(node.name)} not found`);
+        const dot = node.pipe === undefined ? null : this.#pipeline(node.pipe, current, variables);
+        this.#write(output, this.run(inner, dot, node.at), node.at);
+        return "on";
+      }
+      case "if":
+      case "with": {
         const own = [...variables];
-        const bind = (name: string | undefined, bound: Value): void => {
-          if (name === undefined) return;
-          const known = node.pipe.isAssignment ? own.findLast((variable) => variable.name === name) : undefined;
-          if (known) known.value = bound;
-          else own.push({ name, value: bound });
-        };
-        if (second === undefined) bind(first, each);
-        else {
-          bind(first, key);
-          bind(second, each);
-        }
-        if (walk(node.body, each, own) === "break") break;
+        const value = this.#pipeline(node.pipe, current, own);
+        if (isTruthy(value)) return this.#walk(node.body, output, node.kind === "with" ? value : current, own);
+        return this.#walk(node.otherwise, output, current, own);
       }
-      return "on";
+      case "range":
+        return this.#range(node, output, current, variables);
     }
   }
 
-  function entriesOf(value: Value, at: Position): readonly (readonly [Value, Value])[] {
+  #range(node: Extract<Node, { kind: "range" }>, output: Output, current: Value, variables: Variable[]): Flow {
+    const value = this.#pipeline({ ...node.pipe, variables: [] }, current, variables);
+    const entries = this.#entriesOf(value, node.pipe.at);
+    if (entries.length === 0) return this.#walk(node.otherwise, output, current, [...variables]);
+    const [first, second] = node.pipe.variables;
+    for (const [key, each] of entries) {
+      this.#tick(node.pipe.at);
+      const own = [...variables];
+      const bind = (name: string | undefined, bound: Value): void => {
+        if (name === undefined) return;
+        const known = node.pipe.isAssignment ? own.findLast((variable) => variable.name === name) : undefined;
+        if (known) known.value = bound;
+        else own.push({ name, value: bound });
+      };
+      if (second === undefined) bind(first, each);
+      else {
+        bind(first, key);
+        bind(second, each);
+      }
+      if (this.#walk(node.body, output, each, own) === "break") break;
+    }
+    return "on";
+  }
+
+  #entriesOf(value: Value, at: Position): readonly (readonly [Value, Value])[] {
     if (value === null || value === undefined) return [];
     if (Array.isArray(value)) return value.map((each, index) => [index, each] as const);
     if (typeof value === "object") {
@@ -127,14 +154,14 @@ export function renderTemplate(template: Template, data: unknown): string {
     if (typeof value === "number" && value <= 10_000) {
       return Array.from({ length: Math.max(0, Math.trunc(value)) }, (_, index) => [index, index] as const);
     }
-    return fail(at, `range: ${JSON.stringify(value)} is not a list, a map or a small number`);
+    return this.#fail(at, `range: ${JSON.stringify(value)} is not a list, a map or a small number`);
   }
 
-  function pipeline(pipe: Pipe, dot: Value, variables: Variable[]): Value {
+  #pipeline(pipe: Pipe, dot: Value, variables: Variable[]): Value {
     let value: Value;
     let hasValue = false;
     for (const command of pipe.commands) {
-      value = runCommand(command, dot, variables, hasValue ? [value] : []);
+      value = this.#runCommand(command, dot, variables, hasValue ? [value] : []);
       hasValue = true;
     }
     for (const name of pipe.variables) {
@@ -145,43 +172,43 @@ export function renderTemplate(template: Template, data: unknown): string {
     return value;
   }
 
-  function runCommand(command: Command, dot: Value, variables: Variable[], piped: readonly Value[]): Value {
-    tick(command.at);
+  #runCommand(command: Command, dot: Value, variables: Variable[], piped: readonly Value[]): Value {
+    this.#tick(command.at);
     const [first, ...rest] = command.operands;
-    if (first === undefined) return fail(command.at, "missing value");
-    if (first.kind !== "function") return operand(first, dot, variables);
+    if (first === undefined) return this.#fail(command.at, "missing value");
+    if (first.kind !== "function") return this.#operand(first, dot, variables);
     if (first.name === "and" || first.name === "or") {
       // They return the deciding argument and do not evaluate later ones.
       let last: Value;
       for (const argument of rest) {
-        last = operand(argument, dot, variables);
+        last = this.#operand(argument, dot, variables);
         if (isTruthy(last) === (first.name === "or")) return last;
       }
       return piped.length > 0 ? piped[0] : last;
     }
-    const values = [...rest.map((argument) => operand(argument, dot, variables)), ...piped];
+    const values = [...rest.map((argument) => this.#operand(argument, dot, variables)), ...piped];
     if (first.name === "include") {
       const [name, inner] = values;
-      const body = typeof name === "string" ? template.defined.get(name) : undefined;
-      if (body === undefined) return fail(command.at, `include: template ${JSON.stringify(name)} not found`);
-      return run(body, inner, command.at);
+      const body = typeof name === "string" ? this.#template.defined.get(name) : undefined;
+      if (body === undefined) return this.#fail(command.at, `include: template ${JSON.stringify(name)} not found`);
+      return this.run(body, inner, command.at);
     }
-    return guarded(command.at, () => {
+    return this.#guarded(command.at, () => {
       const value = callFunction(first.name, values);
       if (typeof value === "string" && value.length > limits.outputBytes) {
-        fail(command.at, `${first.name}: result exceeds ${limits.outputBytes} characters`, "Limit");
+        this.#fail(command.at, `${first.name}: result exceeds ${limits.outputBytes} characters`, "Limit");
       }
       return value;
     });
   }
 
-  function operand(node: Operand, dot: Value, variables: Variable[]): Value {
+  #operand(node: Operand, dot: Value, variables: Variable[]): Value {
     let value: Value;
     switch (node.kind) {
       case "literal":
         return node.value;
       case "function":
-        return runCommand({ at: node.at, operands: [node] }, dot, variables, []);
+        return this.#runCommand({ at: node.at, operands: [node] }, dot, variables, []);
       case "dot":
         value = dot;
         break;
@@ -189,17 +216,17 @@ export function renderTemplate(template: Template, data: unknown): string {
         value = variables.findLast((variable) => variable.name === node.name)?.value;
         break;
       case "pipe":
-        value = pipeline(node.pipe, dot, [...variables]);
+        value = this.#pipeline(node.pipe, dot, [...variables]);
         break;
     }
-    return guarded(node.at, () => node.fields.reduce<Value>((found, field) => lookUp(found, field), value));
+    return this.#guarded(node.at, () => node.fields.reduce<Value>((found, field) => lookUp(found, field), value));
   }
 
-  function guarded<T>(at: Position, act: () => T): T {
+  #guarded<T>(at: Position, act: () => T): T {
     try {
       return act();
     } catch (error) {
-      if (error instanceof FunctionError) return fail(at, error.message);
+      if (error instanceof FunctionError) return this.#fail(at, error.message);
       throw error;
     }
   }
