@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemRandom } from "./endpoints/random-source.ts";
+import { keysOrigin } from "./discovery/issuer-discovery.ts";
 import { type ServedApi, serveApi } from "./serve-api.ts";
 
 const token = "token-of-the-administrator";
@@ -39,8 +40,11 @@ interface Reply {
   readonly text: string;
 }
 
-function get(path: string, options: { token?: string; method?: string; body?: string; accept?: string } = {}): Promise<Reply> {
-  const { token: bearer, method = "GET", body, accept = "application/json" } = options;
+function get(
+  path: string,
+  options: { host?: string; token?: string; method?: string; body?: string; accept?: string } = {},
+): Promise<Reply> {
+  const { host, token: bearer, method = "GET", body, accept = "application/json" } = options;
   return new Promise((resolve, reject) => {
     const request = httpsRequest(
       `${api.url}${path}`,
@@ -48,8 +52,10 @@ function get(path: string, options: { token?: string; method?: string; body?: st
         ca,
         method,
         agent: false,
+        servername: "localhost",
         headers: {
           accept,
+          ...(host === undefined ? {} : { host }),
           ...(bearer === undefined ? {} : { authorization: `Bearer ${bearer}` }),
           ...(body === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(body) }),
         },
@@ -67,6 +73,20 @@ function get(path: string, options: { token?: string; method?: string; body?: st
 }
 
 describe("the issuer of service account tokens", () => {
+  it.each([
+    ["kubernetes.default.svc", "https://kubernetes.default.svc"],
+    ["127.200.0.1:443", "https://127.200.0.1"],
+    ["kubernetes:6443", "https://kubernetes:6443"],
+    ["kubernetes:6443@a.example", undefined],
+    ["kubernetes.a.example", undefined],
+    [undefined, undefined],
+  ])("publishes its keys at the address that a Pod used: %s", async (host, origin) => {
+    expect(keysOrigin(host, "127.200.0.1")).toBe(origin);
+    if (host === undefined) return;
+    const { text } = await get("/.well-known/openid-configuration", { token, host });
+    expect(JSON.parse(text)).toMatchObject({ jwks_uri: `${origin ?? api.url}/openid/v1/jwks` });
+  });
+
   it("publishes the keys that verify its tokens", async () => {
     const configuration = await get("/.well-known/openid-configuration", { token });
     expect(configuration.headers["content-type"]).toBe("application/json");

@@ -16,7 +16,7 @@ import { ensurePki, type Pki } from "./auth/certificates/pki.ts";
 import { createStaticTokens } from "./auth/authentication/static-tokens.ts";
 import { createDiscoveryHandler } from "./discovery/discovery-handler.ts";
 import type { HealthChecks } from "./discovery/health.ts";
-import { issuerDiscovery } from "./discovery/issuer-discovery.ts";
+import { issuerDiscovery, keysOrigin } from "./discovery/issuer-discovery.ts";
 import { ApiServerMetrics } from "./discovery/metrics.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import { type KubeletAccess, withKubelets } from "./endpoints/proxy/kubelet-proxy.ts";
@@ -135,7 +135,7 @@ export async function serveApi(options: ServeApiOptions): Promise<ServedApi> {
         ),
         metrics: () => metrics.serve(),
         remotes: aggregator,
-        issuer: (path) => issuerDiscovery(path, server.tokens, url),
+        issuer: (path, host) => issuerDiscovery(path, server.tokens, keysOrigin(host, clusterIp) ?? url),
       }),
     delegate: (request, info) => aggregator.delegate(request, info),
     ...(options.subresources === undefined ? {} : { subresources: withKubelets(options.subresources, kubelets) }),

@@ -28,7 +28,7 @@ export interface DiscoveryOptions {
   /** Serves `/metrics`. Default: 404. */
   readonly metrics?: () => Outcome;
   /** Serves the OpenID documents of service account tokens. Default: 404. */
-  readonly issuer?: (path: string) => Outcome | undefined;
+  readonly issuer?: (path: string, host: string | undefined) => Outcome | undefined;
   /** Group versions of extension API servers. Default: none. */
   readonly remotes?: RemoteApis;
   /** Default: {@link serverVersion}. */
@@ -126,7 +126,7 @@ class CachingDiscoveryHandler implements DiscoveryHandler {
         return this.#openApiOutcome(request, segments);
       case ".well-known":
       case "openid":
-        return this.#issuer?.(path);
+        return this.#issuer?.(path, request.headers?.host);
       default:
         return healthOutcome(request.path, request.query ?? {}, this.#checks);
     }
