@@ -61,8 +61,9 @@ async function create(write: Extract<Write, { kind: "create" }>, context: Reconc
     return true;
   } catch (error) {
     if (write.mayExist && isAlreadyExists(error)) return true;
-    // A namespace that is being deleted would delete the new object as well.
-    if (isNamespaceTerminating(error) || signal.aborted) return false;
+    // The namespace would delete the new object as well. The other writes may be what its deletion waits for.
+    if (isNamespaceTerminating(error)) return true;
+    if (signal.aborted) return false;
     recordPartEvent(context, "create", { kind: type.kind, name: object.metadata.name ?? "" }, owner, error);
     throw error;
   }
