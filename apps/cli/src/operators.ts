@@ -37,6 +37,7 @@ export const operatorEntries: readonly OperatorEntry[] = [
         plugins: [postgresPlugin],
       });
     },
+    loadFlags: async () => (await import("@keelson/middleware/flags")).operatorFlags,
   },
   {
     name: "testplane",

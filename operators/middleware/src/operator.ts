@@ -1,6 +1,9 @@
 import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
-import type { ListenerDescription, Operator } from "@keelson/operator";
+import type { ControllerDefinition } from "@keelson/controller";
+import { type FlagValues, type ListenerDescription, type Operator } from "@keelson/operator";
+import { UsageError } from "@keelson/operator/flags";
 import type { OperatorMonitoring } from "@keelson/operator/monitoring";
 import { createAgentCommand, type PluginDefinition } from "@keelson/middleware-agent";
 import { createAgentClient } from "./agent/agent-client.ts";
@@ -24,10 +27,12 @@ import { createGroupController } from "./controllers/group/group.ts";
 import { createRestoreController } from "./controllers/restore/restore.ts";
 import { createScheduleController } from "./controllers/schedule/schedule.ts";
 import { appAlerts, appPanels, appVariables } from "./monitoring/app-monitoring.ts";
+import { controllerFlags, operatorFlags } from "./flags.ts";
 import { createMonitoringServer } from "./monitoring/monitoring-server.ts";
 import type { MiddlewareServices } from "./controllers/services.ts";
 import { PluginReader } from "./plugin/plugin-reader.ts";
 import { redisPlugin } from "./plugin/redis-plugin.ts";
+import { type ControllerSettings, defaultControllerSettings, readControllerSettings } from "./settings/controller-settings.ts";
 import { createPluginServer } from "./plugin-server.ts";
 
 /** Options of {@link createMiddleware}. */
@@ -93,6 +98,29 @@ const rules: readonly PolicyRule[] = [
   { apiGroups: [""], resources: ["secrets"], verbs: ["get", "list", "watch", "create", "patch"] },
 ];
 
+function createControllers(services: MiddlewareServices): readonly ControllerDefinition[] {
+  return [
+    createAppController(services),
+    createComponentController(services),
+    createGroupController(services),
+    createBackupController(services),
+    createRestoreController(services),
+    createScheduleController(services),
+    createCredentialController(services),
+  ];
+}
+
+/** The settings in the file of the flag, or the defaults. Throws a `UsageError` that names the field. */
+function settingsOf(flags: FlagValues): ControllerSettings {
+  const file = controllerFlags.config.read(flags);
+  if (file === undefined) return defaultControllerSettings;
+  try {
+    return readControllerSettings(readFileSync(file, "utf8"));
+  } catch (error) {
+    throw new UsageError(`--${controllerFlags.config.name}: ${file}: ${(error as Error).message}`);
+  }
+}
+
 /** The dashboard and the alert rules of Apps, and those of the programs of plugins. */
 function monitoringOf(plugins: readonly PluginDefinition[]): OperatorMonitoring {
   return {
@@ -109,7 +137,7 @@ export function createMiddleware({
   transferCommand: transfer = [...(command.at(-1) === "agent" ? command.slice(0, -1) : command), "transfer"],
 }: MiddlewareOptions = {}): Operator {
   const agents = createAgentClient();
-  const services: MiddlewareServices = {
+  const services: Omit<MiddlewareServices, "settings"> = {
     agents,
     plugins: new PluginReader(),
     agentCommand: command,
@@ -122,15 +150,8 @@ export function createMiddleware({
     description: "run stateful middleware and change it without losing data",
     resources: [App, Component, Group, Backup, BackupSchedule, Restore],
     rules,
-    controllers: () => [
-      createAppController(services),
-      createComponentController(services),
-      createGroupController(services),
-      createBackupController(services),
-      createRestoreController(services),
-      createScheduleController(services),
-      createCredentialController(services),
-    ],
+    flags: operatorFlags,
+    controllers: ({ flags }) => createControllers({ ...services, settings: settingsOf(flags) }),
     servers: [
       createPluginServer([redisPlugin, ...plugins]),
       createMonitoringServer(agents),

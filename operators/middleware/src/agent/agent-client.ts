@@ -12,7 +12,8 @@ const agentPort = 50_052;
 
 /** Client of all agents, with one connection per Pod. */
 export interface AgentClient {
-  call(ip: string, token: string, call: Call): Promise<CallResult>;
+  /** `timeoutMs`: default that of the client. */
+  call(ip: string, token: string, call: Call, timeoutMs?: number): Promise<CallResult>;
   /** The state of a Pod; undefined if its agent does not respond, role `unknown` if its program does not. */
   role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined>;
   /** Metrics of the program of a Pod; undefined if its agent does not respond or has none. */
@@ -66,8 +67,8 @@ class GrpcAgentClient implements AgentClient {
     this.#clock = clock;
   }
 
-  async call(ip: string, token: string, call: Call): Promise<CallResult> {
-    const options = { headers: authorization(token), timeoutMs: this.#timeoutMs };
+  async call(ip: string, token: string, call: Call, timeoutMs = this.#timeoutMs): Promise<CallResult> {
+    const options = { headers: authorization(token), timeoutMs };
     try {
       return await perform(this.#toolsOf(ip), call, this.#programPort, options);
     } catch (error) {

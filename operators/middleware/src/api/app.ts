@@ -126,14 +126,17 @@ const spec = Type.Object(
           onFailure: Type.Optional(
             choice(["stop", "skip-dependents"], "What happens to the remaining tasks after a failure.", { default: "stop" }),
           ),
-          timeout: Type.Optional(duration("Timeout of an attempt of a task.", { default: "300s" })),
+          timeout: Type.Optional(duration("Timeout of an attempt of a task. Default: that of the operator, 300s.")),
           approval: Type.Optional(
             choice(["auto", "manual"], "Whether a plan that changes an existing component waits for approval.", {
               default: "auto",
             }),
           ),
           maxRetries: Type.Optional(
-            int32("Maximum retries of a task after its first attempt.", { minimum: 0, maximum: 100, default: 3 }),
+            int32("Maximum retries of a task after its first attempt. Default: that of the operator, 3.", {
+              minimum: 0,
+              maximum: 100,
+            }),
           ),
         },
         { description: "Policy for changes.", default: {} },

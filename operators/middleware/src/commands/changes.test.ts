@@ -18,6 +18,7 @@ import { Component } from "../api/component.ts";
 import { Group } from "../api/group.ts";
 import { annotations, appFinalizer, labels, pluginNamespace } from "../api/names.ts";
 import { createAppController } from "../controllers/app/app.ts";
+import { defaultControllerSettings } from "../settings/controller-settings.ts";
 import { PluginReader } from "../plugin/plugin-reader.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
 import { redisPlugin } from "../plugin/redis-plugin.ts";
@@ -49,6 +50,7 @@ beforeEach(async () => {
     controllers: [
       createAppController({
         agents: createAgentClient(),
+        settings: defaultControllerSettings,
         plugins: new PluginReader(),
         agentCommand: ["agent"],
         transferCommand: ["transfer"],

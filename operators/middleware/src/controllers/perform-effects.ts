@@ -22,6 +22,8 @@ export interface EffectContext {
   readonly fieldManager: string;
   readonly signal?: AbortSignal;
   readonly agents: AgentClient;
+  /** Timeout of calls to agents. Default: that of the client. */
+  readonly callTimeoutMs?: number;
   /** Reads the token of the App's agents. */
   readonly agentToken: () => Promise<string>;
   /** Generates a secret as printable text. */
@@ -127,8 +129,8 @@ async function deleteObject(effect: EffectOf<"delete">, { client, signal }: Effe
 }
 
 async function callAgent(effect: EffectOf<"call">, context: EffectContext): Promise<boolean> {
-  const { agents, agentToken, answersInto } = context;
-  const result = await agents.call(effect.ip, await agentToken(), effect.call);
+  const { agents, agentToken, answersInto, callTimeoutMs } = context;
+  const result = await agents.call(effect.ip, await agentToken(), effect.call, callTimeoutMs);
   const status = effect.after(result);
   if (status !== undefined)
     return answersInto !== undefined && (await performEffect({ kind: "status", ...answersInto, status }, context));

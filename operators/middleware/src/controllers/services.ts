@@ -1,9 +1,11 @@
 import type { AgentClient } from "../agent/agent-client.ts";
+import type { ControllerSettings } from "../settings/controller-settings.ts";
 import type { PluginReader } from "../plugin/plugin-reader.ts";
 
 /** Services shared by the controllers of the middleware family. */
 export interface MiddlewareServices {
   readonly agents: AgentClient;
+  readonly settings: ControllerSettings;
   readonly plugins: PluginReader;
   /** Command line of the agent in Pods, without flags. */
   readonly agentCommand: readonly string[];

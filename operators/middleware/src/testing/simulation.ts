@@ -7,6 +7,7 @@ import { createAppController } from "../controllers/app/app.ts";
 import { createComponentController } from "../controllers/component/component.ts";
 import { createGroupController } from "../controllers/group/group.ts";
 import { PluginReader } from "../plugin/plugin-reader.ts";
+import { defaultControllerSettings } from "../settings/controller-settings.ts";
 import { pluginConfigMapName } from "../plugin/read-plugin.ts";
 import { redisPlugin } from "../plugin/redis-plugin.ts";
 import { createSimulatedRedis, type SimulatedRedis, type SimulatedVolume } from "./simulated-redis.ts";
@@ -131,6 +132,7 @@ export function createSimulation({
     const { agents } = redis;
     const services = {
       agents,
+      settings: defaultControllerSettings,
       plugins,
       agentCommand: ["agent"],
       transferCommand: ["transfer"],

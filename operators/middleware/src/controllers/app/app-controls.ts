@@ -1,12 +1,13 @@
 import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
 import type { App, AppStatus } from "../../api/app.ts";
 import { annotations } from "../../api/names.ts";
+import type { AppSettings } from "../../settings/controller-settings.ts";
 import { hashOf } from "../../plugin/render-group.ts";
 import { isAwaitingApproval } from "../plan/advance-plan.ts";
 import { cancelTasks, type ControlResult, retryTasks } from "../plan/requested-changes.ts";
 
 /** Processes the cancel, retry and approve annotations. Each is processed once and its result recorded. Mutates `status`. */
-export function applyControls(app: DeepReadonly<App>, status: AppStatus, now: number): void {
+export function applyControls(app: DeepReadonly<App>, status: AppStatus, settings: AppSettings, now: number): void {
   const control = { ...status.control };
   const results: (ControlResult & { action: string })[] = [];
   for (const [action, key] of [
@@ -27,6 +28,11 @@ export function applyControls(app: DeepReadonly<App>, status: AppStatus, now: nu
       results.push({ action, taskId: text, result: approve(app, status, text) });
       continue;
     }
+    const refusal = refusalOf(action, settings);
+    if (refusal !== undefined) {
+      results.push({ action, taskId: "", result: refusal });
+      continue;
+    }
     const request = parseControl(text, action === "cancel" ? "cancelTaskIds" : "retryTaskIds");
     if ("problem" in request) {
       results.push({ action, taskId: "", result: `refused: ${request.problem}` });
@@ -44,6 +50,12 @@ export function applyControls(app: DeepReadonly<App>, status: AppStatus, now: nu
   if (results.length > 0) control.result = JSON.stringify({ at: new Date(now).toISOString(), results });
   if (Object.keys(control).length > 0) status.control = control;
   else delete status.control;
+}
+
+/** Why the operator's settings do not allow a request. */
+function refusalOf(action: "cancel" | "retry", settings: AppSettings): string | undefined {
+  if (action === "cancel") return settings.isManualCancelEnabled ? undefined : "refused: enableManualCancel is false";
+  return settings.isManualRetryEnabled ? undefined : "refused: enableManualRetry is false";
 }
 
 /** Approves the plan with an id. Mutates `status`. */

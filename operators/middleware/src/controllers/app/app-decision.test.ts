@@ -5,6 +5,7 @@ import type { App, AppStatus } from "../../api/app.ts";
 import { annotations } from "../../api/names.ts";
 import { readPlugin } from "../../plugin/read-plugin.ts";
 import { redisPlugin } from "../../plugin/redis-plugin.ts";
+import { defaultControllerSettings } from "../../settings/controller-settings.ts";
 import { decideApp } from "./app-decision.ts";
 
 const now = Date.UTC(2026, 0, 1);
@@ -24,7 +25,7 @@ function appOf(status: AppStatus, more: Record<string, string> = {}): DeepReadon
 }
 
 /** The status of the decision. */
-function decide(app: DeepReadonly<App>): AppStatus {
+function decide(app: DeepReadonly<App>, settings = defaultControllerSettings.app): AppStatus {
   const [effect] = decideApp({
     app,
     components: new Map(),
@@ -34,6 +35,7 @@ function decide(app: DeepReadonly<App>): AppStatus {
     plugin,
     metadata: undefined,
     backupSchedule: undefined,
+    settings,
     now,
   }).effects;
   if (effect?.kind !== "status") throw new Error("the decision writes no status");
@@ -64,4 +66,26 @@ it("processes a control annotation once, and again if it is set again after its 
   const forgot = decide(appOf(obeyed));
   expect(forgot.control?.cancel).toBeUndefined();
   expect(decide(appOf(forgot, words)).control?.cancel).toBe(kept);
+});
+
+it("gives tasks the operator's timeout and retries, unless the App sets them", () => {
+  const settings = { ...defaultControllerSettings.app, maxRetries: 7, taskTimeout: "10m" };
+  expect(decide(appOf({}), settings).plan?.tasks).toMatchObject([{ maxRetries: 7, timeout: "10m" }]);
+  const app = appOf({});
+  const own = { ...app, spec: { ...app.spec, changePolicy: { maxRetries: 1, timeout: "5s" } } };
+  expect(decide(own, settings).plan?.tasks).toMatchObject([{ maxRetries: 1, timeout: "5s" }]);
+});
+
+it("refuses requests of users that the operator's settings disable", () => {
+  const settings = { ...defaultControllerSettings.app, isManualRetryEnabled: false, isManualCancelEnabled: false };
+  const ids = ["task-1-01"];
+  const words = {
+    [annotations.cancelControl]: JSON.stringify({ cancelTaskIds: ids }),
+    [annotations.retryControl]: JSON.stringify({ retryTaskIds: ids }),
+  };
+  const { results } = JSON.parse(decide(appOf(over, words), settings).control?.result ?? "{}") as { results: object[] };
+  expect(results).toMatchObject([
+    { action: "cancel", result: "refused: enableManualCancel is false" },
+    { action: "retry", result: "refused: enableManualRetry is false" },
+  ]);
 });

@@ -22,11 +22,11 @@ type Applied = ReadonlyMap<string, DeepReadonly<ComponentSpec>>;
  * that crashes in between repeats it.
  */
 export function decideApp(observed: AppObservation): Decision {
-  const { app, components, plugin, now } = observed;
+  const { app, components, plugin, settings, now } = observed;
   if (app.metadata.deletionTimestamp !== undefined) return decideDeletion(observed);
   const status = draft(app.status ?? {}) as AppStatus;
   const generation = app.metadata.generation ?? 0;
-  applyControls(app, status, now);
+  applyControls(app, status, settings, now);
   applyPause(app, status, now);
   const applied = new Map([...components].map(([name, component]) => [name, component.spec]));
   const problem = planSpec(observed, applied, status);
@@ -57,7 +57,7 @@ function applyPause(app: AppObservation["app"], status: AppStatus, now: number):
 
 /** Accepts the spec and plans its changes, unless a plan is active. Returns why the spec is not valid. Mutates `status`. */
 function planSpec(
-  { app, components, groups, plugin, now }: AppObservation,
+  { app, components, groups, plugin, settings, now }: AppObservation,
   applied: Applied,
   status: AppStatus,
 ): string | undefined {
@@ -71,7 +71,7 @@ function planSpec(
   if (!isFree || !(isNew || isMissing)) return undefined;
   const previous = status.plan;
   const after = previous?.generation === generation ? lastNumber(previous.tasks) : 0;
-  const planned = suppressTasks(planChanges(app, plugin, applied, { generation, after }), previous, formatTime(now));
+  const planned = suppressTasks(planChanges(app, plugin, applied, { generation, after }, settings), previous, formatTime(now));
   status.acceptedGeneration = generation;
   if (previous !== undefined && previous.finishedAt === undefined) supersede(previous, now);
   if (planned.length === 0) return undefined;
@@ -124,11 +124,20 @@ function previewPending({ app, plugin }: AppObservation, applied: Applied, statu
 }
 
 /** Advances the active plan. Returns its nearest deadline. Mutates `status`. */
-function advance({ app, components, now }: AppObservation, status: AppStatus, isSuperseded: boolean): number | undefined {
+function advance(
+  { app, components, settings, now }: AppObservation,
+  status: AppStatus,
+  isSuperseded: boolean,
+): number | undefined {
   if (status.plan === undefined || !hasActivePlan(status)) return undefined;
   const onFailure = app.spec.changePolicy?.onFailure ?? "stop";
   const isPaused = status.pausedAt !== undefined;
-  const step = advancePlan(status.plan, components, { onFailure, isSuperseded, isPaused }, now);
+  const step = advancePlan(
+    status.plan,
+    components,
+    { onFailure, isSuperseded, isPaused, retryBackoffMs: settings.retryBackoffMs },
+    now,
+  );
   status.plan = step.plan;
   return step.dueMs;
 }

@@ -6,6 +6,7 @@ import type { Backup } from "../../api/backup.ts";
 import type { Group } from "../../api/group.ts";
 import { appFinalizer, labels } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";
+import { defaultControllerSettings } from "../../settings/controller-settings.ts";
 import { decideDeletion } from "./app-deletion.ts";
 
 const deletionTimestamp = "2026-01-01T00:00:00Z";
@@ -55,6 +56,7 @@ function decide(names: readonly DeepReadonly<Group>[], backups: readonly DeepRea
       plugin: { problem: "missing" },
       metadata: undefined,
       backupSchedule: undefined,
+      settings: defaultControllerSettings.app,
       now: Date.parse(deletionTimestamp) + 10_000,
     });
     const written = decision.effects.find((effect) => effect.kind === "status");

@@ -88,9 +88,9 @@ function describeLastBackup(name: string, state: Exclude<LastBackupState, { read
 }
 
 /** Stops the components in the plugin's order. Undefined when all have stopped, or the timeout has passed. Mutates `deletion`. */
-function stop({ app, components, plugin, now }: AppObservation, deletion: Deletion): DeletionStep | undefined {
+function stop({ app, components, plugin, settings, now }: AppObservation, deletion: Deletion): DeletionStep | undefined {
   if (deletion.stopped === true) return undefined;
-  const { timeout = "300s" } = app.spec.changePolicy ?? {};
+  const { timeout = settings.taskTimeout } = app.spec.changePolicy ?? {};
   deletion.stopDeadlineAt ??= formatTime(now + parseDuration(timeout));
   const token = `deletion/${app.metadata.uid ?? ""}/stop`;
   const waiting = [...components]

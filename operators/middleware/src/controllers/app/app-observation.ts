@@ -5,6 +5,7 @@ import type { Backup } from "../../api/backup.ts";
 import type { BackupSchedule } from "../../api/backup-schedule.ts";
 import type { Component } from "../../api/component.ts";
 import type { Group } from "../../api/group.ts";
+import type { AppSettings } from "../../settings/controller-settings.ts";
 import type { Plugin } from "../../plugin/plugin.ts";
 
 /** Inputs of a decision about an App. */
@@ -23,5 +24,6 @@ export interface AppObservation {
   readonly claims: readonly DeepReadonly<PersistentVolumeClaimObject>[];
   /** The Backups that precede the deletion, by name. */
   readonly lastBackups: ReadonlyMap<string, DeepReadonly<Backup>>;
+  readonly settings: AppSettings;
   readonly now: number;
 }

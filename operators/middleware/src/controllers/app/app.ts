@@ -52,7 +52,7 @@ export function createAppController(services: MiddlewareServices): ControllerDef
       ),
     ],
     reads: [readOf(Component), readOf(Group), readOf(PersistentVolumeClaim)],
-    maxConcurrentReconciles: 5,
+    maxConcurrentReconciles: services.settings.app.workers,
     reconcile: (request, context) => reconcile(request, context, services),
   });
 }
@@ -60,7 +60,7 @@ export function createAppController(services: MiddlewareServices): ControllerDef
 async function reconcile(
   request: Request,
   context: ReconcileContext,
-  { agents, plugins, generateSecret }: MiddlewareServices,
+  { agents, plugins, generateSecret, settings }: MiddlewareServices,
 ): Promise<Result | undefined> {
   const { cache, client, clock, signal } = context;
   const app = cache.get(App, request);
@@ -80,6 +80,7 @@ async function reconcile(
     plugin: plugins.find(cache, namespace, app.spec.plugin),
     metadata: cache.get(ConfigMap, { namespace, name: metadataName(name) }),
     backupSchedule: cache.get(BackupSchedule, { namespace, name }),
+    settings: settings.app,
     now: clock.now(),
   });
   try {

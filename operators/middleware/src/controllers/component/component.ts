@@ -17,7 +17,7 @@ export function createComponentController(services: MiddlewareServices): Control
     for: Component,
     owns: [Group],
     reads: [readOf(Group)],
-    maxConcurrentReconciles: 10,
+    maxConcurrentReconciles: services.settings.component.workers,
     reconcile: (request, context) => reconcile(request, context, services),
   });
 }
@@ -25,7 +25,7 @@ export function createComponentController(services: MiddlewareServices): Control
 async function reconcile(
   request: Request,
   context: ReconcileContext,
-  { agents, plugins, generateSecret }: MiddlewareServices,
+  { agents, plugins, generateSecret, settings }: MiddlewareServices,
 ): Promise<void> {
   const { cache, client, clock, signal } = context;
   const component = cache.get(Component, request);
@@ -45,6 +45,7 @@ async function reconcile(
     fieldManager,
     signal,
     agents,
+    callTimeoutMs: settings.component.grpcTimeoutMs,
     generateSecret,
     agentToken: () => readAgentToken(client, namespace, component.spec.appRef.name, signal),
     answersInto: { type: Component, object: component },

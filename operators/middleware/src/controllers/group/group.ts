@@ -45,7 +45,7 @@ export function createGroupController(services: MiddlewareServices): ControllerD
       ),
     ],
     triggers: [{ start: ({ enqueue }) => watches.start(enqueue) }],
-    maxConcurrentReconciles: 20,
+    maxConcurrentReconciles: services.settings.group.workers,
     reconcile: (request, context) => reconcile(request, context, { ...services, watches, rendered }),
   });
 }
@@ -58,7 +58,7 @@ interface GroupServices extends MiddlewareServices {
 
 async function reconcile(request: Request, context: ReconcileContext, services: GroupServices): Promise<void> {
   const { cache, client, clock, signal } = context;
-  const { agents, watches, generateSecret } = services;
+  const { agents, watches, generateSecret, settings } = services;
   const group = cache.get(Group, request);
   if (group === undefined) {
     watches.follow(request, [], "");
@@ -91,6 +91,7 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
     fieldManager,
     signal,
     agents,
+    callTimeoutMs: settings.group.grpcTimeoutMs,
     agentToken: readToken,
     generateSecret,
     answersInto: { type: Group, object: group },

@@ -8,7 +8,7 @@ import { cancelTasks, retryTasks } from "./requested-changes.ts";
 
 const now = Date.UTC(2026, 0, 1);
 const at = (ms: number): string => new Date(now + ms).toISOString();
-const policy = { onFailure: "stop", isSuperseded: false, isPaused: false } as const;
+const policy = { onFailure: "stop", isSuperseded: false, isPaused: false, retryBackoffMs: 1_000 } as const;
 
 function task(status: TaskState, more: Partial<ChangeTask> = {}): ChangeTask {
   return {
@@ -217,7 +217,7 @@ describe("a step of a task", () => {
       advancePlan(
         planOf(failed, next, dependent),
         new Map(),
-        { onFailure, isSuperseded: false, isPaused: false },
+        { onFailure, isSuperseded: false, isPaused: false, retryBackoffMs: 1_000 },
         now,
       ).plan.tasks.map((each) => each.status);
     expect(states("stop")).toEqual(["failed", "skipped", "skipped"]);
@@ -229,7 +229,7 @@ describe("a step of a task", () => {
       advancePlan(
         planOf(task("failed"), task("pending", { taskId: "task-1-02", stage: 2 })),
         new Map(),
-        { onFailure: "stop", isSuperseded, isPaused: false },
+        { onFailure: "stop", isSuperseded, isPaused: false, retryBackoffMs: 1_000 },
         now,
       ).plan.tasks[1]?.reason;
     expect(reason(false)).toBe("task-1-01 is failed");
@@ -279,7 +279,7 @@ it("does not revert a failed task while changes are paused, because a revert res
   const failed = answers("Failed", { errorClass: "Config", message: "bad" });
   const components = new Map([["redis", failed]]);
   const plan = planOf(task("in_progress"));
-  const paused = advancePlan(plan, components, { ...policy, isPaused: true }, now);
+  const paused = advancePlan(plan, components, { ...policy, isPaused: true, retryBackoffMs: 1_000 }, now);
   expect(paused.plan.tasks).toMatchObject([{ status: "in_progress" }]);
   expect(paused.plan.tasks[0]).not.toHaveProperty("revert");
   expect(advancePlan(paused.plan, components, policy, now).plan.tasks).toMatchObject([{ status: "cancelling", revert: true }]);

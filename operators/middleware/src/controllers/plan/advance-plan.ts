@@ -26,7 +26,6 @@ const permanentErrors: readonly ErrorClass[] = ["Config", "Forbidden", "Insuffic
 
 /** Exponential backoff between attempts. */
 const maxRetryBackoffMs = 60_000;
-const initialRetryBackoffMs = 1_000;
 
 /** How a plan advances. */
 export interface AdvancePolicy {
@@ -35,6 +34,8 @@ export interface AdvancePolicy {
   readonly isSuperseded: boolean;
   /** Whether no task starts, and the deadlines of running ones are suspended. */
   readonly isPaused: boolean;
+  /** Time before the first retry. It doubles with each one. */
+  readonly retryBackoffMs: number;
 }
 
 /** An advanced plan. */
@@ -59,7 +60,7 @@ export function advancePlan(
   for (const task of tasks) {
     const answer = answerOf(task, components);
     if (answer?.disruptions !== undefined) task.observed = answer.disruptions;
-    advanceTask(task, answer, { now, planId: plan.id, isPaused: policy.isPaused });
+    advanceTask(task, answer, { now, planId: plan.id, isPaused: policy.isPaused, retryBackoffMs: policy.retryBackoffMs });
   }
   skipAfterFailure(tasks, policy, now);
   const open = tasks.filter((task) => !isTerminal(task.status));
@@ -111,18 +112,26 @@ function answerOf(
   return (component.status?.observedGeneration ?? 0) >= (component.metadata.generation ?? 0) ? operation : undefined;
 }
 
+/** What a failure needs to know. */
+interface FailureContext {
+  readonly now: number;
+  readonly planId: string;
+  readonly retryBackoffMs: number;
+}
+
 function advanceTask(
   task: ChangeTask,
   answer: DeepReadonly<Operation> | undefined,
-  { now, planId, isPaused }: { readonly now: number; readonly planId: string; readonly isPaused: boolean },
+  { isPaused, ...context }: FailureContext & { readonly isPaused: boolean },
 ): void {
+  const { now, planId } = context;
   const isLate = task.deadlineAt !== undefined && now >= Date.parse(task.deadlineAt);
   if (task.status === "in_progress") {
     if (answer?.phase === "Succeeded") endTask(task, "done", now);
     else if (answer?.phase === "Failed" || answer?.phase === "Cancelled") {
       // A revert restarts Pods, so it waits until the changes are resumed.
       if (isPaused && task.baseSpec !== undefined) return;
-      fail(task, answer.errorClass ?? "Unknown", answer.message ?? "failed", answer.pointOfNoReturn ?? false, now, planId);
+      fail(task, answer.errorClass ?? "Unknown", answer.message ?? "failed", answer.pointOfNoReturn ?? false, context);
     } else if (isLate && !isPaused) {
       task.status = "cancelling";
       task.reason = "timeout";
@@ -185,17 +194,14 @@ function fail(
   errorClass: ErrorClass,
   message: string,
   isPartial: boolean,
-  now: number,
-  planId: string,
+  { now, planId, retryBackoffMs }: FailureContext,
 ): void {
   task.errorClass = errorClass;
   task.error = message;
   if (!permanentErrors.includes(errorClass) && task.retryCount < task.maxRetries) {
     task.retryCount += 1;
     task.status = "retry_pending";
-    task.retryAt = new Date(
-      now + Math.min(initialRetryBackoffMs * 2 ** (task.retryCount - 1), maxRetryBackoffMs),
-    ).toISOString();
+    task.retryAt = new Date(now + Math.min(retryBackoffMs * 2 ** (task.retryCount - 1), maxRetryBackoffMs)).toISOString();
     delete task.deadlineAt;
     return;
   }

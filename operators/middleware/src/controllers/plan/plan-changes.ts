@@ -2,6 +2,7 @@ import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import { type App, type ChangeTask, priorities, type TaskType } from "../../api/app.ts";
 import type { ComponentSpec } from "../../api/component.ts";
+import { type AppSettings, defaultControllerSettings } from "../../settings/controller-settings.ts";
 import { hasVersion, type Plugin } from "../../plugin/plugin.ts";
 import type { Scenario } from "../../api/parts.ts";
 import { describeChange, desiredComponents, keysOf, partOf, taskTypes, withPart } from "./desired-components.ts";
@@ -120,6 +121,7 @@ export function planChanges(
   plugin: Plugin,
   applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>,
   { generation, after }: PlanNumbering,
+  { maxRetries, taskTimeout }: Pick<AppSettings, "maxRetries" | "taskTimeout"> = defaultControllerSettings.app,
 ): ChangeTask[] {
   const desired = desiredComponents(app, plugin);
   const policy = app.spec.changePolicy;
@@ -133,9 +135,9 @@ export function planChanges(
       dependencies: [],
       status: "pending" as const,
       retryCount: 0,
-      maxRetries: policy?.maxRetries ?? 3,
+      maxRetries: policy?.maxRetries ?? maxRetries,
       attempt: 0,
-      timeout: policy?.timeout ?? "300s",
+      timeout: policy?.timeout ?? taskTimeout,
       taskId: "",
       stage: 0,
     };
