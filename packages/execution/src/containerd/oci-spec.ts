@@ -130,6 +130,8 @@ function kernelMountsOf({ firstId }: OciProgram): typeof kernelMounts {
 
 /** The configuration (config.json) of a container, OCI runtime specification 1.0. Its root is `rootfs` in the bundle. */
 export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> {
+  // Inside a user namespace, a mount cannot be made read-only without the options that its source has.
+  const safety = program.firstId === undefined ? [] : ["nosuid", "nodev"];
   return {
     ociVersion: "1.0.2",
     process: ociProcess(program, program.hasTerminal),
@@ -141,7 +143,7 @@ export function ociSpec(program: OciProgram): Readonly<Record<string, unknown>> 
         destination: target,
         type: "bind",
         source,
-        options: ["rbind", "rprivate", isWritable === true ? "rw" : "ro"],
+        options: ["rbind", "rprivate", ...safety, isWritable === true ? "rw" : "ro"],
       })),
       ...(program.limitedFolders ?? []).map(({ target, sizeBytes }) => ({
         destination: target,

@@ -42,9 +42,19 @@ export function parseMounts(mountinfo: string): readonly Mount[] {
   });
 }
 
+/**
+ * The mount points that a process sees, in the order of their mounts, without symbolic links; those of file systems of `type`, or all. Empty
+ * on systems other than Linux.
+ */
+export const readMountPoints = (pid: number | "self", type?: string): readonly string[] =>
+  process.platform === "linux"
+    ? parseMounts(readFileSync(`/proc/${pid}/mountinfo`, "utf8"))
+        .filter((mount) => type === undefined || mount.type === type)
+        .map(({ point }) => point)
+    : [];
+
 /** All mount points in this process's mount namespace, in the order of their mounts. Empty on systems other than Linux. */
-export const mountPoints = (): readonly string[] =>
-  process.platform === "linux" ? parseMounts(readFileSync("/proc/self/mountinfo", "utf8")).map(({ point }) => point) : [];
+export const mountPoints = (): readonly string[] => readMountPoints("self");
 
 /** The kernel writes white space and backslashes in paths as `\ooo`. */
 const unescapeMount = (path: string): string =>
