@@ -8,7 +8,7 @@ import { GeneratedFiles } from "./generated-files.mjs";
 const generated = "../packages/sandbox/dist/generated";
 const sources = [
   "fastpath/v1/fastpath",
-  ...["streams", "processes", "files", "lifecycle", "ports"].map((name) => `keelson/sandboxes/v1/${name}`),
+  ...["streams", "processes", "files", "lifecycle", "ports", "volumes"].map((name) => `keelson/sandboxes/v1/${name}`),
 ];
 const modules = await Promise.all(sources.map((source) => import(`${generated}/${source}_pb.js`)));
 const descriptors = modules.map((module, index) => module[`file_${sources[index].replaceAll("/", "_")}`]);

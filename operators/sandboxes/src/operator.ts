@@ -6,6 +6,8 @@ import { SandboxPool } from "./api/sandbox-pool.ts";
 import { sandboxCommands } from "./commands/commands.ts";
 import { createSandboxController } from "./controllers/sandbox.ts";
 import { createSandboxPoolController } from "./controllers/sandbox-pool.ts";
+import { SandboxVolume } from "./api/sandbox-volume.ts";
+import { createVolumeController } from "./controllers/sandbox-volume.ts";
 import { createSchemaGuard, guardedCrds } from "./controllers/schema-guard.ts";
 import { fastPathServer } from "./fastpath/fastpath-definition.ts";
 import { sandboxesMonitoring } from "./monitoring/sandboxes-monitoring.ts";
@@ -15,11 +17,12 @@ export const sandboxes: Operator = {
   name: "sandboxes",
   commandName: "sandbox",
   description: "run untrusted code in sandboxes that start in milliseconds",
-  resources: [Sandbox, SandboxPool],
+  resources: [Sandbox, SandboxPool, SandboxVolume],
   rules: [
     { apiGroups: [group], resources: ["sandboxes"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["sandboxpools"], verbs: ["get", "list", "watch", "patch"] },
-    { apiGroups: [group], resources: ["sandboxes/status", "sandboxpools/status"], verbs: ["patch"] },
+    { apiGroups: [group], resources: ["sandboxvolumes"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
+    { apiGroups: [group], resources: ["sandboxes/status", "sandboxpools/status", "sandboxvolumes/status"], verbs: ["patch"] },
     { apiGroups: [group], resources: ["sandboxpools/finalizers"], verbs: ["update"] },
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch", "create", "delete"] },
     // Reads the Secrets that variables refer to; creates and deletes one per agent, with its key.
@@ -47,6 +50,7 @@ export const sandboxes: Operator = {
   controllers: ({ services }) => [
     createSandboxPoolController(services),
     createSandboxController(services),
+    createVolumeController(services),
     createSchemaGuard(),
   ],
   servers: [fastPathServer],

@@ -5,6 +5,7 @@ import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.
 import { SandboxPorts } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
 import { SandboxProcesses } from "./generated/keelson/sandboxes/v1/processes_pb.ts";
 import { SandboxStreams } from "./generated/keelson/sandboxes/v1/streams_pb.ts";
+import { SandboxVolumes } from "./generated/keelson/sandboxes/v1/volumes_pb.ts";
 import { type ClusterCredentials, findClusterCredentials } from "./cluster-credentials.ts";
 import { SandboxError } from "./sandbox-error.ts";
 
@@ -37,6 +38,7 @@ export interface Connection {
   readonly files: Client<typeof SandboxFiles>;
   readonly ports: Client<typeof SandboxPorts>;
   readonly streams: Client<typeof SandboxStreams>;
+  readonly volumes: Client<typeof SandboxVolumes>;
 }
 
 /** The server limits its connections, so unused ones are closed. */
@@ -56,6 +58,7 @@ export async function openConnection(options: ConnectionOptions): Promise<Connec
     files: createClient(SandboxFiles, transport),
     ports: createClient(SandboxPorts, transport),
     streams: createClient(SandboxStreams, transport),
+    volumes: createClient(SandboxVolumes, transport),
   };
 }
 

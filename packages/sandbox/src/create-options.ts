@@ -25,6 +25,8 @@ export interface CreateOptions extends ConnectionOptions {
   readonly network?: "none" | "internet" | { readonly allow: readonly NetworkRule[] };
   /** Ports to reach from outside, see `Sandbox.ports`. */
   readonly ports?: readonly number[];
+  /** Volumes by mount path: the name of a `SandboxVolume`, or with `readOnly` so that sandboxes can share it. */
+  readonly volumes?: Readonly<Record<string, string | { readonly name: string; readonly readOnly?: boolean }>>;
   /** Quantities, such as `500m` and `256Mi`. Default: the pool's. */
   readonly cpu?: string;
   readonly memory?: string;
@@ -56,6 +58,10 @@ export function createRequest(options: CreateOptions, nowMs: number): MessageIni
     network: typeof network === "string" ? network : "allowList",
     networkAllow: rules.map((rule) => ({ ...rule, ports: [...(rule.ports ?? [])] })),
     exposedPorts: [...(options.ports ?? [])],
+    volumes: Object.entries(options.volumes ?? {}).map(([mountPath, volume]) => ({
+      ...(typeof volume === "string" ? { name: volume } : volume),
+      mountPath,
+    })),
     cpu: options.cpu ?? "",
     memory: options.memory ?? "",
     labels: { ...options.labels },

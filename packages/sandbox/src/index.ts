@@ -7,5 +7,7 @@ export type { CreateOptions, NetworkRule } from "./create-options.ts";
 export type { ExecOptions, ExecResult, StartOptions } from "./exec.ts";
 export { SandboxFiles } from "./sandbox-files.ts";
 export type { CallOptions, FileContent, FileEntry } from "./sandbox-files.ts";
+export { SandboxVolume } from "./sandbox-volume.ts";
+export type { CreateVolumeOptions, VolumeInfo } from "./sandbox-volume.ts";
 export { isSandboxError, SandboxError } from "./sandbox-error.ts";
 export type { SandboxErrorCode } from "./sandbox-error.ts";

@@ -4,6 +4,7 @@ from .command import Command, CommandInfo, ExecResult, OutputChunk
 from .errors import SandboxError
 from .files import FileEntry, SandboxFiles
 from .sandbox import Sandbox, SandboxInfo, connect
+from .volume import SandboxVolume, VolumeInfo
 
 __all__ = [
     "Command",
@@ -15,5 +16,7 @@ __all__ = [
     "SandboxError",
     "SandboxFiles",
     "SandboxInfo",
+    "SandboxVolume",
+    "VolumeInfo",
     "connect",
 ]

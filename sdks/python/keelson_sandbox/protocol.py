@@ -47,6 +47,13 @@ class CreateRequest(TypedDict, total=False):
     network: str
     networkAllow: List[NetworkRule]
     whenFull: WhenFull
+    volumes: List[VolumeMount]
+
+
+class VolumeMount(TypedDict, total=False):
+    name: str
+    mountPath: str
+    readOnly: bool
 
 
 class NetworkRule(TypedDict, total=False):
@@ -324,6 +331,41 @@ class ConnectPortResponse(TypedDict, total=False):
     data: str
 
 
+class CreateVolumeRequest(TypedDict, total=False):
+    volumeName: str
+    namespace: str
+    poolRef: str
+    size: str
+
+
+class ListVolumesRequest(TypedDict, total=False):
+    namespace: str
+
+
+class ListVolumesResponse(TypedDict, total=False):
+    items: List[VolumeInfo]
+
+
+class DeleteVolumeRequest(TypedDict, total=False):
+    volumeName: str
+    namespace: str
+
+
+class DeleteVolumeResponse(TypedDict, total=False):
+    pass
+
+
+class VolumeInfo(TypedDict, total=False):
+    volumeName: str
+    poolRef: str
+    size: str
+    phase: str
+    message: str
+    agentPod: str
+    createdAt: str
+    usedBy: List[str]
+
+
 class FastPathServiceClient:
     """Calls of fastpath.v1.FastPathService."""
 
@@ -433,4 +475,20 @@ class SandboxPortsClient:
 
     def create_url(self, request: CreatePortUrlRequest, timeout: Optional[float] = None) -> CreatePortUrlResponse:
         return self._transport.unary("/keelson.sandboxes.v1.SandboxPorts/CreateUrl", request, timeout)  # type: ignore[return-value]
+
+
+class SandboxVolumesClient:
+    """Calls of keelson.sandboxes.v1.SandboxVolumes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create_volume(self, request: CreateVolumeRequest, timeout: Optional[float] = None) -> VolumeInfo:
+        return self._transport.unary("/keelson.sandboxes.v1.SandboxVolumes/CreateVolume", request, timeout)  # type: ignore[return-value]
+
+    def list_volumes(self, request: ListVolumesRequest, timeout: Optional[float] = None) -> ListVolumesResponse:
+        return self._transport.unary("/keelson.sandboxes.v1.SandboxVolumes/ListVolumes", request, timeout)  # type: ignore[return-value]
+
+    def delete_volume(self, request: DeleteVolumeRequest, timeout: Optional[float] = None) -> DeleteVolumeResponse:
+        return self._transport.unary("/keelson.sandboxes.v1.SandboxVolumes/DeleteVolume", request, timeout)  # type: ignore[return-value]
 

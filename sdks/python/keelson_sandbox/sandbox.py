@@ -83,6 +83,7 @@ class Sandbox:
         timeout: float = 3600,
         network: Union[str, Mapping[str, Any]] = "none",
         ports: Sequence[int] = (),
+        volumes: Optional[Mapping[str, Union[str, Mapping[str, Any]]]] = None,
         cpu: str = "",
         memory: str = "",
         labels: Optional[Mapping[str, str]] = None,
@@ -95,7 +96,8 @@ class Sandbox:
         """Creates a sandbox, which runs when this returns. In a `with` statement it is deleted at the end.
 
         `timeout` is its lifetime in seconds (0: until it is deleted), `deadline` that of the call. `network` is none, internet or
-        `{"allow": [{"host": "pypi.org", "ports": [443]}]}`. `endpoint` and `token` override the environment. Raises PoolFull with
+        `{"allow": [{"host": "pypi.org", "ports": [443]}]}`. `volumes` maps mount paths to names of volumes, or to
+        `{"name": "data", "readOnly": True}`. `endpoint` and `token` override the environment. Raises PoolFull with
         `retry_after` if no slot is free.
         """
         transport = transport or connect(**connection)
@@ -114,6 +116,10 @@ class Sandbox:
             "network": network if isinstance(network, str) else "allowList",
             "networkAllow": [dict(rule) for rule in allow],
             "exposedPorts": list(ports),
+            "volumes": [
+                {**({"name": volume} if isinstance(volume, str) else volume), "mountPath": path}
+                for path, volume in (volumes or {}).items()
+            ],
             "cpu": cpu,
             "memory": memory,
             "labels": dict(labels or {}),

@@ -26,7 +26,15 @@ import { SandboxProcesses } from "../processes/sandbox-processes.ts";
 import { limitHandshakes } from "./handshake-limit.ts";
 import { AgentUpgrades } from "./agent-upgrades.ts";
 import { readLog } from "./log-follow.ts";
-import { agentPaths, fileResultHeader, parseAgentSandbox, parseExpiryChange, parseSandboxId } from "../protocol/protocol.ts";
+import {
+  agentPaths,
+  fileResultHeader,
+  parseAgentSandbox,
+  parseExpiryChange,
+  parseSandboxId,
+  parseVolumeChange,
+} from "../protocol/protocol.ts";
+import { VolumeError } from "../volumes/volume-error.ts";
 import { whenWritable } from "../protocol/when-writable.ts";
 import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
 import { streamStatuses } from "./status-stream.ts";
@@ -65,6 +73,13 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   return server;
 }
 
+const volumeStatus: Readonly<Record<VolumeError["code"], number>> = {
+  InUse: 409,
+  NotFound: 404,
+  Unsupported: 501,
+  Failed: 507,
+};
+
 type Answer = (request: IncomingMessage, response: ServerResponse, query: URLSearchParams) => Promise<void>;
 
 class HttpsAgentServer implements AgentServer {
@@ -83,6 +98,7 @@ class HttpsAgentServer implements AgentServer {
     [agentPaths.expire, (request, response) => this.#expire(request, response)],
     [agentPaths.pause, (request, response) => this.#pause(request, response)],
     [agentPaths.resume, (request, response) => this.#resume(request, response)],
+    [agentPaths.volumes, (request, response) => this.#volumes(request, response)],
     [agentPaths.files, (request, response, query) => this.#files(request, response, query)],
     [
       agentPaths.processes,
@@ -180,6 +196,15 @@ class HttpsAgentServer implements AgentServer {
     if ("problem" in change) throw new RequestError(400, change.problem);
     const { sandboxId, expiresAtMs } = change;
     if (!(await this.#options.manager.resume(sandboxId, expiresAtMs).catch(asRequestError))) throw sandboxNotFound();
+    send(response, 200, { success: true });
+  }
+
+  async #volumes(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const change = parseVolumeChange(await body(request));
+    if ("problem" in change) throw new RequestError(400, change.problem);
+    await this.#options.manager.changeVolume(change).catch((error: unknown) => {
+      throw error instanceof VolumeError ? new RequestError(volumeStatus[error.code], error.message) : error;
+    });
     send(response, 200, { success: true });
   }
 

@@ -10,8 +10,8 @@ export const defaultAgentDir = "/var/lib/keelson/sandboxes";
 
 /**
  * An agent's settings from its environment: the original's names (AGENT_PORT, also as `:5758`, AGENT_CAPACITY, CONTAINERD_SOCKET, POD_NAME,
- * POD_IP, NODE_NAME) and ours (AGENT_TOKEN, AGENT_DIR, AGENT_IMAGE_DIR, AGENT_DRIVER, AGENT_MAX_PROCESSES, AGENT_SANDBOX_CPU,
- * AGENT_SANDBOX_MEMORY, AGENT_WARM_SHELLS, AGENT_WARM_PER_IMAGE). Throws an error that names the variable.
+ * POD_IP, NODE_NAME) and ours (AGENT_TOKEN, AGENT_DIR, AGENT_IMAGE_DIR, AGENT_VOLUME_DIR, AGENT_DRIVER, AGENT_MAX_PROCESSES,
+ * AGENT_SANDBOX_CPU, AGENT_SANDBOX_MEMORY, AGENT_WARM_SHELLS, AGENT_WARM_PER_IMAGE). Throws an error that names the variable.
  */
 export function agentSettings(
   env: Readonly<Record<string, string | undefined>>,
@@ -51,6 +51,7 @@ export function agentSettings(
   if (containerdSocket !== undefined && !containerdSocket.startsWith("/"))
     throw new Error(`CONTAINERD_SOCKET: ${JSON.stringify(containerdSocket)} must be an absolute path`);
   const imageDir = read("AGENT_IMAGE_DIR");
+  const volumeDir = read("AGENT_VOLUME_DIR");
   return {
     name: read("POD_NAME") ?? hostname(),
     node: read("NODE_NAME") ?? hostname(),
@@ -60,6 +61,7 @@ export function agentSettings(
     port,
     dir: read("AGENT_DIR") ?? defaultAgentDir,
     ...(imageDir !== undefined && { imageDir }),
+    ...(volumeDir !== undefined && { volumeDir }),
     driver,
     ...(containerdSocket !== undefined && { containerdSocket }),
     ...((cpu ?? memory) !== undefined && {

@@ -16,6 +16,8 @@ import { startAgentServer } from "./agent-server.ts";
 import { SandboxNetworks } from "../network/sandbox-networks.ts";
 import { localImages } from "../sandbox/image-store.ts";
 import { SandboxManager } from "../sandbox/sandbox-manager.ts";
+import { isAlive, volumesOf } from "../sandbox/sandbox-program.ts";
+import { AgentVolumes } from "../volumes/agent-volumes.ts";
 import type { WarmCounts } from "../sandbox/warm-sandboxes.ts";
 
 /** The isolation of sandboxes. */
@@ -40,6 +42,8 @@ export interface AgentOptions extends AgentIsolation {
   readonly dir: string;
   /** Folder of the images. Default: below `dir`. */
   readonly imageDir?: string;
+  /** Folder of the volumes, which agents of one machine may share. Default: below `dir`. */
+  readonly volumeDir?: string;
   /** Maximum number of processes and threads per sandbox. Default 512. */
   readonly maxProcesses?: number;
   /** Default limits of a sandbox, as quantities. */
@@ -51,6 +55,9 @@ export interface AgentOptions extends AgentIsolation {
   /** Called with the URL of its API once it listens. */
   readonly onReady: (url: string) => void;
 }
+
+/** Called with the first process of a container before its program starts. */
+type OnCreated = (id: string, pid: number) => Promise<void>;
 
 /** Folder of the driver, below an agent's own. */
 const programsOf = (agentDir: string): string => join(agentDir, "programs");
@@ -68,11 +75,11 @@ export async function openAgentDriver(
   isolation: AgentIsolation,
   agentDir: string,
   clock: Clock,
-  networks?: SandboxNetworks,
+  onCreated?: OnCreated,
 ): Promise<Driver> {
   await mkdir(agentDir, { recursive: true, mode: 0o711 });
   await writeFileAtomic(isolationFile(agentDir), JSON.stringify(isolation), { durable: true });
-  return openDriver(isolation, agentDir, clock, networks);
+  return openDriver(isolation, agentDir, clock, onCreated);
 }
 
 /** Opens an agent's folder with its recorded isolation, or else `otherwise`. Throws as {@link openAgentDriver} does. */
@@ -106,7 +113,7 @@ function openDriver(
   { driver, containerdSocket }: AgentIsolation,
   agentDir: string,
   clock: Clock,
-  networks?: SandboxNetworks,
+  onCreated?: OnCreated,
 ): Promise<Driver> {
   const options = { dir: programsOf(agentDir), clock, random: Math.random };
   if (driver === "bubblewrap") return createBubblewrapDriver({ ...options, cgroupParent });
@@ -114,8 +121,58 @@ function openDriver(
   return createContainerdDriver({
     ...options,
     ...(containerdSocket !== undefined && { socket: containerdSocket }),
-    ...(networks !== undefined && { onCreated: (id, pid) => networks.connect(id, pid) }),
+    ...(onCreated !== undefined && { onCreated }),
   });
+}
+
+/** An agent's sandboxes, opened. */
+export interface OpenedAgent {
+  readonly driver: Driver;
+  readonly manager: SandboxManager;
+  /** Stops supervising; sandboxes keep running, and the next agent on the folder adopts them. */
+  close(): Promise<void>;
+}
+
+/** Opens an agent's folder and adopts its sandboxes, with their networks and volumes. Throws as {@link openAgentDriver} does. */
+export async function openAgent(options: Omit<AgentOptions, "token" | "port" | "onReady">): Promise<OpenedAgent> {
+  const { dir, clock, log, driver: name, containerdSocket } = options;
+  const isolation = { driver: name, ...(containerdSocket !== undefined && { containerdSocket }) };
+  const networks = new SandboxNetworks({ dir: networksOf(dir), clock, log });
+  let volumes: AgentVolumes | undefined;
+  const driver = await openAgentDriver(isolation, dir, clock, async (id, pid) => {
+    await networks.connect(id, pid);
+    await volumes?.giveContainer(id, pid);
+  });
+  const close = async (): Promise<void> => {
+    await networks.close();
+    await volumes?.close();
+    await driver.close();
+  };
+  try {
+    const alive = driver.list().filter(isAlive);
+    await networks.adopt(new Set(alive.map(({ id }) => id)));
+    volumes = await AgentVolumes.open(
+      { dir: options.volumeDir ?? join(dir, "volume-images"), agentDir: dir, driver: name, log },
+      new Map(alive.map((program) => [program.id, volumesOf(program)])),
+    );
+    const imageDir = options.imageDir ?? join(dir, "images");
+    const manager = new SandboxManager({
+      agentId: options.name,
+      nodeName: options.node,
+      capacity: options.capacity,
+      ...{ driver, networks, volumes, clock, log },
+      images: localImages(await openUnpackedImages(imageDir)),
+      ...(options.warm !== undefined && { warm: { ...options.warm, imageDir } }),
+      address: options.bindAddress,
+      ...(options.maxProcesses !== undefined && { maxProcesses: options.maxProcesses }),
+      ...(options.defaultLimits !== undefined && { defaultLimits: options.defaultLimits }),
+      expiryFile: join(dir, "expiries.json"),
+    });
+    return { driver, manager, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
 }
 
 /**
@@ -123,30 +180,9 @@ function openDriver(
  * adopts the sandboxes of a killed one.
  */
 export async function runAgent(options: AgentOptions, signal: AbortSignal): Promise<void> {
-  const { dir, clock, log } = options;
-  const { driver: name, containerdSocket } = options;
-  const isolation = { driver: name, ...(containerdSocket !== undefined && { containerdSocket }) };
-  const networks = new SandboxNetworks({ dir: networksOf(dir), clock, log });
-  const driver = await openAgentDriver(isolation, dir, clock, networks);
+  const { token, port, bindAddress, clock, log } = options;
+  const { manager, close } = await openAgent(options);
   try {
-    await networks.adopt(new Set(driver.list().flatMap((program) => (program.state.kind === "exited" ? [] : [program.id]))));
-    const imageDir = options.imageDir ?? join(dir, "images");
-    const manager = new SandboxManager({
-      agentId: options.name,
-      nodeName: options.node,
-      capacity: options.capacity,
-      driver,
-      images: localImages(await openUnpackedImages(imageDir)),
-      ...(options.warm !== undefined && { warm: { ...options.warm, imageDir } }),
-      address: options.bindAddress,
-      ...(options.maxProcesses !== undefined && { maxProcesses: options.maxProcesses }),
-      ...(options.defaultLimits !== undefined && { defaultLimits: options.defaultLimits }),
-      clock,
-      log,
-      expiryFile: join(dir, "expiries.json"),
-      networks,
-    });
-    const { token, port, bindAddress } = options;
     const server = await startAgentServer({ manager, token, port, bindAddress, clock, log });
     options.onReady(server.url);
     if (!signal.aborted)
@@ -154,7 +190,6 @@ export async function runAgent(options: AgentOptions, signal: AbortSignal): Prom
     await manager.shutDown();
     await server.close();
   } finally {
-    await networks.close();
-    await driver.close();
+    await close();
   }
 }

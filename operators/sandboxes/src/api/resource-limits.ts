@@ -2,7 +2,7 @@ import { intOrStringSchema } from "@keelson/api-machinery/schema";
 import { Type } from "typebox";
 
 /** A positive Kubernetes quantity: `500m`, `2`, `256Mi`, `1e3`. */
-const positiveQuantity =
+export const positiveQuantity =
   "^\\+?([0-9]*[1-9][0-9]*(\\.[0-9]*)?|[0-9]*\\.[0-9]*[1-9][0-9]*)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$";
 
 const amount = (description: string) => Type.Optional(intOrStringSchema({ description, pattern: positiveQuantity }));

@@ -1,7 +1,8 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
-import { anyObject, choice, conditions, int32, int64, time } from "@keelson/api-machinery/fields";
+import { anyObject, choice, conditions, int32, int64, listMap, time } from "@keelson/api-machinery/fields";
 import { cidrPattern, hostPattern, maxNetworkRules, maxRulePorts, networkModes } from "../network/network-policy.ts";
+import { maxVolumes, mountPathPattern, reservedPathPattern } from "../volumes/volume-mount.ts";
 import { group, version } from "./names.ts";
 import { resourceLimits } from "./resource-limits.ts";
 
@@ -90,6 +91,36 @@ const spec = Type.Object(
           },
         ),
         { description: "Destinations that network allowList permits.", maxItems: maxNetworkRules },
+      ),
+    ),
+    volumes: Type.Optional(
+      Type.Array(
+        Type.Object({
+          name: Type.String({
+            description: "Name of a SandboxVolume of the namespace and pool.",
+            minLength: 1,
+            maxLength: 253,
+          }),
+          mountPath: Type.String({
+            description:
+              "Where the sandbox sees it, such as /data; not a folder of the system, nor the work folder or below it.",
+            pattern: mountPathPattern,
+            maxLength: 255,
+            "x-kubernetes-validations": [
+              {
+                rule: `!self.matches('${reservedPathPattern}')`,
+                message: "must not be a folder of the system or of the sandbox; use a path such as /data",
+              },
+            ],
+          }),
+          readOnly: Type.Optional(
+            Type.Boolean({
+              description:
+                "Whether it cannot be written. Sandboxes that do not write to a volume can share it; one that does has it alone. Default: false.",
+            }),
+          ),
+        }),
+        { ...listMap("name", "Volumes, which outlive the sandbox. It runs on the agent that has them."), maxItems: maxVolumes },
       ),
     ),
     resources: resourceLimits("Resource limits. Default: those of the pool."),

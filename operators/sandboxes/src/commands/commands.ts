@@ -10,6 +10,8 @@ import { fileCommands } from "./files.ts";
 import { lifecycleCommands } from "./lifecycle.ts";
 import { processCommands } from "./processes.ts";
 import { portForwardCommand } from "./port-forward.ts";
+import { volumeCommand } from "./volume.ts";
+import { readVolumes, volumeFlag } from "./volume-flag.ts";
 import { urlCommand } from "./url.ts";
 import { networkFlags, readNetwork } from "./network-flags.ts";
 
@@ -35,6 +37,7 @@ const runFlags = {
   }),
   ports: textFlag({ name: "ports", value: "PORTS", description: "exposed ports, such as 8080,9091" }),
   ...networkFlags,
+  volume: volumeFlag,
   env: pairsFlag({ name: "env", value: "NAME=VALUE", description: "environment variable" }),
   label: pairsFlag({ name: "label", value: "KEY=VALUE", description: "label of the Sandbox object" }),
   workingDir: textFlag({ name: "working-dir", value: "DIR", description: "working directory" }),
@@ -91,6 +94,7 @@ const run: CommandDefinition = {
           exposedPorts: ports.map(Number),
           whenFull: whenFullPolicies[runFlags.whenFull.read(context.flags)],
           ...readNetwork(context.flags),
+          volumes: readVolumes(context.flags),
           command: [...context.args.slice(1)],
           envs: Object.fromEntries(runFlags.env.read(context.flags)),
           labels: Object.fromEntries(runFlags.label.read(context.flags)),
@@ -283,5 +287,6 @@ export const sandboxCommands: readonly CommandDefinition[] = [
   ...fileCommands,
   portForwardCommand,
   urlCommand,
+  volumeCommand,
   agentCommand,
 ];

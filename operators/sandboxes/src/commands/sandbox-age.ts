@@ -1,7 +1,5 @@
-import type { SandboxInfo } from "@keelson/sandbox/protocol";
-
 /** The age of a sandbox, as kubectl shows it. */
-export function age(info: SandboxInfo, nowMs: number): string {
+export function age(info: { readonly createdAt: bigint }, nowMs: number): string {
   const seconds = Math.max(Math.floor(nowMs / 1000) - Number(info.createdAt), 0);
   if (seconds < 120) return `${seconds}s`;
   if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;

@@ -73,3 +73,24 @@ it("removes every idle agent of a deleted pool", () => {
   ];
   expect(decidePool(deleted, [], agents)).toEqual({ desired: 0, create: [], remove: ["p-agent-1"] });
 });
+
+it("keeps the agents that have volumes, and creates them again under their names", () => {
+  const idle = (name: string) => ({ name, busy: 0 });
+  const volumes = { pinned: new Set(["p-agent-2"]), isAgentWanted: false };
+  // Not surplus, although it is idle and has the highest number.
+  expect(decidePool(pool({ poolMin: 0, poolMax: 3 }), [], [idle("p-agent-2")], volumes).remove).toEqual([]);
+  expect(decidePool(pool({ poolMin: 0, poolMax: 3 }), [], [], volumes).create).toEqual(["p-agent-2"]);
+  // While the deleted Pod still has the name, its place is kept, so that the pool does not grow by another agent.
+  const ending = { ...idle("p-agent-2"), isEnding: true };
+  expect(decidePool(pool({ poolMin: 2, poolMax: 2 }), [], [idle("p-agent-0"), ending], volumes).create).toEqual([]);
+  expect(decidePool(pool({ poolMin: 2, poolMax: 2 }), [], [idle("p-agent-0")], volumes).create).toEqual(["p-agent-2"]);
+  const deleted = { ...pool({ poolMin: 2, poolMax: 2 }) };
+  deleted.metadata = { ...deleted.metadata, deletionTimestamp: "2026-01-01T00:00:00Z" };
+  expect(decidePool(deleted, [], [idle("p-agent-2")], volumes)).toEqual({ desired: 0, create: [], remove: ["p-agent-2"] });
+});
+
+it("creates an agent for a volume that waits for one", () => {
+  const volumes = { pinned: new Set<string>(), isAgentWanted: true };
+  expect(decidePool(pool({ poolMin: 0, poolMax: 2 }), [], [], volumes).create).toEqual(["p-agent-0"]);
+  expect(decidePool(pool({ poolMin: 0, poolMax: 0 }), [], [], volumes).create).toEqual([]);
+});

@@ -14,6 +14,14 @@ export interface PoolAgent {
   readonly isDead?: boolean;
 }
 
+/** What the volumes of a pool require. */
+export interface PoolVolumes {
+  /** Names of the agents that have volumes. They are kept, and created again under the same name. */
+  readonly pinned: ReadonlySet<string>;
+  /** Whether a volume waits for an agent. */
+  readonly isAgentWanted: boolean;
+}
+
 /** The changes to a pool. */
 export interface PoolDecision {
   /** Desired number of agents. */
@@ -43,12 +51,13 @@ function maxAgents(
 /**
  * Decides the size of a pool: slots for its active and waiting sandboxes and `bufferMin`, between `poolMin` and `poolMax`. Surplus agents
  * are removed only while idle, and only if more than `bufferMax` slots stay free without them. Sandboxes with `whenFull: Burst` raise
- * `poolMax` by up to `burstMax` agents while they do not fit otherwise.
+ * `poolMax` by up to `burstMax` agents while they do not fit otherwise. Agents with volumes are not surplus.
  */
 export function decidePool(
   pool: DeepReadonly<SandboxPool>,
   sandboxes: readonly DeepReadonly<Sandbox>[],
   agents: readonly PoolAgent[],
+  { pinned, isAgentWanted }: PoolVolumes = { pinned: new Set(), isAgentWanted: false },
 ): PoolDecision {
   const { capacity = {} } = pool.spec;
   const { poolMin = 0, bufferMin = 0 } = capacity;
@@ -58,20 +67,26 @@ export function decidePool(
   const bufferMax = Math.max(capacity.bufferMax ?? bufferMin + each, bufferMin);
   const isDeleted = pool.metadata.deletionTimestamp !== undefined;
   const need = demand.length;
-  const desired = isDeleted ? 0 : Math.min(Math.max(Math.ceil((need + bufferMin) / each), poolMin), poolMax);
+  const desired = isDeleted
+    ? 0
+    : Math.min(Math.max(Math.ceil((need + bufferMin) / each), poolMin, isAgentWanted ? 1 : 0), poolMax);
 
   const names = new Set(agents.map((agent) => agent.name));
   const alive = agents.filter((agent) => agent.isEnding !== true && agent.isDead !== true);
-  const create: string[] = [];
-  for (let index = 0; alive.length + create.length < desired; index++) {
+  const present = new Set(alive.map(({ name }) => name));
+  // They come back under the same name once the deleted Pod is gone, also beyond the demand. Until then, their place is kept.
+  const missing = isDeleted ? [] : [...pinned].filter((name) => !present.has(name)).sort();
+  const create: string[] = missing.filter((name) => !names.has(name));
+  const kept = missing.length - create.length;
+  for (let index = 0; alive.length + kept + create.length < desired; index++) {
     const name = `${pool.metadata.name}-agent-${index}`;
-    if (!names.has(name)) create.push(name);
+    if (!names.has(name) && !create.includes(name)) create.push(name);
   }
   const remove = agents.filter((agent) => agent.isDead === true && agent.isEnding !== true).map((agent) => agent.name);
   let left = alive.length;
   // Highest number first, so that names stay low.
   for (const agent of [...alive].sort((one, other) => other.name.localeCompare(one.name, "en", { numeric: true }))) {
-    if (left <= desired || agent.busy > 0) continue;
+    if (left <= desired || agent.busy > 0 || (pinned.has(agent.name) && !isDeleted)) continue;
     const freeWithout = (left - 1) * each - need;
     if (!isDeleted && left <= poolMax && freeWithout < bufferMax) continue;
     remove.push(agent.name);

@@ -13,6 +13,7 @@ import {
   addFinalizer,
   defineController,
   type ControllerDefinition,
+  readOf,
   removeFinalizer,
   type Request,
   type Result,
@@ -26,7 +27,8 @@ import { SandboxPool } from "../api/sandbox-pool.ts";
 import type { WarmStatus } from "@keelson/execution";
 import { sumWarm } from "../fleet/warm-status.ts";
 import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
-import { decidePool } from "./sandbox-pool-decision.ts";
+import { SandboxVolume, volumeIndexes } from "../api/sandbox-volume.ts";
+import { decidePool, type PoolVolumes } from "./sandbox-pool-decision.ts";
 import { sandboxReads } from "./sandbox.ts";
 
 const fieldManager = "sandboxes-pool-controller";
@@ -40,8 +42,11 @@ export function createSandboxPoolController(services: OperatorServices): Control
     name: "sandboxes-pool",
     for: SandboxPool,
     owns: [Pod],
-    reads: [sandboxReads],
-    watches: [watchOf(Sandbox, (sandbox) => [{ namespace: sandbox.metadata.namespace, name: sandbox.spec.poolRef }])],
+    reads: [sandboxReads, readOf(SandboxVolume, volumeIndexes)],
+    watches: [
+      watchOf(SandboxVolume, ({ metadata: { namespace }, spec }) => [{ namespace, name: spec.poolRef }]),
+      watchOf(Sandbox, (sandbox) => [{ namespace: sandbox.metadata.namespace, name: sandbox.spec.poolRef }]),
+    ],
     // Agents report a deletion before or after the object of the sandbox is deleted.
     triggers: [{ start: ({ enqueue }) => services.get(runtimeKey).onLoadChange(enqueue) }],
     reconcile: (request, context) => reconcile(request, withRuntime(context, services.get(runtimeKey))),
@@ -65,6 +70,7 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
     pool,
     sandboxes,
     agents.map(({ name: agent, isEnding, isDead }) => ({ name: agent, busy: busyOf(agent), isEnding, isDead })),
+    volumesOf(cache.list(SandboxVolume, { namespace, index: ["pool", name] })),
   );
   let problem =
     pool.spec.runtimeType === "gvisor"
@@ -103,6 +109,15 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
   );
   if (problem !== "") return { requeueAfterMs: retryMs };
   return delayMs === undefined ? undefined : { requeueAfterMs: delayMs };
+}
+
+function volumesOf(volumes: readonly DeepReadonly<SandboxVolume>[]): PoolVolumes {
+  const assigned = volumes.map(({ status }) => status?.assignedPod);
+  const isAgentWanted = volumes.some(
+    ({ metadata, status }) =>
+      metadata.deletionTimestamp === undefined && status?.assignedPod === undefined && status?.phase !== "Failed",
+  );
+  return { pinned: new Set(assigned.filter((name) => name !== undefined)), isAgentWanted };
 }
 
 function agentsOf(pool: string, namespace: string, cache: SandboxesContext["cache"]): readonly AgentPod[] {

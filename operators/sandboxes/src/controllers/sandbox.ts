@@ -1,5 +1,5 @@
 import { type DeepReadonly, isConflict, isNotFound } from "@keelson/api-machinery";
-import { ConfigMap, Pod, Secret } from "@keelson/api-machinery/kinds";
+import { Pod } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import {
   addFinalizer,
@@ -17,10 +17,14 @@ import { agentSandbox } from "../fleet/agent-sandbox.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
+import { SandboxVolume, volumeIndexes } from "../api/sandbox-volume.ts";
+import { claimsOf } from "../registry/registry.ts";
+import { cachedVolumes } from "../volumes/resolve-volumes.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
 import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
 import { agentReports } from "./agent-reports.ts";
 import { fastPathAllocation, instanceId } from "./instance.ts";
+import { environmentOf } from "./sandbox-environment.ts";
 import { decideSandbox, hasEnded } from "./sandbox-decision.ts";
 import { type AgentView } from "./sandbox-steps.ts";
 import { draftOf, type SandboxStatusDraft, unbound } from "./status-draft.ts";
@@ -30,9 +34,10 @@ const fieldManager = "sandboxes-sandbox-controller";
 /** How long a delete may take to appear in the agent's status before it is repeated. */
 const retryMs = 15_000;
 
-/** Indexes of Sandboxes: by pool, and by id on the agent. */
+/** Indexes of Sandboxes: by pool, by volume, and by id on the agent. */
 export const sandboxReads = readOf(Sandbox, {
   pool: (sandbox) => [sandbox.spec.poolRef],
+  volume: (sandbox) => (sandbox.spec.volumes ?? []).map(({ name }) => name),
   sandboxID: (sandbox) => (sandbox.status?.sandboxID === undefined ? [] : [sandbox.status.sandboxID]),
 });
 
@@ -44,11 +49,15 @@ export function createSandboxController(services: OperatorServices): ControllerD
     name: "sandboxes-sandbox",
     for: Sandbox,
     maxConcurrentReconciles: 16,
-    reads: [sandboxReads, readOf(Pod)],
+    reads: [sandboxReads, readOf(SandboxVolume, volumeIndexes), readOf(Pod)],
     watches: [
       // An agent of the pool changed.
       watchOf(SandboxPool, (pool, { cache }) =>
         cache.list(Sandbox, { namespace: pool.metadata.namespace, index: ["pool", pool.metadata.name ?? ""] }).map(keyOf),
+      ),
+      // A volume became ready.
+      watchOf(SandboxVolume, ({ metadata: { namespace, name } }, { cache }) =>
+        cache.list(Sandbox, { namespace, index: ["volume", name] }).map(keyOf),
       ),
       // A slot may be free for a waiting Sandbox.
       watchOf(
@@ -180,7 +189,9 @@ async function place(
   const { registry } = context.runtime;
   const { namespace = "", uid = "" } = sandbox.metadata;
   const { spec } = sandbox;
-  const found = registry.allocate({ key, namespace, pool: spec.poolRef, image: spec.image, ports: spec.exposedPorts ?? [] });
+  const volumes = cachedVolumes(spec, namespace, context.cache);
+  const slot = { key, namespace, pool: spec.poolRef, image: spec.image, ...claimsOf(spec) };
+  const found = volumes.kind === "problem" ? { problem: volumes.message } : registry.allocate({ ...slot, only: volumes.agent });
   const now = context.clock.now();
   if ("problem" in found) {
     if (spec.whenFull === "Reject") {
@@ -219,16 +230,20 @@ async function create(
   const { namespace = "" } = sandbox.metadata;
   const pod = sandbox.status?.assignedPod ?? "";
   const agent = runtime.registry.agent(namespace, pod);
-  runtime.registry.restore(key, namespace, pod, sandbox.spec.exposedPorts ?? []);
+  runtime.registry.restore(key, namespace, pod, claimsOf(sandbox.spec));
   const env = await environmentOf(sandbox, context);
   const now = context.clock.now();
-  if ("problem" in env) {
-    await write(sandbox, draftOf(sandbox, "Creating", env.problem, now), context);
+  const volumes = cachedVolumes(sandbox.spec, namespace, context.cache);
+  const problem = "problem" in env ? env.problem : volumes.kind === "problem" ? volumes.message : undefined;
+  if ("problem" in env || volumes.kind === "problem") {
+    await write(sandbox, draftOf(sandbox, "Creating", problem ?? "", now), context);
     return { requeueAfterMs: retryMs };
   }
   const { name: claimName = "", uid: claimUid = "" } = sandbox.metadata;
   const identity = { sandboxId, claimUid, claimName, namespace };
-  const answer = await runtime.agentClient(namespace, pod)?.create(agentSandbox(identity, sandbox.spec, env.env));
+  const answer = await runtime
+    .agentClient(namespace, pod)
+    ?.create(agentSandbox(identity, sandbox.spec, env.env, volumes.mounts));
   if (answer === undefined) return result;
   if (answer.success) {
     const endpoints = (sandbox.spec.exposedPorts ?? []).map((port) => `${agent?.address ?? "127.0.0.1"}:${port}`);
@@ -248,39 +263,6 @@ async function create(
     await write(sandbox, draftOf(sandbox, "Failed", message, now, { finishTime: formatTime(now) }), context);
   }
   return result;
-}
-
-async function environmentOf(
-  sandbox: DeepReadonly<Sandbox>,
-  { client, signal }: SandboxesContext,
-): Promise<{ readonly env: Readonly<Record<string, string>> } | { readonly problem: string }> {
-  const env: [string, string][] = [];
-  const { namespace } = sandbox.metadata;
-  for (const { name, value, valueFrom } of sandbox.spec.envs ?? []) {
-    const from = valueFrom as
-      | {
-          secretKeyRef?: { name?: string; key: string; optional?: boolean };
-          configMapKeyRef?: { name?: string; key: string; optional?: boolean };
-        }
-      | undefined;
-    const reference = from?.secretKeyRef ?? from?.configMapKeyRef;
-    if (reference === undefined) {
-      env.push([name, value ?? ""]);
-      continue;
-    }
-    const key = { namespace, name: reference.name ?? "" };
-    try {
-      const found = from?.secretKeyRef
-        ? Buffer.from((await client.get(Secret, key, { signal })).data?.[reference.key] ?? "", "base64").toString("utf8")
-        : (await client.get(ConfigMap, key, { signal })).data?.[reference.key];
-      if (found !== undefined) env.push([name, found]);
-    } catch (error) {
-      if (!isNotFound(error)) throw error;
-      if (reference.optional !== true)
-        return { problem: `envs ${name}: ${from?.secretKeyRef ? "Secret" : "ConfigMap"} ${reference.name} not found` };
-    }
-  }
-  return { env: Object.fromEntries(env) };
 }
 
 async function write(

@@ -4,11 +4,16 @@ import { formatTime } from "@keelson/api-machinery/time";
 import { type ControllerDefinition, defineController, type ReconcileContext, type Request } from "@keelson/controller";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
+import { SandboxVolume } from "../api/sandbox-volume.ts";
 
 const fieldManager = "sandboxes-schema-guard";
 
 /** Names of the CRDs that the operator restores. */
-export const guardedCrds = [Sandbox.crd.metadata.name ?? "", SandboxPool.crd.metadata.name ?? ""] as const;
+export const guardedCrds = [
+  Sandbox.crd.metadata.name ?? "",
+  SandboxPool.crd.metadata.name ?? "",
+  SandboxVolume.crd.metadata.name ?? "",
+] as const;
 
 /**
  * Restores the operator's CRDs when another installation has replaced them. Applying the original's CRD files drops fields that the
@@ -29,7 +34,7 @@ export const schemaCondition = "SandboxSchemaComplete";
 async function reconcile({ name }: Request, context: ReconcileContext): Promise<undefined> {
   const { cache, client, events, log } = context;
   const present = cache.get(CustomResourceDefinition, { name });
-  const { crd } = [Sandbox, SandboxPool].find((resource) => resource.crd.metadata.name === name) ?? {};
+  const { crd } = [Sandbox, SandboxPool, SandboxVolume].find((resource) => resource.crd.metadata.name === name) ?? {};
   if (present === undefined || crd === undefined) return;
   const missing = missingFields(present, crd);
   if (missing.length === 0) {

@@ -8,5 +8,8 @@ export function placementOf(dataDir: string, imageDir: string, isolation: AgentI
   const image = process.env.KEELSON_IMAGE;
   if (image) return { ...isolation, tools: { kind: "image", image } };
   const command = [process.execPath, agentProgram];
-  return { ...isolation, tools: { kind: "local", command, dir: join(dataDir, "agents"), imageDir } };
+  return {
+    ...isolation,
+    tools: { kind: "local", command, dir: join(dataDir, "agents"), imageDir, volumeDir: join(dataDir, "volumes") },
+  };
 }

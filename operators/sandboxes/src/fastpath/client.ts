@@ -8,6 +8,7 @@ import {
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 
 /** Clients of the fast path's services. */
@@ -18,6 +19,7 @@ export interface FastPathClient {
   readonly files: Client<typeof SandboxFiles>;
   readonly processes: Client<typeof SandboxProcesses>;
   readonly ports: Client<typeof SandboxPorts>;
+  readonly volumes: Client<typeof SandboxVolumes>;
 }
 
 /** Where the fast path is, and how calls authenticate. */
@@ -46,5 +48,6 @@ export function createFastPathClient({ baseUrl, token, tls = {} }: FastPathClien
     files: createClient(SandboxFiles, transport),
     processes: createClient(SandboxProcesses, transport),
     ports: createClient(SandboxPorts, transport),
+    volumes: createClient(SandboxVolumes, transport),
   };
 }

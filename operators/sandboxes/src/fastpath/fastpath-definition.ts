@@ -13,16 +13,18 @@ import {
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 import type { AgentClient } from "../fleet/agent-client.ts";
 import { AgentMonitor } from "../fleet/agent-monitor.ts";
 import { type AgentPlacement, listAgents, parseAgentPod } from "../fleet/agent-pod.ts";
 import { placementOf } from "./agent-placement.ts";
-import { hasWarmChange, sumWarm } from "../fleet/warm-status.ts";
+import { hasLoadChange, sumWarm } from "../fleet/warm-status.ts";
 import type { AgentIsolation } from "../agent/run-agent.ts";
 import { agentLabels } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
+import { SandboxVolume, volumeIndexes } from "../api/sandbox-volume.ts";
 import { ensureToken } from "../bearer-token.ts";
 import { sandboxReads } from "../controllers/sandbox.ts";
 import { fastPathAllocation } from "../controllers/instance.ts";
@@ -50,10 +52,11 @@ import { createStreamsService } from "./services/streams-service.ts";
 import { createFilesService } from "./services/files-service.ts";
 import { createProcessesService } from "./services/processes-service.ts";
 import { createPortsService } from "./services/ports-service.ts";
+import { createVolumesService } from "./services/volumes-service.ts";
 import { createLifecycleService } from "./services/lifecycle-service.ts";
 import { AgentFolderJanitor } from "../janitor/agent-folders.ts";
 import { Janitor } from "../janitor/janitor.ts";
-import { Registry } from "../registry/registry.ts";
+import { claimsOf, Registry } from "../registry/registry.ts";
 import { runtimeKey } from "../runtime.ts";
 
 /** File below the operator's data folder with the token of the fast path. */
@@ -66,7 +69,7 @@ export const imagesFolder = (dataDir: string): string => join(dataDir, "images")
 export const fastPathServer: ServerDefinition = {
   name: "fastpath",
   flags: serverFlags,
-  reads: [sandboxReads, readOf(SandboxPool), readOf(Pod)],
+  reads: [sandboxReads, readOf(SandboxPool), readOf(SandboxVolume, volumeIndexes), readOf(Pod)],
   // Two instances would allocate the same slots.
   needsLeaderElection: true,
   start,
@@ -112,8 +115,7 @@ class FastPath {
 
   async start(): Promise<RunningServer> {
     const { dataDir, flags, log, services } = this.#context;
-    const { driver } = this.#isolation;
-    if (driver === "bubblewrap" && findBubblewrap() === undefined) {
+    if (this.#isolation.driver === "bubblewrap" && findBubblewrap() === undefined) {
       log.warn({}, "bwrap not found, so sandboxes cannot start; install it: apt-get install bubblewrap");
     }
     // Known allocations come before new ones.
@@ -137,7 +139,7 @@ class FastPath {
     const metricsUrl = await this.#serveMetrics(metrics, token);
     const served = await this.#serve(fast, monitor, metrics, token);
     return {
-      description: `fast path (gRPC) on ${served.fastpath}, ${this.#accessDescription()}, sandboxes in ${driver}`,
+      description: `fast path (gRPC) on ${served.fastpath}, ${this.#accessDescription()}, sandboxes in ${this.#isolation.driver}`,
       endpoints: { ...served, ...(metricsUrl !== undefined && { "fastpath-metrics": metricsUrl }) },
       stop: () => this.stop(),
     };
@@ -148,8 +150,7 @@ class FastPath {
   }
 
   #accessDescription(): string {
-    const { acceptsToken, tls } = this.#access;
-    const { dataDir } = this.#context;
+    const [{ acceptsToken, tls }, { dataDir }] = [this.#access, this.#context];
     const ways = [
       ...(acceptsToken ? [`token in ${fastPathTokenFile(dataDir)}`] : []),
       ...(tls === undefined ? [] : [tls.files === undefined ? `TLS with ${authorityFile(dataDir)}` : "TLS"]),
@@ -176,7 +177,7 @@ class FastPath {
       const { status, spec } = sandbox;
       const pod = status?.assignedPod ?? (status?.phase === undefined ? fastPathAllocation(sandbox)?.pod : undefined);
       const { namespace = "", name } = sandbox.metadata;
-      if (pod !== undefined) this.#registry.restore(`${namespace}/${name}`, namespace, pod, spec.exposedPorts ?? []);
+      if (pod !== undefined) this.#registry.restore(`${namespace}/${name}`, namespace, pod, claimsOf(spec));
     }
   }
 
@@ -192,7 +193,7 @@ class FastPath {
       onStatus: (agent, agentClient, status, before) => {
         fast.recover(agent.namespace, agent.name, status);
         janitor.check(agent, agentClient, status);
-        if (status.allocated !== before?.allocated || hasWarmChange(before, status)) this.#reportLoad(agent);
+        if (hasLoadChange(before, status)) this.#reportLoad(agent);
       },
     });
     monitor = started;
@@ -270,6 +271,7 @@ class FastPath {
         const ports = { ...streams, clock, onChange, whenWritten, createUrl: proxy?.createUrl };
         router.service(SandboxPorts, createPortsService(ports));
         router.service(SandboxFiles, createFilesService(streams));
+        router.service(SandboxVolumes, createVolumesService({ client, cache, onChange, clock }));
         router.service(SandboxLifecycle, createLifecycleService({ client, cache, onChange, clock, agentClient, fast }));
       },
     });

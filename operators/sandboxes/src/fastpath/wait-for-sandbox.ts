@@ -1,22 +1,12 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Clock } from "@keelson/api-machinery/time";
-import type { Cache, OnChange } from "@keelson/controller";
 import { Sandbox } from "../api/sandbox.ts";
+import { waitForObject, type WaitOptions } from "./wait-for-object.ts";
 
 /** Namespace and name of a Sandbox. */
 export interface SandboxKey {
   readonly namespace: string;
   readonly name: string;
-}
-
-/** Options of {@link waitForSandbox}. */
-export interface WaitOptions {
-  readonly cache: Cache;
-  readonly onChange: OnChange;
-  readonly clock: Clock;
-  readonly timeoutMs: number;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -28,37 +18,17 @@ export interface WaitOptions {
 export function waitForSandbox(
   key: SandboxKey,
   isReached: (sandbox: DeepReadonly<Sandbox> | undefined) => boolean,
-  { cache, onChange, clock, timeoutMs, signal }: WaitOptions,
+  options: WaitOptions,
 ): Promise<DeepReadonly<Sandbox> | undefined> {
-  return new Promise((resolve, reject) => {
-    const settle = (): void => {
-      unsubscribe();
-      timer.cancel();
-      signal.removeEventListener("abort", abort);
-    };
-    const check = (sandbox: DeepReadonly<Sandbox> | undefined): void => {
-      if (!isReached(sandbox)) return;
-      settle();
-      resolve(sandbox);
-    };
-    const fail = (code: Code, reason: string): void => {
-      settle();
-      reject(waitError(code, reason, key, cache.get(Sandbox, key)));
-    };
-    const abort = (): void => fail(Code.DeadlineExceeded, "deadline exceeded or call cancelled");
-    const giveUp = (): void => {
-      const isWaiting = (cache.get(Sandbox, key)?.status?.phase ?? "Pending") === "Pending";
-      fail(isWaiting ? Code.ResourceExhausted : Code.DeadlineExceeded, `not running after ${timeoutMs} ms`);
-    };
-    const unsubscribe = onChange(Sandbox, ({ type, object }) => {
-      if (object.metadata.name === key.name && object.metadata.namespace === key.namespace)
-        check(type === "delete" ? undefined : object);
-    });
-    const timer = clock.setTimer(timeoutMs, giveUp, { background: true });
-    signal.addEventListener("abort", abort, { once: true });
-    if (signal.aborted) abort();
-    else check(cache.get(Sandbox, key));
-  });
+  const { cache, timeoutMs } = options;
+  const fail = (reason: "timeout" | "aborted"): ConnectError => {
+    const sandbox = cache.get(Sandbox, key);
+    if (reason === "aborted") return waitError(Code.DeadlineExceeded, "deadline exceeded or call cancelled", key, sandbox);
+    const isWaiting = (sandbox?.status?.phase ?? "Pending") === "Pending";
+    const code = isWaiting ? Code.ResourceExhausted : Code.DeadlineExceeded;
+    return waitError(code, `not running after ${timeoutMs} ms`, key, sandbox);
+  };
+  return waitForObject(Sandbox, key, isReached, fail, options);
 }
 
 function waitError(

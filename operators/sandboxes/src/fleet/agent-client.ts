@@ -17,6 +17,7 @@ import {
   type CreateAnswer,
   type ExpiryChange,
   fileResultHeader,
+  type VolumeChange,
 } from "../protocol/protocol.ts";
 import { parseJson, readBytes, readText } from "./agent-answer.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
@@ -39,6 +40,8 @@ export interface AgentClient {
   pause(sandboxId: string): Promise<void>;
   /** Lets a paused sandbox continue with this expiry. */
   resume(sandboxId: string, expiresAtMs: number | null): Promise<void>;
+  /** Creates or deletes a volume. */
+  changeVolume(change: VolumeChange): Promise<void>;
   status(): Promise<AgentStatus>;
   /** Streams statuses as they change, until the connection ends. */
   watch(signal: AbortSignal): AsyncIterable<AgentStatus>;
@@ -123,6 +126,8 @@ class HttpsAgentClient implements AgentClient {
   async resume(sandboxId: string, expiresAtMs: number | null): Promise<void> {
     await this.#postOk(agentPaths.resume, { sandboxId, expiresAtMs } satisfies ExpiryChange);
   }
+
+  changeVolume = (change: VolumeChange): Promise<void> => this.#postOk(agentPaths.volumes, change);
 
   async status(): Promise<AgentStatus> {
     const { status, content } = await this.#exchange(agentPaths.status, {});

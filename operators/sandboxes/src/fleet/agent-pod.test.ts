@@ -13,7 +13,13 @@ const pool = (spec: Partial<SandboxPool["spec"]> = {}): SandboxPool =>
   }) as SandboxPool;
 const local: AgentPlacement = {
   driver: "bubblewrap",
-  tools: { kind: "local", command: ["node", "agent.js"], dir: "/data/agents", imageDir: "/data/images" },
+  tools: {
+    kind: "local",
+    command: ["node", "agent.js"],
+    dir: "/data/agents",
+    imageDir: "/data/images",
+    volumeDir: "/data/volumes",
+  },
 };
 const image: AgentPlacement = { driver: "bubblewrap", tools: { kind: "image", image: "keelson:1" } };
 const template = {
@@ -49,7 +55,12 @@ describe("an agent's Pod", () => {
     });
     expect(pod.spec.initContainers).toBeUndefined();
     expect(pod.spec.containers.map(({ name, command }) => [name, command])).toEqual([["agent", ["node", "agent.js"]]]);
-    expect(variables(pod)).toMatchObject({ AGENT_CAPACITY: "3", A: "b", AGENT_DIR: "/data/agents/$(POD_UID)" });
+    expect(variables(pod)).toMatchObject({
+      AGENT_CAPACITY: "3",
+      A: "b",
+      AGENT_DIR: "/data/agents/$(POD_UID)",
+      AGENT_VOLUME_DIR: "/data/volumes",
+    });
     expect(variables(pod).AGENT_TOKEN).toEqual({ secretKeyRef: { name: "secret-1", key: "token" } });
   });
 

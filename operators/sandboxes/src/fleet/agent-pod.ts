@@ -13,7 +13,13 @@ export interface AgentPlacement extends AgentIsolation {
    * containers of this image.
    */
   readonly tools:
-    | { readonly kind: "local"; readonly command: readonly string[]; readonly dir: string; readonly imageDir: string }
+    | {
+        readonly kind: "local";
+        readonly command: readonly string[];
+        readonly dir: string;
+        readonly imageDir: string;
+        readonly volumeDir: string;
+      }
     | { readonly kind: "image"; readonly image: string };
 }
 
@@ -120,7 +126,12 @@ function agentContainer(
       AGENT_WARM_SHELLS: warm.shells || undefined,
       AGENT_WARM_PER_IMAGE: warm.perImage || undefined,
     }).flatMap(([name, amount]) => (amount === undefined ? [] : [{ name, value: String(amount) }])),
-    ...(isLocal ? [{ name: "AGENT_IMAGE_DIR", value: tools.imageDir }] : []),
+    ...(isLocal
+      ? [
+          { name: "AGENT_IMAGE_DIR", value: tools.imageDir },
+          { name: "AGENT_VOLUME_DIR", value: tools.volumeDir },
+        ]
+      : []),
     {
       name: "AGENT_TOKEN",
       valueFrom: { secretKeyRef: { name: secret, key: tokenKey } },

@@ -2,6 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Sandbox } from "../api/sandbox.ts";
 import { expiryOf } from "../controllers/lifetime.ts";
 import type { NetworkRule } from "../network/network-policy.ts";
+import type { VolumeMount } from "../volumes/volume-mount.ts";
 import type { AgentSandbox } from "../protocol/protocol.ts";
 
 /**
@@ -12,6 +13,7 @@ export function agentSandbox(
   identity: Pick<AgentSandbox, "sandboxId" | "claimUid" | "claimName" | "namespace">,
   spec: DeepReadonly<Sandbox["spec"]>,
   env: Readonly<Record<string, string>>,
+  volumes: readonly VolumeMount[] = [],
 ): AgentSandbox {
   const { cpu, memory } = spec.resources?.limits ?? {};
   const expiresAtMs = expiryOf(spec);
@@ -26,6 +28,7 @@ export function agentSandbox(
     ports: spec.exposedPorts ?? [],
     ...(network !== "none" && { network }),
     ...(networkAllow.length > 0 && { networkAllow: structuredClone(networkAllow) as NetworkRule[] }),
+    ...(volumes.length > 0 && { volumes }),
     ...(cpu !== undefined && { cpu: String(cpu) }),
     ...(memory !== undefined && { memory: String(memory) }),
     ...(expiresAtMs !== undefined && { expiresAtMs }),

@@ -1,8 +1,9 @@
+import { jsonEquals } from "@keelson/api-machinery";
 import type { WarmStatus } from "@keelson/execution";
 import type { AgentStatus } from "../protocol/protocol.ts";
 
 /** Whether the warm slots of an agent have become complete or incomplete, or those that it wants have changed. */
-export function hasWarmChange(before: AgentStatus | undefined, { warm }: AgentStatus): boolean {
+function hasWarmChange(before: AgentStatus | undefined, { warm }: AgentStatus): boolean {
   const stateOf = (status: WarmStatus | undefined): string => {
     if (status === undefined) return "";
     const { shells, images, problem } = status;
@@ -11,6 +12,10 @@ export function hasWarmChange(before: AgentStatus | undefined, { warm }: AgentSt
   };
   return stateOf(before?.warm) !== stateOf(warm);
 }
+
+/** Whether the pool of an agent may decide otherwise after a report: the number of sandboxes, the volumes or the warm slots have changed. */
+export const hasLoadChange = (before: AgentStatus | undefined, status: AgentStatus): boolean =>
+  status.allocated !== before?.allocated || !jsonEquals(status.volumes, before?.volumes) || hasWarmChange(before, status);
 
 /** The warm slots of several agents together. */
 export function sumWarm(statuses: readonly WarmStatus[]): WarmStatus {

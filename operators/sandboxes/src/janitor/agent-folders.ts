@@ -7,6 +7,7 @@ import type { Logger } from "@keelson/controller";
 import { removeTree } from "@keelson/execution/files";
 import { type AgentIsolation, networksOf, reopenAgentDriver } from "../agent/run-agent.ts";
 import { agentApp, agentLabels } from "../api/names.ts";
+import { unmountVolumes } from "../volumes/volume-host.ts";
 import { removeNetworks } from "../network/sandbox-networks.ts";
 
 /** Options of an {@link AgentFolderJanitor}. */
@@ -105,6 +106,7 @@ export class AgentFolderJanitor {
       await driver.close();
     }
     await removeNetworks(networksOf(folder), log);
+    await unmountVolumes(folder);
     await removeTree(folder);
   }
 }

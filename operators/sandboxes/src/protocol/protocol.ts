@@ -3,6 +3,7 @@ import { isQuantity, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { argumentSizeProblem, type StartKind, type WarmStatus } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
 import type { DeniedFlows } from "../network/denied-flows.ts";
+import { type VolumeMount, volumeIdPattern, volumeMountsProblem } from "../volumes/volume-mount.ts";
 import { type NetworkMode, networkProblem, type NetworkRule } from "../network/network-policy.ts";
 
 /* The protocol between the operator and its agents. Paths and fields are fast-sandbox's. */
@@ -27,6 +28,8 @@ export const agentPaths = {
   processes: "/api/v1/agent/processes",
   /** Keelson's: follows the output of `processId` from `offset` on, as frames of `exec-frames.ts`. The last one has its `ProcessStatus`. */
   processOutput: "/api/v1/agent/process-output",
+  /** Keelson's: creates or deletes a volume, {@link VolumeChange}. */
+  volumes: "/api/v1/agent/volumes",
   /** Keelson's: lets a sandbox continue, with a new expiry, {@link ExpiryChange}. */
   resume: "/api/v1/agent/resume",
 } as const;
@@ -50,12 +53,18 @@ export interface AgentSandbox {
   readonly network?: NetworkMode;
   /** Rules of network `allowList`. */
   readonly networkAllow?: readonly NetworkRule[];
+  readonly volumes?: readonly VolumeMount[];
   /** Limits as Kubernetes quantities (`500m`, `256Mi`). Default: the agent's. */
   readonly cpu?: string;
   readonly memory?: string;
   /** When the agent stops it by itself, in milliseconds since the epoch. Default: never. */
   readonly expiresAtMs?: number;
 }
+
+/** A change of an agent's volumes. Both are idempotent. */
+export type VolumeChange =
+  | { readonly kind: "create"; readonly volumeId: string; readonly sizeBytes: number }
+  | { readonly kind: "delete"; readonly volumeId: string };
 
 /** The new expiry of a sandbox: milliseconds since the epoch; null: never. */
 export interface ExpiryChange {
@@ -116,6 +125,8 @@ export interface AgentStatus {
   readonly allocated: number;
   readonly images: readonly string[];
   readonly sandboxStatuses: readonly SandboxStatus[];
+  /** Ids of the volumes that it has. Absent: an agent of an earlier version. */
+  readonly volumes?: readonly string[];
   /** Absent if the agent keeps no warm slots. */
   readonly warm?: WarmStatus;
 }
@@ -147,6 +158,16 @@ export function parseSandboxId(body: unknown): { readonly sandboxId: string } | 
   return { sandboxId };
 }
 
+/** Parses the body of a change of volumes, or returns what is wrong with it. */
+export function parseVolumeChange(body: unknown): VolumeChange | { readonly problem: string } {
+  const { kind, volumeId, sizeBytes } = isJsonObject(body) ? body : {};
+  if (!isText(volumeId) || !volumeIdPattern.test(volumeId)) return { problem: "volumeId: must be a UUID" };
+  if (kind === "delete") return { kind, volumeId };
+  if (kind !== "create") return { problem: "kind: must be create or delete" };
+  if (!isMoment(sizeBytes) || sizeBytes === 0) return { problem: "sizeBytes: must be a positive integer" };
+  return { kind, volumeId, sizeBytes };
+}
+
 /** Whether a value is a port. */
 export const isPort = (value: unknown): value is number =>
   Number.isInteger(value) && Number(value) >= 1 && Number(value) <= 65535;
@@ -170,6 +191,7 @@ export function parseAgentSandbox(body: unknown): { readonly sandbox: AgentSandb
     memory,
     network,
     networkAllow,
+    volumes,
     expiresAtMs,
   } = value;
   if (!isText(sandboxId) || !sandboxIdPattern.test(sandboxId))
@@ -193,6 +215,8 @@ export function parseAgentSandbox(body: unknown): { readonly sandbox: AgentSandb
     return { problem: "sandbox.ports: must be a list of ports, 1 to 65535" };
   const badNetwork = networkProblem(network, networkAllow);
   if (badNetwork !== undefined) return { problem: `sandbox.${badNetwork}` };
+  const badVolumes = volumes === undefined ? undefined : volumeMountsProblem(volumes);
+  if (badVolumes !== undefined) return { problem: `sandbox.${badVolumes}` };
   for (const [name, text] of Object.entries({ cpu, memory })) {
     if (text !== undefined && text !== "" && !isPositiveQuantity(text))
       return { problem: `sandbox.${name}: ${JSON.stringify(text)} must be a positive quantity, such as 500m or 256Mi` };

@@ -39,8 +39,24 @@ describe("the registry", () => {
 
   it("does not drain an unregistered agent that is known to have a sandbox", () => {
     const registry = new Registry();
-    registry.restore("default/one", "default", "a", []);
+    registry.restore("default/one", "default", "a", { ports: [] });
     expect([registry.drain("default", "a"), registry.allocated("default", "a")]).toEqual([false, 1]);
+  });
+
+  it("allocates on the agent that has the volumes only, to one writer or to several readers", () => {
+    const registry = new Registry();
+    registry.register(agent("a"));
+    registry.register(agent("b", { capacity: 3 }));
+    const volume = (key: string, readOnly: boolean) =>
+      registry.allocate({ ...ask(key), only: "b", volumes: [{ name: "data", mountPath: "/data", readOnly }] });
+    expect(volume("default/one", false)).toHaveProperty("agent.name", "b");
+    const problem = "agent b, which has the volumes data, has another sandbox that uses them";
+    for (const readOnly of [true, false]) expect(volume("default/two", readOnly)).toEqual({ problem });
+    registry.release("default/one");
+    for (const key of ["default/two", "default/three"]) expect(volume(key, true)).toHaveProperty("agent.name", "b");
+    expect(volume("default/four", false)).toEqual({ problem });
+    registry.register(agent("b", { isReady: false }));
+    expect(volume("default/four", true)).toEqual({ problem: "agent b, which has the volumes data, is not ready" });
   });
 
   it("never exceeds capacity, nor allocates a port twice on an agent, in any order of requests", () => {
@@ -120,7 +136,7 @@ describe("the registry", () => {
 
   it("counts slots restored before their agent registered", () => {
     const registry = new Registry();
-    registry.restore("default/1", "default", "a", [80]);
+    registry.restore("default/1", "default", "a", { ports: [80] });
     registry.register(agent("a", { capacity: 1 }));
     expect(registry.allocate(ask("default/2"))).toHaveProperty("problem");
     registry.release("default/1");

@@ -1,3 +1,6 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { Sandbox } from "../api/sandbox.ts";
+import { isExclusive, type VolumeReference } from "../volumes/volume-mount.ts";
 import { normalizeImage } from "../sandbox/image-store.ts";
 
 /** An agent in the registry. */
@@ -21,6 +24,10 @@ export interface AllocationRequest {
   readonly pool: string;
   readonly image: string;
   readonly ports: readonly number[];
+  /** Volumes of the namespace that it uses. */
+  readonly volumes?: readonly VolumeReference[];
+  /** The only agent that can take it. Default: any of the pool. */
+  readonly only?: string | undefined;
   /** Agents that have already rejected it. */
   readonly except?: ReadonlySet<string>;
   /** Id of the sandbox that holds the slot until its object does. Default: the object. */
@@ -30,14 +37,24 @@ export interface AllocationRequest {
 /** The agent with the slot, or why none is available. */
 export type Allocation = { readonly agent: RegisteredAgent } | { readonly problem: string };
 
+/** What a sandbox has of its agent for itself. */
+export interface SlotClaims {
+  readonly ports: readonly number[];
+  readonly volumes?: readonly VolumeReference[];
+}
+
+/** The claims of a Sandbox. */
+export const claimsOf = ({ exposedPorts = [], volumes = [] }: DeepReadonly<Sandbox["spec"]>): SlotClaims => ({
+  ports: exposedPorts,
+  ...(volumes.length > 0 && { volumes }),
+});
+
 interface AgentEntry {
   agent: RegisteredAgent;
-  readonly sandboxes: Map<string, readonly number[]>;
+  readonly sandboxes: Map<string, SlotClaims>;
 }
 
 const missingImagePenalty = 1000;
-
-type Ports = readonly number[];
 
 /** An allocated slot. */
 interface Slot {
@@ -57,7 +74,7 @@ export class Registry {
   /** The allocated slots, by the sandbox's key. */
   readonly #slots = new Map<string, Slot>();
   /** Slots of agents that have not registered yet. */
-  readonly #unregistered = new Map<string, Map<string, Ports>>();
+  readonly #unregistered = new Map<string, Map<string, SlotClaims>>();
   readonly #draining = new Set<string>();
   readonly #onRelease: (agent: RegisteredAgent) => void;
 
@@ -102,9 +119,9 @@ export class Registry {
 
   /** Allocates a slot on the least loaded agent, preferring those that have the image. */
   allocate(request: AllocationRequest): Allocation {
-    const { key, namespace, ports, pool, except, holder } = request;
-    const wanted = new Set(ports);
-    if (wanted.size !== ports.length) return { problem: "a port is requested twice" };
+    const { key, namespace, ports, pool, except, holder, only, volumes } = request;
+    const wanted: SlotClaims = { ports, ...(volumes !== undefined && { volumes }) };
+    if (new Set(ports).size !== ports.length) return { problem: "a port is requested twice" };
     const slot = this.#slots.get(key);
     const present = this.#agents.get(slot?.agent ?? "")?.agent;
     if (slot !== undefined && present !== undefined && !except?.has(present.name)) {
@@ -112,11 +129,12 @@ export class Registry {
       return { agent: present };
     }
     const image = normalizeImage(request.image);
-    const rejections: Record<Rejection, number> = { full: 0, ports: 0, notReady: 0, refused: 0 };
+    const rejections: Record<Rejection, number> = { full: 0, ports: 0, volumes: 0, notReady: 0, refused: 0 };
     let best: AgentEntry | undefined;
     let bestScore = Number.POSITIVE_INFINITY;
     for (const entry of this.#agents.values()) {
       if (entry.agent.namespace !== namespace || entry.agent.pool !== pool) continue;
+      if (only !== undefined && entry.agent.name !== only) continue;
       const rejection = this.#findRejection(entry, wanted, except);
       if (rejection !== undefined) {
         rejections[rejection]++;
@@ -127,23 +145,24 @@ export class Registry {
       best = entry;
       bestScore = score;
     }
-    if (best === undefined) return { problem: explainFullPool(pool, rejections) };
+    if (best === undefined)
+      return { problem: only === undefined ? explainFullPool(pool, rejections) : explainAgent(only, volumes, rejections) };
     this.release(key);
-    best.sandboxes.set(key, [...wanted]);
+    best.sandboxes.set(key, wanted);
     this.#slots.set(key, { agent: idOf(namespace, best.agent.name), holder });
     return { agent: best.agent };
   }
 
   /** Records an allocated slot, even on an agent that has not registered yet. */
-  restore(key: string, namespace: string, agent: string, ports: Ports, holder?: string): void {
+  restore(key: string, namespace: string, agent: string, claims: SlotClaims, holder?: string): void {
     const id = idOf(namespace, agent);
     const isPresent = this.#slots.get(key)?.agent === id;
     if (!isPresent) this.release(key);
     this.#slots.set(key, { agent: id, holder });
     if (isPresent) return;
     const slots = this.#slotsOf(id);
-    if (slots === undefined) this.#unregistered.set(id, new Map([[key, ports]]));
-    else slots.set(key, ports);
+    if (slots === undefined) this.#unregistered.set(id, new Map([[key, claims]]));
+    else slots.set(key, claims);
   }
 
   /** Frees the slot of a sandbox, if it has one. With `holder`, only if that sandbox still holds it. */
@@ -175,44 +194,71 @@ export class Registry {
     return this.#slotsOf(idOf(namespace, name))?.size ?? 0;
   }
 
-  #slotsOf(id: string): Map<string, Ports> | undefined {
+  #slotsOf(id: string): Map<string, SlotClaims> | undefined {
     return this.#agents.get(id)?.sandboxes ?? this.#unregistered.get(id);
   }
 
   /** Why an agent cannot take a sandbox with these ports. */
   #findRejection(
     { agent, sandboxes }: AgentEntry,
-    ports: ReadonlySet<number>,
+    wanted: SlotClaims,
     except: ReadonlySet<string> | undefined,
   ): Rejection | undefined {
     if (!agent.isReady || this.#draining.has(idOf(agent.namespace, agent.name))) return "notReady";
     if (except?.has(agent.name)) return "refused";
     if (sandboxes.size >= agent.capacity) return "full";
-    return hasConflict(sandboxes, ports) ? "ports" : undefined;
+    return findConflict(sandboxes, wanted);
   }
 }
 
 /** Why an agent cannot take a sandbox. */
-type Rejection = "full" | "ports" | "notReady" | "refused";
+type Rejection = "full" | "ports" | "volumes" | "notReady" | "refused";
 
 const idOf = (namespace: string, name: string): string => `${namespace}/${name}`;
 
-function hasConflict(sandboxes: ReadonlyMap<string, readonly number[]>, wanted: ReadonlySet<number>): boolean {
-  if (wanted.size === 0) return false;
-  for (const ports of sandboxes.values()) if (ports.some((port) => wanted.has(port))) return true;
-  return false;
+function findConflict(
+  sandboxes: ReadonlyMap<string, SlotClaims>,
+  { ports, volumes = [] }: SlotClaims,
+): "ports" | "volumes" | undefined {
+  if (ports.length === 0 && volumes.length === 0) return undefined;
+  for (const other of sandboxes.values()) {
+    if (other.ports.some((port) => ports.includes(port))) return "ports";
+    const isTaken = (volume: VolumeReference): boolean =>
+      other.volumes?.some((each) => each.name === volume.name && isExclusive(each, volume)) === true;
+    if (volumes.some(isTaken)) return "volumes";
+  }
+  return undefined;
 }
 
 const rejectionTexts: Readonly<Record<Rejection, string>> = {
   full: "full",
   ports: "with a port conflict",
+  volumes: "whose volumes are in use",
   notReady: "not ready",
   refused: "that rejected it",
 };
 
 function explainFullPool(pool: string, rejections: Readonly<Record<Rejection, number>>): string {
-  const kinds: readonly Rejection[] = ["full", "ports", "notReady", "refused"];
+  const kinds: readonly Rejection[] = ["full", "ports", "volumes", "notReady", "refused"];
   const parts = kinds.filter((kind) => rejections[kind] > 0).map((kind) => `${rejections[kind]} ${rejectionTexts[kind]}`);
   if (parts.length === 0) return `no free slot: pool ${pool} has no agents`;
   return `no free slot in pool ${pool}: ${parts.join(", ")}`;
+}
+
+/** Why the agent with the volumes of a sandbox cannot take it. */
+function explainAgent(
+  agent: string,
+  volumes: readonly VolumeReference[] = [],
+  rejections: Readonly<Record<Rejection, number>>,
+): string {
+  const reasons: Readonly<Record<Rejection, string>> = {
+    full: "has no free slot",
+    ports: "has a port conflict",
+    volumes: "has another sandbox that uses them",
+    notReady: "is not ready",
+    refused: "rejected the sandbox",
+  };
+  const kinds: readonly Rejection[] = ["full", "ports", "volumes", "notReady", "refused"];
+  const reason = reasons[kinds.find((kind) => rejections[kind] > 0) ?? "notReady"];
+  return `agent ${agent}, which has the volumes ${volumes.map(({ name }) => name).join(", ")}, ${reason}`;
 }

@@ -2,24 +2,17 @@ import { jsonEquals } from "@keelson/api-machinery";
 import type { Logger } from "@keelson/controller";
 import type { Program } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
-import type { SandboxNetworks } from "../network/sandbox-networks.ts";
+import { VolumeError } from "../volumes/volume-error.ts";
+import { SandboxStarter, type SandboxStarterOptions } from "./sandbox-starter.ts";
 import { Lifetimes } from "./lifetimes.ts";
 import { PortRelays } from "./port-relay.ts";
 import { type WarmCounts, WarmSandboxes } from "./warm-sandboxes.ts";
 import type { ImageStore, ReadyImage } from "./image-store.ts";
-import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
-import {
-  createdAnswer,
-  hashOf,
-  isAlive,
-  portsOf,
-  toProgramSpec,
-  type SandboxProgramOptions,
-  statusOf,
-} from "./sandbox-program.ts";
+import type { AgentSandbox, AgentStatus, CreateAnswer, SandboxStatus, VolumeChange } from "../protocol/protocol.ts";
+import { createdAnswer, hashOf, isAlive, portsOf, statusOf } from "./sandbox-program.ts";
 
 /** Options of a {@link SandboxManager}. */
-export interface SandboxManagerOptions extends SandboxProgramOptions {
+export interface SandboxManagerOptions extends SandboxStarterOptions {
   readonly agentId: string;
   readonly nodeName: string;
   readonly capacity: number;
@@ -29,8 +22,6 @@ export interface SandboxManagerOptions extends SandboxProgramOptions {
   readonly expiryFile: string;
   /** Slots to keep ready, and the folder of the unpacked images. Default: none. */
   readonly warm?: WarmCounts & { readonly imageDir: string };
-  /** Networks of sandboxes with `internet` or `allowList`. Default: such sandboxes are rejected. */
-  readonly networks?: SandboxNetworks;
 }
 
 /** Number of deleted ids that are remembered, so that a delayed create does not resurrect one. */
@@ -50,6 +41,7 @@ export class SandboxManager {
   readonly #creating = new Map<string, { readonly sandbox: AgentSandbox; readonly answer: Promise<CreateAnswer> }>();
   readonly #deleting = new Map<string, Promise<void>>();
   readonly #tombstones = new Set<string>();
+  readonly #starter: SandboxStarter;
   readonly #lifetimes: Lifetimes;
   readonly #relays: PortRelays;
   readonly #warm: WarmSandboxes | undefined;
@@ -59,6 +51,7 @@ export class SandboxManager {
   constructor(options: SandboxManagerOptions) {
     const { driver, clock, log, expiryFile, warm, images } = options;
     this.#options = options;
+    this.#starter = new SandboxStarter(options);
     this.#lifetimes = new Lifetimes({ driver, clock, log, expiryFile, onChange: () => this.#notify() });
     this.#relays = new PortRelays({
       ...{ address: options.address, clock, log, begin: (sandboxId: string) => this.#lifetimes.use(sandboxId) },
@@ -69,7 +62,7 @@ export class SandboxManager {
     for (const program of driver.list()) {
       this.#lifetimes.follow(program);
       this.#relays.open(program);
-      void program.exited().then(() => options.networks?.remove(program.id));
+      void program.exited().then(() => this.#starter.release(program));
     }
     options.networks?.onDenied(() => this.#notify());
     if (warm !== undefined) {
@@ -94,7 +87,7 @@ export class SandboxManager {
       const message = `image ${sandbox.image} not found on this machine; available: ${images.list().join(", ")}`;
       return { success: false, message, sandboxId };
     }
-    const unsupported = this.#findNetworkProblem(sandbox);
+    const unsupported = this.#starter.findNetworkProblem(sandbox);
     if (unsupported !== undefined) return { success: false, message: unsupported, sandboxId };
     const answer = this.#start(sandbox, image).finally(() => {
       this.#creating.delete(sandboxId);
@@ -153,8 +146,22 @@ export class SandboxManager {
         };
       });
     const warm = this.#warm?.status();
-    const slots = { capacity, allocated: this.#occupied().size, ...(warm && { warm }) };
+    const volumes = this.#options.volumes?.ids;
+    const slots = {
+      ...(volumes !== undefined && { volumes }),
+      capacity,
+      allocated: this.#occupied().size,
+      ...(warm && { warm }),
+    };
     return { agentId, nodeName, ...slots, images: images.list(), sandboxStatuses };
+  }
+
+  /** Creates or deletes a volume. **Errors**: `VolumeError`. */
+  async changeVolume(change: VolumeChange): Promise<void> {
+    const { volumes } = this.#options;
+    if (volumes === undefined) throw new VolumeError("Unsupported", "this agent has no volumes");
+    await (change.kind === "create" ? volumes.create(change.volumeId, change.sizeBytes) : volumes.delete(change.volumeId));
+    this.#notify();
   }
 
   /** The program of a sandbox on this agent. */
@@ -211,11 +218,13 @@ export class SandboxManager {
   }
 
   /** Why the agent has no room for a sandbox. */
-  #findShortage({ sandboxId, ports = [] }: AgentSandbox): string | undefined {
+  #findShortage(sandbox: AgentSandbox): string | undefined {
+    const { sandboxId, ports = [] } = sandbox;
     const { agentId, capacity } = this.#options;
     if (this.#occupied().size >= capacity) return `agent ${agentId} is full: ${capacity} of ${capacity} slots in use`;
     const port = this.#findTakenPort(ports, sandboxId);
-    return port === undefined ? undefined : `port ${port} is in use on agent ${agentId}`;
+    if (port !== undefined) return `port ${port} is in use on agent ${agentId}`;
+    return this.#starter.findVolumeProblem(sandbox);
   }
 
   #findTakenPort(ports: readonly number[], except: string): number | undefined {
@@ -232,34 +241,19 @@ export class SandboxManager {
     return new Set([...alive, ...this.#creating.keys()]);
   }
 
-  /** Why a sandbox cannot have the network access that it requests. */
-  #findNetworkProblem({ network = "none" }: AgentSandbox): string | undefined {
-    if (network === "none") return undefined;
-    const { driver, networks } = this.#options;
-    if (driver.name === "process") return `network: ${network} requires the driver bubblewrap or containerd`;
-    const problem = networks === undefined ? "is not supported by this agent" : networks.problem;
-    return problem === undefined ? undefined : `network: ${network} ${problem}`;
-  }
-
-  /** Starts the program of a sandbox, in a network of its own if it requests one. */
-  async #startProgram(sandbox: AgentSandbox, image: ReadyImage): Promise<Program> {
-    const { driver, networks } = this.#options;
-    const { sandboxId, network: mode = "none", networkAllow: allow = [] } = sandbox;
-    const network = mode === "none" ? undefined : await networks?.create(sandboxId, { mode, allow });
-    try {
-      return await driver.start(toProgramSpec(sandbox, image, this.#options, network));
-    } catch (error) {
-      await networks?.forget(sandboxId);
-      throw error;
-    }
-  }
-
   async #start(sandbox: AgentSandbox, image: ReadyImage): Promise<CreateAnswer> {
     const { clock } = this.#options;
     const { sandboxId } = sandbox;
     const began = clock.monotonic();
     this.#warm?.use(image);
-    const program = await this.#startProgram(sandbox, image);
+    let program: Program;
+    try {
+      program = await this.#starter.start(sandbox, image);
+    } catch (error) {
+      if (error instanceof VolumeError)
+        return { success: false, rejected: error.code === "InUse", message: error.message, sandboxId };
+      throw error;
+    }
     const startMs = clock.monotonic() - began;
     this.#follow(program);
     this.#relays.open(program);
@@ -272,8 +266,7 @@ export class SandboxManager {
 
   #follow(program: Program): void {
     void program.exited().then(async () => {
-      // Counts its last denied flows.
-      await this.#options.networks?.remove(program.id);
+      await this.#starter.release(program);
       this.#notify();
     });
   }

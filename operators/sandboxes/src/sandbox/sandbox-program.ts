@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
+import type { BindMount, Driver, Limits, Program, ProgramSpec } from "@keelson/execution";
 import type { ReadyNetwork } from "../network/sandbox-networks.ts";
+import { type VolumeMount, volumeMountsProblem } from "../volumes/volume-mount.ts";
 import { normalizeImage, type ReadyImage } from "./image-store.ts";
 import type { AgentPhase, AgentSandbox, CreateAnswer, SandboxStatus } from "../protocol/protocol.ts";
 
@@ -45,18 +46,32 @@ export function hashOf(sandbox: AgentSandbox): string {
   return createHash("sha256").update(JSON.stringify(entries.sort())).digest("hex");
 }
 
+/** What a sandbox has of its agent, in addition to its image. */
+export interface SandboxMounts {
+  readonly network?: ReadyNetwork | undefined;
+  /** The mounted volumes. */
+  readonly volumes?: readonly BindMount[];
+}
+
+/** The volumes of a sandbox. */
+export function volumesOf({ spec }: Program): readonly VolumeMount[] {
+  const volumes: unknown = JSON.parse(spec.metadata?.volumes ?? "[]");
+  return volumeMountsProblem(volumes) === undefined ? (volumes as readonly VolumeMount[]) : [];
+}
+
 /** The program spec of a sandbox. */
 export function toProgramSpec(
   sandbox: AgentSandbox,
   image: ReadyImage,
   options: SandboxProgramOptions,
-  network?: ReadyNetwork,
+  { network, volumes = [] }: SandboxMounts = {},
 ): ProgramSpec {
   const { command = [], args = [], env = {}, workingDir } = sandbox;
   const own = command.length > 0 ? [...command, ...args] : [...image.entrypoint, ...(args.length > 0 ? args : image.command)];
   const [first = "/bin/sh", ...rest] = own;
   const cwd = workingDir === undefined || workingDir === "" ? image.workingDir : workingDir;
   const isIsolated = options.driver.name !== "process";
+  const binds = [...(network === undefined ? [] : [{ source: network.resolver, target: "/etc/resolv.conf" }]), ...volumes];
   return {
     id: sandbox.sandboxId,
     command: [first, ...rest],
@@ -68,9 +83,11 @@ export function toProgramSpec(
         ...(network !== undefined && {
           // A container gets its end of the link once it has been created.
           ...(options.driver.name === "bubblewrap" && { networkNamespace: network.namespace }),
-          binds: [{ source: network.resolver, target: "/etc/resolv.conf" }],
         }),
+        ...(binds.length > 0 && { binds }),
         hasPrivateUser: true,
+        // The files of its volumes are given to this user before it starts.
+        ...(volumes.length > 0 && { userScope: sandbox.sandboxId }),
         hostname: "sandbox",
         ...(image.root !== undefined && { root: image.root }),
       },
@@ -86,6 +103,7 @@ export function toProgramSpec(
       image: normalizeImage(sandbox.image),
       ports: (sandbox.ports ?? []).join(","),
       createdAt: String(options.clock.now()),
+      ...(sandbox.volumes !== undefined && { volumes: JSON.stringify(sandbox.volumes) }),
       ...(sandbox.expiresAtMs !== undefined && { expiresAtMs: String(sandbox.expiresAtMs) }),
     },
   };

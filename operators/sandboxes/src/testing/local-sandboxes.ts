@@ -71,6 +71,9 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
     get ports() {
       return connection.ports;
     },
+    get volumes() {
+      return connection.volumes;
+    },
     get lifecycle() {
       return connection.lifecycle;
     },
@@ -86,10 +89,7 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
       rmSync(dataDir, { recursive: true, force: true });
     },
     async pool(capacity = { poolMin: 1, poolMax: 2 }, maxSandboxesPerPod = 2, spec = {}) {
-      const whole = { capacity, maxSandboxesPerPod, ...spec };
-      await client.create(SandboxPool, { metadata: { name: "pool", namespace }, spec: whole });
-      const { poolMin = 0 } = capacity;
-      await watched(client, SandboxPool, "pool", (each) => (each?.status?.readyPods ?? 0) >= poolMin);
+      await createPool(client, { capacity, maxSandboxesPerPod, ...spec });
     },
     async sandbox(name, spec = {}) {
       const whole = { image: "host", poolRef: "pool", command: ["sleep", "600"], ...spec } as Sandbox["spec"];
@@ -98,4 +98,10 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
     phase: (name, wanted) =>
       watched(client, Sandbox, name, (each) => (wanted === undefined ? each === undefined : each?.status?.phase === wanted)),
   };
+}
+
+async function createPool(client: Client, spec: SandboxPool["spec"]): Promise<void> {
+  await client.create(SandboxPool, { metadata: { name: "pool", namespace }, spec });
+  const { poolMin = 0 } = spec.capacity ?? {};
+  await watched(client, SandboxPool, "pool", (each) => (each?.status?.readyPods ?? 0) >= poolMin);
 }

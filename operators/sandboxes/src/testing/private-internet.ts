@@ -96,7 +96,7 @@ const log = silentLogger;
 let driver, networks, manager;
 async function open() {
 networks = new SandboxNetworks({ dir: dir + "/agent/networks", clock, log, dnsServers: ["203.0.113.53"] });
-driver = await openAgentDriver(isolation, dir + "/agent", clock, networks);
+driver = await openAgentDriver(isolation, dir + "/agent", clock, (id, pid) => networks.connect(id, pid));
 await networks.adopt(new Set(driver.list().filter(({ state }) => state.kind !== "exited").map(({ id }) => id)));
 manager = new SandboxManager({ agentId: "agent", nodeName: "node", capacity: 8, driver, images: hostImages, address: "127.0.0.1", clock, log, expiryFile: dir + "/expiries.json", networks });
 }

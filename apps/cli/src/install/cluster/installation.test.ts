@@ -77,7 +77,7 @@ test("removes one operator and leaves the others", { timeout: 60_000 }, async ()
   await remove({ client, removal, onRemoved: () => {}, signal, deadline: signal });
   const left = (await client.list(Deployment, { namespace })).items.map(({ metadata }) => metadata.name);
   expect(left).toEqual(["keelson-middleware", "keelson-robots", "keelson-sandboxes", "keelson-testplane"]);
-  expect((await client.list(CustomResourceDefinition)).items).toHaveLength(14);
+  expect((await client.list(CustomResourceDefinition)).items).toHaveLength(15);
 });
 
 test("leaves an installation of Helm alone and names the command to use", async () => {

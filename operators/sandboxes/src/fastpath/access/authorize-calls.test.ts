@@ -16,9 +16,11 @@ import {
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { Sandbox } from "../../api/sandbox.ts";
+import { SandboxVolume } from "../../api/sandbox-volume.ts";
 import { sandboxes } from "../../operator.ts";
 import { createFastPathClient } from "../client.ts";
 import { type FastPathServer, startFastPathServer } from "../fastpath-server.ts";
@@ -31,7 +33,15 @@ import { callRules } from "./call-rules.ts";
  * only record which calls reach them.
  */
 
-const services = [FastPathService, SandboxFiles, SandboxLifecycle, SandboxPorts, SandboxProcesses, SandboxStreams];
+const services = [
+  FastPathService,
+  SandboxFiles,
+  SandboxLifecycle,
+  SandboxPorts,
+  SandboxProcesses,
+  SandboxStreams,
+  SandboxVolumes,
+];
 const dayMs = 24 * 60 * 60 * 1000;
 const now = Date.now();
 const validity = { notBefore: new Date(now - dayMs), notAfter: new Date(now + dayMs) };
@@ -119,7 +129,7 @@ beforeAll(async () => {
   const verbs = ["get", "list", "create", "patch", "delete"];
   await client.create(ClusterRole, {
     metadata: { name: "editor" },
-    rules: [...rules, { apiGroups: [Sandbox.group], resources: [Sandbox.plural], verbs }],
+    rules: [...rules, { apiGroups: [Sandbox.group], resources: [Sandbox.plural, SandboxVolume.plural], verbs }],
   });
   await client.create(ClusterRole, {
     metadata: { name: "viewer" },

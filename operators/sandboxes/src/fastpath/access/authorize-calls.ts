@@ -86,9 +86,9 @@ async function authorize(
   const { namespace, name } = targetOf(message);
   if (!isDns1123LabelName(namespace))
     throw new ConnectError(`namespace: ${JSON.stringify(namespace)} is not a valid namespace`, Code.InvalidArgument);
-  const { verb, subresource } = rule;
+  const { verb, resource = Sandbox.plural, subresource } = rule;
   const attributes: ResourceAttributes = {
-    ...{ group, version: Sandbox.version, resource: Sandbox.plural, verb, namespace },
+    ...{ group, version: Sandbox.version, resource, verb, namespace },
     ...(subresource !== undefined && { subresource }),
     // A create of the object itself has no name yet.
     ...(name !== "" && (verb !== "create" || subresource !== undefined) && { name }),
@@ -98,21 +98,24 @@ async function authorize(
 }
 
 /** In the words of kube-apiserver. */
-function deniedMessage({ username }: AuthenticatedUser, { verb, subresource, namespace, name }: ResourceAttributes): string {
-  const resource = subresource === undefined ? Sandbox.plural : `${Sandbox.plural}/${subresource}`;
+function deniedMessage(
+  { username }: AuthenticatedUser,
+  { verb, resource: plural = Sandbox.plural, subresource, namespace, name }: ResourceAttributes,
+): string {
+  const resource = subresource === undefined ? plural : `${plural}/${subresource}`;
   return (
-    `${Sandbox.plural}.${group}${name === undefined ? "" : ` "${name}"`} is forbidden: User "${username}" cannot ${verb} ` +
+    `${plural}.${group}${name === undefined ? "" : ` "${name}"`} is forbidden: User "${username}" cannot ${verb} ` +
     `resource "${resource}" in API group "${group}" in the namespace "${namespace}"`
   );
 }
 
-/** The sandbox that a message is about: a field of the message itself, or of its `start`. */
+/** The sandbox or volume that a message is about: a field of the message itself, or of its `start`. */
 function targetOf(message: Message | undefined): { readonly namespace: string; readonly name: string } {
   const own = fieldsOf(message);
   const { case: kind, value } = fieldsOf(own.request);
-  const { namespace, sandboxName } = kind === "start" ? fieldsOf(value) : own;
+  const { namespace, sandboxName, volumeName } = kind === "start" ? fieldsOf(value) : own;
   // As the services read them.
-  return { namespace: textOf(namespace) || "default", name: textOf(sandboxName) };
+  return { namespace: textOf(namespace) || "default", name: textOf(sandboxName) || textOf(volumeName) };
 }
 
 const fieldsOf = (value: unknown): Readonly<Record<string, unknown>> =>

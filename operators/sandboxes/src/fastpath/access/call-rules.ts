@@ -6,11 +6,14 @@ import {
   SandboxPorts,
   SandboxProcesses,
   SandboxStreams,
+  SandboxVolumes,
 } from "@keelson/sandbox/protocol";
 
-/** The right on `sandboxes` that a call requires, as in a rule of RBAC. */
+/** The right that a call requires, as in a rule of RBAC. */
 export interface CallRule {
   readonly verb: "get" | "list" | "create" | "update" | "patch" | "delete";
+  /** Default: `sandboxes`. */
+  readonly resource?: "sandboxvolumes";
   readonly subresource?: "log" | "exec" | "files" | "portforward";
 }
 
@@ -49,6 +52,11 @@ export const callRules: ReadonlyMap<DescMethod, CallRule> = new Map([
   ...rulesFor(SandboxFiles, {
     ...{ stat: readFiles, list: readFiles, read: readFiles },
     ...{ write: writeFiles, remove: writeFiles, makeDirectory: writeFiles },
+  }),
+  ...rulesFor(SandboxVolumes, {
+    createVolume: { verb: "create", resource: "sandboxvolumes" },
+    listVolumes: { verb: "list", resource: "sandboxvolumes" },
+    deleteVolume: { verb: "delete", resource: "sandboxvolumes" },
   }),
   ...rulesFor(SandboxPorts, { connect: forward, createUrl: forward }),
 ]);

@@ -39,6 +39,7 @@ const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
     running.delete(id);
   },
   expire: () => Promise.resolve(),
+  changeVolume: () => Promise.resolve(),
   files: () => never,
   pause: () => Promise.resolve(),
   resume: () => Promise.resolve(),

@@ -5,8 +5,8 @@ import type { AgentClient } from "../../fleet/agent-client.ts";
 import { AgentError } from "../../protocol/agent-error.ts";
 import type { AgentStatus } from "../../protocol/protocol.ts";
 import { Sandbox } from "../../api/sandbox.ts";
-import type { Registry } from "../../registry/registry.ts";
-import { type FastOutcome, type FastRequest, timingsOf } from "./fast-request.ts";
+import { claimsOf, type Registry } from "../../registry/registry.ts";
+import { type FastOutcome, type FastRequest, slotFor, timingsOf } from "./fast-request.ts";
 import { intentFor, startOnAgent } from "./intent.ts";
 import type { Intent, IntentLog } from "./intent-log.ts";
 import { owns, PendingCreate } from "./pending-create.ts";
@@ -61,7 +61,7 @@ export class FastCreator {
     for (const [key, { intent }] of this.#pending) {
       // Otherwise an object of that name, this sandbox's or another one's, has the slot.
       if (registry.agentOf(key) !== undefined) continue;
-      registry.restore(key, intent.namespace, intent.agent, intent.spec.exposedPorts ?? [], intent.sandboxId);
+      registry.restore(key, intent.namespace, intent.agent, claimsOf(intent.spec), intent.sandboxId);
     }
   }
 
@@ -155,14 +155,12 @@ export class FastCreator {
     const before = this.#pending.get(key);
     if (before?.isDeleted === true) await before.finished;
     if (this.#pending.has(key) || registry.agentOf(key) !== undefined) return { kind: "exists" };
-    const { spec, namespace } = request;
+    const { namespace } = request;
     const except = new Set<string>();
     const began = clock.monotonic();
     for (;;) {
-      const ports = spec.exposedPorts ?? [];
       const sandboxId = this.#with.newId();
-      const slot = { key, namespace, pool: spec.poolRef, image: spec.image, ports, except, holder: sandboxId };
-      const found = registry.allocate(slot);
+      const found = registry.allocate(slotFor(request, { key, except, holder: sandboxId }));
       if ("problem" in found) return { kind: "full", message: found.problem };
       const { agent } = found;
       const intent = intentFor(request, agent, { sandboxId, clock });

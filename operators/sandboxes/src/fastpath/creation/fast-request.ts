@@ -1,6 +1,7 @@
 import type { CreateAnswer } from "../../protocol/protocol.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
-import type { RegisteredAgent } from "../../registry/registry.ts";
+import type { VolumeMount } from "../../volumes/volume-mount.ts";
+import { type AllocationRequest, claimsOf, type RegisteredAgent } from "../../registry/registry.ts";
 
 /** A requested sandbox. */
 export interface FastRequest {
@@ -8,6 +9,8 @@ export interface FastRequest {
   readonly name: string;
   readonly spec: Sandbox["spec"];
   readonly labels: Readonly<Record<string, string>>;
+  /** Its volumes, and the agent that has them. Default: none. */
+  readonly volumes?: { readonly agent: string; readonly mounts: readonly VolumeMount[] };
   /** Identifies a repeated request: while the first one is pending, a second one gets the same outcome. */
   readonly requestId?: string;
 }
@@ -23,6 +26,15 @@ export type FastOutcome =
   | { readonly kind: "full"; readonly message: string }
   | { readonly kind: "exists" }
   | { readonly kind: "failed"; readonly message: string };
+
+/** The slot that a request needs. */
+export function slotFor(
+  { namespace, spec, volumes }: FastRequest,
+  { key, except, holder }: Pick<AllocationRequest, "key" | "except" | "holder">,
+): AllocationRequest {
+  const slot = { key, namespace, pool: spec.poolRef, image: spec.image, ...claimsOf(spec) };
+  return { ...slot, only: volumes?.agent, ...(except !== undefined && { except }), ...(holder !== undefined && { holder }) };
+}
 
 /** The stages of a create, from the clock's monotonic times at their ends and the agent's answer. */
 export function timingsOf(

@@ -3,6 +3,7 @@ import { type FileHandle, mkdir, open, readFile, rename } from "node:fs/promises
 import { dirname } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
 import type { Sandbox } from "../../api/sandbox.ts";
+import type { VolumeMount } from "../../volumes/volume-mount.ts";
 
 /** A create in progress: enough to complete or undo it after a crash. */
 export interface Intent {
@@ -14,6 +15,7 @@ export interface Intent {
   readonly spec: Sandbox["spec"];
   readonly labels: Readonly<Record<string, string>>;
   readonly requestId?: string;
+  readonly volumes?: readonly VolumeMount[];
   /** Milliseconds since the epoch. */
   readonly at: number;
   /** The sandbox was deleted before its object was written: it must be undone. */

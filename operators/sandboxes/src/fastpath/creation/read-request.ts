@@ -5,6 +5,7 @@ import { argumentSizeProblem } from "@keelson/execution";
 import { type CreateRequest, FailurePolicy, type UpdateRequest, WhenFull } from "@keelson/sandbox/protocol";
 import { isPositiveQuantity, isPort } from "../../protocol/protocol.ts";
 import { reservedPorts } from "../../api/names.ts";
+import { volumesProblem } from "../../volumes/volume-mount.ts";
 import type { Sandbox } from "../../api/sandbox.ts";
 import { networkModes, networkProblem } from "../../network/network-policy.ts";
 
@@ -46,6 +47,7 @@ export function specOf(request: CreateRequest, key: { namespace: string; name: s
   const seconds = Number(request.expireTimeSeconds);
   if (seconds < 0) throw invalid("expire_time_seconds: must be Unix seconds, or 0 for never");
   const network = networkOf(request);
+  const volumes = volumesOf(request);
   return {
     image: request.image,
     poolRef: request.poolRef,
@@ -59,6 +61,7 @@ export function specOf(request: CreateRequest, key: { namespace: string; name: s
     ...(ports.size > 0 && { exposedPorts: [...ports] }),
     ...(seconds > 0 && { expireTime: timeOf(seconds) }),
     ...network,
+    ...(volumes.length > 0 && { volumes }),
     ...whenFullOf(request),
     failurePolicy: request.failurePolicy === FailurePolicy.AUTO_RECREATE ? "AutoRecreate" : "Manual",
     recoveryTimeoutSeconds: 60,
@@ -89,6 +92,13 @@ function networkOf({ network, networkAllow }: CreateRequest): Pick<Sandbox["spec
   if (problem !== undefined) throw invalid(problem.replace("networkAllow", "network_allow"));
   const mode = networkModes.find((each) => each === network) ?? "none";
   return mode === "none" ? {} : { network: mode, ...(allow.length > 0 && { networkAllow: allow }) };
+}
+
+function volumesOf({ volumes }: CreateRequest): NonNullable<Sandbox["spec"]["volumes"]> {
+  const references = volumes.map(({ name, mountPath, readOnly }) => ({ name, mountPath, ...(readOnly && { readOnly }) }));
+  const problem = volumesProblem(references);
+  if (problem !== undefined) throw invalid(problem.replace("mountPath", "mount_path"));
+  return references;
 }
 
 function timeOf(unixSeconds: number): string {

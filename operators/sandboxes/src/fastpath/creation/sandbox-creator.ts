@@ -13,6 +13,7 @@ import type { FastCreator } from "./fast-creator.ts";
 import { parseRequestId, specOf } from "./read-request.ts";
 import { retryHintMs, retryPushbackHeader } from "./retry-hint.ts";
 import { sandboxInfo } from "../sandbox-info.ts";
+import { cachedVolumes, type ResolvedVolumes } from "../../volumes/resolve-volumes.ts";
 import { type SandboxKey, waitForSandbox } from "../wait-for-sandbox.ts";
 
 /** Dependencies of a {@link SandboxCreator}. */
@@ -78,7 +79,13 @@ export class SandboxCreator {
   /** `undefined` if every agent is full. */
   async #createFast(prepared: PreparedCreate, pool: DeepReadonly<SandboxPool>): Promise<CreateResponse | undefined> {
     const { key, spec, labels, requestId, signal } = prepared;
-    const outcome = await this.#options.fast.create({ ...key, spec, labels, ...(requestId !== undefined && { requestId }) });
+    const volumes = this.#resolveVolumes(prepared);
+    if (volumes === undefined) return undefined;
+    const outcome = await this.#options.fast.create({
+      ...{ ...key, spec, labels },
+      ...(volumes.agent !== undefined && { volumes: { agent: volumes.agent, mounts: volumes.mounts } }),
+      ...(requestId !== undefined && { requestId }),
+    });
     if (outcome.kind === "full") {
       const cannotBurst = spec.whenFull === "Burst" && (pool.spec.capacity?.burstMax ?? 0) === 0;
       if (cannotBurst) throw this.#exhausted(key, spec, `${outcome.message}; capacity.burstMax of pool ${spec.poolRef} is 0`);
@@ -98,9 +105,19 @@ export class SandboxCreator {
     });
   }
 
+  /** The volumes; undefined if they are not ready yet. **Errors**: FailedPrecondition if one does not exist. */
+  #resolveVolumes({ key, spec }: PreparedCreate): Extract<ResolvedVolumes, { readonly kind: "ready" }> | undefined {
+    const volumes = cachedVolumes(spec, key.namespace, this.#options.cache);
+    if (volumes.kind === "ready") return volumes;
+    if (volumes.isMissing) throw new ConnectError(volumes.message, Code.FailedPrecondition);
+    if (spec.whenFull === "Reject") throw this.#exhausted(key, spec, volumes.message);
+    return undefined;
+  }
+
   async #createStrong(prepared: PreparedCreate): Promise<CreateResponse> {
     const { client, clock, fast } = this.#options;
     const { key, spec, labels, requestId, signal, began } = prepared;
+    this.#resolveVolumes(prepared);
     // A deleted sandbox of the same name keeps its slot until it has stopped.
     await fast.whenWritten(key.namespace, key.name);
     if (signal.aborted) throw new ConnectError("deadline exceeded or call cancelled", Code.DeadlineExceeded);

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
 export const file_fastpath_v1_fastpath: GenFile =
   /*@__PURE__*/
   fileDesc(
-    "ChpmYXN0cGF0aC92MS9mYXN0cGF0aC5wcm90bxILZmFzdHBhdGgudjEiigUKDUNyZWF0ZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkSEAoIcG9vbF9yZWYYAiABKAkSFQoNZXhwb3NlZF9wb3J0cxgDIAMoBRIPCgdjb21tYW5kGAQgAygJEgwKBGFyZ3MYBSADKAkSEQoJbmFtZXNwYWNlGAYgASgJEjYKEGNvbnNpc3RlbmN5X21vZGUYByABKA4yHC5mYXN0cGF0aC52MS5Db25zaXN0ZW5jeU1vZGUSDAoEbmFtZRgIIAEoCRIyCgRlbnZzGAkgAygLMiQuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5FbnZzRW50cnkSEwoLd29ya2luZ19kaXIYCiABKAkSGwoTZXhwaXJlX3RpbWVfc2Vjb25kcxhkIAEoAxIyCg5mYWlsdXJlX3BvbGljeRhlIAEoDjIaLmZhc3RwYXRoLnYxLkZhaWx1cmVQb2xpY3kSNgoGbGFiZWxzGGYgAygLMiYuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5MYWJlbHNFbnRyeRILCgNjcHUYZyABKAkSDgoGbWVtb3J5GGggASgJEhIKCnJlcXVlc3RfaWQYaSABKAkSDwoHbmV0d29yaxhqIAEoCRIvCg1uZXR3b3JrX2FsbG93GGsgAygLMhguZmFzdHBhdGgudjEuTmV0d29ya1J1bGUSKAoJd2hlbl9mdWxsGGwgASgOMhUuZmFzdHBhdGgudjEuV2hlbkZ1bGwaKwoJRW52c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI4CgtOZXR3b3JrUnVsZRIMCgRob3N0GAEgASgJEgwKBGNpZHIYAiABKAkSDQoFcG9ydHMYAyADKAUiywEKDkNyZWF0ZVJlc3BvbnNlEhIKCnNhbmRib3hfaWQYASABKAkSEQoJYWdlbnRfcG9kGAIgASgJEhEKCWVuZHBvaW50cxgDIAMoCRIUCgxzYW5kYm94X25hbWUYBCABKAkSOQoHdGltaW5ncxhkIAMoCzIoLmZhc3RwYXRoLnYxLkNyZWF0ZVJlc3BvbnNlLlRpbWluZ3NFbnRyeRouCgxUaW1pbmdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASI4Cg1EZWxldGVSZXF1ZXN0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkiIQoORGVsZXRlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCCI1CgpHZXRSZXF1ZXN0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkiIAoLTGlzdFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIjcKDExpc3RSZXNwb25zZRInCgVpdGVtcxgBIAMoCzIYLmZhc3RwYXRoLnYxLlNhbmRib3hJbmZvIvEBCgtTYW5kYm94SW5mbxISCgpzYW5kYm94X2lkGAEgASgJEg0KBXBoYXNlGAIgASgJEhEKCWFnZW50X3BvZBgDIAEoCRIRCgllbmRwb2ludHMYBCADKAkSEgoKY3JlYXRlZF9hdBgFIAEoAxINCgVpbWFnZRgGIAEoCRIQCghwb29sX3JlZhgHIAEoCRIUCgxzYW5kYm94X25hbWUYCCABKAkSFAoMZGVuaWVkX2Zsb3dzGGQgASgDEhsKE2RlbmllZF9kZXN0aW5hdGlvbnMYZSADKAkSGwoTZXhwaXJlX3RpbWVfc2Vjb25kcxhmIAEoAyK8AgoNVXBkYXRlUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEh0KE2V4cGlyZV90aW1lX3NlY29uZHMYAyABKANIABIYCg5yZXNldF9yZXZpc2lvbhgEIAEoCUgAEjQKDmZhaWx1cmVfcG9saWN5GAUgASgOMhouZmFzdHBhdGgudjEuRmFpbHVyZVBvbGljeUgAEiIKGHJlY292ZXJ5X3RpbWVvdXRfc2Vjb25kcxgGIAEoBUgAEjYKBmxhYmVscxgHIAMoCzImLmZhc3RwYXRoLnYxLlVwZGF0ZVJlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZ1cGRhdGUiXQoOVXBkYXRlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBIPCgdtZXNzYWdlGAIgASgJEikKB3NhbmRib3gYAyABKAsyGC5mYXN0cGF0aC52MS5TYW5kYm94SW5mbyonCg9Db25zaXN0ZW5jeU1vZGUSCAoERkFTVBAAEgoKBlNUUk9ORxABKi4KDUZhaWx1cmVQb2xpY3kSCgoGTUFOVUFMEAASEQoNQVVUT19SRUNSRUFURRABKkkKCFdoZW5GdWxsEhIKDldIRU5fRlVMTF9XQUlUEAASFAoQV0hFTl9GVUxMX1JFSkVDVBABEhMKD1dIRU5fRlVMTF9CVVJTVBACMvYCCg9GYXN0UGF0aFNlcnZpY2USSAoNQ3JlYXRlU2FuZGJveBIaLmZhc3RwYXRoLnYxLkNyZWF0ZVJlcXVlc3QaGy5mYXN0cGF0aC52MS5DcmVhdGVSZXNwb25zZRJICg1EZWxldGVTYW5kYm94EhouZmFzdHBhdGgudjEuRGVsZXRlUmVxdWVzdBobLmZhc3RwYXRoLnYxLkRlbGV0ZVJlc3BvbnNlEkgKDVVwZGF0ZVNhbmRib3gSGi5mYXN0cGF0aC52MS5VcGRhdGVSZXF1ZXN0GhsuZmFzdHBhdGgudjEuVXBkYXRlUmVzcG9uc2USRAoNTGlzdFNhbmRib3hlcxIYLmZhc3RwYXRoLnYxLkxpc3RSZXF1ZXN0GhkuZmFzdHBhdGgudjEuTGlzdFJlc3BvbnNlEj8KCkdldFNhbmRib3gSFy5mYXN0cGF0aC52MS5HZXRSZXF1ZXN0GhguZmFzdHBhdGgudjEuU2FuZGJveEluZm9iBnByb3RvMw",
+    "ChpmYXN0cGF0aC92MS9mYXN0cGF0aC5wcm90bxILZmFzdHBhdGgudjEitQUKDUNyZWF0ZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkSEAoIcG9vbF9yZWYYAiABKAkSFQoNZXhwb3NlZF9wb3J0cxgDIAMoBRIPCgdjb21tYW5kGAQgAygJEgwKBGFyZ3MYBSADKAkSEQoJbmFtZXNwYWNlGAYgASgJEjYKEGNvbnNpc3RlbmN5X21vZGUYByABKA4yHC5mYXN0cGF0aC52MS5Db25zaXN0ZW5jeU1vZGUSDAoEbmFtZRgIIAEoCRIyCgRlbnZzGAkgAygLMiQuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5FbnZzRW50cnkSEwoLd29ya2luZ19kaXIYCiABKAkSGwoTZXhwaXJlX3RpbWVfc2Vjb25kcxhkIAEoAxIyCg5mYWlsdXJlX3BvbGljeRhlIAEoDjIaLmZhc3RwYXRoLnYxLkZhaWx1cmVQb2xpY3kSNgoGbGFiZWxzGGYgAygLMiYuZmFzdHBhdGgudjEuQ3JlYXRlUmVxdWVzdC5MYWJlbHNFbnRyeRILCgNjcHUYZyABKAkSDgoGbWVtb3J5GGggASgJEhIKCnJlcXVlc3RfaWQYaSABKAkSDwoHbmV0d29yaxhqIAEoCRIvCg1uZXR3b3JrX2FsbG93GGsgAygLMhguZmFzdHBhdGgudjEuTmV0d29ya1J1bGUSKAoJd2hlbl9mdWxsGGwgASgOMhUuZmFzdHBhdGgudjEuV2hlbkZ1bGwSKQoHdm9sdW1lcxhtIAMoCzIYLmZhc3RwYXRoLnYxLlZvbHVtZU1vdW50GisKCUVudnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQgoLVm9sdW1lTW91bnQSDAoEbmFtZRgBIAEoCRISCgptb3VudF9wYXRoGAIgASgJEhEKCXJlYWRfb25seRgDIAEoCCI4CgtOZXR3b3JrUnVsZRIMCgRob3N0GAEgASgJEgwKBGNpZHIYAiABKAkSDQoFcG9ydHMYAyADKAUiywEKDkNyZWF0ZVJlc3BvbnNlEhIKCnNhbmRib3hfaWQYASABKAkSEQoJYWdlbnRfcG9kGAIgASgJEhEKCWVuZHBvaW50cxgDIAMoCRIUCgxzYW5kYm94X25hbWUYBCABKAkSOQoHdGltaW5ncxhkIAMoCzIoLmZhc3RwYXRoLnYxLkNyZWF0ZVJlc3BvbnNlLlRpbWluZ3NFbnRyeRouCgxUaW1pbmdzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4ASI4Cg1EZWxldGVSZXF1ZXN0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkiIQoORGVsZXRlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCCI1CgpHZXRSZXF1ZXN0EhQKDHNhbmRib3hfbmFtZRgBIAEoCRIRCgluYW1lc3BhY2UYAiABKAkiIAoLTGlzdFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIjcKDExpc3RSZXNwb25zZRInCgVpdGVtcxgBIAMoCzIYLmZhc3RwYXRoLnYxLlNhbmRib3hJbmZvIvEBCgtTYW5kYm94SW5mbxISCgpzYW5kYm94X2lkGAEgASgJEg0KBXBoYXNlGAIgASgJEhEKCWFnZW50X3BvZBgDIAEoCRIRCgllbmRwb2ludHMYBCADKAkSEgoKY3JlYXRlZF9hdBgFIAEoAxINCgVpbWFnZRgGIAEoCRIQCghwb29sX3JlZhgHIAEoCRIUCgxzYW5kYm94X25hbWUYCCABKAkSFAoMZGVuaWVkX2Zsb3dzGGQgASgDEhsKE2RlbmllZF9kZXN0aW5hdGlvbnMYZSADKAkSGwoTZXhwaXJlX3RpbWVfc2Vjb25kcxhmIAEoAyK8AgoNVXBkYXRlUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEh0KE2V4cGlyZV90aW1lX3NlY29uZHMYAyABKANIABIYCg5yZXNldF9yZXZpc2lvbhgEIAEoCUgAEjQKDmZhaWx1cmVfcG9saWN5GAUgASgOMhouZmFzdHBhdGgudjEuRmFpbHVyZVBvbGljeUgAEiIKGHJlY292ZXJ5X3RpbWVvdXRfc2Vjb25kcxgGIAEoBUgAEjYKBmxhYmVscxgHIAMoCzImLmZhc3RwYXRoLnYxLlVwZGF0ZVJlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZ1cGRhdGUiXQoOVXBkYXRlUmVzcG9uc2USDwoHc3VjY2VzcxgBIAEoCBIPCgdtZXNzYWdlGAIgASgJEikKB3NhbmRib3gYAyABKAsyGC5mYXN0cGF0aC52MS5TYW5kYm94SW5mbyonCg9Db25zaXN0ZW5jeU1vZGUSCAoERkFTVBAAEgoKBlNUUk9ORxABKi4KDUZhaWx1cmVQb2xpY3kSCgoGTUFOVUFMEAASEQoNQVVUT19SRUNSRUFURRABKkkKCFdoZW5GdWxsEhIKDldIRU5fRlVMTF9XQUlUEAASFAoQV0hFTl9GVUxMX1JFSkVDVBABEhMKD1dIRU5fRlVMTF9CVVJTVBACMvYCCg9GYXN0UGF0aFNlcnZpY2USSAoNQ3JlYXRlU2FuZGJveBIaLmZhc3RwYXRoLnYxLkNyZWF0ZVJlcXVlc3QaGy5mYXN0cGF0aC52MS5DcmVhdGVSZXNwb25zZRJICg1EZWxldGVTYW5kYm94EhouZmFzdHBhdGgudjEuRGVsZXRlUmVxdWVzdBobLmZhc3RwYXRoLnYxLkRlbGV0ZVJlc3BvbnNlEkgKDVVwZGF0ZVNhbmRib3gSGi5mYXN0cGF0aC52MS5VcGRhdGVSZXF1ZXN0GhsuZmFzdHBhdGgudjEuVXBkYXRlUmVzcG9uc2USRAoNTGlzdFNhbmRib3hlcxIYLmZhc3RwYXRoLnYxLkxpc3RSZXF1ZXN0GhkuZmFzdHBhdGgudjEuTGlzdFJlc3BvbnNlEj8KCkdldFNhbmRib3gSFy5mYXN0cGF0aC52MS5HZXRSZXF1ZXN0GhguZmFzdHBhdGgudjEuU2FuZGJveEluZm9iBnByb3RvMw",
   );
 
 /**
@@ -130,6 +130,13 @@ export type CreateRequest = Message<"fastpath.v1.CreateRequest"> & {
    * @generated from field: fastpath.v1.WhenFull when_full = 108;
    */
   whenFull: WhenFull;
+
+  /**
+   * Volumes of the namespace. The sandbox runs on the agent that has them.
+   *
+   * @generated from field: repeated fastpath.v1.VolumeMount volumes = 109;
+   */
+  volumes: VolumeMount[];
 };
 
 /**
@@ -137,6 +144,38 @@ export type CreateRequest = Message<"fastpath.v1.CreateRequest"> & {
  * Use `create(CreateRequestSchema)` to create a new message.
  */
 export const CreateRequestSchema: GenMessage<CreateRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 0);
+
+/**
+ * @generated from message fastpath.v1.VolumeMount
+ */
+export type VolumeMount = Message<"fastpath.v1.VolumeMount"> & {
+  /**
+   * Name of a SandboxVolume.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Where the sandbox sees it, such as /data.
+   *
+   * @generated from field: string mount_path = 2;
+   */
+  mountPath: string;
+
+  /**
+   * Sandboxes that do not write to a volume can share it; one that does has it alone.
+   *
+   * @generated from field: bool read_only = 3;
+   */
+  readOnly: boolean;
+};
+
+/**
+ * Describes the message fastpath.v1.VolumeMount.
+ * Use `create(VolumeMountSchema)` to create a new message.
+ */
+export const VolumeMountSchema: GenMessage<VolumeMount> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 1);
 
 /**
  * Either a host or a CIDR.
@@ -170,7 +209,7 @@ export type NetworkRule = Message<"fastpath.v1.NetworkRule"> & {
  * Describes the message fastpath.v1.NetworkRule.
  * Use `create(NetworkRuleSchema)` to create a new message.
  */
-export const NetworkRuleSchema: GenMessage<NetworkRule> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 1);
+export const NetworkRuleSchema: GenMessage<NetworkRule> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 2);
 
 /**
  * @generated from message fastpath.v1.CreateResponse
@@ -208,7 +247,7 @@ export type CreateResponse = Message<"fastpath.v1.CreateResponse"> & {
  * Describes the message fastpath.v1.CreateResponse.
  * Use `create(CreateResponseSchema)` to create a new message.
  */
-export const CreateResponseSchema: GenMessage<CreateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 2);
+export const CreateResponseSchema: GenMessage<CreateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 3);
 
 /**
  * @generated from message fastpath.v1.DeleteRequest
@@ -229,7 +268,7 @@ export type DeleteRequest = Message<"fastpath.v1.DeleteRequest"> & {
  * Describes the message fastpath.v1.DeleteRequest.
  * Use `create(DeleteRequestSchema)` to create a new message.
  */
-export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 3);
+export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 4);
 
 /**
  * @generated from message fastpath.v1.DeleteResponse
@@ -245,7 +284,7 @@ export type DeleteResponse = Message<"fastpath.v1.DeleteResponse"> & {
  * Describes the message fastpath.v1.DeleteResponse.
  * Use `create(DeleteResponseSchema)` to create a new message.
  */
-export const DeleteResponseSchema: GenMessage<DeleteResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 4);
+export const DeleteResponseSchema: GenMessage<DeleteResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 5);
 
 /**
  * @generated from message fastpath.v1.GetRequest
@@ -266,7 +305,7 @@ export type GetRequest = Message<"fastpath.v1.GetRequest"> & {
  * Describes the message fastpath.v1.GetRequest.
  * Use `create(GetRequestSchema)` to create a new message.
  */
-export const GetRequestSchema: GenMessage<GetRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 5);
+export const GetRequestSchema: GenMessage<GetRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 6);
 
 /**
  * @generated from message fastpath.v1.ListRequest
@@ -282,7 +321,7 @@ export type ListRequest = Message<"fastpath.v1.ListRequest"> & {
  * Describes the message fastpath.v1.ListRequest.
  * Use `create(ListRequestSchema)` to create a new message.
  */
-export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 6);
+export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 7);
 
 /**
  * @generated from message fastpath.v1.ListResponse
@@ -298,7 +337,7 @@ export type ListResponse = Message<"fastpath.v1.ListResponse"> & {
  * Describes the message fastpath.v1.ListResponse.
  * Use `create(ListResponseSchema)` to create a new message.
  */
-export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 7);
+export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 8);
 
 /**
  * @generated from message fastpath.v1.SandboxInfo
@@ -372,7 +411,7 @@ export type SandboxInfo = Message<"fastpath.v1.SandboxInfo"> & {
  * Describes the message fastpath.v1.SandboxInfo.
  * Use `create(SandboxInfoSchema)` to create a new message.
  */
-export const SandboxInfoSchema: GenMessage<SandboxInfo> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 8);
+export const SandboxInfoSchema: GenMessage<SandboxInfo> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 9);
 
 /**
  * @generated from message fastpath.v1.UpdateRequest
@@ -436,7 +475,7 @@ export type UpdateRequest = Message<"fastpath.v1.UpdateRequest"> & {
  * Describes the message fastpath.v1.UpdateRequest.
  * Use `create(UpdateRequestSchema)` to create a new message.
  */
-export const UpdateRequestSchema: GenMessage<UpdateRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 9);
+export const UpdateRequestSchema: GenMessage<UpdateRequest> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 10);
 
 /**
  * @generated from message fastpath.v1.UpdateResponse
@@ -462,7 +501,7 @@ export type UpdateResponse = Message<"fastpath.v1.UpdateResponse"> & {
  * Describes the message fastpath.v1.UpdateResponse.
  * Use `create(UpdateResponseSchema)` to create a new message.
  */
-export const UpdateResponseSchema: GenMessage<UpdateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 10);
+export const UpdateResponseSchema: GenMessage<UpdateResponse> = /*@__PURE__*/ messageDesc(file_fastpath_v1_fastpath, 11);
 
 /**
  * @generated from enum fastpath.v1.ConsistencyMode
