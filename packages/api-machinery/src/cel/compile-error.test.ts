@@ -51,3 +51,14 @@ test("a rule that uses oldSelf names the list whose items cannot be matched", ()
   );
   expect(celCauses(list("map"), "spec")).toEqual([]);
 });
+
+test("a rule without oldSelf cannot say whether it is optional", () => {
+  const rule = (text: string): Schema => ({
+    type: "integer",
+    "x-kubernetes-validations": [{ rule: text, optionalOldSelf: false }],
+  });
+  expect(celCauses(rule("self > 1"), "spec").map(({ field }) => field)).toEqual([
+    "spec.x-kubernetes-validations[0].optionalOldSelf",
+  ]);
+  expect(celCauses(rule("self > oldSelf"), "spec")).toEqual([]);
+});

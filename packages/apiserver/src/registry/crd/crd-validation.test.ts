@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { draft, type KubernetesObject } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
 import { crdKinds } from "../kinds/extension/custom-resource-definitions.ts";
-import { setField, valueAt } from "../object-fields.ts";
+import { listAt, setField, valueAt } from "../object-fields.ts";
 import { widgetCrd } from "../testing/crd-samples.ts";
 
 interface Recorded {
@@ -31,7 +31,8 @@ function normalised(causes: readonly { readonly reason: string; readonly field: 
   const lines = causes.map(({ reason, field }) => {
     const path = field
       .replace(/^spec\.versions\[0\]\.schema/, "spec.validation")
-      .replace(/^spec\.versions\[0\]\.(subresources|additionalPrinterColumns)/, "spec.$1");
+      .replace(/^spec\.versions\[0\]\.(subresources|additionalPrinterColumns)/, "spec.$1")
+      .replace(/\.JSONPath$/, ".jsonPath");
     return `${/TypeInvalid|TooLong|TooMany/.test(reason) ? "FieldValueInvalid" : reason} ${path}`;
   });
   return [...new Set(lines)].sort();
@@ -81,8 +82,48 @@ describe("the validation of CustomResourceDefinitions", () => {
       { jsonPath: "spec.n" },
     ]);
     expect(causesOf(crd).map(({ field }) => field)).toEqual(
-      [1, 2, 3].map((index) => `spec.versions[0].selectableFields[${index}].jsonPath`),
+      [1, 2, 3].map((index) => `spec.selectableFields[${index}].jsonPath`),
     );
+  });
+
+  it("names what all versions share as a part of the CRD", () => {
+    const crd = widgetCrd();
+    const [first] = listAt(crd, "spec", "versions");
+    const columns = [{ name: "A", type: "string", jsonPath: "" }];
+    const version = (name: string, storage: boolean, additionalPrinterColumns: object[]): object => ({
+      ...(first as object),
+      name,
+      storage,
+      additionalPrinterColumns,
+    });
+    const fieldsOf = (...versions: object[]): string[] => {
+      setField(valueAt(crd, "spec") as object, "versions", versions);
+      return causesOf(crd).map(({ field }) => field);
+    };
+    expect(fieldsOf(version("v1", true, columns), version("v2", false, columns))).toEqual([
+      "spec.additionalPrinterColumns[0].JSONPath",
+    ]);
+    expect(fieldsOf(version("v1", true, columns), version("v2", false, []))).toEqual([
+      "spec.versions[0].additionalPrinterColumns[0].jsonPath",
+    ]);
+    expect(fieldsOf(version("V1", true, []))).toEqual(["spec.versions[0].name", "spec.version"]);
+  });
+
+  it("reports empty short names and categories, and accepts an empty webhook without conversion", () => {
+    const crd = widgetCrd();
+    setField(valueAt(crd, "spec", "names") as object, "shortNames", [""]);
+    setField(valueAt(crd, "spec", "names") as object, "categories", [""]);
+    setField(valueAt(crd, "spec") as object, "conversion", { strategy: "None", webhook: {} });
+    expect(causesOf(crd).map(({ field }) => field)).toEqual(["spec.names.shortNames[0]", "spec.names.categories[0]"]);
+  });
+
+  it("reports only that group and plural are immutable if an update changes them", () => {
+    const crd = draft(widgetCrd());
+    strategy.prepareForCreate?.(crd);
+    const changed = draft(crd);
+    setField(valueAt(changed, "spec") as object, "group", "other.example.com");
+    expect(strategy.validate?.(changed, crd)).toEqual([]);
+    expect(strategy.validateUpdate?.(changed, crd).map(({ field }) => field)).toEqual(["spec.group"]);
   });
 
   it("accepts conversion by webhook", () => {

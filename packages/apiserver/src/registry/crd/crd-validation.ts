@@ -27,7 +27,8 @@ export function crdCauses(crd: Read, old?: Read): readonly StatusCause[] {
   const group = textAt(spec, "group");
   const plural = textAt(spec, "names", "plural");
   const name = crd.metadata.name ?? "";
-  if (name !== `${plural}.${group}`)
+  // An update cannot change the name: kube-apiserver reports only that the group or plural is immutable.
+  if (old === undefined && name !== `${plural}.${group}`)
     causes.push(invalidCause("metadata.name", name, 'must be spec.names.plural+"."+spec.group'));
   causes.push(...approvalCauses(crd, group));
 
@@ -53,7 +54,7 @@ export function crdCauses(crd: Read, old?: Read): readonly StatusCause[] {
   for (const field of ["plural", "singular", "kind", "listKind"]) {
     if (textAt(spec, "names", field) === "") causes.push(requiredCause(`spec.names.${field}`));
   }
-  causes.push(...namesCauses(valueAt(spec, "names"), "spec.names"), ...inSharedSchema(crd, versionsCauses(crd, old)));
+  causes.push(...namesCauses(valueAt(spec, "names"), "spec.names"), ...inSharedParts(crd, versionsCauses(crd, old)));
   return [...causes, ...conversionCauses(spec)];
 }
 
@@ -102,7 +103,7 @@ function ruleCostCauses(crd: Read, old?: Read): readonly StatusCause[] {
     .filter(({ schema, old: previous }) => schema !== undefined && !jsonEquals(schema, previous));
   const hasRules = changed.some(({ schema }) => JSON.stringify(schema).includes('"x-kubernetes-validations"'));
   if (!hasRules) return [];
-  return inSharedSchema(
+  return inSharedParts(
     crd,
     changed.flatMap(({ schema, index }) =>
       schema === undefined ? [] : ruleBudgetCauses(schema, `spec.versions[${index}].schema.openAPIV3Schema`),
@@ -110,23 +111,37 @@ function ruleCostCauses(crd: Read, old?: Read): readonly StatusCause[] {
   );
 }
 
+/** What belongs to the CRD if all versions share it, by its name in a version, with its name in the CRD. */
+const sharedParts: Readonly<Record<string, string>> = {
+  schema: "spec.validation",
+  subresources: "spec.subresources",
+  additionalPrinterColumns: "spec.additionalPrinterColumns",
+  selectableFields: "spec.selectableFields",
+};
+
 /**
- * Names the fields of a schema that all versions share as kube-apiserver does, where it belongs to the CRD: `spec.validation`. Each fault
- * is reported once.
+ * Names the fields of what all versions share as kube-apiserver does, where it belongs to the CRD: `spec.validation`. Each fault is
+ * reported once.
  */
-function inSharedSchema(crd: Read, causes: readonly StatusCause[]): readonly StatusCause[] {
-  const schemas = listAt(crd, "spec", "versions").map(schemaOf);
-  if (schemas.some((schema) => schema === undefined || !jsonEquals(schema, schemas[0]))) return causes;
-  const inFirst = /^spec\.versions\[0\]\.schema\./;
+function inSharedParts(crd: Read, causes: readonly StatusCause[]): readonly StatusCause[] {
+  const versions = listAt(crd, "spec", "versions");
   return causes.flatMap((cause) => {
     const { field = "" } = cause;
-    if (inFirst.test(field)) {
-      // Messages about rules with `oldSelf` end with the path of a schema.
-      const message = cause.message?.replace(/(?<= within )spec\.versions\[0\]\.schema\./, "spec.validation.");
-      return [{ ...cause, field: field.replace(inFirst, "spec.validation."), ...(message !== undefined && { message }) }];
-    }
-    return /^spec\.versions\[\d+\]\.schema\./.test(field) ? [] : [cause];
+    const [prefix = "", index, part = ""] = /^spec\.versions\[(\d+)\]\.([A-Za-z]+)\b/.exec(field) ?? [];
+    const shared = Object.hasOwn(sharedParts, part) ? sharedParts[part] : undefined;
+    if (shared === undefined || !isShared(versions, part)) return [cause];
+    if (index !== "0") return [];
+    // Messages about rules with `oldSelf` end with the path of a schema.
+    const message = cause.message?.replace(/(?<= within )spec\.versions\[0\]\.schema\./, "spec.validation.");
+    const moved =
+      shared + field.slice(prefix.length).replace(/\.jsonPath$/, part === "selectableFields" ? ".jsonPath" : ".JSONPath");
+    return [{ ...cause, field: moved, ...(message !== undefined && { message }) }];
   });
+}
+
+function isShared(versions: readonly unknown[], part: string): boolean {
+  const [first, ...others] = versions.map((version) => (part === "schema" ? schemaOf(version) : valueAt(version, part)));
+  return first !== undefined && others.every((other) => jsonEquals(other, first));
 }
 
 function schemaOf(version: unknown): Schema | undefined {
@@ -170,7 +185,10 @@ function namesCauses(names: unknown, path: string): StatusCause[] {
   check("kind", textAt(names, "kind"), mixed);
   check("listKind", textAt(names, "listKind"), mixed);
   for (const field of ["shortNames", "categories"]) {
-    for (const [index, value] of listAt(names, field).entries()) check(`${field}[${index}]`, String(value));
+    for (const [index, value] of listAt(names, field).entries()) {
+      if (value === "") causes.push(invalidCause(`${path}.${field}[${index}]`, "", dns1035LabelFaults("").join(",")));
+      else check(`${field}[${index}]`, String(value));
+    }
   }
   const kind = textAt(names, "kind");
   if (kind !== "" && kind === textAt(names, "listKind")) {
@@ -184,7 +202,7 @@ function conversionCauses(spec: unknown): StatusCause[] {
   const strategy = textAt(conversion, "strategy");
   const webhook = valueAt(conversion, "webhook");
   if (strategy === "None") {
-    return webhook === undefined
+    return webhook === undefined || Object.keys(mapAt(conversion, "webhook")).length === 0
       ? []
       : [forbiddenCause("spec.conversion.webhook", "should not be set when strategy is not set to Webhook")];
   }

@@ -22,7 +22,10 @@ export function versionsCauses(crd: Read, old?: Read): StatusCause[] {
   for (const [index, version] of versions.entries()) {
     const path = `spec.versions[${index}]`;
     const faults = dns1035LabelFaults(textAt(version, "name"));
-    if (faults.length > 0) causes.push(invalidCause(`${path}.name`, textAt(version, "name"), faults.join(",")));
+    // In kube-apiserver the first version is also that of the CRD.
+    for (const field of faults.length === 0 ? [] : [`${path}.name`, ...(index === 0 ? ["spec.version"] : [])]) {
+      causes.push(invalidCause(field, textAt(version, "name"), faults.join(",")));
+    }
     const warning = textAt(version, "deprecationWarning");
     if (warning !== "" && valueAt(version, "deprecated") !== true) {
       causes.push(invalidCause(`${path}.deprecationWarning`, warning, "can only be set for deprecated versions"));
@@ -117,6 +120,10 @@ function rootCauses(schema: Readonly<Record<string, unknown>>, version: unknown,
   const causes: StatusCause[] = [];
   if (schema["nullable"] === true) causes.push(forbiddenCause(`${path}.nullable`, "nullable cannot be true at the root"));
   if (valueAt(version, "subresources", "status") === undefined) return causes;
+  if (schema["type"] !== undefined && schema["type"] !== "object") {
+    const detail = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled';
+    causes.push(invalidCause(`${path}.type`, schema["type"], detail));
+  }
   for (const word of Object.keys(schema)) {
     if (rootWords.has(word)) continue;
     const detail = `only ${[...rootWords].join(", ")} are allowed at the root of the schema if the status subresource is enabled`;

@@ -1,7 +1,7 @@
-import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, requiredCause, type StatusCause, tooManyCause } from "@keelson/api-machinery/validation";
 import { listAt, textAt, valueAt } from "../object-fields.ts";
 
-/** A simple JSON path without lists (`.spec.a.b`), as scale and selectable fields use. */
+/** A simple JSON path without lists (`.spec.a.b`), as selectable fields use. */
 const simplePath = /^(?:\.[A-Za-z_][A-Za-z0-9_-]*)+$/;
 
 /** Validates the scale subresource of a CRD version at `path`. */
@@ -13,10 +13,11 @@ export function scaleCauses(version: unknown, path: string): StatusCause[] {
     const value = textAt(scale, field);
     if (value === "") {
       if (isRequired) causes.push(requiredCause(`${path}.${field}`));
-    } else if (!simplePath.test(value)) {
+    } else if (!value.startsWith(".")) {
       causes.push(invalidCause(`${path}.${field}`, value, "must be a simple json path starting with ."));
     } else if (!roots.some((root) => value.startsWith(`${root}.`))) {
-      causes.push(invalidCause(`${path}.${field}`, value, `should be a json path under ${roots.join(" or ")}`));
+      const under = roots.length > 1 ? `either ${roots.join(" or ")}` : roots[0];
+      causes.push(invalidCause(`${path}.${field}`, value, `should be a json path under ${under}`));
     }
   };
   check("specReplicasPath", [".spec"], true);
@@ -58,33 +59,34 @@ export function selectableCauses(version: unknown, path: string): StatusCause[] 
   const fields = listAt(version, "selectableFields");
   const causes: StatusCause[] = [];
   const seen = new Set<string>();
-  if (fields.length > maxSelectableFields) {
-    causes.push({
-      reason: "FieldValueTooMany",
-      field: path,
-      message: `Too many: ${fields.length}: must have at most ${maxSelectableFields} items`,
-    });
-  }
   for (const [index, field] of fields.entries()) {
     const jsonPath = textAt(field, "jsonPath");
     const at = `${path}[${index}].jsonPath`;
     if (jsonPath === "") causes.push(requiredCause(at));
-    else if (!simplePath.test(jsonPath)) causes.push(invalidCause(at, jsonPath, "must be a simple json path starting with ."));
-    else if (jsonPath.startsWith(".metadata.")) causes.push(invalidCause(at, jsonPath, "must not point to fields in metadata"));
-    else if (!isSelectable(valueAt(version, "schema", "openAPIV3Schema"), jsonPath)) {
-      causes.push(
-        invalidCause(at, jsonPath, "must point to a field of type string, boolean or integer. Enum string fields are allowed"),
-      );
+    else {
+      const fault = selectableFault(valueAt(version, "schema", "openAPIV3Schema"), jsonPath);
+      if (fault !== undefined) causes.push(invalidCause(at, jsonPath, fault));
     }
     if (seen.has(jsonPath))
       causes.push({ reason: "FieldValueDuplicate", field: at, message: `Duplicate value: ${JSON.stringify(jsonPath)}` });
     seen.add(jsonPath);
   }
+  if (seen.size > maxSelectableFields) causes.push(tooManyCause(path, seen.size, maxSelectableFields));
   return causes;
 }
 
-function isSelectable(schema: unknown, jsonPath: string): boolean {
-  const steps = jsonPath.slice(1).split(".");
-  const found = valueAt(schema, ...steps.flatMap((step) => ["properties", step]));
-  return ["string", "boolean", "integer"].includes(textAt(found, "type"));
+function selectableFault(schema: unknown, jsonPath: string): string | undefined {
+  if (!jsonPath.startsWith(".")) return `is an invalid path: expected [ or . but got: ${/^[^.[]*/.exec(jsonPath)?.[0] ?? ""}`;
+  if (!simplePath.test(jsonPath)) return "must be a simple json path starting with .";
+  const found = valueAt(
+    schema,
+    ...jsonPath
+      .slice(1)
+      .split(".")
+      .flatMap((step) => ["properties", step]),
+  );
+  if (found === undefined) return "is an invalid path: does not refer to a valid field";
+  if (jsonPath.startsWith(".metadata.")) return "must not point to fields in metadata";
+  if (["string", "boolean", "integer"].includes(textAt(found, "type"))) return undefined;
+  return "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
 }
