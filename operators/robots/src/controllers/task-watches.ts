@@ -38,6 +38,12 @@ export const taskWatches = [
       ),
     [(change: Change<Task>) => !jsonEquals(change.old?.status?.preemption, change.object.status?.preemption)],
   ),
+  // Another attempt of a Task that was chosen to be stopped: the choice names the attempt, so it has to be made again.
+  watchOf(
+    Task,
+    ({ metadata: { namespace, uid } }, { cache }) => requestsFor(cache.list(Task, { namespace, index: ["preempting", uid] })),
+    [({ object, old }: Change<Task>) => old !== undefined && old.status?.attempt !== object.status?.attempt],
+  ),
   // A new Job determines which robots its hand-written Tasks may use.
   watchOf(
     Job,

@@ -1,0 +1,43 @@
+import type { DeepReadonly, KubernetesObject, Stored } from "@keelson/api-machinery";
+import type { Cache, Change } from "@keelson/controller";
+import { expect, it } from "vitest";
+import { Task } from "../api/task.ts";
+import { isPreemptedBy } from "./preemption-decision.ts";
+import { taskWatches } from "./task-watches.ts";
+import { taskOf } from "../testing/objects.ts";
+
+const low = { uid: "low", name: "low", spec: { priority: 10, targetRobot: "robot-001" } };
+const running = (attempt: number) => taskOf({ state: "running", attempt }, low);
+const high = taskOf(
+  { state: "pending", preemption: { robot: "robot-001", tasks: [{ name: "low", uid: "low", attempt: 1 }] } },
+  { uid: "high", name: "high", spec: { priority: 90, preemptionPolicy: "PreemptLowerPriority" } },
+);
+
+/** Names of the Tasks that an update leads to, if only `high` is in the indexes. */
+function woken(old: DeepReadonly<Task>, object: DeepReadonly<Task>): readonly string[] {
+  const cache = {
+    list: (_type: unknown, { index }: { readonly index: readonly [string, string] }) =>
+      (index[0] === "preempting" && index[1] === "low") || index[0] === "state" ? [high] : [],
+    get: () => running(1),
+  } as unknown as Cache;
+  const change = { type: "update", old, object } as unknown as Change<KubernetesObject>;
+  return taskWatches
+    .filter(({ type, predicates = [] }) => type.kind === Task.kind && predicates.every((passes) => passes(change)))
+    .flatMap(({ map }) => map(object as unknown as Stored<KubernetesObject>, { cache }).map(({ name }) => name));
+}
+
+it("a new attempt of a task that was chosen to be stopped wakes the task that chose it", () => {
+  expect(isPreemptedBy(running(1), high)).toBe(true);
+  expect(isPreemptedBy(running(2), high)).toBe(false);
+  expect(woken(running(1), running(2))).toEqual(["high"]);
+  expect(woken(running(1), running(1))).toEqual([]);
+});
+
+it("a task that leaves its robot wakes waiting tasks, and a choice wakes those that were chosen", () => {
+  expect(woken(running(1), taskOf({ state: "completed", attempt: 1 }, low))).toEqual(["high"]);
+  expect(woken(taskOf({ state: "pending" }, { uid: "high", name: "high" }), high)).toEqual(["low"]);
+});
+
+it("a released reservation wakes waiting tasks", () => {
+  expect(woken(high, taskOf({ state: "pending" }, { uid: "high", name: "high" }))).toContain("high");
+});
