@@ -52,7 +52,11 @@ export async function runTransfer(work: TransferWork, context: TransferContext):
         return { ok: true };
     }
   } catch (error) {
-    if (error instanceof BackupError) return { ok: false, error: error.message, isFinal: error.code !== "Storage" };
+    if (error instanceof BackupError) {
+      const isFinal = error.code !== "Storage" && error.code !== "NotLoaded";
+      const isDataKept = isFinal || error.code === "NotLoaded";
+      return { ok: false, error: error.message, isFinal, ...(work.kind === "load" ? { isDataKept } : {}) };
+    }
     // A full volume, or a folder without permissions.
     if ((error as NodeJS.ErrnoException).syscall !== undefined)
       return { ok: false, error: (error as Error).message, isFinal: false };
@@ -139,7 +143,7 @@ async function load(
     recovery === undefined
       ? await client.load(sizeBytes, data)
       : await client.recover({ sizeBytes, data, target: recovery.target, log: await openLog(recovery.folder, context) });
-  if (!outcome.ok) throw new BackupError("Storage", `the program did not load the backup: ${outcome.error}`);
+  if (!outcome.ok) throw new BackupError("NotLoaded", `the program did not load the backup: ${outcome.error}`);
   const { keys, expiringKeys } = outcome;
   return { ok: true, keys, expiringKeys };
 }

@@ -84,5 +84,5 @@ export const transferVariables = {
 /** Result of a transfer, as the termination message of its Pod. */
 export type TransferResult =
   | { readonly ok: true; readonly artifact?: Artifact; readonly keys?: number; readonly expiringKeys?: number }
-  /** `isFinal`: a retry cannot succeed. */
-  | { readonly ok: false; readonly error: string; readonly isFinal: boolean };
+  /** `isFinal`: a retry cannot succeed. `isDataKept`: the program is known to have kept its data. */
+  | { readonly ok: false; readonly error: string; readonly isFinal: boolean; readonly isDataKept?: boolean };

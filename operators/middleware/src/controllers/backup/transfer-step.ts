@@ -35,7 +35,8 @@ export type StepOutcome =
   | { readonly kind: "delete"; readonly message: string }
   | { readonly kind: "waiting"; readonly message: string; readonly dueMs?: number }
   | { readonly kind: "done"; readonly transfer: TransferStatus; readonly result: TransferResult & { readonly ok: true } }
-  | { readonly kind: "failed"; readonly message: string };
+  /** `isDataKept`: the last attempt is known to have changed no data. */
+  | { readonly kind: "failed"; readonly message: string; readonly isDataKept: boolean };
 
 const firstBackoffMs = 5_000;
 const maxBackoffMs = 300_000;
@@ -56,6 +57,7 @@ export function runStep(step: TransferStatus["step"], status: TransferProgress, 
       return fail(status, context, {
         error: `the Pod ${transfer.pod} could not be created within its timeout`,
         isFinal: false,
+        isDataKept: true,
       });
     if (transfer.uid === undefined) return { kind: "create", transfer, message: `creating the Pod ${transfer.pod}` };
     return fail(status, context, { error: `the Pod ${transfer.pod} was deleted or exceeded its timeout`, isFinal: false });
@@ -107,13 +109,13 @@ function finish(
 function fail(
   status: TransferProgress,
   { maxRetries, now }: StepContext,
-  { error, isFinal }: { readonly error: string; readonly isFinal: boolean },
+  { error, isFinal, isDataKept = false }: { readonly error: string; readonly isFinal: boolean; readonly isDataKept?: boolean },
 ): StepOutcome {
   const attempt = status.attempt ?? 1;
   delete status.transfer;
   if (isFinal || attempt > maxRetries) {
     delete status.attempt;
-    return { kind: "failed", message: error };
+    return { kind: "failed", message: error, isDataKept };
   }
   const dueMs = now + Math.min(firstBackoffMs * 2 ** (attempt - 1), maxBackoffMs);
   status.retryAt = formatTime(dueMs);
@@ -134,7 +136,7 @@ function resultOf({ metadata, status }: DeepReadonly<PodObject>): TransferResult
   }
   if (isJsonObject(value) && value.ok === true && status?.phase === "Succeeded") return value as unknown as TransferResult;
   if (isJsonObject(value) && typeof value.error === "string")
-    return { ok: false, error: value.error, isFinal: value.isFinal === true };
+    return { ok: false, error: value.error, isFinal: value.isFinal === true, isDataKept: value.isDataKept === true };
   return failed(`the Pod ${metadata.name} left an invalid result`);
 }
 

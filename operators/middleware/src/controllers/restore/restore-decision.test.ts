@@ -109,6 +109,26 @@ describe("a Restore into a new App", () => {
     expect(driver.pods.size).toBe(0);
   });
 
+  it.each([
+    ["says that the data may have been replaced if the agent dies during its only attempt", undefined, true],
+    [
+      "does not say that if the program has refused the data",
+      { ok: false, error: "refused", isFinal: false, isDataKept: true },
+      false,
+    ],
+  ])("%s", (_, result, isUnknown) => {
+    const { driver, world, status } = createDriver({ app: { name: "cache" }, overwrite: "cache", maxRetries: 0 });
+    world.app = appOf("Running");
+    driver.settle();
+    driver.endPod({ ok: true });
+    driver.settle();
+    expect(workOf(driver)).toMatchObject({ kind: "load" });
+    driver.endPod(result ?? { ok: false, error: "the connection to the agent was lost", isFinal: false });
+    driver.settle();
+    expect(status()?.phase).toBe("Failed");
+    expect(status()?.message?.includes("the data of the App may have been replaced")).toBe(isUnknown);
+  });
+
   it("is refused with a target if the log was not archived", () => {
     const { driver, status } = createDriver({ app: { name: "cache" }, target: { latest: true } });
     driver.settle();

@@ -72,10 +72,14 @@ function pending(observed: RestoreObservation, status: RestoreStatus): Decision 
   return settle(observed, status, []);
 }
 
+/** Added to the message of a failed load whose outcome is not known. */
+const dataUnknown = "the data of the App may have been replaced: restore again, or check it";
+
 /** Runs the Pod that verifies, or that loads. */
 function transferring(observed: RestoreObservation, status: RestoreStatus, step: "check" | "load"): Decision {
   const { restore, backup, app, group, primary, pods, now } = observed;
   const { timeout = "1h", maxRetries = 3 } = restore.spec;
+  const isRepeated = (status.attempt ?? 1) > 1 || (status.reloads ?? 0) > 0;
   const outcome = runStep(step, status, {
     name: restore.metadata.name ?? "",
     ...{ timeout, maxRetries, now },
@@ -90,7 +94,11 @@ function transferring(observed: RestoreObservation, status: RestoreStatus, step:
       return { agent: agentUrl(primary) };
     },
   });
-  if (outcome.kind === "failed") return end(observed, status, outcome.message);
+  if (outcome.kind === "failed") {
+    // An agent that died may have loaded the data, and so may an earlier attempt.
+    const isKept = step === "check" || (outcome.isDataKept && !isRepeated);
+    return end(observed, status, isKept ? outcome.message : `${outcome.message}; ${dataUnknown}`);
+  }
   if (outcome.kind === "done") {
     if (step === "load") {
       status.keys = outcome.result.keys ?? 0;
