@@ -25,6 +25,8 @@ export class HighWaterMark {
   readonly #now: () => number;
   #revision: number;
   #slot = 0;
+  /** Reused for each commit. */
+  readonly #content: SlotBuffer = createSlotBuffer();
   #flushedAtMs: number;
   #flushing: Promise<void> | undefined;
 
@@ -38,7 +40,8 @@ export class HighWaterMark {
     this.#revision = revision;
     this.#flushedAtMs = options.now();
     const content = Buffer.alloc(fileBytes);
-    for (const slot of [0, 1]) encodeSlot(revision).copy(content, slot * slotDistance);
+    encodeSlot(this.#content, revision);
+    for (const slot of [0, 1]) this.#content.slot.copy(content, slot * slotDistance);
     writeSync(this.#file, content, 0, content.length, 0);
     if (this.#isFlushed) fdatasyncSync(this.#file);
   }
@@ -53,7 +56,8 @@ export class HighWaterMark {
     this.#revision = revision;
     this.#slot = 1 - this.#slot;
     try {
-      writeSync(this.#file, encodeSlot(revision), 0, slotBytes, this.#slot * slotDistance);
+      encodeSlot(this.#content, revision);
+      writeSync(this.#file, this.#content.slot, 0, slotBytes, this.#slot * slotDistance);
     } catch {
       // The commit is durable by now. A lower mark detects less damage and causes none.
     }
@@ -94,12 +98,21 @@ export function readHighWaterMark(dir: string): number | undefined {
   return revisions.length === 0 ? undefined : Math.max(...revisions);
 }
 
-function encodeSlot(revision: number): Buffer {
+/** A slot and the part that its checksum covers. */
+interface SlotBuffer {
+  readonly slot: Buffer;
+  readonly checked: Buffer;
+}
+
+function createSlotBuffer(): SlotBuffer {
   const slot = Buffer.alloc(slotBytes);
   slot.writeUInt32BE(magic, 0);
+  return { slot, checked: slot.subarray(8) };
+}
+
+function encodeSlot({ slot, checked }: SlotBuffer, revision: number): void {
   slot.writeDoubleBE(revision, 8);
-  slot.writeUInt32BE(crc32(slot.subarray(8)), 4);
-  return slot;
+  slot.writeUInt32BE(crc32(checked), 4);
 }
 
 function decodeSlot(content: Buffer, offset: number): number | undefined {

@@ -1,3 +1,4 @@
+import { setImmediate as endOfTurn } from "node:timers/promises";
 import { type KubernetesObject, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Batch, Engine } from "../database/engine.ts";
@@ -46,6 +47,8 @@ export class CommitQueue {
   #waiting: PendingWrite[] = [];
   #settled = createDeferred<void>();
   #running: Promise<void> | undefined;
+  /** Whether the last commit had several writes, so that the next one is likely to have several too. */
+  #isContended = false;
   #durable: number;
   #compacted: number;
   /** The newest revision given to a write. Revisions of failed writes are not reused. */
@@ -82,8 +85,7 @@ export class CommitQueue {
     this.#pending.set(key, { stored: object && event.object, revision, settled: this.#settled.promise });
     const answer = createDeferred<WriteResult>();
     this.#waiting.push({ event, resolve: answer.resolve, reject: answer.reject });
-    // Deferred, so that all writes of this turn share the commit.
-    this.#running ??= Promise.resolve().then(() => this.#run());
+    this.#running ??= this.#run();
     return answer.promise;
   }
 
@@ -94,10 +96,13 @@ export class CommitQueue {
 
   async #run(): Promise<void> {
     while (this.#waiting.length > 0) {
+      // Of requests that arrive together, each is read on its own: their writes share the commit. A single writer need not wait for others.
+      await (this.#isContended ? endOfTurn() : undefined);
       const writes = this.#waiting;
       const settled = this.#settled;
       this.#waiting = [];
       this.#settled = createDeferred<void>();
+      this.#isContended = writes.length > 1;
       try {
         await this.#commitOrFree(writes);
       } catch (cause) {

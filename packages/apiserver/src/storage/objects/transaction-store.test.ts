@@ -212,6 +212,20 @@ describe("TransactionStore", () => {
     expect(batches[0]).toBe(batches[1]);
   });
 
+  it("commits writes of several callbacks of a turn together once there are several writers", async () => {
+    const store = await open();
+    const batches: number[] = [];
+    store.watch("/things/", 1, (events) => batches.push(events.length));
+    const inCallback = (name: string): Promise<number> =>
+      new Promise((resolve, reject) => {
+        setImmediate(() => void put(store, `/things/n/${name}`).then(resolve, reject));
+      });
+    await Promise.all(["a", "b"].map((name) => put(store, `/things/n/${name}`)));
+    await Promise.all(["c", "d", "e"].map(inCallback));
+    await put(store, "/things/n/f");
+    expect(batches).toEqual([2, 3, 1]);
+  });
+
   it("delivers nothing to a closed watch and lets a listener open and close watches", async () => {
     const store = await open();
     const seen: string[] = [];
