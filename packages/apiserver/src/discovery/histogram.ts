@@ -3,6 +3,7 @@ export class Histogram {
   readonly #name: string;
   readonly #help: string;
   readonly #bounds: readonly number[];
+  /** `counts` are those of each bucket alone. */
   readonly #series = new Map<string, { readonly counts: number[]; sum: number; count: number }>();
 
   /** `bounds` are the upper bounds of the buckets. */
@@ -16,9 +17,8 @@ export class Histogram {
     const key = seriesKey(this.#series, labels);
     let series = this.#series.get(key);
     if (series === undefined) this.#series.set(key, (series = { counts: this.#bounds.map(() => 0), sum: 0, count: 0 }));
-    for (const [index, bound] of this.#bounds.entries()) {
-      if (value <= bound) series.counts[index] = (series.counts[index] ?? 0) + 1;
-    }
+    const bucket = this.#bounds.findIndex((bound) => value <= bound);
+    if (bucket >= 0) series.counts[bucket] = (series.counts[bucket] ?? 0) + 1;
     series.sum += value;
     series.count++;
   }
@@ -26,8 +26,10 @@ export class Histogram {
   *lines(): Generator<string> {
     yield* head(this.#name, "histogram", this.#help);
     for (const [labels, { counts, sum, count }] of this.#series) {
+      let cumulative = 0;
       for (const [index, bound] of this.#bounds.entries()) {
-        yield `${this.#name}_bucket{${labels},le="${bound}"} ${counts[index] ?? 0}`;
+        cumulative += counts[index] ?? 0;
+        yield `${this.#name}_bucket{${labels},le="${bound}"} ${cumulative}`;
       }
       yield `${this.#name}_bucket{${labels},le="+Inf"} ${count}`;
       yield `${this.#name}_sum{${labels}} ${sum}`;
@@ -73,5 +75,6 @@ export function* head(name: string, type: string, help: string): Generator<strin
 
 /** Escapes the value of a label. */
 export function escapeLabel(value: string): string {
+  if (!/[\\"\n]/.test(value)) return value;
   return value.replaceAll(/[\\"\n]/g, (character) => (character === "\n" ? "\\n" : `\\${character}`));
 }

@@ -6,6 +6,7 @@ import type { ResourceTable, ServedResource } from "../registry/served-resource.
 import { type Store, storageKey } from "../storage/store.ts";
 import type { PipelineRequest } from "./outcome.ts";
 import type { RandomSource } from "./random-source.ts";
+import type { SharedEvents } from "./read/shared-events.ts";
 import type { SharedTurns } from "./read/shared-turns.ts";
 import type { ResourceRequestInfo } from "./request-info.ts";
 
@@ -31,6 +32,8 @@ export interface Call extends EndpointContext {
   readonly timestamps: Timestamps;
   /** For slices of long reads. */
   readonly turns: SharedTurns;
+  /** For watches. */
+  readonly sharedEvents: SharedEvents;
   /** Warnings sent with the response, including failures. */
   readonly warnings: string[];
   /** Schema violations found by the last `normalizeObject`. */

@@ -3,10 +3,13 @@ import type { Duplex, Readable } from "node:stream";
 import type { DeepReadonly, KubernetesObject, Status } from "@keelson/api-machinery";
 import type { ApiRequest, ListMeta } from "@keelson/api-machinery/transport";
 import type { RequestAudit } from "../audit/request-audit.ts";
+import type { RequestInfo } from "./request-info.ts";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
 
 /** An authenticated request from the HTTP server or an in-process transport. */
 export interface PipelineRequest extends ApiRequest {
+  /** What method, path and query request, if the sender knows it already. */
+  readonly info?: RequestInfo | undefined;
   readonly user: UserInfo;
   /** The `User-Agent`. The part before the first `/` is the default field manager. */
   readonly userAgent?: string | undefined;

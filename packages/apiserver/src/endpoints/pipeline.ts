@@ -21,6 +21,7 @@ import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./reque
 import { readBody } from "./object/body.ts";
 import { scaleObject } from "./subresources/scale.ts";
 import { updateObject } from "./write/update.ts";
+import { SharedEvents } from "./read/shared-events.ts";
 import { SharedTurns } from "./read/shared-turns.ts";
 import { type OpenWatch, watchObjects } from "./read/watch.ts";
 
@@ -71,6 +72,7 @@ class Pipeline implements RequestPipeline {
   readonly #options: PipelineOptions;
   readonly #timestamps: Timestamps;
   readonly #turns = new SharedTurns();
+  readonly #sharedEvents = new SharedEvents();
   readonly #watches = new Set<OpenWatch>();
 
   constructor(options: PipelineOptions) {
@@ -82,22 +84,17 @@ class Pipeline implements RequestPipeline {
     const warnings: string[] = [];
     let isAuthorized = false;
     try {
-      const info = requestInfo(request);
+      const info = request.info ?? requestInfo(request);
       requireTimeout(request.query?.["timeout"]);
-      const isForwarded = request.forwarded !== undefined;
-      if (info.isResource && !methods.has(request.method) && !isForwarded) throw methodNotAllowed();
-      if (info.isResource && info.resource !== "") {
-        const authorizing = this.#authorize(request, info);
-        if (authorizing instanceof Promise) await authorizing;
-        isAuthorized = true;
-        const delegated = this.#options.delegate?.(request, info);
-        if (delegated !== undefined) return await delegated;
-        return withWarnings(await this.#handleResource(request, info, warnings), warnings);
-      }
-      await this.#authorize(request, info);
+      if (info.isResource && !methods.has(request.method) && request.forwarded === undefined) throw methodNotAllowed();
+      const authorizing = this.#authorize(request, info);
+      if (authorizing instanceof Promise) await authorizing;
       isAuthorized = true;
       const delegated = this.#options.delegate?.(request, info);
       if (delegated !== undefined) return await delegated;
+      if (info.isResource && info.resource !== "") {
+        return withWarnings(await this.#handleResource(request, info, warnings), warnings);
+      }
       return (await this.#options.nonResource?.(request)) ?? absentPath(info.path, this.#options.resources);
     } catch (error) {
       const status = statusOf(error);
@@ -141,6 +138,7 @@ class Pipeline implements RequestPipeline {
       clock,
       timestamps: this.#timestamps,
       turns: this.#turns,
+      sharedEvents: this.#sharedEvents,
       random,
       request,
       query: request.query ?? {},

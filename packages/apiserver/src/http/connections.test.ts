@@ -71,6 +71,16 @@ describe("a connection", () => {
     expect(tail).toContain(`received ${body.length}`);
   });
 
+  test.each(["TLSv1.3", "TLSv1.2"] as const)(
+    "of %s uses AES-128-GCM if its client has no preference of its own",
+    async (version) => {
+      const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate, maxVersion: version });
+      await once(socket, "secureConnect");
+      expect(socket.getCipher().name).toMatch(/AES_?128_?-?GCM/);
+      socket.destroy();
+    },
+  );
+
   test("has its pipelined requests served one after the other, also those that its client has not waited for", async () => {
     const socket = connect({ port: server.port, host: "127.0.0.1", ca: pki.authority.certificate });
     const count = 129;

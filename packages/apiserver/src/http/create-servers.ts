@@ -1,6 +1,6 @@
 import { createServer as createHttpServer, type Server as HttpServer, type ServerOptions } from "node:http";
 import { createServer as createHttpsServer, type Server as HttpsServer } from "node:https";
-import type { TLSSocket } from "node:tls";
+import { DEFAULT_CIPHERS, type TLSSocket } from "node:tls";
 import { type HttpLimits, maxHeaderBytes } from "./http-limits.ts";
 import type { ServerTls } from "./http-server-options.ts";
 
@@ -14,6 +14,7 @@ export function createTlsServer(tls: ServerTls, limits: HttpLimits): HttpsServer
     rejectUnauthorized: false,
     ALPNProtocols: ["http/1.1"],
     minVersion: "TLSv1.2",
+    ciphers: cipherSuites,
     handshakeTimeout: limits.headersMs,
     noDelay: true,
     keepAlive: true,
@@ -23,6 +24,12 @@ export function createTlsServer(tls: ServerTls, limits: HttpLimits): HttpsServer
   server.on("tlsClientError", (_error, socket) => socket.destroy());
   return server;
 }
+
+/** Those of Node.js, with AES-128 first, as in kube-apiserver: a watch with many watchers mostly encrypts, which AES-256 makes slower by a third. */
+const cipherSuites = [
+  "TLS_AES_128_GCM_SHA256",
+  ...DEFAULT_CIPHERS.split(":").filter((name) => name !== "TLS_AES_128_GCM_SHA256"),
+].join(":");
 
 /** Creates an HTTP server without TLS, for a Unix socket. It does not listen yet. */
 export function createPlainServer(limits: HttpLimits): HttpServer {

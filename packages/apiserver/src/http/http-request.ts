@@ -6,6 +6,7 @@ import type { UserInfo } from "../registry/served-resource.ts";
 import type { BodyReader } from "./body/request-body.ts";
 import type { LazyAbort } from "./lazy-abort.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
+import { attributesOf } from "./request-accounting.ts";
 import { includeObject, isApiMethod, isResourcePath, plainHeaders, type Target } from "./request-target.ts";
 
 /** What {@link pipelineRequest} takes. */
@@ -41,6 +42,7 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
     method: method as PipelineRequest["method"],
     path: target.path,
     query: target.query,
+    info: attributesOf({ method: method ?? "", path: target.path, query: target.query }),
     headers: plainHeaders(request),
     get signal() {
       return abort.signal;
@@ -71,7 +73,9 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
 
 /** Whether a path is below the subresource `proxy` of a Pod, Service or Node. */
 function isProxyPath(path: string): boolean {
-  return /^\/api\/v1\/(?:namespaces\/[^/]+\/(?:pods|services)|nodes)\/[^/]+\/proxy(?:\/|$)/.test(path);
+  return (
+    path.includes("/proxy") && /^\/api\/v1\/(?:namespaces\/[^/]+\/(?:pods|services)|nodes)\/[^/]+\/proxy(?:\/|$)/.test(path)
+  );
 }
 
 function forwardedRequest(request: IncomingMessage, isUpgrade: boolean): ForwardedRequest {

@@ -7,6 +7,7 @@ import { isStatusError, statusError } from "@keelson/api-machinery";
 import type { Authenticate } from "../auth/authentication/authenticator.ts";
 import { clientCertificateOf } from "../auth/authentication/client-certificate.ts";
 import type { UpgradeOutcome } from "../endpoints/outcome.ts";
+import type { RequestInfo } from "../endpoints/request-info.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import { createBodyReader, type BodyReader } from "./body/request-body.ts";
 import { createPlainServer, createTlsServer, tlsOptions } from "./create-servers.ts";
@@ -68,11 +69,10 @@ class ApiHttpServer implements HttpServer {
   #closed: Promise<void> | undefined;
 
   constructor(options: HttpServerOptions) {
-    const { clock, toTable } = options;
     this.#options = options;
     this.#limits = { ...defaultLimits, ...options.limits };
-    this.#responder = new Responder({ toTable, clock, limits: this.#limits });
-    this.#bodies = createBodyReader({ clock });
+    this.#responder = new Responder({ ...options, limits: this.#limits });
+    this.#bodies = createBodyReader(options);
     this.#accounting = new RequestAccounting(options);
     this.#server = createTlsServer(options.tls, this.#limits);
     this.#serveOn(this.#server, options.authenticate);
@@ -179,8 +179,9 @@ class ApiHttpServer implements HttpServer {
     const exchange = { request, response, accepted, query: target.query, headers, audit };
     const abort = createLazyAbort();
     const start = this.#options.clock.now();
+    let info: RequestInfo | undefined;
     response.on("close", () => {
-      this.#accounting.record(request.method ?? "", target, response.statusCode, start);
+      this.#accounting.record(request.method ?? "", target, info, response.statusCode, start);
       audit.complete(response.headersSent ? response.statusCode : undefined);
       if (!response.writableFinished) abort.abort(new ClientDisconnectedError());
       // A connection whose response ends during shutdown becomes idle after `closeIdleConnections` ran.
@@ -201,6 +202,8 @@ class ApiHttpServer implements HttpServer {
         bodies,
         isAggregated: this.#options.isAggregated,
       });
+      // A HEAD request to a non-resource path is recorded as one.
+      if (request.method !== "HEAD") info = pipeline.info;
       const admission = await this.#accounting.admit(pipeline);
       Object.assign(headers, admission?.headers);
       try {

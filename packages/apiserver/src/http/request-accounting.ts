@@ -29,16 +29,16 @@ export class RequestAccounting {
    */
   async admit(request: PipelineRequest): Promise<Admission | undefined> {
     const flow = this.#flow;
-    const info = flow && attributesOf(request);
+    const { info } = request;
     if (flow === undefined || info === undefined) return undefined;
     const query = request.query ?? {};
     const seats = this.#estimator.seatsOf(info, ignoresLimit(query) ? undefined : query["limit"]);
     return flow.admit(request.user, info, seats, () => request.signal ?? new AbortController().signal);
   }
 
-  /** Reports a request that started at `start` and ended now. */
-  record(method: string, { path, query }: Target, code: number, start: number): void {
-    const info = this.#onRequest && attributesOf({ method, path, query });
+  /** Reports a request that started at `start` and ended now. `known` is what {@link attributesOf} returns for it. */
+  record(method: string, { path, query }: Target, known: RequestInfo | undefined, code: number, start: number): void {
+    const info = this.#onRequest && (known ?? attributesOf({ method, path, query }));
     if (info === undefined) return;
     const isLong = info.isResource && (info.verb === "watch" || longRunningSubresources.has(info.subresource));
     this.#onRequest?.(info, code, isLong ? undefined : this.#clock.now() - start);
@@ -46,7 +46,7 @@ export class RequestAccounting {
 
   /** Records the size of a list without pages, from which later lists of the kind are estimated. */
   recordSize(request: PipelineRequest, { items, remaining, listMeta }: ListOutcome): void {
-    const info = attributesOf(request);
+    const { info } = request;
     if (info === undefined || listMeta.continue !== undefined) return;
     const sample = items.slice(0, sampledItems);
     const bytes = sample.reduce((sum, item) => sum + item.bytes.length, 0);
@@ -56,7 +56,7 @@ export class RequestAccounting {
 }
 
 /** The attributes of a request; undefined for a malformed path, which the pipeline rejects. */
-function attributesOf(request: Parameters<typeof requestInfo>[0]): RequestInfo | undefined {
+export function attributesOf(request: Parameters<typeof requestInfo>[0]): RequestInfo | undefined {
   try {
     return requestInfo(request);
   } catch {

@@ -56,7 +56,8 @@ function needsWebhook({ resource }: Serving, stored: StoredObject): boolean {
   return resource.convertByWebhook !== undefined && storedApiVersion(resource, stored) !== apiVersionOf(resource);
 }
 
-function serveWithoutWebhook(call: Serving, stored: StoredObject): EncodedObject {
+/** As {@link serve}, for a resource that no webhook converts. */
+export function serveWithoutWebhook(call: Serving, stored: StoredObject): EncodedObject {
   const { resource } = call;
   if (resource.conversion !== undefined) return encodeUnstored(resource.conversion.fromStorage(stored.object));
   const to = apiVersionOf(resource);

@@ -1,11 +1,11 @@
 import { apiVersionOf, type KubernetesObject } from "@keelson/api-machinery";
 import type { Timer } from "@keelson/api-machinery/time";
-import type { PinnedState, StoredObject, StoreEvent, StoreWatch } from "../../storage/store.ts";
-import { DeletedObject } from "../../storage/objects/stored-object.ts";
+import type { PinnedState, StoreEvent, StoreWatch } from "../../storage/store.ts";
 import { type Call, prefixOf } from "../call.ts";
 import { statusOf } from "../errors.ts";
-import { encodeUnstored, serveAll } from "../object/serve-object.ts";
+import { encodeUnstored, serveAll, serveWithoutWebhook } from "../object/serve-object.ts";
 import type { EncodedObject, WatchedEvent, WatchSink } from "../outcome.ts";
+import { addedChange, type Change, changesOf } from "./changes.ts";
 import { matchingConverted, matchingObjects, selectsConverted } from "./converted-selection.ts";
 import type { Selection } from "./selection.ts";
 import { sliceBytes, sliceSizeOf } from "./slices.ts";
@@ -116,6 +116,14 @@ export class ObjectWatch {
 
   #sendChanges(events: readonly StoreEvent[], isReplay?: boolean): void {
     const { selection } = this.#plan;
+    const { resource, sharedEvents } = this.#call;
+    if (!selection.isSelective && resource.convertByWebhook === undefined) {
+      this.#send(
+        sharedEvents.of(events, resource, () => this.#eventsOf(events)),
+        isReplay,
+      );
+      return;
+    }
     if (!selectsConverted(this.#call, selection)) {
       this.#sendServed(
         changesOf(events, (stored) => selection.matches(stored)),
@@ -129,6 +137,14 @@ export class ObjectWatch {
       const changes = changesOf(events, (stored) => matching.has(stored));
       this.#sendEncoded(changes, await this.#serve(changes), isReplay);
     });
+  }
+
+  /** The events of changes to objects that no webhook converts and of which all are selected. */
+  #eventsOf(changes: readonly StoreEvent[]): readonly WatchedEvent[] {
+    return changes.map(({ type, previous, object }) => ({
+      type: type === "delete" ? "DELETED" : previous === undefined ? "ADDED" : "MODIFIED",
+      object: serveWithoutWebhook(this.#call, object),
+    }));
   }
 
   /** Sends objects in the requested version. Those that a webhook converts are sent in order, once it has responded. */
@@ -262,35 +278,4 @@ export class ObjectWatch {
     );
     this.#timers.add(timer);
   }
-}
-
-/** A change of one object. */
-interface Change {
-  readonly type: "ADDED" | "MODIFIED" | "DELETED";
-  readonly stored: StoredObject;
-}
-
-function addedChange(stored: StoredObject): Change {
-  return { type: "ADDED", stored };
-}
-
-function changesOf(events: readonly StoreEvent[], matches: (stored: StoredObject) => boolean): Change[] {
-  const changes: Change[] = [];
-  for (const event of events) {
-    const change = changeOf(event, matches);
-    if (change !== undefined) changes.push(change);
-  }
-  return changes;
-}
-
-/** The watch event for a watcher with this selection; undefined if the change does not affect it. */
-function changeOf(event: StoreEvent, matches: (stored: StoredObject) => boolean): Change | undefined {
-  const { previous, object } = event;
-  const wasIn = previous !== undefined && matches(previous);
-  if (event.type === "delete") return wasIn ? { type: "DELETED", stored: object } : undefined;
-  const isIn = matches(object);
-  if (isIn) return { type: wasIn ? "MODIFIED" : "ADDED", stored: object };
-  if (!wasIn || previous === undefined) return undefined;
-  // The object left the selection: send its last selected state with the revision of the change.
-  return { type: "DELETED", stored: new DeletedObject(previous, event.revision) };
 }

@@ -85,9 +85,11 @@ function readYamlResult(result: YamlResult): ParsedText {
   }
 }
 
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
 function decodeText(bytes: Buffer): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return utf8.decode(bytes);
   } catch {
     throw statusError("BadRequest", "the body of the request is not valid UTF-8");
   }
