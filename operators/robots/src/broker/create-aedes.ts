@@ -1,5 +1,6 @@
 import type { Logger } from "@keelson/controller";
 import { Aedes, type AedesOptions } from "aedes";
+import { disableNumberCache } from "../protocol/mqtt-packets.ts";
 import { quote } from "./limited-log.ts";
 
 /** Options of {@link createAedes}. */
@@ -12,6 +13,7 @@ export interface CreateAedesOptions
 
 /** Creates the MQTT library's broker, with limits for clients that are not trusted. */
 export function createAedes({ log, readTimeoutMs = 10_000, ...handlers }: CreateAedesOptions): Aedes {
+  disableNumberCache();
   const aedes = new Aedes({
     ...handlers,
     connectTimeout: 10_000,

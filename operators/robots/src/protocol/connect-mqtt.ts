@@ -1,4 +1,5 @@
 import mqtt, { type IClientOptions, type MqttClient } from "mqtt";
+import { disableNumberCache } from "./mqtt-packets.ts";
 
 /** Protocols of MQTT.js that Node.js supports. */
 const protocols = ["mqtt", "mqtts", "tcp", "ssl", "ws", "wss"] as const;
@@ -10,6 +11,7 @@ const protocols = ["mqtt", "mqtts", "tcp", "ssl", "ws", "wss"] as const;
  * **Errors**: throws a `TypeError` if the URL is invalid or has another protocol than `mqtt`, `mqtts`, `tcp`, `ssl`, `ws` and `wss`.
  */
 export function connectMqtt(url: string, options: IClientOptions): MqttClient {
+  disableNumberCache();
   return mqtt.connect({ ...options, ...mqttAddress(url) });
 }
 
