@@ -44,6 +44,12 @@ const robotAgent = {
   treeshake: { moduleSideEffects: [{ test: /[\\/](packages|operators)[\\/][^\\/]+[\\/]dist[\\/]/, sideEffects: false }] },
 };
 
+/**
+ * V8 keeps the source of every loaded file, with two bytes per character if a single one is not Latin-1. Names and lines stay as they are for
+ * stack traces, and licenses are kept.
+ */
+const compactSource = { charset: "ascii", comments: { legal: true, annotation: false, jsdoc: false } };
+
 if (!isCurrent(command)) {
   await bundle(command);
   await bundlePodProgram();
@@ -70,7 +76,7 @@ async function bundle({ bundles, programs, treeshake = true }) {
     logLevel: "silent",
     plugins: [{ name: "module-urls", transform: (code, id) => keepModuleUrl(code, id, dir) }],
   });
-  await build.write({ dir, format: "esm", chunkFileNames: "[name]-[hash].js" });
+  await build.write({ ...compactSource, dir, format: "esm", chunkFileNames: "[name]-[hash].js" });
   await build.close();
   const previous = currentFolder(bundles);
   const draft = join(bundles, `current-${process.pid}.json`);
@@ -85,7 +91,7 @@ async function bundle({ bundles, programs, treeshake = true }) {
 async function bundlePodProgram() {
   const program = join(root, "operators/mpi/dist/launch/pod-program.js");
   const build = await rolldown({ input: program, platform: "node", logLevel: "silent" });
-  const { output } = await build.generate({ format: "cjs" });
+  const { output } = await build.generate({ ...compactSource, format: "cjs" });
   await build.close();
   // Renamed, so that no Pod starts an unfinished program.
   const draft = program.replace(/\.js$/, `-${process.pid}.tmp`);
