@@ -252,6 +252,8 @@ describe("the robots operator", () => {
   it("records an event and warns both agents if two of them use the same id", async () => {
     const one = await robot("robot-001");
     await one.register({ instanceId: "a", deviceInfo: { hostname: "h1" } });
+    // The robot is approved: until then, registrations are not answered.
+    await one.responded();
     const two = await robot("robot-001");
     await two.register({ instanceId: "b", deviceInfo: { hostname: "h2" } });
     const back = await robot("robot-001");
