@@ -1,99 +1,10 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
-import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import { type App, type ChangeTask, priorities, type TaskType } from "../../api/app.ts";
 import type { ComponentSpec } from "../../api/component.ts";
 import { type AppSettings, defaultControllerSettings } from "../../settings/controller-settings.ts";
-import { hasVersion, type Plugin } from "../../plugin/plugin.ts";
+import type { Plugin } from "../../plugin/plugin.ts";
 import type { Scenario } from "../../api/parts.ts";
-import { describeChange, desiredComponents, keysOf, partOf, taskTypes, withPart } from "./desired-components.ts";
-
-/** An invalid field of an App. */
-export interface FieldError {
-  readonly field: string;
-  readonly message: string;
-}
-
-/** Validates an App against its plugin and its applied state, before anything is planned. */
-export function validateApp(
-  app: DeepReadonly<App>,
-  plugin: Plugin,
-  applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>,
-): readonly FieldError[] {
-  const problems: FieldError[] = [];
-  const { runtime, components = [] } = app.spec;
-  const known = plugin.runtimes.find((each) => each.name === runtime.name);
-  if (!known)
-    problems.push({
-      field: "spec.runtime.name",
-      message: `${JSON.stringify(runtime.name)} must be one of ${plugin.runtimes.map((each) => each.name).join(", ")}`,
-    });
-  else if (!hasVersion(known.versions, runtime.version)) {
-    problems.push({
-      field: "spec.runtime.version",
-      message: `${JSON.stringify(runtime.version)} must be one of ${known.versions.join(", ")}`,
-    });
-  }
-  components.forEach((component, index) => {
-    const own = plugin.components.find((each) => each.name === component.name);
-    const field = `spec.components[${index}]`;
-    if (!own)
-      problems.push({
-        field: `${field}.name`,
-        message: `unknown component ${JSON.stringify(component.name)}; must be one of ${plugin.components.map((each) => each.name).join(", ")}`,
-      });
-    component.groups?.forEach((group, at) => {
-      if (own && !own.groups.some((each) => each.name === group.name)) {
-        problems.push({
-          field: `${field}.groups[${at}].name`,
-          message: `unknown group ${JSON.stringify(group.name)} of ${component.name}; must be one of ${own.groups.map((each) => each.name).join(", ")}`,
-        });
-      }
-    });
-  });
-  for (const [name, desired] of desiredComponents(app, plugin)) {
-    for (const parameter of keysOf(desired.config, undefined)) {
-      // Programs ignore the case of parameters.
-      if (plugin.parameters[parameter] === "forbidden" || plugin.parameters[parameter.toLowerCase()] === "forbidden")
-        problems.push({
-          field: `spec.config.${parameter}`,
-          message: "must not be set: it would break replication or the volumes",
-        });
-    }
-    const before = applied.get(name);
-    for (const group of desired.groups) {
-      const old = before?.groups.find((each) => each.name === group.name);
-      const [from, to] = [old?.storage?.size, group.storage?.size];
-      if (from !== undefined && to !== undefined && isQuantity(from) && isQuantity(to) && compareQuantities(to, from) < 0) {
-        problems.push({
-          field: `spec.components.${name}.${group.name}.storage.size`,
-          message: `a volume cannot shrink from ${from} to ${to}`,
-        });
-      }
-      if (old && (from === undefined) !== (to === undefined)) {
-        problems.push({
-          field: `spec.components.${name}.${group.name}.storage`,
-          message: "a volume cannot be added to or removed from existing Pods",
-        });
-      }
-      if (old?.storage && group.storage && old.storage.storageClass !== group.storage.storageClass) {
-        problems.push({
-          field: `spec.components.${name}.${group.name}.storage.storageClass`,
-          message: "must not change: not supported yet",
-        });
-      }
-    }
-    if (before && before.runtime.version !== desired.runtime.version) {
-      const [, from] = Object.entries(plugin.migrateFrom).find(([to]) => hasVersion([to], desired.runtime.version)) ?? [];
-      if (!from || !hasVersion(from, before.runtime.version)) {
-        problems.push({
-          field: "spec.runtime.version",
-          message: `the plugin does not support the upgrade from ${before.runtime.version} to ${desired.runtime.version}${from ? `; upgrade to ${from.join(" or ")} first` : ""}`,
-        });
-      }
-    }
-  }
-  return problems;
-}
+import { describeChange, desiredComponents, partOf, taskTypes, withPart } from "./desired-components.ts";
 
 /** Warnings of the plugin about the parameters of an App. */
 export function warningsOf(app: DeepReadonly<App>, plugin: Plugin): readonly string[] {
@@ -104,6 +15,9 @@ export function warningsOf(app: DeepReadonly<App>, plugin: Plugin): readonly str
       .map(({ message }) => `${name}: ${message}`);
   });
 }
+
+/** Defaults of tasks for Apps without a policy. */
+type TaskSettings = Pick<AppSettings, "maxRetries" | "taskTimeout">;
 
 /** Numbering of tasks: the generation and its highest number so far. */
 export interface PlanNumbering {
@@ -121,58 +35,9 @@ export function planChanges(
   plugin: Plugin,
   applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>,
   { generation, after }: PlanNumbering,
-  { maxRetries, taskTimeout }: Pick<AppSettings, "maxRetries" | "taskTimeout"> = defaultControllerSettings.app,
+  settings: TaskSettings = defaultControllerSettings.app,
 ): ChangeTask[] {
-  const desired = desiredComponents(app, plugin);
-  const policy = app.spec.changePolicy;
-  const drafts: { task: ChangeTask; classRank: number; orderRank: number }[] = [];
-  const types = policy?.order === "p0-first" ? [...taskTypes].reverse() : taskTypes;
-  const names = [...desired.keys()];
-  for (const [component, wanted] of desired) {
-    const before = applied.get(component);
-    const base = {
-      targetComponent: component,
-      dependencies: [],
-      status: "pending" as const,
-      retryCount: 0,
-      maxRetries: policy?.maxRetries ?? maxRetries,
-      attempt: 0,
-      timeout: policy?.timeout ?? taskTimeout,
-      taskId: "",
-      stage: 0,
-    };
-    if (before === undefined) {
-      const scenario = "provision";
-      const task: ChangeTask = {
-        ...base,
-        type: "k8s_resources",
-        scenario,
-        priority: priorities.k8s_resources,
-        description: `provision ${component}: ${wanted.groups.map((group) => `${group.replicas ?? 1} ${group.name}`).join(", ")} of ${wanted.runtime.name} ${wanted.runtime.version}`,
-        desiredSpec: wanted as unknown as ChangeTask["desiredSpec"],
-      };
-      drafts.push({ task, classRank: -1, orderRank: stageOf(plugin, scenario, component, names) });
-      continue;
-    }
-    for (const type of taskTypes) {
-      const [from, to] = [partOf(before, type), partOf(wanted, type)];
-      // Groups that the plugin no longer has are kept: an update never deletes user data.
-      const after = partOf(withPart(before, type, to), type);
-      if (jsonEquals(from, after)) continue;
-      const scenario = scenarioOf(type, from.stopped ?? false, to.stopped ?? false);
-      const task: ChangeTask = {
-        ...base,
-        type,
-        scenario,
-        priority: priorities[type],
-        description: describeChange(type, from, to),
-        desiredSpec: to as ChangeTask["desiredSpec"],
-        baseSpec: from as ChangeTask["desiredSpec"],
-      };
-      drafts.push({ task, classRank: types.indexOf(type), orderRank: stageOf(plugin, scenario, component, names) });
-    }
-  }
-  drafts.sort(
+  const drafts = draftTasks(app, plugin, applied, settings).toSorted(
     (a, b) =>
       a.classRank - b.classRank || a.orderRank - b.orderRank || (a.task.targetComponent < b.task.targetComponent ? -1 : 1),
   );
@@ -192,6 +57,84 @@ export function planChanges(
       ),
     };
   });
+}
+
+/** A task before tasks are ordered and numbered. */
+interface Draft {
+  readonly task: ChangeTask;
+  readonly classRank: number;
+  readonly orderRank: number;
+}
+
+function draftTasks(
+  app: DeepReadonly<App>,
+  plugin: Plugin,
+  applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>,
+  { maxRetries, taskTimeout }: TaskSettings,
+): readonly Draft[] {
+  const desired = desiredComponents(app, plugin);
+  const policy = app.spec.changePolicy;
+  const types = policy?.order === "p0-first" ? [...taskTypes].reverse() : taskTypes;
+  const rank = (scenario: Scenario, component: string) => stageOf(plugin, scenario, component, [...desired.keys()]);
+  return [...desired].flatMap(([component, wanted]): readonly Draft[] => {
+    const before = applied.get(component);
+    const base = {
+      targetComponent: component,
+      dependencies: [],
+      status: "pending" as const,
+      retryCount: 0,
+      maxRetries: policy?.maxRetries ?? maxRetries,
+      attempt: 0,
+      timeout: policy?.timeout ?? taskTimeout,
+      taskId: "",
+      stage: 0,
+    };
+    if (before === undefined) {
+      const task = { ...base, ...provision(component, wanted) };
+      return [{ task, classRank: -1, orderRank: rank("provision", component) }];
+    }
+    return taskTypes.flatMap((type) => {
+      const change = changeOf(type, before, wanted);
+      if (change === undefined) return [];
+      return [{ task: { ...base, ...change }, classRank: types.indexOf(type), orderRank: rank(change.scenario, component) }];
+    });
+  });
+}
+
+type Change = Pick<ChangeTask, "type" | "priority" | "description" | "desiredSpec" | "baseSpec"> & {
+  readonly scenario: Scenario;
+};
+
+function provision(component: string, wanted: DeepReadonly<ComponentSpec>): Change {
+  const { groups, runtime } = wanted;
+  const replicas = groups.map((group) => `${group.replicas ?? 1} ${group.name}`).join(", ");
+  return {
+    type: "k8s_resources",
+    scenario: "provision",
+    priority: priorities.k8s_resources,
+    description: `provision ${component}: ${replicas} of ${runtime.name} ${runtime.version}`,
+    desiredSpec: wanted as unknown as ChangeTask["desiredSpec"],
+  };
+}
+
+/** The change of one type between two states. Undefined if there is none. */
+function changeOf(
+  type: TaskType,
+  before: DeepReadonly<ComponentSpec>,
+  wanted: DeepReadonly<ComponentSpec>,
+): Change | undefined {
+  const [from, to] = [partOf(before, type), partOf(wanted, type)];
+  // Groups that the plugin no longer has are kept: an update never deletes user data.
+  const after = partOf(withPart(before, type, to), type);
+  if (jsonEquals(from, after)) return undefined;
+  return {
+    type,
+    scenario: scenarioOf(type, from.stopped ?? false, to.stopped ?? false),
+    priority: priorities[type],
+    description: describeChange(type, from, to),
+    desiredSpec: to as ChangeTask["desiredSpec"],
+    baseSpec: from as ChangeTask["desiredSpec"],
+  };
 }
 
 function scenarioOf(type: TaskType, wasStopped: boolean, isStopped: boolean): Scenario {

@@ -1,0 +1,106 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
+import type { App } from "../../api/app.ts";
+import type { ComponentSpec } from "../../api/component.ts";
+import { hasVersion, type Plugin } from "../../plugin/plugin.ts";
+import { desiredComponents, keysOf } from "./desired-components.ts";
+
+type GroupSpec = DeepReadonly<ComponentSpec>["groups"][number];
+
+/** An invalid field of an App. */
+export interface FieldError {
+  readonly field: string;
+  readonly message: string;
+}
+
+/** Validates an App against its plugin and its applied state, before anything is planned. */
+export function validateApp(
+  app: DeepReadonly<App>,
+  plugin: Plugin,
+  applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>,
+): readonly FieldError[] {
+  return [
+    ...runtimeProblems(app, plugin),
+    ...nameProblems(app, plugin),
+    ...[...desiredComponents(app, plugin)].flatMap(([name, desired]) => {
+      const before = applied.get(name);
+      return [
+        ...parameterProblems(desired, plugin),
+        ...desired.groups.flatMap((group) => {
+          const old = before?.groups.find((each) => each.name === group.name);
+          return storageProblems(`spec.components.${name}.${group.name}.storage`, old, group);
+        }),
+        ...upgradeProblems(before, desired, plugin),
+      ];
+    }),
+  ];
+}
+
+function runtimeProblems({ spec: { runtime } }: DeepReadonly<App>, { runtimes }: Plugin): readonly FieldError[] {
+  const known = runtimes.find((each) => each.name === runtime.name);
+  if (known === undefined) {
+    const names = runtimes.map((each) => each.name).join(", ");
+    return [{ field: "spec.runtime.name", message: `${JSON.stringify(runtime.name)} must be one of ${names}` }];
+  }
+  if (hasVersion(known.versions, runtime.version)) return [];
+  const message = `${JSON.stringify(runtime.version)} must be one of ${known.versions.join(", ")}`;
+  return [{ field: "spec.runtime.version", message }];
+}
+
+/** Components and groups that the plugin does not have. */
+function nameProblems({ spec: { components = [] } }: DeepReadonly<App>, plugin: Plugin): readonly FieldError[] {
+  return components.flatMap(({ name, groups = [] }, index) => {
+    const field = `spec.components[${index}]`;
+    const own = plugin.components.find((each) => each.name === name);
+    if (own === undefined) {
+      const names = plugin.components.map((each) => each.name).join(", ");
+      return [{ field: `${field}.name`, message: `unknown component ${JSON.stringify(name)}; must be one of ${names}` }];
+    }
+    return groups.flatMap((group, at) => {
+      if (own.groups.some((each) => each.name === group.name)) return [];
+      const names = own.groups.map((each) => each.name).join(", ");
+      const message = `unknown group ${JSON.stringify(group.name)} of ${name}; must be one of ${names}`;
+      return [{ field: `${field}.groups[${at}].name`, message }];
+    });
+  });
+}
+
+function parameterProblems({ config }: DeepReadonly<ComponentSpec>, { parameters }: Plugin): readonly FieldError[] {
+  return (
+    keysOf(config, undefined)
+      // Programs ignore the case of parameters.
+      .filter((name) => parameters[name] === "forbidden" || parameters[name.toLowerCase()] === "forbidden")
+      .map((name) => ({
+        field: `spec.config.${name}`,
+        message: "must not be set: it would break replication or the volumes",
+      }))
+  );
+}
+
+/** Changes of a group's volumes that are not possible. */
+function storageProblems(field: string, before: GroupSpec | undefined, after: GroupSpec): readonly FieldError[] {
+  if (before === undefined) return [];
+  const problems: FieldError[] = [];
+  const [from, to] = [before.storage?.size, after.storage?.size];
+  if (from !== undefined && to !== undefined && isQuantity(from) && isQuantity(to) && compareQuantities(to, from) < 0)
+    problems.push({ field: `${field}.size`, message: `a volume cannot shrink from ${from} to ${to}` });
+  if ((from === undefined) !== (to === undefined))
+    problems.push({ field, message: "a volume cannot be added to or removed from existing Pods" });
+  if (before.storage && after.storage && before.storage.storageClass !== after.storage.storageClass)
+    problems.push({ field: `${field}.storageClass`, message: "must not change: not supported yet" });
+  return problems;
+}
+
+function upgradeProblems(
+  before: DeepReadonly<ComponentSpec> | undefined,
+  { runtime }: DeepReadonly<ComponentSpec>,
+  { migrateFrom }: Plugin,
+): readonly FieldError[] {
+  const old = before?.runtime.version;
+  if (old === undefined || old === runtime.version) return [];
+  const [, from] = Object.entries(migrateFrom).find(([to]) => hasVersion([to], runtime.version)) ?? [];
+  if (from && hasVersion(from, old)) return [];
+  const advice = from ? `; upgrade to ${from.join(" or ")} first` : "";
+  const message = `the plugin does not support the upgrade from ${old} to ${runtime.version}${advice}`;
+  return [{ field: "spec.runtime.version", message }];
+}
