@@ -23,7 +23,8 @@ import { ReplicaWatch } from "./roles/replica-watch.ts";
 import { RoleStore } from "./roles/role-store.ts";
 import { isStreamingFrom, observeState, readState, type ServerState } from "./server/server-state.ts";
 import { Sequence } from "./sequence.ts";
-import { fencePrimaryOf, outcomeWithout, switchOver } from "./roles/switchover.ts";
+import { outcomeWithout, switchOver } from "./roles/switchover.ts";
+import { prepareTakeover } from "./roles/takeover.ts";
 
 const isolated = { isStandby: true, isOpen: false } as const;
 const [promoteTimeoutMs, fenceTimeoutMs] = [25_000, 1_500];
@@ -38,6 +39,7 @@ const [promoteTimeoutMs, fenceTimeoutMs] = [25_000, 1_500];
 export class PostgresEngine implements MiddlewareEngine {
   readonly log: LogArchive;
   readonly snapshots: PostgresSnapshots;
+  readonly ended: Promise<string>;
   readonly #options: EngineOptions;
   readonly #server: PostgresServer;
   readonly #parameters: PostgresParameters;
@@ -57,6 +59,7 @@ export class PostgresEngine implements MiddlewareEngine {
   constructor(options: EngineOptions) {
     this.#options = options;
     this.#server = new PostgresServer(options);
+    this.ended = this.#server.ended;
     this.#parameters = new PostgresParameters(this.#server);
     const [engine, server] = [options, this.#server];
     this.#follower = new Follower({ engine, server, exclusively: (act) => this.#actions.run(act) });
@@ -70,10 +73,6 @@ export class PostgresEngine implements MiddlewareEngine {
       obstacle: () => this.#obstacleOfLoad(),
       install: (folder) => this.#actions.run(() => this.#replaceData(folder)),
     });
-  }
-
-  get ended(): Promise<string> {
-    return this.#server.ended;
   }
 
   async start(): Promise<void> {
@@ -195,7 +194,7 @@ export class PostgresEngine implements MiddlewareEngine {
     return roleOf(this.#isAdmitted ? this.#roles.record : undefined, { hasData: this.#server.hasData, isPrimary });
   }
 
-  /** The agent of the previous primary promotes this server directly. */
+  /** The agent of the previous primary promotes this server. */
   async #recordPromotion(state: ServerState | undefined): Promise<void> {
     const record = this.#roles.record;
     if (state?.isStandby !== false || record?.role !== "replica" || !this.#isAdmitted || this.#follower.isWorking) return;
@@ -283,18 +282,17 @@ export class PostgresEngine implements MiddlewareEngine {
     return { ok: true };
   }
 
-  async #takeOver({ epoch, isPrimaryDown, beforePromotion }: FailoverOrder): Promise<Outcome> {
+  async #takeOver(order: FailoverOrder): Promise<Outcome> {
     const record = this.#roles.record;
     if (record === undefined || !this.#isAdmitted) return { ok: false, error: "this server was restarted and has no role" };
+    const { epoch } = order;
     if (epoch < record.epoch) return { ok: false, error: `epoch ${epoch} is older than ${record.epoch}` };
-    const { host, log } = this.#options;
-    const outcome = isPrimaryDown === true ? undefined : await fencePrimaryOf(record, this.#options);
-    if (outcome?.ok === false) return outcome;
-    if (!this.#server.isRunning) return { ok: false, error: "this server has no data yet" };
-    const permission = (await beforePromotion?.()) ?? { ok: true, epoch };
+    const [engine, server, actions] = [this.#options, this.#server, this.#actions];
+    const prepared = await prepareTakeover(order, record, { ...engine, server, actions });
+    const permission = prepared.ok ? ((await order.beforePromotion?.()) ?? { ok: true, epoch }) : prepared;
     if (!permission.ok) return permission;
     await this.promote(permission.epoch, record);
-    log.warn({ primary: record.primaryHost, host, epoch: permission.epoch }, "promoted after the primary failed");
+    engine.log.warn({ primary: record.primaryHost, epoch: permission.epoch }, "promoted after the primary failed");
     return { ok: true };
   }
 }

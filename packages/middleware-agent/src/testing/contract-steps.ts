@@ -22,6 +22,11 @@ export class Pods {
     return pod;
   }
 
+  /** Waits a moment before a request that failed is repeated. */
+  pause(): Promise<void> {
+    return sleep(this.#clock, pollMs);
+  }
+
   /** Waits until a condition holds. A program that does not answer is asked again. */
   async until(what: string, isReached: () => Promise<boolean>): Promise<void> {
     const deadline = this.#clock.monotonic() + timeoutMs;

@@ -46,7 +46,10 @@ export const failoverCases: readonly PodCase[] = [
       const written = new Set<string>();
       let isDone = false;
       const writer = (async () => {
-        for (let index = 0; !isDone; index++) if (await pods.at(0).write(`live-${index}`)) written.add(`live-${index}`);
+        for (let index = 0; !isDone; index++) {
+          if (await pods.at(0).write(`live-${index}`)) written.add(`live-${index}`);
+          else await pods.pause();
+        }
       })();
       await pods.until("some keys are written", () => Promise.resolve(written.size > 20));
       const [target, other] = [pods.at(1).host, pods.at(2).host];

@@ -116,7 +116,8 @@ async function promote(
   { clock, log }: HandingOver,
 ): Promise<Outcome> {
   const deadline = clock.monotonic() + timeoutMs;
-  const received = "SELECT (coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) >= $1::pg_lsn)::text AS caught_up";
+  // A server that has applied the switch to the next segment lacks nothing, even if it has not received the padding before.
+  const received = "SELECT (greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) >= $1::pg_lsn)::text AS caught_up";
   const has = async (position: string): Promise<boolean> => (await peer.run(received, [position]))[0]?.["caught_up"] === "true";
   const checkpointDeadline = clock.monotonic() + checkpointWaitMs;
   while (!(await has(end))) {

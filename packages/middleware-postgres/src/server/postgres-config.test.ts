@@ -14,4 +14,16 @@ describe("the configuration", () => {
   it.each(["work_mem = 1\nlisten_addresses", "include 'x'", "", "1a", "a.", "a-b"])("rejects the name %j", (name) => {
     expect(() => postgresConfig({ ...base, parameters: { [name]: "*" } })).toThrow(/must be a name/);
   });
+
+  it.each([
+    [{}, "256MB"],
+    [{ wal_keep_size: "0" }, "64MB"],
+    [{ wal_keep_size: "32768kB" }, "64MB"],
+    [{ WAL_keep_size: "65" }, "65"],
+    [{ wal_keep_size: "1GB" }, "1GB"],
+    [{ wal_keep_size: "plenty" }, "plenty"],
+  ])("with %j keeps %s of the log", (parameters: Readonly<Record<string, string>>, kept) => {
+    const lines = postgresConfig({ ...base, parameters }).split("\n");
+    expect(lines.findLast((line) => line.startsWith("wal_keep_size"))).toBe(`wal_keep_size = '${kept}'`);
+  });
 });

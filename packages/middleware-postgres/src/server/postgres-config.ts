@@ -51,13 +51,17 @@ export function postgresConfig({
   parameters,
   archiveCommand,
 }: PostgresConfig): string {
+  const own = normalizeParameters(parameters);
   const settings: Settings = [
     ["wal_sender_timeout", "10s"],
+    // A replica whose upstream changes connects to it within this time.
+    ["wal_retrieve_retry_interval", "1s"],
     // Changing the mode takes a restart, changing the command does not. Replicas archive too: one of them may be promoted.
     ["archive_mode", "always"],
     ["archive_command", archiveCommand ?? "true"],
     ["archive_timeout", archiveCommand === undefined ? "0" : "60s"],
-    ...Object.entries(normalizeParameters(parameters)),
+    ...Object.entries(own),
+    ["wal_keep_size", keptLog(own["wal_keep_size"] ?? defaultKeptLog)],
     ["listen_addresses", host],
     ["port", String(port)],
     ["unix_socket_directories", socketFolder],
@@ -69,6 +73,20 @@ export function postgresConfig({
     ["recovery_target_timeline", "latest"],
   ];
   return renderSettings(settings);
+}
+
+/** As the plugin's default. */
+const defaultKeptLog = "256MB";
+const minKeptLog = "64MB";
+const megabytes: Readonly<Record<string, number>> = { kB: 1 / 1_024, MB: 1, GB: 1_024, TB: 1_048_576 };
+
+/**
+ * A size of log to keep, raised to the minimum. The checkpoint of a shutdown begins a new segment, and would otherwise remove the one before
+ * while replicas receive it. Text that is not a size is kept: the server rejects it.
+ */
+function keptLog(size: string): string {
+  const [, count, unit = "MB"] = /^\s*(\d+)\s*(kB|MB|GB|TB)?\s*$/.exec(size) ?? [];
+  return count !== undefined && Number(count) * (megabytes[unit] ?? 1) < 64 ? minKeptLog : size;
 }
 
 /** Settings in order. The last one for a parameter wins. */

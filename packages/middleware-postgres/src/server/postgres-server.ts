@@ -4,10 +4,10 @@ import { sleep } from "@keelson/api-machinery/time";
 import { AgentError, type EngineOptions, killProcessesIn, type Outcome, ServerProcess } from "@keelson/middleware-agent";
 import { endLeftovers } from "./leftovers.ts";
 import { LocalConnection, PostgresError, superuser } from "./postgres-client.ts";
-import { accessRules, postgresConfig, type Upstream } from "./postgres-config.ts";
+import type { Upstream } from "./postgres-config.ts";
 import { requireTool, runTool } from "./run-tool.ts";
+import { ServerConfig, type StartMode } from "./server-config.ts";
 import { ServerFiles } from "./server-files.ts";
-import { withMinima } from "./standby-minima.ts";
 import { backupArguments, rewindArguments } from "./tool-arguments.ts";
 
 /** `endingStartMs`: time that a start has once its Pod ends. */
@@ -16,34 +16,23 @@ const pollMs = 20;
 /** Error code of a server that starts or recovers. */
 const startingUp = "57P03";
 
-/** How a server is started. */
-export interface StartMode {
-  /** A standby without an upstream keeps its data as it is. */
-  readonly isStandby: boolean;
-  readonly upstream?: Upstream;
-  /** Whether clients and replicas may connect. */
-  readonly isOpen: boolean;
-}
-
 /** The files and the process of one PostgreSQL server. It can be started and stopped repeatedly, and decides nothing. */
 export class PostgresServer {
   readonly connection: LocalConnection;
   readonly files: ServerFiles;
   readonly #options: EngineOptions;
   #process: ServerProcess | undefined;
+  /** Process id of {@link #process}. */
+  #pid: number | undefined;
   /** Kills what is left of a server that has exited. */
   #cleaning: Promise<void> = Promise.resolve();
   /** Deadline of a start that is in progress while the Pod ends. */
   #endsBy = Number.POSITIVE_INFINITY;
   /** When the guard kills a server that accepts writes, by the clock. */
   #guardDeadline: number | undefined;
-  #parameters: Readonly<Record<string, string>> = {};
-  #archiveCommand: string | undefined;
+  readonly #config: ServerConfig;
   /** The command of the running server. */
   #loadedArchiveCommand: string | undefined;
-  #mode: StartMode = { isStandby: true, isOpen: false };
-  /** Whether a setting is higher than its parameter, for the data of a standby. */
-  #isRaised = false;
   #reportEnd: (message: string) => void = () => undefined;
   readonly ended = new Promise<string>((resolve) => {
     this.#reportEnd = resolve;
@@ -52,13 +41,14 @@ export class PostgresServer {
   constructor(options: EngineOptions) {
     this.#options = options;
     this.files = new ServerFiles(options);
+    this.#config = new ServerConfig(options, this.files);
     const { port, password } = options;
     this.connection = new LocalConnection({ host: this.files.path("run"), port, password, timeoutMs: statementTimeoutMs });
   }
 
   /** The parameters of the App. */
   get parameters(): Readonly<Record<string, string>> {
-    return this.#parameters;
+    return this.#config.parameters;
   }
 
   get isRunning(): boolean {
@@ -66,11 +56,11 @@ export class PostgresServer {
   }
 
   get isOpen(): boolean {
-    return this.#mode.isOpen && this.isRunning;
+    return this.#config.mode.isOpen && this.isRunning;
   }
 
   get isRaised(): boolean {
-    return this.#isRaised;
+    return this.#config.isRaised;
   }
 
   get hasData(): boolean {
@@ -84,7 +74,7 @@ export class PostgresServer {
 
   /** Prepares the folders, and ends a server that an earlier agent left behind. */
   async prepare(parameters: Readonly<Record<string, string>>): Promise<void> {
-    this.#parameters = parameters;
+    this.#config.parameters = parameters;
     const { files } = this;
     for (const folder of [files.home, files.path("run"), files.path("conf")]) await files.createFolder(folder);
     const { data } = files;
@@ -125,7 +115,7 @@ export class PostgresServer {
 
   /** Discards what another server does not have. The server must have been stopped cleanly. The data is complete once the server has started. */
   async rewind(upstream: Upstream, signal: AbortSignal): Promise<void> {
-    const args = rewindArguments(upstream, this.files.data.path, this.#configFile);
+    const args = rewindArguments(upstream, this.files.data.path, this.#config.file);
     await this.files.data.markIncomplete();
     await requireTool(this.files.program("pg_rewind"), args, { ...this.files.tool, signal });
   }
@@ -134,7 +124,7 @@ export class PostgresServer {
   async start(mode: StartMode, signal?: AbortSignal): Promise<void> {
     await this.#cleaning;
     await this.#writeMode(mode);
-    this.#loadedArchiveCommand = this.#archiveCommand;
+    this.#loadedArchiveCommand = this.#config.archiveCommand;
     const { clock, log } = this.#options;
     const signalFile = join(this.files.data.path, "standby.signal");
     if (mode.isStandby) await this.files.write(signalFile, "");
@@ -144,7 +134,7 @@ export class PostgresServer {
       killsChildren: true,
       ...(this.files.user && { user: this.files.user }),
     });
-    const pid = child.start(["-D", this.files.data.path, "-c", `config_file=${this.#configFile}`], this.files.home);
+    this.#pid = child.start(["-D", this.files.data.path, "-c", `config_file=${this.#config.file}`], this.files.home);
     this.#process = child;
     this.#cleaning = child.exited.then(() => killProcessesIn([this.files.data.path], clock));
     // If the agent dies, so does the server: it could not be fenced. One that accepts writes keeps the deadline of the one before.
@@ -165,7 +155,7 @@ export class PostgresServer {
       this.#process = undefined;
       this.#reportEnd(message);
     });
-    log.info({ pid, ...mode, upstream: mode.upstream?.host }, "PostgreSQL is ready");
+    log.info({ pid: this.#pid, ...mode, upstream: mode.upstream?.host }, "PostgreSQL is ready");
   }
 
   /** Changes who may connect and whom a standby follows, without a restart. */
@@ -176,17 +166,17 @@ export class PostgresServer {
 
   /** Sets the command that archives a segment of the log. Undefined: the log is not archived. */
   async setArchiveCommand(command: string | undefined): Promise<void> {
-    this.#archiveCommand = command;
+    this.#config.archiveCommand = command;
     if (!this.isRunning || this.#loadedArchiveCommand === command) return;
-    await this.#writeMode(this.#mode);
+    await this.#writeMode(this.#config.mode);
     await this.reloadFiles();
     this.#loadedArchiveCommand = command;
   }
 
   /** Writes parameters to the configuration. */
   async setParameters(parameters: Readonly<Record<string, string>>): Promise<void> {
-    this.#parameters = parameters;
-    await this.#writeMode(this.#mode);
+    this.#config.parameters = parameters;
+    await this.#writeMode(this.#config.mode);
   }
 
   /** Makes the server read its files again, and waits until it has. Rejects with the server's message if it does not. */
@@ -227,6 +217,7 @@ export class PostgresServer {
    */
   async stop(timeoutMs: number): Promise<boolean> {
     const child = this.#process;
+    if (child !== undefined) await this.#pauseArchive(child);
     this.#process = undefined;
     await this.connection.close();
     if (child === undefined) return true;
@@ -245,6 +236,7 @@ export class PostgresServer {
   async end(timeoutMs: number, force: boolean): Promise<Outcome> {
     const child = this.#process;
     if (child === undefined) return { ok: true };
+    await this.#pauseArchive(child);
     const outcome = await child.stop({ timeoutMs, force });
     if (!outcome.ok) return outcome;
     this.#process = undefined;
@@ -257,26 +249,24 @@ export class PostgresServer {
     this.#process?.guard(timeoutMs);
   }
 
-  get #configFile(): string {
-    return this.files.path("conf/postgresql.conf");
+  /**
+   * Clears the archive command before a shutdown, which otherwise repeats a failing command for seconds. The server keeps log that was not
+   * archived, and its next start sets the command again.
+   */
+  async #pauseArchive(child: ServerProcess): Promise<void> {
+    if (this.#config.archiveCommand === undefined || child.failure !== undefined) return;
+    try {
+      await this.#config.write(this.#config.mode, { archiveCommand: "" });
+      this.#loadedArchiveCommand = "";
+      // Without a connection: a server that does not answer must be stopped all the same.
+      if (this.#pid !== undefined) process.kill(this.#pid, "SIGHUP");
+    } catch (error) {
+      this.#options.log.info({ err: error }, "could not pause the archive of the log");
+    }
   }
 
-  async #writeMode(mode: StartMode): Promise<void> {
-    const { host, port } = this.#options;
-    const hbaFile = this.files.path("conf/pg_hba.conf");
-    const parameters = mode.isStandby ? await this.#raised() : this.#parameters;
-    if (!this.isRunning) this.#isRaised = parameters !== this.#parameters;
-    const addresses = { host, port, socketFolder: this.files.path("run"), hbaFile };
-    await this.files.write(
-      this.#configFile,
-      postgresConfig({ ...addresses, upstream: mode.upstream, parameters, archiveCommand: this.#archiveCommand }),
-    );
-    await this.files.write(hbaFile, accessRules(mode.isOpen));
-    this.#mode = mode;
-  }
-
-  async #raised(): Promise<Readonly<Record<string, string>>> {
-    return withMinima(this.#parameters, await this.files.controlData());
+  #writeMode(mode: StartMode): Promise<void> {
+    return this.#config.write(mode, { isStarting: !this.isRunning });
   }
 
   async #waitUntilReady(child: ServerProcess, signal: AbortSignal | undefined): Promise<void> {

@@ -1,0 +1,68 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type PostgresPod, PostgresPods } from "./testing/postgres-pod.ts";
+
+const keys = Array.from({ length: 20 }, (_, index) => `key-${index}`);
+
+let servers: PostgresPods;
+beforeAll(async () => {
+  servers = await PostgresPods.install();
+});
+afterAll(() => servers.uninstall());
+
+const isInSync = async ({ engine }: PostgresPod): Promise<string | undefined> =>
+  (await engine.role().catch(() => undefined))?.info["isInSync"];
+
+/** Starts a primary and two replicas that follow it. */
+async function startGroup(): Promise<readonly [PostgresPod, PostgresPod, PostgresPod]> {
+  const [primary, first, second] = await servers.start(3);
+  if (primary === undefined || first === undefined || second === undefined) throw new Error("start: returned too few Pods");
+  await primary.engine.assign({ role: "primary", primaryHost: primary.host, epoch: 1 });
+  for (const replica of [first, second]) {
+    await replica.engine.assign({ role: "replica", primaryHost: primary.host, epoch: 1 });
+    await expect.poll(() => isInSync(replica)).toBe("true");
+  }
+  return [primary, first, second];
+}
+
+describe("a takeover", () => {
+  it("has the log that only another replica has received", async () => {
+    const pods = await startGroup();
+    const [primary, chosen, other] = pods;
+    try {
+      // The chosen replica receives nothing any more, as behind a broken network.
+      await chosen.run([["ALTER SYSTEM SET primary_conninfo = ''"], ["SELECT pg_reload_conf()"]]);
+      await expect.poll(() => chosen.run([["SELECT pid FROM pg_stat_wal_receiver"]])).toEqual([]);
+      for (const key of keys) expect(await primary.write(key)).toBe(true);
+      await expect.poll(() => other.has(keys.at(-1) ?? "")).toBe(true);
+      expect(await chosen.has(keys.at(-1) ?? "")).toBe(false);
+      await primary.kill();
+      await chosen.run([["ALTER SYSTEM RESET primary_conninfo"]]);
+
+      const order = { target: chosen.host, others: [other.host], epoch: 2, timeoutMs: 20_000 };
+      await expect.poll(() => chosen.engine.failover(order)).toEqual({ ok: true });
+      for (const key of keys) expect(await chosen.has(key), key).toBe(true);
+      await other.engine.assign({ role: "replica", primaryHost: chosen.host, epoch: 2 });
+      expect(await chosen.write("after")).toBe(true);
+      await expect.poll(() => other.has("after")).toBe(true);
+    } finally {
+      await servers.stop(pods);
+    }
+  });
+
+  it("does not wait for a replica that does not answer", async () => {
+    const pods = await startGroup();
+    const [primary, chosen, other] = pods;
+    try {
+      expect(await primary.write("kept")).toBe(true);
+      await expect.poll(() => chosen.has("kept")).toBe(true);
+      await other.kill();
+      await primary.kill();
+      const order = { target: chosen.host, others: [other.host], epoch: 2, timeoutMs: 20_000 };
+      await expect.poll(() => chosen.engine.failover(order)).toEqual({ ok: true });
+      expect(await chosen.has("kept")).toBe(true);
+      expect(await chosen.write("after")).toBe(true);
+    } finally {
+      await servers.stop(pods);
+    }
+  });
+});

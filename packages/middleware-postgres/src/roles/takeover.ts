@@ -1,0 +1,70 @@
+import { sleep } from "@keelson/api-machinery/time";
+import type { EngineOptions, FailoverOrder, Outcome } from "@keelson/middleware-agent";
+import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
+import type { PostgresServer } from "../server/postgres-server.ts";
+import type { Sequence } from "../sequence.ts";
+import type { AssignmentRecord } from "./assignment-record.ts";
+import { newerReplica, parseReceived, type Peer, receivedBy, receivedText } from "./newer-replica.ts";
+import { fencePrimaryOf } from "./switchover.ts";
+
+const pollMs = 20;
+const maxCatchUpMs = 10_000;
+
+/** The replica that takes over. */
+export type TakingOver = Pick<EngineOptions, "port" | "password" | "podName" | "clock" | "log"> & {
+  readonly server: PostgresServer;
+  /** Actions that change the server. */
+  readonly actions: Sequence;
+};
+
+/** Ensures that the failed primary accepts no writes, and that this replica has all log of the replicas that answer. */
+export async function prepareTakeover(
+  { isPrimaryDown, others, timeoutMs }: FailoverOrder,
+  record: AssignmentRecord,
+  own: TakingOver,
+): Promise<Outcome> {
+  const fenced = isPrimaryDown === true ? undefined : await fencePrimaryOf(record, own);
+  if (fenced?.ok === false) return fenced;
+  if (!own.server.isRunning) return { ok: false, error: "this server has no data yet" };
+  return own.actions.run(() => catchUp(others, timeoutMs, own));
+}
+
+/**
+ * Receives the log that another replica has and this one lacks. The primary must not run: it was chosen by the amount of data that
+ * replicas had before it was fenced, and commits that another replica has confirmed since were acknowledged. Replicas that do not answer
+ * are left out. Fails if the log does not arrive in time.
+ */
+async function catchUp(others: readonly string[], timeoutMs: number, own: TakingOver): Promise<Outcome> {
+  if (others.length === 0) return { ok: true };
+  const { server, port, password, podName, clock, log } = own;
+  const received = parseReceived(await server.connection.one(receivedText));
+  // It was promoted before.
+  if (received === undefined) return { ok: true };
+  const found = await Promise.all(others.map((host) => peerAt(host, own)));
+  const newer = newerReplica(
+    received,
+    found.flatMap((peer) => peer ?? []),
+  );
+  if (newer === undefined) return { ok: true };
+  log.info({ from: newer.host, bytes: newer.position - received.position }, "receiving log that another replica has");
+  await server.change({ isStandby: true, upstream: { host: newer.host, port, password, name: podName }, isOpen: true });
+  const deadline = clock.monotonic() + Math.min(timeoutMs, maxCatchUpMs);
+  while ((parseReceived(await server.connection.one(receivedText))?.position ?? 0) < newer.position) {
+    if (clock.monotonic() > deadline) return { ok: false, error: `the log that ${newer.host} has did not arrive in time` };
+    await sleep(clock, pollMs);
+  }
+  return { ok: true };
+}
+
+/** Undefined if the server is not a standby or does not answer. */
+async function peerAt(host: string, { port, password, log }: TakingOver): Promise<Peer | undefined> {
+  try {
+    await using connection = await PostgresConnection.open({ host, port, password });
+    const received = await receivedBy(connection);
+    return received && { ...received, host };
+  } catch (error) {
+    if (!(error instanceof PostgresError)) throw error;
+    log.warn({ err: error, host }, "could not compare the log with that of another replica");
+    return undefined;
+  }
+}

@@ -1,0 +1,56 @@
+import type { EngineOptions } from "@keelson/middleware-agent";
+import { accessRules, postgresConfig, type Upstream } from "./postgres-config.ts";
+import type { ServerFiles } from "./server-files.ts";
+import { withMinima } from "./standby-minima.ts";
+
+/** How a server is started. */
+export interface StartMode {
+  /** A standby without an upstream keeps its data as it is. */
+  readonly isStandby: boolean;
+  readonly upstream?: Upstream;
+  /** Whether clients and replicas may connect. */
+  readonly isOpen: boolean;
+}
+
+/** The configuration files of a server, and what they were written for. */
+export class ServerConfig {
+  /** The parameters of the App. */
+  parameters: Readonly<Record<string, string>> = {};
+  /** Command that archives a segment of the log; undefined: the log is not archived. */
+  archiveCommand: string | undefined;
+  readonly #options: Pick<EngineOptions, "host" | "port">;
+  readonly #files: ServerFiles;
+  #mode: StartMode = { isStandby: true, isOpen: false };
+  #isRaised = false;
+
+  constructor(options: Pick<EngineOptions, "host" | "port">, files: ServerFiles) {
+    this.#options = options;
+    this.#files = files;
+  }
+
+  get mode(): StartMode {
+    return this.#mode;
+  }
+
+  /** Whether a setting is higher than its parameter, for the data of a standby. */
+  get isRaised(): boolean {
+    return this.#isRaised;
+  }
+
+  /** Path of `postgresql.conf`. */
+  get file(): string {
+    return this.#files.path("conf/postgresql.conf");
+  }
+
+  /** Writes the files. `isStarting`: the server reads all settings, also those that need a restart. */
+  async write(mode: StartMode, { isStarting = false, archiveCommand = this.archiveCommand } = {}): Promise<void> {
+    const { host, port } = this.#options;
+    const hbaFile = this.#files.path("conf/pg_hba.conf");
+    const parameters = mode.isStandby ? withMinima(this.parameters, await this.#files.controlData()) : this.parameters;
+    if (isStarting) this.#isRaised = parameters !== this.parameters;
+    const addresses = { host, port, socketFolder: this.#files.path("run"), hbaFile };
+    await this.#files.write(this.file, postgresConfig({ ...addresses, upstream: mode.upstream, parameters, archiveCommand }));
+    await this.#files.write(hbaFile, accessRules(mode.isOpen));
+    this.#mode = mode;
+  }
+}
