@@ -16,6 +16,7 @@ import { PostgresSnapshots } from "./backup/postgres-snapshots.ts";
 import { Follower } from "./roles/follower.ts";
 import { isConnectionRefused } from "./server/postgres-client.ts";
 import { LogArchive } from "./log/log-archive.ts";
+import { readMetrics } from "./metrics/read-metrics.ts";
 import { PostgresParameters } from "./server/postgres-parameters.ts";
 import { PostgresServer } from "./server/postgres-server.ts";
 import { Replacement } from "./server/replacement.ts";
@@ -40,6 +41,7 @@ export class PostgresEngine implements MiddlewareEngine {
   readonly log: LogArchive;
   readonly snapshots: PostgresSnapshots;
   readonly ended: Promise<string>;
+  readonly metrics = (): ReturnType<typeof readMetrics> => readMetrics(this.#server.connection.address);
   readonly #options: EngineOptions;
   readonly #server: PostgresServer;
   readonly #parameters: PostgresParameters;

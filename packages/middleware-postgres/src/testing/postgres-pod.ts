@@ -37,7 +37,9 @@ export class PostgresPod implements ContractPod {
 
   async kill(): Promise<void> {
     const { engine } = this;
-    const { pid } = (await engine.role()).info;
+    const { pid = "" } = (await engine.role()).info;
+    // Process 0 is the own group.
+    if (pid === "") throw new Error("kill: the server does not run");
     process.kill(Number(pid), "SIGKILL");
     await engine.ended;
     await engine.stop({ timeoutMs: 5_000, force: true });
