@@ -1,9 +1,12 @@
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { watched } from "@keelson/client/testing";
 import { Sandbox as SandboxClient, SandboxVolume as VolumeClient } from "@keelson/sandbox";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Sandbox } from "./api/sandbox.ts";
+import { SandboxPool } from "./api/sandbox-pool.ts";
 import { SandboxVolume } from "./api/sandbox-volume.ts";
 import { type LocalSandboxes, namespace, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 import { canMountVolumes } from "./testing/volume-support.ts";
@@ -148,5 +151,14 @@ describe("volumes of sandboxes", () => {
     await local.restart();
     await local.client.delete(Sandbox, { namespace, name: "user" });
     await watched(local.client, SandboxVolume, "used", (each) => each === undefined);
+  });
+
+  it("are deleted with their files when their pool no longer exists", async () => {
+    await local.volumes.createVolume({ volumeName: "left", poolRef: "pool", size: "16Mi" });
+    expect(readdirSync(join(local.dataDir, "volumes"))).toHaveLength(1);
+    await local.client.delete(SandboxPool, { namespace, name: "pool" });
+    await watched(local.client, SandboxPool, "pool", (each) => each === undefined);
+    await local.volumes.deleteVolume({ volumeName: "left" });
+    expect(readdirSync(join(local.dataDir, "volumes"))).toEqual([]);
   });
 });

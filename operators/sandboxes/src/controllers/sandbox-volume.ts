@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { type DeepReadonly, isConflict, isNotFound, jsonEquals } from "@keelson/api-machinery";
 import { Pod } from "@keelson/api-machinery/kinds";
 import {
@@ -10,6 +11,7 @@ import {
   type Result,
   watchOf,
 } from "@keelson/controller";
+import { removeTree } from "@keelson/execution/files";
 import type { OperatorServices } from "@keelson/operator";
 import { cleanupFinalizer } from "../api/names.ts";
 import { Sandbox } from "../api/sandbox.ts";
@@ -18,6 +20,7 @@ import { SandboxVolume, volumeIndexes } from "../api/sandbox-volume.ts";
 import { parseAgentPod } from "../fleet/agent-pod.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import { runtimeKey, type SandboxesContext, withRuntime } from "../runtime.ts";
+import { volumeIdPattern } from "../volumes/volume-mount.ts";
 import { sandboxReads } from "./sandbox.ts";
 import { hasEnded } from "./sandbox-decision.ts";
 import type { AgentView } from "./sandbox-steps.ts";
@@ -80,6 +83,7 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
       await addFinalizer(client, SandboxVolume, volume, cleanupFinalizer);
       return undefined;
     case "remove-finalizer":
+      await removeFiles(volume, context);
       await removeFinalizer(client, SandboxVolume, volume, cleanupFinalizer);
       return undefined;
     case "write":
@@ -97,6 +101,15 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
         await removeFinalizer(client, SandboxVolume, volume, cleanupFinalizer);
       });
   }
+}
+
+/** Removes a volume on this machine that no agent is left to delete. Programs that have it mounted keep it until they end. */
+async function removeFiles(
+  { metadata: { uid = "" } }: DeepReadonly<SandboxVolume>,
+  { runtime }: SandboxesContext,
+): Promise<void> {
+  const { tools } = runtime.placement;
+  if (tools.kind === "local" && volumeIdPattern.test(uid)) await removeTree(join(tools.volumeDir, uid));
 }
 
 /** Asks the agent; its refusal becomes the status, and it is asked again later. */

@@ -24,6 +24,8 @@ export interface LocalSandboxes extends FastPathClient {
   /** Where the fast path listens, and what it asks of callers. */
   readonly url: string;
   readonly token: string;
+  /** The operator's folder. */
+  readonly dataDir: string;
   /** Starts the operator again, with this client if given. */
   restart(as?: Client): Promise<void>;
   /** Deletes all objects, as a user would, and stops everything. */
@@ -50,9 +52,7 @@ export async function startLocalSandboxes(given: Readonly<Record<string, string>
   const connect = (): FastPathClient => createFastPathClient({ baseUrl: operator.endpoints.fastpath ?? "", token });
   let connection = connect();
   return {
-    cluster,
-    client,
-    token,
+    ...{ cluster, client, token, dataDir },
     get url() {
       return operator.endpoints.fastpath ?? "";
     },
