@@ -85,10 +85,10 @@ async function takeBackup(context: CommandContext): Promise<number> {
   const stamp = new Date(clock.now()).toISOString().replaceAll(/\D/g, "").slice(0, 14);
   const metadata = { name: text(context, "name") ?? `${name}-${stamp}`, namespace, labels: { [labels.app]: name } };
   const created = await client.create(Backup, { metadata, spec: spec as BackupSpec });
-  if (flags.detach === true) return print(context, created, `${metadata.name}\n`);
+  if (flags.detach === true) return print(context, created, `${created.metadata.name}\n`);
   const ended = await waitForEnd(context, Backup, created);
   if (ended === undefined) return 1;
-  return report(context, ended, `${metadata.name}: ${ended.status?.message ?? ""}\n`);
+  return report(context, ended, `${created.metadata.name}: ${ended.status?.message ?? ""}\n`);
 }
 
 /** The storage of the flags, or that of the App. A text is an error. */
@@ -132,7 +132,7 @@ function verifiedOf(status: DeepReadonly<Backup>["status"]): string {
 }
 
 async function restoreBackup(context: CommandContext): Promise<number> {
-  const { stderr, clock, flags } = context;
+  const { stderr, flags } = context;
   const client = await context.client();
   const { namespace, name } = keyOf(context);
   const from = text(context, "from") ?? "";
@@ -147,9 +147,9 @@ async function restoreBackup(context: CommandContext): Promise<number> {
     return 2;
   }
   await client.get(Backup, { namespace, name: from });
-  const metadata = { name: `${from}-${clock.now().toString(36)}`, namespace };
   const created = await client.create(Restore, {
-    metadata,
+    // Two Restores may be created in the same millisecond.
+    metadata: { generateName: `${from}-`, namespace },
     spec: {
       backup: { name: from },
       ...(isVerify ? { verify: true } : { app: { name } }),
@@ -157,11 +157,11 @@ async function restoreBackup(context: CommandContext): Promise<number> {
       ...(target === undefined ? {} : { target }),
     },
   });
-  if (flags.detach === true) return print(context, created, `${metadata.name}\n`);
+  if (flags.detach === true) return print(context, created, `${created.metadata.name}\n`);
   const ended = await waitForEnd(context, Restore, created);
   if (ended === undefined) return 1;
   const hint = ended.status?.message?.includes("spec.overwrite") ? "; or pass --overwrite" : "";
-  return report(context, ended, `${metadata.name}: ${ended.status?.message ?? ""}${hint}\n`);
+  return report(context, ended, `${created.metadata.name}: ${ended.status?.message ?? ""}${hint}\n`);
 }
 
 /** The target of the flags. A text is an error. */
