@@ -47,13 +47,14 @@ it("a task without a policy stays on its robot and never runs twice", async () =
   expect(done.moves).toBe(0);
 });
 
-it("a task that is preempted never runs twice, and ends as well", async () => {
+it.each([
+  ["with a lease", { disconnect: { lostAfter: "2m", onRobot: "stop" as const } }],
+  ["without one", {}],
+])("a task that is preempted never runs twice, and ends as well, %s", async (_, spec) => {
   const specOf = (index: number): Partial<Task["spec"]> => ({
     priority: 10 * index + 10,
     preemptionPolicy: "PreemptLowerPriority",
     resources: { cpu: "800m" },
   });
-  const leased = { disconnect: { lostAfter: "2m", onRobot: "stop" as const } };
-  expect((await check(true, leased, { specOf, tasks: 6, creationIntervalMs: 60_000 })).preempted).toBeGreaterThan(seeds);
-  expect((await check(true, {}, { specOf, tasks: 6, creationIntervalMs: 60_000 })).preempted).toBeGreaterThan(seeds);
+  expect((await check(true, spec, { specOf, tasks: 6, creationIntervalMs: 60_000 })).preempted).toBeGreaterThan(seeds);
 });
