@@ -5,6 +5,7 @@ import { mosquittoObjects } from "./objects/broker-objects.ts";
 import type { InstallPart } from "./objects/install-object.ts";
 import { monitoringObjects } from "./objects/monitoring-objects.ts";
 import { networkObjects } from "./objects/network-objects.ts";
+import { proxyObjects } from "./objects/proxy-objects.ts";
 import { crdParts, metricsReaderRole, namespaceObject } from "./objects/shared-objects.ts";
 import { workloadObjects } from "./objects/workload-objects.ts";
 import { evaluateTemplate, holds } from "./template/evaluate-template.ts";
@@ -23,6 +24,7 @@ export function installParts(operators: readonly Operator[]): readonly InstallPa
         ...networkObjects(operator),
         ...monitoringObjects(operator),
         ...(operator.name === "robots" ? mosquittoObjects() : []),
+        ...(operator.name === "sandboxes" ? proxyObjects() : []),
       ],
     })),
   ];

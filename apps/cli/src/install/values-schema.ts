@@ -179,6 +179,30 @@ const familyValues: Readonly<Record<string, Readonly<Record<string, TSchema>>>> 
       size: text("size of the claim", "1Gi"),
       storageClassName: text("storage class (default: that of the cluster)", ""),
     }),
+    proxy: group("The HTTP proxy to exposed ports of sandboxes. Its URLs survive restarts only with `persistence`.", {
+      enabled: flag("run the proxy on port 8443 of the Service, over TLS with the certificate of the fast path", false),
+      host: Type.String({
+        description:
+          "domain of the proxy, which nothing else uses; wildcard DNS for its subdomains must resolve to the Ingress or the Service",
+        default: "sandboxes.example.com",
+        pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$",
+        maxLength: 200,
+      }),
+      url: text("URL at which clients reach the proxy (default: https:// and the host)", ""),
+      ingress: group("An Ingress for all subdomains of the host.", {
+        enabled: flag("create the Ingress", false),
+        className: text("class of the Ingress (default: that of the cluster)", ""),
+        annotations: Type.Object(
+          {},
+          {
+            description: "annotations of the Ingress; the proxy serves TLS itself",
+            default: { "nginx.ingress.kubernetes.io/backend-protocol": "HTTPS" },
+            additionalProperties: true,
+          },
+        ),
+        tlsSecret: text("Secret of type `kubernetes.io/tls` with a certificate for all subdomains of the host", ""),
+      }),
+    }),
     tokenSecret: text(
       "Secret with a token (key `token`) that grants every call of the fast path, also without TLS; default: users of the cluster only",
       "",

@@ -39,6 +39,11 @@ export const chartCases: readonly (readonly [string, JsonValue])[] = [
       testplane: { extraRules: [{ apiGroups: [""], resources: ["configmaps"], verbs: ["get", "create"] }] },
       sandboxes: {
         persistence: { enabled: true, storageClassName: "fast" },
+        proxy: {
+          enabled: true,
+          host: "boxes.example.org",
+          ingress: { enabled: true, className: "nginx", tlsSecret: "boxes-tls" },
+        },
         tokenSecret: "fastpath",
         tlsSecret: "fastpath-tls",
         toolImage: "example.org/tools:1",
@@ -46,7 +51,13 @@ export const chartCases: readonly (readonly [string, JsonValue])[] = [
       },
     },
   ],
-  ["metrics without TLS", { metrics: { tls: { enabled: false, secret: "unused" }, serviceMonitor: { enabled: true } } }],
+  [
+    "metrics without TLS and a proxy without an Ingress",
+    {
+      sandboxes: { proxy: { enabled: true, url: "https://boxes.example.org:8443" } },
+      metrics: { tls: { enabled: false, secret: "unused" }, serviceMonitor: { enabled: true } },
+    },
+  ],
   [
     "everything switched off",
     {

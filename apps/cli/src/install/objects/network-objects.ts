@@ -14,6 +14,7 @@ import {
   when,
 } from "../template/template.ts";
 import { type InstallObject, labelsOf, namespaced, objectName, selectorLabels } from "./install-object.ts";
+import { proxyIngressRule, proxyServicePort } from "./proxy-objects.ts";
 import { hasOwnPorts, operatorPorts } from "./workload-objects.ts";
 
 /** The Service, NetworkPolicy and ServiceMonitor of an operator. */
@@ -58,6 +59,7 @@ function service(operator: Operator): TemplateMap {
               ...(appProtocol === undefined ? {} : { appProtocol }),
             }),
         ),
+        ...(name === "sandboxes" ? [proxyServicePort()] : []),
         when(isSet("metrics.enabled"), {
           name: "metrics",
           port: operatorPorts.metrics,
@@ -84,6 +86,7 @@ function networkPolicy(operator: Operator): TemplateMap {
         allow(operatorPorts.probes),
         when(isSet("metrics.enabled"), allow(operatorPorts.metrics)),
         ...(operator.deployment?.ports ?? []).map(({ port }) => when(hasOwnPorts(operator), allow(port))),
+        ...(name === "sandboxes" ? [proxyIngressRule()] : []),
       ],
     },
   };

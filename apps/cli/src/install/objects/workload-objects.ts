@@ -16,6 +16,7 @@ import {
 } from "../template/template.ts";
 import { brokerMounts, brokerSettings, brokerVariables, brokerVolumes } from "./broker-objects.ts";
 import { type InstallObject, labelsOf, namespaced, objectName, selectorLabels } from "./install-object.ts";
+import { proxyArguments, proxyContainerPort } from "./proxy-objects.ts";
 import { restricted, schedulingFields } from "./shared-objects.ts";
 
 /** Folder of the operators' local files. */
@@ -162,7 +163,7 @@ function operatorArguments(operator: Operator): readonly TemplateItem[] {
     ]),
     ...(needs.settings ?? []).map((setting) => settingArgument(operator, setting)),
     ...(name === "robots" ? brokerSettings() : []),
-    ...(name === "sandboxes" ? fastPathArguments() : []),
+    ...(name === "sandboxes" ? [...fastPathArguments(), ...proxyArguments()] : []),
     splice(`${name}.extraArgs`),
   ];
 }
@@ -205,6 +206,7 @@ function ports(operator: Operator): readonly TemplateItem[] {
     { name: "probes", containerPort: operatorPorts.probes },
     when(isSet("metrics.enabled"), { name: "metrics", containerPort: operatorPorts.metrics }),
     ...own.map(({ name, port }) => when(hasOwnPorts(operator), { name, containerPort: port })),
+    ...(operator.name === "sandboxes" ? [proxyContainerPort()] : []),
   ];
 }
 
