@@ -77,14 +77,16 @@ export function badRequest(message: string): StatusError {
   return statusError("BadRequest", message);
 }
 
-/** The resource does not support the verb. kube-apiserver names the resource only for custom ones. */
-export function methodNotAllowed(resource?: {
-  readonly group: string;
-  readonly plural: string;
-  readonly origin: "builtin" | "custom";
-}): StatusError {
-  const details = resource?.origin === "custom" ? { group: resource.group, kind: resource.plural } : {};
-  return statusError("MethodNotAllowed", "the server does not allow this method on the requested resource", details);
+/** The resource does not support the verb. kube-apiserver names verb and resource only for custom ones. */
+export function methodNotAllowed(
+  resource?: { readonly group: string; readonly plural: string; readonly origin: "builtin" | "custom" },
+  verb = "",
+): StatusError {
+  if (resource?.origin !== "custom") {
+    return statusError("MethodNotAllowed", "the server does not allow this method on the requested resource", {});
+  }
+  const message = `${verb} is not supported on resources of kind ${JSON.stringify(qualifiedResource(resource))}`;
+  return statusError("MethodNotAllowed", message, { group: resource.group, kind: resource.plural });
 }
 
 /** `pods "x" is forbidden: <why>`. */

@@ -13,6 +13,8 @@ export interface PipelineRequest extends ApiRequest {
   readonly user: UserInfo;
   /** The `User-Agent`. The part before the first `/` is the default field manager. */
   readonly userAgent?: string | undefined;
+  /** Every value of the query parameter `dryRun`, if it is repeated. Default: the one in `query`. */
+  readonly repeatedDryRun?: readonly string[];
   /**
    * Paths of fields that occur twice in the body's text (`metadata.labels.app`), known only to its parser. `fieldValidation` decides
    * whether they are warnings or errors.

@@ -86,7 +86,6 @@ class Pipeline implements RequestPipeline {
     try {
       const info = request.info ?? requestInfo(request);
       requireTimeout(request.query?.["timeout"]);
-      if (info.isResource && !methods.has(request.method) && request.forwarded === undefined) throw methodNotAllowed();
       const authorizing = this.#authorize(request, info);
       if (authorizing instanceof Promise) await authorizing;
       isAuthorized = true;
@@ -156,11 +155,13 @@ class Pipeline implements RequestPipeline {
   #handleObject(call: Call): Outcome | Promise<Outcome> {
     const { resource, info } = call;
     const { verb, isNamed } = info;
-    if (!(resource.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
-    if (verb === "watch" && call.request.method !== "GET" && resource.origin === "builtin") throw methodNotAllowed(resource);
+    if (!(resource.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource, verb);
+    if (verb === "watch" && call.request.method !== "GET" && resource.origin === "builtin")
+      throw methodNotAllowed(resource, verb);
     if (resource.origin === "custom" && (verb === "update" || verb === "patch") && !isNamed)
       throw badRequest("name must be provided");
-    if (verb === "create" ? isNamed : (verb === "update" || verb === "patch") && !isNamed) throw methodNotAllowed(resource);
+    if (verb === "create" ? isNamed : (verb === "update" || verb === "patch") && !isNamed)
+      throw methodNotAllowed(resource, verb);
     if (verb === "patch") patchType(call.request, resource);
     const receiving = verb === "patch" ? this.#requireCreateForApply(call).then(() => receiveBody(call)) : receiveBody(call);
     return receiving instanceof Promise ? receiving.then(() => this.#serveVerb(call)) : this.#serveVerb(call);
@@ -189,7 +190,7 @@ class Pipeline implements RequestPipeline {
       case "deletecollection":
         return deleteCollection(call);
       default:
-        throw methodNotAllowed(resource);
+        throw methodNotAllowed(resource, info.verb);
     }
   }
 
@@ -207,7 +208,7 @@ class Pipeline implements RequestPipeline {
     const handler = this.#options.subresources?.[`${info.group}/${info.resource}/${subresource}`];
     if (handler !== undefined) {
       if (own?.isProxy === true) return handler(call);
-      if (own !== undefined && !(own.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource);
+      if (own !== undefined && !(own.verbs as readonly string[]).includes(verb)) throw methodNotAllowed(resource, verb);
       await receiveBody(call);
       await admitConnection(call);
       return handler(call);
@@ -221,12 +222,12 @@ class Pipeline implements RequestPipeline {
       throw resource.origin === "custom" ? notFound(resource, info.name) : unknownResource();
     }
     const verbs: readonly string[] = own?.verbs ?? ["get", "patch", "update"];
-    if (!verbs.includes(verb)) throw methodNotAllowed(resource);
+    if (!verbs.includes(verb)) throw methodNotAllowed(resource, verb);
     await receiveBody(call);
     if (verb === "get") return getObject(call);
     if (verb === "update") return updateObject(call);
     if (verb === "patch") return patchObject(call);
-    if (verb !== "create" || own?.evaluate === undefined) throw methodNotAllowed(resource);
+    if (verb !== "create" || own?.evaluate === undefined) throw methodNotAllowed(resource, verb);
     const { group = resource.group, version = resource.version, kind } = own;
     const object = readBody({ ...resource, group, version, kind, origin: "builtin" }, request.body);
     const admitted = await admitUnstored(call, {
@@ -273,7 +274,6 @@ function admitBody(call: Call): void | Promise<void> {
 
 /** kube-apiserver sends this header when authorization fails. */
 const noSniff = { "x-content-type-options": "nosniff" } as const;
-const methods: ReadonlySet<string> = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]);
 
 function withWarnings(outcome: Outcome, warnings: readonly string[]): Outcome {
   if (warnings.length === 0 || outcome.kind === "document" || outcome.kind === "raw" || outcome.kind === "upgrade")

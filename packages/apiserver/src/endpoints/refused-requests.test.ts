@@ -90,6 +90,11 @@ describe("a request that kube-apiserver refuses", () => {
     expect(await requestError(environment, ...request)).toEqual(expected);
   });
 
+  it("names the verb that a custom resource does not support", async () => {
+    const { code, body } = await sendRequest(environment, "POST", `${things}/a`, thing);
+    expect([code, body["message"]]).toEqual([405, 'create is not supported on resources of kind "things.example.com"']);
+  });
+
   it("names a custom object whose subresource is not served", async () => {
     const { body } = await sendRequest(environment, "GET", `${things}/a/status`);
     expect(body["details"]).toEqual({ name: "a", group: "example.com", kind: "things" });

@@ -45,13 +45,14 @@ export function isTrue(value: string | undefined): boolean {
 /** Subresources of a Namespace; any other second segment names a resource inside it. */
 const namespaceSubresources = new Set(["status", "finalize"]);
 
+/** As in kube-apiserver, other methods have no verb, so that only a rule for every verb allows them. */
 const verbs: Readonly<Record<string, string>> = {
   POST: "create",
   PUT: "update",
   PATCH: "patch",
   DELETE: "delete",
-  // Reaches proxied servers only. kube-apiserver has no verb for it either, so that only a rule for every verb allows it.
-  OPTIONS: "",
+  GET: "get",
+  HEAD: "get",
 };
 
 /**
@@ -80,7 +81,7 @@ export function requestInfo(request: {
   const group = first === "api" ? "" : (parts[1] ?? "");
   const version = parts[prefixLength - 1] ?? "";
   let rest = parts.slice(prefixLength);
-  let verb = verbs[request.method] ?? "get";
+  let verb = verbs[request.method] ?? "";
   const isLegacyWatch = rest[0] === "watch" && rest.length > 1;
   if (isLegacyWatch) rest = rest.slice(1);
   let namespace = "";

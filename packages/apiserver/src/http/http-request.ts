@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
-import { statusError } from "@keelson/api-machinery";
+import { methodNotAllowed } from "../endpoints/errors.ts";
 import type { ForwardedRequest, PipelineRequest } from "../endpoints/outcome.ts";
 import type { RequestAudit } from "../audit/request-audit.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import type { BodyReader } from "./body/request-body.ts";
 import type { LazyAbort } from "./lazy-abort.ts";
-import { notAcceptable, type Representation } from "./negotiation.ts";
+import { acceptsDocument, notAcceptable, type Representation } from "./negotiation.ts";
 import { attributesOf } from "./request-accounting.ts";
 import { includeObject, isApiMethod, isResourcePath, plainHeaders, type Target } from "./request-target.ts";
 
@@ -28,20 +28,19 @@ export interface HttpRequestOptions {
  * Returns an HTTP request as the pipeline takes it. Its body is read and parsed by `receive`, which the pipeline calls after
  * authorization.
  *
- * **Errors**: `MethodNotAllowed` for a method that the API does not have.
+ * **Errors**: `MethodNotAllowed` for a method that cannot be passed on to another server.
  */
 export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
   const { request, target, user, audit, accepted, abort, isUpgrade, bodies } = options;
   const isForwarded = isProxyPath(target.path) || options.isAggregated?.(target.path) === true;
   const method = request.method === "HEAD" ? "GET" : request.method;
-  if (!isApiMethod(method) && (isForwarded ? method !== "OPTIONS" : isResourcePath(target.path))) {
-    throw statusError("MethodNotAllowed", "the server does not allow this method on the requested resource");
-  }
+  if (isForwarded && !isApiMethod(method) && method !== "OPTIONS") throw methodNotAllowed();
   let received: Promise<void> | undefined;
   const result: PipelineRequest = {
     method: method as PipelineRequest["method"],
     path: target.path,
     query: target.query,
+    ...(target.repeatedDryRun === undefined ? {} : { repeatedDryRun: target.repeatedDryRun }),
     info: attributesOf({ method: method ?? "", path: target.path, query: target.query }),
     headers: plainHeaders(request),
     get signal() {
@@ -59,9 +58,12 @@ export function pipelineRequest(options: HttpRequestOptions): PipelineRequest {
   };
   const receive = async (isTyped: boolean): Promise<void> => {
     if (isUpgrade) return;
+    // kube-apiserver has routes for HEAD to custom resources only.
+    if (isTyped && request.method === "HEAD") throw methodNotAllowed();
     // A patch with an unknown media type fails before an unacceptable response type; other requests the other way round.
     const patch = method === "PATCH" ? await bodies.read(request, false) : undefined;
-    if (accepted.length === 0 && isResourcePath(target.path)) throw notAcceptable();
+    const isAcceptable = accepted.length > 0 && (!isTyped || acceptsDocument(request.headers.accept));
+    if (!isAcceptable && isResourcePath(target.path)) throw notAcceptable();
     includeObject(target.query);
     const body = patch ?? (method === "GET" ? undefined : await bodies.read(request, isTyped));
     if (body?.value === undefined) return;

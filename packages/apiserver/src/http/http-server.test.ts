@@ -86,6 +86,14 @@ async function start(handle: Handle, options: Partial<HttpServerOptions> = {}): 
   return server;
 }
 
+/** Receives the body as for a custom resource. */
+function receiveCustom(handle: Handle): Handle {
+  return async (request) => {
+    await request.receive?.(false);
+    return handle(request);
+  };
+}
+
 interface Reply {
   readonly status: number;
   readonly headers: IncomingMessage["headers"];
@@ -295,6 +303,7 @@ describe("a body", () => {
 
   test.each([
     ["an unknown type", "text/plain", "x", 415, "UnsupportedMediaType"],
+    ["a parameter without a value", "application/json;a", "{}", 415, "UnsupportedMediaType"],
     ["protobuf without a kind", "application/vnd.kubernetes.protobuf", "k8s\0", 415, "UnsupportedMediaType"],
     ["JSON declared as protobuf", "application/vnd.kubernetes.protobuf", "{}", 400, "BadRequest"],
     ["broken JSON", "application/json", '{"a":', 400, "BadRequest"],
@@ -561,9 +570,11 @@ describe("a response", () => {
     expect((await send(server, "/openapi/v2", { headers: { accept: "application/x+protobuf" } })).status).toBe(406);
   });
 
-  test("to HEAD has headers only", async () => {
+  test("to HEAD has headers only, and is 405 for a built-in kind", async () => {
     const { handle, requests } = recorder();
-    const server = await start(handle);
+    const builtin = await start(handle);
+    expect((await send(builtin, `${collection}/a`, { method: "HEAD" })).status).toBe(405);
+    const server = await start(handle, { handle: receiveCustom(handle) });
     const reply = await send(server, `${collection}/a`, { method: "HEAD" });
     expect([reply.status, reply.bytes.length, reply.headers["content-length"]]).toEqual([
       200,
@@ -581,9 +592,17 @@ describe("a response", () => {
     expect(reply.headers).toMatchObject({ "content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff" });
   });
 
-  test("to another method is 405", async () => {
-    const server = await start(respondWithObject);
-    expect((await send(server, collection, { method: "OPTIONS" })).status).toBe(405);
+  test("is JSON for Accept: application/* for a custom resource", async () => {
+    const server = await start(respondWithObject, { handle: receiveCustom(respondWithObject) });
+    expect((await send(server, `${collection}/a`, { headers: { accept: "application/*" } })).status).toBe(200);
+  });
+
+  test("reaches the pipeline with every value of a repeated dryRun", async () => {
+    const { handle, requests } = recorder();
+    const server = await start(handle);
+    await send(server, `${collection}?dryRun=All&dryRun=x`);
+    await send(server, `${collection}?dryRun=All`);
+    expect(requests.map(({ repeatedDryRun }) => repeatedDryRun)).toEqual([["All", "x"], undefined]);
   });
 
   test("to a request that fails in the pipeline is 500 without the cause, which is logged", async () => {
@@ -1022,12 +1041,18 @@ describe("a malformed request", () => {
     expect((await send(server, `${collection}/x`, { method: "PATCH", headers: userOnly.headers, body: "x" })).status).toBe(415);
   });
 
-  test("with a method unknown to HTTP gets 405", async () => {
-    const server = await start(async () => {
-      throw new Error("never handled");
+  test("with a method unknown to the API or to HTTP gets 405, and 404 if the path does not exist", async () => {
+    const environment = await startTestEnvironment();
+    cleanups.push(() => environment.stop());
+    const server = await start(environment.handle, {
+      handle: environment.handle,
+      authenticate: () => ({ username: "admin", groups: ["system:masters"] }),
     });
-    const reply = await send(server, collection, { method: "FROB" });
-    expect([reply.status, reply.json["reason"]]).toEqual([405, "MethodNotAllowed"]);
+    for (const method of ["OPTIONS", "TRACE", "FROB"]) {
+      const reply = await send(server, collection, { method });
+      expect([reply.status, reply.json["reason"]]).toEqual([405, "MethodNotAllowed"]);
+    }
+    expect((await send(server, `${collection}/a/none`, { method: "OPTIONS" })).status).toBe(404);
   });
 });
 

@@ -23,7 +23,10 @@ export function acceptedRepresentations(accept: string | undefined): readonly Re
   return parseAccept(accept);
 }
 
-/** Whether an Accept header accepts JSON or YAML, the formats of discovery and OpenAPI documents. */
+/**
+ * Whether an Accept header accepts JSON or YAML, the formats of built-in kinds, discovery and OpenAPI documents. As in kube-apiserver,
+ * `application/*` counts for custom resources only.
+ */
 export function acceptsDocument(accept: string | undefined): boolean {
   return (
     accept === undefined ||
@@ -50,7 +53,7 @@ function parseAccept(accept: string): Representation[] {
     .split(",")
     .flatMap((clause, order) => {
       const [range = "", ...parameters] = clause.split(";").map((part) => part.trim());
-      const format = formatOf(range.toLowerCase());
+      const format = range === "application/*" ? "json" : formatOf(range.toLowerCase());
       if (format === undefined) return [];
       const values = new Map(
         parameters.map((parameter) => {

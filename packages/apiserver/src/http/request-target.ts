@@ -8,6 +8,8 @@ export interface Target {
   /** Percent-encoded, without the query. */
   readonly path: string;
   readonly query: Readonly<Record<string, string | undefined>>;
+  /** Every value of the parameter `dryRun`, if it is repeated. */
+  readonly repeatedDryRun?: readonly string[];
 }
 
 /** Splits a URL into its raw path and query parameters. Of a repeated parameter the first wins, as in Go's `Values.Get`. */
@@ -17,7 +19,10 @@ export function splitTarget(url: string): Target {
   const rest = local === null ? url : url.slice(local[0].length);
   const mark = rest.indexOf("?");
   const path = mark < 0 ? rest : rest.slice(0, mark);
-  return { path: path === "" ? "/" : path, query: mark < 0 ? {} : parseQuery(rest.slice(mark + 1)) };
+  const text = mark < 0 ? "" : rest.slice(mark + 1);
+  const target = { path: path === "" ? "/" : path, query: mark < 0 ? {} : parseQuery(text) };
+  if (text.indexOf("dryRun") === text.lastIndexOf("dryRun")) return target;
+  return { ...target, repeatedDryRun: new URLSearchParams(text).getAll("dryRun") };
 }
 
 function parseQuery(text: string): Target["query"] {

@@ -30,7 +30,7 @@ import { type WriteOptions, writeOptions } from "../write/write-options.ts";
 export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   const { resource, info, request } = call;
   const scale = resource.scale;
-  if (scale === undefined) throw methodNotAllowed(resource);
+  if (scale === undefined) throw methodNotAllowed(resource, info.verb);
   const answer = (object: DeepReadonly<KubernetesObject>): ObjectOutcome => ({
     kind: "object",
     status: 200,
@@ -41,7 +41,7 @@ export async function scaleObject(call: Call): Promise<ObjectOutcome> {
   const stored = call.store.get(keyOf(call));
   if (stored === undefined) throw notFound(resource, info.name);
   if (info.verb === "get") return answer((await serve(call, stored)).object);
-  if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource);
+  if (info.verb !== "update" && info.verb !== "patch") throw methodNotAllowed(resource, info.verb);
   if (info.verb === "patch" && patchType(request, resource) === "apply") return answer(await applyScale(call, scale));
   const options = writeOptions(request, info.verb === "update" ? "UpdateOptions" : "PatchOptions");
   const next = info.verb === "update" ? replacement(call) : patched(call);

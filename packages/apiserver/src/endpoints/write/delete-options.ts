@@ -4,7 +4,7 @@ import { badRequest, invalidOptions } from "../errors.ts";
 import { jsonType } from "../object/decode-error.ts";
 import type { PipelineRequest } from "../outcome.ts";
 import { isTrue } from "../request-info.ts";
-import { dryRunProblem } from "./write-options.ts";
+import { dryRunProblem, queriedDryRun } from "./write-options.ts";
 
 /** Options of a delete: from its body, or from its query if it has none. */
 export interface DeleteOptions {
@@ -33,7 +33,7 @@ const policies = ["Foreground", "Background", "Orphan"] as const;
 /** Parses DeleteOptions (meta/v1). Throws `BadRequest` or `Invalid`. */
 export function deleteOptions(request: PipelineRequest): DeleteOptions {
   // As in kube-apiserver, a body replaces the options of the query.
-  const sent = request.body === undefined ? queriedOptions(request.query ?? {}) : decodedOptions(request.body);
+  const sent = request.body === undefined ? queriedOptions(request) : decodedOptions(request.body);
   const { propagationPolicy: policy, orphanDependents, dryRun = [], preconditions } = sent;
   requireValid(sent);
   // kube-apiserver treats a negative period as one second.
@@ -109,8 +109,8 @@ const isText = (value: unknown): value is string => typeof value === "string";
 const isBoolean = (value: unknown): value is boolean => typeof value === "boolean";
 const isTexts = (value: unknown): value is readonly string[] => Array.isArray(value) && value.every(isText);
 
-function queriedOptions(query: NonNullable<PipelineRequest["query"]>): SentOptions {
-  const { gracePeriodSeconds: grace, propagationPolicy, orphanDependents, dryRun, uid, resourceVersion } = query;
+function queriedOptions(request: PipelineRequest): SentOptions {
+  const { gracePeriodSeconds: grace, propagationPolicy, orphanDependents, uid, resourceVersion } = request.query ?? {};
   if (grace !== undefined && !/^[-+]?\d{1,15}$/.test(grace)) {
     throw badRequest(`strconv.ParseInt: parsing ${JSON.stringify(grace)}: invalid syntax`);
   }
@@ -118,7 +118,7 @@ function queriedOptions(query: NonNullable<PipelineRequest["query"]>): SentOptio
     ...(grace === undefined ? {} : { gracePeriodSeconds: Number(grace) }),
     ...(propagationPolicy === undefined ? {} : { propagationPolicy }),
     ...(orphanDependents === undefined ? {} : { orphanDependents: isTrue(orphanDependents) }),
-    ...(dryRun === undefined ? {} : { dryRun: [dryRun] }),
+    dryRun: queriedDryRun(request),
     preconditions: { ...(uid ? { uid } : {}), ...(resourceVersion ? { resourceVersion } : {}) },
   };
 }

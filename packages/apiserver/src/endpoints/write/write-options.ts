@@ -22,7 +22,7 @@ const maxManagerLength = 128;
 export function writeOptions(request: PipelineRequest, kind: OptionsKind, isApply = false): WriteOptions {
   const query = request.query ?? {};
   const named = query["fieldManager"] ?? "";
-  const dryRun = query["dryRun"] === undefined ? [] : [query["dryRun"]];
+  const dryRun = queriedDryRun(request);
   const causes = [
     forceProblem(query, kind, isApply),
     isApply && named === "" ? managerRequired : undefined,
@@ -80,6 +80,11 @@ function managerProblem(manager: string): StatusCause | undefined {
     field,
     message: `Invalid value: ${JSON.stringify(manager)}: invalid character ${character} (at position ${position})`,
   };
+}
+
+/** The values of the query parameter `dryRun`. */
+export function queriedDryRun({ query = {}, repeatedDryRun }: PipelineRequest): readonly string[] {
+  return repeatedDryRun ?? (query["dryRun"] === undefined ? [] : [query["dryRun"]]);
 }
 
 /** Why the values of `dryRun` are not valid. */

@@ -95,7 +95,17 @@ function decodeText(bytes: Buffer): string {
   }
 }
 
+const objectFormats: ReadonlyMap<string, "json" | "yaml" | "protobuf"> = new Map([
+  ["application/json", "json"],
+  ["application/yaml", "yaml"],
+  ["application/vnd.kubernetes.protobuf", "protobuf"],
+]);
+
+/** A media type whose parameters all have values, as Go's `mime.ParseMediaType` requires. */
+const mediaParameters = /^[^;]*(?:;\s*[\w!#$%&'*+.^`|~-]+\s*=\s*(?:[\w!#$%&'*+.^`|~-]+|"(?:[^"\\]|\\.)*")\s*)*;?$/;
+
 function bodyFormat(method: string, contentType: string | undefined, isEmpty: boolean): "json" | "yaml" | "protobuf" {
+  const isMalformed = contentType !== undefined && !mediaParameters.test(contentType.trim());
   const mediaType = (contentType ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
   if (isEmpty) return "json";
   if (method === "PATCH") {
@@ -107,9 +117,9 @@ function bodyFormat(method: string, contentType: string | undefined, isEmpty: bo
     }
     return mediaType.endsWith("yaml") ? "yaml" : "json";
   }
-  if (mediaType === "" || mediaType === "application/json") return "json";
-  if (mediaType === "application/yaml") return "yaml";
-  if (mediaType === "application/vnd.kubernetes.protobuf") return "protobuf";
+  if (mediaType === "") return "json";
+  const format = isMalformed ? undefined : objectFormats.get(mediaType);
+  if (format !== undefined) return format;
   throw statusError(
     "UnsupportedMediaType",
     "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
