@@ -28,6 +28,10 @@ interface Listener {
   turn: number;
 }
 
+/** Connections to Services that the proxy forwards, in total and to those of one namespace. Each takes two file descriptors. */
+const maxConnections = 4_000;
+const maxConnectionsPerNamespace = 1_000;
+
 /** A backend that does not accept a connection within this time is skipped. */
 const connectMs = 3_000;
 /** The delay before listening on an occupied port is retried. */
@@ -35,7 +39,7 @@ const retryMs = 5_000;
 
 /**
  * Listens on the address of every Service and balances TCP connections round-robin over its ready endpoints. A backend that refuses
- * is skipped; with none left the connection is reset. Established connections survive endpoint changes. UDP, node ports and session
+ * is skipped; with none left, or beyond the limit of connections, the connection is reset. Established connections survive endpoint changes. UDP, node ports and session
  * affinity are not supported.
  */
 export async function startServiceProxy(options: ServiceProxyOptions): Promise<ServiceProxy> {
@@ -53,6 +57,11 @@ class TcpProxy implements ServiceProxy {
   /** Whether routes are about to be updated. */
   #isDue = false;
   #retry: Timer | undefined;
+  /** Services with ports beyond the limits, so that each is logged once. */
+  #limited: ReadonlySet<string> = new Set();
+  /** Open connections by the namespace of their Service, and in total. */
+  readonly #connections = new Map<string, number>();
+  #connectionCount = 0;
 
   constructor(options: ServiceProxyOptions) {
     this.#clock = options.clock;
@@ -91,7 +100,11 @@ class TcpProxy implements ServiceProxy {
   #settle(): void {
     this.#isDue = false;
     if (this.#stopping.signal.aborted) return;
-    const routes = serviceRoutes(this.#services.values(), this.#slices.values());
+    const { routes, limited } = serviceRoutes(this.#services.values(), this.#slices.values());
+    for (const service of limited) {
+      if (!this.#limited.has(service)) this.#log.warn({ service }, "too many ports of services; not listening on all of them");
+    }
+    this.#limited = limited;
     for (const [key, listener] of this.#listeners) {
       if (routes.has(key)) continue;
       this.#listeners.delete(key);
@@ -107,9 +120,10 @@ class TcpProxy implements ServiceProxy {
   #open(key: string, route: ServiceRoute): void {
     const sockets = new Set<Socket>();
     const server = createServer({ noDelay: true, pauseOnConnect: true }, (socket) => {
+      socket.on("error", () => socket.destroy());
+      if (!this.#admit(socket, route.namespace)) return;
       sockets.add(socket);
       socket.on("close", () => sockets.delete(socket));
-      socket.on("error", () => socket.destroy());
       const { backends } = listener.route;
       const first = listener.turn++;
       const inTurn = backends.map((_, index) => backends[(first + index) % backends.length] ?? { host: "", port: 0 });
@@ -123,6 +137,24 @@ class TcpProxy implements ServiceProxy {
       this.#retryLater();
     });
     server.listen({ host: route.host, port: route.port });
+  }
+
+  /** Counts a connection until it closes, or resets it beyond the limits. */
+  #admit(socket: Socket, namespace: string): boolean {
+    const count = this.#connections.get(namespace) ?? 0;
+    if (count >= maxConnectionsPerNamespace || this.#connectionCount >= maxConnections) {
+      socket.resetAndDestroy();
+      return false;
+    }
+    this.#connections.set(namespace, count + 1);
+    this.#connectionCount += 1;
+    socket.once("close", () => {
+      const open = this.#connections.get(namespace) ?? 1;
+      if (open > 1) this.#connections.set(namespace, open - 1);
+      else this.#connections.delete(namespace);
+      this.#connectionCount -= 1;
+    });
+    return true;
   }
 
   #retryLater(): void {

@@ -20,7 +20,7 @@ const slice = (endpoints: EndpointSliceObject["endpoints"], port = 8080, name = 
 const ports = [{ name: "http", port: 80, targetPort: 8080 }];
 
 test("a service routes to its ready endpoints on their own port", () => {
-  const routes = serviceRoutes(
+  const { routes } = serviceRoutes(
     [service({ clusterIP: "127.200.0.7", ports })],
     [
       slice([
@@ -33,7 +33,7 @@ test("a service routes to its ready endpoints on their own port", () => {
 });
 
 test("without ready endpoints, terminating endpoints that still serve are used", () => {
-  const routes = serviceRoutes(
+  const { routes } = serviceRoutes(
     [service({ clusterIP: "127.200.0.7", ports })],
     [slice([{ addresses: ["127.64.0.2"], conditions: { ready: false, serving: true, terminating: true } }])],
   );
@@ -47,7 +47,34 @@ test.each<[string, ServiceObject["spec"]]>([
   ["UDP", { clusterIP: "127.200.0.7", ports: [{ name: "http", port: 53, protocol: "UDP" }] }],
   ["a service without a spec", undefined],
 ])("does not listen for %s", (_, spec) => {
-  expect(serviceRoutes([service(spec)], []).size).toBe(0);
+  expect(serviceRoutes([service(spec)], []).routes.size).toBe(0);
+});
+
+test("listens on a limited number of ports per namespace and in total, those of older services first", () => {
+  const many = (name: string, namespace: string, host: string, createdAt: string): ServiceObject => ({
+    ...service({ clusterIP: host, ports: Array.from({ length: 4 }, (_, index) => ({ name: `p${index}`, port: 80 + index })) }),
+    metadata: { name, namespace, creationTimestamp: createdAt },
+  });
+  const services = [
+    many("new", "hostile", "127.200.0.1", "2026-01-03T00:00:00Z"),
+    many("old", "hostile", "127.200.0.2", "2026-01-01T00:00:00Z"),
+    many("other", "default", "127.200.0.3", "2026-01-04T00:00:00Z"),
+  ];
+  const perNamespace = serviceRoutes(services, [], { maxPerNamespace: 5, maxTotal: 100 });
+  const hosts = (routes: ReadonlyMap<string, { readonly host: string }>): string[] =>
+    [...routes.values()].map(({ host }) => host);
+  const four = (host: string): string[] => Array.from({ length: 4 }, () => host);
+  expect(hosts(perNamespace.routes)).toEqual([...four("127.200.0.2"), "127.200.0.1", ...four("127.200.0.3")]);
+  expect([...perNamespace.limited]).toEqual(["hostile/new"]);
+  const total = serviceRoutes(services, [], { maxPerNamespace: 100, maxTotal: 8 });
+  expect(hosts(total.routes)).toEqual([...four("127.200.0.2"), ...four("127.200.0.1")]);
+  expect([...total.limited]).toEqual(["default/other"]);
+});
+
+test("9,000 ports of a hostile service leave room for other services", () => {
+  const hostile = Array.from({ length: 9_000 }, (_, index) => ({ name: `p${index}`, port: 1 + index }));
+  const { routes } = serviceRoutes([service({ clusterIP: "127.200.0.1", ports: hostile }, "hostile")], []);
+  expect(routes.size).toBe(1_000);
 });
 
 test("services resolve by all forms of their name, the short one only in their own namespace", () => {

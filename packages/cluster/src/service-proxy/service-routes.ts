@@ -5,6 +5,7 @@ import type { EndpointSliceObject, ServiceObject } from "@keelson/api-machinery/
 export interface ServiceRoute {
   readonly host: string;
   readonly port: number;
+  readonly namespace: string;
   /** `namespace/name:port`, for logs. */
   readonly name: string;
   /** Ready endpoints. Connections are reset if there are none. */
@@ -15,6 +16,24 @@ export interface ServiceRoute {
 export interface Backend {
   readonly host: string;
   readonly port: number;
+}
+
+/** Listeners of the service proxy. Each takes a file descriptor of the process that runs the controllers. */
+export interface RouteLimits {
+  /** Default: 1,000. */
+  readonly maxPerNamespace: number;
+  /** Default: 8,000. */
+  readonly maxTotal: number;
+}
+
+const defaultLimits: RouteLimits = { maxPerNamespace: 1_000, maxTotal: 8_000 };
+
+/** The addresses to listen on. */
+export interface ServiceRoutes {
+  /** By `host:port`. */
+  readonly routes: ReadonlyMap<string, ServiceRoute>;
+  /** Services with ports beyond the limits, as `namespace/name`. */
+  readonly limited: ReadonlySet<string>;
 }
 
 const serviceNameLabel = "kubernetes.io/service-name";
@@ -44,30 +63,46 @@ function isLoopback(address: string | undefined): address is string {
 }
 
 /**
- * The addresses to listen on: each TCP port of each Service with a loopback address. Without ready endpoints, terminating ones that
- * still serve are used, as in kube-proxy (KEP-1669).
+ * The addresses to listen on: each TCP port of each Service with a loopback address, oldest Services first, so that a new one never
+ * takes the place of another. Without ready endpoints, terminating ones that still serve are used, as in kube-proxy (KEP-1669).
  */
 export function serviceRoutes(
   services: Iterable<DeepReadonly<ServiceObject>>,
   slices: Iterable<DeepReadonly<EndpointSliceObject>>,
-): ReadonlyMap<string, ServiceRoute> {
+  { maxPerNamespace, maxTotal }: RouteLimits = defaultLimits,
+): ServiceRoutes {
   const byService = slicesByService(slices);
   const routes = new Map<string, ServiceRoute>();
-  for (const { metadata, spec } of services) {
+  const limited = new Set<string>();
+  const counts = new Map<string, number>();
+  for (const { metadata, spec } of oldestFirst(services)) {
     const host = spec?.clusterIP;
     if (!isLoopback(host) || spec?.type === "ExternalName") continue;
-    const key = `${metadata.namespace}/${metadata.name}`;
+    const { namespace = "" } = metadata;
+    const key = `${namespace}/${metadata.name}`;
+    const ofService = byService.get(key) ?? [];
     for (const { name = "", port, protocol = "TCP" } of spec?.ports ?? []) {
       if (protocol !== "TCP") continue;
-      routes.set(`${host}:${port}`, {
-        host,
-        port,
-        name: `${key}:${name || port}`,
-        backends: backendsOf(byService.get(key) ?? [], name, protocol),
-      });
+      const count = counts.get(namespace) ?? 0;
+      if (count >= maxPerNamespace || routes.size >= maxTotal) {
+        limited.add(key);
+        break;
+      }
+      counts.set(namespace, count + 1);
+      const backends = backendsOf(ofService, name, protocol);
+      routes.set(`${host}:${port}`, { host, port, namespace, name: `${key}:${name || port}`, backends });
     }
   }
-  return routes;
+  return { routes, limited };
+}
+
+function oldestFirst(services: Iterable<DeepReadonly<ServiceObject>>): readonly DeepReadonly<ServiceObject>[] {
+  const age = ({ metadata }: DeepReadonly<ServiceObject>): string =>
+    `${metadata.creationTimestamp ?? ""} ${metadata.uid ?? metadata.name ?? ""}`;
+  return [...services]
+    .map((service) => ({ service, age: age(service) }))
+    .sort((a, b) => (a.age < b.age ? -1 : a.age > b.age ? 1 : 0))
+    .map(({ service }) => service);
 }
 
 /**
