@@ -46,8 +46,7 @@ export class CallAdmission implements AdmissionRequest {
   }
 
   warn(text: string): void {
-    const { warnings } = this.#call;
-    if (!warnings.includes(text)) warnings.push(text);
+    this.#call.warnings.add(text);
   }
 
   annotate(key: string, value: string): void {

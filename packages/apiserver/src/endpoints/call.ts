@@ -9,6 +9,7 @@ import type { RandomSource } from "./random-source.ts";
 import type { SharedEvents } from "./read/shared-events.ts";
 import type { SharedTurns } from "./read/shared-turns.ts";
 import type { ResourceRequestInfo } from "./request-info.ts";
+import type { Warnings } from "./warnings.ts";
 
 /** Services shared by all endpoints. */
 export interface EndpointContext {
@@ -35,7 +36,7 @@ export interface Call extends EndpointContext {
   /** For watches. */
   readonly sharedEvents: SharedEvents;
   /** Warnings sent with the response, including failures. */
-  readonly warnings: string[];
+  readonly warnings: Warnings;
   /** Schema violations found by the last `normalizeObject`. */
   readonly schemaErrors: { causes: readonly StatusCause[] };
 }

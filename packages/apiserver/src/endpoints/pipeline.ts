@@ -24,6 +24,7 @@ import { updateObject } from "./write/update.ts";
 import { SharedEvents } from "./read/shared-events.ts";
 import { SharedTurns } from "./read/shared-turns.ts";
 import { type OpenWatch, watchObjects } from "./read/watch.ts";
+import { Warnings } from "./warnings.ts";
 
 /** Decides whether a user may make a request (RBAC). */
 export type Authorize = (user: UserInfo, info: RequestInfo) => AccessDecision | Promise<AccessDecision>;
@@ -81,7 +82,7 @@ class Pipeline implements RequestPipeline {
   }
 
   readonly handle: Handle = async (request) => {
-    const warnings: string[] = [];
+    const warnings = new Warnings();
     let isAuthorized = false;
     try {
       const info = request.info ?? requestInfo(request);
@@ -125,7 +126,7 @@ class Pipeline implements RequestPipeline {
     return decision instanceof Promise ? decision.then(require) : require(decision);
   }
 
-  #handleResource(request: PipelineRequest, info: ResourceRequestInfo, warnings: string[]): Outcome | Promise<Outcome> {
+  #handleResource(request: PipelineRequest, info: ResourceRequestInfo, warnings: Warnings): Outcome | Promise<Outcome> {
     const { store, resources, admission, clock, random } = this.#options;
     const resource = resources.get(info.group, info.version, info.resource);
     if (resource === undefined || !isInScope(resource, info)) return absentPath(info.path, resources);
@@ -148,7 +149,7 @@ class Pipeline implements RequestPipeline {
       warnings,
       schemaErrors: { causes: [] },
     };
-    if (resource.deprecationWarning !== undefined) warnings.push(resource.deprecationWarning);
+    if (resource.deprecationWarning !== undefined) warnings.add(resource.deprecationWarning);
     return info.subresource === "" ? this.#handleObject(call) : this.#handleSubresource(call);
   }
 
@@ -275,7 +276,7 @@ function admitBody(call: Call): void | Promise<void> {
 /** kube-apiserver sends this header when authorization fails. */
 const noSniff = { "x-content-type-options": "nosniff" } as const;
 
-function withWarnings(outcome: Outcome, warnings: readonly string[]): Outcome {
+function withWarnings(outcome: Outcome, { texts: warnings }: Warnings): Outcome {
   if (warnings.length === 0 || outcome.kind === "document" || outcome.kind === "raw" || outcome.kind === "upgrade")
     return outcome;
   return { ...outcome, warnings };

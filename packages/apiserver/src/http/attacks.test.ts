@@ -207,6 +207,15 @@ const attacks: readonly (readonly [string, Attack, readonly number[]])[] = [
     },
     [422],
   ],
+  [
+    "9,000 host aliases that cause warnings",
+    {
+      path: "/api/v1/namespaces/default/pods?dryRun=All",
+      type: json,
+      body: `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"aliases"},"spec":{"containers":[{"name":"a","image":"a"}],"hostAliases":[${Array.from({ length: 9_000 }, (_, index) => `{"ip":"192.0.2.1","hostnames":["h${index}"]}`).join(",")}]}}`,
+    },
+    [201],
+  ],
   ["39,900 finalizers", { type: json, body: withMetadata(`"finalizers":[${'"x",'.repeat(39_899)}"x"]`) }, [422]],
   ["more than 3 MiB", { type: json, body: `"${"x".repeat(3 * megabytes)}"` }, [413]],
 ];

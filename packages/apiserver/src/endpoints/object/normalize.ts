@@ -53,7 +53,7 @@ function* normalizeInSteps(call: Call, object: KubernetesObject, options: Normal
   const isTracked = isFrozenValue(managedFields);
   const sent = isTracked ? withoutManagedFields(object.metadata) : object.metadata;
   const { metadata, warning } = withoutRepeatedOwners(readMetadata(sent, resource.kind, resource.version, unknown));
-  if (warning !== undefined && !call.warnings.includes(warning)) call.warnings.push(warning);
+  if (warning !== undefined) call.warnings.add(warning);
   yield;
   const pruned = prune(schema, { ...object, metadata });
   unknown.push(...pruned.unknown);
@@ -129,7 +129,7 @@ export function validationCauses(
 
 /** Adds the kind's own warnings about an object to the response. */
 export function addWarnings({ resource, warnings }: Call, object: KubernetesObject): void {
-  for (const warning of resource.strategy.warnings?.(object) ?? []) if (!warnings.includes(warning)) warnings.push(warning);
+  for (const warning of resource.strategy.warnings?.(object) ?? []) warnings.add(warning);
 }
 
 function warnOfFinalizers(
@@ -137,11 +137,13 @@ function warnOfFinalizers(
   object: DeepReadonly<KubernetesObject>,
   live: DeepReadonly<KubernetesObject> | undefined,
 ): void {
+  const known = new Set(live?.metadata.finalizers);
   for (const name of unqualifiedFinalizers(object.metadata)) {
+    if (known.has(name)) continue;
     const warning =
       `metadata.finalizers: ${JSON.stringify(name)}: prefer a domain-qualified finalizer name including a path (/) to avoid ` +
       "accidental conflicts with other finalizer writers";
-    if (live?.metadata.finalizers?.includes(name) !== true && !call.warnings.includes(warning)) call.warnings.push(warning);
+    call.warnings.add(warning);
   }
 }
 
@@ -180,7 +182,7 @@ function reportUnknown(
     const prefix = `${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: `;
     throw badRequest(info.verb === "patch" ? reason : prefix + reason);
   }
-  for (const message of messages) if (!warnings.includes(message)) warnings.push(message);
+  for (const message of messages) warnings.add(message);
 }
 
 /** Built-in kinds are decoded in one pass, so their faults are in the order of the text; of other kinds, duplicates are found first. */

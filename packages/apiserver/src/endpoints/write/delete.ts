@@ -22,9 +22,7 @@ export async function deleteNamed(call: Call, name: string, options: DeleteOptio
   const { resource, store } = call;
   const key = keyOf(call, name);
   const { propagationWarning: warning } = resource.strategy;
-  if (warning !== undefined && options.propagationPolicy === undefined && !call.warnings.includes(warning)) {
-    call.warnings.push(warning);
-  }
+  if (warning !== undefined && options.propagationPolicy === undefined) call.warnings.add(warning);
   for (;;) {
     const stored = store.get(key);
     if (stored === undefined) throw notFound(resource, name);
