@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { resolveIntOrPercent } from "./int-or-percent.ts";
+import { workloadSelector } from "./ownership.ts";
 import { generatedPrefix } from "./pod-from-template.ts";
 import { hashOf, isSameTemplate } from "./template-hash.ts";
 
@@ -34,6 +35,26 @@ describe("a template's hash", () => {
     const labelled = { ...template, metadata: { labels: { a: "1", "pod-template-hash": "x" }, annotations: {} } };
     expect(isSameTemplate(template, labelled)).toBe(true);
     expect(isSameTemplate(template, { ...template, metadata: { labels: { a: "2" } } })).toBe(false);
+  });
+});
+
+describe("a workload's selector", () => {
+  test("is compiled once for an object from a cache", () => {
+    const selector = Object.freeze({ matchLabels: Object.freeze({ app: "web" }) });
+    expect(workloadSelector(selector)).toBe(workloadSelector(selector));
+    expect(workloadSelector(selector).matches({ app: "web" })).toBe(true);
+  });
+
+  test("is compiled again for an object that may have changed", () => {
+    const selector = { matchLabels: { app: "web" } };
+    expect(workloadSelector(selector).matches({ app: "web" })).toBe(true);
+    selector.matchLabels.app = "db";
+    expect(workloadSelector(selector).matches({ app: "web" })).toBe(false);
+  });
+
+  test("selects nothing if it is empty", () => {
+    const empty = Object.freeze({});
+    for (const selector of [empty, empty, undefined]) expect(workloadSelector(selector).matches({ app: "web" })).toBe(false);
   });
 });
 
