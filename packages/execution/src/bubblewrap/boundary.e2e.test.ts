@@ -5,6 +5,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   readlinkSync,
   realpathSync,
@@ -225,6 +226,28 @@ describe.runIf(isRoot).each(kinds)("a program with a private user, started %s,",
     expect(readlinkSync(join(dir, "a", "work", "link"))).toBe("/etc/shadow");
     await program.remove();
     expect(existsSync(join(dir, "a"))).toBe(false);
+  });
+
+  test("frees its /tmp when it exits, although programs started meanwhile have copies of its mounts", async () => {
+    const limits = { diskBytes: 1 << 20 };
+    const first = await start("echo x >/tmp/file; while ! [ -e gate ]; do sleep 0.02; done", { limits });
+    const second = await start("echo ready >ready; exec sleep 600", { limits }, "b");
+    await content(join(dir, "b", "work", "ready"));
+    const temporary = ` ${join(dir, "a", "tmp")} `;
+    const hasCopy = (pid: string): boolean => {
+      try {
+        return readFileSync(`/proc/${pid}/mountinfo`, "utf8").includes(temporary);
+      } catch {
+        // It has ended.
+        return false;
+      }
+    };
+    const holders = (): string[] => readdirSync("/proc").filter((name) => /^\d+$/.test(name) && hasCopy(name));
+    expect(holders()).not.toEqual([]);
+    writeFileSync(join(dir, "a", "work", "gate"), "");
+    await first.exited();
+    await expect.poll(holders, { timeout: 60_000 }).toEqual([]);
+    expect(second.state.kind).toBe("running");
   });
 
   test("is stopped by its process and memory limits", async () => {

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readdirSync, realpathSync } from "node:fs";
+import { readdirSync, realpathSync, rmdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { mountPoints, mountPointsBelow } from "../files/mount-points.ts";
@@ -86,6 +86,17 @@ export async function keepWork({ path, work }: ProgramFolder, unmounter: Unmount
   const mounts = mountPointsBelow(path);
   if (mounts.length === 0) return;
   const target = join(realpathSync(path), basename(work));
-  if (!mounts.includes(target) || readdirSync(target).length === 0) return unmounter.unmount(mounts);
-  await run("/bin/sh", ["-c", keepScript, "keelson-keep", target, ...mounts.filter((mount) => mount !== target)]);
+  const others = mounts.filter((mount) => mount !== target);
+  if (!mounts.includes(target) || readdirSync(target).length === 0) await unmounter.unmount(mounts);
+  else await run("/bin/sh", ["-c", keepScript, "keelson-keep", target, ...others]);
+  // Programs that were started meanwhile have copies of the mounts in their own namespaces. Those end with the mount points.
+  for (const path of others) removeMountPoint(path);
+}
+
+function removeMountPoint(path: string): void {
+  try {
+    rmdirSync(path);
+  } catch {
+    // Removed with the program's folder.
+  }
 }
