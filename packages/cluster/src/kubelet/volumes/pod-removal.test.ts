@@ -1,5 +1,6 @@
-import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync } from "node:fs";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -45,6 +46,28 @@ test.runIf(canMount)("a Pod's folder is removed with what is mounted below it an
     for (const path of [data, folder, folder]) spawnSync("umount", ["--lazy", path]);
   }
 });
+
+test.runIf(canMount)(
+  "the memory of a removed Pod is freed although another Pod's namespace has copies of its mounts",
+  async () => {
+    const data = join(folder, "data");
+    mkdirSync(data);
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", data]);
+    const command = ["--mount", "--propagation", "private", "--", "sh", "-c", "echo ready; exec sleep 600"];
+    const other = spawn("unshare", command, { stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      await once(other.stdout, "data");
+      const mounts = (): string => readFileSync(`/proc/${other.pid}/mountinfo`, "utf8");
+      expect(mounts()).toContain(data);
+      await removePodFolder(folder);
+      expect(mounts()).not.toContain(data);
+    } finally {
+      other.kill("SIGKILL");
+      await once(other, "close");
+      spawnSync("umount", ["--lazy", data]);
+    }
+  },
+);
 
 test("a volume is updated although a program has nested folders beyond PATH_MAX in it", async () => {
   const files = (content: string) => new Map([["key", { content, mode: 0o644 }]]);
