@@ -152,6 +152,20 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
     expect(await run(3, "ls /data")).toBe("");
   });
 
+  it("does not stay allocated until sandboxes end that were started while it was mounted", async () => {
+    const image = join(dir, "volumes", volumeId, "volume.img");
+    const devices = (): string => execFileSync("losetup", ["--noheadings", "--associated", image], { encoding: "utf8" });
+    await start(1, ["sleep", "600"]);
+    const other = await start(2, ["sleep", "600"], { volumes: [] });
+    // Its processes have their own mounts, with a copy of this one.
+    await exec(other, "true");
+    expect(devices()).not.toBe("");
+    await agent.manager.delete(idOf(1));
+    await expect.poll(devices, { timeout: 60_000 }).toBe("");
+    await remove();
+    expect(other.state.kind).toBe("running");
+  });
+
   it("is adopted with the sandboxes that use it after a crash of the agent", async () => {
     await create(otherVolumeId);
     const first = await start(1, ["sh", "-c", "echo kept >/data/file; exec sleep 600"]);
@@ -184,6 +198,51 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
     await unmountVolumes(join(dir, "agent"));
     rmSync(join(dir, "agent"), { recursive: true });
     expect(await run(3, "cat /data/a")).toBe("one\n");
+  });
+
+  it("is repaired before it is mounted if a crash damaged it, and rejected with a remedy if that is not possible", async () => {
+    const image = join(dir, "volumes", volumeId, "volume.img");
+    expect(await run(1, "echo one >/data/a")).toBe("");
+    await agent.manager.delete(idOf(1));
+    const isFree = (): boolean => execFileSync("losetup", ["--noheadings", "--associated", image]).length === 0;
+    await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+    // As the kernel does when it finds an error.
+    execFileSync("debugfs", ["-w", "-R", "ssv state 2", image], { stdio: "ignore" });
+    expect(await run(2, "cat /data/a; echo two >/data/b; cat /data/b")).toBe("one\ntwo\n");
+    expect(execFileSync("dumpe2fs", ["-h", image], { encoding: "utf8", stdio: "pipe" })).not.toMatch(/with errors/);
+    await agent.manager.delete(idOf(2));
+    await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+    execFileSync("dd", ["if=/dev/zero", `of=${image}`, "bs=1M", "count=16", "conv=notrunc"], { stdio: "ignore" });
+    expect(await agent.manager.create(sandbox(3, ["true"]))).toMatchObject({
+      success: false,
+      message: `the file system of the volume is damaged; repair it with: e2fsck -f ${image}`,
+    });
+    await remove();
+    expect(agent.manager.status().volumes).toEqual([]);
+  });
+
+  it("does not prevent the agent from starting if its record is damaged", async () => {
+    const program = await start(1, ["sleep", "600"]);
+    await agent.close();
+    const record = join(dir, "volumes", volumeId, "volume.json");
+    execFileSync("truncate", ["--size", "0", record]);
+    agent = await open();
+    expect(agent.driver.get(program.id)?.state.kind).toBe("running");
+    await agent.manager.delete(program.id);
+    expect(await agent.manager.create(sandbox(2, ["true"]))).toMatchObject({
+      success: false,
+      message: `the record of the volume is damaged: ${record}`,
+    });
+    await remove();
+  });
+
+  it("does not take the rest of the disk", async () => {
+    const change = { kind: "create", volumeId: otherVolumeId, sizeBytes: 2 ** 50 } as const;
+    await expect(agent.manager.changeVolume(change)).rejects.toMatchObject({
+      code: "Failed",
+      message: expect.stringMatching(/^could not allocate the volume: 1073741824 MiB requested, \d+ MiB available$/),
+    });
+    expect(agent.manager.status().volumes).toEqual([volumeId]);
   });
 
   it("completes an interrupted creation and an interrupted change of owner", async () => {

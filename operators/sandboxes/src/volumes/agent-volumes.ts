@@ -54,7 +54,14 @@ export class AgentVolumes {
     const isUsed = (id: string): boolean => volumes.#usersOf(id).size > 0;
     // The mounts of an agent in a container end with it.
     await Promise.all(
-      volumes.#ids.map((id) => (isUsed(id) ? volumes.#next(id, () => volumes.#mount(id)) : volumes.#release(id))),
+      volumes.#ids.map(async (id) => {
+        try {
+          await (isUsed(id) ? volumes.#next(id, () => volumes.#mount(id)) : volumes.#release(id));
+        } catch (error) {
+          // The agent must not fail with one volume.
+          options.log.warn({ err: error, volumeId: id }, "could not adopt a volume");
+        }
+      }),
     );
     return volumes;
   }
@@ -211,6 +218,8 @@ export class AgentVolumes {
     const problem = await this.#otherAgentProblem(folder);
     if (problem !== undefined) throw new VolumeError("InUse", `volume ${volumeId}: ${problem}`);
     const { agentDir } = this.#options;
+    // It may have been deleted since the sandbox was accepted.
+    if (!existsSync(imageOf(folder))) throw new VolumeError("NotFound", `volume ${volumeId} not found on this agent`);
     const record = await requireRecord(folder);
     if (record.agentDir !== agentDir) await writeRecord(recordOf(folder), { ...record, agentDir });
     await mkdir(this.#mountFolder(volumeId), { recursive: true, mode: 0o700 });

@@ -1,5 +1,7 @@
 import { execFile } from "node:child_process";
-import { open, rename, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { open, rename, rm, statfs } from "node:fs/promises";
+import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { readMountPoints } from "@keelson/execution/files";
 import { VolumeError } from "./volume-error.ts";
@@ -18,17 +20,38 @@ const env = { PATH: "/usr/sbin:/usr/bin:/sbin:/bin", LC_ALL: "C" };
 const bytesPerFile = 16 * 1024;
 const maxFiles = 65_536;
 
-/** Runs a system program. **Errors**: {@link VolumeError} with what it printed. */
-async function runTool(program: string, args: readonly string[], purpose: string): Promise<string> {
+/** Space of the disk that no new volume may take: the machine needs it. */
+const spareBytes = 256 << 20;
+
+/** Exit codes of e2fsck(8) after which a file system can be mounted: errors were corrected, and the machine should be restarted. */
+const repaired = [1, 2] as const;
+
+/** Runs a system program, which may also exit with a code in `accepted`. **Errors**: {@link VolumeError} with what it printed. */
+async function runTool(
+  program: string,
+  args: readonly string[],
+  purpose: string,
+  accepted: readonly number[] = [],
+): Promise<string> {
   try {
     const { stdout } = await run(program, [...args], { env, maxBuffer: 16 << 20 });
     return stdout;
   } catch (error) {
-    const { code, stderr } = error as { readonly code?: unknown; readonly stderr?: unknown };
-    if (code === "ENOENT") throw new VolumeError("Unsupported", `${program} not found; install it: apt-get install e2fsprogs`);
-    const reason = typeof stderr === "string" && stderr.trim() !== "" ? stderr.trim().split("\n").at(-1) : String(error);
-    throw new VolumeError("Failed", `could not ${purpose}: ${reason ?? ""}`, { cause: error });
+    const { code, stderr, stdout } = error as { readonly code?: unknown; readonly stderr?: unknown; readonly stdout?: unknown };
+    if (typeof code === "number" && accepted.includes(code)) return String(stdout);
+    if (code === "ENOENT")
+      throw new VolumeError("Unsupported", `${program} not found; install it: apt-get install e2fsprogs util-linux`);
+    throw new VolumeError("Failed", `could not ${purpose}: ${lastLine(stderr) ?? String(error)}`, { cause: error });
   }
+}
+
+/** The last line that a program printed, except for a hint of mount(8). */
+function lastLine(text: unknown): string | undefined {
+  if (typeof text !== "string") return undefined;
+  return text
+    .split("\n")
+    .map((line) => line.trim())
+    .findLast((line) => line !== "" && !line.startsWith("dmesg(1)"));
 }
 
 /** The mounts of volumes, in the mount namespace of whatever starts the sandboxes. */
@@ -42,23 +65,45 @@ export class VolumeMounts {
   }
 
   /** Runs a system program in the namespace. **Errors**: {@link VolumeError}. */
-  readonly run = (program: string, args: readonly string[], purpose: string): Promise<string> =>
+  readonly run = (program: string, args: readonly string[], purpose: string, accepted?: readonly number[]): Promise<string> =>
     this.#pid === "self"
-      ? runTool(program, args, purpose)
-      : runTool("nsenter", [`--mount=/proc/${this.#pid}/ns/mnt`, "--", program, ...args], purpose);
+      ? runTool(program, args, purpose, accepted)
+      : runTool("nsenter", [`--mount=/proc/${this.#pid}/ns/mnt`, "--", program, ...args], purpose, accepted);
 
-  /** Mounts the file of a volume, unless it is mounted. */
+  /** Mounts the file of a volume, unless it is mounted. A file system that a crash has damaged is repaired if no data is at stake. */
   async mount(image: string, folder: string): Promise<void> {
     if (this.#isMounted(folder)) return;
+    await this.#check(image);
     // A file that is mounted elsewhere, in another namespace for instance, gets the same device again.
-    await this.run("mount", ["-t", "ext4", "-o", "loop,nosuid,nodev,noatime", image, folder], "mount the volume");
+    const options = "loop,nosuid,nodev,noatime,errors=remount-ro";
+    await this.run("mount", ["-t", "ext4", "-o", options, image, folder], "mount the volume");
   }
 
-  /** Writes what is cached to the disk, and unmounts a volume if it is mounted. Programs that have it mounted keep it. */
+  /**
+   * Writes what is cached to the disk, unmounts a volume if it is mounted, and removes the mount point. Sandboxes that have the volume keep
+   * it.
+   */
   async unmount(folder: string): Promise<void> {
-    if (!this.#isMounted(folder)) return;
-    await this.run("sync", ["--file-system", folder], "write the volume to disk");
-    await this.run("umount", [folder], "unmount the volume");
+    while (this.#isMounted(folder)) {
+      await this.run("sync", ["--file-system", folder], "write the volume to disk");
+      await this.run("umount", [folder], "unmount the volume");
+    }
+    // Processes that were started meanwhile have a copy of the mount in their own namespaces. Those end with the mount point.
+    if (existsSync(folder)) await this.run("rmdir", [folder], "remove the mount point of the volume");
+  }
+
+  /** Repairs a file system, unless it is mounted anywhere. Returns quickly if it was unmounted cleanly. */
+  async #check(image: string): Promise<void> {
+    const find = ["--noheadings", "--output", "NAME", "--associated", image];
+    if ((await this.run("losetup", find, "find the device of the volume")).trim() !== "") return;
+    try {
+      await this.run("e2fsck", ["-p", image], "check the volume", repaired);
+    } catch (error) {
+      if (!(error instanceof VolumeError) || error.code !== "Failed") throw error;
+      throw new VolumeError("Failed", `the file system of the volume is damaged; repair it with: e2fsck -f ${image}`, {
+        cause: error,
+      });
+    }
   }
 
   /** Unmounts all volumes below a folder. */
@@ -75,10 +120,12 @@ export class VolumeMounts {
   }
 }
 
-/** Creates the file of a volume. An interrupted creation leaves nothing that looks like a volume. */
+/** Creates the file of a volume. An interrupted creation leaves nothing that looks like a volume. **Errors**: {@link VolumeError}. */
 export async function createImage(path: string, sizeBytes: number): Promise<void> {
   const fresh = `${path}.new`;
+  const folder = dirname(path);
   await rm(fresh, { force: true });
+  await requireSpace(folder, sizeBytes);
   try {
     const file = await open(fresh, "wx", 0o600);
     await file.close();
@@ -87,16 +134,28 @@ export async function createImage(path: string, sizeBytes: number): Promise<void
     // Discarding would free the allocated space.
     const options = ["-q", "-F", "-m", "0", "-N", String(files), "-E", "nodiscard", "-L", "keelson"];
     await runTool("mkfs.ext4", [...options, fresh], "format the volume");
-    await syncFile(fresh);
+    await sync(fresh);
     await rename(fresh, path);
+    await sync(folder);
+    await sync(dirname(folder));
   } catch (error) {
     await rm(fresh, { force: true });
     throw error;
   }
 }
 
-async function syncFile(path: string): Promise<void> {
-  const file = await open(path, "r+");
+/** Rejects before a volume that does not fit takes the rest of the disk for a moment. */
+async function requireSpace(folder: string, sizeBytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(folder);
+  const freeBytes = Math.max(bavail * bsize - spareBytes, 0);
+  if (sizeBytes <= freeBytes) return;
+  const [wanted, free] = [sizeBytes, freeBytes].map((bytes) => Math.floor(bytes / 2 ** 20));
+  throw new VolumeError("Failed", `could not allocate the volume: ${wanted} MiB requested, ${free} MiB available`);
+}
+
+/** Writes a file or the entries of a folder to the disk. */
+async function sync(path: string): Promise<void> {
+  const file = await open(path, "r");
   try {
     await file.sync();
   } finally {
