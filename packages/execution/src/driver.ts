@@ -11,6 +11,9 @@ export interface Limits {
   readonly diskBytes?: number;
 }
 
+/** The limits that can be changed while a program runs. An absent one stays. */
+export type RunningLimits = Pick<Limits, "cpuMillis" | "memoryBytes">;
+
 /** What to run. Plain JSON, so that it can be written to disk before the program starts. */
 export interface ProgramSpec {
   /** The program's name in its driver: `^[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?$`. It becomes a folder name. */
@@ -173,6 +176,12 @@ export interface Program {
    * `InvalidSpec` for an invalid command.
    */
   exec(spec: ExecSpec): Promise<ExecSession>;
+  /**
+   * Changes limits of the running program, also those that it was started without. They outlive the supervisor; `spec` keeps the limits of
+   * the start. Throws `NotRunning`, `InUse` for a memory limit that is lowered to the current usage or below, and `Unsupported` if the
+   * machine cannot enforce one.
+   */
+  setLimits(limits: RunningLimits): Promise<void>;
   /** Removes a terminated program: its folder, logs and cgroup. Throws `NotEnded` while it runs. */
   remove(): Promise<void>;
 }
@@ -243,12 +252,16 @@ export interface Driver {
 /** Errors of this package; see `code`. */
 export class ExecutionError extends Error {
   override readonly name = "ExecutionError";
-  /** `FolderUnusable`: the driver's folder cannot be written (read-only, full, missing permission); nothing was started. */
+  /**
+   * `InUse`: a memory limit would be below the current usage.
+   * `FolderUnusable`: the driver's folder cannot be written (read-only, full, missing permission); nothing was started.
+   */
   readonly code:
     | "AlreadyExists"
     | "InvalidSpec"
     | "NotEnded"
     | "NotRunning"
+    | "InUse"
     | "Paused"
     | "FolderInUse"
     | "FolderUnusable"

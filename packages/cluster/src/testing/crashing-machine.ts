@@ -5,6 +5,7 @@ import {
   type Driver,
   type Exited,
   ExecutionError,
+  type Limits,
   type Program,
   type ProgramSpec,
   type ProgramState,
@@ -81,6 +82,7 @@ export function transportOf(life: Life, transport: Transport, isCounted: (reques
 interface Running {
   readonly spec: ProgramSpec;
   state: ProgramState;
+  limits: Limits;
   readonly exited: Promise<Exited>;
   end(exitCode: number, reason: Exited["reason"]): void;
 }
@@ -103,6 +105,13 @@ export class CrashingMachine {
   /** Ids of known programs, including exited ones. */
   get ids(): readonly string[] {
     return [...this.#programs.keys()];
+  }
+
+  /** The limits of the program of an attempt of a container. */
+  limitsOf(container: string, attempt: number): Limits | undefined {
+    const programs = [...this.#programs.values()];
+    return programs.find(({ spec: { metadata } }) => metadata?.["container"] === container && metadata["attempt"] === `${attempt}`)
+      ?.limits;
   }
 
   /** Ends the running program of a container. */
@@ -145,6 +154,7 @@ export class CrashingMachine {
     const running: Running = {
       spec,
       state: { kind: "running", pid: 1, startedAt },
+      limits: spec.limits ?? {},
       exited,
       end(exitCode, reason) {
         if (running.state.kind === "exited") return;
@@ -179,7 +189,7 @@ export class CrashingMachine {
       },
       isPaused: false,
       logs: { stdout: this.#log(id), stderr: this.#log(id) },
-      limits: { applied: {} },
+      limits: { applied: running.limits },
       exited: alone,
       signal: (signal) => {
         if (!life.isDead && signal === "SIGKILL") running.end(137, "Error");
@@ -189,6 +199,12 @@ export class CrashingMachine {
         return alone();
       },
       stats: () => Promise.resolve({ cpuMillis: 0, memoryBytes: 0, pids: 0 }),
+      setLimits: (limits) =>
+        life.pass(() => {
+          if (running.state.kind !== "running") throw new ExecutionError("NotRunning", `program ${id} is not running`);
+          running.limits = { ...running.limits, ...limits };
+          return Promise.resolve();
+        }),
       pause: none,
       resume: none,
       openInput: none,

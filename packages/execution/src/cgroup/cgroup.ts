@@ -8,7 +8,7 @@ import { describeError, errorCode } from "../files/file-error.ts";
 const cpuPeriodMicros = 100_000;
 
 /** Files and values that set a limit in one cgroup version. */
-function limitSettings(
+export function limitSettings(
   version: 1 | 2,
   controller: Controller,
   limits: Limits,
@@ -31,12 +31,13 @@ function limitSettings(
   return [];
 }
 
-function writeSettings(folder: string, settings: readonly (readonly [file: string, value: string])[]): void {
+/** Writes files of a cgroup. */
+export function writeSettings(folder: string, settings: readonly (readonly [file: string, value: string])[]): void {
   for (const [file, value] of settings) writeFileSync(join(folder, file), value);
 }
 
 /** Sets or changes a memory limit, without swap: a program at its limit is killed instead. Machines without swap accounting lack the file. */
-function setMemoryLimit(folder: string, version: 1 | 2, settings: readonly (readonly [file: string, value: string])[]): void {
+export function setMemoryLimit(folder: string, version: 1 | 2, settings: readonly (readonly [file: string, value: string])[]): void {
   const swap = join(folder, version === 2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
   const swapSettings = existsSync(swap)
     ? settings.map(([, bytes]) => [basename(swap), version === 2 ? "0" : bytes] as const)

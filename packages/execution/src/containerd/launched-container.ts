@@ -1,8 +1,9 @@
 import { readFileSync } from "node:fs";
 import { constants } from "node:os";
 import { wasOomKilled } from "../cgroup/cgroup.ts";
+import { updateCgroup } from "../cgroup/cgroup-update.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
-import { type ExecSession, type ExecSpec, ExecutionError, type ProgramStats, type TerminalSize } from "../driver.ts";
+import { type ExecSession, type ExecSpec, ExecutionError, type ProgramStats, type RunningLimits, type TerminalSize } from "../driver.ts";
 import { writeFileAtomic } from "../files/atomic-file.ts";
 import type { LaunchedProgram, LaunchRequest, Termination } from "../process/launcher.ts";
 import { elapsedMs, isAlive } from "../process/proc.ts";
@@ -109,6 +110,11 @@ export class LaunchedContainer implements LaunchedProgram {
     const found = await this.#context.api.tasks.get({ containerId: this.#request.folder.tag }).catch(() => undefined);
     const status = found?.process?.status;
     return status === taskStates.paused || status === taskStates.pausing;
+  }
+
+  /** The runtime keeps no limits of a running container except those in its cgroup. */
+  async setLimits(limits: RunningLimits): Promise<void> {
+    updateCgroup(this.#context.hierarchiesOf(this.#request.folder), this.#request.folder.tag, limits);
   }
 
   resize(size: TerminalSize): Promise<void> {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { stat } from "node:fs/promises";
+import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { content, end, rule, shell } from "./setup.ts";
+import { content, end, isError, rule, shell } from "./setup.ts";
 import type { DriverContractCase } from "./setup.ts";
 
 /** Resource usage and limits: processes, memory, disk. */
@@ -20,6 +20,36 @@ export const resourceRules: readonly DriverContractCase[] = [
     } else {
       assert.deepEqual([exited.reason, exited.exitCode], ["OOMKilled", 137]);
     }
+  }),
+  rule("changes the memory limit of a running program, or reports that it cannot", async (driver, { dir }) => {
+    const script = "while [ ! -e go ]; do sleep 0.1; done; x=xxxxxxxxxxxxxxxx; while [ ${#x} -lt 200000000 ]; do x=$x$x; done";
+    const program = await driver.start({ id: "a", command: shell(script) });
+    const problem = await program.setLimits({ memoryBytes: 32 << 20, cpuMillis: 900 }).then(
+      () => undefined,
+      (error: unknown) => {
+        assert.ok(isError("Unsupported")(error), String(error));
+        return error;
+      },
+    );
+    await writeFile(join(dir, "a", "work", "go"), "");
+    const exited = await program.exited();
+    if (problem === undefined) {
+      assert.deepEqual(program.limits.applied, { memoryBytes: 32 << 20, cpuMillis: 900 });
+      assert.deepEqual([exited.reason, exited.exitCode], ["OOMKilled", 137]);
+    } else {
+      assert.equal(exited.reason, "Completed");
+    }
+    await assert.rejects(program.setLimits({ cpuMillis: 100 }), isError("NotRunning"));
+  }),
+  rule("refuses a memory limit below the current usage", async (driver, { dir }) => {
+    const limits = { memoryBytes: 256 << 20 };
+    const script = "x=xxxxxxxxxxxxxxxx; while [ ${#x} -lt 8000000 ]; do x=$x$x; done; echo ready >ready; sleep 600";
+    const program = await driver.start({ id: "a", command: shell(script), limits });
+    await content(join(dir, "a", "work", "ready"));
+    const code = program.limits.applied.memoryBytes === undefined ? "Unsupported" : "InUse";
+    await assert.rejects(program.setLimits({ memoryBytes: 1 << 20 }), isError(code));
+    assert.equal(program.limits.applied.memoryBytes, code === "InUse" ? limits.memoryBytes : undefined);
+    assert.equal(program.state.kind, "running");
   }),
   rule("denies forks at the process limit", async (driver) => {
     const script = "i=0; while [ $i -lt 40 ]; do sleep 600 & i=$((i + 1)); done; echo all";

@@ -1,7 +1,8 @@
 import { entryFilesOf } from "../cgroup/cgroup.ts";
+import { updateCgroup } from "../cgroup/cgroup-update.ts";
 import { freeze, isFrozen, thaw } from "../cgroup/freezer.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
-import type { ExecSession, ExecSpec, ProgramStats, TerminalSize } from "../driver.ts";
+import type { ExecSession, ExecSpec, ProgramStats, RunningLimits, TerminalSize } from "../driver.ts";
 import { failedExec, spawnExec } from "../io/exec-session.ts";
 import { createResizer } from "../io/terminal.ts";
 import { findExecutable } from "../program/program-files.ts";
@@ -98,6 +99,10 @@ export class LaunchedProcess implements LaunchedProgram {
 
   isPaused(): Promise<boolean> {
     return Promise.resolve(isFrozen(this.#context.hierarchies, this.#request.folder.tag));
+  }
+
+  async setLimits(limits: RunningLimits): Promise<void> {
+    updateCgroup(this.#context.hierarchies, this.#request.folder.tag, limits);
   }
 
   resize(size: TerminalSize): Promise<void> {

@@ -1,4 +1,4 @@
-import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats, TerminalSize } from "../driver.ts";
+import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats, RunningLimits, TerminalSize } from "../driver.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { Unmounter } from "../program/size-limit.ts";
@@ -56,6 +56,8 @@ export interface LaunchedProgram {
   resume(): Promise<void>;
   /** Whether the program is frozen. */
   isPaused(): Promise<boolean>;
+  /** Changes limits. Throws `InUse` and `Unsupported`. Only called while the program runs. */
+  setLimits(limits: RunningLimits): Promise<void>;
   /** Sets the size of the program's terminal. Only called for a program that has one. */
   resize(size: TerminalSize): Promise<void>;
   /** Ends an input of kind `once` when its writer closes. Absent if the program notices by itself. */

@@ -1,5 +1,5 @@
 import { isJsonObject, parseJsonObject } from "@keelson/api-machinery";
-import type { Exited } from "../driver.ts";
+import type { Exited, RunningLimits } from "../driver.ts";
 import type { Identity } from "../process/launcher.ts";
 import type { StopReason } from "./program-exit.ts";
 
@@ -12,6 +12,8 @@ export type ProgramRecord =
       readonly startedAt: number;
       /** A stop is in progress. */
       readonly stop?: { readonly reason: StopReason; readonly graceMs: number };
+      /** Limits that were changed while it runs. */
+      readonly limits?: RunningLimits;
     }
   | { readonly kind: "exited"; readonly exited: Exited };
 
@@ -37,6 +39,12 @@ function isIdentity(value: unknown): value is Identity {
   return isJsonObject(value) && Object.values(value).every((field) => typeof field === "string" || typeof field === "number");
 }
 
+function parseLimits(value: unknown): RunningLimits | undefined {
+  if (!isJsonObject(value)) return undefined;
+  const { cpuMillis, memoryBytes } = value;
+  return { ...(typeof cpuMillis === "number" && { cpuMillis }), ...(typeof memoryBytes === "number" && { memoryBytes }) };
+}
+
 /** Parses a record; undefined if the text is not one. */
 export function parseRecord(text: string): ProgramRecord | undefined {
   const value = parseJsonObject(text);
@@ -46,10 +54,12 @@ export function parseRecord(text: string): ProgramRecord | undefined {
   const { stop } = value;
   const isStop =
     isJsonObject(stop) && (stop.reason === "Stopped" || stop.reason === "Timeout") && typeof stop.graceMs === "number";
+  const limits = parseLimits(value.limits);
   return {
     kind: "running",
     identity: value.identity,
     startedAt: value.startedAt,
     ...(isStop && { stop: { reason: stop.reason as StopReason, graceMs: stop.graceMs as number } }),
+    ...(limits !== undefined && { limits }),
   };
 }

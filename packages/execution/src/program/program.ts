@@ -5,11 +5,11 @@ import {
   type ExecSpec,
   ExecutionError,
   type Exited,
-  type Limits,
   type Program,
   type ProgramSpec,
   type ProgramState,
   type ProgramStats,
+  type RunningLimits,
   type StartKind,
   type StopOptions,
   type TerminalSize,
@@ -30,6 +30,7 @@ import type { Deadline } from "./deadlines.ts";
 import { decideExit, exitContext, type StopReason } from "./program-exit.ts";
 import { discardFolder, type ProgramFolder } from "./program-folder.ts";
 import { PauseSwitch } from "./pause-switch.ts";
+import { ProgramLimits } from "./program-limits.ts";
 import type { ProgramRecord } from "./program-record.ts";
 import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
 import { ProgramSessions } from "./program-sessions.ts";
@@ -48,8 +49,8 @@ export class SupervisedProgram implements Program {
   readonly #file: ProgramStateFile;
   readonly #with: Supervision;
   readonly #exited = createDeferred<Exited>();
+  readonly #limits: ProgramLimits;
   #state: ProgramState = { kind: "starting" };
-  #limits: { readonly applied: Limits; readonly message?: string } = { applied: {} };
   #launched: LaunchedProgram | undefined;
   #stop: { readonly reason: StopReason } | undefined;
   #killed = false;
@@ -70,6 +71,7 @@ export class SupervisedProgram implements Program {
     this.#folder = folder;
     this.#file = new ProgramStateFile(folder.state);
     this.#with = supervision;
+    this.#limits = new ProgramLimits(folder.id, this.#file, () => this.#running);
     this.#pausing = new PauseSwitch(folder.id, () => (this.#stop === undefined ? this.#running : undefined));
   }
 
@@ -81,8 +83,8 @@ export class SupervisedProgram implements Program {
     return this.#pausing.isPaused && this.#state.kind === "running";
   }
 
-  get limits(): { readonly applied: Limits; readonly message?: string } {
-    return this.#limits;
+  get limits(): Program["limits"] {
+    return this.#limits.current;
   }
 
   /**
@@ -182,6 +184,10 @@ export class SupervisedProgram implements Program {
     return this.#pausing.set(false);
   }
 
+  setLimits(limits: RunningLimits): Promise<void> {
+    return this.#limits.set(limits);
+  }
+
   openInput(): Writable {
     if (this.spec.input === undefined) throw new ExecutionError("Unsupported", `program ${this.id} has no input`);
     if (this.#state.kind !== "running") throw new ExecutionError("NotRunning", `program ${this.id} is not running`);
@@ -228,7 +234,7 @@ export class SupervisedProgram implements Program {
   #supervise(launched: LaunchedProgram, startedAt: number): void {
     const { deadlines, clock } = this.#with;
     this.#launched = launched;
-    this.#limits = launched.limits;
+    this.#limits.begin(launched);
     this.#state = { kind: "running", pid: launched.pid, startedAt };
     void launched.ended.then((ending) => (this.#detached ? undefined : this.#conclude(ending)));
     if (this.#detached) {
