@@ -29,7 +29,7 @@ export function keepAllButResources(pod: KubernetesObject, old: Read): void {
   setField(pod, "spec", spec);
 }
 
-/** Validates a resize: the set of containers and the QoS class stay, only CPU and memory change, and none of their values is removed. */
+/** Validates a resize: the set of containers and the QoS class stay, only CPU and memory of containers and sidecars change, and none of their values is removed. */
 export function resizeCauses(pod: Read, old: Read): StatusCause[] {
   const causes: StatusCause[] = [];
   const [spec, before] = [valueAt(pod, "spec"), valueAt(old, "spec")];
@@ -44,6 +44,12 @@ export function resizeCauses(pod: Read, old: Read): StatusCause[] {
     }
     const olds = listAt(before, field);
     for (const [index, container] of listAt(spec, field).entries()) {
+      if (field === "initContainers" && textAt(container, "restartPolicy") !== "Always") {
+        if (!hasSameResources(container, olds[index])) {
+          causes.push(forbiddenCause("spec", "resources for non-sidecar init containers are immutable"));
+        }
+        continue;
+      }
       causes.push(...removalCauses(container, olds[index], `spec.${field}[${index}].resources`));
     }
   }
@@ -52,6 +58,10 @@ export function resizeCauses(pod: Read, old: Read): StatusCause[] {
     causes.push(forbiddenCause("spec", "only cpu and memory resources are mutable"));
   }
   return causes;
+}
+
+function hasSameResources(a: unknown, b: unknown): boolean {
+  return ["limits", "requests"].every((field) => jsonEquals(mapAt(a, "resources", field), mapAt(b, "resources", field)));
 }
 
 function removalCauses(container: unknown, old: unknown, path: string): StatusCause[] {
