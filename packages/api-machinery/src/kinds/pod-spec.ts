@@ -76,6 +76,8 @@ export interface Container {
   }[];
   ports?: { name?: string; containerPort: number; hostPort?: number; protocol?: string; hostIP?: string }[];
   resources?: ResourceRequirements;
+  /** How a resource is changed while the container runs. Default: without a restart. */
+  resizePolicy?: { resourceName: string; restartPolicy: "NotRequired" | "RestartContainer" }[];
   volumeMounts?: {
     name: string;
     mountPath: string;
@@ -180,6 +182,10 @@ export interface ContainerStatus {
   imageID: string;
   containerID?: string;
   started?: boolean;
+  /** The requests that the node has admitted, which the container gets or has. */
+  allocatedResources?: Record<string, string | number>;
+  /** The resources that the container has. */
+  resources?: ResourceRequirements;
   state?: ContainerState;
   lastState?: ContainerState;
 }

@@ -6,12 +6,16 @@ import { parseQuantity } from "../values/quantity.ts";
 export type Amounts = ReadonlyMap<string, bigint>;
 
 type Container = DeepReadonly<PodObject>["spec"]["containers"][number];
+type Status = DeepReadonly<PodObject>["status"];
 
 /**
  * The effective requests of a Pod (KEP-753): the sum of its containers and sidecars, or the peak of an init container plus the
- * sidecars started before it, whichever is larger, plus the overhead. A missing request defaults to the limit.
+ * sidecars started before it, whichever is larger, plus the overhead. A missing request defaults to the limit. During a resize, a
+ * container counts with the largest of its desired, allocated and actual requests; with an infeasible one, the desired do not count
+ * (KEP-1287).
  */
-export function podRequests({ spec }: Pick<DeepReadonly<PodObject>, "spec">): Amounts {
+export function podRequests({ spec, status }: Pick<DeepReadonly<PodObject>, "spec" | "status">): Amounts {
+  const requestsOf = (container: Container): Amounts => containerRequests(container, status);
   const total = new Map<string, bigint>();
   for (const container of spec.containers) addAmounts(total, requestsOf(container));
   const sidecars = new Map<string, bigint>();
@@ -56,6 +60,14 @@ function raise(sum: Map<string, bigint>, amounts: Amounts): void {
   for (const [resource, amount] of amounts) if (amount > (sum.get(resource) ?? 0n)) sum.set(resource, amount);
 }
 
-function requestsOf({ resources }: Container): Amounts {
-  return amountsOf({ ...resources?.limits, ...resources?.requests });
+function containerRequests({ name, resources }: Container, status: Status): Amounts {
+  const desired = amountsOf({ ...resources?.limits, ...resources?.requests });
+  const { containerStatuses = [], initContainerStatuses = [] } = status ?? {};
+  const shown = [...containerStatuses, ...initContainerStatuses].find((each) => each.name === name);
+  if (shown?.allocatedResources === undefined) return desired;
+  const isInfeasible = status?.conditions?.some(({ type, reason }) => type === "PodResizePending" && reason === "Infeasible");
+  const largest = new Map(isInfeasible === true ? [] : desired);
+  raise(largest, amountsOf(shown.allocatedResources));
+  raise(largest, amountsOf(shown.resources?.requests ?? {}));
+  return largest;
 }

@@ -35,12 +35,29 @@ function maxAmounts(a: ResourceAmounts, b: ResourceAmounts): ResourceAmounts {
   return max;
 }
 
+function containerResources(container: unknown, field: "requests" | "limits", status: unknown): ResourceAmounts {
+  const desired = amountsOf(mapAt(container, "resources", field));
+  const name = textAt(container, "name");
+  const shown = ["containerStatuses", "initContainerStatuses"]
+    .flatMap((list) => objectsAt(status, list))
+    .find((each) => textAt(each, "name") === name);
+  if (shown === undefined) return desired;
+  const isInfeasible = objectsAt(status, "conditions").some(
+    (condition) => textAt(condition, "type") === "PodResizePending" && textAt(condition, "reason") === "Infeasible",
+  );
+  const actual = amountsOf(mapAt(shown, "resources", field));
+  const allocated = field === "requests" ? amountsOf(mapAt(shown, "allocatedResources")) : {};
+  const held = maxAmounts(allocated, actual);
+  return isInfeasible && Object.keys(held).length > 0 ? held : maxAmounts(desired, held);
+}
+
 /**
  * What a Pod requests, or its limits: the sum of its containers and sidecars, but at least what initialization needs, plus overhead.
- * Resources of the Pod itself (KEP-2837) replace those of its containers.
+ * Resources of the Pod itself (KEP-2837) replace those of its containers. With a `status`, a container that is being resized counts with the
+ * largest of its desired, allocated and actual resources (KEP-1287).
  */
-export function podResources(spec: unknown, field: "requests" | "limits"): ResourceAmounts {
-  const of = (container: unknown): ResourceAmounts => amountsOf(mapAt(container, "resources", field));
+export function podResources(spec: unknown, field: "requests" | "limits", status?: unknown): ResourceAmounts {
+  const of = (container: unknown): ResourceAmounts => containerResources(container, field, status);
   let running: ResourceAmounts = {};
   for (const container of objectsAt(spec, "containers")) running = addAmounts(running, of(container));
   let sidecars: ResourceAmounts = {};

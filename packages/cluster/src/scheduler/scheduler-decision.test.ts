@@ -239,6 +239,35 @@ describe("preemption", () => {
     ]);
   });
 
+  test.each([
+    ["Deferred", "1", "late: 0/1"],
+    ["Infeasible", "1", "late: bind n1"],
+  ])("counts what a Pod desires, has been allocated and has during a resize that is %s", (reason, cpu, expected) => {
+    const world = start();
+    const containers = [{ name: "c", resources: { requests: { cpu } } }];
+    const held = { requests: { cpu: "100m" } };
+    world.create(Pod, {
+      metadata: { name: "resized" },
+      spec: { containers, nodeName: "n1" },
+      status: {
+        conditions: [{ type: "PodResizePending", status: "True", reason }],
+        containerStatuses: [
+          {
+            name: "c",
+            ready: true,
+            restartCount: 0,
+            image: "",
+            imageID: "",
+            allocatedResources: held.requests,
+            resources: held,
+          },
+        ],
+      },
+    });
+    pod(world, "late", {}, "1500m");
+    expect(placements(world)[0]).toContain(expected);
+  });
+
   test("waits for victims that terminate, and keeps their room from Pods of lower priority", () => {
     const world = start();
     running(world, "low", 1, "1500m", "n1", { deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: ["a/b"] });

@@ -73,3 +73,20 @@ it("enforces a quota from the request after its creation to its deletion, in its
   await client.create(ConfigMap, configMap("limited"));
   await client.delete(resourceQuotas, { namespace: "limited", name: "p" });
 });
+
+it("counts the largest of the desired, allocated and actual resources of a Pod that is being resized", async () => {
+  const { client, used } = await start({ "requests.cpu": "4", "limits.cpu": "8" });
+  const resources = (request: string, limit: string) => ({ requests: { cpu: request }, limits: { cpu: limit } });
+  const containers = [{ name: "a", image: "a", resources: resources("2", "3") }];
+  const pod = { namespace: "limited", name: "a" };
+  await client.create(Pod, { metadata: pod, spec: { containers } });
+  const status = { name: "a", ready: true, restartCount: 0, image: "a", imageID: "", resources: resources("2", "3") };
+  const shown = { status: { phase: "Running", containerStatuses: [{ ...status, allocatedResources: { cpu: "2" } }] } };
+  await client.patch(Pod, pod, { type: "merge", body: shown }, { subresource: "status" });
+  const body = { spec: { containers: [{ name: "a", resources: resources("1", "2") }] } };
+  await client.patch(Pod, pod, { type: "strategic", body }, { subresource: "resize" });
+  await expect.poll(used).toEqual({ "requests.cpu": "2", "limits.cpu": "3" });
+  const large = [{ name: "a", image: "a", resources: resources("3", "4") }];
+  const second = client.create(Pod, { metadata: { namespace: "limited", name: "b" }, spec: { containers: large } });
+  await expect(second).rejects.toMatchObject({ status: { reason: "Forbidden" } });
+});

@@ -62,12 +62,13 @@ function podUsage(pod: DeepReadonly<KubernetesObject>): ResourceAmounts {
   const phase = textAt(pod, "status", "phase");
   if (phase === "Succeeded" || phase === "Failed") return {};
   const usage: Record<string, string> = { pods: "1" };
-  const spec = valueAt(pod, "spec");
-  for (const [name, amount] of Object.entries(podResources(spec, "requests"))) {
+  const [spec, status] = [valueAt(pod, "spec"), valueAt(pod, "status")];
+  for (const [name, amount] of Object.entries(podResources(spec, "requests", status))) {
     usage[`requests.${name}`] = formatQuantity(amount);
     if (!name.includes("/")) usage[name] = formatQuantity(amount);
   }
-  for (const [name, amount] of Object.entries(podResources(spec, "limits"))) usage[`limits.${name}`] = formatQuantity(amount);
+  for (const [name, amount] of Object.entries(podResources(spec, "limits", status)))
+    usage[`limits.${name}`] = formatQuantity(amount);
   return usage;
 }
 
