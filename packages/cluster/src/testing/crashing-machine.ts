@@ -110,8 +110,9 @@ export class CrashingMachine {
   /** The limits of the program of an attempt of a container. */
   limitsOf(container: string, attempt: number): Limits | undefined {
     const programs = [...this.#programs.values()];
-    return programs.find(({ spec: { metadata } }) => metadata?.["container"] === container && metadata["attempt"] === `${attempt}`)
-      ?.limits;
+    return programs.find(
+      ({ spec: { metadata } }) => metadata?.["container"] === container && metadata["attempt"] === `${attempt}`,
+    )?.limits;
   }
 
   /** Ends the running program of a container. */

@@ -37,7 +37,11 @@ export function writeSettings(folder: string, settings: readonly (readonly [file
 }
 
 /** Sets or changes a memory limit, without swap: a program at its limit is killed instead. Machines without swap accounting lack the file. */
-export function setMemoryLimit(folder: string, version: 1 | 2, settings: readonly (readonly [file: string, value: string])[]): void {
+export function setMemoryLimit(
+  folder: string,
+  version: 1 | 2,
+  settings: readonly (readonly [file: string, value: string])[],
+): void {
   const swap = join(folder, version === 2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
   const swapSettings = existsSync(swap)
     ? settings.map(([, bytes]) => [basename(swap), version === 2 ? "0" : bytes] as const)

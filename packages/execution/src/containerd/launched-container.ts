@@ -3,7 +3,14 @@ import { constants } from "node:os";
 import { wasOomKilled } from "../cgroup/cgroup.ts";
 import { updateCgroup } from "../cgroup/cgroup-update.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
-import { type ExecSession, type ExecSpec, ExecutionError, type ProgramStats, type RunningLimits, type TerminalSize } from "../driver.ts";
+import {
+  type ExecSession,
+  type ExecSpec,
+  ExecutionError,
+  type ProgramStats,
+  type RunningLimits,
+  type TerminalSize,
+} from "../driver.ts";
 import { writeFileAtomic } from "../files/atomic-file.ts";
 import type { LaunchedProgram, LaunchRequest, Termination } from "../process/launcher.ts";
 import { elapsedMs, isAlive } from "../process/proc.ts";

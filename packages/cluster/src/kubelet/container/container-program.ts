@@ -1,11 +1,11 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
-import { defaultPath, type Driver, type Limits, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
+import { defaultPath, type Driver, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import { removeTree } from "@keelson/execution/files";
 import type { PodImage } from "../runtimes/pod-images.ts";
 import { type PrivatePodUser, privatePodUser } from "../runtimes/private-pod-user.ts";
 import { configError, ContainerError } from "./container-error.ts";
+import { limitsOf } from "./container-limits.ts";
 import { containerMounts } from "./container-mounts.ts";
 import { expand, resolveEnvironment } from "./environment.ts";
 import { defaultTerminalSize } from "./exec-process.ts";
@@ -69,7 +69,7 @@ export async function containerProgram(
   }
   const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
   const mounts = await mountsOf(attempted, env, hostsFile);
-  const limits = limitsOf(container);
+  const limits = limitsOf(container.resources);
   const shared = {
     id: programId(uid, container.name, attempt),
     env,
@@ -85,6 +85,7 @@ export async function containerProgram(
       podNamespace: pod.metadata.namespace ?? "",
       container: container.name,
       attempt: String(attempt),
+      resources: JSON.stringify(container.resources ?? {}),
     },
   };
   if (isIsolated) return { ...shared, command, ...(await isolationOf(attempted, mounts, user, privateUser)) };
@@ -279,13 +280,4 @@ function isRootUser(user: string | undefined): boolean {
 function stopSignal(container: ContainerView): Pick<ProgramSpec, "killSignal"> {
   const signal = container.lifecycle?.stopSignal;
   return isSignal(signal) ? { killSignal: signal } : {};
-}
-
-function limitsOf(container: ContainerView): Limits | undefined {
-  const { cpu, memory } = container.resources?.limits ?? {};
-  if (cpu === undefined && memory === undefined) return undefined;
-  return {
-    ...(cpu === undefined ? {} : { cpuMillis: Math.max(quantityToMillis(cpu), 1) }),
-    ...(memory === undefined ? {} : { memoryBytes: Math.max(quantityToBytes(memory), 1) }),
-  };
 }

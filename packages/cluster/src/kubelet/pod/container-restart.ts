@@ -1,5 +1,5 @@
 import { backOffMs } from "./back-off.ts";
-import type { ContainerRecord, PodEffect } from "./pod-state.ts";
+import { type ContainerRecord, planOf, type PodEffect } from "./pod-state.ts";
 import type { ContainerView, PodView } from "./pod-view.ts";
 
 /** Whether the containers after an init container or sidecar may start. Once passed, a restarting sidecar blocks nothing. */
@@ -17,7 +17,7 @@ export function hasFailedPermanently(pod: PodView, record: ContainerRecord): boo
 /** Whether a terminated container is restarted, by its Pod's restart policy. */
 export function restarts(pod: PodView, record: ContainerRecord): boolean {
   if (record.current.kind !== "terminated") return false;
-  if (record.role === "sidecar") return true;
+  if (record.role === "sidecar" || record.isRestarting === true) return true;
   if (record.role === "ephemeral") return false;
   const policy = pod.spec.restartPolicy ?? "Always";
   const hasSucceeded = record.current.finished.exitCode === 0;
@@ -33,11 +33,19 @@ export function runOne(pod: PodView, record: ContainerRecord, now: number, effec
   const start = (next: ContainerRecord): ContainerRecord => {
     effects.push({ kind: "start", name: next.name, attempt: next.attempt });
     const isRefused = next.current.kind === "waiting" && next.retryAt > 0 && next.current.reason !== "CrashLoopBackOff";
-    return { ...next, current: { kind: "starting", ...(isRefused ? { refused: next.current } : {}) }, retryAt: 0 };
+    const { isRestarting: _, isResizing: __, resizeAt: ___, ...rest } = next;
+    const { resources = {} } = planOf(pod, next.name).container;
+    return {
+      ...rest,
+      actuated: resources,
+      current: { kind: "starting", ...(isRefused ? { refused: next.current } : {}) },
+      retryAt: 0,
+    };
   };
   if (record.current.kind === "waiting") return record.retryAt <= now ? start(record) : record;
   if (record.current.kind !== "terminated" || !restarts(pod, record)) return record;
   const { finished, endedAt, ranMs } = record.current;
+  if (record.isRestarting === true) return start({ ...record, attempt: record.attempt + 1, last: finished });
   const failures = ranMs >= backOffResetMs ? 0 : record.failures;
   const pause = backOffMs(failures);
   const next: ContainerRecord = { ...record, attempt: record.attempt + 1, failures: failures + 1, last: finished };

@@ -8,7 +8,9 @@ import {
   type PodEvent,
   type PodState,
   probeSpec,
+  type ResizeNews,
 } from "./pod-state.ts";
+import { resizeNote } from "./pod-resources.ts";
 import { graceMs, type PlannedContainer, type PodView } from "./pod-view.ts";
 import { firstProbes, type ProbeKind, type ProbeRecord, recordProbe } from "../probes/probe-record.ts";
 
@@ -17,13 +19,18 @@ const setupRetryMs = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 1
 /** A rejected start (for example a missing ConfigMap) is retried after this time, or when a referenced object changes. */
 const refusedRetryMs = 10_000;
 
+/** A change of resources that failed is retried after this time, or when the Pod is resized again. */
+const resizeRetryMs = 10_000;
+
 /** Applies an event to the state. What follows from the new state is decided by `stepPod`. */
 export function applyEvent(state: PodState, event: PodEvent, now: number, effects: PodEffect[]): PodState {
   switch (event.kind) {
     case "tick":
       return state;
     case "changed":
-      return podChanged(state, event.pod, now);
+      return podChanged(state, event, now);
+    case "resized":
+      return resized(state, event, now, effects);
     case "prepared": {
       const { setupProblem: _, ...rest } = state;
       return { ...rest, setup: "done" };
@@ -70,7 +77,8 @@ export function applyEvent(state: PodState, event: PodEvent, now: number, effect
 type EventOf<Kind extends PodEvent["kind"]> = Extract<PodEvent, { readonly kind: Kind }>;
 
 /** The Pod changed, or an object that it refers to: one that was missing may exist now. */
-function podChanged(state: PodState, pod: PodView, now: number): PodState {
+function podChanged(before: PodState, { pod, resize }: EventOf<"changed">, now: number): PodState {
+  const state = resize === undefined ? before : withResize(before, resize);
   return {
     ...state,
     pod,
@@ -79,6 +87,33 @@ function podChanged(state: PodState, pod: PodView, now: number): PodState {
       record.current.kind === "waiting" && isRefusal(record.current.reason) ? { ...record, retryAt: now } : record,
     ),
   };
+}
+
+function withResize(state: PodState, news: ResizeNews): PodState {
+  const { pendingResize: _, ...rest } = state;
+  if (news.kind === "none") return rest;
+  if (news.kind === "pending") {
+    const { generation, reason, message } = news;
+    return { ...rest, pendingResize: { generation, reason, message } };
+  }
+  const containers = rest.containers.map(({ resizeAt: __, ...record }) => record);
+  return { ...rest, containers, resize: { generation: news.generation } };
+}
+
+function resized(state: PodState, event: EventOf<"resized">, now: number, effects: PodEffect[]): PodState {
+  const { name, attempt, resources, problem } = event;
+  const record = state.containers.find((each) => each.name === name);
+  if (record === undefined || record.attempt !== attempt || record.current.kind !== "running") return state;
+  const { isResizing: _, ...rest } = record;
+  const next = problem === undefined ? { ...rest, actuated: resources } : { ...rest, resizeAt: now + resizeRetryMs };
+  const after = change(state, name, () => next);
+  if (problem === undefined || state.resize === undefined) return after;
+  const { generation } = state.resize;
+  if (state.resize.problem !== problem) {
+    const note = resizeNote("Pod resize error", state.pod, generation, problem);
+    effects.push({ kind: "event", type: "Warning", reason: "ResizeError", note });
+  }
+  return { ...after, resize: { generation, problem } };
 }
 
 /** Adds records of containers that were added to a running Pod. Only ephemeral ones can be. */

@@ -9,6 +9,7 @@ import {
   type PodState,
   type PodStep,
 } from "./pod-state.ts";
+import { resizeContainers } from "./pod-resize.ts";
 import { graceMs, type Role } from "./pod-view.ts";
 import type { ProbeKind } from "../probes/probe-record.ts";
 
@@ -36,6 +37,7 @@ export function nextWake(state: PodState): number | undefined {
   }
   for (const record of state.containers) {
     if (record.current.kind !== "running" || record.stopGraceMs !== undefined) continue;
+    wake = Math.min(wake, record.resizeAt ?? wake);
     for (const kind of dueProbes(record)) {
       const probe = record.probes[kind];
       if (probe !== undefined && !probe.isRunning) wake = Math.min(wake, probe.nextAt);
@@ -50,7 +52,7 @@ function advance(before: PodState, now: number, effects: PodEffect[]): PodState 
   if (state.stop !== undefined || state.end !== undefined) state = shutDown(state, effects);
   else if (state.setup !== "done") state = prepare(state, now, effects);
   else state = run(state, now, effects);
-  return runProbes(state, now, effects);
+  return runProbes(resizeContainers(state, now, effects), now, effects);
 }
 
 function deadlineOf(state: PodState): number | undefined {

@@ -1,5 +1,4 @@
-import { mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { parseJsonObject } from "@keelson/api-machinery";
 import type { Timer } from "@keelson/api-machinery/time";
 import type { StoreEffect } from "@keelson/controller/informer";
 import type { ContainerHandle } from "../container/container-handle.ts";
@@ -8,6 +7,9 @@ import type { NodeContext } from "../node-context.ts";
 import { isOnNodeAddress } from "./pod-addresses.ts";
 import { sweepDeletedPods } from "./pod-sweep.ts";
 import { rejectionOf } from "./pod-admission.ts";
+import { PodRecords } from "./pod-records.ts";
+import { PodResizes } from "./pod-resizes.ts";
+import { resourcesOf } from "./pod-resources.ts";
 import { newPodState, type PodState } from "./pod-state.ts";
 import { type PodView, podKey } from "./pod-view.ts";
 import { PodWorker } from "./pod-worker.ts";
@@ -17,18 +19,12 @@ import { type FoundProgram, restorePodState } from "./restore.ts";
 /** Well below the remaining fifth of a token's lifetime when it is renewed. */
 const refreshMs = 60_000;
 
-/** What is stored about a Pod in addition to its programs. */
-interface PodRecord {
-  readonly namespace: string;
-  readonly name: string;
-  readonly podIP: string;
-}
-
 /** The Pods of this node, their addresses, and a single timer for all of them. */
 export class PodSet {
   readonly #node: NodeContext;
   readonly #workers = new Map<string, PodWorker>();
-  readonly #records = new Map<string, PodRecord>();
+  readonly #records: PodRecords;
+  readonly #resizes: PodResizes;
   readonly #starting = new Set<string>();
   readonly #sources: PodSources;
   #timer: Timer | undefined;
@@ -40,6 +36,8 @@ export class PodSet {
   /** `reader` follows the ConfigMaps and Secrets that Pods reference. */
   constructor(node: NodeContext, reader: SourceReader) {
     this.#node = node;
+    this.#records = new PodRecords(node.podsDir);
+    this.#resizes = new PodResizes(node, this.#records, (uid) => this.#active(uid));
     this.#sources = new PodSources(reader, (uids, isFirst) => {
       // Update files and retry what waited. A Pod has read the first version itself, unless the object was missing then.
       for (const uid of uids) {
@@ -62,15 +60,8 @@ export class PodSet {
   }
 
   /** Loads the records of an earlier kubelet. */
-  async loadRecords(): Promise<void> {
-    for (const uid of await readdir(this.#node.podsDir)) {
-      try {
-        const record = JSON.parse(await readFile(join(this.#node.podsDir, uid, "pod.json"), "utf8")) as PodRecord;
-        if (this.#node.addresses.reserve(uid, record.podIP)) this.#records.set(uid, record);
-      } catch {
-        // The folder was being created or removed. It is recreated if the Pod still exists.
-      }
-    }
+  loadRecords(): Promise<void> {
+    return this.#records.load((uid, { podIP }) => this.#node.addresses.reserve(uid, podIP));
   }
 
   /** Called when a runtime becomes available: re-adopts Pods with programs there, and retries Pods that waited for it. */
@@ -88,7 +79,8 @@ export class PodSet {
     await worker.close();
     if (this.#workers.get(uid) !== worker) return;
     this.#workers.delete(uid);
-    this.#begin(uid, worker.pod, programs);
+    this.#begin(uid, this.#resizes.desired(uid, worker.pod), programs);
+    this.#retryResizes();
   }
 
   applyEffect(effect: StoreEffect): void {
@@ -101,6 +93,7 @@ export class PodSet {
     } else if (effect.kind === "put") {
       if (this.#isMine(effect.object as PodView)) this.#put(effect.object as PodView);
     } else this.#workers.get(effect.object.metadata.uid ?? "")?.remove();
+    this.#retryResizes();
   }
 
   container(namespace: string, pod: string, name: string): ContainerHandle | undefined {
@@ -155,36 +148,58 @@ export class PodSet {
     const uid = pod.metadata.uid ?? "";
     const worker = this.#workers.get(uid);
     if (worker !== undefined) {
-      worker.update(pod);
+      this.#update(uid, worker, pod);
       return;
     }
     this.#begin(uid, pod, this.#programs(uid));
   }
 
-  #begin(uid: string, pod: PodView, programs: readonly FoundProgram[]): void {
+  #update(uid: string, worker: PodWorker, desired: PodView): void {
+    const { pod, resize } = this.#resizes.admit(uid, desired);
+    worker.update(pod, resize);
+  }
+
+  /** Decides again about resizes that wait for resources. */
+  #retryResizes(): void {
+    for (const { uid, desired } of this.#resizes.waiting()) {
+      const worker = this.#workers.get(uid);
+      if (worker !== undefined) this.#update(uid, worker, desired);
+    }
+  }
+
+  /** The Pods that have not ended, except one, with their allocated resources. */
+  #active(uid: string): readonly PodView[] {
+    return [...this.#workers]
+      .filter(([other, { state }]) => other !== uid && state.end === undefined)
+      .map(([, { pod }]) => pod);
+  }
+
+  #begin(uid: string, desired: PodView, programs: readonly FoundProgram[]): void {
     if (this.#isClosed || this.#starting.has(uid)) return;
     const { addresses, steadyNow } = this.#node;
+    const pod = this.#resizes.restore(uid, desired);
     const known = this.#records.get(uid)?.podIP;
     const shown = pod.status?.podIP;
     const isOnHost = isOnNodeAddress(this.#node, pod);
     const podIP = isOnHost
       ? this.#node.hostIP
       : (known ?? (shown !== undefined && addresses.reserve(uid, shown) ? shown : addresses.allocate(uid)));
-    const record = { namespace: pod.metadata.namespace ?? "", name: pod.metadata.name ?? "", podIP };
-    this.#records.set(uid, record);
+    const { namespace = "", name = "" } = pod.metadata;
+    this.#records.set(uid, { allocated: resourcesOf(pod), ...this.#records.get(uid), namespace, name, podIP });
     const isKnown = programs.length > 0 || pod.status?.startTime !== undefined;
     const state = isKnown ? restorePodState(pod, programs, steadyNow()) : this.#admit(pod);
     const worker = new PodWorker({
       node: this.#node,
+      records: this.#records,
       state,
       podIP,
       onWake: () => this.#arm(),
       onReleased: () => {
         if (!isOnHost) addresses.release(podIP);
         this.#workers.delete(uid);
-        this.#records.delete(uid);
+        this.#resizes.forget(uid);
+        this.#retryResizes();
         this.#sources.release(uid);
-        const { namespace = "" } = pod.metadata;
         if (!this.#hasPods(namespace)) this.#node.forgetNamespaceHosts(namespace);
       },
     });
@@ -196,7 +211,8 @@ export class PodSet {
     }
     // The address is stored before it becomes visible.
     this.#starting.add(uid);
-    this.#write(uid, record)
+    this.#records
+      .write(uid)
       .catch((error: unknown) => this.#node.log.warn({ err: error, pod: podKey(pod) }, "could not store a pod's address"))
       .finally(() => {
         this.#starting.delete(uid);
@@ -209,29 +225,21 @@ export class PodSet {
     const { steadyNow, events } = this.#node;
     const state = newPodState(pod, steadyNow());
     if (pod.metadata.deletionTimestamp !== undefined) return state;
-    const others = [...this.#workers.values()].filter((worker) => worker.state.end === undefined);
-    const rejection = rejectionOf(
-      pod,
-      others.map((worker) => worker.pod),
-    );
+    const rejection = rejectionOf(pod, this.#active(pod.metadata.uid ?? ""));
     if (rejection === undefined) return state;
     const { reason, message } = rejection;
     events.event(pod, { type: "Warning", reason, note: message });
     return { ...state, end: "Failed", failure: { reason, message: `Pod was rejected: ${message}` } };
   }
 
-  async #write(uid: string, record: PodRecord): Promise<void> {
-    const folder = join(this.#node.podsDir, uid);
-    await mkdir(folder, { recursive: true, mode: 0o755 });
-    const file = join(folder, "pod.json");
-    await writeFile(`${file}.new`, `${JSON.stringify(record)}\n`);
-    await rename(`${file}.new`, file);
-  }
-
   #programs(uid: string): FoundProgram[] {
+    const { actuated = {} } = this.#records.get(uid) ?? {};
     return this.#node.runtimes.programs().flatMap(({ spec, state }) => {
-      const { podUid, container, attempt } = spec.metadata ?? {};
-      return podUid === uid && container !== undefined ? [{ container, attempt: Number(attempt), state }] : [];
+      const { podUid, container, attempt, resources } = spec.metadata ?? {};
+      if (podUid !== uid || container === undefined) return [];
+      const resized = actuated[container]?.attempt === Number(attempt) ? actuated[container].resources : undefined;
+      const known = resized ?? parseJsonObject(resources ?? "");
+      return [{ container, attempt: Number(attempt), state, ...(known !== undefined && { resources: known }) }];
     });
   }
 
@@ -241,7 +249,7 @@ export class PodSet {
     return sweepDeletedPods(this.#node, isKept, (uid) => {
       const record = this.#records.get(uid);
       if (record !== undefined) this.#node.addresses.release(record.podIP);
-      this.#records.delete(uid);
+      void this.#records.forget(uid);
     });
   }
 

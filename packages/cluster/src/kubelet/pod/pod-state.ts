@@ -1,4 +1,5 @@
 import { type PodView, type PlannedContainer, plannedContainers, type ProbeView, type Role } from "./pod-view.ts";
+import type { Resources } from "./pod-resources.ts";
 import type { ProbeKind, ProbeRecord } from "../probes/probe-record.ts";
 
 /** How an attempt of a container terminated. */
@@ -50,7 +51,34 @@ export interface ContainerRecord {
   /** The grace period of a stop in progress. */
   readonly stopGraceMs?: number;
   readonly probes: Readonly<Partial<Record<ProbeKind, ProbeRecord>>>;
+  /** The resources that the current attempt was started with, or has been given since. */
+  readonly actuated?: Resources;
+  /** Whether its resources are being changed. */
+  readonly isResizing?: boolean;
+  /** The earliest time of the next attempt to change its resources. */
+  readonly resizeAt?: number;
+  /** Whether it is stopped so that it restarts with other resources. */
+  readonly isRestarting?: boolean;
 }
+
+/** A resize that the node has admitted and not completed. `problem`: why it could not be carried out; it is retried. */
+export interface ResizeProgress {
+  readonly generation: number;
+  readonly problem?: string;
+}
+
+/** A resize that the node has not admitted. */
+export interface PendingResize {
+  readonly generation: number;
+  readonly reason: "Deferred" | "Infeasible";
+  readonly message: string;
+}
+
+/** What the node has decided about the resources that a Pod asks for. `none`: it has them. */
+export type ResizeNews =
+  | { readonly kind: "none" }
+  | { readonly kind: "allocated"; readonly generation: number }
+  | ({ readonly kind: "pending" } & PendingResize);
 
 /** Why a Pod is being stopped. */
 export type StopReason = "deleted" | "deadline";
@@ -71,13 +99,23 @@ export interface PodState {
   readonly end?: "Succeeded" | "Failed";
   /** Why the Pod failed, if that does not follow from its containers. */
   readonly failure?: { readonly reason: string; readonly message: string };
+  readonly resize?: ResizeProgress;
+  readonly pendingResize?: PendingResize;
   /** Whether deletion of the object was requested. */
   readonly isReleased: boolean;
 }
 
 /** An event in the life of a Pod. */
 export type PodEvent =
-  | { readonly kind: "changed"; readonly pod: PodView }
+  /** `pod` has the allocated resources. Without `resize`, the decision stays. */
+  | { readonly kind: "changed"; readonly pod: PodView; readonly resize?: ResizeNews }
+  | {
+      readonly kind: "resized";
+      readonly name: string;
+      readonly attempt: number;
+      readonly resources: Resources;
+      readonly problem?: string;
+    }
   | { readonly kind: "prepared" }
   | { readonly kind: "prepare-failed"; readonly message: string }
   | { readonly kind: "started"; readonly name: string; readonly attempt: number; readonly at: number }
@@ -106,6 +144,8 @@ export type PodEffect =
   | { readonly kind: "start"; readonly name: string; readonly attempt: number }
   /** Runs preStop, then signals, then kills. */
   | { readonly kind: "stop"; readonly name: string; readonly attempt: number; readonly graceMs: number }
+  /** Changes the resources of the running program. */
+  | { readonly kind: "resize"; readonly name: string; readonly attempt: number; readonly resources: Resources }
   | { readonly kind: "post-start"; readonly name: string; readonly attempt: number }
   | { readonly kind: "probe"; readonly name: string; readonly attempt: number; readonly probe: ProbeKind }
   | { readonly kind: "event"; readonly type: "Normal" | "Warning"; readonly reason: string; readonly note: string }

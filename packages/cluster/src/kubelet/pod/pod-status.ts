@@ -1,6 +1,6 @@
 import type { BuiltInCondition, ContainerStatus, PodObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
-import { plannedContainers, programId } from "./pod-view.ts";
+import { type ContainerView, plannedContainers, programId } from "./pod-view.ts";
 import { type ContainerRecord, creatingReason, type Finished, isInitRole, type PodState, type Waiting } from "./pod-state.ts";
 import { qosClass } from "./qos-class.ts";
 
@@ -60,7 +60,26 @@ function containerStatus({ pod }: PodState, record: ContainerRecord): ContainerS
     image: container?.image ?? "",
     imageID: "",
     ...(hasProgram ? { containerID: id(record.attempt) } : record.last ? { containerID: id(record.last.attempt) } : {}),
+    ...resourceStatus(record, container),
     started: record.role !== "ephemeral" && record.isStarted && !record.isHooked,
+  };
+}
+
+/** The resources of a container that has run. While it runs, they are those that it has. */
+function resourceStatus(
+  { role, current, actuated }: ContainerRecord,
+  container: ContainerView | undefined,
+): Pick<ContainerStatus, "allocatedResources" | "resources"> {
+  if (role === "ephemeral" || container === undefined) return {};
+  if (current.kind !== "running" && current.kind !== "terminated") return {};
+  const { requests, limits } = (current.kind === "running" ? actuated : undefined) ?? container.resources ?? {};
+  const allocated = container.resources?.requests;
+  return {
+    ...(allocated === undefined ? {} : { allocatedResources: { ...allocated } }),
+    resources: {
+      ...(requests === undefined ? {} : { requests: { ...requests } }),
+      ...(limits === undefined ? {} : { limits: { ...limits } }),
+    },
   };
 }
 
@@ -110,6 +129,25 @@ function isCompleted({ current }: ContainerRecord): boolean {
   return current.kind === "terminated" && current.finished.exitCode === 0;
 }
 
+/** The conditions that a Pod has only while it is being resized. */
+export const resizeConditionTypes = ["PodResizePending", "PodResizeInProgress"] as const;
+
+function resizeConditions({ pendingResize, resize, end }: PodState): BuiltInCondition[] {
+  if (end !== undefined) return [];
+  const [pending, inProgress] = resizeConditionTypes;
+  const list: BuiltInCondition[] = [];
+  if (pendingResize !== undefined) {
+    const { generation, reason, message } = pendingResize;
+    list.push({ type: pending, status: "True", reason, message, observedGeneration: generation });
+  }
+  if (resize !== undefined) {
+    const { generation, problem } = resize;
+    const error = problem === undefined ? {} : { reason: "Error", message: problem };
+    list.push({ type: inProgress, status: "True", ...error, observedGeneration: generation });
+  }
+  return list;
+}
+
 function conditions(state: PodState, phase: string, now: number): BuiltInCondition[] {
   const { pod } = state;
   const inits = state.containers.filter(({ role }) => isInitRole(role));
@@ -154,6 +192,7 @@ function conditions(state: PodState, phase: string, now: number): BuiltInConditi
     { type: "Ready", ...ready },
     { type: "ContainersReady", ...readiness },
     { type: "PodScheduled", status: "True" },
+    ...resizeConditions(state),
   ];
   return wanted.map((condition) => {
     const before = pod.status?.conditions?.find(({ type }) => type === condition.type);

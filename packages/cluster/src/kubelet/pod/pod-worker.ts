@@ -4,20 +4,21 @@ import { ProgramLogs } from "../logs/program-logs.ts";
 import { mounted } from "../volumes/mount-marker.ts";
 import type { NodeContext } from "../node-context.ts";
 import { nextWake, stepPod } from "./pod-machine.ts";
-import { type PodEffect, type PodEvent, type PodState, probeSpec } from "./pod-state.ts";
-import { type ContainerView, type PodView, plannedContainers, programId } from "./pod-view.ts";
-import { type ProbeTarget, runProbe } from "../probes/probe-runner.ts";
+import { planOf, type PodEffect, type PodEvent, type PodState, type ResizeNews } from "./pod-state.ts";
+import { type PodView, programId } from "./pod-view.ts";
+import { type CheckedAttempt, runContainerProbe, runPostStart } from "../probes/container-checks.ts";
+import type { ProbeTarget } from "../probes/probe-runner.ts";
 import { startFailure } from "./start-failure.ts";
 import { deleteObject } from "./delete-object.ts";
+import type { PodRecords } from "./pod-records.ts";
+import type { Resources } from "./pod-resources.ts";
+import { resizeProgram } from "../container/resize-program.ts";
 import { finishedOf } from "./restore.ts";
 import { stopContainer } from "../container/stop-container.ts";
 import { startProgram } from "../container/start-program.ts";
 import { StatusWriter } from "./status-writer.ts";
 import { terminationMessage } from "../container/termination-message.ts";
 import { PodFolder } from "../volumes/pod-folder.ts";
-
-/** The time limit of postStart hooks. */
-const maxHookMs = 600_000;
 
 /** Performs the effects of a Pod's state machine and writes its status. One worker per Pod. */
 export class PodWorker {
@@ -31,10 +32,12 @@ export class PodWorker {
   readonly #folder: PodFolder;
   #state: PodState;
   readonly #status: StatusWriter;
+  readonly #records: PodRecords;
   /** Whether the object was deleted from the API. Nothing is written then. */
   #isRemoved = false;
 
   constructor(options: {
+    readonly records: PodRecords;
     readonly node: NodeContext;
     readonly state: PodState;
     readonly podIP: string;
@@ -44,6 +47,7 @@ export class PodWorker {
   }) {
     this.#node = options.node;
     this.#state = options.state;
+    this.#records = options.records;
     this.#podIP = options.podIP;
     this.#onWake = options.onWake;
     this.#onReleased = options.onReleased;
@@ -91,9 +95,9 @@ export class PodWorker {
     this.handle({ kind: "tick" });
   }
 
-  /** Applies a new version of the Pod. */
-  update(pod: PodView): void {
-    this.handle({ kind: "changed", pod });
+  /** Applies a new version of the Pod, with its allocated resources. Without `resize`, the last decision about them stays. */
+  update(pod: PodView, resize?: ResizeNews): void {
+    this.handle({ kind: "changed", pod, ...(resize !== undefined && { resize }) });
     // Volume files follow their sources once the volumes are set up.
     if (this.#state.setup === "done") this.refresh();
   }
@@ -119,7 +123,7 @@ export class PodWorker {
 
   /** The program of an attempt of a container. */
   program(container: string, attempt: number): Program | undefined {
-    return this.#node.runtimes.program(programId(this.pod.metadata.uid ?? "", container, attempt));
+    return this.#node.runtimes.program(programId(this.#uid, container, attempt));
   }
 
   /** The current attempt of a container; `undefined` if there is no such container. */
@@ -161,14 +165,12 @@ export class PodWorker {
     this.#busy.add(running);
   }
 
-  get #name(): string {
-    return `${this.pod.metadata.namespace}/${this.pod.metadata.name}`;
+  get #uid(): string {
+    return this.pod.metadata.uid ?? "";
   }
 
-  #container(name: string): ContainerView {
-    const found = plannedContainers(this.pod).find(({ container }) => container.name === name);
-    if (found === undefined) throw new TypeError(`${this.#name} has no container ${name}`);
-    return found.container;
+  get #name(): string {
+    return `${this.pod.metadata.namespace}/${this.pod.metadata.name}`;
   }
 
   #perform(effect: PodEffect): void {
@@ -184,10 +186,12 @@ export class PodWorker {
         return this.#run(() => this.#start(effect.name, effect.attempt));
       case "stop":
         return this.#run(() => this.#stop(effect.name, effect.attempt, effect.graceMs));
+      case "resize":
+        return this.#run(() => this.#resize(effect.name, effect.attempt, effect.resources));
       case "post-start":
-        return this.#run(() => this.#postStart(effect.name, effect.attempt));
+        return this.#run(() => this.#check(runPostStart, effect.name, effect.attempt));
       case "probe":
-        return this.#run(() => this.#probe(effect.name, effect.attempt, effect.probe));
+        return this.#run(() => this.#check(runContainerProbe(effect.probe), effect.name, effect.attempt));
       case "release":
         return this.#run(() => this.#release());
     }
@@ -205,9 +209,11 @@ export class PodWorker {
 
   async #start(name: string, attempt: number): Promise<void> {
     try {
+      // A program must not have resources that a later kubelet does not know to be allocated.
+      await this.#records.settled(this.#uid);
       const addresses = { podIP: this.#podIP, volumes: this.#folder.volumes };
       const start = (): Promise<Program | undefined> =>
-        startProgram(this.#node, this.pod, this.#container(name), attempt, addresses, this.#stopping.signal);
+        startProgram(this.#node, this.pod, planOf(this.pod, name).container, attempt, addresses, this.#stopping.signal);
       const program = this.program(name, attempt) ?? (await start());
       if (program === undefined) return;
       // A program with `stdinOnce` mounts only after its client has connected.
@@ -217,15 +223,20 @@ export class PodWorker {
       const old = this.program(name, attempt - 2);
       this.#logs.forget(old);
       await old?.remove();
-      await this.#node.subPaths?.release({ podUid: this.pod.metadata.uid ?? "", container: name, attempt: attempt - 1 });
+      await this.#node.subPaths?.release({ podUid: this.#uid, container: name, attempt: attempt - 1 });
     } catch (error) {
       this.handle(startFailure(name, attempt, error, this.#node.clock.now()));
     }
   }
 
+  async #resize(name: string, attempt: number, resources: Resources): Promise<void> {
+    const target = { records: this.#records, uid: this.#uid, name, attempt, program: this.program(name, attempt) };
+    this.handle(await resizeProgram(target, resources));
+  }
+
   #watch(name: string, attempt: number, program: Program, isNew: boolean): void {
-    const { state } = program;
     this.logTimes(program);
+    const { state } = program;
     if (isNew && (state.kind === "running" || (state.kind === "exited" && state.reason !== "StartFailed"))) {
       const at = state.startedAt ?? this.#node.clock.now();
       this.handle({ kind: "started", name, attempt, at });
@@ -236,7 +247,8 @@ export class PodWorker {
         if (this.#stopping.signal.aborted) return;
         const finished = finishedOf(attempt, exit);
         const message =
-          finished.message || (await terminationMessage(this.#folder.path, this.#container(name), program, finished));
+          finished.message ||
+          (await terminationMessage(this.#folder.path, planOf(this.pod, name).container, program, finished));
         this.handle({ kind: "exited", name, finished: { ...finished, message } });
       },
       (error: unknown) =>
@@ -247,53 +259,39 @@ export class PodWorker {
   async #stop(name: string, attempt: number, grace: number): Promise<void> {
     const target = this.#target(name, attempt);
     if (target === undefined) return;
+    // Whether it restarts after a resize depends on the allocation.
+    await this.#records.settled(this.#uid);
     await stopContainer(target, grace, (problem) => {
       const note = `PreStopHook failed: ${problem}`;
       this.#node.events.event(this.pod, { type: "Warning", reason: "FailedPreStopHook", note });
     });
   }
 
-  async #postStart(name: string, attempt: number): Promise<void> {
-    const target = this.#target(name, attempt);
-    const hook = target?.container.lifecycle?.postStart;
-    if (target === undefined || hook === undefined) return;
-    const problem = await runProbe(hook, target, maxHookMs);
-    this.handle({
-      kind: "hooked",
-      name,
-      attempt,
-      ...(problem === undefined ? {} : { problem: `PostStartHook failed: ${problem}` }),
-    });
-  }
-
-  async #probe(name: string, attempt: number, kind: "startup" | "liveness" | "readiness"): Promise<void> {
-    const target = this.#target(name, attempt);
-    const spec = target && probeSpec(target.container, kind);
-    if (target === undefined || spec === undefined) return;
-    const problem = await runProbe(spec, target, (spec.timeoutSeconds ?? 1) * 1000);
-    this.handle({ kind: "probed", name, attempt, probe: kind, ...(problem === undefined ? {} : { problem }) });
+  async #check(run: (checked: CheckedAttempt) => Promise<PodEvent | undefined>, name: string, attempt: number): Promise<void> {
+    const event = await run({ name, attempt, target: this.#target(name, attempt) });
+    if (event !== undefined) this.handle(event);
   }
 
   /** The target of hooks and probes of an attempt; `undefined` if it has no program. */
   #target(name: string, attempt: number): ProbeTarget | undefined {
     const program = this.program(name, attempt);
     if (program === undefined) return undefined;
-    return { program, container: this.#container(name), podIP: this.#podIP, clock: this.#node.clock };
+    return { program, container: planOf(this.pod, name).container, podIP: this.#podIP, clock: this.#node.clock };
   }
 
   /** Deletes a terminated Pod: writes the last status, then deletes the object, then the Pod's files. */
   async #release(): Promise<void> {
-    const { runtimes } = this.#node;
-    const { uid = "" } = this.pod.metadata;
+    const uid = this.#uid;
     await this.#status.settled();
     await deleteObject(this.#node, this.pod, () => this.#isRemoved, this.#stopping.signal);
-    for (const program of runtimes.programs()) {
+    for (const program of this.#node.runtimes.programs()) {
       if (program.spec.metadata?.["podUid"] !== uid) continue;
       this.#logs.forget(program);
       await program.remove();
     }
     this.#node.forgetHostsFile(this.pod);
     await this.#node.subPaths?.releasePod(uid);
+    await this.#records.forget(uid);
     await this.#folder.remove();
     this.#onReleased(this);
   }

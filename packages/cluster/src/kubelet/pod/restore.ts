@@ -2,15 +2,18 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ContainerStatus } from "@keelson/api-machinery/kinds";
 import { parseTime } from "@keelson/api-machinery/time";
 import { type Exited, hasNeverRun, type ProgramState } from "@keelson/execution";
+import { changedResources, isResizable, requiresRestart, type Resources } from "./pod-resources.ts";
 import { running } from "./pod-events.ts";
 import { type ContainerRecord, creatingReason, type Finished, newContainer, type PodState } from "./pod-state.ts";
-import { type PodView, plannedContainers } from "./pod-view.ts";
+import { type ContainerView, type PodView, plannedContainers } from "./pod-view.ts";
 
 /** A program of a Pod, running or exited, as found in its driver. */
 export interface FoundProgram {
   readonly container: string;
   readonly attempt: number;
   readonly state: ProgramState;
+  /** The resources that it has, if known. */
+  readonly resources?: Resources;
 }
 
 /** Converts a program's exit to a container's termination. */
@@ -67,15 +70,13 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
     }
     const { attempt, state } = newest;
     const last = before?.state.kind === "exited" ? { last: finishedOf(before.attempt, before.state) } : {};
-    const base = { ...fresh, ...last, attempt, failures: attempt };
+    const actuated = newest.resources ?? container.resources ?? {};
+    const base = { ...fresh, ...last, attempt, failures: attempt, actuated };
     // As with a container that was created and never started, the restart policy does not matter.
     if (state.kind === "exited" && hasNeverRun(state) && phase !== "Succeeded" && phase !== "Failed") {
       return { ...base, attempt: attempt + 1, current: fresh.current };
     }
-    if (state.kind === "exited") {
-      const finished = finishedOf(attempt, state);
-      return { ...base, isReady: role === "init" && finished.exitCode === 0, current: terminated(finished, now) };
-    }
+    if (state.kind === "exited") return ended(base, container, state, now);
     if (state.kind === "starting") return { ...base, current: { kind: "starting" } };
     const record = running(base, container, state.startedAt, Math.min(state.startedAt, now));
     if (shown === undefined || shown.restartCount !== attempt || shown.started !== true) return record;
@@ -94,6 +95,18 @@ export function restorePodState(pod: PodView, programs: readonly FoundProgram[],
       ? { failure: { reason: pod.status.reason, message: pod.status.message ?? "" } }
       : {}),
     isReleased: false,
+  };
+}
+
+/** A container whose newest program has exited. If it was stopped to get other resources, it restarts with them. */
+function ended(base: ContainerRecord, container: ContainerView, exit: Exited, now: number): ContainerRecord {
+  const finished = finishedOf(base.attempt, exit);
+  const changed = isResizable(base.role) ? changedResources(base.actuated, container.resources) : [];
+  return {
+    ...base,
+    ...(exit.reason === "Stopped" && requiresRestart(container, changed) && { isRestarting: true }),
+    isReady: base.role === "init" && finished.exitCode === 0,
+    current: terminated(finished, now),
   };
 }
 

@@ -1,9 +1,9 @@
-import { type Condition, isNotFound, isStatusError, jsonEquals } from "@keelson/api-machinery";
+import { type Condition, type DeepReadonly, isNotFound, isStatusError, jsonEquals } from "@keelson/api-machinery";
 import { Pod } from "@keelson/api-machinery/kinds";
 import { sleep } from "@keelson/api-machinery/time";
 import type { NodeContext } from "../node-context.ts";
 import type { PodState } from "./pod-state.ts";
-import { podStatus } from "./pod-status.ts";
+import { podStatus, resizeConditionTypes } from "./pod-status.ts";
 import { podKey } from "./pod-view.ts";
 
 type PodStatus = ReturnType<typeof podStatus>;
@@ -53,7 +53,8 @@ export class StatusWriter {
       const status = podStatus(withConditions(state, this.#written), { hostIP, podIP: this.#podIP }, clock.now());
       if (jsonEquals(status, this.#written)) return;
       const { namespace, name = "", uid = "" } = state.pod.metadata;
-      const conditions = (status.conditions ?? []).map((condition) => ({ ...emptyCondition, ...condition }));
+      const written = (status.conditions ?? []).map((condition) => ({ ...emptyCondition, ...condition }));
+      const conditions = [...written, ...this.#removed(state, status)];
       const body = { metadata: { uid }, status: { ...status, conditions } };
       try {
         const patch = { type: "strategic", body } as const;
@@ -71,6 +72,16 @@ export class StatusWriter {
         pause = Math.min(pause * 2, 30_000);
       }
     }
+  }
+
+  /** Removes conditions of a resize that is over. */
+  #removed({ pod }: PodState, status: PodStatus): readonly { readonly type: string; readonly $patch: "delete" }[] {
+    const has = (type: string, conditions: DeepReadonly<PodStatus>["conditions"] = []): boolean =>
+      conditions.some((condition) => condition.type === type);
+    return resizeConditionTypes
+      .filter((type) => !has(type, status.conditions))
+      .filter((type) => has(type, pod.status?.conditions) || has(type, this.#written?.conditions))
+      .map((type) => ({ type, $patch: "delete" }));
   }
 }
 
