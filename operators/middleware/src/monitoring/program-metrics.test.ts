@@ -14,15 +14,15 @@ const family = (name: string, ...samples: MetricFamily["samples"]): MetricFamily
 
 describe("metrics of programs", () => {
   it("are merged by name and have the labels of their Pods, which the program cannot forge", () => {
-    const labels = { pod: "other", db: "db0" };
+    const labels = { pod: "other", job: "keelson-robots", db: "db0" };
     const merged = programMetrics(
       ["a", "b"].map((pod) => ({ pod: podLabels(pod), families: [family("redis_db_keys", { labels, value: 1 })] })),
     );
     expect(merged).toEqual([
       family(
         "redis_db_keys",
-        { labels: { ...podLabels("a"), exported_pod: "other", db: "db0" }, value: 1 },
-        { labels: { ...podLabels("b"), exported_pod: "other", db: "db0" }, value: 1 },
+        { labels: { ...podLabels("a"), exported_pod: "other", exported_job: "keelson-robots", db: "db0" }, value: 1 },
+        { labels: { ...podLabels("b"), exported_pod: "other", exported_job: "keelson-robots", db: "db0" }, value: 1 },
       ),
     ]);
   });

@@ -14,11 +14,13 @@ const maxLabelLength = 256;
 
 const metricName = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
 const labelName = /^(?!__)[a-zA-Z_][a-zA-Z0-9_]*$/;
+/** Labels of the scrape target, which a program must not set. */
+const targetLabels: ReadonlySet<string> = new Set(["job", "instance"]);
 /** Metrics of the operator. */
 const ownNames = /^(?:keelson|controller_runtime|workqueue|rest_client|leader_election|process|nodejs)_/;
 
 /**
- * Metrics of programs with the labels of their Pods. A label of the program with the name of one of these gets the prefix `exported_`, as
+ * Metrics of programs with the labels of their Pods. A label of the program with the name of one of these, or of a scrape target, gets the prefix `exported_`, as
  * in Prometheus. Malformed metrics, metrics with names of the operator's own, and more than 5000 samples of a Pod are left out. Pure.
  */
 export function programMetrics(reports: readonly ReportedMetrics[]): readonly MetricFamily[] {
@@ -42,9 +44,10 @@ export function programMetrics(reports: readonly ReportedMetrics[]): readonly Me
 }
 
 function samplesOf({ samples }: MetricFamily, pod: Readonly<Record<string, string>>): readonly MetricSample[] {
+  const isReserved = (name: string): boolean => Object.hasOwn(pod, name) || targetLabels.has(name);
   const series = new Set<string>();
   return samples.slice(0, maxSamples).flatMap(({ labels, value }) => {
-    const own = Object.entries(labels).map(([name, text]) => [name in pod ? `exported_${name}` : name, text] as const);
+    const own = Object.entries(labels).map(([name, text]) => [isReserved(name) ? `exported_${name}` : name, text] as const);
     if (own.some(([name, text]) => !labelName.test(name) || text.length > maxLabelLength)) return [];
     // Prometheus rejects a whole scrape with a duplicate series.
     const key = JSON.stringify([...own].sort());

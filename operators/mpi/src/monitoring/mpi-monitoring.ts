@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
-import { ageSeconds, countBy, maxBy, type OperatorMonitoring } from "@keelson/operator/monitoring";
+import { ageSeconds, countBy, epochSeconds, maxBy, type OperatorMonitoring } from "@keelson/operator/monitoring";
 import { MPIJob } from "../api/mpi-job.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
 
@@ -38,6 +38,15 @@ export const mpiMonitoring: OperatorMonitoring = {
           ({ status }) => ageSeconds(status?.queue?.queuedAt, now),
         ),
     },
+    keelson_mpi_last_failure_timestamp_seconds: {
+      help: "Time of the last failure of a job that exists",
+      read: (cache) =>
+        maxBy(
+          jobsOf(cache).filter(({ status }) => status?.jobStatus === "Failed"),
+          ({ metadata: { namespace } }) => ({ namespace }),
+          ({ status }) => epochSeconds(status?.completionTime),
+        ),
+    },
     keelson_mpi_failed_attempts: {
       help: "Failed attempts of the jobs that exist",
       read: (cache) =>
@@ -59,6 +68,11 @@ export const mpiMonitoring: OperatorMonitoring = {
       queries: [{ expr: "max by (queue) (keelson_mpi_longest_queued_seconds)", legend: "{{queue}}" }],
     },
     {
+      title: "Time since the last failure",
+      unit: "s",
+      queries: [{ expr: "time() - keelson_mpi_last_failure_timestamp_seconds", legend: "{{namespace}}" }],
+    },
+    {
       title: "Failed attempts",
       queries: [{ expr: "sum by (namespace) (keelson_mpi_failed_attempts)", legend: "{{namespace}}" }],
     },
@@ -66,7 +80,7 @@ export const mpiMonitoring: OperatorMonitoring = {
   alerts: [
     {
       alert: "MpiJobsFailed",
-      expr: 'sum by (namespace) (delta(keelson_mpi_jobs{status="Failed"}[15m])) > 0',
+      expr: "time() - keelson_mpi_last_failure_timestamp_seconds < 900",
       severity: "warning",
       summary: "MPI jobs in {{ $labels.namespace }} failed",
       description: "Find the cause with: keelson mpi list -n {{ $labels.namespace }}, then keelson mpi explain NAME",

@@ -10,7 +10,10 @@ const object = (status: object, more: object = {}) => ({
 });
 const objects: Readonly<Record<string, readonly object[]>> = {
   Robot: [object({ phase: "Online" }), object({ phase: "Online" }), object({})],
-  Task: [object({}), object({ state: "running", conditions: [{ type: "Lost", status: "True" }] })],
+  Task: [
+    object({ conditions: [{ type: "Scheduled", status: "False", lastTransitionTime: "2030-01-01T00:30:00Z" }] }),
+    object({ state: "running", conditions: [{ type: "Lost", status: "True" }] }),
+  ],
   Job: [object({ state: "running", rollout: { phase: "Paused" } }, { spec: { type: "service" } }), object({ state: "failed" })],
 };
 const cache = { list: ({ kind }: { kind: string }) => objects[kind] } as unknown as Cache;
@@ -27,7 +30,7 @@ it("counts robots, tasks and jobs by their state", () => {
       { labels: { namespace: "a", state: "running" }, value: 1 },
     ],
     keelson_robots_lost_tasks: [{ labels: { namespace: "a" }, value: 1 }],
-    keelson_robots_oldest_pending_task_seconds: [{ labels: { namespace: "a" }, value: 3600 }],
+    keelson_robots_oldest_pending_task_seconds: [{ labels: { namespace: "a" }, value: 1800 }],
     keelson_robots_jobs: [
       { labels: { namespace: "a", type: "service", state: "running" }, value: 1 },
       { labels: { namespace: "a", type: "batch", state: "failed" }, value: 1 },

@@ -1,4 +1,4 @@
-import { isConditionTrue } from "@keelson/api-machinery";
+import { findCondition, isConditionTrue } from "@keelson/api-machinery";
 import { ageSeconds, countBy, maxBy, type OperatorMonitoring } from "@keelson/operator/monitoring";
 import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
@@ -26,12 +26,13 @@ export const robotsMonitoring: OperatorMonitoring = {
         ),
     },
     keelson_robots_oldest_pending_task_seconds: {
-      help: "Age of the oldest task that has not started",
+      help: "Longest time that a task waits for a robot, or for its program to start",
       read: (cache, now) =>
         maxBy(
           cache.list(Task).filter(({ status }) => (status?.state ?? "pending") === "pending"),
           ({ metadata: { namespace } }) => ({ namespace }),
-          ({ metadata: { creationTimestamp } }) => ageSeconds(creationTimestamp, now),
+          ({ metadata: { creationTimestamp }, status }) =>
+            ageSeconds(findCondition(status?.conditions, "Scheduled")?.lastTransitionTime ?? creationTimestamp, now),
         ),
     },
     keelson_robots_jobs: {
@@ -87,7 +88,7 @@ export const robotsMonitoring: OperatorMonitoring = {
       expr: "keelson_robots_oldest_pending_task_seconds > 900",
       for: "5m",
       severity: "warning",
-      summary: "A task in {{ $labels.namespace }} has been pending for {{ $value | humanizeDuration }}",
+      summary: "A task in {{ $labels.namespace }} has waited for {{ $value | humanizeDuration }}",
       description: "Find the cause with: keelson robots explain TASK -n {{ $labels.namespace }}",
     },
   ],

@@ -4,7 +4,11 @@ import { expect, it } from "vitest";
 import { sandboxesMonitoring } from "./sandboxes-monitoring.ts";
 
 const pool = (name: string, status?: object) => ({ metadata: { namespace: "a", name }, status });
-const box = (status?: object) => ({ metadata: { namespace: "a" }, spec: { poolRef: "p" }, status });
+const box = (status?: object) => ({
+  metadata: { namespace: "a", creationTimestamp: "2030-01-01T00:00:00Z" },
+  spec: { poolRef: "p" },
+  status,
+});
 const objects: Readonly<Record<string, readonly object[]>> = {
   Sandbox: [box({ phase: "Running" }), box({ phase: "Running" }), box()],
   SandboxPool: [pool("p", { currentPods: 3, readyPods: 2, busyAgents: 1, warm: { desired: 5, ready: 4 } }), pool("empty")],
@@ -12,12 +16,12 @@ const objects: Readonly<Record<string, readonly object[]>> = {
 const cache = { list: ({ kind }: { kind: string }) => objects[kind] } as unknown as Cache;
 
 it("counts sandboxes, agents and warm slots by pool", () => {
-  const samples = stateMetrics(sandboxesMonitoring.metrics ?? {}, cache, 0).map(({ name, samples }) => [
-    name,
-    samples.map(({ labels, value }) => `${Object.values(labels).join(" ")} ${value}`),
-  ]);
+  const samples = stateMetrics(sandboxesMonitoring.metrics ?? {}, cache, Date.UTC(2030, 0, 1, 0, 2)).map(
+    ({ name, samples }) => [name, samples.map(({ labels, value }) => `${Object.values(labels).join(" ")} ${value}`)],
+  );
   expect(Object.fromEntries(samples)).toEqual({
     keelson_sandboxes_sandboxes: ["a p Running 2", "a p Pending 1"],
+    keelson_sandboxes_oldest_pending_seconds: ["a p 120"],
     keelson_sandboxes_agents: [
       ...["a p current 3", "a p ready 2", "a p busy 1"],
       ...["a empty current 0", "a empty ready 0", "a empty busy 0"],

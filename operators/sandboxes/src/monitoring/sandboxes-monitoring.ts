@@ -1,7 +1,9 @@
 import type { MetricSample } from "@keelson/controller/metrics";
-import { countBy, type OperatorMonitoring } from "@keelson/operator/monitoring";
+import { ageSeconds, countBy, maxBy, type OperatorMonitoring } from "@keelson/operator/monitoring";
 import { Sandbox } from "../api/sandbox.ts";
 import { SandboxPool } from "../api/sandbox-pool.ts";
+
+const isWaiting = (phase: string | undefined): boolean => ["Pending", "Creating"].includes(phase ?? "Pending");
 
 /** Metrics, panels and alert rules of the sandboxes family. */
 export const sandboxesMonitoring: OperatorMonitoring = {
@@ -12,6 +14,15 @@ export const sandboxesMonitoring: OperatorMonitoring = {
         countBy(cache.list(Sandbox), ({ metadata: { namespace }, spec, status }) => ({
           ...{ namespace, pool: spec.poolRef, phase: status?.phase ?? "Pending" },
         })),
+    },
+    keelson_sandboxes_oldest_pending_seconds: {
+      help: "Age of the oldest sandbox that has not started",
+      read: (cache, now) =>
+        maxBy(
+          cache.list(Sandbox).filter(({ status }) => status?.firstStartTime === undefined && isWaiting(status?.phase)),
+          ({ metadata: { namespace }, spec }) => ({ namespace, pool: spec.poolRef }),
+          ({ metadata: { creationTimestamp } }) => ageSeconds(creationTimestamp, now),
+        ),
     },
     keelson_sandboxes_agents: {
       help: "Agents of the pool; those with state ready report",
@@ -40,6 +51,11 @@ export const sandboxesMonitoring: OperatorMonitoring = {
     {
       title: "Sandboxes by pool",
       queries: [{ expr: "sum by (namespace, pool) (keelson_sandboxes_sandboxes)", legend: "{{namespace}}/{{pool}}" }],
+    },
+    {
+      title: "Oldest sandbox that has not started",
+      unit: "s",
+      queries: [{ expr: "keelson_sandboxes_oldest_pending_seconds", legend: "{{namespace}}/{{pool}}" }],
     },
     {
       title: "Agents",
@@ -71,7 +87,7 @@ export const sandboxesMonitoring: OperatorMonitoring = {
     },
     {
       alert: "SandboxPoolHasNoAgents",
-      expr: 'keelson_sandboxes_agents{state="ready"} == 0',
+      expr: 'keelson_sandboxes_agents{state="ready"} == 0 and on (namespace, pool) keelson_sandboxes_oldest_pending_seconds > 60',
       for: "5m",
       severity: "critical",
       summary: "The pool {{ $labels.namespace }}/{{ $labels.pool }} cannot start sandboxes",
@@ -79,15 +95,16 @@ export const sandboxesMonitoring: OperatorMonitoring = {
     },
     {
       alert: "SandboxesPending",
-      expr: 'sum by (namespace, pool) (keelson_sandboxes_sandboxes{phase=~"Pending|Creating"}) > 0',
-      for: "10m",
+      expr: "keelson_sandboxes_oldest_pending_seconds > 600",
+      for: "1m",
       severity: "warning",
-      summary: "Sandboxes of the pool {{ $labels.namespace }}/{{ $labels.pool }} do not start",
+      summary:
+        "A sandbox of the pool {{ $labels.namespace }}/{{ $labels.pool }} has waited for {{ $value | humanizeDuration }}",
       description: "The pool may be full. See keelson sandbox list -n {{ $labels.namespace }}",
     },
     {
       alert: "SandboxesLost",
-      expr: 'sum by (namespace, pool) (delta(keelson_sandboxes_sandboxes{phase="Lost"}[15m])) > 0',
+      expr: 'sum by (namespace, pool) (keelson_sandboxes_sandboxes{phase="Lost"}) > 0',
       severity: "warning",
       summary: "Sandboxes of the pool {{ $labels.namespace }}/{{ $labels.pool }} were lost with their agent",
     },

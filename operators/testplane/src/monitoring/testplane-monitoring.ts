@@ -1,6 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
-import { countBy, type OperatorMonitoring } from "@keelson/operator/monitoring";
+import { countBy, epochSeconds, maxBy, type OperatorMonitoring } from "@keelson/operator/monitoring";
 import { IntegrationTest } from "../api/integration-test.ts";
 import { LoadTest } from "../api/load-test.ts";
 
@@ -27,6 +27,15 @@ export const testplaneMonitoring: OperatorMonitoring = {
           ({ kind, metadata: { namespace }, status }) => ({ namespace, kind, verdict: status?.verdict ?? "" }),
         ),
     },
+    keelson_testplane_last_verdict_timestamp_seconds: {
+      help: "Time of the last verdict of a test that exists",
+      read: (cache) =>
+        maxBy(
+          testsOf(cache).filter(({ status }) => status?.verdict !== undefined),
+          ({ kind, metadata: { namespace }, status }) => ({ namespace, kind, verdict: status?.verdict ?? "" }),
+          ({ status }) => epochSeconds(status?.completionTime),
+        ),
+    },
   },
   panels: [
     { title: "Tests", queries: [{ expr: "sum by (kind, phase) (keelson_testplane_tests)", legend: "{{kind}} {{phase}}" }] },
@@ -34,18 +43,28 @@ export const testplaneMonitoring: OperatorMonitoring = {
       title: "Verdicts",
       queries: [{ expr: "sum by (kind, verdict) (keelson_testplane_verdicts)", legend: "{{kind}} {{verdict}}" }],
     },
+    {
+      title: "Time since the last verdict",
+      unit: "s",
+      queries: [
+        {
+          expr: "time() - keelson_testplane_last_verdict_timestamp_seconds",
+          legend: "{{namespace}} {{kind}} {{verdict}}",
+        },
+      ],
+    },
   ],
   alerts: [
     {
       alert: "TestsFailed",
-      expr: 'sum by (namespace, kind) (delta(keelson_testplane_verdicts{verdict=~"Failed|Error|Timeout"}[15m])) > 0',
+      expr: 'time() - max by (namespace, kind) (keelson_testplane_last_verdict_timestamp_seconds{verdict=~"Failed|Error|Timeout"}) < 900',
       severity: "warning",
       summary: "A {{ $labels.kind }} in {{ $labels.namespace }} failed",
       description: "See keelson test list -n {{ $labels.namespace }}, then keelson test report NAME",
     },
     {
       alert: "TestsFlaky",
-      expr: 'sum by (namespace, kind) (delta(keelson_testplane_verdicts{verdict="Flaky"}[1h])) > 0',
+      expr: 'time() - keelson_testplane_last_verdict_timestamp_seconds{verdict="Flaky"} < 3600',
       severity: "warning",
       summary: "A {{ $labels.kind }} in {{ $labels.namespace }} passed in some rounds only",
     },

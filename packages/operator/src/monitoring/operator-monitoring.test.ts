@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { ageSeconds, countBy, maxBy } from "./operator-monitoring.ts";
+import { ageSeconds, countBy, epochSeconds, maxBy } from "./operator-monitoring.ts";
 
 it("counts by combination of labels", () => {
   const tasks = [{ state: "running" }, { state: "running" }, { state: undefined }];
@@ -26,4 +26,5 @@ it("computes ages that are never negative", () => {
   expect(["2030-01-01T00:00:00Z", "2030-01-01T00:02:00Z", "soon", undefined].map((time) => ageSeconds(time, now))).toEqual([
     ...[60, 0, undefined, undefined],
   ]);
+  expect(["2030-01-01T00:01:00Z", "soon", undefined].map(epochSeconds)).toEqual([now / 1000, undefined, undefined]);
 });

@@ -77,6 +77,12 @@ export function ageSeconds(time: string | undefined, now: number): number | unde
   return ms === undefined ? undefined : Math.max(0, (now - ms) / 1000);
 }
 
+/** `time`, in RFC 3339, in seconds since the epoch. Undefined without a valid time. */
+export function epochSeconds(time: string | undefined): number | undefined {
+  const ms = time === undefined ? undefined : parseTime(time);
+  return ms === undefined ? undefined : ms / 1000;
+}
+
 /** Counts objects by labels. Each combination of labels that occurs is a sample. */
 export function countBy<T>(objects: Iterable<T>, labelsOf: (object: T) => Labels): readonly MetricSample[] {
   return aggregate(

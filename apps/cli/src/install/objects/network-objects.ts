@@ -105,6 +105,8 @@ function serviceMonitor({ name }: Operator): TemplateMap {
       endpoints: [
         {
           port: "metrics",
+          // The operators' own labels `namespace` and `pod` are those of the objects that a metric is about.
+          honorLabels: true,
           interval: value("metrics.serviceMonitor.interval"),
           scheme: choose(isTls, "https", "http"),
           tlsConfig: when(isTls, {
