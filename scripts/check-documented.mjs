@@ -53,6 +53,6 @@ function isDocCommentEnd(lines, index) {
   let at = index;
   while (/^\/\/ (oxlint|biome)-/.test(lines[at] ?? "")) at--;
   if (!lines[at]?.endsWith("*/")) return false;
-  while (at >= 0 && !lines[at].includes("/*")) at--;
+  while (at >= 0 && !/^\s*\/\*/.test(lines[at])) at--;
   return /^\s*\/\*\*/.test(lines[at] ?? "");
 }

@@ -168,7 +168,8 @@ test("provisions an App from a separate process with exactly the documented righ
   expect(operator.output()).not.toMatch(/forbidden/i);
   const own = await connect({ kubeconfig });
   onTestFinished(() => own.close());
-  await expect(own.list(Secret, { namespace })).rejects.toSatisfy((error) => isStatusError(error, "Forbidden"));
+  const secret = own.delete(Secret, { namespace, name: "any" });
+  await expect(secret).rejects.toSatisfy((error) => isStatusError(error, "Forbidden"));
   await expect(own.delete(App, { namespace, name: "cache" })).rejects.toSatisfy((error) => isStatusError(error, "Forbidden"));
   await up.kubectl("delete", "apps.middleware.io", "--all", "--timeout=45s");
   await up.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=45s");

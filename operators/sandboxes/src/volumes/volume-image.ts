@@ -131,8 +131,19 @@ export async function createImage(path: string, sizeBytes: number): Promise<void
     await file.close();
     await runTool("fallocate", ["--length", String(sizeBytes), fresh], "allocate the volume");
     const files = Math.max(Math.min(Math.floor(sizeBytes / bytesPerFile), maxFiles), 128);
-    // Discarding would free the allocated space.
-    const options = ["-q", "-F", "-m", "0", "-N", String(files), "-E", "nodiscard", "-L", "keelson"];
+    // Discarding, and the kernel when it initializes what mkfs leaves for later, would free allocated space.
+    const options = [
+      "-q",
+      "-F",
+      "-m",
+      "0",
+      "-N",
+      String(files),
+      "-E",
+      "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+      "-L",
+      "keelson",
+    ];
     await runTool("mkfs.ext4", [...options, fresh], "format the volume");
     await sync(fresh);
     await rename(fresh, path);

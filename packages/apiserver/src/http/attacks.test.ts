@@ -280,13 +280,14 @@ describe("a slow client", () => {
     await once(socket, "secureConnect");
     let text = "";
     socket.on("data", (chunk) => (text += String(chunk)));
+    // A server that closes while bytes are on their way resets the connection.
     socket.on("error", () => undefined);
     socket.write(bytes);
-    await once(socket, "close");
+    await new Promise((resolve) => socket.once("close", resolve));
     return text;
   };
 
-  test("that never completes its headers is disconnected", { timeout: 20_000 }, async () => {
+  test("that never completes its headers is disconnected", { timeout: 60_000 }, async () => {
     const texts = await Promise.all(Array.from({ length: 20 }, () => idle("GET /api HTTP/1.1\r\nhost: a\r\nx: ")));
     for (const text of texts) expect(text).toMatch(/^HTTP\/1\.1 408 /);
   });
