@@ -88,6 +88,18 @@ it("stops a task of lower priority, and starts the other one when the robot has 
   expect(resumed?.status?.conditions?.find(({ type }) => type === "Preempted")?.status).toBe("False");
 });
 
+it("releases a task that is deleted before its robot has confirmed the stop, and places the other one", async () => {
+  const agent = await robot("robot-001");
+  const low = await running(agent, "low", { priority: 20 });
+  const high = await create("high", { priority: 80, preemptionPolicy: "PreemptLowerPriority" });
+  await agent.dispatched(isStop);
+  await client.delete(Task, { namespace, name: "low" });
+  await watched(client, Task, "low", (each) => each?.metadata.deletionTimestamp !== undefined);
+  await agent.report({ uid: low, attempt: 1, seq: 2 }, "deleted");
+  await watched(client, Task, "low", (each) => each === undefined);
+  await agent.dispatched(({ task }) => task.metadata.uid === high);
+});
+
 it("stops nothing for a task that may not preempt, or whose priority is not higher by 10", async () => {
   const agent = await robot("robot-001");
   await running(agent, "low", { priority: 50 });

@@ -31,7 +31,10 @@ export function decideReport(task: DeepReadonly<Task>, robotId: string, report: 
   const displaced = status?.displaced;
   if (displaced?.robot === robotId && displaced.attempt === report.attempt) {
     if (report.state === "deleted") {
-      return { kind: "write", status: { ...ownedStatus(task), removedAttempt: displaced.attempt } };
+      // A Task that has left its robot and was not dispatched again: no other attempt has to be removed.
+      const isLast = task.metadata.deletionTimestamp !== undefined && reasonToIgnore(task, robotId, report) === undefined;
+      const conditions = isLast ? { conditions: released(task, now) } : {};
+      return { kind: "write", status: { ...ownedStatus(task), removedAttempt: displaced.attempt, ...conditions } };
     }
     return displaced.stop === true ? { kind: "ignore", reason: "the attempt is displaced" } : { kind: "postpone" };
   }
@@ -148,6 +151,8 @@ export function ownedStatus(task: DeepReadonly<Task>): TaskStatus {
   ] as const) {
     if (task.status?.[field] !== undefined) own[field] = task.status[field];
   }
+  const conditions = task.status?.conditions?.filter(({ type }) => type === "Released") ?? [];
+  if (conditions.length > 0) own.conditions = conditions;
   return own as TaskStatus;
 }
 

@@ -34,8 +34,8 @@ export type LossDecision =
 
 /** What happens to an attempt that a replacement has displaced. */
 export type DisplacedDecision =
-  /** Have its robot stop it. */
-  | { readonly kind: "stop" }
+  /** Have its robot stop it. `attempt`: stop this one instead of the displaced one. */
+  | { readonly kind: "stop"; readonly attempt?: RobotAttempt }
   /** Its robot has removed it or no longer exists. */
   | { readonly kind: "forget" }
   /** It becomes the current attempt again. `stop` is the replacement, if there is one by now. */
@@ -102,6 +102,12 @@ export function drainAtMs(task: DeepReadonly<Task>, robot: DeepReadonly<Robot>):
 /** Whether a robot's agent confirms that it stopped a program. An original agent does not. */
 export function confirmsStops({ status }: DeepReadonly<Robot>): boolean {
   return (status?.agentFeatures ?? []).length > 0;
+}
+
+/** Since when a robot is not online; undefined if that is unknown. */
+export function offlineSince(robot: DeepReadonly<Robot> | undefined): string | undefined {
+  const online = robot?.status?.conditions?.find((condition) => condition.type === "Online");
+  return online?.status === "False" ? online.lastTransitionTime : undefined;
 }
 
 /** Decides whether a Task whose last attempt failed on its robot moves to another one. */

@@ -53,8 +53,13 @@ export function reconciledStatus(
   switch (displaced.kind) {
     case "forget":
       return rest;
-    case "stop":
-      return { ...rest, ...(before === undefined ? {} : { displaced: { ...before, stop: true } }) };
+    case "stop": {
+      const { adopted, ...others } = rest;
+      const { attempt = before } = displaced;
+      if (attempt === undefined) return rest;
+      const kept = displaced.attempt === undefined && adopted !== undefined ? { adopted } : {};
+      return { ...others, ...kept, displaced: { robot: attempt.robot, attempt: attempt.attempt, stop: true } };
+    }
     case "adopt": {
       const { robot } = displaced.original;
       const { displaced: _, ...moved } = movedStatus(

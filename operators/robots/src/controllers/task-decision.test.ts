@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Task } from "../api/task.ts";
 import { after, jobOf, robotOf, t0, taskOf } from "../testing/objects.ts";
 import { onlyCopy } from "../placement/spread.ts";
-import { decideTask, lostAfterMs, type TaskObservation } from "./task-decision.ts";
+import { decideTask, type TaskObservation } from "./task-decision.ts";
 
 const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = {}) =>
   decideTask({
@@ -149,52 +149,5 @@ describe("a bound Task", () => {
     const planned = taskOf({ state: "exited", attempt: 1, restartAt: after(5000), restartsInWindow: 1 }, { bound: true, spec });
     expect(decide(planned, { now: t0 + 2000 })).toEqual({ kind: "leave", requeueAfterMs: 3000 });
     expect(decide(planned, { now: t0 + 5000 })).toEqual({ kind: "dispatch", robot: "robot-001", attempt: 2, isRestart: true });
-  });
-});
-
-describe("a Task that is being deleted", () => {
-  const deleting = (status: Task["status"], bound = true) => taskOf(status, { bound, deleting: true });
-  const offline = (since: string) =>
-    robotOf("robot-001", {
-      status: {
-        phase: "Offline",
-        conditions: [{ type: "Online", status: "False", lastTransitionTime: since, reason: "x", message: "" }],
-      },
-    });
-
-  it("is ignored if it cannot be on a robot", () => {
-    expect(decide(deleting({ state: "pending" }, false))).toEqual({ kind: "leave" });
-    expect(decide(deleting(undefined))).toMatchObject({ kind: "release", why: "it was never dispatched" });
-  });
-
-  it("is not scheduled", () => {
-    expect(decide(taskOf(undefined, { deleting: true }))).toEqual({ kind: "leave" });
-  });
-
-  it("waits for its robot while the robot is online", () => {
-    expect(decide(deleting(running))).toEqual({ kind: "leave" });
-  });
-
-  it("is released once the robot has removed it", () => {
-    const conditions = [{ type: "Released", status: "True", lastTransitionTime: after(0), reason: "x", message: "" }] as const;
-    expect(decide(deleting({ ...running, conditions: [...conditions] }))).toMatchObject({ kind: "release" });
-  });
-
-  it("is released if the robot was deleted", () => {
-    expect(decide(deleting(running), { robots: [robotOf("robot-002")] })).toMatchObject({
-      kind: "release",
-      why: "its robot was deleted",
-    });
-  });
-
-  it("counts from when the robot went offline, which may be before the deletion", () => {
-    const robots = [offline(after(-lostAfterMs))];
-    expect(decide(deleting(running), { robots })).toMatchObject({ kind: "release" });
-  });
-
-  it("is released once the robot was offline long enough, not before", () => {
-    const robots = [offline(after(0))];
-    expect(decide(deleting(running), { robots, now: t0 + lostAfterMs - 1 })).toEqual({ kind: "leave", requeueAfterMs: 1 });
-    expect(decide(deleting(running), { robots, now: t0 + lostAfterMs })).toMatchObject({ kind: "release" });
   });
 });

@@ -13,6 +13,7 @@ import {
   drainAtMs,
   type LossDecision,
   type MoveCount,
+  offlineSince,
   type RobotAttempt,
 } from "./move-decision.ts";
 import { demandOf } from "../placement/demand.ts";
@@ -21,10 +22,8 @@ import type { Preemption } from "../placement/preemption.ts";
 import { loadFor, type RobotUse } from "../placement/robot-use.ts";
 import { type Copies, spreadProblem } from "../placement/spread.ts";
 import { decideRestart } from "../work/restart-policy.ts";
+import { decideDeletion } from "./deletion-decision.ts";
 import { decideTaskPreemption, isPreemptedBy, preemptionText } from "./preemption-decision.ts";
-
-/** Time after which a deleted Task no longer waits for its offline robot. */
-export const lostAfterMs = 5 * 60_000;
 
 /** Reason of a Task that its robot stopped because its lease expired. */
 const leaseExpiredReason = "LeaseExpired";
@@ -90,7 +89,7 @@ export type TaskDecision =
  *
  * **Guarantees**: `completed` and `failed` are final. A Task leaves its robot only if its last attempt failed there, or under its
  * disconnect policy ({@link decideLoss}). Every attempt has its own number, which is recorded before it is dispatched. A deleted Task
- * that is bound waits until its robot has confirmed the removal, the robot is deleted, or the robot was offline for {@link lostAfterMs}.
+ * waits for its robots ({@link decideDeletion}).
  */
 export function decideTask(observed: TaskObservation): TaskDecision {
   const { task, robots, now } = observed;
@@ -229,12 +228,6 @@ function describeLoss(loss: LossDecision, { status }: DeepReadonly<Task>): strin
     : `moves to another robot at ${at}, while its program may still be running`;
 }
 
-/** Since when a robot is not online; undefined if that is unknown. */
-function offlineSince(robot: DeepReadonly<Robot> | undefined): string | undefined {
-  const online = robot?.status?.conditions?.find((condition) => condition.type === "Online");
-  return online?.status === "False" ? online.lastTransitionTime : undefined;
-}
-
 function decideAfterFailure(task: DeepReadonly<Task>, now: number): TaskDecision {
   const status = task.status;
   const robot = task.spec.targetRobot ?? "";
@@ -273,21 +266,4 @@ function decideAfterFailure(task: DeepReadonly<Task>, now: number): TaskDecision
     ...(task.spec.reschedulePolicy === undefined ? [] : [move.why]),
   ];
   return { kind: "fail", reason: "Failed", message: reasons.length === 0 ? failure : `${failure} (${reasons.join("; ")})` };
-}
-
-function decideDeletion(task: DeepReadonly<Task>, robots: readonly DeepReadonly<Robot>[], now: number): TaskDecision {
-  if (!task.metadata.finalizers?.includes(agentFinalizer)) return { kind: "leave" };
-  if (task.status?.attempt === undefined) return { kind: "release", why: "it was never dispatched" };
-  if (task.status.conditions?.some((condition) => condition.type === "Released" && condition.status === "True")) {
-    return { kind: "release", why: "its robot has removed it" };
-  }
-  const robot = robots.find((each) => each.metadata.name === task.spec.targetRobot);
-  if (robot === undefined) return { kind: "release", why: "its robot was deleted" };
-  if (robot.status?.phase === "Online") return { kind: "leave" };
-  // Without a time of going offline, the time counts from the deletion of the Task.
-  const since = Date.parse(offlineSince(robot) ?? task.metadata.deletionTimestamp ?? "");
-  const leftMs = since + lostAfterMs - now;
-  return leftMs > 0
-    ? { kind: "leave", requeueAfterMs: leftMs }
-    : { kind: "release", why: "its robot has been offline for 5 minutes" };
 }

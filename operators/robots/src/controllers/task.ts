@@ -194,7 +194,7 @@ function recordEvent(task: DeepReadonly<Task>, decision: StatusDecision, events:
       break;
     }
     case "reconcile":
-      if (decision.displaced.kind !== "forget") {
+      if (decision.displaced.kind !== "forget" && task.metadata.deletionTimestamp === undefined) {
         const kept = decision.displaced.kind === "adopt" ? "its attempt is kept" : "its attempt is stopped";
         events.event(task, {
           type: "Normal",
