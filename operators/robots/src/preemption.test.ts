@@ -100,6 +100,31 @@ it("releases a task that is deleted before its robot has confirmed the stop, and
   await agent.dispatched(({ task }) => task.metadata.uid === high);
 });
 
+it("stops a task that was created at the same time", async () => {
+  const agent = await robot("robot-001");
+  const [low, high] = await Promise.all([
+    create("low", { priority: 20 }),
+    create("high", { priority: 80, preemptionPolicy: "PreemptLowerPriority" }),
+  ]);
+  await agent.dispatched(({ task }) => task.metadata.uid === high || task.metadata.uid === low);
+  if (agent.dispatches[0]?.task.metadata.uid === low) {
+    await agent.dispatched(isStop);
+    await agent.report({ uid: low, attempt: 1, seq: 1 }, "deleted");
+  }
+  await agent.dispatched(({ task }) => task.metadata.uid === high);
+});
+
+it("stops a task whose priority is lowered", async () => {
+  const agent = await robot("robot-001");
+  await running(agent, "low", { priority: 50 });
+  await create("high", { priority: 55, preemptionPolicy: "PreemptLowerPriority" });
+  await watched(client, Task, "high", (each) => each?.status?.reason === "Unschedulable");
+  const body = { spec: { priority: 40 } };
+  await client.patch(Task, { namespace, name: "low" }, { type: "merge", body }, { fieldManager: "test" });
+  await agent.dispatched(isStop);
+  await watched(client, Task, "high", (each) => each?.status?.reason === "Preempting");
+});
+
 it("stops nothing for a task that may not preempt, or whose priority is not higher by 10", async () => {
   const agent = await robot("robot-001");
   await running(agent, "low", { priority: 50 });

@@ -53,11 +53,12 @@ function kindOf(
 }
 
 /** Whether a Task's priority permits that it stops another one. */
-function mayPreempt(task: DeepReadonly<Task>, other: DeepReadonly<Task>): boolean {
+export function mayPreempt(task: DeepReadonly<Task>, other: DeepReadonly<Task>): boolean {
   return task.spec.preemptionPolicy === "PreemptLowerPriority" && priorityOf(task) - priorityOf(other) >= minPriorityDifference;
 }
 
-function isStoppable(task: DeepReadonly<Task>): boolean {
+/** Whether the current attempt of a Task can be stopped for another Task, whatever the priorities. */
+export function isStoppable(task: DeepReadonly<Task>): boolean {
   const { state, attempt, displaced } = task.status ?? {};
   const mayRun = state === "dispatching" || state === "running" || state === "exited";
   return mayRun && attempt !== undefined && displaced === undefined && !isPinned(task);

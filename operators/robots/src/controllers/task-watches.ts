@@ -4,6 +4,7 @@ import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { priorityOf, useOf } from "../placement/robot-use.ts";
+import { isStoppable, mayPreempt } from "./preemption-decision.ts";
 import { isOtherMachine } from "../placement/device-change.ts";
 
 /** Changes of Robots, Tasks and Jobs that can change a decision about another Task. */
@@ -24,8 +25,20 @@ export const taskWatches = [
     ],
     [affectsPlacement],
   ),
-  // A Task that leaves a robot, or gives up a reservation, makes room.
+  // A Task that leaves a robot, gives up a reservation, or needs less, makes room. Its priority decides whether it can be stopped.
   watchOf(Task, (task, { cache }) => waitingTasks(cache, task.metadata.namespace), [makesRoom]),
+  // A Task that can be stopped from now on.
+  watchOf(
+    Task,
+    (task, { cache }) =>
+      requestsFor(
+        cache
+          .list(Task, { namespace: task.metadata.namespace, index: ["state", "pending"] })
+          .filter((waiting) => mayPreempt(waiting, task))
+          .sort((a, b) => priorityOf(b) - priorityOf(a)),
+      ),
+    [({ object, old }: Change<Task>) => old !== undefined && isStoppable(object) && !isStoppable(old)],
+  ),
   // A Task that has chosen to stop others.
   watchOf(
     Task,
@@ -38,11 +51,14 @@ export const taskWatches = [
       ),
     [(change: Change<Task>) => !jsonEquals(change.old?.status?.preemption, change.object.status?.preemption)],
   ),
-  // Another attempt of a Task that was chosen to be stopped: the choice names the attempt, so it has to be made again.
+  // Another attempt or spec of a Task that was chosen to be stopped: the choice names the attempt, and depends on the priority.
   watchOf(
     Task,
     ({ metadata: { namespace, uid } }, { cache }) => requestsFor(cache.list(Task, { namespace, index: ["preempting", uid] })),
-    [({ object, old }: Change<Task>) => old !== undefined && old.status?.attempt !== object.status?.attempt],
+    [
+      ({ object, old }: Change<Task>) =>
+        old !== undefined && (old.status?.attempt !== object.status?.attempt || !jsonEquals(old.spec, object.spec)),
+    ],
   ),
   // A new Job determines which robots its hand-written Tasks may use.
   watchOf(
@@ -79,6 +95,7 @@ export function affectsPlacement({ type, object, old }: Change<Robot>): boolean 
     old.metadata.deletionTimestamp !== object.metadata.deletionTimestamp ||
     !jsonEquals(old.spec, object.spec) ||
     !jsonEquals(old.status?.drivers, object.status?.drivers) ||
+    !jsonEquals(old.status?.agentFeatures, object.status?.agentFeatures) ||
     isOtherMachine(old.status?.deviceInfo, object.status?.deviceInfo)
   );
 }
@@ -89,8 +106,9 @@ const hasEnded = (task: DeepReadonly<Task> | undefined): boolean =>
 function makesRoom({ type, object, old }: Change<Task>): boolean {
   if (type === "delete") return robotsOf(object).size > 0;
   if (old === undefined) return false;
-  const now = robotsOf(object);
-  return [...robotsOf(old)].some((use) => !now.has(use));
+  const [before, now] = [robotsOf(old), robotsOf(object)];
+  const hasOtherDemand = priorityOf(old) !== priorityOf(object) || !jsonEquals(old.spec.resources, object.spec.resources);
+  return [...before].some((use) => hasOtherDemand || !now.has(use));
 }
 
 /** The robots that a Task uses, and how. */
