@@ -75,8 +75,8 @@ describe("ownership of applied fields", () => {
 describe("rejects a configuration", () => {
   const cases: [string, JsonObject, string][] = [
     ["with a field that the schema does not have", { nope: 1 }, ".spec.nope: field not declared in schema"],
-    ["with a value of another type", { replicas: "1" }, '.spec.replicas: expected a number, got "1"'],
-    ["with a list for an object", { labels: [] }, ".spec.labels: expected an object, got a list"],
+    ["with a value of another type", { replicas: "1" }, ".spec.replicas: expected numeric (int or float), got string"],
+    ["with a list for an object", { labels: [] }, ".spec.labels: expected map, got &{[]}"],
     ["with duplicates in a set", { set: ["a", "a"] }, '.spec.set: duplicate entries for key [="a"]'],
     [
       "with duplicates in a keyed list",
@@ -88,14 +88,26 @@ describe("rejects a configuration", () => {
       { ports: [{ port: 1 }, { port: 1, protocol: "TCP" }] },
       '.spec.ports: duplicate entries for key [port=1,protocol="TCP"]',
     ],
-    ["without the key of an item", { items: [{ port: 1 }] }, '.spec.items: element 0: the item has no key "name"'],
-    ["with a null in a set", { set: [null] }, ".spec.set: element 0: an item of a set must be a scalar, not null"],
+    [
+      "without the key of an item",
+      { items: [{ port: 1 }] },
+      '.spec.items: element 0: associative list with keys has an element that omits all key fields ["name"]',
+    ],
+    [
+      "with a null in a set",
+      { set: [null] },
+      ".spec.set: element 0: associative list without keys has an element that's an explicit null",
+    ],
     [
       "with a wrong type within an item",
       { items: [{ name: "a", port: "x" }] },
-      '.spec.items[name="a"].port: expected a number',
+      '.spec.items[name="a"].port: expected numeric (int or float)',
     ],
-    ["with a wrong type within an atomic list", { args: [1] }, ".spec.args[0]: expected a string, got 1"],
+    [
+      "with a wrong type within an atomic list",
+      { args: [1] },
+      ".spec.args[0]: expected string, got &value.valueUnstructured{Value:1}",
+    ],
   ];
   test.each(cases)("%s", (_, spec, message) => {
     const { code, message: text } = refusal(() => apply(undefined, "alice", widget({ spec })));

@@ -1,5 +1,6 @@
 import { isJsonObject, type JsonObject } from "../objects/json.ts";
 import { type FieldNode, type FieldSet, emptySet, fieldNode, leaf } from "./field-set.ts";
+import { goText, goType } from "../patch/go-text.ts";
 import { maxFieldDepth } from "./fields-v1.ts";
 import { itemElement } from "./list-item.ts";
 import { describePath, fieldElement, type PathElement } from "./path-element.ts";
@@ -54,7 +55,7 @@ function nodeOf(value: unknown, shape: Shape, walk: Walk): FieldNode | undefined
 
 function nodeOfMap(value: unknown, map: MapShape, walk: Walk): FieldNode | undefined {
   if (!isJsonObject(value)) {
-    if (walk.isStrict && value !== null) fail(walk, `expected an object, got ${nameOf(value)}`);
+    if (walk.isStrict && value !== null) fail(walk, `expected map, got &{${goText(value)}}`);
     return map.isAtomic ? leaf : undefined;
   }
   if (map.isAtomic && !walk.isStrict) return leaf;
@@ -84,7 +85,7 @@ function isEmptyObject(value: unknown): boolean {
 
 function nodeOfList(value: unknown, list: ListShape, walk: Walk): FieldNode | undefined {
   if (!Array.isArray(value)) {
-    if (walk.isStrict && value !== null) fail(walk, `expected a list, got ${nameOf(value)}`);
+    if (walk.isStrict && value !== null) fail(walk, `expected list, got &{${goText(value)}}`);
     return list.isAtomic ? leaf : undefined;
   }
   if (list.isAtomic) {
@@ -106,7 +107,9 @@ function nodeOfList(value: unknown, list: ListShape, walk: Walk): FieldNode | un
       continue;
     }
     if (list.keys.length === 0) {
+      walk.trail.push(key);
       if (walk.isStrict && element.scalar) checkScalar(item, element.scalar, walk);
+      walk.trail.pop();
       below.set(key, leaf);
       continue;
     }
@@ -130,12 +133,21 @@ function checkAtomicItems(items: readonly unknown[], list: ListShape, walk: Walk
 function checkScalar(value: unknown, scalar: ScalarShape, walk: Walk): void {
   if (value === null || typeof value === scalar) return;
   if (scalar === "any" && typeof value !== "object") return;
-  fail(walk, `expected ${scalar === "any" ? "a scalar" : `a ${scalar}`}, got ${nameOf(value)}`);
+  fail(walk, expectedScalar(value, scalar));
 }
 
-function nameOf(value: unknown): string {
-  if (Array.isArray(value)) return "a list";
-  return isJsonObject(value) ? "an object" : String(JSON.stringify(value));
+/** The messages of structured-merge-diff, which formats values with Go's `%T`, `%#v` and `%v`. */
+function expectedScalar(value: unknown, scalar: ScalarShape): string {
+  switch (scalar) {
+    case "number":
+      return `expected numeric (int or float), got ${goType(value)}`;
+    case "string":
+      return `expected string, got &value.valueUnstructured{Value:${goText(value)}}`;
+    case "boolean":
+      return `expected boolean, got &{${goText(value)}}`;
+    case "any":
+      return `expected any scalar, got &{${goText(value)}}`;
+  }
 }
 
 function fail(walk: Walk, problem: string): never {

@@ -29,6 +29,8 @@ export interface ListShape {
   readonly isAtomic: boolean;
   /** Names of the keys, sorted; empty for a set. */
   readonly keys: readonly string[];
+  /** Whether omitted keys are the empty values of their types. */
+  readonly hasZeroKeys: boolean;
   readonly element: LazyShape;
 }
 
@@ -52,7 +54,7 @@ export interface LazyShape {
 /** The shape without a schema: objects by field, lists as a whole. */
 export const deducedShape: Shape = {
   map: { isAtomic: false, fields: new Map(), element: { schema: {}, preservesUnknown: true, resolved: undefined } },
-  list: { isAtomic: true, keys: [], element: { schema: {}, preservesUnknown: true, resolved: undefined } },
+  list: { isAtomic: true, keys: [], hasZeroKeys: false, element: { schema: {}, preservesUnknown: true, resolved: undefined } },
   scalar: "any",
 };
 
@@ -210,15 +212,16 @@ function isGranularStruct(schema: Schema): boolean {
 function buildList(schema: Schema, preservesUnknown: boolean): ListShape {
   const element: LazyShape = { schema: schema.items ?? {}, preservesUnknown, resolved: undefined };
   const type = schema["x-kubernetes-list-type"];
-  if (type === "set") return { isAtomic: false, keys: [], element };
+  const hasZeroKeys = schema["x-go-zero-keys"] === true;
+  if (type === "set") return { isAtomic: false, keys: [], hasZeroKeys, element };
   if (type === "map") {
     const keys = [...(schema["x-kubernetes-list-map-keys"] ?? [])].sort();
-    return { isAtomic: keys.length === 0, keys, element };
+    return { isAtomic: keys.length === 0, keys, hasZeroKeys, element };
   }
   // Old built-in kinds lack list types; their patch strategy says the same.
   if (type === undefined && schema["x-kubernetes-patch-strategy"]?.split(",").includes("merge")) {
     const key = schema["x-kubernetes-patch-merge-key"];
-    return { isAtomic: false, keys: key === undefined ? [] : [key], element };
+    return { isAtomic: false, keys: key === undefined ? [] : [key], hasZeroKeys, element };
   }
-  return { isAtomic: true, keys: [], element };
+  return { isAtomic: true, keys: [], hasZeroKeys, element };
 }

@@ -7,12 +7,12 @@ import { dns1035LabelFaults, dns1123SubdomainFaults } from "../values/names.ts";
 export function checkEmbeddedResource(value: Record<string, unknown>, path: string, causes: StatusCause[]): void {
   const { apiVersion, kind, metadata } = value;
   const versionPath = childPath(path, "apiVersion");
-  if (apiVersion === undefined || apiVersion === "") causes.push(requiredCause(versionPath, "must not be empty"));
+  if (apiVersion === undefined || apiVersion === "") causes.push(requiredCause(versionPath));
   else if (typeof apiVersion === "string" && apiVersion.split("/").length > 2) {
     causes.push(invalidCause(versionPath, apiVersion, `unexpected GroupVersion string: ${apiVersion}`));
   }
   const kindPath = childPath(path, "kind");
-  if (kind === undefined || kind === "") causes.push(requiredCause(kindPath, "must not be empty"));
+  if (kind === undefined || kind === "") causes.push(requiredCause(kindPath));
   else if (typeof kind === "string" && dns1035LabelFaults(kind.toLowerCase()).length > 0) {
     const detail = `may have mixed case, but should otherwise match: ${dns1035LabelFaults(kind.toLowerCase()).join(", ")}`;
     causes.push(invalidCause(kindPath, kind, detail));

@@ -56,6 +56,7 @@ export const objectMetaSchema: Schema = {
       items: ownerReference,
       "x-kubernetes-list-type": "map",
       "x-kubernetes-list-map-keys": ["uid"],
+      "x-go-zero-keys": true,
       "x-kubernetes-patch-merge-key": "uid",
       "x-kubernetes-patch-strategy": "merge",
     },

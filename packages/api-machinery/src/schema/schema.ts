@@ -52,6 +52,8 @@ export interface Schema {
   readonly "x-kubernetes-validations"?: readonly ValidationRule[];
   /** Built-in kinds only: the value of an omitted field in the Go type if it differs from what `required` suggests; null: none. */
   readonly "x-go-zero-value"?: { readonly [name: string]: unknown } | readonly never[] | string | number | boolean | null;
+  /** Built-in kinds only: omitted keys of the items of a list are the empty values of their types. */
+  readonly "x-go-zero-keys"?: boolean;
   /** Strategic merge patch, built-in kinds only. */
   readonly "x-kubernetes-patch-merge-key"?: string;
   /** Strategic merge patch, built-in kinds only: `merge`, `replace`, `retainKeys` or `merge,retainKeys`. */

@@ -213,6 +213,11 @@ export function percentOf(value: unknown): number | undefined {
   return typeof value === "string" && /^[0-9]+%$/.test(value) ? Number(value.slice(0, -1)) : undefined;
 }
 
+/** An IP address without the leading zeros that kube-apiserver still accepts in IPv4 addresses. */
+export function standardAddress(address: string): string {
+  return /^\d+(\.\d+){3}$/.test(address) ? address.split(".").map(Number).join(".") : address;
+}
+
 /** An IPv4 or IPv6 address. */
 export function isIpAddress(value: string): boolean {
   if (/^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.|$)){4}$/.test(value) && !value.endsWith(".")) return true;

@@ -102,6 +102,14 @@ function nameOf(object: JsonObject): string {
   return isJsonObject(metadata) && typeof metadata["name"] === "string" ? metadata["name"] : "";
 }
 
+/** Like {@link requireNames}, for the result of a patch or apply, whose namespace kube-apiserver does not name. */
+export function requirePatchedNames(object: KubernetesObject, name: string, namespace: string): void {
+  const { namespace: given } = object.metadata;
+  requireNames({ ...object, metadata: { ...object.metadata, namespace } }, name, namespace);
+  if (namespace === "" || !given || given === namespace) return;
+  throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
+}
+
 /** Checks that the body of a write names the object in the URL, with kube-apiserver's three messages. */
 export function requireNames(object: KubernetesObject, name: string, namespace: string): void {
   const given = object.metadata.name ?? "";

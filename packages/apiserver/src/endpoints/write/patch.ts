@@ -9,11 +9,12 @@ import {
   StatusError,
   statusError,
 } from "@keelson/api-machinery";
-import { jsonPatch, mergePatch, strategicMergePatch } from "@keelson/api-machinery/patch";
+import { goText, jsonPatch, mergePatch, strategicMergePatch } from "@keelson/api-machinery/patch";
 import { applyConfigurationInSteps } from "@keelson/api-machinery/server";
 import { invalidCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
-import { withTypeMeta, copyJson, readBody, requireNames } from "../object/body.ts";
+import { jsonType } from "../object/decode-error.ts";
+import { withTypeMeta, copyJson, readBody, requirePatchedNames } from "../object/body.ts";
 import { type Call, keyOf } from "../call.ts";
 import { normalizeObject } from "../object/normalize.ts";
 import { createFrom } from "./create.ts";
@@ -57,9 +58,15 @@ export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, sche
   }
   // Go decodes null as an empty map.
   if (type === "strategic" && patch === null) return (target: unknown): unknown => target;
-  if (!isJsonObject(patch)) throw badRequest("the patch must be a JSON object");
+  if (!isJsonObject(patch)) throw unreadablePatch(type, patch);
   if (type === "merge") return (target: unknown): unknown => patched(() => mergePatch(target, patch));
   return (target: unknown): unknown => patched(() => strategicMergePatch(schema, target, patch));
+}
+
+function unreadablePatch(type: "merge" | "strategic", patch: unknown): StatusError {
+  if (patch === null) return badRequest("Invalid JSON Patch");
+  const why = `json: cannot unmarshal ${jsonType(patch)} into Go value of type map[string]interface {}`;
+  return badRequest(type === "merge" ? `error decoding patch: ${why}` : why);
 }
 
 const rejected = "the server rejected our request due to an error in our request";
@@ -88,17 +95,22 @@ function patched(apply: () => unknown): unknown {
   }
 }
 
-/** Decodes the result of a patch. As in kube-apiserver, the patch is `Invalid` if the result is not an object of the kind. */
+/**
+ * Decodes the result of a patch. As in kube-apiserver, the patch is `Invalid` if the result is not an object of the kind; the error quotes
+ * what `show` returns, by default the result.
+ */
 export async function decodePatched(
   result: unknown,
   decode: (result: JsonObject) => KubernetesObject | Promise<KubernetesObject>,
+  show = (): string => JSON.stringify(result),
 ): Promise<KubernetesObject> {
   try {
     if (!isJsonObject(result)) throw badRequest("the result is not an object");
     return await decode(result);
   } catch (error) {
     if (!isStatusError(error, "BadRequest")) throw error;
-    throw invalid({ group: "", kind: "" }, "", [invalidCause("patch", result, error.message)]);
+    const why = error.message.replace(/^\S+ in version "\S*" cannot be handled as an? \S+: /, "");
+    throw invalid({ group: "", kind: "" }, "", [invalidCause("patch", show(), why)]);
   }
 }
 
@@ -131,17 +143,29 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
       patch ??= readPatch(type, request.body, resource.schema);
       const result = patch(live);
       await pauseIfLarge(call);
-      const next = await decodePatched(result, (result) => {
+      const decode = (result: JsonObject): KubernetesObject | Promise<KubernetesObject> => {
         // A strategic merge patch cannot change kind and version.
         const named = type === "strategic" ? { ...result, apiVersion: live.apiVersion, kind: live.kind } : result;
         if (resource.origin === "custom") requireSameType(resource, result, info.name);
         return normalizeObject(call, mutableCopy(withTypeMeta(resource, named), isStatus), options);
-      });
-      requireNames(next, info.name, call.namespace);
+      };
+      // kube-apiserver merges a strategic patch into a typed object, so that it quotes the patch.
+      const next = await (type === "strategic"
+        ? decodePatched(result, decode, () => goText(request.body))
+        : decodePatched(result, decode));
+      requirePatchedNames(next, info.name, call.namespace);
       return next;
     },
   });
   return { kind: "object", status: 200, object, resource, subresource: info.subresource };
+}
+
+/** Adds the metadata of a configuration that an update compares with the stored object, which merging drops. */
+function withPreconditions(next: KubernetesObject, { metadata }: KubernetesObject): KubernetesObject {
+  for (const name of ["uid", "resourceVersion", "deletionTimestamp"] as const) {
+    if (metadata[name] !== undefined) next.metadata[name] = metadata[name];
+  }
+  return next;
 }
 
 /** Serves server-side apply, which creates a missing object. */
@@ -152,19 +176,10 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   const isStatus = info.subresource === "status";
   const apply = async (live: DeepReadonly<KubernetesObject> | undefined): Promise<KubernetesObject> => {
     const applied = await takeSteps(applyConfigurationInSteps(live, config, context), call.load.bytes);
-    // The configuration's uid and resourceVersion are preconditions, but merging drops them.
-    const { uid, resourceVersion } = config.metadata;
-    if (applied === live) {
-      const unchanged = mutableCopy(live, isStatus);
-      if (uid !== undefined) unchanged.metadata.uid = uid;
-      if (resourceVersion !== undefined) unchanged.metadata.resourceVersion = resourceVersion;
-      return unchanged;
-    }
+    if (applied === live) return withPreconditions(mutableCopy(live, isStatus), config);
     await pauseIfLarge(call);
     const next = await normalizeObject(call, mutableCopy(applied, isStatus), { ...options, isApplied: true });
-    if (live !== undefined && uid !== undefined) next.metadata.uid = uid;
-    if (live !== undefined && resourceVersion !== undefined) next.metadata.resourceVersion = resourceVersion;
-    return next;
+    return live === undefined ? next : withPreconditions(next, config);
   };
   if (store.get(keyOf(call)) === undefined) {
     if (info.subresource !== "") throw notFound(resource, info.name);
@@ -183,6 +198,7 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
   }
   const object = await commitUpdate(call, {
     options,
+    // Stricter than kube-apiserver, whose apply ignores the precondition and reports the uid as immutable.
     isUidChecked: true,
     isTracked: true,
     produce: apply,
@@ -198,7 +214,7 @@ async function applyObject(call: Call, options: WriteOptions): Promise<ObjectOut
     // An apply to an existing object may omit the name.
     if (store.get(keyOf(call)) !== undefined) named["name"] ??= info.name;
     const result = { ...object, metadata: named } as KubernetesObject;
-    requireNames(result, info.name, namespace);
+    requirePatchedNames(result, info.name, namespace);
     return result;
   }
 }

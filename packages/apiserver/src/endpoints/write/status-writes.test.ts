@@ -3,7 +3,7 @@ import { ConfigMap, Deployment, Node, Pod, Service } from "@keelson/api-machiner
 import { createClient } from "@keelson/client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
-import { sendRequest } from "../testing/send-request.ts";
+import { requestError, sendRequest, type TestResponse } from "../testing/send-request.ts";
 
 let environment: TestEnvironment;
 beforeAll(async () => {
@@ -12,7 +12,10 @@ beforeAll(async () => {
 afterAll(() => environment.stop());
 
 const client = () => createClient({ transport: environment.transport(), fieldManager: "tester" });
-const service = (name: string) => ({ metadata: { namespace: "default", name }, spec: { ports: [{ port: 80 }] } });
+const service = (name: string) => ({
+  metadata: { namespace: "default", name },
+  spec: { type: "LoadBalancer" as const, ports: [{ port: 80 }] },
+});
 const balanced = (ip: string) => ({ status: { loadBalancer: { ingress: [{ ip }] } } });
 
 describe("a write through status", () => {
@@ -32,7 +35,7 @@ describe("a write through status", () => {
     const fieldsOf = (object: KubernetesObject) => object.metadata.managedFields?.map(({ fieldsV1 }) => fieldsV1) ?? [];
     expect(fieldsOf(applied as KubernetesObject)).toHaveLength(2);
     expect(fieldsOf(again as KubernetesObject)[1]).toBe(fieldsOf(applied as KubernetesObject)[1]);
-    expect(again.status?.loadBalancer).toEqual({ ingress: [{ ip: "192.0.2.3" }] });
+    expect(again.status?.loadBalancer).toEqual({ ingress: [{ ip: "192.0.2.3", ipMode: "VIP" }] });
   });
 
   it("does not validate the rest of the object, which stays as stored", async () => {
@@ -62,7 +65,37 @@ describe("a write through status", () => {
       { spec: { type: "NodePort" }, ...balanced("192.0.2.9") },
       "merge",
     );
-    expect(ignored.body).toMatchObject({ spec: { type: "ClusterIP" }, ...balanced("192.0.2.9") });
+    expect(ignored.body).toMatchObject({ spec: { type: "LoadBalancer" }, ...balanced("192.0.2.9") });
+  });
+
+  it("has addresses of a load balancer only while the Service has one", async () => {
+    await client().create(Service, service("retyped"));
+    const path = "/api/v1/namespaces/default/services/retyped";
+    const assign = (): Promise<TestResponse> =>
+      sendRequest(environment, "PATCH", `${path}/status`, balanced("192.0.2.1"), "merge");
+    expect((await assign()).code).toBe(200);
+    const spec = { type: "ClusterIP", allocateLoadBalancerNodePorts: null, externalTrafficPolicy: null };
+    const retyped = await sendRequest(environment, "PATCH", path, { spec }, "merge");
+    expect([retyped.code, retyped.body["status"]]).toEqual([200, { loadBalancer: {} }]);
+    expect((await assign()).body["message"]).toContain("may only be used when `spec.type` is 'LoadBalancer'");
+  });
+
+  it.each([
+    [{ ip: "x" }, "FieldValueInvalid ip"],
+    [{ hostname: "A_b" }, "FieldValueInvalid hostname"],
+    [{ hostname: "1.1.1.1" }, "FieldValueInvalid hostname"],
+    [{ ip: "192.0.2.1", ipMode: "x" }, "FieldValueNotSupported ipMode"],
+    [{ ipMode: "VIP" }, "FieldValueForbidden ipMode"],
+  ])("rejects the address %o", async (address, expected) => {
+    const name = `checked-${Object.keys(address).join("-").toLowerCase()}-${Object.values(address)[0]?.length ?? 0}`;
+    await client().create(Service, service(name));
+    const body = { status: { loadBalancer: { ingress: [address] } } };
+    const path = `/api/v1/namespaces/default/services/${name}/status`;
+    const [reason, field] = expected.split(" ");
+    expect(await requestError(environment, "PATCH", path, body, "merge")).toEqual([
+      "422 Invalid",
+      `${reason} status.loadBalancer.ingress[0].${field}`,
+    ]);
   });
 
   it("is validated and defaulted by the rules of the status", async () => {

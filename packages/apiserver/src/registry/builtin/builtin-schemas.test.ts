@@ -51,6 +51,7 @@ describe("built-in schemas", () => {
       items: undefined,
       "x-kubernetes-list-type": "map",
       "x-kubernetes-list-map-keys": ["name"],
+      "x-go-zero-keys": true,
       "x-kubernetes-patch-strategy": "merge",
       "x-kubernetes-patch-merge-key": "name",
     });

@@ -110,6 +110,7 @@ function fieldSchema(field: DefinitionField): Schema {
     ...(zeroValue === undefined ? {} : { "x-go-zero-value": zeroValue }),
     ...(listType === undefined ? {} : { "x-kubernetes-list-type": listType }),
     ...(listMapKeys === undefined ? {} : { "x-kubernetes-list-map-keys": listMapKeys }),
+    ...(listMapKeys === undefined && patchMergeKey === undefined ? {} : { "x-go-zero-keys": true }),
     ...(mapType === undefined ? {} : { "x-kubernetes-map-type": mapType }),
     ...(patchStrategy === undefined ? {} : { "x-kubernetes-patch-strategy": patchStrategy }),
     ...(patchMergeKey === undefined ? {} : { "x-kubernetes-patch-merge-key": patchMergeKey }),

@@ -166,6 +166,7 @@ describe("create rejects", () => {
       },
       [
         "FieldValueRequired spec.volumes[0].downwardAPI",
+        "FieldValueNotFound spec.containers[0].volumeMounts[0].name",
         "FieldValueForbidden spec.containers[0].volumeMounts.mountPropagation",
       ],
     ],

@@ -5,6 +5,7 @@ import { ageColumn, builtinResource, column } from "../../builtin/builtin-resour
 import type { DraftObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { unenforcedWarning } from "../../unenforced.ts";
+import { ingressBalancerCauses } from "./balancer-status.ts";
 import { classCauses, ingressCauses } from "./ingress-validation.ts";
 import { policyCauses } from "./policy-validation.ts";
 import { selectorCell } from "../workload/workload.ts";
@@ -45,6 +46,7 @@ const ingresses = builtinResource<IngressObject>({
       object.status = { loadBalancer: {} };
     },
     validate: ingressCauses,
+    status: { validate: ingressBalancerCauses },
   },
 });
 

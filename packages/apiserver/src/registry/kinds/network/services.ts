@@ -16,6 +16,7 @@ import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 import { protocols } from "../pod/container-validation.ts";
 import { allocate, allocationCauses, hasClusterAddress, isReachable, keepAllocated } from "./allocation.ts";
+import { defaultBalancerStatus, serviceBalancerCauses } from "./balancer-status.ts";
 import type { ServiceAllocator } from "./service-allocator.ts";
 
 type Service = ReceivedObject<ServiceObject>;
@@ -67,10 +68,13 @@ export function serviceKinds(allocator: ServiceAllocator): readonly ServedResour
           agreeOnAddresses(service);
           keepAllocated(service, old);
           allocate(service, allocator);
+          const isStale = service.spec?.type !== "LoadBalancer" && service.status?.loadBalancer?.ingress !== undefined;
+          if (isStale) service.status = { ...service.status, loadBalancer: {} };
         },
         validate: (service) => [...serviceCauses(service), ...allocationCauses(service, allocator)],
         validateUpdate: updateCauses,
         warnings: serviceWarnings,
+        status: { default: defaultBalancerStatus, validate: serviceBalancerCauses },
       },
     }),
   ];
@@ -128,7 +132,7 @@ function serviceCauses(service: Service): StatusCause[] {
   causes.push(...check.oneOf("spec.type", spec?.type, types));
   for (const [index, address] of (spec?.externalIPs ?? []).entries()) {
     if (typeof address !== "string") continue;
-    const standard = standardAddress(address);
+    const standard = check.standardAddress(address);
     const faults = check.isIpAddress(standard)
       ? check.specialAddressFaults(standard)
       : ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
@@ -142,11 +146,6 @@ function serviceCauses(service: Service): StatusCause[] {
   return [...causes, ...balancerCauses(spec), ...trafficCauses(spec), ...familyCauses(spec), ...distributionCauses(spec)];
 }
 
-/** kube-apiserver still accepts leading zeros in IPv4 addresses. */
-function standardAddress(address: string): string {
-  return /^\d+(\.\d+){3}$/.test(address) ? address.split(".").map(Number).join(".") : address;
-}
-
 function serviceWarnings(service: Service): string[] {
   return [...addressWarnings(service), ...distributionWarnings(service)];
 }
@@ -158,9 +157,9 @@ function distributionWarnings({ spec }: Service): string[] {
 
 function addressWarnings(service: Service): string[] {
   return (service.spec?.externalIPs ?? []).flatMap((address, index) => {
-    if (typeof address !== "string" || standardAddress(address) === address) return [];
+    if (typeof address !== "string" || check.standardAddress(address) === address) return [];
     const field = `spec.externalIPs[${index}]`;
-    const advice = `will be considered invalid in a future Kubernetes release: use ${JSON.stringify(standardAddress(address))}`;
+    const advice = `will be considered invalid in a future Kubernetes release: use ${JSON.stringify(check.standardAddress(address))}`;
     return [`${field}: non-standard IP address ${JSON.stringify(address)} ${advice}`];
   });
 }

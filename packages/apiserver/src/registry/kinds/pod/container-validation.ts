@@ -18,16 +18,17 @@ import { resourceCauses } from "./resource-validation.ts";
 /** Protocols of ports, in the order of kube-apiserver's message. */
 export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
 
-/** Validates the init, regular and ephemeral containers of a PodSpec, which share one set of names. */
-export function containerCauses(spec: unknown, path: string): StatusCause[] {
+/**
+ * Validates the init, regular and ephemeral containers of a PodSpec, which share one set of names. As in kube-apiserver, a volume with
+ * `volumeFaults` cannot be mounted.
+ */
+export function containerCauses(spec: unknown, path: string, volumeFaults: readonly StatusCause[]): StatusCause[] {
   const causes: StatusCause[] = [];
   const names = new Set<string>();
-  const volumes = new Set(listAt(spec, "volumes").map((volume) => textAt(volume, "name")));
-  const claims = new Set(
-    listAt(spec, "volumes")
-      .filter(isBlockSource)
-      .map((volume) => textAt(volume, "name")),
-  );
+  const faulty = new Set(volumeFaults.map(({ field = "" }) => /\.volumes\[\d+\]/.exec(field)?.[0]));
+  const sound = listAt(spec, "volumes").filter((_, index) => !faulty.has(`.volumes[${index}]`));
+  const volumes = new Set(sound.map((volume) => textAt(volume, "name")));
+  const claims = new Set(sound.filter(isBlockSource).map((volume) => textAt(volume, "name")));
   const grace = valueAt(spec, "terminationGracePeriodSeconds");
   // A negative period means 1 s.
   const graceSeconds = typeof grace === "number" && grace < 0 ? 1 : grace;

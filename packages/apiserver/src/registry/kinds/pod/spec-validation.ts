@@ -37,7 +37,8 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
     // Without a spec there are no defaults: report what the client has to write.
     return [requiredCause(`${path}.containers`)];
   }
-  const causes = [...volumeCauses(spec, path), ...containerCauses(spec, path)];
+  const volumes = volumeCauses(spec, path);
+  const causes = [...volumes, ...containerCauses(spec, path, volumes)];
   causes.push(...check.oneOf(`${path}.restartPolicy`, valueAt(spec, "restartPolicy"), ["Always", "OnFailure", "Never"]));
   causes.push(...check.oneOf(`${path}.dnsPolicy`, valueAt(spec, "dnsPolicy"), dnsPolicies));
   causes.push(...check.labels(`${path}.nodeSelector`, valueAt(spec, "nodeSelector")));

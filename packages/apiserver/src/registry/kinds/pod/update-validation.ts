@@ -26,15 +26,16 @@ export function podUpdateCauses(pod: Read, old: Read): StatusCause[] {
       causes.push(...check.nonEmpty(`spec.${field}[${index}].image`, textAt(container, "image")));
     }
   }
-  causes.push(...deadlineCauses(pod, old), ...gateCauses(pod, old));
+  const deadline = deadlineCauses(pod, old);
+  causes.push(...deadline);
+  if (deadline.length > 0 && valueAt(pod, "spec", "activeDeadlineSeconds") !== undefined) return causes;
   if (!startsWith(listAt(pod, "spec", "tolerations"), listAt(old, "spec", "tolerations"))) {
     const detail = "existing toleration can not be modified except its tolerationSeconds";
     causes.push(forbiddenCause("spec.tolerations", detail));
   }
+  causes.push(...gateCauses(pod, old));
   const isGated = listAt(old, "spec", "schedulingGates").length > 0;
   if (isGated) causes.push(...gatedUpdateCauses(pod, old));
-  // The rest is compared although a gated Pod has other faults.
-  else if (causes.length > 0) return causes;
   const rest = jsonEquals(fixedSpec(pod, pod, old), fixedSpec(old, pod, old)) ? [] : [forbiddenCause("spec", changeable)];
   return [...causes, ...rest];
 }
@@ -50,9 +51,12 @@ function deadlineCauses(pod: Read, old: Read): StatusCause[] {
 
 function gateCauses(pod: Read, old: Read): StatusCause[] {
   const before = new Set(listAt(old, "spec", "schedulingGates").map((gate) => textAt(gate, "name")));
-  const added = listAt(pod, "spec", "schedulingGates").filter((gate) => !before.has(textAt(gate, "name")));
-  if (added.length === 0) return [];
-  return [forbiddenCause("spec.schedulingGates", "only deletion is allowed, but found new scheduling gate")];
+  return listAt(pod, "spec", "schedulingGates").flatMap((gate, index) => {
+    const name = textAt(gate, "name");
+    if (before.has(name)) return [];
+    const detail = `only deletion is allowed, but found new scheduling gate '${name}'`;
+    return [forbiddenCause(`spec.schedulingGates[${index}].name`, detail)];
+  });
 }
 
 /** Whether every old toleration still exists, at any index and for any duration. */
