@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import { compareResourceVersions, isResourceVersion } from "@keelson/api-machinery/transport";
@@ -23,6 +24,8 @@ import { isMetadataOnly } from "../cache/metadata-only.ts";
 const pageSize = 500;
 /** A watch that ends within this time without an event counts as failed. */
 const briefMs = 1_000;
+/** Handlers run for at most this long, and one event, before other work of the event loop proceeds. */
+const maxTurnMs = 20;
 /** Without an event for this long, an incomplete initial stream is replaced by a list: the server may not support it. */
 const streamTimeoutMs = 10_000;
 
@@ -153,6 +156,7 @@ export class Informer {
     this.#watches++;
     const timeout = state.kind === "stream" ? new StreamTimeout(clock, streamTimeoutMs, () => watch.close()) : undefined;
     let events = 0;
+    let busyMs = 0;
     try {
       for await (const batch of watch.batches?.() ?? oneByOne(watch)) {
         timeout?.received();
@@ -163,8 +167,14 @@ export class Informer {
             event.type === "ADDED" || event.type === "MODIFIED" || event.type === "DELETED"
               ? this.#normalize(event.object)
               : event.object;
+          const startedAt = clock.monotonic();
           const next = this.#step({ kind: "event", event: { type: event.type, object } });
           if (next !== "stay") return next === "wait";
+          busyMs += clock.monotonic() - startedAt;
+          if (busyMs < maxTurnMs) continue;
+          // Thousands of events arrive together, and an event can concern thousands of objects.
+          busyMs = 0;
+          await nextTurn();
         }
         // The initial state is complete.
         if (this.#state.kind === "watch") timeout?.cancel();
