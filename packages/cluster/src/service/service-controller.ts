@@ -2,10 +2,13 @@ import { jsonEquals } from "@keelson/api-machinery";
 import { Endpoints, EndpointSlice, Pod, type PodObject, Service } from "@keelson/api-machinery/kinds";
 import { selectorFromLabels } from "@keelson/api-machinery/selectors";
 import { type Change, type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
+import { compiledOnce } from "../workload/compiled-once.ts";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodReady } from "../workload/pod-state.ts";
 import { decideEndpointSlices, managedByLabel, serviceNameLabel, sliceManager } from "./endpoint-slice-decision.ts";
 import { decideEndpoints, decideOrphanedEndpoints } from "./endpoints-decision.ts";
+
+const selectorOf = compiledOnce(selectorFromLabels);
 
 /** Maintains the EndpointSlices and Endpoints of Services. */
 export const serviceController: ControllerDefinition = defineController({
@@ -20,7 +23,7 @@ export const serviceController: ControllerDefinition = defineController({
         const { namespace, labels } = pod.metadata;
         return cache
           .list(Service, { namespace })
-          .filter(({ spec }) => hasSelector(spec) && selectorFromLabels(spec?.selector ?? {}).matches(labels))
+          .filter(({ spec }) => hasSelector(spec) && selectorOf(spec?.selector ?? {}).matches(labels))
           .map(({ metadata: { name } }) => ({ namespace, name }));
       },
       [affectsEndpoints],
@@ -39,7 +42,7 @@ export const serviceController: ControllerDefinition = defineController({
     }
     // Endpoints of a Service without a selector are managed by users.
     if (!hasSelector(service.spec) || service.metadata.deletionTimestamp !== undefined) return;
-    const selector = selectorFromLabels(service.spec?.selector ?? {});
+    const selector = selectorOf(service.spec?.selector ?? {});
     const pods = cache.list(Pod, { namespace }).filter((pod) => selector.matches(pod.metadata.labels));
     const slices = cache
       .list(EndpointSlice, { namespace })

@@ -7,6 +7,7 @@ import {
   type ResourceType,
 } from "@keelson/api-machinery";
 import { type LabelSelector, nothing, type Selector, selectorFromObject } from "@keelson/api-machinery/selectors";
+import { compiledOnce } from "./compiled-once.ts";
 import type { Cached, Write } from "./write.ts";
 
 /** The value of the index {@link byController} for objects of a namespace without a controller. */
@@ -22,17 +23,14 @@ export function byController(object: DeepReadonly<KubernetesObject>): readonly s
 /** The name of the index that {@link byController} computes. */
 export const controllerIndex = "controller";
 
-/** Selectors of cached objects, which are frozen: each event of a Pod asks every workload of its namespace. */
-const compiledSelectors = new WeakMap<object, Selector>();
+const compile = compiledOnce((selector: DeepReadonly<LabelSelector>) => {
+  const compiled = selectorFromObject(selector as LabelSelector);
+  return compiled.isEmpty ? nothing : compiled;
+});
 
 /** Compiles the selector of a workload. A malformed or empty selector selects nothing; otherwise it would adopt the whole namespace. */
 export function workloadSelector(selector: DeepReadonly<LabelSelector> | undefined): Selector {
-  const known = selector === undefined ? undefined : compiledSelectors.get(selector);
-  if (known !== undefined) return known;
-  const compiled = selectorFromObject(selector as LabelSelector | undefined);
-  const own = compiled.isEmpty ? nothing : compiled;
-  if (selector !== undefined && Object.isFrozen(selector)) compiledSelectors.set(selector, own);
-  return own;
+  return selector === undefined ? nothing : compile(selector);
 }
 
 /** The objects that an owner controls, and the writes that adopt or release others. */
