@@ -11,6 +11,9 @@ export interface AdmittedPod {
   readonly resize: ResizeNews;
 }
 
+/** The services of the node that admission needs. */
+type ResizingNode = Pick<NodeContext, "capacity" | "log"> & { readonly events: Pick<NodeContext["events"], "event"> };
+
 interface Pending {
   readonly desired: PodView;
   /** Undefined until it is first decided. */
@@ -19,17 +22,13 @@ interface Pending {
 
 /** Admits changes of the resources of running Pods (KEP-1287), and keeps those that wait for other Pods to free resources. */
 export class PodResizes {
-  readonly #node: Pick<NodeContext, "events" | "capacity" | "log">;
+  readonly #node: ResizingNode;
   readonly #records: PodRecords;
   readonly #others: (uid: string) => Iterable<PodView>;
   readonly #pending = new Map<string, Pending>();
 
   /** `others` returns the Pods except one, with their allocated resources, that have not ended. */
-  constructor(
-    node: Pick<NodeContext, "events" | "capacity" | "log">,
-    records: PodRecords,
-    others: (uid: string) => Iterable<PodView>,
-  ) {
+  constructor(node: ResizingNode, records: PodRecords, others: (uid: string) => Iterable<PodView>) {
     this.#node = node;
     this.#records = records;
     this.#others = others;
