@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { text as readText } from "node:stream/consumers";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { createLinkRewriter } from "./html-links.ts";
 
 const rewritten = (chunks: readonly Uint8Array[]): Promise<string> =>
@@ -63,4 +63,45 @@ describe("rewriting links in HTML", () => {
     expect(String(scanner.read())).toContain('<a href="xxx');
     scanner.end();
   });
+
+  it("passes on the rest of a long tag, and finds the links after it", async () => {
+    const long = `<script title="${"<a href=/x>".repeat(7_000)}" src=/y>`;
+    expect(await rewrite(`${long}<a href=/a></script><a href=/b>`)).toBe(`${long}<a href=/a></script><a href=[/b]>`);
+    const chunks = [long.slice(0, 40_000), `${long.slice(40_000)}</script>`, "<a href=/b>"].map((chunk) => Buffer.from(chunk));
+    expect(await rewritten(chunks)).toBe(`${long}</script><a href=[/b]>`);
+  });
+
+  it("passes on a tag that the document does not end", async () => {
+    expect(await rewrite("<a href=/a><a <a href='/b'")).toBe("<a href=[/a]><a <a href='/b'");
+  });
+
+  it.each(["<a ", '<b x="', "<b x='", "<a href=/", "<a", "<!--", "</a", "<title>", "<", "<a href=/x>", '"', "<a href= "])(
+    "reads each character of a document of %j a bounded number of times",
+    async (part) => {
+      const text = part.repeat(Math.ceil(6_000 / part.length));
+      const cut = Array.from({ length: Math.ceil(text.length / 50) }, (_, index) => text.slice(index * 50, index * 50 + 50));
+      for (const chunks of [[text], cut]) {
+        const read = await countRead(chunks.map((chunk) => Buffer.from(chunk)));
+        expect(read).toBeLessThan(20 * text.length);
+      }
+    },
+  );
 });
+
+/** The number of characters that searches read while a document is rewritten. */
+async function countRead(chunks: readonly Uint8Array[]): Promise<number> {
+  const exec = RegExp.prototype.exec;
+  let read = 0;
+  const spy = vi.spyOn(RegExp.prototype, "exec").mockImplementation(function (this: RegExp, text) {
+    const from = this.lastIndex;
+    const match = exec.call(this, text);
+    read += 1 + (match?.index ?? text.length) - from;
+    return match;
+  });
+  try {
+    await rewritten(chunks);
+  } finally {
+    spy.mockRestore();
+  }
+  return read;
+}

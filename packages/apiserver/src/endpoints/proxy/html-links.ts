@@ -1,4 +1,5 @@
 import { Transform } from "node:stream";
+import { StartTag } from "./start-tag.ts";
 
 /** Attributes that hold a URL, by element. */
 const linkAttributes: ReadonlyMap<string, ReadonlySet<string>> = new Map(
@@ -44,12 +45,10 @@ const textElements: ReadonlySet<string> = new Set([
   "xmp",
 ]);
 
-/** Longer tags pass unchanged. */
-const maxTagLength = 64 * 1024;
-
 /**
  * Creates a stream that rewrites the links in HTML and passes everything else on byte for byte. The encoding must be a superset of ASCII.
- * `rewrite` gets the text of an attribute as it is in the document, and must return text that can take its place.
+ * `rewrite` gets the text of an attribute as it is in the document, and must return text that can take its place. Links in tags of more
+ * than 64 KiB pass unchanged. The work is linear in the length of the document, however it is cut.
  */
 export function createLinkRewriter(rewrite: (link: string) => string): Transform {
   const scanner = new HtmlScanner(rewrite);
@@ -61,10 +60,12 @@ export function createLinkRewriter(rewrite: (link: string) => string): Transform
 
 class HtmlScanner {
   readonly #rewrite: (link: string) => string;
-  /** What cannot be decided before more text arrives. */
+  /** Text at the end of a chunk that cannot be classified without the next one. Bounded by {@link maxEndLength}. */
   #kept = "";
   /** What ends the text that passes unchanged. Undefined: tags are looked for. */
   #end: RegExp | undefined;
+  /** The start tag that the next text continues. */
+  #tag: StartTag | undefined;
 
   constructor(rewrite: (link: string) => string) {
     this.#rewrite = rewrite;
@@ -75,103 +76,72 @@ class HtmlScanner {
   }
 
   end(): string {
-    return this.#scan(this.#kept, true);
+    const written = this.#scan(this.#kept, true);
+    // A tag that does not end is none.
+    return written + (this.#tag?.take() ?? "");
   }
 
   #scan(text: string, isLast: boolean): string {
     let written = "";
     let at = 0;
-    for (;;) {
-      if (this.#end !== undefined) {
-        const found = text.slice(at).search(this.#end);
-        // The end may be cut anywhere.
-        const next = found < 0 ? Math.max(at, isLast ? text.length : text.length - maxEndLength) : at + found;
-        written += text.slice(at, next);
-        at = next;
-        if (found < 0) break;
-        this.#end = undefined;
+    while (at < text.length) {
+      const from = at;
+      if (this.#tag !== undefined) {
+        at = this.#tag.read(text, from);
+        written += this.#tagText(this.#tag);
+      } else if (this.#end !== undefined) {
+        at = this.#endOf(this.#end, text, from, isLast);
+        written += text.slice(from, at);
+        if (this.#end !== undefined) break;
+      } else {
+        const open = text.indexOf("<", from);
+        at = open < 0 ? text.length : open;
+        if (open >= 0 && (isLast || !isUndecided(text, open))) at = this.#openMarkup(text, open);
+        written += text.slice(from, at);
+        if (open === at && this.#tag === undefined) break;
       }
-      const open = text.indexOf("<", at);
-      written += text.slice(at, open < 0 ? text.length : open);
-      at = open < 0 ? text.length : open;
-      if (open < 0) break;
-      const step = this.#markup(text, open);
-      if (step === undefined && !isLast && text.length - open < maxTagLength) break;
-      written += step?.text ?? "<";
-      at = step?.end ?? open + 1;
     }
-    this.#kept = isLast ? "" : text.slice(at);
+    this.#kept = text.slice(at);
     return written;
   }
 
-  /** The markup at a `<`; undefined if its end is missing. */
-  #markup(text: string, open: number): { readonly text: string; readonly end: number } | undefined {
-    const start = text.slice(open, open + 4);
-    if (start.length < 4 && "<!--".startsWith(start)) return undefined;
-    // The dashes of `<!-->` both begin and end a comment.
-    if (start === "<!--") return this.#skip("<!", open, /-->/);
-    if (/^<[!?/]/.test(start)) return this.#skip(start.slice(0, 2), open, />/);
-    if (!/^<[a-z]/i.test(start)) return { text: "<", end: open + 1 };
-    const tag = parseTag(text, open);
-    if (tag === undefined) return undefined;
-    if (textElements.has(tag.name)) this.#end = tag.name === "plaintext" ? /(?!)/ : new RegExp(`</${tag.name}(?=[\\s/>])`, "i");
-    let written = "";
-    let at = open;
-    for (const { from, to } of tag.links) {
-      written += text.slice(at, from) + this.#rewrite(text.slice(from, to));
-      at = to;
-    }
-    return { text: written + text.slice(at, tag.end), end: tag.end };
+  /** The part of a tag that can be passed on: all of it if it has ended or is too long. */
+  #tagText(tag: StartTag): string {
+    if (!tag.isEnded) return tag.isTooLong ? tag.take() : "";
+    this.#tag = undefined;
+    const { name } = tag;
+    if (textElements.has(name)) this.#end = name === "plaintext" ? /(?!)/g : new RegExp(`</${name}(?=[\\t\\n\\f\\r />])`, "gi");
+    return tag.rewritten(linkAttributes.get(name), this.#rewrite);
   }
 
-  #skip(text: string, open: number, end: RegExp): { readonly text: string; readonly end: number } {
-    this.#end = end;
-    return { text, end: open + text.length };
+  /** Enters the state of the markup at a `<`. Returns the position up to which the text passes. */
+  #openMarkup(text: string, open: number): number {
+    const start = text.slice(open, open + 4);
+    if (/^<[a-z]/i.test(start)) {
+      this.#tag = new StartTag();
+      return open;
+    }
+    if (!/^<[!?/]/.test(start)) return open + 1;
+    // The dashes of `<!-->` both begin and end a comment.
+    this.#end = start === "<!--" ? /-->/g : />/g;
+    return open + 2;
   }
+
+  /** The position of `end`, which ends the text that passes unchanged, or else the position up to which there is none. */
+  #endOf(end: RegExp, text: string, from: number, isLast: boolean): number {
+    end.lastIndex = from;
+    const found = end.exec(text);
+    if (found === null) return isLast ? text.length : Math.max(from, text.length - maxEndLength);
+    this.#end = undefined;
+    return found.index;
+  }
+}
+
+/** Whether the text after a `<` decides what it means. */
+function isUndecided(text: string, open: number): boolean {
+  const start = text.slice(open, open + 4);
+  return start.length < 4 && "<!--".startsWith(start);
 }
 
 /** Maximum length of what ends a text: `</plaintext` and a character more. */
 const maxEndLength = 12;
-
-/** A range of a text. */
-interface Range {
-  readonly from: number;
-  readonly to: number;
-}
-
-interface Tag {
-  /** In lower case. */
-  readonly name: string;
-  /** The values of the attributes that hold links, without quotes. */
-  readonly links: readonly Range[];
-  readonly end: number;
-}
-
-/** Parses the start tag at `open` by the rules of HTML's tokenizer; undefined if it does not end. */
-function parseTag(text: string, open: number): Tag | undefined {
-  const until = (pattern: RegExp, from: number): number => {
-    pattern.lastIndex = from;
-    return pattern.exec(text)?.index ?? text.length;
-  };
-  let at = until(/[\s/>]/g, open + 1);
-  const name = text.slice(open + 1, at).toLowerCase();
-  const attributes = linkAttributes.get(name);
-  const links: Range[] = [];
-  for (;;) {
-    at = until(/[^\s/]/g, at);
-    if (at >= text.length) return undefined;
-    if (text[at] === ">") return { name, links, end: at + 1 };
-    const nameEnd = until(/[\s/>=]/g, at + 1);
-    const attribute = text.slice(at, nameEnd).toLowerCase();
-    at = until(/\S/g, nameEnd);
-    if (text[at] !== "=") continue;
-    const start = until(/\S/g, at + 1);
-    const quote = text[start];
-    const isQuoted = quote === '"' || quote === "'";
-    const from = isQuoted ? start + 1 : start;
-    const to = until(quote === '"' ? /"/g : quote === "'" ? /'/g : /[\s>]/g, from);
-    if (to >= text.length) return undefined;
-    if (attributes?.has(attribute) === true) links.push({ from, to });
-    at = isQuoted ? to + 1 : to;
-  }
-}
