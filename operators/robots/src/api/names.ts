@@ -25,6 +25,9 @@ export const joinTokensSecret = "robot-join-tokens";
 /** Annotation of a Robot that is held because two agents use its key: which ones. `keelson robots approve` removes it. */
 export const heldAnnotation = "robot.k8s4r.io/held";
 
+/** Annotation of a Task that was pinned to its robot before it was bound. The operator sets it with the robot. */
+export const pinnedAnnotation = "robot.k8s4r.io/pinned";
+
 /** Labels of Jobs, TaskGroups and Tasks. */
 export const labels = {
   /** Name of the Job. */

@@ -1,4 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
+import { pinnedAnnotation } from "../api/names.ts";
 import type { Task } from "../api/task.ts";
 import type { Preemption } from "../placement/preemption.ts";
 import { hasCondition } from "../work/conditions.ts";
@@ -16,20 +17,19 @@ export interface DispatchedAttempt {
   readonly robot: string;
   readonly attempt: number;
   readonly isRestart: boolean;
-  /** Whether spec.targetRobot was set before the Task was bound. Default: as recorded. */
-  readonly isPinned?: boolean;
   /** Whether the robot's agent runs the attempt only while it holds a lease. */
   readonly isLeased: boolean;
 }
 
-function wasPinned({ status }: DeepReadonly<Task>): boolean {
+function wasPinned({ metadata, status }: DeepReadonly<Task>): boolean {
+  if (metadata.annotations?.[pinnedAnnotation] === "true") return true;
   return status?.conditions?.find(({ type }) => type === "Scheduled")?.reason === pinnedReason;
 }
 
 /** The status of a Task whose attempt is being dispatched. */
 export function dispatchedStatus(
   task: DeepReadonly<Task>,
-  { robot, attempt, isRestart, isPinned, isLeased }: DispatchedAttempt,
+  { robot, attempt, isRestart, isLeased }: DispatchedAttempt,
   now: number,
 ): TaskStatus {
   const { restartAt: _done, reason: _reason, lease: _lease, preemption: _room, adopted, ...before } = ownedStatus(task);
@@ -54,7 +54,7 @@ export function dispatchedStatus(
       {
         Scheduled: {
           status: "True",
-          reason: (isPinned ?? wasPinned(task)) ? pinnedReason : "RobotChosen",
+          reason: wasPinned(task) ? pinnedReason : "RobotChosen",
           message: `bound to the robot ${robot}`,
         },
         ...(hasCondition(task, "Preempted")

@@ -9,7 +9,7 @@ import {
   type Result,
 } from "@keelson/controller";
 import { Job } from "../api/job.ts";
-import { agentFinalizer } from "../api/names.ts";
+import { agentFinalizer, pinnedAnnotation } from "../api/names.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { isBound, isWaiting, priorityOf } from "../placement/robot-use.ts";
@@ -94,13 +94,13 @@ async function bindAndDispatch(
 ): Promise<void> {
   const undo = loads.assume(task, robot);
   try {
-    const bound = await bind(task, robot, context);
+    const bound = await bind(task, { robot, isPinned }, context);
     if (bound === undefined) {
       undo();
       return;
     }
     // The binding is stored. If this write fails, the next reconcile dispatches.
-    await dispatch(bound, { robot, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false, isPinned }, context);
+    await dispatch(bound, { robot, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false }, context);
     const from = task.status?.movedFrom;
     context.events.event(
       task,
@@ -133,7 +133,7 @@ async function dispatch(
 /** Records the robot in the Task. Undefined if the Task has changed since it was read. */
 async function bind(
   task: DeepReadonly<Task>,
-  robot: string,
+  { robot, isPinned }: { readonly robot: string; readonly isPinned: boolean },
   context: ReconcileContext,
 ): Promise<DeepReadonly<Task> | undefined> {
   return await ignoreConflict(
@@ -145,6 +145,8 @@ async function bind(
           namespace: task.metadata.namespace,
           resourceVersion: task.metadata.resourceVersion,
           finalizers: [agentFinalizer],
+          // The next reconcile cannot tell a robot that the user chose from one that is recorded here.
+          ...(isPinned ? { annotations: { [pinnedAnnotation]: "true" } } : {}),
         },
         spec: { targetRobot: robot },
       },
