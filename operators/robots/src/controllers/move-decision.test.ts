@@ -3,7 +3,7 @@ import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { onlyCopy } from "../placement/spread.ts";
 import { after, robotOf, t0, taskOf } from "../testing/objects.ts";
-import { statusAfter } from "./task-status.ts";
+import { dispatchedStatus, statusAfter } from "./task-status.ts";
 import { decideTask, type TaskDecision } from "./task-decision.ts";
 
 const minuteMs = 60_000;
@@ -237,6 +237,18 @@ describe("an attempt that its robot was asked to stop", () => {
     expect(decide(task, t0, robots)).toEqual({ kind: "wait", message, requeueAfterMs: 111_000 });
     expect(decide(task, t0 + 110_999, robots)).toEqual({ kind: "wait", message, requeueAfterMs: 1 });
     expect(decide(task, t0 + 111_000, robots)).toEqual({ kind: "reconcile", displaced: { kind: "forget" } });
+  });
+
+  it("is replaced if it may run twice and its robot is lost, and is stopped when the robot returns", () => {
+    const keep = (rest = {}): Partial<Task["spec"]> => ({ disconnect: { lostAfter: "1m", onRobot: "keep", ...rest } });
+    const away = [offline("robot-001"), robotOf("robot-002")];
+    const task = withStatus(keep(), stopping);
+    expect(decide(task, t0 + minuteMs - 1, away)).toMatchObject({ kind: "wait", requeueAfterMs: 1 });
+    expect(decide(task, t0 + minuteMs, away)).toMatchObject({ kind: "bind", robot: "robot-002" });
+    expect(decide(task, t0 + 1e9, [robotOf("robot-001"), robotOf("robot-002")]).kind).toBe("wait");
+    expect(decide(withStatus(keep({ replace: false }), stopping), t0 + 1e9, away).kind).toBe("wait");
+    const status = dispatchedStatus(task, { robot: "robot-002", attempt: 2, isRestart: false, isLeased: false }, t0);
+    expect(status.displaced).toEqual(stopping.displaced);
   });
 
   it("may be running for ever without a lease of this attempt", () => {

@@ -40,7 +40,8 @@ export type DisplacedDecision =
   | { readonly kind: "forget" }
   /** It becomes the current attempt again. `stop` is the replacement, if there is one by now. */
   | { readonly kind: "adopt"; readonly original: RobotAttempt; readonly stop?: RobotAttempt }
-  | { readonly kind: "wait"; readonly untilMs?: number };
+  /** `untilMs`: time of the next decision. `mayReplace`: the Task may start on another robot meanwhile. */
+  | { readonly kind: "wait"; readonly untilMs?: number; readonly mayReplace?: true };
 
 /** Reason of the condition Scheduled if spec.targetRobot was set before the Task was bound. */
 export const pinnedReason = "RobotPinned";
@@ -146,7 +147,7 @@ export function decideDisplaced(
   if (robot === undefined || status?.removedAttempt === displaced.attempt) return { kind: "forget" };
   if (displaced.stop === true) {
     const expiryMs = displacedExpiryMs(task, displaced.attempt);
-    if (expiryMs === undefined) return { kind: "wait" };
+    if (expiryMs === undefined) return waitForStop(task, robot, now);
     return expiryMs <= now ? { kind: "forget" } : { kind: "wait", untilMs: expiryMs };
   }
   if (robot.status?.phase !== "Online") return { kind: "wait" };
@@ -159,6 +160,15 @@ export function decideDisplaced(
   return hasReplacement
     ? { kind: "adopt", original, stop: { robot: spec.targetRobot ?? "", attempt: status?.attempt ?? 0 } }
     : { kind: "adopt", original };
+}
+
+/** Waits for a robot that is asked to stop an attempt. If the attempt may run twice, that ends when the robot is lost. */
+function waitForStop({ spec }: DeepReadonly<Task>, robot: DeepReadonly<Robot>, now: number): DisplacedDecision {
+  const policy = disconnectPolicyOf(spec);
+  const since = robot.status?.phase === "Online" ? undefined : offlineSince(robot);
+  if (policy?.onRobot !== "keep" || !policy.replace || since === undefined) return { kind: "wait" };
+  const untilMs = Date.parse(since) + policy.lostAfterMs;
+  return untilMs <= now ? { kind: "wait", mayReplace: true } : { kind: "wait", untilMs };
 }
 
 /** When the lease of a displaced attempt has expired; undefined if it has none. */

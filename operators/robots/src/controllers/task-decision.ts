@@ -142,10 +142,11 @@ function decideStart(observed: TaskObservation): TaskDecision {
   }
   if (movedFrom !== undefined && adopted !== undefined) return { kind: "bind", robot: adopted.robot, isPinned: false };
   const stopping = task.status?.displaced;
-  if (stopping?.stop === true) {
+  const wait = decideDisplaced(task, robots, now);
+  const { untilMs, mayReplace } = wait?.kind === "wait" ? wait : {};
+  // The robot of a replaced attempt stops it when it returns.
+  if (stopping?.stop === true && mayReplace !== true) {
     const message = `waits until ${stopping.robot} has stopped attempt ${stopping.attempt}`;
-    const wait = decideDisplaced(task, robots, now);
-    const untilMs = wait?.kind === "wait" ? wait.untilMs : undefined;
     return { kind: "wait", message, ...(untilMs === undefined ? {} : { requeueAfterMs: untilMs - now }) };
   }
   return decideRobot(observed);
