@@ -110,6 +110,8 @@ test("a lease and an adopted attempt count only for this attempt and this robot"
     order: { lease: { durationMs: 120_000, graceMs: 5_000 } },
     adopts: 1,
   });
+  const recorded = { attempt: 3, lease: { attempt: 3, durationMs: 300_000 } };
+  expect(read(task({ disconnect }, recorded))).toMatchObject({ order: { lease: { durationMs: 300_000 } } });
   const other = read(task({ disconnect }, { attempt: 3, lease: { attempt: 2 }, adopted: { robot: "r2", attempt: 1 } }));
   expect(other).not.toHaveProperty("order.lease");
   expect(other).not.toHaveProperty("adopts");

@@ -139,7 +139,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     ...(payload !== undefined && { payload }),
     ...filesOf(spec, policy),
     ...(policy.isolation !== undefined && own(spec, "driver") !== "raw_exec" && { isolation: policy.isolation }),
-    ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(spec), graceMs: killGraceMs ?? defaultGraceMs } }),
+    ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(task, spec), graceMs: killGraceMs ?? defaultGraceMs } }),
     ...((cpuMillis !== undefined || memoryBytes !== undefined) && {
       limits: { ...(cpuMillis !== undefined && { cpuMillis }), ...(memoryBytes !== undefined && { memoryBytes }) },
     }),
@@ -232,7 +232,10 @@ function isLeased(task: JsonObject, attempt: number): boolean {
   return own(child(child(task, "status"), "lease"), "attempt") === attempt;
 }
 
-function leaseMs(spec: JsonObject): number {
+/** The duration that the server has recorded. An earlier server records none. */
+function leaseMs(task: JsonObject, spec: JsonObject): number {
+  const recorded = own(child(child(task, "status"), "lease"), "durationMs");
+  if (typeof recorded === "number" && Number.isSafeInteger(recorded)) return Math.max(recorded, minLostAfterMs);
   return Math.max(durationMs(child(spec, "disconnect"), "lostAfter") ?? defaultLostAfterMs, minLostAfterMs);
 }
 

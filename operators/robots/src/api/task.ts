@@ -80,6 +80,7 @@ const status = Type.Object(
         {
           attempt: int32("Attempt that the lease is for. Attempts increase across robots, so they are the lease's epoch."),
           grantsUntil: time("Time until which the lease may be renewed without recording a later time here first."),
+          durationMs: Type.Optional(int64("Duration of the lease in milliseconds: spec.disconnect.lostAfter at the dispatch.")),
         },
         {
           description:

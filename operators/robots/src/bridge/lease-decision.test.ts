@@ -19,6 +19,8 @@ it("grants the current attempt on the task's robot until the recorded time comes
 it("records a later time before the recorded one has passed", () => {
   const lease = { attempt: 2, grantsUntil: after(6 * 60_000 + grantPeriodMs) };
   expect(decide(running, { now: t0 + 6 * 60_000 })).toEqual({ kind: "raise", lease, mayGrant: true });
+  const recorded = { ...running, lease: { attempt: 2, grantsUntil: after(10 * 60_000), durationMs: 120_000 } };
+  expect(decide(recorded, { now: t0 + 6 * 60_000 })).toMatchObject({ lease: { ...lease, durationMs: 120_000 } });
   expect(decide(running, { now: t0 + 10 * 60_000 })).toMatchObject({ kind: "raise", mayGrant: false });
 });
 

@@ -38,5 +38,5 @@ export function decideLease(
   const leftMs = Date.parse(status.lease.grantsUntil) - now;
   if (leftMs >= raiseBeforeMs) return { kind: "grant" };
   const grantsUntil = new Date(now + grantPeriodMs).toISOString();
-  return { kind: "raise", lease: { attempt, grantsUntil }, mayGrant: leftMs > 0 };
+  return { kind: "raise", lease: { ...status.lease, grantsUntil }, mayGrant: leftMs > 0 };
 }

@@ -39,6 +39,16 @@ describe("an exclusive task whose robot is lost", () => {
     expect(decide(withStatus(stop, leased), t0 + 2 * minuteMs + 11_200)).toMatchObject({ kind: "move", from: "robot-001" });
   });
 
+  it("waits for the lease with which it was dispatched, also if lostAfter was lowered since", () => {
+    const attempt = { robot: "robot-001", attempt: 1, isRestart: false, isLeased: true };
+    const { lease } = dispatchedStatus(withStatus(stop, undefined), attempt, t0);
+    expect(lease).toEqual({ attempt: 1, grantsUntil: after(0), durationMs: 2 * minuteMs });
+    const lowered: Partial<Task["spec"]> = { disconnect: { lostAfter: "10s", onRobot: "stop" } };
+    const task = withStatus(lowered, { ...leased, ...(lease === undefined ? {} : { lease }) });
+    expect(decide(task, t0 + 2 * minuteMs + 11_199).kind).toBe("lose");
+    expect(decide(task, t0 + 2 * minuteMs + 11_200).kind).toBe("move");
+  });
+
   it("waits longer if the bridge could not say when it last granted the lease", () => {
     const status = { ...leased, lease: { attempt: 1, grantsUntil: after(15 * minuteMs) } };
     expect(decide(withStatus(stop, status), t0 + 10 * minuteMs).kind).toBe("lose");
@@ -249,6 +259,12 @@ describe("an attempt that its robot was asked to stop", () => {
     expect(decide(withStatus(keep({ replace: false }), stopping), t0 + 1e9, away).kind).toBe("wait");
     const status = dispatchedStatus(task, { robot: "robot-002", attempt: 2, isRestart: false, isLeased: false }, t0);
     expect(status.displaced).toEqual(stopping.displaced);
+  });
+
+  it.each([{ disconnect: { lostAfter: "10s" } }, {}])("keeps the lease with which it was dispatched, under %j", (changed) => {
+    const task = withStatus(changed, { ...stopping, lease: { ...lease, durationMs: 100_000 } });
+    expect(decide(task, t0 + 110_999, robots).kind).toBe("wait");
+    expect(decide(task, t0 + 111_000, robots).kind).toBe("reconcile");
   });
 
   it("may be running for ever without a lease of this attempt", () => {

@@ -82,7 +82,7 @@ export function decideLoss(task: DeepReadonly<Task>, sinceMs: number, now: numbe
   if (status?.lease?.attempt !== attempt) {
     return { kind: "stay", why: `the agent of ${robot} does not enforce leases, so its program may still be running` };
   }
-  const expiryMs = leaseExpiryMs(Date.parse(status.lease.grantsUntil), policy.lostAfterMs);
+  const expiryMs = expiryOf(status.lease, policy.lostAfterMs);
   return { kind: "move", atMs: Math.max(earliestMs, expiryMs), count: reschedule };
 }
 
@@ -174,6 +174,14 @@ function waitForStop({ spec }: DeepReadonly<Task>, robot: DeepReadonly<Robot>, n
 /** When the lease of a displaced attempt has expired; undefined if it has none. */
 function displacedExpiryMs({ spec, status }: DeepReadonly<Task>, attempt: number): number | undefined {
   const policy = disconnectPolicyOf(spec);
-  if (policy?.onRobot !== "stop" || status?.lease?.attempt !== attempt) return undefined;
-  return leaseExpiryMs(Date.parse(status.lease.grantsUntil), policy.lostAfterMs);
+  const lease = status?.lease;
+  if (lease?.attempt !== attempt || (policy?.onRobot !== "stop" && lease.durationMs === undefined)) return undefined;
+  return expiryOf(lease, policy?.lostAfterMs ?? 0);
 }
+
+/** When a lease has expired. Its duration may not be recorded, or be raised by an agent that reads the current spec. */
+function expiryOf({ grantsUntil, durationMs = 0 }: RecordedLease, lostAfterMs: number): number {
+  return leaseExpiryMs(Date.parse(grantsUntil), Math.max(durationMs, lostAfterMs));
+}
+
+type RecordedLease = NonNullable<NonNullable<Task["status"]>["lease"]>;

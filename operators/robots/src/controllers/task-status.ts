@@ -2,6 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { pinnedAnnotation } from "../api/names.ts";
 import type { Task } from "../api/task.ts";
 import type { Preemption } from "../placement/preemption.ts";
+import { disconnectPolicyOf } from "../work/disconnect-policy.ts";
 import { hasCondition } from "../work/conditions.ts";
 import { pinnedReason } from "./move-decision.ts";
 import { movedStatus, moveFields, reconciledStatus } from "./move-status.ts";
@@ -26,6 +27,12 @@ function wasPinned({ metadata, status }: DeepReadonly<Task>): boolean {
   return status?.conditions?.find(({ type }) => type === "Scheduled")?.reason === pinnedReason;
 }
 
+/** The robot keeps the duration until the attempt ends, also if spec.disconnect changes. */
+function leaseDuration({ spec }: DeepReadonly<Task>): { readonly durationMs?: number } {
+  const policy = disconnectPolicyOf(spec);
+  return policy === undefined ? {} : { durationMs: Math.ceil(policy.lostAfterMs) };
+}
+
 /** The status of a Task whose attempt is being dispatched. */
 export function dispatchedStatus(
   task: DeepReadonly<Task>,
@@ -38,7 +45,7 @@ export function dispatchedStatus(
   return {
     ...before,
     // The bridge grants nothing before it has recorded a later time.
-    ...(isLeased ? { lease: { attempt, grantsUntil: at } } : {}),
+    ...(isLeased ? { lease: { attempt, grantsUntil: at, ...leaseDuration(task) } } : {}),
     ...(isAdoption ? { adopted } : {}),
     state: "dispatching",
     message: isRestart ? `attempt ${attempt}: dispatching to ${robot}` : `Dispatching to ${robot}`,
