@@ -18,8 +18,10 @@ export function movedStatus(
   { from, why, count, displaced, isPreempted = false }: TaskDecision & { readonly kind: "move" },
   now: number,
 ): TaskStatus {
-  const { restartAt: _restart, moveAt: _move, adopted: _adopted, restartsInWindow: _count, ...before } = ownedStatus(task);
-  const { restartWindowStart: _window, ...kept } = before;
+  const { restartAt: _restart, moveAt: _move, adopted: _adopted, ...before } = ownedStatus(task);
+  const { restartsInWindow: _count, restartWindowStart: _window, ...others } = before;
+  // A preemption says nothing about the program, so its restarts still count.
+  const kept = isPreempted ? before : others;
   const message = `moved from ${from}: ${why}`;
   const reason = isPreempted ? "Preempted" : "Moved";
   return {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { Task } from "../api/task.ts";
 import { after, jobOf, robotOf, t0, taskOf } from "../testing/objects.ts";
 import { onlyCopy } from "../placement/spread.ts";
+import { statusAfter } from "./task-status.ts";
 import { decideTask, type TaskObservation } from "./task-decision.ts";
 
 const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = {}) =>
@@ -77,6 +78,33 @@ describe("a Task without a robot", () => {
   it("fails if it is too large to be sent", () => {
     const decision = decide(taskOf(undefined, { spec: { env: { BIG: "x".repeat(250 * 1024) } } }));
     expect(decision).toMatchObject({ kind: "fail", reason: "TooLarge" });
+  });
+});
+
+describe("an exited Task that was chosen to be stopped", () => {
+  const spec = { restartPolicy: { attempts: 1, interval: "1h", delay: "5s" }, priority: 10 };
+  const exited: NonNullable<Task["status"]> = { state: "exited", attempt: 1, seq: 2, message: "exit code 3" };
+  const { uid = "", name = "" } = taskOf().metadata;
+  const high = taskOf(
+    { state: "pending", preemption: { robot: "robot-001", tasks: [{ name, uid, attempt: 1 }] } },
+    { uid: "high", name: "high", spec: { priority: 90, preemptionPolicy: "PreemptLowerPriority" } },
+  );
+  const robots = [robotOf("robot-001", { status: { phase: "Online", agentFeatures: ["leases"] } })];
+  const decideChosen = (status: Task["status"]) =>
+    decide(taskOf(status, { bound: true, spec }), { robots, preemptorsOf: () => [high] });
+
+  it("fails if its restarts are used up", () => {
+    expect(decideChosen({ ...exited, restartWindowStart: after(0), restartsInWindow: 1 }).kind).toBe("fail");
+  });
+
+  it("counts the restart before it makes room, and keeps the count", () => {
+    expect(decideChosen(exited)).toMatchObject({ kind: "plan-restart", restartsInWindow: 1 });
+    const planned = { ...exited, restartAt: after(5000), restartWindowStart: after(0), restartsInWindow: 1 };
+    const move = decideChosen(planned);
+    if (move.kind !== "move") throw new Error(move.kind);
+    const moved = statusAfter(taskOf(planned, { bound: true, spec }), move, t0);
+    expect(moved).toMatchObject({ state: "pending", restartWindowStart: after(0), restartsInWindow: 1 });
+    expect(moved.restartAt).toBeUndefined();
   });
 });
 

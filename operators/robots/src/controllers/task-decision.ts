@@ -104,7 +104,7 @@ export function decideTask(observed: TaskObservation): TaskDecision {
     case "dispatching":
       return decideStop(observed) ?? decidePresence(task, robots, now);
     case "exited":
-      return decideStop(observed) ?? decideAfterFailure(task, now);
+      return decideAfterExit(observed);
     default:
       return decideStart(observed);
   }
@@ -227,6 +227,13 @@ function describeLoss(loss: LossDecision, { status }: DeepReadonly<Task>): strin
   return loss.displaced === undefined
     ? `moves to another robot at ${at}, when the robot's lease has expired`
     : `moves to another robot at ${at}, while its program may still be running`;
+}
+
+/** A failure is judged before the Task makes room, so that it cannot escape its restart policy. */
+function decideAfterExit(observed: TaskObservation): TaskDecision {
+  const next = decideAfterFailure(observed.task, observed.now);
+  const isWaiting = next.kind === "leave" || next.kind === "dispatch";
+  return (isWaiting ? decideStop(observed) : undefined) ?? next;
 }
 
 function decideAfterFailure(task: DeepReadonly<Task>, now: number): TaskDecision {
