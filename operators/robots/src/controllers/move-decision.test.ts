@@ -169,7 +169,10 @@ describe("a task on a robot that is being drained", () => {
     if (decision.kind !== "move") throw new Error(decision.kind);
     const moved = { ...task, status: statusAfter(task, decision, t0) };
     expect(moved.status).toMatchObject({ state: "pending", message: "moved from robot-001: robot-001 is being drained" });
-    expect(decide(moved, t0, robots)).toEqual({ kind: "wait", message: "waits until robot-001 has stopped attempt 1" });
+    expect(decide(moved, t0, robots)).toEqual({
+      kind: "wait-for-stop",
+      message: "waits until robot-001 has stopped attempt 1",
+    });
     const removed = { ...moved, status: { ...moved.status, removedAttempt: 1 } };
     const forget = decide(removed, t0, robots);
     if (forget.kind !== "reconcile") throw new Error(forget.kind);
@@ -244,33 +247,46 @@ describe("an attempt that its robot was asked to stop", () => {
   it("has ended when its lease has expired, even if the robot does not confirm it", () => {
     const task = withStatus(spec, { ...stopping, lease });
     const message = "waits until robot-001 has stopped attempt 1";
-    expect(decide(task, t0, robots)).toEqual({ kind: "wait", message, requeueAfterMs: 111_000 });
-    expect(decide(task, t0 + 110_999, robots)).toEqual({ kind: "wait", message, requeueAfterMs: 1 });
+    expect(decide(task, t0, robots)).toEqual({ kind: "wait-for-stop", message, requeueAfterMs: 111_000 });
+    expect(decide(task, t0 + 110_999, robots)).toEqual({ kind: "wait-for-stop", message, requeueAfterMs: 1 });
     expect(decide(task, t0 + 111_000, robots)).toEqual({ kind: "reconcile", displaced: { kind: "forget" } });
+  });
+
+  it("keeps the reason for which the task was stopped", () => {
+    const status = { ...stopping, reason: "Preempted" };
+    const task = withStatus(spec, status);
+    const decision = decide(task, t0, robots);
+    if (decision.kind !== "wait-for-stop") throw new Error(decision.kind);
+    expect(statusAfter(task, decision, t0)).toMatchObject({
+      state: "pending",
+      reason: "Preempted",
+      message: "waits until robot-001 has stopped attempt 1",
+      conditions: [{ type: "Scheduled", status: "False", reason: "Preempted" }],
+    });
   });
 
   it("is replaced if it may run twice and its robot is lost, and is stopped when the robot returns", () => {
     const keep = (rest = {}): Partial<Task["spec"]> => ({ disconnect: { lostAfter: "1m", onRobot: "keep", ...rest } });
     const away = [offline("robot-001"), robotOf("robot-002")];
     const task = withStatus(keep(), stopping);
-    expect(decide(task, t0 + minuteMs - 1, away)).toMatchObject({ kind: "wait", requeueAfterMs: 1 });
+    expect(decide(task, t0 + minuteMs - 1, away)).toMatchObject({ kind: "wait-for-stop", requeueAfterMs: 1 });
     expect(decide(task, t0 + minuteMs, away)).toMatchObject({ kind: "bind", robot: "robot-002" });
-    expect(decide(task, t0 + 1e9, [robotOf("robot-001"), robotOf("robot-002")]).kind).toBe("wait");
-    expect(decide(withStatus(keep({ replace: false }), stopping), t0 + 1e9, away).kind).toBe("wait");
+    expect(decide(task, t0 + 1e9, [robotOf("robot-001"), robotOf("robot-002")]).kind).toBe("wait-for-stop");
+    expect(decide(withStatus(keep({ replace: false }), stopping), t0 + 1e9, away).kind).toBe("wait-for-stop");
     const status = dispatchedStatus(task, { robot: "robot-002", attempt: 2, isRestart: false, isLeased: false }, t0);
     expect(status.displaced).toEqual(stopping.displaced);
   });
 
   it.each([{ disconnect: { lostAfter: "10s" } }, {}])("keeps the lease with which it was dispatched, under %j", (changed) => {
     const task = withStatus(changed, { ...stopping, lease: { ...lease, durationMs: 100_000 } });
-    expect(decide(task, t0 + 110_999, robots).kind).toBe("wait");
+    expect(decide(task, t0 + 110_999, robots).kind).toBe("wait-for-stop");
     expect(decide(task, t0 + 111_000, robots).kind).toBe("reconcile");
   });
 
   it("may be running for ever without a lease of this attempt", () => {
     for (const status of [stopping, { ...stopping, lease: { ...lease, attempt: 2 } }]) {
-      expect(decide(withStatus(spec, status), t0 + 1e9, robots).kind).toBe("wait");
+      expect(decide(withStatus(spec, status), t0 + 1e9, robots).kind).toBe("wait-for-stop");
     }
-    expect(decide(withStatus({}, { ...stopping, lease }), t0 + 1e9, robots).kind).toBe("wait");
+    expect(decide(withStatus({}, { ...stopping, lease }), t0 + 1e9, robots).kind).toBe("wait-for-stop");
   });
 });

@@ -53,6 +53,8 @@ export type TaskDecision =
   | { readonly kind: "leave"; readonly requeueAfterMs?: number }
   /** No robot fits. */
   | { readonly kind: "wait"; readonly message: string; readonly requeueAfterMs?: number }
+  /** Its last robot has not confirmed yet that it stopped the program. */
+  | { readonly kind: "wait-for-stop"; readonly message: string; readonly requeueAfterMs?: number }
   /** No robot has room. Reserve the room of tasks with a lower priority, which are stopped. */
   | { readonly kind: "preempt"; readonly preemption: Preemption }
   /** Bind the Task to this robot, then dispatch it. */
@@ -147,7 +149,7 @@ function decideStart(observed: TaskObservation): TaskDecision {
   // The robot of a replaced attempt stops it when it returns.
   if (stopping?.stop === true && mayReplace !== true) {
     const message = `waits until ${stopping.robot} has stopped attempt ${stopping.attempt}`;
-    return { kind: "wait", message, ...(untilMs === undefined ? {} : { requeueAfterMs: untilMs - now }) };
+    return { kind: "wait-for-stop", message, ...(untilMs === undefined ? {} : { requeueAfterMs: untilMs - now }) };
   }
   return decideRobot(observed);
 }

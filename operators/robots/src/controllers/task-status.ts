@@ -78,6 +78,8 @@ export function statusAfter(task: DeepReadonly<Task>, decision: StatusDecision, 
   switch (decision.kind) {
     case "wait":
       return waitingStatus(task, decision.message, now);
+    case "wait-for-stop":
+      return stoppingStatus(task, decision.message, now);
     case "preempt":
       return preemptingStatus(task, decision.preemption, now);
     case "lose":
@@ -113,6 +115,16 @@ function waitingStatus(task: DeepReadonly<Task>, message: string, now: number): 
     reason: "Unschedulable",
     observedGeneration: task.metadata.generation ?? 0,
     conditions: withConditions(task, { Scheduled: { status: "False", reason: "Unschedulable", message } }, now),
+  };
+}
+
+/** Keeps the reason for which the Task left its robot. */
+function stoppingStatus(task: DeepReadonly<Task>, message: string, now: number): TaskStatus {
+  const { reason = "Moved" } = task.status ?? {};
+  return {
+    ...waitingStatus(task, message, now),
+    reason,
+    conditions: withConditions(task, { Scheduled: { status: "False", reason, message } }, now),
   };
 }
 

@@ -76,7 +76,7 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
       return undefined;
     default: {
       const status = statusAfter(task, decision, now);
-      const requeueAfterMs = decision.kind === "wait" ? decision.requeueAfterMs : undefined;
+      const requeueAfterMs = "requeueAfterMs" in decision ? decision.requeueAfterMs : undefined;
       const result = requeueAfterMs === undefined ? undefined : { requeueAfterMs };
       if (hasStatus(task, status)) return result;
       const written = await applyStatus(task, status, context);
@@ -205,6 +205,7 @@ function recordEvent(task: DeepReadonly<Task>, decision: StatusDecision, events:
         });
       }
       break;
+    case "wait-for-stop":
     case "plan-restart":
     case "plan-move":
       break;
