@@ -122,4 +122,18 @@ export const credentialCases: readonly PodCase[] = [
       assert.equal(await pods.at(0).engine.isFenced(), true);
     },
   },
+  {
+    title: "does not take over from a primary that accepts none of its passwords",
+    pods: 2,
+    async run(pods, options) {
+      const subject = subjectOf(pods, options);
+      if (subject === undefined) return;
+      await assignPrimary(pods, 0, 1);
+      await assignReplica(pods, 1, 0, 1);
+      assert.deepEqual(await subject.engineOf(0).set(credentialsOf(1, ["next"])), { ok: true });
+      const order = { target: pods.at(1).host, others: [], epoch: 2, timeoutMs: 20_000 };
+      const outcome = await pods.at(1).engine.failover(order);
+      assert.ok(!outcome.ok && outcome.mustTerminate === true);
+    },
+  },
 ];

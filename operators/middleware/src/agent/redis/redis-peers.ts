@@ -1,6 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { Outcome } from "@keelson/middleware-agent";
+import { isolationPassword } from "./leftover-server.ts";
 import type { RedisConnection } from "./redis-connection.ts";
 import type { RedisParameters } from "./redis-parameters.ts";
 import { hasCaughtUp, RedisFence } from "./redis-switchover.ts";
@@ -17,7 +18,7 @@ export interface Peers {
   readonly log: Logger;
 }
 
-/** Connects to the server of another Pod. Rejects with a {@link RespError}: `Refused` if it accepts none of the passwords. */
+/** Connects to the server of another Pod. Rejects with a {@link RespError}: `isWrongPassword` if it accepts none of the passwords. */
 export async function connectToPeer(
   { connection, passwords }: Pick<Peers, "connection" | "passwords">,
   host: string,
@@ -27,7 +28,7 @@ export async function connectToPeer(
     try {
       return await connection.connectTo(host, password);
     } catch (error) {
-      if (!(error instanceof RespError) || error.code !== "Refused") throw error;
+      if (!(error instanceof RespError) || !error.isWrongPassword) throw error;
       refusal = error;
     }
   }
@@ -47,11 +48,24 @@ export async function fencePrimary(peers: Peers, primary: string, timeoutMs: num
     return { ok: false, error: `could not catch up with the primary ${primary} within ${timeoutMs} ms` };
   } catch (error) {
     if (!(error instanceof RespError)) throw error;
-    // No program is listening, or a restarted one is isolated and rejects the passwords.
-    if (error.isConnectionRefused || error.code === "Refused") return { ok: true };
+    if (error.isConnectionRefused) return { ok: true };
+    // A wrong password alone proves nothing: the primary may have a newer one and accept writes.
+    if (error.isWrongPassword && (await isIsolated(peers, primary))) return { ok: true };
     return { ok: false, error: `the primary ${primary} does not answer: ${error.message}`, mustTerminate: true };
   } finally {
     peer?.close();
+  }
+}
+
+/** Whether a server was restarted and has no role yet. False if that is not known. */
+async function isIsolated({ connection, passwords }: Peers, host: string): Promise<boolean> {
+  try {
+    const isolated = passwords().map((password) => isolationPassword(password));
+    (await connectToPeer({ connection, passwords: () => isolated }, host)).close();
+    return true;
+  } catch (error) {
+    if (!(error instanceof RespError)) throw error;
+    return false;
   }
 }
 

@@ -16,6 +16,11 @@ export class RespError extends ProgramError {
     this.code = code;
   }
 
+  /** Whether the server does not accept the password. Other rejections, such as too many clients, say nothing about it. */
+  get isWrongPassword(): boolean {
+    return this.code === "Refused" && /^WRONGPASS\b/.test(this.message);
+  }
+
   /** Whether the connection was refused: no program is listening. */
   get isConnectionRefused(): boolean {
     return (this.cause as NodeJS.ErrnoException | undefined)?.code === "ECONNREFUSED";

@@ -149,6 +149,25 @@ describe("the rotation of a password", () => {
     });
   });
 
+  it("keeps the previous password, even without a grace period, until all Pods have the new one", async () => {
+    const { state, users } = await settledWorld();
+    const secrets = new Map([["default", { password: "second" }]]);
+    const observed = { users, secrets, graceMs: 0, now: 0 };
+    const changed = decideCredentials({ ...observed, state, pods: [1, 1] });
+    if (changed.kind !== "record") throw new Error(changed.kind);
+    const { default: user } = changed.state.users;
+    expect(user).toMatchObject({ current: hashOf("second"), previous: [{ hash: hashOf("first") }] });
+    const late = { ...observed, now: 10 };
+    expect(decideCredentials({ ...late, state: changed.state, pods: [2, undefined] })).toEqual({ kind: "send" });
+    const applied = decideCredentials({ ...late, state: changed.state, pods: [2, 2] });
+    if (applied.kind !== "record") throw new Error(applied.kind);
+    expect(applied.state).toMatchObject({ applied: 2, users: { default: user } });
+    expect(decideCredentials({ ...late, state: applied.state, pods: [2, 2] })).toMatchObject({
+      kind: "record",
+      state: { sequence: 3, users: { default: { previous: [] } } },
+    });
+  });
+
   it("is not published while a Pod has not confirmed it", async () => {
     const { state, users, secrets } = await settledWorld();
     const next = new Map(secrets).set("default", { password: "first", nextPassword: "second" });

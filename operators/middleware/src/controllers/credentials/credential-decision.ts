@@ -39,7 +39,7 @@ const hashOf = (password: string): string => createHash("sha256").update(passwor
 
 /**
  * Decides about the users of an App. Pure. A new password is accepted by all Pods before it is published, and the one before it until
- * its grace period has ended, so that clients with either can log in at any time.
+ * its grace period has ended and all Pods have the new one, so that clients and Pods with either can log in at any time.
  */
 export function decideCredentials(observed: CredentialObservation): CredentialStep {
   const { state, pods } = observed;
@@ -58,6 +58,8 @@ export function decideCredentials(observed: CredentialObservation): CredentialSt
 
 /** The users by the Secrets and the grace periods. A user whose Secret is missing keeps its passwords. */
 function wantedUsers({ state, users, secrets, graceMs, now }: CredentialObservation): Readonly<Record<string, UserState>> {
+  // Until all Pods have the last change, one of them may have only an earlier password, and needs it to fence its primary.
+  const isApplied = state === undefined || state.applied === state.sequence;
   return Object.fromEntries(
     [...users].flatMap(([name, rules]): readonly (readonly [string, UserState])[] => {
       const before = state?.users[name];
@@ -67,7 +69,8 @@ function wantedUsers({ state, users, secrets, graceMs, now }: CredentialObservat
       const next = secret.nextPassword === undefined ? undefined : hashOf(secret.nextPassword);
       const isChanged = before !== undefined && before.current !== current;
       const ended = isChanged ? [{ hash: before.current, untilMs: now + graceMs }] : [];
-      const previous = [...ended, ...(before?.previous ?? [])].filter(({ hash, untilMs }) => untilMs > now && hash !== current);
+      const earlier = (before?.previous ?? []).filter(({ untilMs }) => !isApplied || untilMs > now);
+      const previous = [...ended, ...earlier].filter(({ hash }) => hash !== current);
       return [
         [
           name,
@@ -75,7 +78,7 @@ function wantedUsers({ state, users, secrets, graceMs, now }: CredentialObservat
             rules,
             current,
             ...(next === undefined || next === current ? {} : { next }),
-            previous: previous.slice(0, maxPrevious),
+            previous: isApplied ? previous.slice(0, maxPrevious) : previous,
           },
         ],
       ];
