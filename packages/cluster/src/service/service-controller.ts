@@ -15,7 +15,14 @@ export const serviceController: ControllerDefinition = defineController({
   name: "endpointslice",
   for: Service,
   owns: [EndpointSlice],
-  reads: [readOf(Endpoints)],
+  reads: [
+    readOf(Endpoints),
+    // Slices that this controller manages, by the key of their Service.
+    readOf(EndpointSlice, {
+      service: ({ metadata: { namespace, labels = {} } }) =>
+        labels[managedByLabel] === sliceManager ? [serviceKey(namespace, labels[serviceNameLabel])] : [],
+    }),
+  ],
   watches: [
     watchOf(
       Pod,
@@ -44,13 +51,13 @@ export const serviceController: ControllerDefinition = defineController({
     if (!hasSelector(service.spec) || service.metadata.deletionTimestamp !== undefined) return;
     const selector = selectorOf(service.spec?.selector ?? {});
     const pods = cache.list(Pod, { namespace }).filter((pod) => selector.matches(pod.metadata.labels));
-    const slices = cache
-      .list(EndpointSlice, { namespace })
-      .filter(({ metadata: { labels } }) => labels?.[serviceNameLabel] === name && labels[managedByLabel] === sliceManager);
+    const slices = cache.list(EndpointSlice, { namespace, index: ["service", serviceKey(namespace, name)] });
     const writes = [...decideEndpointSlices({ service, pods, slices }), ...decideEndpoints(service, pods, endpoints)];
     await performWrites(writes, context);
   },
 });
+
+const serviceKey = (namespace = "", name = ""): string => `${namespace}/${name}`;
 
 function hasSelector(spec: { readonly selector?: object; readonly type?: string } | undefined): boolean {
   return spec?.type !== "ExternalName" && Object.keys(spec?.selector ?? {}).length > 0;
