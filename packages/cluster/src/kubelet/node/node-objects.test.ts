@@ -40,6 +40,18 @@ test("renews a Pod's token after four fifths of its lifetime", async () => {
   });
 });
 
+test("requires the path of a local volume to exist, but not that of a host path", async () => {
+  const folderOf = (spec: object) => {
+    const claim = { spec: { volumeName: "v" }, status: { phase: "Bound" } };
+    const get = ({ kind }: { readonly kind: string }) =>
+      Promise.resolve(kind === "PersistentVolume" ? { metadata: {}, spec } : claim);
+    const services = () => [];
+    return createNodeObjects({ get } as unknown as Client, services, () => 0).claimFolder("n", "c");
+  };
+  expect(await folderOf({ local: { path: "/disk" } })).toEqual({ path: "/disk", mustExist: true, isProvisioned: false });
+  expect(await folderOf({ hostPath: { path: "/data" } })).toEqual({ path: "/data", isProvisioned: false });
+});
+
 test("requests a token bound to the Pod, and passes on a rejection", async () => {
   await using environment = await startTestEnvironment();
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });

@@ -149,7 +149,8 @@ class ClientObjects implements NodeObjects {
       throw new VolumeError("NotBound", `persistentvolumeclaim ${JSON.stringify(name)} is not bound`);
     }
     const volume = await this.#get(persistentVolumes, { name: volumeName });
-    const folder = volume?.spec?.hostPath ?? volume?.spec?.local;
+    const { hostPath, local } = volume?.spec ?? {};
+    const folder = hostPath ?? (local && { path: local.path, mustExist: true });
     if (folder === undefined) {
       const subject = `persistentvolume ${JSON.stringify(volumeName)}`;
       throw new VolumeError("Unsupported", `${subject} has neither spec.hostPath nor spec.local`);

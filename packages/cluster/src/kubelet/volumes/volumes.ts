@@ -15,6 +15,8 @@ export interface ClaimFolder {
   readonly path: string;
   /** As in `hostPath.type`. */
   readonly type?: string;
+  /** Whether a missing path is an error rather than created: that of a `local` volume, whose disk may not be mounted. */
+  readonly mustExist?: boolean;
   /** Whether it was provisioned for the claim, so that every user of the claim may write to it. */
   readonly isProvisioned?: boolean;
 }
@@ -160,8 +162,9 @@ function ownerOf(pod: PodView, root: UserIds | undefined): UserIds | undefined {
 }
 
 /** Checks a path of the node. `mode` is that of a directory that it creates. */
-async function hostPath({ path, type = "" }: Pick<ClaimFolder, "path" | "type">, mode = 0o755): Promise<string> {
+async function hostPath({ path, type = "", mustExist = false }: ClaimFolder, mode = 0o755): Promise<string> {
   const found = await stat(path).catch(() => undefined);
+  if (found === undefined && mustExist) throw new VolumeError("NotFound", `path ${JSON.stringify(path)} does not exist`);
   // Container runtimes create the source of a mount that is not checked.
   if (found === undefined && (type === "" || type === "DirectoryOrCreate")) {
     await mkdir(path, { recursive: true, mode: 0o755 });
