@@ -66,9 +66,11 @@ export function createTaintEvictionController(): ControllerDefinition {
       waiting.delete(key);
       if (pod === undefined || decision?.kind !== "evict") return undefined;
       events.event(pod, { type: "Normal", reason: "TaintManagerEviction", note: `Marking for deletion Pod ${key}` });
-      const others = (pod.status?.conditions ?? []).filter(({ type }) => type !== condition.type);
-      const body = { metadata: { uid }, status: { conditions: [...others, condition] } };
-      await ignoreNotFound(client.patch(Pod, request, { type: "merge", body }, { subresource: "status", signal }));
+      const found = pod.status?.conditions?.find(({ type, status }) => type === condition.type && status === condition.status);
+      const lastTransitionTime = found?.lastTransitionTime ?? new Date(clock.now()).toISOString();
+      // Only this condition: the cache's copy of the others may be old.
+      const body = { metadata: { uid }, status: { conditions: [{ ...condition, lastTransitionTime }] } };
+      await ignoreNotFound(client.patch(Pod, request, { type: "strategic", body }, { subresource: "status", signal }));
       const preconditions = uid === undefined ? {} : { preconditions: { uid } };
       await ignoreNotFound(client.delete(Pod, request, { ...preconditions, signal }));
       return undefined;
