@@ -1,15 +1,18 @@
+interface ContainerPorts {
+  readonly ports?: readonly {
+    readonly containerPort: number;
+    readonly hostPort?: number;
+    readonly hostIP?: string;
+    readonly protocol?: string;
+  }[];
+}
+
 /** The parts of a Pod that use ports of its node. */
 interface PortUser {
   readonly spec: {
     readonly hostNetwork?: boolean;
-    readonly containers: readonly {
-      readonly ports?: readonly {
-        readonly containerPort: number;
-        readonly hostPort?: number;
-        readonly hostIP?: string;
-        readonly protocol?: string;
-      }[];
-    }[];
+    readonly containers: readonly ContainerPorts[];
+    readonly initContainers?: readonly (ContainerPorts & { readonly restartPolicy?: string })[];
   };
 }
 
@@ -36,7 +39,9 @@ export class HostPorts {
 }
 
 function portsOf({ spec }: PortUser): readonly { readonly port: string; readonly address: string }[] {
-  return spec.containers
+  // A sidecar runs as long as the containers; other init containers have ended before these start.
+  const sidecars = (spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === "Always");
+  return [...sidecars, ...spec.containers]
     .flatMap((container) => container.ports ?? [])
     .flatMap(({ hostPort, containerPort, protocol = "TCP", hostIP = "" }) => {
       const port = spec.hostNetwork === true ? containerPort : hostPort;

@@ -40,6 +40,16 @@ describe("kernel parameters", () => {
 describe("ports of the node", () => {
   const free = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
   test.each([
+    ["Always", true],
+    [undefined, false],
+  ])("an init container with restartPolicy %s uses its port beside the containers: %j", (restartPolicy, isConflict) => {
+    const ports = [{ containerPort: 80, hostPort: 80 }];
+    const pod = podWith({ initContainers: [{ name: "init", ports, ...(restartPolicy !== undefined && { restartPolicy }) }] });
+    expect(rejectionOf(pod, [podListening({ hostPort: 80 })]) !== undefined).toBe(isConflict);
+    expect(rejectionOf(podListening({ hostPort: 80 }), [pod]) !== undefined).toBe(isConflict);
+  });
+
+  test.each([
     [{ hostPort: 80 }, {}, { hostPort: 80 }, true],
     [{ hostPort: 80, hostIP: "0.0.0.0" }, {}, { hostPort: 80, hostIP: "127.0.0.1" }, true],
     [{ hostPort: 80, hostIP: "127.0.0.1" }, {}, { hostPort: 80 }, true],

@@ -87,8 +87,9 @@ export class PodSet {
     if (effect.kind === "replace") {
       const here = effect.objects.filter((object) => this.#isMine(object as PodView)) as PodView[];
       const uids = new Set(here.map(({ metadata }) => metadata.uid ?? ""));
-      for (const pod of here) this.#put(pod);
+      // Removals first: a new Pod may use the ports of a removed one.
       for (const [uid, worker] of this.#workers) if (!uids.has(uid)) worker.remove();
+      for (const pod of here) this.#put(pod);
       void this.#sweep(uids);
     } else if (effect.kind === "put") {
       if (this.#isMine(effect.object as PodView)) this.#put(effect.object as PodView);
@@ -167,10 +168,10 @@ export class PodSet {
     }
   }
 
-  /** The Pods that have not ended, except one, with their allocated resources. */
+  /** The Pods that have not ended or been removed from the API, except one, with their allocated resources. */
   #active(uid: string): readonly PodView[] {
     return [...this.#workers]
-      .filter(([other, { state }]) => other !== uid && state.end === undefined)
+      .filter(([other, { state, isRemoved }]) => other !== uid && !isRemoved && state.end === undefined)
       .map(([, { pod }]) => pod);
   }
 

@@ -23,7 +23,7 @@ import { PodFolder } from "../volumes/pod-folder.ts";
 /** Performs the effects of a Pod's state machine and writes its status. One worker per Pod. */
 export class PodWorker {
   readonly #node: NodeContext;
-  readonly #podIP: string;
+  readonly podIP: string;
   readonly #onWake: () => void;
   readonly #onReleased: (worker: PodWorker) => void;
   readonly #stopping = new AbortController();
@@ -48,7 +48,7 @@ export class PodWorker {
     this.#node = options.node;
     this.#state = options.state;
     this.#records = options.records;
-    this.#podIP = options.podIP;
+    this.podIP = options.podIP;
     this.#onWake = options.onWake;
     this.#onReleased = options.onReleased;
     this.#logs = new ProgramLogs(options.node.clock);
@@ -65,8 +65,9 @@ export class PodWorker {
     return this.#state.pod;
   }
 
-  get podIP(): string {
-    return this.#podIP;
+  /** Whether the object was deleted from the API, so that the Pod only stops here. */
+  get isRemoved(): boolean {
+    return this.#isRemoved;
   }
 
   /** Whether the Pod waits for nothing that is known to be missing. */
@@ -211,7 +212,7 @@ export class PodWorker {
     try {
       // A program must not have resources that a later kubelet does not know to be allocated.
       await this.#records.settled(this.#uid);
-      const addresses = { podIP: this.#podIP, volumes: this.#folder.volumes };
+      const addresses = { podIP: this.podIP, volumes: this.#folder.volumes };
       const start = (): Promise<Program | undefined> =>
         startProgram(this.#node, this.pod, planOf(this.pod, name).container, attempt, addresses, this.#stopping.signal);
       const program = this.program(name, attempt) ?? (await start());
@@ -276,7 +277,7 @@ export class PodWorker {
   #target(name: string, attempt: number): ProbeTarget | undefined {
     const program = this.program(name, attempt);
     if (program === undefined) return undefined;
-    return { program, container: planOf(this.pod, name).container, podIP: this.#podIP, clock: this.#node.clock };
+    return { program, container: planOf(this.pod, name).container, podIP: this.podIP, clock: this.#node.clock };
   }
 
   /** Deletes a terminated Pod: writes the last status, then deletes the object, then the Pod's files. */
