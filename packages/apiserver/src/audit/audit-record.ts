@@ -2,7 +2,7 @@ import { type DeepReadonly, isJsonObject, type JsonObject, type Status, statusEr
 import { type Clock, formatMicroTime } from "@keelson/api-machinery/time";
 import type { EncodedObject, ListOutcome, Outcome } from "../endpoints/outcome.ts";
 import type { RequestInfo, ResourceRequestInfo } from "../endpoints/request-info.ts";
-import { longRunningSubresources } from "../flowcontrol/flow-controller.ts";
+import { isLongRunning } from "../flowcontrol/flow-controller.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
 import { auditLevels, type AuditLevel, type AuditStage } from "./audit-policy.ts";
 import type { AuditSettings } from "./match-rule.ts";
@@ -211,11 +211,6 @@ export class AuditRecord implements RequestAudit {
     };
     return Object.fromEntries(Object.entries(reference).filter(([, value]) => value !== ""));
   }
-}
-
-/** Whether a request lasts as long as its client wants. */
-function isLongRunning(info: RequestInfo): boolean {
-  return info.isResource && (info.verb === "watch" || longRunningSubresources.has(info.subresource));
 }
 
 function codeOf(outcome: Exclude<Outcome, { readonly kind: "status" | "upgrade" }>): number {

@@ -86,7 +86,7 @@ class Pipeline implements RequestPipeline {
     let isAuthorized = false;
     try {
       const info = request.info ?? requestInfo(request);
-      requireTimeout(request.query?.["timeout"]);
+      requireTimeout(info, request.query?.["timeout"]);
       const authorizing = this.#authorize(request, info);
       if (authorizing instanceof Promise) await authorizing;
       isAuthorized = true;

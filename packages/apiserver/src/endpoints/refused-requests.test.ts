@@ -104,6 +104,7 @@ describe("a request that kube-apiserver refuses", () => {
 const accepted: readonly (readonly [string, RequestArguments, number])[] = [
   ["a negative grace period", ["DELETE", `${maps}/a?dryRun=All&gracePeriodSeconds=-5`], 200],
   ["a duration with a fraction", ["GET", `${maps}/a?timeout=1.5h2m`], 200],
+  ["a timeout without a unit of a watch", ["GET", `${maps}?watch=true&timeout=30`], 200],
   [
     "a resourceVersion in the dry run of a create",
     ["POST", `${maps}?dryRun=All`, { metadata: { name: "b", resourceVersion: "12" } }],
@@ -119,6 +120,11 @@ const accepted: readonly (readonly [string, RequestArguments, number])[] = [
 describe("a request that kube-apiserver accepts", () => {
   it.each(accepted)("%s", async (_what, request, code) => {
     expect((await sendRequest(environment, ...request)).code).toBe(code);
+  });
+
+  it("passes on a timeout without a unit to a proxy's target", async () => {
+    const path = "/api/v1/namespaces/default/services/s/proxy/query?timeout=30";
+    expect((await sendRequest(environment, "GET", path)).body["message"]).toBe("a proxied request must be sent over HTTP");
   });
 
   it("deletes although the query says dryRun if the body does not", async () => {

@@ -1,8 +1,13 @@
+import { isLongRunning } from "../flowcontrol/flow-controller.ts";
 import { badRequest } from "./errors.ts";
+import type { RequestInfo } from "./request-info.ts";
 
-/** Checks the Go duration that clients may send as `timeout`. It has no other effect. */
-export function requireTimeout(timeout: string | undefined): void {
-  if (timeout === undefined || timeout === "") return;
+/**
+ * Checks the Go duration that clients may send as `timeout`. It has no other effect. Long-running requests have no deadline: the parameter
+ * may be one of a proxy's target.
+ */
+export function requireTimeout(info: RequestInfo, timeout: string | undefined): void {
+  if (timeout === undefined || timeout === "" || isLongRunning(info)) return;
   if (/^[-+]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/.test(timeout)) return;
   const shown = JSON.stringify(timeout);
   const why = /^[-+]?\d+$/.test(timeout) ? `missing unit in duration ${shown}` : `invalid duration ${shown}`;

@@ -38,7 +38,13 @@ export interface Admission extends Seat {
 }
 
 /** Subresources whose requests last as long as their client wants. They are not limited. */
-export const longRunningSubresources: ReadonlySet<string> = new Set(["attach", "exec", "log", "portforward", "proxy"]);
+const longRunningSubresources: ReadonlySet<string> = new Set(["attach", "exec", "log", "portforward", "proxy"]);
+
+/** Whether a request lasts as long as its client wants: a watch, or a request to a subresource such as `log` or `proxy`. */
+export function isLongRunning(info: RequestInfo): boolean {
+  return info.isResource && (info.verb === "watch" || longRunningSubresources.has(info.subresource));
+}
+
 const free: Admission = { headers: {}, release: () => undefined };
 
 const schemasPrefix = storageKey({ group: flowControlGroup, plural: "flowschemas" }, "", "");

@@ -2,7 +2,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { ListOutcome, PipelineRequest } from "../endpoints/outcome.ts";
 import { ignoresLimit } from "../endpoints/read/read.ts";
 import { type RequestInfo, requestInfo } from "../endpoints/request-info.ts";
-import { type Admission, type FlowController, longRunningSubresources } from "../flowcontrol/flow-controller.ts";
+import { type Admission, type FlowController, isLongRunning } from "../flowcontrol/flow-controller.ts";
 import { WorkEstimator } from "../flowcontrol/work-estimate.ts";
 import type { HttpServerOptions } from "./http-server-options.ts";
 import type { Target } from "./request-target.ts";
@@ -40,8 +40,7 @@ export class RequestAccounting {
   record(method: string, { path, query }: Target, known: RequestInfo | undefined, code: number, start: number): void {
     const info = this.#onRequest && (known ?? attributesOf({ method, path, query }));
     if (info === undefined) return;
-    const isLong = info.isResource && (info.verb === "watch" || longRunningSubresources.has(info.subresource));
-    this.#onRequest?.(info, code, isLong ? undefined : this.#clock.now() - start);
+    this.#onRequest?.(info, code, isLongRunning(info) ? undefined : this.#clock.now() - start);
   }
 
   /** Records the size of a list without pages, from which later lists of the kind are estimated. */
