@@ -119,12 +119,23 @@ export function validationCauses(
   const { strategy } = resource;
   // A write to `status` leaves everything else as stored.
   const rules = info.subresource === "status" ? strategy.status?.validate : strategy.validate;
-  const own = rules?.(object, live) ?? [];
+  const own = newCauses(rules?.(object, live) ?? [], () => (live && rules?.(live, live)) ?? []);
   // A missing field is reported once: by the kind, which knows more, or else by the schema.
   const missing = new Set(own.filter(({ reason }) => reason === "FieldValueRequired").map(({ field }) => field));
   const remaining = causes.filter(({ reason, field }) => reason !== "FieldValueRequired" || !missing.has(field));
   const isScaled = resource.origin === "custom" && resource.scale !== undefined;
   return [...remaining, ...(isScaled ? scaleCauses(resource.scale, object, info.subresource === "status") : []), ...own];
+}
+
+/**
+ * The causes that the stored object does not have yet. It may be older than a rule, and its metadata and finalizers must remain
+ * updatable. `stored` runs only if there are causes.
+ */
+function newCauses(causes: readonly StatusCause[], stored: () => readonly StatusCause[]): readonly StatusCause[] {
+  if (causes.length === 0) return causes;
+  const textOf = ({ reason, field, message }: StatusCause): string => JSON.stringify([reason, field, message]);
+  const known = new Set(stored().map(textOf));
+  return causes.filter((cause) => !known.has(textOf(cause)));
 }
 
 /** Adds the kind's own warnings about an object to the response. */

@@ -47,7 +47,7 @@ describe("a write through status", () => {
     const spec = { ...(stored.object as { spec?: object }).spec, sessionAffinity: "Sometimes" };
     await store.write(key, stored.revision, { ...stored.object, spec } as unknown as KubernetesObject);
     const path = "/api/v1/namespaces/default/services/older";
-    expect((await sendRequest(environment, "PATCH", path, { metadata: { labels: { a: "b" } } }, "merge")).code).toBe(422);
+    expect((await sendRequest(environment, "PATCH", path, { spec: { sessionAffinity: "Never" } }, "merge")).code).toBe(422);
     const { code, body } = await sendRequest(environment, "PATCH", `${path}/status`, balanced("192.0.2.1"), "merge");
     expect(code).toBe(200);
     expect(body["spec"]).toEqual(spec);

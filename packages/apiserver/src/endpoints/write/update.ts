@@ -1,6 +1,6 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject, type ManagedFieldsEntry, setOwn } from "@keelson/api-machinery";
 import { trackUpdateInSteps } from "@keelson/api-machinery/server";
-import { unclassifiedError } from "@keelson/api-machinery/validation";
+import { type StatusCause, unclassifiedError } from "@keelson/api-machinery/validation";
 import type { AdmissionRequest, GroupVersionKind } from "../../admission/admission.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import type { StoredObject } from "../../storage/store.ts";
@@ -146,7 +146,7 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
     ...deletionFaults,
     ...metadataProblems(resource, next.metadata),
     ...validationCauses(call, next, live),
-    ...((own?.validateUpdate ?? resource.strategy.validateUpdate)?.(next, live) ?? []),
+    ...changeCauses(resource, subresource, next, live),
   ];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   admission.object = update.view?.show(next) ?? next;
@@ -155,6 +155,23 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   if (subresource === "") addWarnings(call, next);
   await pauseIfLarge(call);
   return isSame(next, live) && !canBeRemoved(resource, next) && isStoredCurrently(call, stored) ? undefined : next;
+}
+
+/** Failures of a change. The stored object may be older than a default of its kind: what the default adds is not a change. */
+function changeCauses(
+  resource: ServedResource,
+  subresource: string,
+  next: KubernetesObject,
+  live: DeepReadonly<KubernetesObject>,
+): readonly StatusCause[] {
+  const own = resource.subresources?.find(({ name }) => name === subresource);
+  const validate = own?.validateUpdate ?? resource.strategy.validateUpdate;
+  const causes = validate?.(next, live) ?? [];
+  const { default: setDefaults } = resource.strategy;
+  if (causes.length === 0 || subresource !== "" || setDefaults === undefined) return causes;
+  const complete = mutableCopy(live, false);
+  setDefaults(complete);
+  return validate?.(next, complete) ?? [];
 }
 
 /** The admission request of an update, or of its view. */

@@ -29,7 +29,10 @@ const deviceClasses = builtinResource({
   strategy: {
     // Extended resources backed by devices are off by default.
     prepareForCreate: (object) => setField(ensureMap(object, "spec"), "extendedResourceName", undefined),
-    prepareForUpdate: (object) => setField(ensureMap(object, "spec"), "extendedResourceName", undefined),
+    prepareForUpdate: (object, old) => {
+      if (textAt(old, "spec", "extendedResourceName") !== "") return;
+      setField(ensureMap(object, "spec"), "extendedResourceName", undefined);
+    },
     validate: (object) => [
       ...deviceSelectorCauses("spec.selectors", listAt(object, "spec", "selectors")),
       ...deviceConfigurationCauses("spec.config", listAt(object, "spec", "config")),
@@ -54,7 +57,7 @@ const claims = builtinResource({
       setField(claim, "status", {});
     },
     validateCreate: (claim) => claimedDeviceCauses("spec.devices", valueAt(claim, "spec", "devices")),
-    prepareForUpdate: (claim) => dropDisabledFields(valueAt(claim, "spec")),
+    prepareForUpdate: (claim, old) => dropDisabledFields(valueAt(claim, "spec"), valueAt(old, "spec")),
     // As in kube-apiserver, an update is not validated again: only an unchanged spec is valid.
     validateUpdate: immutableSpec,
   },
@@ -73,7 +76,7 @@ const claimTemplates = builtinResource({
     default: (template) => defaultRequests(valueAt(template, "spec", "spec")),
     prepareForCreate: (template) => dropDisabledFields(valueAt(template, "spec", "spec")),
     validateCreate: (template) => claimedDeviceCauses("spec.spec.devices", valueAt(template, "spec", "spec", "devices")),
-    prepareForUpdate: (template) => dropDisabledFields(valueAt(template, "spec", "spec")),
+    prepareForUpdate: (template, old) => dropDisabledFields(valueAt(template, "spec", "spec"), valueAt(old, "spec", "spec")),
     validateUpdate: immutableSpec,
   },
 });
@@ -101,7 +104,7 @@ const slices = builtinResource({
     "spec.nodeName": (slice) => textAt(slice, "spec", "nodeName"),
   },
   strategy: {
-    prepareForCreate: dropDisabledSliceFields,
+    prepareForCreate: (slice) => dropDisabledSliceFields(slice),
     prepareForUpdate: dropDisabledSliceFields,
     validate: sliceCauses,
     validateUpdate: changedSliceCauses,
@@ -122,11 +125,15 @@ function stateOf(claim: Read): string {
 
 /** A request asks for one device unless it says otherwise. */
 function defaultRequests(spec: unknown): void {
-  for (const request of objectsAt(spec, "devices", "requests")) {
+  for (const request of deviceRequests(spec)) defaultCount(request);
+}
+
+/** The requests of a DeviceClaim, with all alternatives. */
+function deviceRequests(spec: unknown): readonly JsonObject[] {
+  return objectsAt(spec, "devices", "requests").flatMap((request) => {
     const { exactly } = request;
-    for (const each of [...(isJsonObject(exactly) ? [exactly] : []), ...objectsAt(request, "firstAvailable")])
-      defaultCount(each);
-  }
+    return [...(isJsonObject(exactly) ? [exactly] : []), ...objectsAt(request, "firstAvailable")];
+  });
 }
 
 function defaultCount(request: JsonObject): void {
@@ -135,14 +142,12 @@ function defaultCount(request: JsonObject): void {
   for (const toleration of objectsAt(request, "tolerations")) toleration["operator"] ??= "Equal";
 }
 
-/** Drops fields of features that are off by default: tolerations of taints, and requested capacity. */
-function dropDisabledFields(spec: unknown): void {
-  for (const request of objectsAt(spec, "devices", "requests")) {
-    const { exactly } = request;
-    for (const each of [...(isJsonObject(exactly) ? [exactly] : []), ...objectsAt(request, "firstAvailable")]) {
-      delete each["tolerations"];
-      delete each["capacity"];
-    }
+/** Drops tolerations of taints and requested capacity, which are off by default, unless `old` has them: it may be older than this rule. */
+function dropDisabledFields(spec: unknown, old?: unknown): void {
+  const before = deviceRequests(old);
+  for (const field of ["tolerations", "capacity"]) {
+    if (before.some((request) => request[field] !== undefined)) continue;
+    for (const request of deviceRequests(spec)) delete request[field];
   }
 }
 

@@ -1,4 +1,4 @@
-import { type DeepReadonly, isJsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
+import { type DeepReadonly, isJsonObject, type JsonObject, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import {
   dns1123LabelFaults,
   dns1123SubdomainFaults,
@@ -15,31 +15,51 @@ import { qualifiedNameCauses } from "./device-names.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
-/** Fields of devices that belong to features which are off by default. */
-const disabledFields = [
-  "taints",
-  "consumesCounters",
-  "nodeName",
-  "nodeSelector",
-  "allNodes",
-  "bindsToNode",
-  "bindingConditions",
-  "bindingFailureConditions",
-  "allowMultipleAllocations",
+/** The fields of a feature that is off by default. */
+interface Feature {
+  readonly spec?: readonly string[];
+  readonly devices: readonly string[];
+  readonly capacities?: readonly string[];
+}
+
+/** Taints, partitions, binding conditions and shared devices. */
+const disabledFeatures: readonly Feature[] = [
+  { devices: ["taints"] },
+  {
+    spec: ["sharedCounters", "perDeviceNodeSelection"],
+    devices: ["consumesCounters", "nodeName", "nodeSelector", "allNodes"],
+  },
+  { devices: ["bindsToNode", "bindingConditions", "bindingFailureConditions"] },
+  { devices: ["allowMultipleAllocations"], capacities: ["requestPolicy"] },
 ];
 
-/** Drops fields of features that are off by default: taints, partitions, binding conditions and shared devices. */
-export function dropDisabledSliceFields(slice: KubernetesObject): void {
+/** Drops fields of features that are off by default, unless `old` has fields of the feature: it may be older than this rule. */
+export function dropDisabledSliceFields(slice: KubernetesObject, old?: Read): void {
   const spec = objectAt(slice, "spec");
   if (spec === undefined) return;
-  delete spec["sharedCounters"];
-  delete spec["perDeviceNodeSelection"];
-  for (const device of objectsAt(spec, "devices")) {
-    for (const field of disabledFields) delete device[field];
-    for (const capacity of Object.values(mapAt(device, "capacity"))) {
-      if (isJsonObject(capacity)) delete capacity["requestPolicy"];
-    }
+  const oldSpec = objectAt(old, "spec");
+  for (const feature of disabledFeatures) {
+    if (oldSpec !== undefined && featureFields(oldSpec, feature).length > 0) continue;
+    for (const { holder, field } of featureFields(spec, feature)) delete holder[field];
   }
+}
+
+/** The fields of a feature that a ResourceSlice has. */
+function featureFields(spec: JsonObject, { spec: own = [], devices, capacities = [] }: Feature): readonly FieldOfFeature[] {
+  const found = (holder: JsonObject, fields: readonly string[]): readonly FieldOfFeature[] =>
+    fields.filter((field) => holder[field] !== undefined).map((field) => ({ holder, field }));
+  return [
+    ...found(spec, own),
+    ...objectsAt(spec, "devices").flatMap((device) => [
+      ...found(device, devices),
+      ...Object.values(mapAt(device, "capacity")).flatMap((each) => (isJsonObject(each) ? found(each, capacities) : [])),
+    ]),
+  ];
+}
+
+interface FieldOfFeature {
+  readonly holder: JsonObject;
+  readonly field: string;
 }
 
 /** Validates a ResourceSlice. */
