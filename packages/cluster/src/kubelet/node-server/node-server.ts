@@ -39,7 +39,8 @@ export interface NodeServer {
 const headersTimeoutMs = 15_000;
 
 /**
- * Serves logs, exec, attach and port-forward of this node's Pods `/healthz` and `/metrics/resource` over TLS, on the paths that kube-apiserver and metrics-server use. Every request is authenticated and authorized by the cluster.
+ * Serves logs, exec, attach and port-forward of this node's Pods, `/healthz` and `/metrics/resource` over TLS, on the paths that kube-apiserver and
+ * metrics-server use. Every request is authenticated and authorized by the cluster.
  *
  * **Errors**: rejects if the port cannot be listened on.
  */
