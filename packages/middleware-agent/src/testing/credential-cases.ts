@@ -86,6 +86,11 @@ export const credentialCases: readonly PodCase[] = [
       assert.deepEqual(await logins(0, ["reader", "reader"], ["default", password]), [true, true]);
       assert.deepEqual(await engineOf(0).set(credentialsOf(3, [password])), { ok: true });
       assert.deepEqual(await logins(0, ["reader", "reader"], ["default", password]), [false, true]);
+      await pods.at(0).crash();
+      const isolated = await engineOf(0).set(credentialsOf(4, [password], { broken: rules.invalid }));
+      assert.ok(isolated.ok === false && isolated.error.includes("broken"), "rules are validated before it has a role");
+      await assignPrimary(pods, 0, 1);
+      assert.deepEqual(await logins(0, ["default", password]), [true]);
     },
   },
   {

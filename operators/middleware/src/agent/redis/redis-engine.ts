@@ -68,7 +68,7 @@ export class RedisEngine implements MiddlewareEngine {
     this.#roleFile = join(dataDir, "keelson-role.json");
     const isIsolated = (): boolean => this.#isIsolated;
     const file = join(dataDir, "keelson-credentials.json");
-    this.credentials = new RedisCredentials({ connection: this.#connection, file, password, isIsolated });
+    this.credentials = new RedisCredentials({ connection: this.#connection, file, password, isIsolated, log: options.log });
     this.#peers = {
       ...{ connection: this.#connection, parameters: this.#parameters, passwords: () => this.credentials.passwords },
       ...{ port: options.port, clock, log: options.log },

@@ -1,4 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
+import type { Logger } from "@keelson/controller";
 import type { CredentialEngine, Credentials, Outcome, UserCredentials } from "@keelson/middleware-agent";
 import { readJson, writeJson } from "@keelson/middleware-agent";
 import type { RedisConnection } from "../redis-connection.ts";
@@ -14,12 +15,13 @@ interface StoredCredentials extends Credentials {
 
 /** Options of {@link RedisCredentials}. */
 export interface RedisCredentialOptions {
-  readonly connection: RedisConnection;
+  readonly connection: Pick<RedisConnection, "run" | "password">;
   readonly file: string;
   /** Password that the Pod was started with. */
   readonly password: string;
   /** Whether clients must not be able to log in yet. */
   readonly isIsolated: () => boolean;
+  readonly log: Logger;
 }
 
 /** Users and passwords of a server. Servers that were (re)started get them with their role. */
@@ -66,12 +68,18 @@ export class RedisCredentials implements CredentialEngine {
     return this.#next(() => this.#set(credentials));
   }
 
-  /** Lets clients log in; `onAdmitted` ends the isolation. Rejects with a `RespError`. */
+  /**
+   * Lets clients log in; `onAdmitted` ends the isolation. Users whose rules the program rejects, such as an older version, are left out.
+   * Rejects with a `RespError`.
+   */
   admit(onAdmitted: () => void): Promise<void> {
     return this.#next(async () => {
-      const { connection } = this.#options;
-      const error = await applyUsers(connection, this.#stored.users, []);
-      if (error !== undefined) throw new RespError("Refused", error);
+      const { connection, log } = this.#options;
+      for (const user of this.#stored.users) {
+        const error = await applyUser(connection, user);
+        if (error !== undefined && user.name === "default") throw new RespError("Refused", error);
+        if (error !== undefined) log.warn({ user: user.name, error }, "left out a user that the program rejects");
+      }
       connection.password = this.#stored.password;
       onAdmitted();
     });
@@ -85,14 +93,15 @@ export class RedisCredentials implements CredentialEngine {
     const previous = credentials.password === last.password ? last.previous : last.password;
     const next = { ...credentials, startedWith: last.startedWith, ...(previous === undefined ? {} : { previous }) };
     const removed = last.users.filter(({ name }) => !credentials.users.some((user) => user.name === name));
-    if (!isIsolated()) {
-      const error = await applyUsers(connection, credentials.users, removed);
-      if (error !== undefined) return { ok: false, error };
-    }
+    const error = isIsolated()
+      ? await validateUsers(connection, credentials.users)
+      : await applyUsers(connection, credentials.users, removed);
+    if (error !== undefined) return { ok: false, error };
+    if (!isIsolated()) connection.password = credentials.password;
+    await connection.run("CONFIG", "SET", "masterauth", credentials.password);
+    // Last: a change that was interrupted must not be reported as one in force.
     await writeJson(file, next);
     this.#stored = next;
-    await connection.run("CONFIG", "SET", "masterauth", credentials.password);
-    if (!isIsolated()) connection.password = credentials.password;
     return { ok: true };
   }
 
@@ -107,25 +116,49 @@ export class RedisCredentials implements CredentialEngine {
   }
 }
 
+type AclConnection = RedisCredentialOptions["connection"];
+
 /** Sets users, and deletes others. Resolves to why the server rejects one of them. */
 async function applyUsers(
-  connection: RedisConnection,
+  connection: AclConnection,
   users: readonly UserCredentials[],
   removed: readonly UserCredentials[],
 ): Promise<string | undefined> {
-  for (const { name, rules, passwordHashes } of users) {
-    const passwords = passwordHashes.map((hash) => `#${hash}`);
-    // The default user keeps its rights. Every command takes effect as a whole.
-    const words = name === "default" ? ["resetpass", ...passwords] : ["reset", "on", ...passwords, ...rules];
-    try {
-      await connection.run("ACL", "SETUSER", name, ...words);
-    } catch (error) {
-      if (!(error instanceof RespError) || error.code !== "Refused") throw error;
-      return `user ${name}: ${error.message}`;
-    }
+  for (const user of users) {
+    const error = await applyUser(connection, user);
+    if (error !== undefined) return error;
   }
   if (removed.length > 0) await connection.run("ACL", "DELUSER", ...removed.map(({ name }) => name));
   return undefined;
+}
+
+/** Resolves to why an isolated server rejects one of the users. None of them can log in meanwhile. */
+async function validateUsers(connection: AclConnection, users: readonly UserCredentials[]): Promise<string | undefined> {
+  for (const { name, rules } of users) {
+    if (name === "default") continue;
+    // The last word wins over an "on" in the rules.
+    const error = await setUser(connection, name, ["reset", ...rules, "off"]);
+    if (error !== undefined) return error;
+    await connection.run("ACL", "DELUSER", name);
+  }
+  return undefined;
+}
+
+function applyUser(connection: AclConnection, { name, rules, passwordHashes }: UserCredentials): Promise<string | undefined> {
+  const passwords = passwordHashes.map((hash) => `#${hash}`);
+  // The default user keeps its rights.
+  return setUser(connection, name, name === "default" ? ["resetpass", ...passwords] : ["reset", "on", ...passwords, ...rules]);
+}
+
+/** The words take effect as a whole. Resolves to why the server rejects them. */
+async function setUser(connection: AclConnection, name: string, words: readonly string[]): Promise<string | undefined> {
+  try {
+    await connection.run("ACL", "SETUSER", name, ...words);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof RespError) || error.code !== "Refused") throw error;
+    return `user ${name}: ${error.message}`;
+  }
 }
 
 function withPassword(stored: StoredCredentials, password: string): StoredCredentials {
