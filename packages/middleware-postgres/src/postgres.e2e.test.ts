@@ -70,11 +70,11 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
       await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(before + 20);
       const { lost, written } = await app().lostRows(writer);
       expect(lost).toEqual([]);
-      const [last] = await app().query(await app().cluster.primary(), "SELECT count(*)::text AS rows FROM rows");
+      const [last] = await app().query(await app().cluster.primary(), "SELECT count(*)::text AS rows FROM public.rows");
       expect(Number(last?.["rows"])).toBeGreaterThanOrEqual(written);
       for (const host of await app().hosts())
         await expect
-          .poll(() => app().query(host, "SELECT count(*)::text AS rows FROM rows"), { timeout: 60_000 })
+          .poll(() => app().query(host, "SELECT count(*)::text AS rows FROM public.rows"), { timeout: 60_000 })
           .toEqual([last]);
     },
   );

@@ -34,8 +34,10 @@ export type Value = string | null;
 
 /**
  * Parameters of the agent's sessions. Those of the App must not make its statements wait, fail, or appear in the log with a password.
+ * Users must not be able to shadow functions and tables of the system: the agent would call theirs as the superuser.
  */
 const sessionParameters = {
+  search_path: "pg_catalog",
   synchronous_commit: "local",
   statement_timeout: "0",
   lock_timeout: "0",

@@ -60,8 +60,8 @@ export class PostgresApp implements AsyncDisposable {
       await this.cluster.settled(1);
       this.#isCreated = true;
     }
-    await this.query(await this.cluster.primary(), "CREATE TABLE IF NOT EXISTS rows (id text PRIMARY KEY)");
-    await this.query(await this.cluster.primary(), "TRUNCATE rows");
+    await this.query(await this.cluster.primary(), "CREATE TABLE IF NOT EXISTS public.rows (id text PRIMARY KEY)");
+    await this.query(await this.cluster.primary(), "TRUNCATE public.rows");
   }
 
   /** The part of the App's spec with its servers. */
@@ -97,13 +97,13 @@ export class PostgresApp implements AsyncDisposable {
 
   /** All rows of the table. */
   async rows(host?: string, app?: string): Promise<readonly Value[]> {
-    const found = await this.query(host ?? (await this.cluster.primary()), "SELECT id FROM rows ORDER BY id", [], app);
+    const found = await this.query(host ?? (await this.cluster.primary()), "SELECT id FROM public.rows ORDER BY id", [], app);
     return found.map(({ id }) => id ?? null);
   }
 
   /** Inserts a row on the primary. */
   async insert(id: string): Promise<void> {
-    await this.query(await this.cluster.primary(), "INSERT INTO rows VALUES ($1)", [id]);
+    await this.query(await this.cluster.primary(), "INSERT INTO public.rows VALUES ($1)", [id]);
   }
 
   async hosts(): Promise<readonly string[]> {

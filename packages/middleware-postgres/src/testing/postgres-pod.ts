@@ -53,8 +53,8 @@ export class PostgresPod implements ContractPod {
   }
 
   async write(key: string): Promise<boolean> {
-    const create = "CREATE TABLE IF NOT EXISTS keys (key text PRIMARY KEY)";
-    return (await this.run([[create], ["INSERT INTO keys VALUES ($1)", key]])) !== undefined;
+    const create = "CREATE TABLE IF NOT EXISTS public.keys (key text PRIMARY KEY)";
+    return (await this.run([[create], ["INSERT INTO public.keys VALUES ($1)", key]])) !== undefined;
   }
 
   async completeLog(): Promise<void> {
@@ -62,7 +62,7 @@ export class PostgresPod implements ContractPod {
   }
 
   async has(key: string): Promise<boolean> {
-    return ((await this.run([["SELECT key FROM keys WHERE key = $1", key]])) ?? []).length > 0;
+    return ((await this.run([["SELECT key FROM public.keys WHERE key = $1", key]])) ?? []).length > 0;
   }
 
   #create(): PostgresEngine {

@@ -43,7 +43,7 @@ export class RowWriter {
           while (!this.#isStopped) {
             // A row that was not acknowledged may or may not be stored, so every attempt inserts another one.
             const row = `row-${number++}`;
-            await connection.run("INSERT INTO rows VALUES ($1)", [row]);
+            await connection.run("INSERT INTO public.rows VALUES ($1)", [row]);
             this.#acknowledged.push(row);
             const now = this.#clock.monotonic();
             if (this.#last !== undefined) this.#maxGapMs = Math.max(this.#maxGapMs, now - this.#last);
