@@ -39,16 +39,18 @@ export const taskWatches = [
       ),
     [({ object, old }: Change<Task>) => old !== undefined && isStoppable(object) && !isStoppable(old)],
   ),
-  // A Task that has chosen to stop others.
+  // A Task that has chosen to stop others, and those that have reserved room on the same robot.
   watchOf(
     Task,
-    (task, { cache }) =>
-      requestsFor(
-        (task.status?.preemption?.tasks ?? []).flatMap(({ name, uid }) => {
-          const chosen = cache.get(Task, { namespace: task.metadata.namespace, name });
-          return chosen?.metadata.uid === uid ? [chosen] : [];
-        }),
-      ),
+    ({ metadata: { namespace }, status }, { cache }) => {
+      const { robot, tasks = [] } = status?.preemption ?? {};
+      const chosen = tasks.flatMap(({ name, uid }) => {
+        const task = cache.get(Task, { namespace, name });
+        return task?.metadata.uid === uid ? [task] : [];
+      });
+      const reserving = robot === undefined ? [] : cache.list(Task, { namespace, index: ["reserved", robot] });
+      return requestsFor([...chosen, ...reserving]);
+    },
     [(change: Change<Task>) => !jsonEquals(change.old?.status?.preemption, change.object.status?.preemption)],
   ),
   // Another attempt or spec of a Task that was chosen to be stopped: the choice names the attempt, and depends on the priority.

@@ -47,6 +47,15 @@ it("a task without a policy stays on its robot and never runs twice", async () =
   expect(done.moves).toBe(0);
 });
 
+it.each([0, 60_000])("a task that leaves its robot can be deleted, with tasks every %d ms", async (creationIntervalMs) => {
+  const specOf = (index: number): Partial<Task["spec"]> => ({
+    priority: 10 * index + 10,
+    preemptionPolicy: "PreemptLowerPriority",
+    resources: { cpu: "800m" },
+  });
+  await check(true, {}, { specOf, tasks: 6, creationIntervalMs, hasDeletions: true });
+});
+
 it.each([
   ["with a lease", { disconnect: { lostAfter: "2m", onRobot: "stop" as const } }],
   ["without one", {}],

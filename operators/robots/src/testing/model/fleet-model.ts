@@ -18,6 +18,8 @@ export interface FleetModelOptions {
   readonly tasks?: number;
   /** Time between the creation of two tasks. Default 0. */
   readonly creationIntervalMs?: number;
+  /** Whether tasks are deleted while they leave a robot. Default false. */
+  readonly hasDeletions?: boolean;
   /** Whether at most one program of a task may run. */
   readonly isExclusive: boolean;
   /** Time with faults, in minutes. */
@@ -45,7 +47,8 @@ const uidOf = (index: number): string => `00000000-0000-4000-8000-00000000000${i
  * - I1: a terminal state never changes.
  * - I2: an attempt starts at most one program.
  * - I3: an exclusive task has at most one program.
- * - I4, I5, I6: once the faults end, every task ends, and no program runs that its Task does not know.
+ * - I7: a task for which the controller could do something is woken.
+ * - I4, I5, I6: once the faults end, every task ends or is gone if it was deleted, and no program runs that its Task does not know.
  */
 export class FleetModel {
   readonly #options: FleetModelOptions;
@@ -101,6 +104,7 @@ export class FleetModel {
     this.#hasFaults = false;
     await this.#simulation.runUntil((faultMinutes + 6 * 60) * minuteMs);
     for (const task of this.#server.store.list()) this.#checkEnd(task);
+    for (let index = 0; index < tasks; index++) this.#checkPrograms(uidOf(index));
     const tasksAtEnd = this.#server.store.list();
     const moves = tasksAtEnd.reduce((sum, task) => sum + (task.status?.moves ?? 0), 0);
     const preempted = tasksAtEnd.filter((task) => hasCondition(task, "Preempted")).length;
@@ -132,10 +136,15 @@ export class FleetModel {
 
   #tick(): void {
     this.#server.checkRobots();
+    // Not now: a decision whose time comes now may be next.
+    this.#simulation.after(500, () => {
+      for (const missed of this.#server.missed()) this.#violations.push(`I7: ${missed} at ${this.#at()}`);
+    });
     for (const robot of this.#robots.values()) robot.guard();
     for (const task of this.#server.store.list()) {
-      if (this.#simulation.chance(0.7)) this.#server.reconcile(task.metadata.uid ?? "");
       this.#checkTerminal(task);
+      const mayDelete = this.#options.hasDeletions === true && task.status?.displaced !== undefined;
+      if (mayDelete && this.#simulation.chance(0.3)) this.#server.delete(task.metadata.uid ?? "");
     }
   }
 
@@ -228,15 +237,19 @@ export class FleetModel {
     if (state === "completed" || state === "failed") this.#terminal.set(uid, state);
   }
 
-  #checkEnd({ metadata: { uid = "", name }, status }: DeepReadonly<Task>): void {
+  #checkEnd({ metadata: { name, deletionTimestamp }, status }: DeepReadonly<Task>): void {
     const state = status?.state ?? "";
-    if (state !== "completed" && state !== "failed") {
+    if (deletionTimestamp !== undefined || (state !== "completed" && state !== "failed")) {
       this.#violations.push(`I4: ${name} is ${state} 6 hours after the last fault: ${JSON.stringify(status)}`);
     }
+  }
+
+  #checkPrograms(uid: string): void {
+    const state = this.#server.store.get(uid)?.status?.state ?? "deleted";
     for (const robot of this.#robots.values()) {
       const running = robot.running(uid);
       if (running.length > 0)
-        this.#violations.push(`I5: ${name} is ${state}, and attempt ${running.join()} runs on ${robot.name}`);
+        this.#violations.push(`I5: ${uid} is ${state}, and attempt ${running.join()} runs on ${robot.name}`);
     }
   }
 

@@ -10,12 +10,14 @@ import { Leases } from "../../bridge/leases.ts";
 import { storeReport } from "../../bridge/reports.ts";
 import { TaskWrites } from "../../bridge/task-writes.ts";
 import { isPreemptedBy } from "../../controllers/preemption-decision.ts";
-import { decideTask } from "../../controllers/task-decision.ts";
+import { hasStatus } from "../../controllers/owned-task-status.ts";
+import { decideTask, type TaskDecision } from "../../controllers/task-decision.ts";
 import { dispatchedStatus, statusAfter } from "../../controllers/task-status.ts";
-import { usesAmong } from "../../placement/robot-use.ts";
+import { RobotLoads } from "../../placement/robot-loads.ts";
 import { onlyCopy } from "../../placement/spread.ts";
 import { disconnectPolicyOf } from "../../work/disconnect-policy.ts";
 import { t0 } from "../objects.ts";
+import { ModelController } from "./model-controller.ts";
 import type { FromRobot, ToRobot } from "./model-robot.ts";
 import type { Simulation } from "./simulation.ts";
 import { conflict, TaskStore } from "./task-store.ts";
@@ -36,6 +38,8 @@ export class ModelServer {
   readonly store = new TaskStore();
   readonly #options: ModelServerOptions;
   readonly #clock: Clock;
+  readonly #controller: ModelController;
+  readonly #loads = new RobotLoads();
   readonly #heardAtMs = new Map<string, number>();
   readonly #offlineSince = new Map<string, string>();
   /** Work of the bridge by queue, as in the real one. */
@@ -47,6 +51,10 @@ export class ModelServer {
     this.#clock = options.simulation.clock();
     for (const name of options.robotNames) this.#offlineSince.set(name, new Date(t0).toISOString());
     this.startBridge();
+    const { simulation, maxLagMs } = options;
+    this.#controller = new ModelController({ simulation, maxLagMs, reconcile: (task) => this.#reconcile(task) });
+    this.store.onWrite = (uid, task) => this.#controller.written(uid, task);
+    for (const name of options.robotNames) this.#controller.robotChanged(this.#robot(name));
   }
 
   startBridge(): void {
@@ -114,6 +122,7 @@ export class ModelServer {
   robotDisconnected(name: string): void {
     if (this.#offlineSince.has(name)) return;
     this.#offlineSince.set(name, new Date(this.#clock.now()).toISOString());
+    this.#controller.robotChanged(this.#robot(name));
     const bridge = this.#bridge;
     if (bridge !== undefined) this.#push(`leases/${name}`, () => bridge.leases.robotLost(name));
   }
@@ -123,7 +132,11 @@ export class ModelServer {
     if (this.#bridge === undefined) return;
     for (const task of this.store.list()) {
       const { targetRobot = "" } = task.spec;
-      if (task.status?.state === "dispatching" && (robot ?? targetRobot) === targetRobot) {
+      const isDeleting = task.metadata.deletionTimestamp !== undefined;
+      if (isDeleting && task.status?.attempt !== undefined && (robot ?? targetRobot) === targetRobot) {
+        this.#sendDelete(targetRobot, task.metadata.uid ?? "", task.status.attempt);
+      }
+      if (!isDeleting && task.status?.state === "dispatching" && (robot ?? targetRobot) === targetRobot) {
         this.#options.send(targetRobot, { kind: "dispatch", payload: JSON.stringify({ action: "create", task }) });
       }
       const { displaced, removedAttempt } = task.status ?? {};
@@ -134,39 +147,73 @@ export class ModelServer {
     }
   }
 
-  /** Reconciles a Task as a cache that lags shows it. The process may die between two writes. */
-  reconcile(uid: string): void {
-    const { simulation, maxLagMs, robotNames } = this.#options;
-    const cached = this.store.at(simulation.nowMs - simulation.between(0, maxLagMs));
-    const task = cached.get(uid);
-    if (task === undefined) return;
-    const others = [...cached.values()].filter(({ metadata }) => metadata.uid !== uid);
+  /** Deletes a Task. It stays until its finalizer is removed. */
+  delete(uid: string): void {
+    const { nowMs } = this.#options.simulation;
+    const task = this.store.get(uid);
+    if (task === undefined || task.metadata.deletionTimestamp !== undefined) return;
+    const deletionTimestamp = new Date(this.#clock.now()).toISOString();
+    if (task.metadata.finalizers === undefined) this.store.remove(uid, nowMs);
+    else this.store.put({ ...task, metadata: { ...task.metadata, deletionTimestamp } }, nowMs);
+  }
+
+  /** Tasks about which the controller would decide otherwise now, although nothing is left in its queue: nothing has woken them. */
+  missed(): readonly string[] {
+    if (!this.#controller.isIdle) return [];
+    return this.#controller.tasks.flatMap((task) => {
+      const decision = this.#decide(task);
+      if (decision.kind === "leave") return [];
+      const isSettled =
+        !(decision.kind === "bind" || decision.kind === "dispatch" || decision.kind === "release") &&
+        hasStatus(task, statusAfter(task, decision, this.#clock.now()));
+      return isSettled
+        ? []
+        : [`${task.metadata.name} waits although it could ${decision.kind}: ${JSON.stringify(task.status)}`];
+    });
+  }
+
+  #decide(task: DeepReadonly<Task>): TaskDecision {
+    const { robotNames } = this.#options;
+    const others = this.#controller.tasks.filter(({ metadata }) => metadata.uid !== task.metadata.uid);
     const now = this.#clock.now();
-    const decision = decideTask({
+    return decideTask({
       task,
       job: undefined,
       robots: robotNames.map((name) => this.#robot(name)),
-      usesOf: (robot) => usesAmong(others, robot),
+      usesOf: (robot) => this.#loads.usesOf(this.#controller.cache, "default", robot, task.metadata.uid ?? ""),
       preemptorsOf: (victim) => others.filter((each) => isPreemptedBy(victim, each)),
       copies: () => onlyCopy,
       now,
     });
+  }
+
+  /** Reconciles a Task as a cache that lags shows it. The process may die between two writes. */
+  #reconcile(task: DeepReadonly<Task>): number | undefined {
+    const { simulation } = this.#options;
+    const decision = this.#decide(task);
     switch (decision.kind) {
       case "leave":
+        break;
       case "release":
-        return;
+        if (this.store.get(task.metadata.uid ?? "") === task) this.store.remove(task.metadata.uid ?? "", simulation.nowMs);
+        break;
       case "bind": {
+        const undo = this.#loads.assume(task, decision.robot);
         const bound = this.store.bind(task, decision.robot, agentFinalizer, simulation.nowMs);
-        if (bound === conflict || simulation.chance(0.2)) return;
+        if (bound === conflict) undo();
+        if (bound === conflict || simulation.chance(0.2)) break;
         this.#dispatch(bound, { ...decision, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false });
-        return;
+        break;
       }
       case "dispatch":
         this.#dispatch(task, decision);
-        return;
-      default:
-        this.store.applyStatus(task, statusAfter(task, decision, now), "controller", simulation.nowMs);
+        break;
+      default: {
+        const status = statusAfter(task, decision, this.#clock.now());
+        if (!hasStatus(task, status)) this.store.applyStatus(task, status, "controller", simulation.nowMs);
+      }
     }
+    return "requeueAfterMs" in decision ? decision.requeueAfterMs : undefined;
   }
 
   #dispatch(
@@ -181,7 +228,7 @@ export class ModelServer {
 
   #heard(robot: string): void {
     this.#heardAtMs.set(robot, this.#options.simulation.nowMs);
-    this.#offlineSince.delete(robot);
+    if (this.#offlineSince.delete(robot)) this.#controller.robotChanged(this.#robot(robot));
   }
 
   #sendDelete(robot: string, uid: string, attempt: number): void {

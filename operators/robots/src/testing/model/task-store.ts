@@ -16,6 +16,9 @@ export class TaskStore {
   readonly #history: { readonly atMs: number; readonly tasks: ReadonlyMap<string, DeepReadonly<Task>> }[] = [];
   #version = 0;
 
+  /** Called after each write, without a Task if it was removed. */
+  onWrite: (uid: string, task: DeepReadonly<Task> | undefined) => void = () => {};
+
   /** The Tasks as a cache that lags shows them. */
   at(atMs: number): ReadonlyMap<string, DeepReadonly<Task>> {
     return this.#history.findLast((entry) => entry.atMs <= atMs)?.tasks ?? new Map();
@@ -34,7 +37,15 @@ export class TaskStore {
     this.#tasks.set(task.metadata.uid ?? "", stored);
     this.#history.push({ atMs, tasks: new Map(this.#tasks) });
     if (this.#history.length > 200) this.#history.shift();
+    this.onWrite(task.metadata.uid ?? "", stored);
     return stored;
+  }
+
+  /** Removes a Task. */
+  remove(uid: string, atMs: number): void {
+    this.#tasks.delete(uid);
+    this.#history.push({ atMs, tasks: new Map(this.#tasks) });
+    this.onWrite(uid, undefined);
   }
 
   /** Replaces the spec if the Task is as it was read. */
