@@ -19,12 +19,16 @@ export interface ObservedDaemonSet {
   readonly pods: readonly CachedPod[];
   /** Revisions of the namespace that this DaemonSet or no controller owns. */
   readonly revisions: readonly CachedRevision[];
+  /** Whether a failed Pod is kept for now. Default: none is. */
+  readonly isHeld?: (pod: CachedPod) => boolean;
 }
 
 /** The Pods of a DaemonSet on one node. */
 interface NodePods {
   readonly node: CachedNode;
   readonly pods: readonly CachedPod[];
+  /** Those that have ended and are to be replaced now. */
+  readonly ended: readonly CachedPod[];
   readonly shouldRun: boolean;
   readonly shouldStay: boolean;
 }
@@ -40,7 +44,7 @@ export function decideDaemonSet(observed: ObservedDaemonSet, now: number): Decis
   const revisions = revisionsOf(set, owned.owned, revisionLabel);
   const hash = revisions.update?.metadata.labels?.[revisionLabel];
   if (hash === undefined || revisions.writes.length > 0) return { writes: revisions.writes };
-  const nodes = podsByNode(set, observed.nodes, pods.owned);
+  const nodes = podsByNode(observed, pods.owned);
   const steps = set.metadata.deletionTimestamp === undefined ? nextStep(set, nodes, pods.owned, hash, now) : [];
   const labelOf = ({ metadata }: CachedRevision): string | undefined => metadata.labels?.[revisionLabel];
   const history = steps.length === 0 ? decideHistory(set, owned.owned, revisions, pods.owned, labelOf) : [];
@@ -51,12 +55,14 @@ export function decideDaemonSet(observed: ObservedDaemonSet, now: number): Decis
   return { writes: [...steps, ...history, ...statusWrites], requeueAfterMs: nextAvailable(set, pods.owned, now) };
 }
 
-function podsByNode(set: CachedDaemonSet, nodes: readonly CachedNode[], pods: readonly CachedPod[]): readonly NodePods[] {
-  return nodes.map((node) => ({
-    node,
-    pods: pods.filter((pod) => nodeOf(pod) === node.metadata.name),
-    ...fitOf(set, node),
-  }));
+function podsByNode({ set, nodes, isHeld }: ObservedDaemonSet, owned: readonly CachedPod[]): readonly NodePods[] {
+  return nodes.map((node) => {
+    const pods = owned.filter((pod) => nodeOf(pod) === node.metadata.name);
+    const ended = pods.filter(
+      (pod) => isEnded(pod) && !isPodTerminating(pod) && !(pod.status?.phase === "Failed" && isHeld?.(pod)),
+    );
+    return { node, pods, ended, ...fitOf(set, node) };
+  });
 }
 
 function nextStep(
@@ -83,11 +89,10 @@ function managePods(
   const events: Write[] = [];
   const creations: Write[] = [];
   const deletions: CachedPod[] = [];
-  for (const { node, pods, shouldRun, shouldStay } of nodes) {
+  for (const { node, pods, ended, shouldRun, shouldStay } of nodes) {
     const { name = "" } = node.metadata;
     if (!shouldStay) deletions.push(...pods.filter((pod) => !isPodTerminating(pod)));
     else {
-      const ended = pods.filter((pod) => isEnded(pod) && !isPodTerminating(pod));
       events.push(...ended.map((pod) => endedEvent(set, pod, name)));
       deletions.push(...ended);
       const running = pods.filter((pod) => !isEnded(pod) && !isPodTerminating(pod));

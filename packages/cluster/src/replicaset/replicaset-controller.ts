@@ -1,9 +1,17 @@
-import { type DeepReadonly, isStatusError, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
+import {
+  type DeepReadonly,
+  getController,
+  isStatusError,
+  type KubernetesObject,
+  type ResourceType,
+} from "@keelson/api-machinery";
 import { Pod, ReplicaSet, type ReplicaSetObject } from "@keelson/api-machinery/kinds";
 import { type ControllerDefinition, defineController, readOf, watchOf } from "@keelson/controller";
+import { FailedPodBackoff } from "../workload/failed-pod-backoff.ts";
 import { byController, controllerIndex, orphansOf, workloadSelector } from "../workload/ownership.ts";
 import { performWrites, resultOf } from "../workload/perform-writes.ts";
-import type { Cached, Decision, Write } from "../workload/write.ts";
+import type { CachedPod } from "../workload/pod-state.ts";
+import { type Cached, type Decision, earlier, type Write } from "../workload/write.ts";
 import { decideReplicaSetPods, decideReplicaSetStatus } from "./replicaset-decision.ts";
 
 /** A kind that keeps a number of equal Pods, as a ReplicaSet does. */
@@ -28,6 +36,7 @@ export function defineReplicaController<T extends KubernetesObject>(kind: Replic
       return { kind: "status", type, object: { ...object, status: statusOf(status) } };
     }),
   });
+  const backoff = new FailedPodBackoff();
   return defineController({
     name,
     for: type,
@@ -53,7 +62,11 @@ export function defineReplicaController<T extends KubernetesObject>(kind: Replic
         cache.list(Pod, { index: [controllerIndex, value] }),
       );
       const observed = { replicaSet: asReplicaSet(object), pods };
-      const writes = decideReplicaSetPods(observed);
+      const { uid = "" } = object.metadata;
+      const decided = decideReplicaSetPods(observed);
+      const failed = decided[0]?.kind === "create" ? pods.filter((pod) => hasFailed(pod, uid)) : [];
+      const heldMs = backoff.delay(uid, failed, clock.monotonic());
+      const writes = heldMs > 0 ? [] : decided;
       try {
         await performWrites(writes, context);
       } catch (error) {
@@ -66,14 +79,17 @@ export function defineReplicaController<T extends KubernetesObject>(kind: Replic
       }
       const decision = own(object, decideReplicaSetStatus(observed, clock.now()));
       await performWrites(decision.writes, context);
-      return resultOf(decision);
+      const { requeueAfterMs } = decision;
+      return resultOf({ ...decision, requeueAfterMs: heldMs > 0 ? earlier(requeueAfterMs, heldMs) : requeueAfterMs });
     },
   });
 }
 
+/** Whether a Pod of this owner has failed. */
+function hasFailed(pod: CachedPod, owner: string): boolean {
+  return pod.status?.phase === "Failed" && getController(pod)?.uid === owner;
+}
+
 /** Keeps the number of Pods that a ReplicaSet requests. */
-export const replicaSetController: ControllerDefinition = defineReplicaController({
-  name: "replicaset",
-  type: ReplicaSet,
-  asReplicaSet: (replicaSet) => replicaSet,
-});
+export const createReplicaSetController = (): ControllerDefinition =>
+  defineReplicaController({ name: "replicaset", type: ReplicaSet, asReplicaSet: (replicaSet) => replicaSet });

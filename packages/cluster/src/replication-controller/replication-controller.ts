@@ -24,15 +24,16 @@ export const ReplicationController: ResourceType<ReplicationControllerObject> = 
 };
 
 /** Keeps the number of Pods that a ReplicationController requests. */
-export const replicationController: ControllerDefinition = defineReplicaController({
-  name: "replicationcontroller",
-  type: ReplicationController,
-  asReplicaSet(object) {
-    const { selector = {}, ...spec } = object.spec ?? {};
-    return { ...object, spec: { ...spec, selector: { matchLabels: selector } } };
-  },
-  statusOf(status) {
-    const { terminatingReplicas: _unknown, ...rest } = status ?? {};
-    return { ...rest, replicas: status?.replicas ?? 0 };
-  },
-});
+export const createReplicationController = (): ControllerDefinition =>
+  defineReplicaController({
+    name: "replicationcontroller",
+    type: ReplicationController,
+    asReplicaSet(object) {
+      const { selector = {}, ...spec } = object.spec ?? {};
+      return { ...object, spec: { ...spec, selector: { matchLabels: selector } } };
+    },
+    statusOf(status) {
+      const { terminatingReplicas: _unknown, ...rest } = status ?? {};
+      return { ...rest, replicas: status?.replicas ?? 0 };
+    },
+  });

@@ -25,6 +25,8 @@ export interface ObservedStatefulSet {
   readonly revisions: readonly CachedRevision[];
   /** Claims of the namespace. */
   readonly claims: readonly Claim[];
+  /** Whether a failed Pod is kept for now. Default: none is. */
+  readonly isHeld?: (pod: CachedPod) => boolean;
 }
 
 /** A StatefulSet's Pods by ordinal: the desired ones, and the surplus ones (highest ordinal first). */
@@ -76,7 +78,7 @@ function rosterOf(set: CachedStatefulSet, pods: readonly CachedPod[]): Roster {
 }
 
 function nextStep(
-  { set, claims }: ObservedStatefulSet,
+  { set, claims, isHeld }: ObservedStatefulSet,
   { wanted, condemned }: Roster,
   revisions: Revisions,
   now: number,
@@ -86,7 +88,8 @@ function nextStep(
     isHealthy(pod) && (podAvailableAt(pod, set.spec.minReadySeconds ?? 0) ?? now + 1) <= now;
   const writes: Write[] = [];
   for (const { ordinal, pod } of wanted) {
-    const writesOfOne = stepOf(set, ordinal, pod, claims, revisions);
+    const isKept = pod?.status?.phase === "Failed" && !isPodTerminating(pod) && isHeld?.(pod) === true;
+    const writesOfOne = isKept ? [] : stepOf(set, ordinal, pod, claims, revisions);
     writes.push(...writesOfOne);
     // Ordered: each Pod must be available before the next is touched.
     if (isOrdered && (writesOfOne.some(({ kind }) => kind !== "patch") || pod === undefined || !isAvailable(pod)))
