@@ -83,7 +83,10 @@ describe("users of real Redis", { timeout: 180_000 }, () => {
     expect(next).not.toBe(old);
     for (const host of await hosts())
       expect([await as(host, "default", old, "PING"), await as(host, "default", next, "PING")]).toEqual(["PONG", "PONG"]);
-    expect((await users("list", "cache")).out).toMatch(/^default .* rotated; the previous one is accepted until 20/m);
+    // The controller records the end of the grace period after it has published the password.
+    await expect
+      .poll(async () => (await users("list", "cache")).out, { timeout: 60_000 })
+      .toMatch(/^default .* rotated; the previous one is accepted until 20/m);
 
     const primary = (await redis.group()).status?.primary?.pod;
     const server = Number(parseInfo(await redis.command(await redis.primary(), "INFO", "server"))["process_id"]);

@@ -139,7 +139,7 @@ class GrpcAgentClient implements AgentClient {
 const authorization = (token: string): Readonly<Record<string, string>> => ({ authorization: `Bearer ${token}` });
 
 function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
-  const { configHash, version, primaryHost, isInSync, offset, epoch, keys, members, credentials } = info;
+  const { configHash, version, primaryHost, isInSync, offset, epoch, keys, members, credentials, credentialsId } = info;
   return {
     role,
     isInSync: isInSync === "true",
@@ -150,7 +150,9 @@ function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
     epoch: Number(epoch ?? 0),
     keys: Number(keys ?? 0),
     members: members ?? "",
-    ...(credentials === undefined ? {} : { credentials: Number(credentials) }),
+    ...(credentials === undefined
+      ? {}
+      : { credentials: { sequence: Number(credentials), ...(credentialsId === undefined ? {} : { id: credentialsId }) } }),
     ...logOf(info),
   };
 }
@@ -211,13 +213,13 @@ async function perform(tools: Tools, call: Call, programPort: number, options: C
       return outcomeOf(await tools.setLogArchive({ enabled, token }, options));
     }
     case "SetCredentials": {
-      const { sequence, password } = call;
+      const { sequence, id, password } = call;
       const users = call.users.map(({ name, rules, passwordHashes }) => ({
         name,
         rules: [...rules],
         passwordHashes: [...passwordHashes],
       }));
-      return outcomeOf(await tools.setCredentials({ sequence: BigInt(sequence), password, users }, options));
+      return outcomeOf(await tools.setCredentials({ sequence: BigInt(sequence), id, password, users }, options));
     }
     case "Stop": {
       const request = { timeout: "10s", force: false, reason: "the Pod is being replaced", token: call.token };

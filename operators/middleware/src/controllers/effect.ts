@@ -48,6 +48,7 @@ export type Call =
   | {
       readonly method: "SetCredentials";
       readonly sequence: number;
+      readonly id: string;
       readonly password: string;
       readonly users: readonly {
         readonly name: string;

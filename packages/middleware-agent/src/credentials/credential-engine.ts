@@ -12,8 +12,10 @@ export interface ProgramUser {
 
 /** The users of a program, and the password of its agents. */
 export interface Credentials {
-  /** Grows with every change. */
+  /** Grows with every change of the same `id`. */
   readonly sequence: number;
+  /** Identifies what the sequence counts, such as one life of an App. Missing: from a controller of an earlier release. */
+  readonly id?: string;
   /** Password with which a server authenticates at others, one of those of the default user. */
   readonly password: string;
   readonly users: readonly ProgramUser[];
@@ -23,7 +25,7 @@ export interface Credentials {
 export interface CredentialEngine {
   /**
    * Creates and changes all users, and deletes those of the last request that are missing. Persists them, so that a restarted program
-   * accepts the same passwords. Refuses an older sequence, and rules that the program rejects. Connections stay open.
+   * accepts the same passwords. Refuses an older sequence of the same id, and rules that the program rejects. Connections stay open.
    */
   set(credentials: Credentials): Promise<Outcome>;
   /** Whether a password of a user is accepted, for further servers of the agent. */

@@ -12,7 +12,7 @@ export function createCredentialTools(
 ): Partial<Pick<ServiceImpl<typeof ToolInvoker>, "setCredentials">> {
   if (engine === undefined) return {};
   return {
-    async setCredentials({ sequence, password, users }) {
+    async setCredentials({ sequence, id, password, users }) {
       if (password === "") throw new ConnectError("password: required", Code.InvalidArgument);
       if (!users.some(({ name }) => name === "default"))
         throw new ConnectError("users: must contain default", Code.InvalidArgument);
@@ -20,7 +20,9 @@ export function createCredentialTools(
         if (passwordHashes.length === 0 || !passwordHashes.every((hash) => hashPattern.test(hash)))
           throw new ConnectError(`users: ${name}: must have SHA-256 hashes`, Code.InvalidArgument);
       const plain = users.map(({ name, rules, passwordHashes }) => ({ name, rules, passwordHashes }));
-      const outcome = await performing(() => engine.set({ sequence: Number(sequence), password, users: plain }));
+      const outcome = await performing(() =>
+        engine.set({ sequence: Number(sequence), ...(id === "" ? {} : { id }), password, users: plain }),
+      );
       return { success: outcome.ok, error: outcome.ok ? "" : outcome.error };
     },
   };

@@ -125,6 +125,7 @@ export class RedisEngine implements MiddlewareEngine {
         keys: String(keysOf(fields)),
         pid: fields.process_id ?? "",
         credentials: String(this.credentials.sequence),
+        credentialsId: this.credentials.id,
       },
     };
   }

@@ -6,6 +6,9 @@ import type { CredentialState } from "./credential-state.ts";
 
 const hashOf = (password: string): string => createHash("sha256").update(password).digest("hex");
 const graceMs = 1_000;
+const newId = "own";
+const reports = (...sequences: readonly (number | undefined)[]) =>
+  sequences.map((sequence) => (sequence === undefined ? undefined : { id: newId, sequence }));
 
 /** Secrets, Pods and a controller that stops after some actions, as if it had crashed. */
 class World {
@@ -15,7 +18,7 @@ class World {
   readonly users = new Map<string, readonly string[]>([["default", []]]);
   readonly pods = [0, 1, 2].map((index) => ({
     name: `pod-${index}`,
-    sequence: 0,
+    reported: { id: "", sequence: 0 },
     hashes: new Map([["default", [hashOf("first")]]]),
     /** Password at other Pods. */
     password: "first",
@@ -29,7 +32,15 @@ class World {
     for (;;) {
       if (this.actions >= limit) return false;
       const { state, users, secrets, now } = this;
-      const step = decideCredentials({ state, users, secrets, graceMs, now, pods: this.pods.map(({ sequence }) => sequence) });
+      const step = decideCredentials({
+        state,
+        users,
+        secrets,
+        graceMs,
+        now,
+        pods: this.pods.map(({ reported }) => reported),
+        newId,
+      });
       if (step.kind === "wait") return true;
       if (step.kind === "record") {
         this.state = step.state;
@@ -52,14 +63,14 @@ class World {
   async #send(limit: number): Promise<void> {
     const { state, pods } = this;
     if (state === undefined) throw new Error("sends before it records");
-    const targets = pods.map(({ name, sequence }, index) => ({
-      ...{ name, sequence, ip: String(index), isPrimary: index === 0, isUnsupported: false },
+    const targets = pods.map(({ name, reported }, index) => ({
+      ...{ name, reported, ip: String(index), isPrimary: index === 0, isUnsupported: false },
     }));
     const call: Parameters<typeof sendCredentials>[2]["agents"]["call"] = async (ip, _token, request) => {
       const pod = pods[Number(ip)];
       if (request.method !== "SetCredentials" || pod === undefined || this.actions >= limit)
         return { kind: "unreachable", message: "crashed" };
-      pod.sequence = request.sequence;
+      pod.reported = { id: request.id, sequence: request.sequence };
       pod.password = request.password;
       pod.hashes.clear();
       for (const user of request.users) pod.hashes.set(user.name, [...user.passwordHashes]);
@@ -142,7 +153,15 @@ describe("the rotation of a password", () => {
     world.secrets.set("default", { password: "edited" });
     world.state = { ...(world.state as CredentialState) };
     expect(
-      decideCredentials({ state: world.state, users: world.users, secrets: world.secrets, graceMs, now: world.now, pods: [] }),
+      decideCredentials({
+        state: world.state,
+        users: world.users,
+        secrets: world.secrets,
+        graceMs,
+        now: world.now,
+        pods: [],
+        newId,
+      }),
     ).toMatchObject({
       kind: "record",
       state: { users: { default: { current: hashOf("edited"), previous: [{ hash: hashOf("third") }, {}] } } },
@@ -152,17 +171,17 @@ describe("the rotation of a password", () => {
   it("keeps the previous password, even without a grace period, until all Pods have the new one", async () => {
     const { state, users } = await settledWorld();
     const secrets = new Map([["default", { password: "second" }]]);
-    const observed = { users, secrets, graceMs: 0, now: 0 };
-    const changed = decideCredentials({ ...observed, state, pods: [1, 1] });
+    const observed = { users, secrets, graceMs: 0, now: 0, newId };
+    const changed = decideCredentials({ ...observed, state, pods: reports(1, 1) });
     if (changed.kind !== "record") throw new Error(changed.kind);
     const { default: user } = changed.state.users;
     expect(user).toMatchObject({ current: hashOf("second"), previous: [{ hash: hashOf("first") }] });
     const late = { ...observed, now: 10 };
-    expect(decideCredentials({ ...late, state: changed.state, pods: [2, undefined] })).toEqual({ kind: "send" });
-    const applied = decideCredentials({ ...late, state: changed.state, pods: [2, 2] });
+    expect(decideCredentials({ ...late, state: changed.state, pods: reports(2, undefined) })).toEqual({ kind: "send" });
+    const applied = decideCredentials({ ...late, state: changed.state, pods: reports(2, 2) });
     if (applied.kind !== "record") throw new Error(applied.kind);
     expect(applied.state).toMatchObject({ applied: 2, users: { default: user } });
-    expect(decideCredentials({ ...late, state: applied.state, pods: [2, 2] })).toMatchObject({
+    expect(decideCredentials({ ...late, state: applied.state, pods: reports(2, 2) })).toMatchObject({
       kind: "record",
       state: { sequence: 3, users: { default: { previous: [] } } },
     });
@@ -171,14 +190,50 @@ describe("the rotation of a password", () => {
   it("is not published while a Pod has not confirmed it", async () => {
     const { state, users, secrets } = await settledWorld();
     const next = new Map(secrets).set("default", { password: "first", nextPassword: "second" });
-    const observed = { users, secrets: next, graceMs, now: 0 };
-    const recorded = decideCredentials({ ...observed, state, pods: [1, 1, undefined] });
+    const observed = { users, secrets: next, graceMs, now: 0, newId };
+    const recorded = decideCredentials({ ...observed, state, pods: reports(1, 1, undefined) });
     if (recorded.kind !== "record") throw new Error(recorded.kind);
     for (const pods of [
       [2, 2, undefined],
       [2, 1, 2],
     ])
-      expect(decideCredentials({ ...observed, state: recorded.state, pods })).toEqual({ kind: "send" });
+      expect(decideCredentials({ ...observed, state: recorded.state, pods: reports(...pods) })).toEqual({ kind: "send" });
+  });
+});
+
+describe("Pods with the credentials of another state", () => {
+  it("get the users of an App that was created again with their volumes", async () => {
+    const world = new World();
+    for (const pod of world.pods) pod.reported = { id: "earlier", sequence: 7 };
+    world.users.set("reader", ["+@read"]);
+    world.secrets.set("reader", { password: "r" });
+    expect(await world.run()).toBe(true);
+    expect(world.pods.map(({ reported }) => reported)).toEqual(reports(8, 8, 8));
+    expect(world.pods[2]?.hashes.get("reader")).toEqual([hashOf("r")]);
+    const { state, users, secrets } = world;
+    const late = [...reports(8, 8), { id: "earlier", sequence: 99 }];
+    expect(decideCredentials({ state, users, secrets, graceMs, now: 0, newId, pods: late })).toEqual({ kind: "send" });
+  });
+
+  it("get the users of a Secret that was restored from an earlier copy, under a new id", async () => {
+    const { state, users, secrets } = await settledWorld();
+    const observed = { state, users, secrets, graceMs, now: 0, newId: "restored" };
+    const step = decideCredentials({ ...observed, pods: reports(4, 3) });
+    if (step.kind !== "record") throw new Error(step.kind);
+    expect(step.state).toMatchObject({ id: "restored", sequence: 5, applied: 0 });
+    expect(decideCredentials({ ...observed, state: step.state, pods: reports(4, 3) })).toEqual({ kind: "send" });
+  });
+
+  it("are recognized by agents and states of an earlier release", async () => {
+    const { state, users, secrets } = await settledWorld();
+    const { id: _, ...earlier } = state ?? { sequence: 0, applied: 0, users: {} };
+    const observed = { users, secrets, graceMs, now: 0, newId: "upgraded" };
+    const step = decideCredentials({ ...observed, state: earlier, pods: [{ sequence: 1 }] });
+    if (step.kind !== "record") throw new Error(step.kind);
+    expect(step.state).toMatchObject({ id: "upgraded", sequence: 2 });
+    const sent = { ...observed, state: step.state };
+    expect(decideCredentials({ ...sent, pods: [{ sequence: 1 }] })).toEqual({ kind: "send" });
+    expect(decideCredentials({ ...sent, pods: [{ sequence: 2 }] })).toMatchObject({ kind: "record", state: { applied: 2 } });
   });
 });
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { jsonEquals } from "@keelson/api-machinery";
-import type { CredentialState, UserState } from "./credential-state.ts";
+import { type CredentialState, hasState, isSameId, type ReportedCredentials, type UserState } from "./credential-state.ts";
 
 /** A password in a Secret. */
 export interface StoredPassword {
@@ -15,8 +15,10 @@ export interface CredentialObservation {
   readonly users: ReadonlyMap<string, readonly string[]>;
   /** Passwords by user. Users whose Secret is missing are missing. */
   readonly secrets: ReadonlyMap<string, StoredPassword>;
-  /** Sequences that the Pods report. Undefined: the Pod does not answer, or its program has no users. */
-  readonly pods: readonly (number | undefined)[];
+  /** What the Pods report. Undefined: the Pod does not answer, or its program has no users. */
+  readonly pods: readonly (ReportedCredentials | undefined)[];
+  /** Random id of a state that does not continue the recorded one. */
+  readonly newId: string;
   readonly graceMs: number;
   readonly now: number;
 }
@@ -42,13 +44,19 @@ const hashOf = (password: string): string => createHash("sha256").update(passwor
  * its grace period has ended and all Pods have the new one, so that clients and Pods with either can log in at any time.
  */
 export function decideCredentials(observed: CredentialObservation): CredentialStep {
-  const { state, pods } = observed;
-  const users = wantedUsers(observed);
-  if (state === undefined || !jsonEquals(state.users, users))
-    return { kind: "record", state: { sequence: (state?.sequence ?? 0) + 1, applied: state?.applied ?? 0, users } };
-  const isApplied = pods.every((sequence) => sequence !== undefined && sequence >= state.sequence);
+  const { state, pods, newId } = observed;
+  const counted = pods.flatMap((pod) =>
+    pod !== undefined && (state === undefined || isSameId(state, pod)) ? [pod.sequence] : [],
+  );
+  const newest = Math.max(state?.sequence ?? 0, ...counted);
+  // Pods have later changes than the state if its Secret was restored from an earlier copy.
+  const isContinued = state?.id !== undefined && newest === state.sequence;
+  const users = wantedUsers(observed, state === undefined || (isContinued && state.applied === state.sequence));
+  if (!isContinued) return { kind: "record", state: { id: newId, sequence: newest + 1, applied: 0, users } };
+  if (!jsonEquals(state.users, users)) return { kind: "record", state: { ...recorded(state), sequence: newest + 1, users } };
+  const isApplied = pods.every((pod) => hasState(pod, state));
   if (isApplied && state.applied !== state.sequence)
-    return { kind: "record", state: { sequence: state.sequence, applied: state.sequence, users } };
+    return { kind: "record", state: { ...recorded(state), applied: state.sequence } };
   if (!isApplied) return { kind: "send" };
   const [rotating] = Object.entries(users).find(([, user]) => user.next !== undefined) ?? [];
   if (rotating !== undefined) return { kind: "publish", user: rotating };
@@ -56,10 +64,18 @@ export function decideCredentials(observed: CredentialObservation): CredentialSt
   return { kind: "wait", ...(ends.length === 0 ? {} : { untilMs: Math.min(...ends) }) };
 }
 
+/** A state without its problem, which a change may have solved. */
+function recorded(state: CredentialState): CredentialState {
+  const { problem: _, ...rest } = state;
+  return rest;
+}
+
 /** The users by the Secrets and the grace periods. A user whose Secret is missing keeps its passwords. */
-function wantedUsers({ state, users, secrets, graceMs, now }: CredentialObservation): Readonly<Record<string, UserState>> {
+function wantedUsers(
+  { state, users, secrets, graceMs, now }: CredentialObservation,
+  isApplied: boolean,
+): Readonly<Record<string, UserState>> {
   // Until all Pods have the last change, one of them may have only an earlier password, and needs it to fence its primary.
-  const isApplied = state === undefined || state.applied === state.sequence;
   return Object.fromEntries(
     [...users].flatMap(([name, rules]): readonly (readonly [string, UserState])[] => {
       const before = state?.users[name];

@@ -13,6 +13,8 @@ export interface UserState {
 
 /** The users of an App and the passwords that its programs accept, recorded in the access Secret before Pods get them. */
 export interface CredentialState {
+  /** Random, so that sequences of an earlier App or of a restored Secret are not mistaken for those of this state. Missing: recorded by an earlier release. */
+  readonly id?: string;
   /** Grows with every change of the users. */
   readonly sequence: number;
   /** The last sequence that all Pods have. */
@@ -21,6 +23,23 @@ export interface CredentialState {
   readonly users: Readonly<Record<string, UserState>>;
   /** Why the programs or the Secrets do not allow the last change. */
   readonly problem?: string;
+}
+
+/** What an agent reports about the credentials of its Pod. */
+export interface ReportedCredentials {
+  readonly sequence: number;
+  /** Undefined: an agent of an earlier release. Empty: it has no credentials with an id. */
+  readonly id?: string;
+}
+
+/** Whether the sequences of a Pod and a state can be compared. */
+export function isSameId({ id }: CredentialState, reported: ReportedCredentials): boolean {
+  return reported.id === undefined || reported.id === id;
+}
+
+/** Whether a Pod has a state. */
+export function hasState(reported: ReportedCredentials | undefined, state: CredentialState): boolean {
+  return reported !== undefined && isSameId(state, reported) && reported.sequence >= state.sequence;
 }
 
 /** Parses a recorded state. Undefined if there is none, or none that this controller wrote. */

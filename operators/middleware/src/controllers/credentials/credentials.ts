@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { controllerReference, type DeepReadonly, ignoreNotFound, isAlreadyExists } from "@keelson/api-machinery";
 import { Secret, type SecretObject } from "@keelson/api-machinery/kinds";
 import { formatTime, parseDuration } from "@keelson/api-machinery/time";
@@ -87,7 +88,7 @@ async function reconcile(
   }
   const grace = app.spec.passwordRotation?.gracePeriod;
   const step = decideCredentials({
-    ...{ state, users, now: clock.now(), pods: pods.map(({ sequence }) => sequence) },
+    ...{ state, users, now: clock.now(), pods: pods.map(({ reported }) => reported), newId: randomUUID() },
     secrets: new Map([...secrets].flatMap(([user, secret]) => passwordOf(user, secret))),
     graceMs: grace === undefined ? defaultGraceMs : parseDuration(grace),
   });
@@ -146,9 +147,9 @@ async function readPods(
   const asked = await Promise.all(
     pods.map(async ({ name: pod, ip, role }): Promise<CredentialPod> => {
       const answer = ip === undefined ? undefined : await agents.role(ip, token, signal);
-      const sequence = answer?.credentials;
-      const isUnsupported = answer !== undefined && answer.role !== "unknown" && sequence === undefined;
-      return { name: pod, ip, isPrimary: role === "primary", sequence, isUnsupported };
+      const reported = answer?.credentials;
+      const isUnsupported = answer !== undefined && answer.role !== "unknown" && reported === undefined;
+      return { name: pod, ip, isPrimary: role === "primary", reported, isUnsupported };
     }),
   );
   // Replicas authenticate at the primary: it accepts a password first.

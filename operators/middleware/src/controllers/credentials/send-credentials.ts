@@ -1,5 +1,5 @@
 import type { AgentClient } from "../../agent/agent-client.ts";
-import { acceptedHashes, type CredentialState } from "./credential-state.ts";
+import { acceptedHashes, type CredentialState, hasState, type ReportedCredentials } from "./credential-state.ts";
 
 /** A Pod and the credentials that it has. */
 export interface CredentialPod {
@@ -7,7 +7,7 @@ export interface CredentialPod {
   readonly ip: string | undefined;
   readonly isPrimary: boolean;
   /** Undefined if its agent or its program does not answer. */
-  readonly sequence: number | undefined;
+  readonly reported: ReportedCredentials | undefined;
   /** Whether its agent answers and has no users. */
   readonly isUnsupported: boolean;
 }
@@ -30,18 +30,19 @@ export interface SendOptions {
 /** Sends users to Pods with older ones, in order. Resolves to the first problem. */
 export async function sendCredentials(
   pods: readonly CredentialPod[],
-  { sequence, users }: CredentialState,
+  state: CredentialState,
   { agents, token, password }: SendOptions,
 ): Promise<SendProblem | undefined> {
+  const { sequence, id = "", users } = state;
   let problem: SendProblem | undefined;
   const sent = Object.entries(users).map(([name, user]) => ({ name, rules: user.rules, passwordHashes: acceptedHashes(user) }));
   for (const pod of pods) {
-    if (pod.sequence !== undefined && pod.sequence >= sequence) continue;
-    if (pod.ip === undefined || pod.sequence === undefined) {
+    if (hasState(pod.reported, state)) continue;
+    if (pod.ip === undefined || pod.reported === undefined) {
       problem ??= { message: `${pod.name} does not answer`, isRejected: false };
       continue;
     }
-    const result = await agents.call(pod.ip, token, { method: "SetCredentials", sequence, password, users: sent });
+    const result = await agents.call(pod.ip, token, { method: "SetCredentials", sequence, id, password, users: sent });
     if (result.kind === "refused") problem ??= { message: `${pod.name}: ${result.message}`, isRejected: true };
     else if (result.kind === "unreachable") problem ??= { message: `${pod.name} does not answer`, isRejected: false };
   }

@@ -1,3 +1,4 @@
+import type { ReportedCredentials } from "../credentials/credential-state.ts";
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import type { ConfigMapObject, PersistentVolumeClaimObject, PodObject } from "@keelson/api-machinery/kinds";
 import type { Group } from "../../api/group.ts";
@@ -31,8 +32,8 @@ export interface Role {
   readonly keys?: number;
   /** Key of the members that decide about the primary, empty without any. */
   readonly members?: string;
-  /** Sequence of the users in force. Undefined if the program has none. */
-  readonly credentials?: number;
+  /** The users in force. Undefined if the program has none. */
+  readonly credentials?: ReportedCredentials;
 }
 
 /** Inputs of a decision about a Group. */

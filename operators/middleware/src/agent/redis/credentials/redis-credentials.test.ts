@@ -54,6 +54,21 @@ describe("the users of a server", () => {
     expect([...server.users.keys()]).toEqual([]);
   });
 
+  it("are replaced by those of another id, whatever its sequence", async () => {
+    const server = new Server();
+    server.isIsolated = false;
+    const credentials = await server.start();
+    await credentials.set({ id: "a", sequence: 7, password: "first", users: [user("default"), user("old")] });
+    server.users.set("unknown", []);
+    expect(await credentials.set({ id: "a", sequence: 6, password: "first", users: [user("default")] })).toMatchObject({
+      ok: false,
+    });
+    expect(await credentials.set({ id: "b", sequence: 1, password: "other", users: [user("default")] })).toEqual({ ok: true });
+    expect([...server.users.keys()]).toEqual(["default"]);
+    expect([credentials.id, credentials.sequence]).toEqual(["b", 1]);
+    expect((await server.start()).id).toBe("b");
+  });
+
   it("do not keep it isolated if its program rejects one of them", async () => {
     const server = new Server();
     const users = [user("default"), user("newer", "+@later"), user("reader", "+@read")];

@@ -43,6 +43,11 @@ export class RedisCredentials implements CredentialEngine {
     return this.#stored.sequence;
   }
 
+  /** Id of the credentials in force. Empty without one. */
+  get id(): string {
+    return this.#stored.id ?? "";
+  }
+
   /** Password at other servers. */
   get password(): string {
     return this.#stored.password;
@@ -87,12 +92,15 @@ export class RedisCredentials implements CredentialEngine {
 
   async #set(credentials: Credentials): Promise<Outcome> {
     const last = this.#stored;
-    if (credentials.sequence < last.sequence)
+    // The App was created again with the volumes of an earlier one, or its Secret was restored.
+    const isReplaced = credentials.id !== last.id;
+    if (!isReplaced && credentials.sequence < last.sequence)
       return { ok: false, error: `sequence ${credentials.sequence} is older than ${last.sequence}` };
     const { connection, file, isIsolated } = this.#options;
     const previous = credentials.password === last.password ? last.previous : last.password;
     const next = { ...credentials, startedWith: last.startedWith, ...(previous === undefined ? {} : { previous }) };
-    const removed = last.users.filter(({ name }) => !credentials.users.some((user) => user.name === name));
+    const existing = isReplaced && !isIsolated() ? await usersOf(connection) : last.users.map(({ name }) => name);
+    const removed = existing.filter((name) => !credentials.users.some((user) => user.name === name));
     const error = isIsolated()
       ? await validateUsers(connection, credentials.users)
       : await applyUsers(connection, credentials.users, removed);
@@ -122,14 +130,19 @@ type AclConnection = RedisCredentialOptions["connection"];
 async function applyUsers(
   connection: AclConnection,
   users: readonly UserCredentials[],
-  removed: readonly UserCredentials[],
+  removed: readonly string[],
 ): Promise<string | undefined> {
   for (const user of users) {
     const error = await applyUser(connection, user);
     if (error !== undefined) return error;
   }
-  if (removed.length > 0) await connection.run("ACL", "DELUSER", ...removed.map(({ name }) => name));
+  if (removed.length > 0) await connection.run("ACL", "DELUSER", ...removed);
   return undefined;
+}
+
+async function usersOf(connection: AclConnection): Promise<readonly string[]> {
+  const names = await connection.run("ACL", "USERS");
+  return Array.isArray(names) ? names.map(String) : [];
 }
 
 /** Resolves to why an isolated server rejects one of the users. None of them can log in meanwhile. */
