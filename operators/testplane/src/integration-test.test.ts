@@ -168,7 +168,7 @@ describe("an IntegrationTest", () => {
     const kind = { apiVersion: "apps/v1", kind: "Deploymant", metadata: { name: "web" } };
     for (const [name, resource, reason, message] of [
       ["typo", manifest, "InvalidManifest", "manifest.dta: field not declared in schema"],
-      ["type", deployment, "InvalidManifest", 'manifest.spec.replicas: expected a number, got "two"'],
+      ["type", deployment, "InvalidManifest", "manifest.spec.replicas: expected numeric (int or float), got string"],
       ["kind", kind, "UnknownKind", "does not serve Deploymant of apps/v1; did you mean Deployment?"],
     ] as const) {
       await create(name, { steps: [{ name: "a", resource: { manifest: resource } }] });
