@@ -33,11 +33,13 @@ export class ProgramMetricsReader {
   /** Asks all Pods at the same time. Those that do not answer in time are left out. */
   async read(pods: readonly MonitoredPod[]): Promise<readonly MetricFamily[]> {
     const readings = await Promise.all(pods.map((pod) => this.#readingOf(pod)));
-    // Readings of Pods that are not monitored any more are dropped.
+    // Readings of Pods that are not monitored any more are dropped, and those that no later scrape uses are not kept.
     this.#readings = new Map(
-      readings.flatMap((reading) => (reading === undefined ? [] : [[keyOf(reading.report.pod), reading] as const])),
+      readings.flatMap((reading, index) =>
+        reading === undefined || pods[index]?.intervalMs === 0 ? [] : [[keyOf(reading.report.pod), reading] as const],
+      ),
     );
-    return programMetrics([...this.#readings.values()].map(({ report }) => report));
+    return programMetrics(readings.flatMap((reading) => (reading === undefined ? [] : [reading.report])));
   }
 
   async #readingOf({ labels, ip, token, intervalMs }: MonitoredPod): Promise<Reading | undefined> {

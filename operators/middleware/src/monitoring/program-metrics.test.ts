@@ -49,7 +49,33 @@ describe("metrics of programs", () => {
       ["twice", 2],
       ["labels", 0],
       ["many", 4_999],
+      ["keelson_middleware_metrics_truncated", 1],
     ]);
+  });
+
+  it("are all kept of small families that follow large ones", () => {
+    const samples = (count: number) =>
+      Array.from({ length: count }, (_, index) => ({ labels: { index: String(index) }, value: 1 }));
+    const merged = programMetrics([
+      {
+        pod: podLabels("a"),
+        families: [family("x", ...samples(4_000)), family("y", ...samples(3_000)), family("z", ...samples(100))],
+      },
+    ]);
+    expect(merged.map((each) => [each.name, each.samples.length])).toEqual([
+      ["x", 2_450],
+      ["y", 2_450],
+      ["z", 100],
+      ["keelson_middleware_metrics_truncated", 1],
+    ]);
+    expect(merged.at(-1)?.samples).toEqual([{ labels: podLabels("a"), value: 1 }]);
+  });
+
+  it("are duplicates if their labels differ only in empty ones, or after the labels of the Pod were added", () => {
+    const labelSets = [{ db: "" }, {}, { pod: "x" }, { exported_pod: "x" }];
+    const samples = labelSets.map((labels) => ({ labels: labels as Readonly<Record<string, string>>, value: 1 }));
+    const [merged] = programMetrics([{ pod: podLabels("a"), families: [family("keys", ...samples)] }]);
+    expect(merged?.samples).toHaveLength(2);
   });
 
   it("are read once per interval, again from a Pod with another address, and not kept if the Pod does not answer", async () => {
