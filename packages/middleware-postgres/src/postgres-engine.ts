@@ -53,8 +53,9 @@ export class PostgresEngine implements MiddlewareEngine {
   #isFenced = false;
   #isStopping = false;
   readonly #replacement: Replacement;
-  /** Actions that start or stop the server. */
+  /** Actions that start or stop the server, and takeovers: a repeated one must not be refused while the one before promotes. */
   readonly #actions = new Sequence();
+  readonly #takeovers = new Sequence();
   readonly #watch: ReplicaWatch;
   #position = 0;
 
@@ -144,7 +145,8 @@ export class PostgresEngine implements MiddlewareEngine {
   }
 
   failover(order: FailoverOrder): Promise<Outcome> {
-    return order.target === this.#options.host ? this.#takeOver(order) : this.#actions.run(() => this.#handOver(order));
+    const isTakeover = order.target === this.#options.host;
+    return isTakeover ? this.#takeovers.run(() => this.#takeOver(order)) : this.#actions.run(() => this.#handOver(order));
   }
 
   async fenceWrites(): Promise<void> {
@@ -287,14 +289,12 @@ export class PostgresEngine implements MiddlewareEngine {
   async #takeOver(order: FailoverOrder): Promise<Outcome> {
     const record = this.#roles.record;
     if (record === undefined || !this.#isAdmitted) return { ok: false, error: "this server was restarted and has no role" };
-    const { epoch } = order;
-    if (epoch < record.epoch) return { ok: false, error: `epoch ${epoch} is older than ${record.epoch}` };
-    const [engine, server, actions] = [this.#options, this.#server, this.#actions];
-    const prepared = await prepareTakeover(order, record, { ...engine, server, actions });
-    const permission = prepared.ok ? ((await order.beforePromotion?.()) ?? { ok: true, epoch }) : prepared;
+    if (order.epoch < record.epoch) return { ok: false, error: `epoch ${order.epoch} is older than ${record.epoch}` };
+    const prepared = await prepareTakeover(order, record, { ...this.#options, server: this.#server, actions: this.#actions });
+    const permission = prepared.ok ? ((await order.beforePromotion?.()) ?? { ok: true, epoch: order.epoch }) : prepared;
     if (!permission.ok) return permission;
     await this.promote(permission.epoch, record);
-    engine.log.warn({ primary: record.primaryHost, epoch: permission.epoch }, "promoted after the primary failed");
+    this.#options.log.warn({ primary: record.primaryHost, epoch: permission.epoch }, "promoted after the primary failed");
     return { ok: true };
   }
 }

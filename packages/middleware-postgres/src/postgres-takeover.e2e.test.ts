@@ -24,7 +24,7 @@ async function startGroup(): Promise<readonly [PostgresPod, PostgresPod, Postgre
   return [primary, first, second];
 }
 
-describe("a takeover", () => {
+describe("a takeover", { timeout: 300_000 }, () => {
   it("has the log that only another replica has received", async () => {
     const pods = await startGroup();
     const [primary, chosen, other] = pods;
@@ -44,6 +44,32 @@ describe("a takeover", () => {
       await other.engine.assign({ role: "replica", primaryHost: chosen.host, epoch: 2 });
       expect(await chosen.write("after")).toBe(true);
       await expect.poll(() => other.has("after")).toBe(true);
+    } finally {
+      await servers.stop(pods);
+    }
+  });
+
+  it("is refused to a replica that missed the last one, and has the commits of the later timeline", async () => {
+    const pods = await startGroup();
+    const [first, late, second] = pods;
+    try {
+      await late.run([["ALTER SYSTEM SET primary_conninfo = ''"], ["SELECT pg_reload_conf()"]]);
+      await first.kill();
+      const order = { target: second.host, others: [], epoch: 2, timeoutMs: 20_000 };
+      await expect.poll(() => second.engine.failover(order)).toEqual({ ok: true });
+      await first.crash();
+      await first.engine.assign({ role: "replica", primaryHost: second.host, epoch: 2 });
+      expect(await second.write("kept")).toBe(true);
+      await expect.poll(() => first.has("kept"), { timeout: 60_000 }).toBe(true);
+      await second.kill();
+      expect((await first.engine.role()).info).toMatchObject({ timeline: "2" });
+
+      const next = { epoch: 3, timeoutMs: 20_000, isPrimaryDown: true };
+      const refused = await late.engine.failover({ ...next, target: late.host, others: [first.host] });
+      expect(refused).toMatchObject({ ok: false, error: expect.stringContaining("timeline 2") });
+      const taken = () => first.engine.failover({ ...next, target: first.host, others: [late.host] });
+      await expect.poll(taken, { timeout: 60_000 }).toEqual({ ok: true });
+      expect(await first.has("kept")).toBe(true);
     } finally {
       await servers.stop(pods);
     }

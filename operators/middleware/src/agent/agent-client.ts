@@ -139,7 +139,8 @@ class GrpcAgentClient implements AgentClient {
 const authorization = (token: string): Readonly<Record<string, string>> => ({ authorization: `Bearer ${token}` });
 
 function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
-  const { configHash, version, primaryHost, isInSync, offset, epoch, keys, members, credentials, credentialsId } = info;
+  const { configHash, version, primaryHost, isInSync, offset, timeline, epoch, keys, members, credentials, credentialsId } =
+    info;
   return {
     role,
     isInSync: isInSync === "true",
@@ -147,6 +148,7 @@ function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
     ...(configHash === undefined ? {} : { configHash }),
     ...(version === undefined ? {} : { version }),
     offset: Number(offset ?? 0),
+    ...(timeline === undefined ? {} : { timeline: Number(timeline) }),
     epoch: Number(epoch ?? 0),
     keys: Number(keys ?? 0),
     members: members ?? "",

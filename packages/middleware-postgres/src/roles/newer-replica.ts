@@ -1,4 +1,5 @@
 import type { PostgresConnection } from "../server/postgres-client.ts";
+import { segmentPosition } from "./timeline.ts";
 
 /** What a standby has received of the log. */
 export interface Received {
@@ -7,6 +8,8 @@ export interface Received {
   readonly timeline: number;
   /** End of its log in bytes. */
   readonly position: number;
+  /** Position of the oldest log segment that it has kept. */
+  readonly oldest: number;
 }
 
 /** A replica of the same primary. */
@@ -18,6 +21,7 @@ export interface Peer extends Received {
 export const receivedText = `SELECT pg_is_in_recovery()::text AS standby,
     (SELECT system_identifier::text FROM pg_control_system()) AS system_id,
     (SELECT max(substr(name, 1, 8)) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$') AS timeline,
+    (SELECT min(substr(name, 9)) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$') AS oldest,
     (greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), '0/0') - '0/0')::text AS position`;
 
 /** Parses the row of {@link receivedText}; undefined if the server is not a standby. */
@@ -27,6 +31,7 @@ export function parseReceived(row: Readonly<Record<string, string | null>> = {})
     systemId: row["system_id"] ?? "",
     timeline: Number.parseInt(row["timeline"] ?? "0", 16),
     position: Number(row["position"]),
+    oldest: segmentPosition(`00000000${row["oldest"] ?? "0000000000000000"}`),
   };
 }
 
@@ -36,13 +41,21 @@ export async function receivedBy(connection: PostgresConnection): Promise<Receiv
 }
 
 /**
- * The peer that has the most log of those that have more than `own`. Peers with another history do not count: log of another timeline
- * does not continue this one. Pure.
+ * What a replica lacks: nothing, the log that `peer` has, or `unreachable` data that it cannot receive from it. A peer with a later timeline
+ * has followed another primary: log of this timeline does not continue that one, and commits on it were acknowledged. Of several peers it is
+ * the one with the most log. Peers with an earlier timeline or of another cluster do not count. Pure.
  */
-export function newerReplica(own: Received, peers: readonly Peer[]): Peer | undefined {
-  return peers
+export function lackOf(
+  own: Received,
+  peers: readonly Peer[],
+): { readonly kind: "nothing" } | { readonly kind: "log" | "unreachable"; readonly peer: Peer } {
+  const [best] = peers
     .filter(({ systemId, timeline, position }) => {
-      return systemId === own.systemId && timeline === own.timeline && position > own.position;
+      const isNewer = timeline > own.timeline || (timeline === own.timeline && position > own.position);
+      return systemId === own.systemId && isNewer;
     })
-    .reduce<Peer | undefined>((best, peer) => (best === undefined || peer.position > best.position ? peer : best), undefined);
+    .toSorted((a, b) => b.timeline - a.timeline || b.position - a.position);
+  if (best === undefined) return { kind: "nothing" };
+  const isReachable = best.timeline === own.timeline && best.oldest <= own.position;
+  return { kind: isReachable ? "log" : "unreachable", peer: best };
 }

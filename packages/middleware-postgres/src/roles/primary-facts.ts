@@ -1,4 +1,5 @@
 import type { LocalConnection, PostgresConnection } from "../server/postgres-client.ts";
+import { logTimeline } from "../server/server-state.ts";
 import { type History, historyName, parseSwitches, type PrimaryHistory, segmentPosition } from "./timeline.ts";
 
 const systemId = "(SELECT system_identifier::text FROM pg_control_system())";
@@ -33,7 +34,7 @@ export async function standbyHistory(connection: LocalConnection): Promise<Histo
        (greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), '0/0') - '0/0')::text AS position,
        greatest((SELECT timeline_id FROM pg_control_checkpoint()),
          (SELECT min_recovery_end_timeline FROM pg_control_recovery()),
-         (SELECT received_tli FROM pg_stat_wal_receiver))::text AS timeline`,
+         (SELECT received_tli FROM pg_stat_wal_receiver), ${logTimeline})::text AS timeline`,
   );
   const timeline = Number(row["timeline"]);
   const file = await connection.one(historyText, [historyFile(timeline)]);

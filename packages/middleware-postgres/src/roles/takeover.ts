@@ -4,7 +4,7 @@ import { PostgresConnection, PostgresError } from "../server/postgres-client.ts"
 import type { PostgresServer } from "../server/postgres-server.ts";
 import type { Sequence } from "../sequence.ts";
 import type { AssignmentRecord } from "./assignment-record.ts";
-import { newerReplica, parseReceived, type Peer, receivedBy, receivedText } from "./newer-replica.ts";
+import { lackOf, parseReceived, type Peer, type Received, receivedBy, receivedText } from "./newer-replica.ts";
 import { fencePrimaryOf } from "./switchover.ts";
 
 const pollMs = 20;
@@ -32,7 +32,7 @@ export async function prepareTakeover(
 /**
  * Receives the log that another replica has and this one lacks. The primary must not run: it was chosen by the amount of data that
  * replicas had before it was fenced, and commits that another replica has confirmed since were acknowledged. Replicas that do not answer
- * are left out. Fails if the log does not arrive in time.
+ * are left out. Fails if the log does not arrive in time, and immediately if it cannot.
  */
 async function catchUp(others: readonly string[], timeoutMs: number, own: TakingOver): Promise<Outcome> {
   if (others.length === 0) return { ok: true };
@@ -41,11 +41,13 @@ async function catchUp(others: readonly string[], timeoutMs: number, own: Taking
   // It was promoted before.
   if (received === undefined) return { ok: true };
   const found = await Promise.all(others.map((host) => peerAt(host, own)));
-  const newer = newerReplica(
+  const lack = lackOf(
     received,
     found.flatMap((peer) => peer ?? []),
   );
-  if (newer === undefined) return { ok: true };
+  if (lack.kind === "nothing") return { ok: true };
+  const newer = lack.peer;
+  if (lack.kind === "unreachable") return { ok: false, error: refusalOf(received, newer) };
   log.info({ from: newer.host, bytes: newer.position - received.position }, "receiving log that another replica has");
   await server.change({ isStandby: true, upstream: { host: newer.host, port, password, name: podName }, isOpen: true });
   const deadline = clock.monotonic() + Math.min(timeoutMs, maxCatchUpMs);
@@ -54,6 +56,13 @@ async function catchUp(others: readonly string[], timeoutMs: number, own: Taking
     await sleep(clock, pollMs);
   }
   return { ok: true };
+}
+
+/** Why a replica must not take over: the peer must. */
+function refusalOf(own: Received, { host, timeline, oldest }: Peer): string {
+  return timeline > own.timeline
+    ? `${host} has log of timeline ${timeline}, this server only of timeline ${own.timeline}`
+    : `${host} has more log, but none before byte ${oldest}, and this server has it up to byte ${own.position}`;
 }
 
 /** Undefined if the server is not a standby or does not answer. */

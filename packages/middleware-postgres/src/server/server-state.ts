@@ -8,12 +8,20 @@ const maxLagBytes = 16 * 1_048_576;
 /** A server that does not answer for this long counts as failed. */
 const stateTimeoutMs = 3_000;
 
+/**
+ * Expression for the newest timeline of which a server has log. Its last checkpoint may name an older one. Null without log, or if that was
+ * removed.
+ */
+export const logTimeline =
+  "(SELECT max(('x' || substr(name, 1, 8))::bit(32)::int) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$')";
+
 /** The state of a running server. */
 export interface ServerState {
   readonly pid: string;
   readonly isStandby: boolean;
   /** End of the log that is on disk, in bytes. */
   readonly position: number;
+  /** The newest timeline of which it has log. */
   readonly timeline: string;
   /** Address of the server that a standby receives log from at the moment. */
   readonly streamsFrom: string | undefined;
@@ -29,7 +37,7 @@ export interface ServerState {
 export async function readState(connection: LocalConnection): Promise<ServerState> {
   const row = await connection.one(
     `SELECT pg_is_in_recovery()::text AS standby, split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid,
-       (SELECT timeline_id FROM pg_control_checkpoint())::text AS timeline,
+       greatest((SELECT timeline_id FROM pg_control_checkpoint()), ${logTimeline})::text AS timeline,
        (CASE WHEN pg_is_in_recovery() THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), '0/0')
          ELSE pg_current_wal_flush_lsn() END - '0/0')::text AS position,
        coalesce(pg_last_wal_receive_lsn() - pg_last_wal_replay_lsn(), 0)::text AS replay_lag,

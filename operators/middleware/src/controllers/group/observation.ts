@@ -26,6 +26,8 @@ export interface Role {
   readonly version?: string;
   /** Replication offset: how much of the primary's data a replica has. */
   readonly offset?: number;
+  /** Timeline of the offset: offsets of an earlier timeline are older data, however large. Undefined if the program has no timelines. */
+  readonly timeline?: number;
   /** Epoch of the last assigned role. */
   readonly epoch?: number;
   /** Number of keys. */

@@ -46,13 +46,16 @@ function nextEpoch(views: readonly PodView[], recorded: number): number {
   return Math.max(recorded, ...views.map((view) => view.role?.epoch ?? 0)) + 1;
 }
 
+/** Orders replicas by their data, the one with the most first. Data of a later timeline is newer, however little it is. */
+function byData({ role: a }: PodView, { role: b }: PodView): number {
+  return (b?.timeline ?? 0) - (a?.timeline ?? 0) || (b?.offset ?? 0) - (a?.offset ?? 0);
+}
+
 /** Replicas that can take over, the one with the most data first, and the preferred one of several. */
 function candidatesOf(views: readonly PodView[], primary: PodView | undefined): readonly PodView[] {
   // An offset of 0 or 1 means that a replica never completed its initial sync.
   const hasData = ({ role }: PodView): boolean => role?.role === "replica" && (role.offset ?? 0) > 1;
-  return views
-    .filter((view) => view !== primary && view.instance !== undefined && hasData(view))
-    .sort((a, b) => (b.role?.offset ?? 0) - (a.role?.offset ?? 0));
+  return views.filter((view) => view !== primary && view.instance !== undefined && hasData(view)).sort(byData);
 }
 
 /** Records which replica is promoted after the primary failed. */
@@ -100,16 +103,29 @@ function continueFailover(
     kind: "call",
     ip: chosen.ip,
     call: { method: "Failover", target: chosen.ip, others, epoch, token, ...(isPrimaryDown ? { isPrimaryDown } : {}) },
-    after: (result) => afterTakeover(status, result, old),
+    after: (result) => {
+      const [best] = candidatesOf(views, old);
+      const isOutdone = best !== undefined && byData(best, chosen) < 0;
+      return afterTakeover(status, result, { old, isOutdone });
+    },
   };
   return { kind: "do", message: `failing over from ${from} to ${to}`, effects: [effect] };
 }
 
-/** A primary that does not answer must be terminated before the takeover. Other refusals are retried. */
-function afterTakeover(status: GroupStatus, result: CallResult, old: PodView | undefined): object | undefined {
+/**
+ * A primary that does not answer must be terminated before the takeover. A refused replica is dropped if another one has more data by now
+ * (`isOutdone`): the first may be unable to receive it. Other refusals are retried.
+ */
+function afterTakeover(
+  { failover, ...status }: GroupStatus,
+  result: CallResult,
+  { old, isOutdone }: { readonly old: PodView | undefined; readonly isOutdone: boolean },
+): object | undefined {
+  if (result.kind !== "refused" || failover === undefined) return undefined;
+  if (!result.mustTerminate)
+    return isOutdone ? { ...status, primary: { pod: failover.from, epoch: failover.epoch } } : undefined;
   const uid = old?.pod?.metadata.uid;
-  if (result.kind !== "refused" || !result.mustTerminate || old === undefined || uid === undefined) return undefined;
-  return { ...status, fencing: { pod: old.name, uid } };
+  return old === undefined || uid === undefined ? undefined : { ...status, failover, fencing: { pod: old.name, uid } };
 }
 
 /** Terminates a Pod that may accept writes but does not answer, and waits until the kubelet has confirmed its end. */
