@@ -16,7 +16,7 @@ import { PostgresSnapshots } from "./backup/postgres-snapshots.ts";
 import { Follower } from "./roles/follower.ts";
 import { isConnectionRefused } from "./server/postgres-client.ts";
 import { LogArchive } from "./log/log-archive.ts";
-import { readMetrics } from "./metrics/read-metrics.ts";
+import { MetricsReader } from "./metrics/read-metrics.ts";
 import { PostgresParameters } from "./server/postgres-parameters.ts";
 import { PostgresServer } from "./server/postgres-server.ts";
 import { Replacement } from "./server/replacement.ts";
@@ -41,7 +41,7 @@ export class PostgresEngine implements MiddlewareEngine {
   readonly log: LogArchive;
   readonly snapshots: PostgresSnapshots;
   readonly ended: Promise<string>;
-  readonly metrics = (): ReturnType<typeof readMetrics> => readMetrics(this.#server.connection.address);
+  readonly metrics: MetricsReader["read"];
   readonly #options: EngineOptions;
   readonly #server: PostgresServer;
   readonly #parameters: PostgresParameters;
@@ -65,6 +65,7 @@ export class PostgresEngine implements MiddlewareEngine {
     this.ended = this.#server.ended;
     this.#parameters = new PostgresParameters(this.#server);
     const [engine, server] = [options, this.#server];
+    this.metrics = new MetricsReader(server.connection.address, options.clock).read;
     this.#follower = new Follower({ engine, server, exclusively: (act) => this.#actions.run(act) });
     this.#roles = new RoleStore(options.dataDir);
     this.#replacement = new Replacement(options.clock);
@@ -120,7 +121,6 @@ export class PostgresEngine implements MiddlewareEngine {
   }
 
   async assign(assignment: Assignment): Promise<Outcome> {
-    const { host, log } = this.#options;
     const { role, primaryHost, epoch } = assignment;
     const record = this.#roles.record;
     if (record !== undefined && epoch < record.epoch)
@@ -128,7 +128,7 @@ export class PostgresEngine implements MiddlewareEngine {
     if (role === "replica") {
       // Saved first, so that a restart in between continues with the new role.
       await this.#roles.save({ ...assignment, isPending: record?.role === "primary" || record?.isPending === true });
-      if (this.#isAdmitted === false) log.info({ primary: primaryHost }, "becoming a replica");
+      if (this.#isAdmitted === false) this.#options.log.info({ primary: primaryHost }, "becoming a replica");
       this.#isAdmitted = true;
       this.#isFenced = false;
       this.#follower.follow(primaryHost);
@@ -136,7 +136,7 @@ export class PostgresEngine implements MiddlewareEngine {
       return { ok: true };
     }
     await this.#follower.cancel();
-    await this.#actions.run(() => this.#becomePrimary({ role, primaryHost: host, epoch }));
+    await this.#actions.run(() => this.#becomePrimary({ role, primaryHost: this.#options.host, epoch }));
     return { ok: true };
   }
 

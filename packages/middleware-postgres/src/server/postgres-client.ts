@@ -27,6 +27,8 @@ export interface PostgresAddress {
   readonly password: string;
   /** Timeout of the connection and of every statement. Default 3000. */
   readonly timeoutMs?: number;
+  /** The server cancels a statement that takes longer. Default 0: it continues after the client has left. */
+  readonly statementTimeoutMs?: number;
 }
 
 /** A value of a row. */
@@ -39,7 +41,6 @@ export type Value = string | null;
 const sessionParameters = {
   search_path: "pg_catalog",
   synchronous_commit: "local",
-  statement_timeout: "0",
   lock_timeout: "0",
   default_transaction_read_only: "off",
   standard_conforming_strings: "on",
@@ -65,13 +66,19 @@ export class PostgresConnection implements AsyncDisposable {
    *
    * **Errors**: a {@link PostgresError}.
    */
-  static async open({ host, port, password, timeoutMs = 3_000 }: PostgresAddress): Promise<PostgresConnection> {
+  static async open({
+    host,
+    port,
+    password,
+    timeoutMs = 3_000,
+    statementTimeoutMs = 0,
+  }: PostgresAddress): Promise<PostgresConnection> {
     // Loaded on demand: controllers, which know the plugin, need no client.
     const { default: driver } = await import("pg");
     const client = new driver.Client({
       ...{ host, port, user: superuser, database: "postgres", password },
       application_name: "keelson",
-      options: Object.entries(sessionParameters)
+      options: Object.entries({ ...sessionParameters, statement_timeout: String(statementTimeoutMs) })
         .map(([name, value]) => `-c ${name}=${value}`)
         .join(" "),
       connectionTimeoutMillis: timeoutMs,
