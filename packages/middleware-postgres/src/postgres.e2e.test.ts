@@ -23,9 +23,9 @@ describe("a PostgreSQL App", { timeout: 300_000 }, () => {
     expect((await app().cluster.pods()).map((pod) => pod.metadata.uid)).toEqual(pods.map((pod) => pod.metadata.uid));
     for (const host of await app().hosts()) expect(await app().query(host, "SHOW work_mem")).toEqual([{ work_mem: "8MB" }]);
 
-    await app().cluster.changeApp({ config: { postgresConfig: { work_mem: "plenty" } } });
+    const rejected = await app().cluster.changeApp({ config: { postgresConfig: { work_mem: "plenty" } } });
     const failed = await app().cluster.untilApp(
-      ({ status }) => status?.plan?.generation === 3 && status.plan.outcome !== undefined,
+      ({ status }) => status?.plan?.generation === rejected && status.plan.outcome !== undefined,
     );
     expect(failed.status?.plan?.tasks[0]).toMatchObject({ status: "failed", errorClass: "Config" });
     expect(failed.status?.plan?.tasks[0]?.error).toMatch(/invalid value for parameter "work_mem": "plenty"/);

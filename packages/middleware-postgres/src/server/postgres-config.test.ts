@@ -21,6 +21,14 @@ describe("the configuration", () => {
     [{ wal_keep_size: "32768kB" }, "64MB"],
     [{ WAL_keep_size: "65" }, "65"],
     [{ wal_keep_size: "1GB" }, "1GB"],
+    [{ wal_keep_size: "0.01GB" }, "64MB"],
+    [{ wal_keep_size: "0.5 GB" }, "0.5 GB"],
+    [{ wal_keep_size: "1048576B" }, "64MB"],
+    [{ wal_keep_size: "0x10" }, "64MB"],
+    [{ wal_keep_size: "0x50" }, "0x50"],
+    [{ wal_keep_size: "0100MB" }, "0100MB"],
+    [{ wal_keep_size: "077" }, "64MB"],
+    [{ wal_keep_size: "1e1" }, "64MB"],
     [{ wal_keep_size: "plenty" }, "plenty"],
   ])("with %j keeps %s of the log", (parameters: Readonly<Record<string, string>>, kept) => {
     const lines = postgresConfig({ ...base, parameters }).split("\n");

@@ -78,15 +78,21 @@ export function postgresConfig({
 /** As the plugin's default. */
 const defaultKeptLog = "256MB";
 const minKeptLog = "64MB";
-const megabytes: Readonly<Record<string, number>> = { kB: 1 / 1_024, MB: 1, GB: 1_024, TB: 1_048_576 };
+const minKeptMegabytes = 64;
+const megabytes: Readonly<Record<string, number>> = { B: 1 / 1_048_576, kB: 1 / 1_024, MB: 1, GB: 1_024, TB: 1_048_576 };
+/** A number as the server reads it: decimal with fraction and exponent, hexadecimal, or octal with a leading zero; then a unit. */
+const sizeText = /^\s*(\+?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))\s*(B|kB|MB|GB|TB)?\s*$/;
 
 /**
  * A size of log to keep, raised to the minimum. The checkpoint of a shutdown begins a new segment, and would otherwise remove the one before
  * while replicas receive it. Text that is not a size is kept: the server rejects it.
  */
 function keptLog(size: string): string {
-  const [, count, unit = "MB"] = /^\s*(\d+)\s*(kB|MB|GB|TB)?\s*$/.exec(size) ?? [];
-  return count !== undefined && Number(count) * (megabytes[unit] ?? 1) < 64 ? minKeptLog : size;
+  const [, text, unit = "MB"] = sizeText.exec(size) ?? [];
+  if (text === undefined) return size;
+  const digits = text.replace("+", "");
+  const count = /^0[0-7]+$/.test(digits) ? Number.parseInt(digits, 8) : Number(digits);
+  return count * (megabytes[unit] ?? 1) < minKeptMegabytes ? minKeptLog : size;
 }
 
 /** Settings in order. The last one for a parameter wins. */
