@@ -3,6 +3,7 @@ import { type DeepReadonly, ignoreNotFound } from "@keelson/api-machinery";
 import { Secret, type SecretObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
 import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
+import { durationFlag } from "@keelson/operator/flags";
 import { App } from "../api/app.ts";
 import { accessSecretName, credentialsKey, passwordKeys, userSecretName } from "../api/names.ts";
 import { type CredentialState, parseCredentialState, type UserState } from "../controllers/credentials/credential-state.ts";
@@ -10,6 +11,13 @@ import { secretOf } from "../controllers/credentials/credentials.ts";
 import { namespaceFlag } from "./app-flags.ts";
 import { awaitObject } from "./await-object.ts";
 import { withErrors } from "./with-errors.ts";
+
+const timeoutFlag = durationFlag({
+  name: "timeout",
+  description: "create, rotate, delete: fail if the Pods have not accepted the change within this time; it takes effect later",
+  default: "2m",
+  bareUnit: "s",
+});
 
 /** `keelson app users list | create | rotate | delete`. */
 export const usersCommand: CommandDefinition = {
@@ -19,10 +27,29 @@ export const usersCommand: CommandDefinition = {
   flags: [
     namespaceFlag,
     outputFlag,
+    timeoutFlag,
     { name: "rules", value: "RULES", description: 'create: access rules, such as "~app:* +@read"', default: "" },
   ],
-  run: (context) => withErrors(context, runAction),
+  run: (context) => withErrors(context, runInTime),
 };
+
+/** Programs without users, and Pods that are away, accept a change late or never. */
+async function runInTime(context: CommandContext): Promise<number> {
+  const { clock, signal, flags, args } = context;
+  const timeoutMs = timeoutFlag.read(flags);
+  const late = new AbortController();
+  const timer = clock.setTimer(timeoutMs, () => late.abort());
+  try {
+    return await runAction({ ...context, signal: AbortSignal.any([signal, late.signal]) });
+  } catch (error) {
+    if (!late.signal.aborted || signal.aborted) throw error;
+    const name = args[1] ?? "";
+    const message = `the Pods of ${name} have not accepted the change within ${timeoutMs / 1000} s; see kubectl describe app ${name}`;
+    return refuse(context, message, 1);
+  } finally {
+    timer.cancel();
+  }
+}
 
 async function runAction(context: CommandContext): Promise<number> {
   const [action, name = "", user] = context.args;
