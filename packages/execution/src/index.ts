@@ -6,7 +6,7 @@ export type { ProcessDriverOptions } from "./process/process-driver.ts";
 export { readLogTail } from "./logs/log-tail.ts";
 export { isSignal, programIdPattern } from "./program/program-spec.ts";
 export { defaultPath } from "./program/program-spec.ts";
-export { argumentSizeProblem } from "./program/argument-size.ts";
+export { argumentSizeProblem } from "./program/limits/argument-size.ts";
 export { networkNamespaceOf } from "./program/network-namespace.ts";
 export { openProgramRoot, type ProgramRoot } from "./program/program-root.ts";
 export { resolveLocalUser } from "./program/user.ts";

@@ -9,7 +9,7 @@ import { explainRobots, preferenceScorer } from "../placement/placement.ts";
 import { coresOf, formatBytes, formatCores } from "../placement/resource-request.ts";
 import { copiesAmong } from "../placement/robot-loads.ts";
 import { isWaiting, loadFor, loadOf, priorityOf, usesAmong } from "../placement/robot-use.ts";
-import { decideTaskPreemption, describePreemption, isPreemptedBy } from "../controllers/preemption-decision.ts";
+import { decideTaskPreemption, describePreemption, isPreemptedBy } from "../controllers/moves/preemption-decision.ts";
 import { namespaceFlag } from "./flags.ts";
 
 const robotFlag = switchFlag({ name: "robot", description: "the name is that of a robot, even if a task has it too" });

@@ -15,15 +15,15 @@ import {
   type MoveCount,
   offlineSince,
   type RobotAttempt,
-} from "./move-decision.ts";
+} from "./moves/move-decision.ts";
 import { demandOf } from "../placement/demand.ts";
 import { decidePlacement, preferenceScorer } from "../placement/placement.ts";
 import type { Preemption } from "../placement/preemption.ts";
 import { loadFor, type RobotUse } from "../placement/robot-use.ts";
 import { type Copies, spreadProblem } from "../placement/spread.ts";
 import { decideRestart } from "../work/restart-policy.ts";
-import { decideDeletion } from "./deletion-decision.ts";
-import { decideTaskPreemption, isPreemptedBy, preemptionText } from "./preemption-decision.ts";
+import { decideDeletion } from "./moves/deletion-decision.ts";
+import { decideTaskPreemption, isPreemptedBy, preemptionText } from "./moves/preemption-decision.ts";
 
 /** Reason of a Task that its robot stopped because its lease expired. */
 const leaseExpiredReason = "LeaseExpired";

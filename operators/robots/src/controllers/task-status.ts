@@ -4,10 +4,10 @@ import type { Task } from "../api/task.ts";
 import type { Preemption } from "../placement/preemption.ts";
 import { disconnectPolicyOf } from "../work/disconnect-policy.ts";
 import { hasCondition } from "../work/conditions.ts";
-import { pinnedReason } from "./move-decision.ts";
-import { movedStatus, moveFields, reconciledStatus } from "./move-status.ts";
+import { pinnedReason } from "./moves/move-decision.ts";
+import { movedStatus, moveFields, reconciledStatus } from "./moves/move-status.ts";
 import { ownedStatus, type TaskStatus, withConditions } from "./owned-task-status.ts";
-import { describePreemption } from "./preemption-decision.ts";
+import { describePreemption } from "./moves/preemption-decision.ts";
 import type { TaskDecision } from "./task-decision.ts";
 
 /** Decisions that are written as a status. */

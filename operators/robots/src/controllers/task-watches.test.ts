@@ -3,7 +3,7 @@ import type { Cache, Change } from "@keelson/controller";
 import { expect, it } from "vitest";
 import type { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
-import { isPreemptedBy } from "./preemption-decision.ts";
+import { isPreemptedBy } from "./moves/preemption-decision.ts";
 import { affectsPlacement, taskWatches } from "./task-watches.ts";
 import { robotOf, taskOf } from "../testing/objects.ts";
 

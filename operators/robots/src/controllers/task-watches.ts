@@ -4,7 +4,7 @@ import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { priorityOf, useOf } from "../placement/robot-use.ts";
-import { isStoppable, mayPreempt } from "./preemption-decision.ts";
+import { isStoppable, mayPreempt } from "./moves/preemption-decision.ts";
 import { isOtherMachine } from "../placement/device-change.ts";
 
 /** Changes of Robots, Tasks and Jobs that can change a decision about another Task. */

@@ -17,7 +17,7 @@ import { RobotLoads } from "../placement/robot-loads.ts";
 import { taskReads } from "./indexes.ts";
 import { disconnectPolicyOf } from "../work/disconnect-policy.ts";
 import { leasesFeature } from "../protocol/messages.ts";
-import { describePreemption } from "./preemption-decision.ts";
+import { describePreemption } from "./moves/preemption-decision.ts";
 import { decideTask, type TaskDecision } from "./task-decision.ts";
 import { hasStatus, type TaskStatus } from "./owned-task-status.ts";
 import { type DispatchedAttempt, dispatchedStatus, type StatusDecision, statusAfter } from "./task-status.ts";

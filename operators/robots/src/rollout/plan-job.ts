@@ -10,7 +10,7 @@ import { decidePlacement, explainRobots, type Load, preferenceScorer } from "../
 import { copiesAmong } from "../placement/robot-loads.ts";
 import { loadFor, type RobotUse, usesAmong } from "../placement/robot-use.ts";
 import { taskGroupSpecOf } from "../work/task-group-spec.ts";
-import { decideTaskPreemption, isPreemptedBy } from "../controllers/preemption-decision.ts";
+import { decideTaskPreemption, isPreemptedBy } from "../controllers/moves/preemption-decision.ts";
 import { firstRevision } from "./copies.ts";
 import { changedPaths, groupPart, isSameRevision, type JobRevision, type JobSpec } from "./job-revision.ts";
 

@@ -16,7 +16,7 @@ import type { LaunchedProgram, LaunchRequest, Termination } from "../process/lau
 import { elapsedMs, isAlive } from "../process/proc.ts";
 import { killTree, listTree, signalProcess, signalTree } from "../process/process-tree.ts";
 import { defaultAction } from "../process/signal-disposition.ts";
-import { containerLimits } from "../program/limits-record.ts";
+import { containerLimits } from "../program/limits/limits-record.ts";
 import { readErrorTail } from "../program/program-files.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import { exitFileText, parseExitFile } from "../shim/shim.ts";

@@ -6,7 +6,7 @@ import { describeError } from "../files/file-error.ts";
 import { FifoPool, openAliveEnd } from "../io/fifo-pool.ts";
 import { createInput } from "../io/program-input.ts";
 import type { Deadlines } from "../program/deadlines.ts";
-import { limitsFromJson, limitsToJson, withDiskLimit } from "../program/limits-record.ts";
+import { limitsFromJson, limitsToJson, withDiskLimit } from "../program/limits/limits-record.ts";
 import {
   claimFile,
   createLogs,

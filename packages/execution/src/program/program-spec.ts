@@ -3,7 +3,7 @@ import { isAbsolute } from "node:path";
 import { ExecutionError } from "../driver.ts";
 import type { ExecSpec, ProgramSpec } from "../driver.ts";
 import { isolationProblem } from "../isolation.ts";
-import { argumentSizeProblem } from "./argument-size.ts";
+import { argumentSizeProblem } from "./limits/argument-size.ts";
 
 /** PATH of a program whose `env` has none. */
 export const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -30,7 +30,7 @@ import type { Deadline } from "./deadlines.ts";
 import { decideExit, exitContext, type StopReason } from "./program-exit.ts";
 import { discardFolder, type ProgramFolder } from "./program-folder.ts";
 import { PauseSwitch } from "./pause-switch.ts";
-import { ProgramLimits } from "./program-limits.ts";
+import { ProgramLimits } from "./limits/program-limits.ts";
 import type { ProgramRecord } from "./program-record.ts";
 import { checkExec, defaultKillGraceMs, defaultLogRotation } from "./program-spec.ts";
 import { ProgramSessions } from "./program-sessions.ts";

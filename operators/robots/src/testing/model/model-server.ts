@@ -9,7 +9,7 @@ import type { Task } from "../../api/task.ts";
 import { Leases } from "../../bridge/leases.ts";
 import { storeReport } from "../../bridge/reports.ts";
 import { TaskWrites } from "../../bridge/task-writes.ts";
-import { isPreemptedBy } from "../../controllers/preemption-decision.ts";
+import { isPreemptedBy } from "../../controllers/moves/preemption-decision.ts";
 import { hasStatus } from "../../controllers/owned-task-status.ts";
 import { decideTask, type TaskDecision } from "../../controllers/task-decision.ts";
 import { dispatchedStatus, statusAfter } from "../../controllers/task-status.ts";

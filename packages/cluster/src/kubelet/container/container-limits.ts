@@ -1,6 +1,6 @@
 import { quantityToBytes, quantityToMillis } from "@keelson/api-machinery/quantity";
 import type { RunningLimits } from "@keelson/execution";
-import type { Resources } from "../pod/pod-resources.ts";
+import type { Resources } from "../resources/pod-resources.ts";
 
 /** The limits of a container's program; undefined if it has none. */
 export function limitsOf(resources: Resources | undefined): RunningLimits | undefined {

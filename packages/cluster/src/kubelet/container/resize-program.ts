@@ -1,7 +1,7 @@
 import { ExecutionError, type Program } from "@keelson/execution";
 import type { PodEvent } from "../pod/pod-state.ts";
 import type { PodRecords } from "../pod/pod-records.ts";
-import type { Resources } from "../pod/pod-resources.ts";
+import type { Resources } from "../resources/pod-resources.ts";
 import { limitsOf } from "./container-limits.ts";
 
 /** The program whose resources change. */

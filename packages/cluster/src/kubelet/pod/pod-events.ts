@@ -10,7 +10,7 @@ import {
   probeSpec,
   type ResizeNews,
 } from "./pod-state.ts";
-import { resizeNote } from "./pod-resources.ts";
+import { resizeNote } from "../resources/pod-resources.ts";
 import { graceMs, type PlannedContainer, type PodView } from "./pod-view.ts";
 import { firstProbes, type ProbeKind, type ProbeRecord, recordProbe } from "../probes/probe-record.ts";
 

@@ -9,7 +9,7 @@ import {
   type PodState,
   type PodStep,
 } from "./pod-state.ts";
-import { resizeContainers } from "./pod-resize.ts";
+import { resizeContainers } from "../resources/pod-resize.ts";
 import { graceMs, type Role } from "./pod-view.ts";
 import type { ProbeKind } from "../probes/probe-record.ts";
 

@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { PodResources, Resources } from "./pod-resources.ts";
+import type { PodResources, Resources } from "../resources/pod-resources.ts";
 
 /** What is stored about a Pod in addition to its programs. */
 export interface PodRecord {

@@ -1,5 +1,5 @@
 import { type PodView, type PlannedContainer, plannedContainers, type ProbeView, type Role } from "./pod-view.ts";
-import type { Resources } from "./pod-resources.ts";
+import type { Resources } from "../resources/pod-resources.ts";
 import type { ProbeKind, ProbeRecord } from "../probes/probe-record.ts";
 
 /** How an attempt of a container terminated. */

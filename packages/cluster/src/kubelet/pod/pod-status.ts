@@ -2,7 +2,7 @@ import type { BuiltInCondition, ContainerStatus, PodObject } from "@keelson/api-
 import { formatTime } from "@keelson/api-machinery/time";
 import { type ContainerView, plannedContainers, programId } from "./pod-view.ts";
 import { type ContainerRecord, creatingReason, type Finished, isInitRole, type PodState, type Waiting } from "./pod-state.ts";
-import { qosClass } from "./qos-class.ts";
+import { qosClass } from "../resources/qos-class.ts";
 
 /** The parts of a Pod's status that do not follow from its state. */
 export interface PodAddresses {

@@ -11,7 +11,7 @@ import type { ProbeTarget } from "../probes/probe-runner.ts";
 import { startFailure } from "./start-failure.ts";
 import { deleteObject } from "./delete-object.ts";
 import type { PodRecords } from "./pod-records.ts";
-import type { Resources } from "./pod-resources.ts";
+import type { Resources } from "../resources/pod-resources.ts";
 import { resizeProgram } from "../container/resize-program.ts";
 import { finishedOf } from "./restore.ts";
 import { stopContainer } from "../container/stop-container.ts";

@@ -2,7 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ContainerStatus } from "@keelson/api-machinery/kinds";
 import { parseTime } from "@keelson/api-machinery/time";
 import { type Exited, hasNeverRun, type ProgramState } from "@keelson/execution";
-import { changedResources, isResizable, requiresRestart, type Resources } from "./pod-resources.ts";
+import { changedResources, isResizable, requiresRestart, type Resources } from "../resources/pod-resources.ts";
 import { running } from "./pod-events.ts";
 import { type ContainerRecord, creatingReason, type Finished, newContainer, type PodState } from "./pod-state.ts";
 import { type ContainerView, type PodView, plannedContainers } from "./pod-view.ts";

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { ResourceRequirements } from "@keelson/api-machinery/kinds";
 import { amountsOf } from "@keelson/api-machinery/scheduling";
-import { type ContainerView, plannedContainers, type PodView, type Role } from "./pod-view.ts";
+import { type ContainerView, plannedContainers, type PodView, type Role } from "../pod/pod-view.ts";
 
 /** Requests and limits of a container. */
 export type Resources = DeepReadonly<ResourceRequirements>;

@@ -1,9 +1,9 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Task } from "../api/task.ts";
-import { hasCondition } from "../work/conditions.ts";
+import type { Task } from "../../api/task.ts";
+import { hasCondition } from "../../work/conditions.ts";
 import type { MoveCount } from "./move-decision.ts";
-import { ownedStatus, type TaskStatus, withConditions } from "./owned-task-status.ts";
-import type { TaskDecision } from "./task-decision.ts";
+import { ownedStatus, type TaskStatus, withConditions } from "../owned-task-status.ts";
+import type { TaskDecision } from "../task-decision.ts";
 
 /** Status fields that count moves. */
 export const moveFields = ({ windowStartMs, movesInWindow, consecutive }: MoveCount): TaskStatus => ({

@@ -1,5 +1,5 @@
 import { addAmounts, amountsOf, podRequests } from "@keelson/api-machinery/scheduling";
-import type { PodView } from "./pod-view.ts";
+import type { PodView } from "../pod/pod-view.ts";
 
 /** Why a resize is not admitted. `Deferred`: it may fit later. `Infeasible`: it never fits this node. */
 export interface ResizeRefusal {

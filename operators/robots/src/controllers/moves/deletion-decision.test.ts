@@ -1,12 +1,12 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import type { Task } from "../api/task.ts";
-import { decideReport } from "../bridge/report-decision.ts";
-import { onlyCopy } from "../placement/spread.ts";
-import { after, robotOf, t0, taskOf } from "../testing/objects.ts";
+import type { Task } from "../../api/task.ts";
+import { decideReport } from "../../bridge/report-decision.ts";
+import { onlyCopy } from "../../placement/spread.ts";
+import { after, robotOf, t0, taskOf } from "../../testing/objects.ts";
 import { lostAfterMs } from "./deletion-decision.ts";
-import { statusAfter } from "./task-status.ts";
-import { decideTask, type TaskDecision, type TaskObservation } from "./task-decision.ts";
+import { statusAfter } from "../task-status.ts";
+import { decideTask, type TaskDecision, type TaskObservation } from "../task-decision.ts";
 
 const decide = (task: TaskObservation["task"], rest: Partial<TaskObservation> = {}): TaskDecision =>
   decideTask({

@@ -1,8 +1,8 @@
-import { restarts } from "./container-restart.ts";
-import { kill } from "./pod-events.ts";
-import { change, type ContainerRecord, planOf, type PodEffect, type PodState } from "./pod-state.ts";
+import { restarts } from "../pod/container-restart.ts";
+import { kill } from "../pod/pod-events.ts";
+import { change, type ContainerRecord, planOf, type PodEffect, type PodState } from "../pod/pod-state.ts";
 import { changedResources, isResizable, requiresRestart, resizeNote } from "./pod-resources.ts";
-import { graceMs } from "./pod-view.ts";
+import { graceMs } from "../pod/pod-view.ts";
 
 /** Gives running containers the resources that the node has admitted: in place, or by a restart if their resize policy requires it. */
 export function resizeContainers(before: PodState, now: number, effects: PodEffect[]): PodState {

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Robot } from "../api/robot.ts";
-import type { Task } from "../api/task.ts";
-import { onlyCopy } from "../placement/spread.ts";
-import { after, robotOf, t0, taskOf } from "../testing/objects.ts";
-import { dispatchedStatus, statusAfter } from "./task-status.ts";
-import { decideTask, type TaskDecision } from "./task-decision.ts";
+import type { Robot } from "../../api/robot.ts";
+import type { Task } from "../../api/task.ts";
+import { onlyCopy } from "../../placement/spread.ts";
+import { after, robotOf, t0, taskOf } from "../../testing/objects.ts";
+import { dispatchedStatus, statusAfter } from "../task-status.ts";
+import { decideTask, type TaskDecision } from "../task-decision.ts";
 
 const minuteMs = 60_000;
 const offline = (name: string, sinceMs = 0): ReturnType<typeof robotOf> => {

@@ -1,6 +1,6 @@
 import type { PodObject, ResourceRequirements } from "@keelson/api-machinery/kinds";
 import { expect, test } from "vitest";
-import { main, podOf, SimulatedPod } from "./testing/simulated-pod.ts";
+import { main, podOf, SimulatedPod } from "../pod/testing/simulated-pod.ts";
 import { withResources } from "./pod-resources.ts";
 import { resizeRefusal } from "./resize-decision.ts";
 

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { agentFinalizer } from "../api/names.ts";
-import type { Robot } from "../api/robot.ts";
-import type { Task } from "../api/task.ts";
+import { agentFinalizer } from "../../api/names.ts";
+import type { Robot } from "../../api/robot.ts";
+import type { Task } from "../../api/task.ts";
 import { type DisplacedDecision, decideDisplaced, offlineSince } from "./move-decision.ts";
 
 /** Time after which a deleted Task no longer waits for its offline robot. */

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import { silentLogger } from "@keelson/controller";
 import { expect, onTestFinished, test } from "vitest";
-import { PodRecords } from "./pod-records.ts";
+import { PodRecords } from "../pod/pod-records.ts";
 import { PodResizes } from "./pod-resizes.ts";
 import { resourcesOf } from "./pod-resources.ts";
-import { main, podOf } from "./testing/simulated-pod.ts";
+import { main, podOf } from "../pod/testing/simulated-pod.ts";
 
 const pod = (cpu: string, generation = 1): PodObject =>
   podOf({ containers: [{ ...main, resources: { requests: { cpu } } }] }, { generation });

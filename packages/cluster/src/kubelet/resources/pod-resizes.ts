@@ -1,8 +1,8 @@
 import type { NodeContext } from "../node-context.ts";
-import type { PodRecords } from "./pod-records.ts";
+import type { PodRecords } from "../pod/pod-records.ts";
 import { resizeNote, resourcesOf, withResources } from "./pod-resources.ts";
-import type { ResizeNews } from "./pod-state.ts";
-import type { PodView } from "./pod-view.ts";
+import type { ResizeNews } from "../pod/pod-state.ts";
+import type { PodView } from "../pod/pod-view.ts";
 import { resizeRefusal, type ResizeRefusal } from "./resize-decision.ts";
 
 /** A Pod as the node runs it: with the resources that it has admitted. */

@@ -1,14 +1,14 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import { isLongRunning, isPerRobot } from "../api/job.ts";
-import type { Robot } from "../api/robot.ts";
-import type { Task } from "../api/task.ts";
-import { disconnectPolicyOf, leaseExpiryMs } from "../work/disconnect-policy.ts";
+import { isLongRunning, isPerRobot } from "../../api/job.ts";
+import type { Robot } from "../../api/robot.ts";
+import type { Task } from "../../api/task.ts";
+import { disconnectPolicyOf, leaseExpiryMs } from "../../work/disconnect-policy.ts";
 import {
   completeReschedulePolicy,
   decideReschedule,
   type PastMoves,
   type RescheduleDecision,
-} from "../work/reschedule-policy.ts";
+} from "../../work/reschedule-policy.ts";
 
 /** An attempt on a robot. */
 export interface RobotAttempt {

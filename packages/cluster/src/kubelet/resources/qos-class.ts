@@ -1,5 +1,5 @@
 import { compareQuantities } from "@keelson/api-machinery/quantity";
-import { type PodView, plannedContainers } from "./pod-view.ts";
+import { type PodView, plannedContainers } from "../pod/pod-view.ts";
 
 /** A Pod's quality of service: `Guaranteed` if all limits equal the requests, `BestEffort` if there are neither. */
 export function qosClass(pod: PodView): "Guaranteed" | "Burstable" | "BestEffort" {

@@ -1,10 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { Robot } from "../api/robot.ts";
-import type { Task } from "../api/task.ts";
-import type { Demand } from "../placement/placement.ts";
-import { decidePreemption, minPriorityDifference, type Occupant, type Preemption } from "../placement/preemption.ts";
-import { parseResourceRequest } from "../placement/resource-request.ts";
-import { countsFor, isWaiting, priorityOf, type RobotUse } from "../placement/robot-use.ts";
+import type { Robot } from "../../api/robot.ts";
+import type { Task } from "../../api/task.ts";
+import type { Demand } from "../../placement/placement.ts";
+import { decidePreemption, minPriorityDifference, type Occupant, type Preemption } from "../../placement/preemption.ts";
+import { parseResourceRequest } from "../../placement/resource-request.ts";
+import { countsFor, isWaiting, priorityOf, type RobotUse } from "../../placement/robot-use.ts";
 import { confirmsStops, isPinned } from "./move-decision.ts";
 
 /** What a preemption depends on. */
