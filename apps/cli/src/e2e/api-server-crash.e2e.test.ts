@@ -71,7 +71,7 @@ async function live(lane: Lane): Promise<void> {
     }
     if (await followTo(client, follower, goal)) check(follower);
     else {
-      // Unacknowledged writes may have filled the history: list again, as any client does.
+      // The history may no longer reach back to its revision. Like any client, it lists again.
       lane.expired += 1;
       follower.states.clear();
       follower.revision = goal;

@@ -93,7 +93,7 @@ export class PipelineParser {
     return result;
   }
 
-  /** Parses `$name :=`, `$name =` or, for a range, `$key, $value :=`. Without one, there are no variables. */
+  /** Parses `$name :=`, `$name =` or, for a range, `$key, $value :=`. Empty if the pipeline declares none. */
   #declaration(isRange: boolean): Pick<Pipe, "variables" | "isAssignment"> {
     const ahead = this.#tokens[this.#index + 1]?.text ?? "";
     const isDeclaration = [":=", "="].includes(ahead) || (ahead === "," && isRange);

@@ -302,7 +302,7 @@ describe("a program in bubblewrap", () => {
     expect(readFileSync(join(root, "x"), "utf8")).toBe("two\nthree\n");
   });
 
-  test.runIf(process.getuid?.() === 0)("has kernel parameters of its own IPC namespace, as any user", async () => {
+  test.runIf(process.getuid?.() === 0)("sets kernel parameters in its own IPC namespace, for every user", async () => {
     const isolation = { ipcParameters: { "kernel/shm_rmid_forced": "1" } };
     chmodSync(base, 0o711);
     const script = "cat /proc/sys/kernel/shm_rmid_forced; id -u";

@@ -62,7 +62,7 @@ export function resourceText(figures: ResourceFigures | undefined): string {
       memory,
       pods.map(({ labels, memoryBytes }) => [labels, memoryBytes]),
     ),
-    `# HELP resource_scrape_error 1 if there is no sample yet\n# TYPE resource_scrape_error gauge\nresource_scrape_error ${figures === undefined ? 1 : 0}\n`,
+    `# HELP resource_scrape_error 1 until the first sample, 0 afterwards\n# TYPE resource_scrape_error gauge\nresource_scrape_error ${figures === undefined ? 1 : 0}\n`,
   ].join("");
 }
 
