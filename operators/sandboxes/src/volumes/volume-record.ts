@@ -16,14 +16,17 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 
 const isRange = (value: unknown): boolean => isJsonObject(value) && isCount(value.first) && isCount(value.size);
 
-/** Reads a record; undefined if it is missing or damaged. */
+/** Reads a record; undefined if it is missing or damaged. **Errors**: rejects if the file cannot be read: the volume may be in use. */
 export async function readRecord(path: string): Promise<VolumeRecord | undefined> {
-  const text = await readFile(path, "utf8").catch(() => undefined);
+  const text = await readFile(path, "utf8").catch((error: unknown) => {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  });
   const value = text === undefined ? undefined : parseJsonObject(text);
   if (value === undefined) return undefined;
   const { sizeBytes, agentDir, owners } = value;
-  if (!isCount(sizeBytes) || typeof agentDir !== "string" || !Array.isArray(owners)) return undefined;
-  return { sizeBytes, agentDir, owners: owners.filter(isRange) as unknown as readonly IdRange[] };
+  if (!isCount(sizeBytes) || typeof agentDir !== "string" || !Array.isArray(owners) || !owners.every(isRange)) return undefined;
+  return { sizeBytes, agentDir, owners: owners as unknown as readonly IdRange[] };
 }
 
 /** Writes a record durably. */
