@@ -270,6 +270,31 @@ describe("a running test", () => {
     await expect(environment.client.get(ConfigMap, { namespace, name: "waits" })).rejects.toSatisfy(isNotFound);
   });
 
+  it("is aborted after its program has ended, and cleans up then", async () => {
+    const held = "example.com/held";
+    const steps = [{ name: "runs", timeoutSeconds: 500, script: { content: "sleep 400" } }];
+    const cleanup = { name: "last", apply: { manifests: [configMap("aborts-program-last")] } };
+    await environment.client.create(IntegrationTest, {
+      metadata: { name: "aborts-program", namespace },
+      spec: { steps, finally: [cleanup] },
+    });
+    const running = await environment.until(
+      IntegrationTest,
+      "aborts-program",
+      (each) => each?.status?.steps?.[0]?.stage === "Converge",
+    );
+    const name = running?.status?.steps?.[0]?.object?.name ?? "";
+    // Stands for a program that takes a while to end.
+    await environment.client.patch(Pod, { namespace, name }, { type: "merge", body: { metadata: { finalizers: [held] } } });
+    await change("aborts-program", { abort: true });
+    await environment.until(Pod, name, (pod) => pod?.metadata.deletionTimestamp !== undefined);
+    const waiting = await environment.client.get(IntegrationTest, { namespace, name: "aborts-program" });
+    expect(waiting.status).toMatchObject({ stopping: "Aborted", steps: [{ reason: "Stopped" }, { state: "" }] });
+    await environment.client.patch(Pod, { namespace, name }, { type: "merge", body: { metadata: { finalizers: null } } });
+    expect(await ended("aborts-program")).toMatchObject({ phase: "Aborted", steps: [{}, { state: "Succeeded" }] });
+    await expect(environment.client.get(Pod, { namespace, name })).rejects.toSatisfy(isNotFound);
+  });
+
   it("starts no step while it is paused", async () => {
     const steps = [{ name: "first", sleep: "1ms" }];
     await environment.client.create(IntegrationTest, {

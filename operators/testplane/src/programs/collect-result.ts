@@ -29,11 +29,15 @@ export async function collectResult(
   }
 }
 
-/** Deletes the Pod of a program whose result has been stored. If that fails, the Pod is deleted with the test. */
+/** Deletes the Pod of a program, which ends the program if it still runs. */
 export async function deleteProgramPod(
   client: Client,
   key: { readonly namespace: string; readonly name: string },
   signal: AbortSignal,
 ): Promise<void> {
-  await client.delete(Pod, key, { propagationPolicy: "Background", signal }).catch(() => {});
+  try {
+    await client.delete(Pod, key, { propagationPolicy: "Background", signal });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
 }

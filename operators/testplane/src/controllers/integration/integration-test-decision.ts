@@ -13,6 +13,7 @@ import { advanceFinal } from "./final-expectations.ts";
 import { planOf } from "./plan.ts";
 import { complete, endRound, finish, roundStatus, stopRunning, withRound } from "./rounds.ts";
 import type { StepAct } from "./step-decision.ts";
+import { endStoppedPrograms } from "./stopped-programs.ts";
 import type { IntegrationTestInput, Turn } from "./turn.ts";
 
 /** A decision. The status is written before actions are performed; events are recorded after the write. */
@@ -199,8 +200,9 @@ function stopped(turn: Turn, status: Status, why: "Aborted" | "Expired"): Status
   return { ...status, stopping: why, steps: stopRunning(status.steps ?? [], now) };
 }
 
-/** Runs the finally and cleanup steps of a stopped round, then finishes the test. The round counts as neither succeeded nor failed. */
+/** Ends the programs of a stopped round, runs its finally and cleanup steps, and finishes the test. The round counts as neither succeeded nor failed. */
 function endStopped(turn: Turn, status: Status): Status {
+  if (!endStoppedPrograms(turn, status)) return status;
   const after = advanceAfterMain(turn, status, "Stopped");
   if (!after.isDone) return after.status;
   return finish(turn, { ...after.status, roundHistory: withRound(turn, after.status, "Stopped") });

@@ -1,12 +1,13 @@
 import { type DeepReadonly, hasFinalizer, isConflict, isNotFound, jsonEquals, withFinalizer } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
-import { type ControllerDefinition, ignoreConflict } from "@keelson/controller";
+import { type ControllerDefinition, ignoreConflict, type ReconcileContext } from "@keelson/controller";
 import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
 import { collectFailure, needsFailureBundle } from "../../failures/collect-failure.ts";
 import { performAction } from "../../operations/perform-action.ts";
 import { collectResult, deleteProgramPod } from "../../programs/collect-result.ts";
 import type { KeelsonProgram } from "../../programs/keelson-program.ts";
+import { podNameOf } from "../../programs/program-pod.ts";
 import { toolActionOf } from "../../tools/tool-plan.ts";
 import { type ActionContext, type ActionResult, outcomeOf, releaseResource } from "../resource-actions.ts";
 import { type ActionScope, createTestController } from "../test-controller.ts";
@@ -21,6 +22,8 @@ import type { IntegrationTestInput } from "./turn.ts";
 const fieldManager = fieldManagers.integrationTest;
 const finalizer = finalizers.integrationTest;
 const maxConcurrentActions = 8;
+/** Delay before the Pod of a stopped program is deleted again. */
+const endRetryMs = 1_000;
 
 type Test = DeepReadonly<IntegrationTest>;
 type Decision = ReturnType<typeof decideIntegrationTest>;
@@ -68,8 +71,9 @@ async function act(
   const recorded = await recordFailure(decided, scope, program);
   if (recorded === undefined) return undefined;
   const { decision, test } = recorded;
+  const ended = await endPrograms(decision, test, context);
   const pending = pendingActions(decision, test, program);
-  if (pending.length === 0) return undefined;
+  if (pending.length === 0) return ended;
   const { status } = decision;
   const foreignObjects = withForeignObjects(status.foreignObjects ?? [], pending, { test, status, context: actionContext });
   const isTracked = foreignObjects.length === (status.foreignObjects ?? []).length;
@@ -132,6 +136,25 @@ async function recordFailure(
   return written === undefined ? undefined : { decision: { ...decision, status: { ...status, failureBundle } }, test: written };
 }
 
+/** Deletes the Pods of the programs that a stopped test still runs. Resolves to a retry delay if one could not be deleted. */
+async function endPrograms(
+  { status, actions }: Decision,
+  { metadata }: Test,
+  { client, log, signal }: ReconcileContext,
+): Promise<number | undefined> {
+  const { namespace = "", name: test = "", uid = "" } = metadata;
+  let retryAfterMs: number | undefined;
+  for (const { index } of actions.filter(({ act: what }) => what === "End")) {
+    const run = { test, uid, round: status.currentRound ?? 1, index, attempt: status.steps?.[index]?.attempt ?? 1 };
+    const name = podNameOf(run);
+    await deleteProgramPod(client, { namespace, name }, signal).catch((error: unknown) => {
+      log.warn({ err: error, pod: name }, "could not delete the Pod of a stopped program; retrying");
+      retryAfterMs = endRetryMs;
+    });
+  }
+  return retryAfterMs;
+}
+
 /** Reads the output of the program of a step. */
 async function collect(
   step: PendingAction["step"],
@@ -151,7 +174,7 @@ async function collect(
   }
 }
 
-/** Deletes the Pods of programs whose results are stored. */
+/** Deletes the Pods of programs whose results are stored. If that fails, they are deleted with the test. */
 async function deleteProgramPods(
   client: Client,
   pending: readonly PendingAction[],
@@ -163,7 +186,7 @@ async function deleteProgramPods(
     const { object, result, state } = steps[index] ?? {};
     // A tool that reported an error has no result.
     if (what === "Collect" && object !== undefined && (result !== undefined || state === "Failed"))
-      await deleteProgramPod(client, { namespace, name: object.name }, signal);
+      await deleteProgramPod(client, { namespace, name: object.name }, signal).catch(() => {});
   }
 }
 
@@ -174,6 +197,7 @@ function pendingActions({ status, actions }: Decision, test: Test, program: Keel
   const { namespace = "", name = "", uid = "" } = test.metadata;
   const input = { spec, namespace, name, uid, program } as IntegrationTestInput;
   return actions.flatMap(({ index, act: what }) => {
+    if (what === "End") return [];
     const planned = plan[index];
     const resolved = planned === undefined ? undefined : resolveStep({ input }, status, index, planned);
     return resolved?.kind === "rendered" ? [{ index, act: what, step: resolved.value }] : [];

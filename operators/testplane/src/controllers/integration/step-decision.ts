@@ -28,8 +28,8 @@ export interface StepInput {
   readonly context: Omit<EvaluationContext, "podsOf">;
 }
 
-/** What to do for a step. `Collect`: read the output of its program. */
-export type StepAct = "Apply" | "Delete" | "Collect";
+/** What to do for a step. `Collect`: read the output of its program. `End`: delete the Pod of its program. */
+export type StepAct = "Apply" | "Delete" | "Collect" | "End";
 
 /** A decision about a step. */
 export interface StepDecision {
