@@ -426,10 +426,12 @@ describe("a compromised broker", () => {
     await messages.open(topic, response(1000, "of an earlier registration"));
     expect(messages.now).toBeUndefined();
     await messages.open(topic, response(Date.now(), nonce));
-    const { now } = messages;
+    const { now, since } = messages;
     expect(now).toBeDefined();
+    expect(since).toBeGreaterThan(1000);
     await messages.open(topic, response(1000, nonce));
     expect(messages.now).toBe(now);
+    expect(messages.since).toBe(since);
   });
 });
 

@@ -12,6 +12,7 @@ import { joinTokenSecret } from "./api/names.ts";
 import { mqttFlags, serverFlags } from "./flags.ts";
 import { type Bridge, startBridge } from "./bridge/bridge.ts";
 import { Joins } from "./bridge/registration/joins.ts";
+import { signalReads } from "./bridge/signals/task-signals.ts";
 import type { MqttConnectionOptions } from "./bridge/mqtt-connection.ts";
 import { RejectionEvents } from "./bridge/registration/rejection-events.ts";
 import { type Broker, startBroker } from "./broker/broker.ts";
@@ -33,7 +34,7 @@ const secretType = { apiVersion: "v1", kind: "Secret" };
 export const mqttServer: ServerDefinition = {
   name: "mqtt",
   flags: serverFlags,
-  reads: [taskReads, readOf(Robot)],
+  reads: [taskReads, readOf(Robot), signalReads],
   // Two bridges would send every message twice.
   needsLeaderElection: true,
   start,

@@ -5,6 +5,7 @@ import { group, identitySecret, joinTokenSecret, joinTokensSecret } from "./api/
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { TaskGroup } from "./api/taskgroup.ts";
+import { TaskSignal } from "./api/task-signal.ts";
 import { approveCommand, revokeCommand } from "./commands/approve.ts";
 import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.ts";
 import { explainCommand } from "./commands/explain.ts";
@@ -14,12 +15,14 @@ import { dispatchCommand } from "./commands/dispatch.ts";
 import { mosquittoConfigCommand } from "./commands/mosquitto-config.ts";
 import { planCommand } from "./commands/plan.ts";
 import { historyCommand, pauseCommand, promoteCommand, resumeCommand, rollbackCommand } from "./commands/rollout.ts";
+import { signalCommand } from "./commands/signal.ts";
 import { simulateCommand } from "./commands/simulate.ts";
 import { stopCommand } from "./commands/stop.ts";
 import { tokenCommand } from "./commands/token.ts";
 import { jobController } from "./controllers/job.ts";
 import { createRobotController } from "./controllers/robot.ts";
 import { createTaskController } from "./controllers/task.ts";
+import { taskSignalController } from "./controllers/task-signal.ts";
 import { taskGroupController } from "./controllers/taskgroup.ts";
 import { robotsMonitoring } from "./monitoring/robots-monitoring.ts";
 import { mqttServer } from "./mqtt-server.ts";
@@ -28,13 +31,18 @@ import { mqttServer } from "./mqtt-server.ts";
 export const robots: Operator = {
   name: "robots",
   description: "run jobs on fleets of robots over MQTT",
-  resources: [Job, TaskGroup, Task, Robot],
+  resources: [Job, TaskGroup, Task, Robot, TaskSignal],
   rules: [
     { apiGroups: [group], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["taskgroups"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["tasks"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [group], resources: ["robots"], verbs: ["get", "list", "watch", "create", "patch"] },
-    { apiGroups: [group], resources: ["jobs/status", "taskgroups/status", "tasks/status", "robots/status"], verbs: ["patch"] },
+    { apiGroups: [group], resources: ["tasksignals"], verbs: ["get", "list", "watch", "delete"] },
+    {
+      apiGroups: [group],
+      resources: ["jobs/status", "taskgroups/status", "tasks/status", "robots/status", "tasksignals/status"],
+      verbs: ["patch"],
+    },
     // Required for blockOwnerDeletion if the admission plugin OwnerReferencesPermissionEnforcement is enabled.
     { apiGroups: [group], resources: ["jobs/finalizers", "taskgroups/finalizers"], verbs: ["update"] },
     // Revisions of Jobs.
@@ -48,7 +56,13 @@ export const robots: Operator = {
     // RBAC cannot restrict create to a resource name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
   ],
-  controllers: () => [jobController, taskGroupController, createTaskController(), createRobotController()],
+  controllers: () => [
+    jobController,
+    taskGroupController,
+    createTaskController(),
+    createRobotController(),
+    taskSignalController,
+  ],
   servers: [mqttServer],
   commands: [
     agentCommand,
@@ -64,6 +78,7 @@ export const robots: Operator = {
     mosquittoConfigCommand,
     dispatchCommand,
     stopCommand,
+    signalCommand,
     planCommand,
     historyCommand,
     rollbackCommand,

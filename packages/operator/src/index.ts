@@ -3,6 +3,7 @@ export type { FlagDefinition, FlagValues } from "./flags.ts";
 export type * from "./operator.ts";
 export { OperatorServices, ServiceKey } from "./operator-services.ts";
 export { formatResult, outputFlag } from "./output-flag.ts";
+export { awaitObject } from "./await-object.ts";
 export { changeEach, type ChangeEachOptions } from "./change-each.ts";
 export { renderTable } from "./render-table.ts";
 export * from "./rules-of.ts";

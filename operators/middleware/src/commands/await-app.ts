@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Client } from "@keelson/client";
 import { App } from "../api/app.ts";
-import { awaitObject } from "./await-object.ts";
+import { awaitObject } from "@keelson/operator";
 
 /** What {@link awaitApp} waited for, or why it will not happen. */
 export type AwaitedApp<T> = { readonly value: T } | { readonly problem: string };

@@ -2,14 +2,20 @@ import { randomBytes } from "node:crypto";
 import { type DeepReadonly, ignoreNotFound } from "@keelson/api-machinery";
 import { Secret, type SecretObject } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
-import { type CommandContext, type CommandDefinition, formatResult, outputFlag, renderTable } from "@keelson/operator";
+import {
+  awaitObject,
+  type CommandContext,
+  type CommandDefinition,
+  formatResult,
+  outputFlag,
+  renderTable,
+} from "@keelson/operator";
 import { durationFlag } from "@keelson/operator/flags";
 import { App } from "../api/app.ts";
 import { accessSecretName, credentialsKey, passwordKeys, userSecretName } from "../api/names.ts";
 import { type CredentialState, parseCredentialState, type UserState } from "../controllers/credentials/credential-state.ts";
 import { secretOf } from "../controllers/credentials/credentials.ts";
 import { namespaceFlag } from "./app-flags.ts";
-import { awaitObject } from "./await-object.ts";
 import { withErrors } from "./with-errors.ts";
 
 const timeoutFlag = durationFlag({

@@ -1,6 +1,5 @@
 import type { DeepReadonly, KubernetesObject, ResourceType } from "@keelson/api-machinery";
-import type { CommandContext } from "@keelson/operator";
-import { awaitObject } from "./await-object.ts";
+import { awaitObject, type CommandContext } from "@keelson/operator";
 
 /** The part of a status that {@link waitForEnd} reads. */
 interface Progress extends KubernetesObject {

@@ -19,6 +19,7 @@ import { readBootId, readBootMs, readDeviceInfo } from "./read-device-info.ts";
 import { GenuineMessages } from "./identity/genuine-messages.ts";
 import { readMessage } from "./read-message.ts";
 import { registrationMessage } from "./registration-message.ts";
+import { TaskSignaller } from "./signals/task-signaller.ts";
 import { TaskRunner } from "./task-runner.ts";
 import type { RobotLabels } from "./files/robot-labels.ts";
 import { type AgentPolicy, agentPolicyOf } from "./policy/agent-policy.ts";
@@ -41,6 +42,7 @@ class RobotAgent implements RunningAgent {
   readonly #membership: AgentMembership;
   readonly #messages: GenuineMessages;
   readonly #runner: TaskRunner;
+  readonly #signaller: TaskSignaller;
   readonly #robotLabels: RobotLabels;
   #state: AgentState;
   #isStopping = false;
@@ -87,6 +89,13 @@ class RobotAgent implements RunningAgent {
       publish: (report) => this.#connection?.publish(topics.status(robotId, report.taskUid), report),
       onEvent: (event) => this.#handle(event),
       taskOf: (uid) => this.#state.tasks.get(uid),
+    });
+    this.#signaller = new TaskSignaller({
+      driver: parts.driver,
+      log,
+      taskOf: (uid) => this.#state.tasks.get(uid),
+      since: () => this.#messages.since,
+      publish: (answer) => this.#connection?.publish(topics.signalAnswer(robotId), answer),
     });
     this.#leases = new LeaseKeeper({
       clock,
@@ -210,6 +219,9 @@ class RobotAgent implements RunningAgent {
         return;
       case "lease-answer":
         this.#leases.answered(message.leases);
+        return;
+      case "signal":
+        this.#signaller.deliver(message.signal);
         return;
       case "invalid":
         log.warn({ topic }, `invalid message dropped: ${message.reason}`);

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
-import { type LeaseAnswer, type LeasedTask, taskUidPattern, topics } from "../protocol/messages.ts";
+import { type LeaseAnswer, type LeasedTask, type SignalMessage, taskUidPattern, topics } from "../protocol/messages.ts";
 import type { AgentPolicy } from "./policy/agent-policy.ts";
 import { type Dispatch, readDispatch } from "./task-order.ts";
 
@@ -17,6 +17,7 @@ export type ServerMessage =
       readonly labels?: Readonly<Record<string, string>>;
     }
   | { readonly kind: "lease-answer"; readonly leases: LeaseAnswer }
+  | { readonly kind: "signal"; readonly signal: SignalMessage }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
   /** Not a valid message. */
   | { readonly kind: "invalid"; readonly reason: string };
@@ -58,11 +59,22 @@ export function readMessage(topic: string, payload: Uint8Array, policy: AgentPol
     }
     return { kind: "lease-answer", leases: { nonce, granted, refused } };
   }
+  if (topic === topics.signals(robotId)) {
+    const signal = readSignal(message);
+    return signal === undefined ? { kind: "invalid", reason: "not a valid signal" } : { kind: "signal", signal };
+  }
   const { taskUid: uid, attempt, seq } = message;
   if (typeof uid !== "string" || typeof attempt !== "number" || typeof seq !== "number" || topic !== topics.ack(robotId, uid)) {
     return { kind: "invalid", reason: "not a valid acknowledgement" };
   }
   return { kind: "ack", uid, attempt, seq };
+}
+
+function readSignal({ id, taskUid, attempt, signal, issuedAt }: JsonObject): SignalMessage | undefined {
+  if (typeof id !== "string" || !taskUidPattern.test(id)) return undefined;
+  if (typeof taskUid !== "string" || !taskUidPattern.test(taskUid) || typeof attempt !== "number") return undefined;
+  if (typeof signal !== "string" || typeof issuedAt !== "number") return undefined;
+  return { id, taskUid, attempt, signal, issuedAt };
 }
 
 function textsOf(object: JsonObject): Readonly<Record<string, string>> {

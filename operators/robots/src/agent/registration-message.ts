@@ -1,4 +1,4 @@
-import { leasesFeature, type RegisterMessage } from "../protocol/messages.ts";
+import { leasesFeature, type RegisterMessage, signalsFeature } from "../protocol/messages.ts";
 import type { AgentState } from "./held-task.ts";
 
 /** What a registration says about the agent. */
@@ -18,7 +18,8 @@ export function registrationMessage(facts: RegistrationFacts, state: AgentState)
     ...rest,
     ...(nonce === undefined ? {} : { nonce }),
     ...(credentialSha256 === undefined ? {} : { credentialSha256 }),
-    features: [leasesFeature],
+    // Signals are signed, so they require a key. Only a registration with a key has a nonce.
+    features: [leasesFeature, ...(nonce === undefined ? [] : [signalsFeature])],
     tasks: [...state.tasks.values()]
       .filter((task) => task.phase !== "gone" && task.phase !== "deleting")
       .map((task) => ({ taskUid: task.uid, attempt: task.attempt })),

@@ -23,6 +23,7 @@ import { RobotMessages } from "./robot-messages.ts";
 import { Registrations } from "./registration/registrations.ts";
 import { Leases } from "./leases.ts";
 import { eventOfReport } from "./report-event.ts";
+import { TaskSignals } from "./signals/task-signals.ts";
 import { storeReport } from "./reports.ts";
 import { isUnwanted, TaskDeletions } from "./task-deletions.ts";
 import { TaskWrites } from "./task-writes.ts";
@@ -48,6 +49,7 @@ export class Bridge implements AsyncDisposable {
   readonly #duplicates: DuplicateAgents;
   readonly #connection: MqttConnection;
   readonly #joins: Joins;
+  readonly #signals: TaskSignals;
   readonly #messages: RobotMessages;
   readonly #droppedMessages: RejectionEvents;
   readonly #limitedLog: LimitedLog;
@@ -61,9 +63,7 @@ export class Bridge implements AsyncDisposable {
     this.#limitedLog = new LimitedLog(log, clock);
     this.#limits = new RegistrationLimits(clock);
     this.#messages = new RobotMessages({
-      clock,
-      log,
-      authority: options.authority,
+      ...{ clock, log, authority: options.authority },
       hasKey: (robot) => this.#robotNamed(robot)?.status?.identity !== undefined,
       publish: (topic, payload) => this.#connection.publishText(topic, payload),
     });
@@ -86,6 +86,7 @@ export class Bridge implements AsyncDisposable {
     this.#writes = new TaskWrites({ client, cache, namespace, fieldManager });
     this.#leases = new Leases({ writes: this.#writes, clock, log, isApproved: (robot) => this.#isApproved(robot) });
     this.#deletions = this.#createDeletions();
+    this.#signals = new TaskSignals({ ...options, messages: this.#messages });
     this.#dispatcher = new Dispatcher({
       clock,
       taskOf: (uid) => this.#taskOf(uid),
@@ -109,6 +110,7 @@ export class Bridge implements AsyncDisposable {
       onReady: () => {
         this.#heartbeats.listening();
         this.#dispatcher.resendAll();
+        this.#signals.resend();
       },
     });
     this.#unsubscribes = [onChange(Task, (change) => this.#onTask(change)), onChange(Robot, (change) => this.#onRobot(change))];
@@ -124,6 +126,7 @@ export class Bridge implements AsyncDisposable {
   async stop(): Promise<void> {
     for (const unsubscribe of this.#unsubscribes) unsubscribe();
     this.#dispatcher.stop();
+    this.#signals.stop();
     this.#heartbeats.stop();
     this.#heartbeatWrites.stop();
     this.#deletions.stop();
@@ -167,10 +170,9 @@ export class Bridge implements AsyncDisposable {
     const robotId = robotIdOf(incoming);
     let isAccepted = true;
     switch (incoming.kind) {
-      case "online": {
+      case "online":
         if (this.#robotNamed(robotId) !== undefined) this.#heartbeats.update(robotId, { connected: incoming.online });
         break;
-      }
       case "status": {
         const { message } = incoming;
         isAccepted = this.#queue.push(
@@ -186,18 +188,19 @@ export class Bridge implements AsyncDisposable {
         isAccepted = this.#queue.push(`leases/${robotId}`, answer, ownerOf("lease", robotId));
         break;
       }
+      case "signal-answer": {
+        const store = (): Promise<void> => this.#signals.answered(robotId, incoming.message);
+        isAccepted = this.#queue.push(`signal/${incoming.message.id}`, store, ownerOf("signal", robotId));
+        break;
+      }
       case "join": {
         const answer = (): Promise<void> => this.#answerJoin(robotId, incoming.message);
         isAccepted = this.#queue.push(`robot/${robotId}`, answer, ownerOf("join", robotId));
         break;
       }
-      case "rejected": {
-        const { message } = incoming;
-        const text = `the agent dropped a message on ${message.topic}: ${message.reason}`;
-        this.#limitedLog.warn(robotId, { robot: robotId }, text);
-        this.#droppedMessages.record({ robotId, reason: "MessageNotGenuine", message: text });
+      case "rejected":
+        this.#droppedMessages.dropped(robotId, incoming.message, this.#limitedLog);
         break;
-      }
       default: {
         const owner = ownerOf(incoming.isOwnTopic ? "registration" : "sharedRegistration", robotId);
         isAccepted = this.#queue.push(`robot/${robotId}`, () => this.#storeRegistration(incoming), owner);

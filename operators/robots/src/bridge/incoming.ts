@@ -2,11 +2,14 @@ import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
 import { Check, Clean } from "typebox/value";
 import { DeviceInfo } from "../api/device-info.ts";
 import { type JoinRequest, readJoinRequest } from "../identity/join-request.ts";
+import { clean, type GetField, isCount } from "./incoming-fields.ts";
+import { readSignalAnswer } from "./signals/read-signal-answer.ts";
 import {
   type LeaseRequest,
   type RegisterMessage,
   type RejectedMessage,
   robotIdPattern,
+  type SignalAnswer,
   type StatusMessage,
   taskUidPattern,
   topics,
@@ -34,6 +37,7 @@ export type Incoming =
   | { readonly kind: "online"; readonly robotId: string; readonly online: boolean }
   | { readonly kind: "lease"; readonly robotId: string; readonly message: LeaseRequest }
   | { readonly kind: "join"; readonly robotId: string; readonly message: JoinRequest }
+  | { readonly kind: "signal-answer"; readonly robotId: string; readonly message: SignalAnswer }
   | { readonly kind: "rejected"; readonly robotId: string; readonly message: RejectedMessage };
 
 /** Why a message is not valid. */
@@ -60,7 +64,7 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
     return { rejected: "payload is not valid JSON" };
   }
   if (!isJsonObject(body)) return { rejected: "payload must be a JSON object" };
-  const get = (field: string): unknown => (Object.hasOwn(body, field) ? body[field] : undefined);
+  const get: GetField = (field) => (Object.hasOwn(body, field) ? body[field] : undefined);
   switch (parsed.kind) {
     case "online": {
       const online = get("online");
@@ -77,6 +81,10 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
       return message === undefined
         ? { rejected: "not a valid join request" }
         : { kind: "join", robotId: parsed.robotId, message };
+    }
+    case "signal-answer": {
+      const message = readSignalAnswer(get);
+      return typeof message === "string" ? { rejected: message } : { kind: "signal-answer", robotId: parsed.robotId, message };
     }
     case "rejected": {
       const [topicName, reason] = [get("topic"), get("reason")];
@@ -104,7 +112,7 @@ const robotTopics = ["online", "lease", "join", "rejected"] as const;
 
 type ParsedTopic =
   | { readonly kind: "register" | "heartbeat"; readonly robotId?: string }
-  | { readonly kind: (typeof robotTopics)[number]; readonly robotId: string }
+  | { readonly kind: (typeof robotTopics)[number] | "signal-answer"; readonly robotId: string }
   | { readonly kind: "status"; readonly robotId: string; readonly uid: string };
 
 function parseTopic(topic: string): ParsedTopic | undefined {
@@ -118,6 +126,7 @@ function parseTopic(topic: string): ParsedTopic | undefined {
     const kind = robotTopics.find((each) => each === leaf);
     return kind === undefined ? undefined : { kind, robotId };
   }
+  if (rest.join("/") === "signals/answer") return { kind: "signal-answer", robotId };
   const [tasks, uid, leaf] = rest;
   if (rest.length === 3 && tasks === "tasks" && uid !== undefined && taskUidPattern.test(uid) && leaf === "status") {
     return { kind: "status", robotId, uid };
@@ -125,7 +134,7 @@ function parseTopic(topic: string): ParsedTopic | undefined {
   return undefined;
 }
 
-function readLeaseRequest(robotId: string, get: (field: string) => unknown): Incoming | Rejection {
+function readLeaseRequest(robotId: string, get: GetField): Incoming | Rejection {
   const nonce = get("nonce");
   if (typeof nonce !== "string" || nonce.length > maxNameLength) {
     return { rejected: `nonce must be a string of at most ${maxNameLength} characters` };
@@ -135,11 +144,7 @@ function readLeaseRequest(robotId: string, get: (field: string) => unknown): Inc
   return { kind: "lease", robotId, message: { nonce: clean(nonce, maxNameLength), tasks } };
 }
 
-function readRegister(
-  kind: "register" | "heartbeat",
-  isOwnTopic: boolean,
-  get: (field: string) => unknown,
-): Incoming | Rejection {
+function readRegister(kind: "register" | "heartbeat", isOwnTopic: boolean, get: GetField): Incoming | Rejection {
   const robotId = get("robotId");
   if (typeof robotId !== "string" || !robotIdPattern.test(robotId)) {
     return { rejected: "robotId must be a DNS label of at most 63 characters" };
@@ -218,7 +223,7 @@ function readHeldTasks(value: unknown): { taskUid: string; attempt: number }[] |
   return held;
 }
 
-function readStatus(robotId: string, uid: string, get: (field: string) => unknown): Incoming | Rejection {
+function readStatus(robotId: string, uid: string, get: GetField): Incoming | Rejection {
   if (get("taskUid") !== uid) return { rejected: "taskUid must match the topic" };
   if (get("robotName") !== robotId) return { rejected: "robotName must match the topic" };
   const state = states.find((each) => each === get("state"));
@@ -278,20 +283,9 @@ const maxTimeMs = Date.parse("9999-12-31T23:59:59.999Z");
 /** Whether RFC 3339, the format of times in the API, cannot express a time. */
 const isOutOfRange = (ms: number): boolean => ms < minTimeMs || ms > maxTimeMs;
 
-function isCount(value: unknown): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 31;
-}
-
 /** Applies {@link clean} to every string of a JSON value. */
 function cleanTexts(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value), (_, each: unknown) =>
     typeof each === "string" ? clean(each, maxMessageLength) : each,
   );
-}
-
-/** Replaces control characters other than newline and tab, because they can control a terminal. */
-function clean(text: string, length: number): string {
-  return text
-    .slice(0, length)
-    .replace(/\p{Cc}/gu, (character) => (character === "\n" || character === "\t" ? character : "\ufffd"));
 }

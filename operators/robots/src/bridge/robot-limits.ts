@@ -5,7 +5,7 @@ import type { WorkOwner } from "./keyed-queue.ts";
 /** As many reports as an agent sends before the broker acknowledges one. */
 const maxPendingReports = 1024;
 
-/** Registrations and heartbeats, lease requests, or join requests. An agent waits for an answer before it repeats one. */
+/** Registrations and heartbeats, lease requests, answers to signals, or join requests. An agent waits for an answer before it repeats one. */
 const maxPendingMessages = 16;
 
 /** Deletions of unknown tasks that the registrations of a robot can cause: 1,024, then ten per second. */
@@ -15,7 +15,7 @@ const deletionLimit: RateLimit = { burst: 1024, perSecond: 10 };
 const resendLimit: RateLimit = { burst: 10, perSecond: 0.1 };
 
 /** Kinds of messages that are bounded separately. An external broker may not check who publishes to a shared topic or a join topic. */
-type MessageKind = "report" | "lease" | "join" | "registration" | "sharedRegistration";
+type MessageKind = "report" | "lease" | "signal" | "join" | "registration" | "sharedRegistration";
 
 /** Whom a robot's message counts against while it waits. */
 export function ownerOf(kind: MessageKind, robotId: string): WorkOwner {

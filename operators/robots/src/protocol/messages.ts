@@ -136,6 +136,32 @@ export interface LeaseAnswer {
   readonly refused: readonly LeasedTask[];
 }
 
+/** Feature of an agent with a key that delivers signals to programs of tasks. */
+export const signalsFeature = "signals";
+
+/**
+ * Added. Server to agent, on `k8s4r/robots/{id}/signals` (QoS 1), to robots with a key: signals the program of a task. It may be repeated;
+ * the agent delivers it once.
+ */
+export interface SignalMessage {
+  /** uid of the TaskSignal. */
+  readonly id: string;
+  readonly taskUid: string;
+  readonly attempt: number;
+  /** Name of the signal, such as `SIGHUP`. */
+  readonly signal: string;
+  /** The server's time in milliseconds. An agent drops signals that were issued before it started: the last one may have delivered them. */
+  readonly issuedAt: number;
+}
+
+/** Added. Agent to server, on `k8s4r/robots/{id}/signals/answer` (QoS 1). */
+export interface SignalAnswer {
+  readonly id: string;
+  readonly isDelivered: boolean;
+  /** Why it was not delivered. */
+  readonly message: string;
+}
+
 /** Added. Agent to server, on `k8s4r/robots/{id}/rejected` (QoS 1): the agent dropped a message that the server did not sign. */
 export interface RejectedMessage {
   readonly topic: string;
@@ -168,11 +194,14 @@ export const topics = {
   join: (id: string) => `k8s4r/robots/${id}/join`,
   joinAnswer: (id: string) => `k8s4r/robots/${id}/join/answer`,
   rejected: (id: string) => `k8s4r/robots/${id}/rejected`,
+  signals: (id: string) => `k8s4r/robots/${id}/signals`,
+  signalAnswer: (id: string) => `k8s4r/robots/${id}/signals/answer`,
   /** Topic filters of the bridge. */
   allOwnRegister: "k8s4r/robots/+/register",
   allOwnHeartbeat: "k8s4r/robots/+/heartbeat",
   allJoins: "k8s4r/robots/+/join",
   allRejected: "k8s4r/robots/+/rejected",
+  allSignalAnswers: "k8s4r/robots/+/signals/answer",
   allStatus: "k8s4r/robots/+/tasks/+/status",
   allOnline: "k8s4r/robots/+/online",
   allLeases: "k8s4r/robots/+/lease",
@@ -191,4 +220,5 @@ export const bridgeSubscriptions: readonly string[] = [
   topics.allLeases,
   topics.allJoins,
   topics.allRejected,
+  topics.allSignalAnswers,
 ];

@@ -37,6 +37,7 @@ export class GenuineMessages {
   #nonce: string | undefined;
   /** The server's time minus the boot clock. */
   #offsetMs: number | undefined;
+  #since: number | undefined;
   #reportedAt: number | undefined;
   #registeredFor: string | undefined;
 
@@ -54,6 +55,11 @@ export class GenuineMessages {
   /** The server's time in milliseconds; undefined until it is known. */
   get now(): number | undefined {
     return this.#offsetMs === undefined ? undefined : this.#offsetMs + this.#options.bootMs();
+  }
+
+  /** The server's time, in milliseconds, when this object first learned it. Messages that were issued earlier are for an earlier agent. */
+  get since(): number | undefined {
+    return this.#since;
   }
 
   /** Returns what the server has signed, or undefined if the message must be dropped. */
@@ -81,6 +87,7 @@ export class GenuineMessages {
       const isFirst = this.#offsetMs === undefined;
       this.#offsetMs = time - bootMs();
       this.#nonce = undefined;
+      this.#since ??= time;
       if (isFirst) this.#options.onTime();
     }
     return body;

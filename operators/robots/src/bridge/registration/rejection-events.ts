@@ -2,6 +2,8 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import type { EventRecorder } from "@keelson/controller";
 import type { RobotRejection } from "../../broker/broker-options.ts";
+import type { LimitedLog } from "../../broker/limited-log.ts";
+import type { RejectedMessage } from "../../protocol/messages.ts";
 
 /** Minimum time between two events about the same robot. A rejected agent retries every few seconds. */
 export const rejectionEventIntervalMs = 60_000;
@@ -23,6 +25,13 @@ export class RejectionEvents {
 
   constructor(options: RejectionEventsOptions) {
     this.#options = options;
+  }
+
+  /** Logs and records that the agent of a robot dropped a message that the server did not sign. */
+  dropped(robotId: string, { topic, reason }: RejectedMessage, log: LimitedLog): void {
+    const message = `the agent dropped a message on ${topic}: ${reason}`;
+    log.warn(robotId, { robot: robotId }, message);
+    this.record({ robotId, reason: "MessageNotGenuine", message });
   }
 
   record({ robotId, reason, message }: Readonly<Record<keyof RobotRejection, string>>): void {

@@ -26,7 +26,7 @@ export async function awaitObject<T extends KubernetesObject, R>(
       for await (const event of watch) {
         if (event.type === "BOOKMARK") continue;
         if (event.type === "DELETED") return undefined;
-        const value = read(event.object as DeepReadonly<T>);
+        const value = read(event.object);
         if (value !== undefined) return value;
       }
     } finally {
