@@ -69,6 +69,30 @@ describe("a plan", { timeout: 60_000 }, () => {
     expect(simulation.store.all("Group")[0]?.status).toMatchObject({ currentVersion: "7.2" });
   });
 
+  it("changes no Pod below the partition, predicts that, and upgrades the rest after a switchover when it is lowered", async () => {
+    const simulation = await provisioned();
+    const start = simulation.redis.commands.length;
+    const partition = (ordinal: number) => nodes({ replicas: 3, ...size, rollingUpdate: { partition: ordinal } });
+    simulation.change({ components: partition(1), runtime: { name: "redis", version: "7.2" } });
+    await simulation.run();
+    expect(hasRestarted(simulation, start)).toEqual(["2", "1"]);
+    const held = { predicted: { restarts: 2, switchovers: 0 }, observed: { restarts: 2, switchovers: 0 }, asPredicted: true };
+    expect(simulation.status().plan).toMatchObject({ outcome: "Succeeded", report: held });
+    expect(simulation.store.all("Group")[0]?.status).toMatchObject({
+      updatedReplicas: 2,
+      readyReplicas: 3,
+      currentVersion: "7.0",
+    });
+
+    const lowered = simulation.redis.commands.length;
+    simulation.change({ components: partition(0) });
+    await simulation.run();
+    expect(hasRestarted(simulation, lowered)).toEqual(["0"]);
+    const rest = { predicted: { restarts: 1, switchovers: 1 }, observed: { restarts: 1, switchovers: 1 }, asPredicted: true };
+    expect(simulation.status().plan).toMatchObject({ outcome: "Succeeded", report: rest });
+    expect(simulation.store.all("Group")[0]?.status).toMatchObject({ updatedReplicas: 3, currentVersion: "7.2" });
+  });
+
   it("defers a spec change until it has finished, then plans again", async () => {
     const simulation = await provisioned();
     simulation.change(coldChange);

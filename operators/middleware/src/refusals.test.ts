@@ -4,6 +4,7 @@ import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/t
 import { type Client, createClient } from "@keelson/client";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { App } from "./api/app.ts";
+import { validateApp } from "./controllers/plan/validate-app.ts";
 import { readPlugin } from "./plugin/read-plugin.ts";
 import { redisPlugin } from "./plugin/redis-plugin.ts";
 import { createSimulation } from "./testing/simulation.ts";
@@ -88,6 +89,12 @@ describe("a plugin is rejected", () => {
       "databases: lukewarm",
       'parameters.databases: "lukewarm" must be hot, cold or forbidden',
     ],
+    [
+      "for an agent that is neither true nor false",
+      "- name: redis\n",
+      "- name: redis\n      agent: none\n",
+      "components[0].agent: ",
+    ],
     ["without a version", /version: 1.0.0/, "", "version: required"],
     ["without components", /components:\n.*\n.*\n.*\n/, "components: []\n", "components: must have at least one component"],
     [
@@ -128,11 +135,43 @@ describe("an App reports in its status", () => {
       { config: { redisConfig: { port: "7000" } } },
       "spec.config.port: must not be set",
     ],
+    [
+      "several Pods of a replicated program replaced at the same time",
+      { components: nodes({ rollingUpdate: { maxUnavailable: 2 } }) },
+      "spec.components.redis.nodes.rollingUpdate.maxUnavailable: 2 must be 1",
+    ],
     ["that parameter in capitals", { config: { redisConfig: { PORT: "7000" } } }, "spec.config.PORT: must not be set"],
   ])("%s", async (_, more, message) => {
     const condition = await accepted(more);
     expect(condition).toMatchObject({ status: "False", reason: "Invalid" });
     expect(condition?.message).toContain(message);
+  });
+
+  it.each<[string, string, string, object, string]>([
+    [
+      "users of a program without users",
+      "configKey:",
+      "users: false\n  configKey:",
+      { users: [{ name: "a", rules: [] }] },
+      "spec.users: must be empty",
+    ],
+    [
+      "high availability of Pods without an agent",
+      "- name: redis\n",
+      "- name: redis\n      agent: false\n",
+      { components: nodes({ highAvailability: { quorum: true } }) },
+      "spec.components.redis.nodes.highAvailability: must not be set",
+    ],
+  ])("%s", (_, from, to, more, message) => {
+    const app: App = {
+      apiVersion: "middleware.io/v1alpha1",
+      kind: App.kind,
+      metadata: { name: "cache" },
+      spec: { ...spec, ...more },
+    };
+    const [problem, ...others] = validateApp(app, readPlugin(pluginWith(from, to)), new Map());
+    expect(`${problem?.field}: ${problem?.message}`).toContain(message);
+    expect(others).toEqual([]);
   });
 
   it.each<[string, object, string]>([

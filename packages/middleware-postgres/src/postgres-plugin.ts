@@ -36,6 +36,8 @@ spec:
   images:
     "15": docker.io/library/postgres:15
   configKey: postgresConfig
+  # Only the superuser, whose password is not rotated.
+  users: false
   components:
     - name: postgres
       groups:

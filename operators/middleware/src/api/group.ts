@@ -12,6 +12,7 @@ import {
   podState,
   reference,
   resources,
+  rollingUpdate,
   storage,
 } from "./parts.ts";
 
@@ -27,6 +28,7 @@ const spec = Type.Object(
     storage: Type.Optional(storage),
     affinity: Type.Optional(anyMap("Affinity of the Pods.")),
     highAvailability: Type.Optional(highAvailability),
+    rollingUpdate: Type.Optional(rollingUpdate),
     values: Type.Optional(anyMap("Values for the plugin's templates.")),
     stopped: Type.Optional(Type.Boolean({ description: "Runs no Pods." })),
     operation: Type.Optional(operationRequest),
@@ -40,6 +42,16 @@ const status = Type.Object(
   {
     ...podProgress,
     currentVersion: Type.Optional(Type.String({ description: "Version that all programs report." })),
+    currentRevision: Type.Optional(
+      Type.String({ description: "Revision of the last complete rollout, of Pods below the partition." }),
+    ),
+    updateRevision: Type.Optional(Type.String({ description: "Revision of the spec, of Pods from the partition on." })),
+    updatedReplicas: Type.Optional(int32("Number of Pods of the revision of the spec.")),
+    completed: Type.Optional(
+      anyMap(
+        "The plugin, version, parameters and template values of the last complete rollout, with which Pods below the partition start.",
+      ),
+    ),
     disruptions: Type.Optional(
       disruptions("Disruptions by operations and changes of the primary since the Group was created."),
     ),
@@ -128,6 +140,15 @@ const status = Type.Object(
           pod: Type.String({ description: "Name of the Pod." }),
           uid: Type.String({ description: "UID of the Pod to delete." }),
           remove: Type.Optional(Type.Boolean({ description: "The Pod is not recreated." })),
+          others: Type.Optional(
+            Type.Array(
+              Type.Object({
+                name: Type.String({ description: "Name of the Pod." }),
+                uid: Type.String({ description: "UID of the Pod to delete." }),
+              }),
+              { ...listMap("name", "Pods that are restarted at the same time."), maxItems: 100 },
+            ),
+          ),
         },
         { description: "A Pod that is being restarted." },
       ),

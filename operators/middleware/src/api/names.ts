@@ -63,6 +63,9 @@ export const labels = {
 /** On Pods: hash of the rendered Pod template. */
 export const revisionAnnotation = "middleware.io/revision";
 
+/** On Pods without an agent: the version of the program. */
+export const versionAnnotation = "middleware.io/version";
+
 /** On the ConfigMap of a Pod: hash of its parameters. */
 export const configHashAnnotation = "middleware.io/config-hash";
 

@@ -81,6 +81,25 @@ export const highAvailability = Type.Object(
   { description: "Which replica becomes the primary." },
 );
 
+/** How the Pods of a group are replaced. */
+export const rollingUpdate = Type.Object(
+  {
+    partition: Type.Optional(
+      int32(
+        "Changes only Pods whose ordinal is at least this number. The others keep their version, parameters and template, also when they are replaced. Default: 0, all Pods.",
+        { minimum: 0, maximum: 100 },
+      ),
+    ),
+    maxUnavailable: Type.Optional(
+      int32(
+        "Pods that are replaced at the same time, after the first one has become ready. Only for groups without agents; others replace one at a time. Default: 1.",
+        { minimum: 1, maximum: 100 },
+      ),
+    ),
+  },
+  { description: "How the Pods are replaced." },
+);
+
 /** A group of identical Pods of a component. */
 export const GroupPart = Type.Object(
   {
@@ -90,6 +109,7 @@ export const GroupPart = Type.Object(
     storage: Type.Optional(storage),
     affinity: Type.Optional(anyMap("Affinity of the Pods (core/v1 Affinity).")),
     highAvailability: Type.Optional(highAvailability),
+    rollingUpdate: Type.Optional(rollingUpdate),
     values: Type.Optional(anyMap("Values for the plugin's templates.")),
   },
   { description: "A group of identical Pods of a component." },
@@ -173,8 +193,14 @@ export const podState = Type.Object({
   name: Type.String({ description: "Name of the Pod." }),
   uid: Type.Optional(Type.String({ description: "UID of the Pod." })),
   ip: Type.Optional(Type.String({ description: "IP address of the Pod." })),
-  role: Type.Optional(Type.String({ description: "Role: primary, replica, unassigned, recovering or unknown." })),
-  version: Type.Optional(Type.String({ description: "Version that the program reports." })),
+  role: Type.Optional(
+    Type.String({
+      description: "Role: primary, replica, unassigned, recovering or unknown. Missing for Pods without an agent.",
+    }),
+  ),
+  version: Type.Optional(
+    Type.String({ description: "Version that the program reports, or with which a Pod without an agent was created." }),
+  ),
   configHash: Type.Optional(Type.String({ description: "Hash of the active parameters." })),
   ready: Type.Optional(Type.Boolean({ description: "Whether the program serves and, as a replica, is in sync." })),
 });

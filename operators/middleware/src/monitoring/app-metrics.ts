@@ -85,9 +85,13 @@ const definitions: Readonly<Record<string, Definition>> = {
     read: eachGroup((group) => group.status?.readyReplicas),
   },
   keelson_middleware_pod_up: {
-    help: "Whether the agent and the program of the Pod answer",
+    help: "Whether the agent and the program of the Pod answer; without an agent, whether the Pod is ready",
     type: "gauge",
-    read: eachPod((pod, pods) => Number(pods.has(pod) && pods.get(pod)?.role !== "unknown")),
+    read: eachPod((pod, pods, { status }) => {
+      const state = status?.pods?.find(({ name }) => name === pod);
+      if (state !== undefined && state.role === undefined) return Number(state.ready ?? false);
+      return Number(pods.has(pod) && pods.get(pod)?.role !== "unknown");
+    }),
   },
   keelson_middleware_pod_primary: {
     help: "Whether the program of the Pod reports that it is the primary",

@@ -1,3 +1,4 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { parseDuration } from "@keelson/api-machinery/time";
 import { readOf } from "@keelson/controller";
 import type { MetricFamily } from "@keelson/controller/metrics";
@@ -73,7 +74,7 @@ async function monitoredApps({ cache, client }: ServerContext): Promise<readonly
 /** Asks the agents of all Pods at the same time. Each has a second to answer. */
 async function withFigures({ token, ...app }: AccessibleApp, agents: AgentClient): Promise<MonitoredApp> {
   if (token === undefined) return { ...app, pods: undefined };
-  const pods = app.groups.flatMap(({ status }) => status?.pods ?? []);
+  const pods = app.groups.flatMap(agentPods);
   const answers = await Promise.all(
     pods.map(async ({ name, ip }): Promise<readonly (readonly [string, PodFigures])[]> => {
       const role = ip === undefined ? undefined : await agents.role(ip, token);
@@ -83,13 +84,16 @@ async function withFigures({ token, ...app }: AccessibleApp, agents: AgentClient
   return { ...app, pods: new Map(answers.flat()) };
 }
 
+/** Pods with an agent have a role. */
+const agentPods = ({ status }: DeepReadonly<Group>) => (status?.pods ?? []).filter(({ role }) => role !== undefined);
+
 function podsOf({ app, groups, token }: AccessibleApp): readonly MonitoredPod[] {
   if (token === undefined) return [];
   const { namespace = "", name = "" } = app.metadata;
   const interval = app.spec.monitoring?.interval;
   const intervalMs = interval === undefined ? 0 : parseDuration(interval);
   return groups.flatMap((group) =>
-    (group.status?.pods ?? []).flatMap(({ name: pod, ip }) =>
+    agentPods(group).flatMap(({ name: pod, ip }) =>
       ip === undefined ? [] : [{ labels: { namespace, app: name, ...groupLabels(group), pod }, ip, token, intervalMs }],
     ),
   );

@@ -2,14 +2,18 @@ import { isJsonObject, type JsonObject, type JsonValue } from "@keelson/api-mach
 import { PluginError } from "./read-plugin.ts";
 
 /**
- * Validates a rendered Pod, so that an error names the plugin's field instead of the API server's.
+ * Validates a rendered Pod, so that an error names the plugin's field instead of the API server's. Without an agent, only the kubelet
+ * restarts its programs.
  *
  * **Errors**: a {@link PluginError} that names the field.
  */
-export function checkPod(pod: JsonObject): void {
+export function checkPod(pod: JsonObject, hasAgent: boolean): void {
   const { spec } = pod;
   const containers = isJsonObject(spec) && Array.isArray(spec.containers) ? (spec.containers as readonly JsonValue[]) : [];
   if (containers.length === 0) throw new PluginError("Pod: spec.containers: must have at least one container");
+  const { restartPolicy = "Always" } = isJsonObject(spec) ? spec : {};
+  if (!hasAgent && restartPolicy !== "Always")
+    throw new PluginError(`Pod: spec.restartPolicy: ${JSON.stringify(restartPolicy)} must be Always without an agent`);
   containers.forEach((container, index) => {
     const field = `Pod: spec.containers[${index}]`;
     if (!isJsonObject(container)) throw new PluginError(`${field}: must be a map`);

@@ -10,6 +10,14 @@ export const templateKinds = ["Pod", "ConfigMap", "PersistentVolumeClaim", "Serv
 /** Kind of a plugin's template: one of {@link templateKinds}. */
 export type TemplateKind = (typeof templateKinds)[number];
 
+/** A component of a {@link Plugin}. */
+export interface PluginComponent {
+  readonly name: string;
+  readonly groups: readonly DeepReadonly<GroupPart>[];
+  /** Whether an agent runs in every Pod. Without one, Pods are stateless: they have no roles, and readiness decides whether they serve. */
+  readonly hasAgent: boolean;
+}
+
 /** A parsed and validated plugin, which describes one kind of middleware. */
 export interface Plugin {
   readonly name: string;
@@ -22,7 +30,7 @@ export interface Plugin {
   readonly migrateFrom: Readonly<Record<string, readonly string[]>>;
   /** Key under an App's `spec.config` that contains the parameters. */
   readonly configKey: string | undefined;
-  readonly components: readonly { readonly name: string; readonly groups: readonly DeepReadonly<GroupPart>[] }[];
+  readonly components: readonly PluginComponent[];
   /** Stages of components by scenario. Default: all components in one stage. */
   readonly orders: Readonly<Partial<Record<Scenario, readonly (readonly string[])[]>>>;
   /** Parameters whose class is known in advance. The program decides about the others. */
@@ -31,8 +39,15 @@ export interface Plugin {
   readonly defaults: Readonly<Record<string, string>>;
   /** Combinations of parameters to warn about. */
   readonly warnings: readonly { readonly parameters: Readonly<Record<string, string>>; readonly message: string }[];
+  /** Whether the programs have users. Undefined: the agents decide. */
+  readonly hasUsers: boolean | undefined;
   readonly values: Readonly<Record<string, JsonValue>>;
   readonly templates: readonly { readonly kind: TemplateKind; readonly template: Template }[];
+}
+
+/** Whether an agent runs in the Pods of a component. */
+export function hasAgent(plugin: Plugin, component: string): boolean {
+  return plugin.components.find(({ name }) => name === component)?.hasAgent ?? true;
 }
 
 /** Whether a list of versions matches a version. `7.0` matches `7.0.*`. */

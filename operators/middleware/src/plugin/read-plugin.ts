@@ -53,7 +53,11 @@ export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
       groups.map((group) => group.name),
       `components[${index}].groups`,
     );
-    return { name: partName(component.name, `components[${index}].name`), groups };
+    return {
+      name: partName(component.name, `components[${index}].name`),
+      groups,
+      hasAgent: flag(component.agent, `components[${index}].agent`, true),
+    };
   });
   if (components.length === 0) throw new PluginError("components: must have at least one component");
   unique(
@@ -100,6 +104,7 @@ export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
         message: requiredText(warning.message, `warnings[${index}].message`),
       };
     }),
+    hasUsers: components.some((component) => component.hasAgent) ? flag(spec.users, "users", undefined) : false,
     values: object(spec.defaultValues ?? {}, "defaultValues"),
     templates: list(spec.templates, "templates").map((each, index) => {
       const template = object(each, `templates[${index}]`);
@@ -157,6 +162,12 @@ function list(value: unknown, field: string): readonly JsonValue[] {
 function requiredText(value: unknown, field: string): string {
   if ((typeof value !== "string" && typeof value !== "number") || value === "") throw new PluginError(`${field}: required`);
   return String(value);
+}
+
+function flag<T>(value: unknown, field: string, fallback: T): boolean | T {
+  if (value === undefined) return fallback;
+  if (typeof value !== "boolean") throw new PluginError(`${field}: ${JSON.stringify(value)} must be true or false`);
+  return value;
 }
 
 function partName(value: unknown, field: string): string {

@@ -9,11 +9,12 @@ import {
 import type { ConfigMapObject, PersistentVolumeClaimObject, PodObject } from "@keelson/api-machinery/kinds";
 import { parse } from "yaml";
 import type { Group } from "../api/group.ts";
-import { accessSecretName, configHashAnnotation, labels, revisionAnnotation } from "../api/names.ts";
+import { accessSecretName, configHashAnnotation, labels, revisionAnnotation, versionAnnotation } from "../api/names.ts";
 import { renderTemplate } from "../template/render-template.ts";
-import { hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
+import { hasAgent, hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
 import { checkPod, checkPorts } from "./check-rendered.ts";
 import { PluginError } from "./read-plugin.ts";
+import { type Rollout, withRollout } from "./rollout.ts";
 
 /** A rendered Pod with its ConfigMap and claim. */
 export interface Instance {
@@ -24,14 +25,20 @@ export interface Instance {
   readonly revision: string;
   readonly config: ConfigMapObject | undefined;
   readonly claim: PersistentVolumeClaimObject | undefined;
+  /** Version of the program. */
+  readonly version: string;
+  readonly parameters: Readonly<Record<string, string>>;
+  readonly configHash: string;
+  /** Whether the partition holds the Pod at the last complete rollout, which differs from the spec. */
+  readonly isHeld: boolean;
 }
 
 /** A rendered Group. */
 export interface RenderedGroup {
   readonly instances: readonly Instance[];
   readonly services: readonly KubernetesObject[];
-  readonly parameters: Readonly<Record<string, string>>;
-  readonly configHash: string;
+  /** Whether an agent runs in every Pod. */
+  readonly hasAgents: boolean;
   /** Ordinals of Pods in order of preference. */
   readonly preferredPrimaries: readonly number[];
 }
@@ -55,49 +62,140 @@ function sorted(value: unknown): unknown {
   );
 }
 
+/** The last complete rollout of a Group whose spec differs from it, and its plugin. */
+export interface HeldRollout {
+  readonly rollout: DeepReadonly<Rollout>;
+  readonly plugin: Plugin;
+}
+
 /**
- * Renders a plugin's templates for a Group: Pods with their ConfigMaps and claims, and Services. Pure.
+ * Renders a plugin's templates for a Group: Pods with their ConfigMaps and claims, and Services. Pods below the partition are rendered
+ * from `held`, if it is given. Pure.
  *
  * **Errors**: a `TemplateError` with line and column, or a {@link PluginError} if the result is not a valid object.
  */
-export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCommand: readonly string[]): RenderedGroup {
+export function renderGroup(
+  group: DeepReadonly<Group>,
+  plugin: Plugin,
+  agentCommand: readonly string[],
+  held?: HeldRollout,
+): RenderedGroup {
   const { spec } = group;
-  const app = group.metadata.labels?.[labels.app] ?? "";
-  const name = group.metadata.name ?? "";
-  const parameters = Object.fromEntries(
-    Object.entries({ ...plugin.defaults, ...spec.config }).map(([key, value]) => [
-      key,
-      typeof value === "string" ? value : JSON.stringify(value),
-    ]),
-  );
-  const configHash = hashOf(parameters);
-  const selectorLabels = { [labels.app]: app, [labels.group]: name };
-  const ownLabels = { ...group.metadata.labels, ...selectorLabels };
-  const imageVersion = Object.keys(plugin.images).find((version) => hasVersion([version], spec.runtime.version));
-  const root = {
-    Name: name,
-    Namespace: group.metadata.namespace ?? "",
-    App: app,
-    Component: group.metadata.labels?.[labels.component] ?? "",
-    Group: name,
-    Replicas: spec.replicas,
-    Runtime: { Name: spec.runtime.name, Version: spec.runtime.version },
-    Images: plugin.images,
-    Image: imageVersion === undefined ? "" : (plugin.images[imageVersion] ?? ""),
-    Plugin: { Name: plugin.name, Version: plugin.version },
-    Resources: spec.resources ?? {},
-    Config: parameters,
-    ConfigHash: configHash,
-    Storage: spec.storage ?? {},
-    Affinity: spec.affinity ?? {},
-    Values: { ...plugin.values, ...spec.values },
-    Labels: ownLabels,
-    SelectorLabels: selectorLabels,
-    Agent: { Command: agentCommand },
-    AccessSecret: accessSecretName(app),
+  const renderer = new GroupRenderer(group, plugin, agentCommand);
+  const old = held && new GroupRenderer(withRollout(group, held.rollout), held.plugin, agentCommand);
+  const partition = spec.rollingUpdate?.partition ?? 0;
+  const instances = Array.from({ length: spec.stopped ? 0 : spec.replicas }, (_, ordinal): Instance => {
+    const isHeld = old !== undefined && ordinal < partition;
+    return { ...(isHeld ? old : renderer).instance(ordinal), isHeld };
+  });
+  return {
+    instances,
+    services: renderer.services(),
+    hasAgents: renderer.hasAgents,
+    preferredPrimaries: spec.highAvailability?.preferredPrimaries ?? [],
   };
-  const render = (kind: TemplateKind, data: object): JsonObject[] =>
-    plugin.templates
+}
+
+/** Renders the objects of one revision of a Group. */
+class GroupRenderer {
+  readonly hasAgents: boolean;
+  readonly #group: DeepReadonly<Group>;
+  readonly #plugin: Plugin;
+  readonly #parameters: Readonly<Record<string, string>>;
+  readonly #configHash: string;
+  readonly #selectorLabels: Readonly<Record<string, string>>;
+  readonly #root: object;
+
+  constructor(group: DeepReadonly<Group>, plugin: Plugin, agentCommand: readonly string[]) {
+    const { spec } = group;
+    const app = group.metadata.labels?.[labels.app] ?? "";
+    const component = group.metadata.labels?.[labels.component] ?? "";
+    const name = group.metadata.name ?? "";
+    this.#group = group;
+    this.#plugin = plugin;
+    this.hasAgents = hasAgent(plugin, component);
+    this.#parameters = Object.fromEntries(
+      Object.entries({ ...plugin.defaults, ...spec.config }).map(([key, value]) => [
+        key,
+        typeof value === "string" ? value : JSON.stringify(value),
+      ]),
+    );
+    this.#configHash = hashOf(this.#parameters);
+    this.#selectorLabels = { [labels.app]: app, [labels.group]: name };
+    const imageVersion = Object.keys(plugin.images).find((version) => hasVersion([version], spec.runtime.version));
+    this.#root = {
+      Name: name,
+      Namespace: group.metadata.namespace ?? "",
+      App: app,
+      Component: component,
+      Group: name,
+      Replicas: spec.replicas,
+      Runtime: { Name: spec.runtime.name, Version: spec.runtime.version },
+      Images: plugin.images,
+      Image: imageVersion === undefined ? "" : (plugin.images[imageVersion] ?? ""),
+      Plugin: { Name: plugin.name, Version: plugin.version },
+      Resources: spec.resources ?? {},
+      Config: this.#parameters,
+      ConfigHash: this.#configHash,
+      Storage: spec.storage ?? {},
+      Affinity: spec.affinity ?? {},
+      Values: { ...plugin.values, ...spec.values },
+      Labels: this.#labels(),
+      SelectorLabels: this.#selectorLabels,
+      Agent: { Command: agentCommand },
+      AccessSecret: accessSecretName(app),
+    };
+  }
+
+  /** A Pod with its ConfigMap and claim. */
+  instance(ordinal: number): Omit<Instance, "isHeld"> {
+    const { spec } = this.#group;
+    const name = `${this.#group.metadata.name ?? ""}-${ordinal}`;
+    const data = { ...this.#root, Instance: { Name: name, Ordinal: ordinal } };
+    const [pod] = this.#render("Pod", data);
+    if (pod === undefined) throw new PluginError("templates: no template of type Pod renders an object");
+    checkPod(pod, this.hasAgents);
+    const [config] = this.#render("ConfigMap", data);
+    const [claim] = spec.storage === undefined ? [] : this.#render("PersistentVolumeClaim", data);
+    const { version } = spec.runtime;
+    // Without an agent only a new Pod reads a new configuration.
+    const revision = hashOf({ spec: pod.spec, version, ...(this.hasAgents ? {} : { config: config?.data ?? null }) });
+    const annotations = { [revisionAnnotation]: revision, ...(this.hasAgents ? {} : { [versionAnnotation]: version }) };
+    return {
+      ...{ name, ordinal, revision, version },
+      parameters: this.#parameters,
+      configHash: this.#configHash,
+      pod: this.#complete(pod, "Pod", name, { ...this.#owner(), annotations }) as PodObject,
+      config:
+        config &&
+        this.#complete(config, "ConfigMap", `${name}-config`, {
+          ...this.#owner(),
+          annotations: { [configHashAnnotation]: this.#configHash },
+        }),
+      // Claims have no owner: deleting an App by mistake keeps its data.
+      claim: claim && (this.#complete(claim, "PersistentVolumeClaim", `${name}-data`) as PersistentVolumeClaimObject),
+    };
+  }
+
+  services(): readonly KubernetesObject[] {
+    return this.#render("Service", this.#root).map((service, index) => {
+      checkPorts(isJsonObject(service.spec) ? service.spec.ports : undefined, "port", "Service: spec.ports");
+      const own = isJsonObject(service.metadata) ? service.metadata.name : undefined;
+      const name = typeof own === "string" ? own : `${this.#group.metadata.name ?? ""}-${index}`;
+      return this.#complete(service, "Service", name, this.#owner());
+    });
+  }
+
+  #owner(): object {
+    return { ownerReferences: [controllerReference(this.#group)] };
+  }
+
+  #labels(): Readonly<Record<string, string>> {
+    return { ...this.#group.metadata.labels, ...this.#selectorLabels };
+  }
+
+  #render(kind: TemplateKind, data: object): readonly JsonObject[] {
+    return this.#plugin.templates
       .filter((each) => each.kind === kind)
       .flatMap(({ template }) => {
         const text = renderTemplate(template, data);
@@ -112,47 +210,22 @@ export function renderGroup(group: DeepReadonly<Group>, plugin: Plugin, agentCom
         if (!isJsonObject(value)) throw new PluginError(`${template.name}: rendered YAML must be a map`);
         return [value];
       });
-  const complete = (value: JsonObject, kind: string, ownName: string, extra: object = {}): KubernetesObject => {
+  }
+
+  #complete(value: JsonObject, kind: string, name: string, extra: object = {}): KubernetesObject {
     const metadata = isJsonObject(value.metadata) ? value.metadata : {};
+    const own = isJsonObject(metadata.labels) ? metadata.labels : {};
     return {
       ...value,
       apiVersion: "v1",
       kind,
       metadata: {
         ...metadata,
-        name: ownName,
-        namespace: root.Namespace,
-        labels: { ...ownLabels, ...(isJsonObject(metadata.labels) ? metadata.labels : {}) } as Record<string, string>,
+        name,
+        namespace: this.#group.metadata.namespace ?? "",
+        labels: { ...this.#labels(), ...own } as Record<string, string>,
         ...extra,
       },
     };
-  };
-  const owner = { ownerReferences: [controllerReference(group)] };
-  const instances = Array.from({ length: spec.stopped ? 0 : spec.replicas }, (_, ordinal): Instance => {
-    const instance = `${name}-${ordinal}`;
-    const data = { ...root, Instance: { Name: instance, Ordinal: ordinal } };
-    const [pod] = render("Pod", data);
-    if (pod === undefined) throw new PluginError("templates: no template of type Pod renders an object");
-    checkPod(pod);
-    const [config] = render("ConfigMap", data);
-    const [claim] = spec.storage === undefined ? [] : render("PersistentVolumeClaim", data);
-    const revision = hashOf({ spec: pod.spec, version: spec.runtime.version });
-    return {
-      name: instance,
-      ordinal,
-      revision,
-      pod: complete(pod, "Pod", instance, { ...owner, annotations: { [revisionAnnotation]: revision } }) as PodObject,
-      config:
-        config &&
-        complete(config, "ConfigMap", `${instance}-config`, { ...owner, annotations: { [configHashAnnotation]: configHash } }),
-      // Claims have no owner: deleting an App by mistake keeps its data.
-      claim: claim && (complete(claim, "PersistentVolumeClaim", `${instance}-data`) as PersistentVolumeClaimObject),
-    };
-  });
-  const services = render("Service", root).map((service, index) => {
-    checkPorts(isJsonObject(service.spec) ? service.spec.ports : undefined, "port", "Service: spec.ports");
-    const serviceName = isJsonObject(service.metadata) ? service.metadata.name : undefined;
-    return complete(service, "Service", typeof serviceName === "string" ? serviceName : `${name}-${index}`, owner);
-  });
-  return { instances, services, parameters, configHash, preferredPrimaries: spec.highAvailability?.preferredPrimaries ?? [] };
+  }
 }

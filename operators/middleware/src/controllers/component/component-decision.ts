@@ -178,7 +178,8 @@ function requestOrder(
     (a, b) => Number(groups.get(a)?.status?.primary !== undefined) - Number(groups.get(b)?.status?.primary !== undefined),
   );
   const fix = (order: readonly string[]): object => ({ ...status, operation: { ...operation, order: [...order] } });
-  const pods = [...groups.values()].flatMap((group) => group.status?.pods ?? []);
+  // Pods without a role have no agent.
+  const pods = [...groups.values()].flatMap((group) => (group.status?.pods ?? []).filter(({ role }) => role !== undefined));
   const respondent = pods.find((pod) => pod.ready && pod.role === "primary") ?? pods.find((pod) => pod.ready);
   if (respondent?.ip === undefined)
     return { effects: [{ kind: "status", type: Component, object: component, status: fix(primaryLast) }] };
@@ -216,6 +217,7 @@ function applyGroup(
     ...(part?.storage === undefined ? {} : { storage: part.storage }),
     ...(part?.affinity === undefined ? {} : { affinity: part.affinity }),
     ...(part?.highAvailability === undefined ? {} : { highAvailability: part.highAvailability }),
+    ...(part?.rollingUpdate === undefined ? {} : { rollingUpdate: part.rollingUpdate }),
     ...(part?.values === undefined ? {} : { values: part.values }),
     ...(spec.stopped ? { stopped: true } : {}),
     ...(spec.operation === undefined ? {} : { operation: spec.operation }),

@@ -143,7 +143,8 @@ async function readPods(
 ): Promise<readonly CredentialPod[]> {
   const { namespace, name } = app.metadata;
   const groups = cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
-  const pods = groups.flatMap(({ status }) => status?.pods ?? []);
+  // Pods without a role have no agent.
+  const pods = groups.flatMap(({ status }) => status?.pods ?? []).filter(({ role }) => role !== undefined);
   const asked = await Promise.all(
     pods.map(async ({ name: pod, ip, role }): Promise<CredentialPod> => {
       const answer = ip === undefined ? undefined : await agents.role(ip, token, signal);

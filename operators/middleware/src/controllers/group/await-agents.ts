@@ -2,7 +2,6 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
 import { configHashAnnotation } from "../../api/names.ts";
-import type { RenderedGroup } from "../../plugin/render-group.ts";
 import { crashMessage } from "./crash-message.ts";
 import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
@@ -17,11 +16,10 @@ import { restart } from "./restart.ts";
  */
 export function awaitAgents(
   observed: GroupObservation,
-  rendered: RenderedGroup,
   present: readonly PodView[],
   { operation, primary }: GroupStatus,
 ): Next {
-  const isOld = (view: PodView): boolean => isOutdated(view) || hasOldConfig(view, observed, rendered);
+  const isOld = (view: PodView): boolean => isOutdated(view) || hasOldConfig(view, observed);
   const silent = present.filter((view) => view.role === undefined && view.pod !== undefined);
   const old = silent.filter(isOld).reverse();
   // A replaced Pod must report before the next one is replaced.
@@ -44,9 +42,9 @@ export function awaitAgents(
   return wait(`waiting for the agent of ${view.name}`);
 }
 
-function hasOldConfig({ instance }: PodView, { configs }: GroupObservation, { configHash }: RenderedGroup): boolean {
+function hasOldConfig({ instance }: PodView, { configs }: GroupObservation): boolean {
   const config = configs.find((each) => each.metadata.name === instance?.config?.metadata.name);
-  return config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== configHash;
+  return config !== undefined && config.metadata.annotations?.[configHashAnnotation] !== instance?.configHash;
 }
 
 /** Whether the kubelet reports a Pod whose containers all run, so that its program may serve clients. */

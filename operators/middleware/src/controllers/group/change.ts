@@ -27,7 +27,8 @@ export function change(
   return restart(last, `removing ${last.name}; its volume is kept`, true);
 }
 
-function growVolumes({ claims }: GroupObservation, rendered: RenderedGroup): Next {
+/** Requests more capacity for the volumes, and waits until they have it. */
+export function growVolumes({ claims }: GroupObservation, rendered: RenderedGroup): Next {
   for (const { claim } of rendered.instances) {
     const current = claims.find((each) => each.metadata.name === claim?.metadata.name);
     const wanted = claim?.spec?.resources?.requests?.storage;

@@ -18,12 +18,13 @@ export function addDisruptions(a: Disruptions = none, b: Disruptions = none): Di
 
 /** What one recorded step disrupts; undefined if nothing. Pods that are only removed are not counted. */
 export function disruptionsBetween(before: Counted, after: Counted): Disruptions | undefined {
-  const isRestart = before.restarting === undefined && after.restarting !== undefined && after.restarting.remove !== true;
+  const { restarting } = after;
+  const isRestart = before.restarting === undefined && restarting !== undefined && restarting.remove !== true;
   const hasNewPrimary = before.primary !== undefined && before.primary.pod !== after.primary?.pod;
   if (!isRestart && !hasNewPrimary) return undefined;
   const isPlanned = before.switchover !== undefined;
   return {
-    restarts: Number(isRestart),
+    restarts: isRestart ? 1 + (restarting.others?.length ?? 0) : 0,
     switchovers: Number(hasNewPrimary && isPlanned),
     failovers: Number(hasNewPrimary && !isPlanned),
   };

@@ -4,6 +4,8 @@ import { Group, type GroupSpec, type GroupStatus } from "../../api/group.ts";
 import { annotations } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";
 import { change } from "./change.ts";
+import { changeAgentless } from "../agentless/change-agentless.ts";
+import { reconcileAgentless } from "../agentless/reconcile-agentless.ts";
 import { addDisruptions, disruptionsBetween, earlierDisruptions } from "./count-disruptions.ts";
 import { type Next, wait } from "./next.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
@@ -12,6 +14,7 @@ import { requestedSwitchover } from "../primary/requested-switchover.ts";
 import { finish, withStep } from "./group-operation.ts";
 import { reconcileTopology } from "./topology.ts";
 import { setReady } from "../ready-condition.ts";
+import { doneMessage, setRollout } from "./rollout-status.ts";
 import type { GroupObservation } from "./observation.ts";
 import { podStates, type PodView, podViews } from "./pod-view.ts";
 
@@ -38,14 +41,14 @@ export function decideGroup(observed: GroupObservation): Decision {
     return changed(group, status) ?? { effects: [] };
   }
   const views = podViews(observed, rendered);
-  status.pods = podStates(views, status);
+  status.pods = podStates(views, status, rendered);
   status.replicas = spec.stopped ? 0 : spec.replicas;
   status.readyReplicas = status.pods.filter((pod) => pod.ready).length;
   const versions = new Set(status.pods.map((pod) => pod.version));
   const [version] = versions;
   if (versions.size === 1 && version !== undefined) status.currentVersion = version;
 
-  let next = reconcileTopology(observed, rendered, views, status);
+  let next = (rendered.hasAgents ? reconcileTopology : reconcileAgentless)(observed, rendered, views, status);
   const isSafe = [status.restarting, status.switchover, status.failover, status.fencing].every((each) => each === undefined);
   if (isCancelled && isSafe && (next.kind === "settled" || next.kind === "wait")) finish(operation, "Cancelled", "cancelled");
   else if (next.kind === "settled" && isRunning) next = changeUnlessPaused(observed, rendered, views, status);
@@ -54,11 +57,12 @@ export function decideGroup(observed: GroupObservation): Decision {
   if (!isRunning && isSafe && (next.kind === "settled" || next.kind === "wait"))
     next = requestedRestart(group, views, status, rendered, next);
   if (isRunning && operation.phase === "Running") {
-    if (next.kind === "settled") finish(operation, "Succeeded", "done");
+    if (next.kind === "settled") finish(operation, "Succeeded", doneMessage(spec, rendered));
     else if (next.kind === "fail") finish(operation, "Failed", next.message, next.errorClass);
     else operation.message = next.message;
   }
   if (next.kind === "record") record(next, status, isRunning, now);
+  setRollout(spec, rendered, views, status);
   // An operation has its own message.
   if (next.kind === "settled" || operation?.phase === "Running") delete status.message;
   else status.message = next.message;
@@ -87,7 +91,7 @@ function changeUnlessPaused(
   views: readonly PodView[],
   status: GroupStatus,
 ): Next {
-  const next = change(observed, rendered, views, status);
+  const next = (rendered.hasAgents ? change : changeAgentless)(observed, rendered, views, status);
   const isPaused = observed.group.metadata.annotations?.[annotations.pauseRequest] === status.operation?.token;
   return isPaused && next.kind !== "settled" && next.kind !== "fail" ? wait("paused") : next;
 }

@@ -6,13 +6,14 @@ import type { MiddlewareServices } from "../services.ts";
 import { Group, type GroupStatus } from "../../api/group.ts";
 import { labels } from "../../api/names.ts";
 import type { Plugin } from "../../plugin/plugin.ts";
-import { type RenderedGroup, renderGroup } from "../../plugin/render-group.ts";
+import { type HeldRollout, type RenderedGroup, renderGroup } from "../../plugin/render-group.ts";
 import { isPlugin, pluginConfigMapName, PluginError } from "../../plugin/read-plugin.ts";
 import { TemplateError } from "../../template/template-error.ts";
 import { findAgentToken, readAgentToken } from "../agent-token.ts";
 import { performEffects, type EffectContext } from "../perform-effects.ts";
 
 import { decideGroup } from "./group-decision.ts";
+import { heldRollout } from "./rollout-status.ts";
 import type { Role } from "./observation.ts";
 import { createRoleWatches, type RoleWatches, type WatchedPod } from "./role-watches.ts";
 
@@ -70,7 +71,9 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
   const labelSelector = `${labels.group}=${name}`;
   const pods = cache.list(Pod, { namespace, labelSelector });
   const readToken = (): Promise<string> => readAgentToken(client, namespace, app, signal);
-  const running = pods.flatMap(runningPod);
+  const rendered = render(group, context, services);
+  // Without agents nothing is asked: the kubelet reports whether Pods are ready.
+  const running = hasAgents(rendered) ? pods.flatMap(runningPod) : [];
   const token = running.length === 0 ? "" : await findAgentToken(client, namespace, app, signal);
   if (token === undefined) return;
   // Watched before the roles are read, so that a later change is not missed.
@@ -78,7 +81,7 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
   const roles = await readRoles(running, agents, token, signal);
   const decision = decideGroup({
     group,
-    rendered: render(group, context, services),
+    rendered,
     pods,
     claims: cache.list(PersistentVolumeClaim, { namespace, labelSelector }),
     configs: cache.list(ConfigMap, { namespace, labelSelector }),
@@ -137,9 +140,15 @@ function failedBy(error: unknown, { status }: DeepReadonly<Group>): object | und
 
 interface Rendered {
   readonly plugin: Plugin;
+  /** Plugin of the Pods below the partition. */
+  readonly held: Plugin | undefined;
   readonly identity: string;
   readonly result: RenderedGroup | { readonly problem: string };
 }
+
+/** A Group that cannot be rendered may have agents: an unknown plugin must not hide a failed primary. */
+const hasAgents = (rendered: RenderedGroup | { readonly problem: string }): boolean =>
+  "problem" in rendered || rendered.hasAgents;
 
 const keyOf = ({ namespace, name }: Request): string => `${namespace}/${name}`;
 
@@ -152,12 +161,14 @@ function render(
   const { name = "", namespace, uid, generation, labels: own } = group.metadata;
   const plugin = plugins.find(cache, namespace, group.spec.plugin);
   if ("problem" in plugin) return plugin;
-  const identity = JSON.stringify([uid, generation, own]);
+  const held = heldRollout(group, (wanted) => plugins.find(cache, namespace, wanted));
+  if (held !== undefined && "problem" in held) return held;
+  const identity = JSON.stringify([uid, generation, own, held?.rollout]);
   const key = keyOf({ namespace, name });
   const last = rendered.get(key);
-  if (last?.plugin === plugin && last.identity === identity) return last.result;
-  const result = renderOrProblem(group, plugin, agentCommand);
-  rendered.set(key, { plugin, identity, result });
+  if (last?.plugin === plugin && last.held === held?.plugin && last.identity === identity) return last.result;
+  const result = renderOrProblem(group, plugin, agentCommand, held);
+  rendered.set(key, { plugin, held: held?.plugin, identity, result });
   return result;
 }
 
@@ -165,9 +176,10 @@ function renderOrProblem(
   group: DeepReadonly<Group>,
   plugin: Plugin,
   agentCommand: readonly string[],
+  held: HeldRollout | undefined,
 ): RenderedGroup | { readonly problem: string } {
   try {
-    return renderGroup(group, plugin, agentCommand);
+    return renderGroup(group, plugin, agentCommand, held);
   } catch (error) {
     if (error instanceof TemplateError || error instanceof PluginError) return { problem: error.message };
     throw error;

@@ -11,7 +11,7 @@ import type { GroupObservation } from "./observation.ts";
 import { requestOrder } from "./pod-order.ts";
 import { restart } from "./restart.ts";
 import { switchover } from "../primary/switchover.ts";
-import { isOutdated, type PodView } from "./pod-view.ts";
+import { isHeld, isOutdated, type PodView } from "./pod-view.ts";
 
 /** Applies parameters and templates Pod by Pod, without a restart where the program supports it. */
 export function changePods(
@@ -20,12 +20,12 @@ export function changePods(
   views: readonly PodView[],
   status: GroupStatus,
 ): Next {
-  const { configHash, parameters } = rendered;
   const present = views.filter((view) => view.instance !== undefined);
   const mismatch = versionMismatch(observed, present, status);
   if (mismatch !== undefined) return { kind: "fail", message: mismatch, errorClass: "Config" };
-  const hasOtherParameters = (view: PodView): boolean => view.role?.configHash !== configHash;
-  const outdated = present.filter((view) => isOutdated(view) || hasOtherParameters(view));
+  const hasOtherParameters = (view: PodView): boolean => view.role?.configHash !== view.instance?.configHash;
+  // The partition holds the others, also those that were changed before it was raised.
+  const outdated = present.filter((view) => !isHeld(view) && (isOutdated(view) || hasOtherParameters(view)));
   if (outdated.length > 0) {
     const { operation } = status;
     const primary = present.find((view) => view.name === status.primary?.pod);
@@ -35,7 +35,8 @@ export function changePods(
     // Roles may have changed since the order was fixed: the current primary comes last.
     const rank = (view: PodView): number => (view === primary ? Number.MAX_SAFE_INTEGER : order.indexOf(view.name));
     const [view] = [...outdated].sort((a, b) => rank(a) - rank(b));
-    if (view === undefined) return { kind: "settled" };
+    if (view?.instance === undefined) return { kind: "settled" };
+    const { parameters, configHash } = view.instance;
     if (isOutdated(view) || status.restartNeeded === configHash) {
       if (view === primary && present.length > 1) return switchover(view, views, status, rendered);
       return restart(view, `restarting ${view.name}`);
@@ -55,7 +56,8 @@ export function changePods(
     };
   }
   // The files are updated after the programs accepted the parameters.
-  const stale = rendered.instances.filter(({ config }) => {
+  const stale = rendered.instances.filter(({ config, configHash, isHeld: isKept }) => {
+    if (isKept) return false;
     const current = observed.configs.find((each) => each.metadata.name === config?.metadata.name);
     return config !== undefined && current?.metadata.annotations?.[configHashAnnotation] !== configHash;
   });
@@ -76,13 +78,14 @@ function versionMismatch(
   { operation }: GroupStatus,
 ): string | undefined {
   if (operation?.scenario !== "upgrade") return undefined;
-  const { name, version } = group.spec.runtime;
+  const { name } = group.spec.runtime;
   const wrong = present.find(
-    (view) => !isOutdated(view) && view.role?.version !== undefined && !hasVersion([version], view.role.version),
+    (view) =>
+      !isOutdated(view) && view.role?.version !== undefined && !hasVersion([view.instance?.version ?? ""], view.role.version),
   );
   return wrong === undefined
     ? undefined
-    : `${wrong.name}: requested ${name} ${version}, but the program reports version ${wrong.role?.version ?? ""}`;
+    : `${wrong.name}: requested ${name} ${wrong.instance?.version ?? ""}, but the program reports version ${wrong.role?.version ?? ""}`;
 }
 
 /** The status after a program responded to new parameters. */

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { PodObject } from "@keelson/api-machinery/kinds";
 import type { GroupStatus } from "../../api/group.ts";
-import { revisionAnnotation } from "../../api/names.ts";
+import { revisionAnnotation, versionAnnotation } from "../../api/names.ts";
 import type { PodState } from "../../api/parts.ts";
 import type { Instance, RenderedGroup } from "../../plugin/render-group.ts";
 import type { GroupObservation, Role } from "./observation.ts";
@@ -54,17 +54,39 @@ export function isOutdated({ pod, instance }: PodView): boolean {
   return pod?.metadata.annotations?.[revisionAnnotation] !== instance?.revision;
 }
 
+/** The state of a Pod as its agent reports it. */
+function agentState(view: PodView, status: GroupStatus, views: readonly PodView[]): Partial<PodState> {
+  return {
+    role: view.role?.role ?? "unknown",
+    ...(view.role?.version === undefined ? {} : { version: view.role.version }),
+    ...(view.role?.configHash === undefined ? {} : { configHash: view.role.configHash }),
+    ready: isSynced(view, status, views),
+  };
+}
+
+/** Whether the partition holds a Pod at the last complete rollout. */
+export const isHeld = ({ instance }: PodView): boolean => instance?.isHeld === true;
+
+/** Whether the kubelet reports that a Pod serves. */
+export function isPodReady({ pod }: PodView): boolean {
+  if (pod === undefined || pod.metadata.deletionTimestamp !== undefined) return false;
+  return pod.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
+}
+
+/** The state of a Pod without an agent. */
+function agentlessState(view: PodView): Partial<PodState> {
+  const version = view.pod?.metadata.annotations?.[versionAnnotation];
+  return { ...(version === undefined ? {} : { version }), ready: isPodReady(view) };
+}
+
 /** The Pods in the status. */
-export function podStates(views: readonly PodView[], status: GroupStatus): PodState[] {
+export function podStates(views: readonly PodView[], status: GroupStatus, { hasAgents }: RenderedGroup): PodState[] {
   return views
     .filter((view) => view.pod !== undefined)
     .map((view) => ({
       name: view.name,
       uid: view.pod?.metadata.uid ?? "",
       ...(view.ip === undefined ? {} : { ip: view.ip }),
-      role: view.role?.role ?? "unknown",
-      ...(view.role?.version === undefined ? {} : { version: view.role.version }),
-      ...(view.role?.configHash === undefined ? {} : { configHash: view.role.configHash }),
-      ready: isSynced(view, status, views),
+      ...(hasAgents ? agentState(view, status, views) : agentlessState(view)),
     }));
 }

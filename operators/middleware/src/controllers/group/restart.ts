@@ -7,39 +7,60 @@ import type { PodView } from "./pod-view.ts";
 
 /** Starts to replace a Pod, or with `remove` to delete it. Its UID is recorded, so that its successor is not affected. */
 export function restart(view: PodView, message: string, remove = false): Next {
+  return restartAll([view], message, remove);
+}
+
+/** Like {@link restart}, for Pods without agents at the same time. */
+export function restartAll(views: readonly PodView[], message: string, remove = false): Next {
+  const [first, ...others] = views.map(({ name, pod }) => ({ name, uid: pod?.metadata.uid ?? "" }));
+  if (first === undefined) return { kind: "settled" };
   return {
     kind: "record",
     message,
     change: (next) => {
-      next.restarting = { pod: view.name, uid: view.pod?.metadata.uid ?? "", ...(remove ? { remove } : {}) };
+      next.restarting = {
+        ...{ pod: first.name, uid: first.uid },
+        ...(remove ? { remove } : {}),
+        ...(others.length > 0 ? { others } : {}),
+      };
     },
-    step: [view.name, remove ? "is removed" : "restarts"],
+    step: [views.map(({ name }) => name).join(", "), remove ? "is removed" : "restarts"],
   };
 }
 
-/** Continues to replace a Pod: stops its program cleanly, then deletes the Pod. */
+/** Continues to replace Pods: stops their programs cleanly, then deletes the Pods. */
 export function continueRestart(
   { group }: GroupObservation,
-  { pod: name, uid }: NonNullable<GroupStatus["restarting"]>,
+  { pod, uid, others = [] }: NonNullable<GroupStatus["restarting"]>,
   views: readonly PodView[],
 ): Next {
-  const view = views.find((each) => each.name === name);
-  if (view?.pod === undefined || view.pod.metadata.uid !== uid) {
+  const targets = [{ name: pod, uid }, ...others];
+  const names = (all: readonly { readonly name: string }[]): string => all.map(({ name }) => name).join(", ");
+  const remaining = views.filter((view) =>
+    targets.some((each) => each.name === view.name && each.uid === view.pod?.metadata.uid),
+  );
+  if (remaining.length === 0) {
     return {
       kind: "record",
-      message: `${name} has terminated`,
+      message: `${names(targets)} ${targets.length > 1 ? "have" : "has"} terminated`,
       change: (next) => {
         delete next.restarting;
       },
     };
   }
-  if (view.pod.metadata.deletionTimestamp !== undefined) return wait(`waiting for ${name} to terminate`);
-  const effects: Effect[] = [];
-  if (view.role !== undefined && view.ip !== undefined) {
-    effects.push({ kind: "call", ip: view.ip, call: { method: "Stop", token: uid }, after: () => undefined });
-  }
-  effects.push({ kind: "delete", type: Pod, key: { namespace: group.metadata.namespace, name }, uid });
-  return { kind: "do", message: `stopping ${name}`, effects };
+  const running = remaining.filter((view) => view.pod?.metadata.deletionTimestamp === undefined);
+  if (running.length === 0) return wait(`waiting for ${names(remaining)} to terminate`);
+  return { kind: "do", message: `stopping ${names(running)}`, effects: running.flatMap((view) => stopEffects(view, group)) };
+}
+
+function stopEffects({ name, pod, role, ip }: PodView, { metadata }: GroupObservation["group"]): readonly Effect[] {
+  const uid = pod?.metadata.uid ?? "";
+  return [
+    ...(role === undefined || ip === undefined
+      ? []
+      : [{ kind: "call" as const, ip, call: { method: "Stop" as const, token: uid }, after: () => undefined }]),
+    { kind: "delete", type: Pod, key: { namespace: metadata.namespace, name }, uid },
+  ];
 }
 
 /** Stops the Pods one by one, the primary last. */

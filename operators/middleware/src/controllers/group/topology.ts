@@ -30,7 +30,7 @@ export function reconcileTopology(
     // First, because a failover may need the agent of the missing Pod for its majority.
     () => startMissing(observed, rendered, views, status),
     () => reconcileFailover(observed, views, status),
-    () => awaitAgents(observed, rendered, present, status),
+    () => awaitAgents(observed, present, status),
     () => reconcileRoles(present, views, status),
     () => labelRoles(views),
     () => reconcileMembers(observed.group, present, status),
@@ -43,7 +43,7 @@ export function reconcileTopology(
 }
 
 /** Starts Pods and Services that do not exist. */
-function startMissing(
+export function startMissing(
   observed: GroupObservation,
   rendered: RenderedGroup,
   views: readonly PodView[],

@@ -10,7 +10,7 @@ export type SpecPart = Partial<Pick<ComponentSpec, "plugin" | "runtime" | "confi
 };
 
 const groupFields: Readonly<Record<TaskType, readonly (keyof GroupPart)[]>> = {
-  k8s_resources: ["replicas", "resources", "affinity", "highAvailability"],
+  k8s_resources: ["replicas", "resources", "affinity", "highAvailability", "rollingUpdate"],
   middleware_config: ["values"],
   storage_volume: ["storage"],
   version_upgrade: [],
@@ -115,6 +115,7 @@ export function describeChange(type: TaskType, before: DeepReadonly<SpecPart>, a
     note(`${group.name}.resources`, old?.resources, group.resources);
     note(`${group.name}.affinity`, old?.affinity, group.affinity);
     note(`${group.name}.highAvailability`, old?.highAvailability, group.highAvailability);
+    note(`${group.name}.rollingUpdate`, old?.rollingUpdate, group.rollingUpdate);
     note(`${group.name}.storage`, old?.storage?.size, group.storage?.size);
     note(`${group.name}.storageClass`, old?.storage?.storageClass, group.storage?.storageClass);
     note(`${group.name}.values`, old?.values, group.values);

@@ -2,7 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import type { App } from "../../api/app.ts";
 import type { ComponentSpec } from "../../api/component.ts";
-import { hasVersion, type Plugin } from "../../plugin/plugin.ts";
+import { hasAgent, hasVersion, type Plugin } from "../../plugin/plugin.ts";
 import { desiredComponents, keysOf } from "./desired-components.ts";
 
 type GroupSpec = DeepReadonly<ComponentSpec>["groups"][number];
@@ -22,13 +22,15 @@ export function validateApp(
   return [
     ...runtimeProblems(app, plugin),
     ...nameProblems(app, plugin),
+    ...userProblems(app, plugin),
     ...[...desiredComponents(app, plugin)].flatMap(([name, desired]) => {
       const before = applied.get(name);
       return [
         ...parameterProblems(desired, plugin),
         ...desired.groups.flatMap((group) => {
           const old = before?.groups.find((each) => each.name === group.name);
-          return storageProblems(`spec.components.${name}.${group.name}.storage`, old, group);
+          const field = `spec.components.${name}.${group.name}`;
+          return [...storageProblems(`${field}.storage`, old, group), ...agentProblems(field, group, hasAgent(plugin, name))];
         }),
         ...upgradeProblems(before, desired, plugin),
       ];
@@ -75,6 +77,26 @@ function parameterProblems({ config }: DeepReadonly<ComponentSpec>, { parameters
         message: "must not be set: it would break replication or the volumes",
       }))
   );
+}
+
+/** Fields of a group that need agents, or Pods without them. */
+function agentProblems(
+  field: string,
+  { highAvailability, rollingUpdate }: GroupSpec,
+  isAgentRunning: boolean,
+): readonly FieldError[] {
+  if (!isAgentRunning && highAvailability !== undefined)
+    return [{ field: `${field}.highAvailability`, message: "must not be set: the Pods have no agent and no primary" }];
+  const { maxUnavailable = 1 } = rollingUpdate ?? {};
+  if (!isAgentRunning || maxUnavailable === 1) return [];
+  const message = `${maxUnavailable} must be 1: replicated Pods are replaced one at a time`;
+  return [{ field: `${field}.rollingUpdate.maxUnavailable`, message }];
+}
+
+/** Users of an App whose programs have none. */
+function userProblems({ spec: { users = [] } }: DeepReadonly<App>, { hasUsers, name, version }: Plugin): readonly FieldError[] {
+  if (hasUsers !== false || users.length === 0) return [];
+  return [{ field: "spec.users", message: `must be empty: plugin ${name} ${version} does not support users` }];
 }
 
 /** Changes of a group's volumes that are not possible. */

@@ -35,6 +35,8 @@ export function requestedRestart(
   if (topology.kind !== "settled" && !request.rebuild) return topology;
   const targets = views.filter(({ name, pod }) => pod !== undefined && (request.pod === undefined || name === request.pod));
   if (targets.length === 0) return answer(request.id, `refused: ${request.pod ?? "the Group"} has no Pod`);
+  if (request.rebuild && !rendered.hasAgents)
+    return answer(request.id, "refused: Pods without agents cannot be rebuilt; restart them instead");
   if (request.rebuild && (request.pod === undefined || request.pod === status.primary?.pod))
     return answer(
       request.id,

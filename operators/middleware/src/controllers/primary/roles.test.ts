@@ -72,9 +72,10 @@ describe("a Group with a recorded primary", () => {
 });
 
 it("changes the current primary last, wherever it is in the recorded order", () => {
-  const rendered: RenderedGroup = { instances: [], services: [], parameters: {}, configHash: "newer", preferredPrimaries: [] };
+  const rendered: RenderedGroup = { instances: [], services: [], hasAgents: true, preferredPrimaries: [] };
   const operation = { token: "t", scenario: "update", phase: "Running", startedAt: "", order: ["p-0", "p-1", "p-2"] };
-  const views = [podView(0, leader), podView(1, {}), podView(2, {})];
+  const wanted = { configHash: "newer" };
+  const views = [podView(0, leader, wanted), podView(1, {}, wanted), podView(2, {}, wanted)];
   const next = changePods({} as never, rendered, views, { ...status, operation } as GroupStatus);
   expect(next).toMatchObject({ kind: "do", effects: [{ ip: "127.0.0.11", call: { method: "ReloadConfig" } }] });
 });

@@ -8,7 +8,7 @@ import { continueRestart } from "../group/restart.ts";
 import { continueSwitchover, switchover } from "./switchover.ts";
 import type { PodView } from "../group/pod-view.ts";
 
-const rendered: RenderedGroup = { instances: [], services: [], parameters: {}, configHash: "new", preferredPrimaries: [] };
+const rendered: RenderedGroup = { instances: [], services: [], hasAgents: true, preferredPrimaries: [] };
 const status = {
   primary: { pod: "p-0", epoch: 4 },
   operation: { token: "t", scenario: "update", phase: "Running", startedAt: "2026-01-01T00:00:00Z" },
@@ -44,6 +44,12 @@ describe("a switchover", () => {
       expect(recorded(begin(old, podView(2, {}))).switchover?.to).toBe("p-2");
       expect(recorded(begin(old)).switchover?.to).toBe("p-1");
     }
+  });
+
+  it("prefers a replica that the partition holds: it may not be able to follow a primary of the next version", () => {
+    const held = podView(1, {}, { isHeld: true });
+    expect(recorded(begin(podView(2, {}), held)).switchover?.to).toBe("p-1");
+    expect(recorded(begin(podView(2, {}), podView(1, { isInSync: false }, { isHeld: true }))).switchover?.to).toBe("p-2");
   });
 
   const onRecord = { token: "t/switchover/5", from: "p-0", to: "p-1", epoch: 5 };

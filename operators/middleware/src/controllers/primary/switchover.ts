@@ -4,14 +4,18 @@ import type { CallResult, Effect } from "../effect.ts";
 import { type Next, wait } from "../group/next.ts";
 import { startFailover } from "./failover.ts";
 import { byPreference } from "./members.ts";
-import { isOutdated, isSynced, type PodView } from "../group/pod-view.ts";
+import { isHeld, isOutdated, isSynced, type PodView } from "../group/pod-view.ts";
 
-/** Starts a switchover to a replica that is in sync, preferably one that is already up to date. */
+/**
+ * Starts a switchover to a replica that is in sync, preferably one that is already up to date. Pods below the partition run the last
+ * rollout and may not be able to follow a primary of the next one, so the role goes to one of them if there are any.
+ */
 export function switchover(from: PodView, views: readonly PodView[], status: GroupStatus, rendered: RenderedGroup): Next {
   const ordered = byPreference(views, rendered.preferredPrimaries);
   const candidates = ordered.filter((view) => view !== from && view.instance !== undefined && isSynced(view, status, views));
-  const isReady = (view: PodView): boolean => !isOutdated(view) && view.role?.configHash === rendered.configHash;
-  const to = candidates.find(isReady) ?? candidates[0];
+  const isReady = (view: PodView): boolean => !isOutdated(view) && view.role?.configHash === view.instance?.configHash;
+  const hasHeld = views.some(isHeld);
+  const to = candidates.find((view) => isReady(view) && isHeld(view) === hasHeld) ?? candidates.find(isReady) ?? candidates[0];
   if (to === undefined)
     return {
       kind: "fail",
@@ -50,7 +54,7 @@ export function continueSwitchover(
     return forget((next) => {
       next.primary = { pod: to, epoch };
       // The new version may have written data that the old one cannot read.
-      if (next.operation?.scenario === "upgrade") next.operation.pointOfNoReturn = true;
+      if (next.operation?.scenario === "upgrade" && !isHeld(chosen)) next.operation.pointOfNoReturn = true;
     }, `became the primary after ${from}`);
   }
   // The old primary has failed meanwhile. Only the chosen replica may take over: the old agent may still promote it.
