@@ -1,14 +1,12 @@
 import { type StatusError, statusError } from "@keelson/api-machinery";
 import type { RequestAudit } from "../audit/request-audit.ts";
 import type { ServedResource, UserInfo } from "../registry/served-resource.ts";
-import { admitUnstored, operationOptions } from "./admission-request.ts";
 import { type Call, type EndpointContext, keyOf, Timestamps } from "./call.ts";
 import { admitConnection } from "./subresources/connect.ts";
-import { writeOptions } from "./write/write-options.ts";
 import { createObject } from "./write/create.ts";
+import { evaluateObject } from "./write/evaluate.ts";
 import { deleteObject } from "./write/delete.ts";
 import { deleteCollection } from "./write/delete-collection.ts";
-import { encodeUnstored } from "./object/serve-object.ts";
 import { badRequest, forbidden, methodNotAllowed, notFound, statusOf, unknownResource } from "./errors.ts";
 import type { Handle, Outcome, PipelineRequest } from "./outcome.ts";
 import { pauseIfLarge } from "./pause.ts";
@@ -18,7 +16,6 @@ import { getObject, listObjects } from "./read/read.ts";
 import { absentPath } from "./absent-path.ts";
 import { requirePathSegment, requireTimeout } from "./request-checks.ts";
 import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./request-info.ts";
-import { readBody } from "./object/body.ts";
 import { scaleObject } from "./subresources/scale.ts";
 import { updateObject } from "./write/update.ts";
 import { SharedEvents } from "./read/shared-events.ts";
@@ -203,7 +200,7 @@ class Pipeline implements RequestPipeline {
   }
 
   async #handleSubresource(call: Call): Promise<Outcome> {
-    const { resource, info, request } = call;
+    const { resource, info } = call;
     const { subresource, verb } = info;
     const own = resource.subresources?.find(({ name }) => name === subresource);
     const handler = this.#options.subresources?.[`${info.group}/${info.resource}/${subresource}`];
@@ -229,18 +226,12 @@ class Pipeline implements RequestPipeline {
     if (verb === "update") return updateObject(call);
     if (verb === "patch") return patchObject(call);
     if (verb !== "create" || own?.evaluate === undefined) throw methodNotAllowed(resource, verb);
-    const { group = resource.group, version = resource.version, kind } = own;
-    const object = readBody({ ...resource, group, version, kind, origin: "builtin" }, request.body);
-    const admitted = await admitUnstored(call, {
-      operation: "CREATE",
-      kind: { group, version, kind },
-      name: info.name,
-      object,
-      isDryRun: writeOptions(request, "CreateOptions").isDryRun,
-      options: operationOptions(call, "CreateOptions"),
+    const { group = resource.group, version = resource.version, kind, schema = resource.schema, evaluate } = own;
+    return evaluateObject(call, {
+      resource: { ...resource, group, version, kind, schema, strategy: {}, hasStatus: false, origin: "builtin" },
+      evaluate,
+      dropsUid: false,
     });
-    const evaluated = await own.evaluate(admitted, { user: request.user, namespace: call.namespace, name: info.name });
-    return { kind: "object", status: 201, object: encodeUnstored(evaluated), resource, subresource };
   }
 }
 

@@ -1,4 +1,4 @@
-import { isJsonObject, type KubernetesObject, statusError } from "@keelson/api-machinery";
+import { isJsonObject, type KubernetesObject, parseApiVersion, statusError } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
 import { invalidCause, invalidError } from "@keelson/api-machinery/validation";
 import { type Store, storageKey } from "../../storage/store.ts";
@@ -64,15 +64,18 @@ function requestToken(
   object: KubernetesObject,
   { namespace, name }: Parameters<Evaluate>[1],
 ): KubernetesObject {
+  requireSameName(object, namespace, name);
   const account = store.get(storageKey({ group: "", plural: "serviceaccounts" }, namespace, name))?.object.metadata;
   if (account?.uid === undefined) {
     throw statusError("NotFound", `serviceaccounts ${JSON.stringify(name)} not found`, { name, kind: "serviceaccounts" });
   }
-  const sentName = object.metadata.name ?? "";
-  if (sentName !== "" && sentName !== name) {
-    throw invalidError({ group: authenticationGroup, kind: "TokenRequest" }, name, [
-      invalidCause("metadata.name", sentName, "must match the service account name if specified"),
-    ]);
+  const sentUid = object.metadata.uid ?? "";
+  if (sentUid !== "" && sentUid !== account.uid) {
+    throw conflict(
+      { group: authenticationGroup, kind: "TokenRequest" },
+      name,
+      `the UID in the token request (${sentUid}) does not match the UID of the service account (${account.uid})`,
+    );
   }
   const spec = specOf(object);
   const expirationSeconds = expirationOf(spec["expirationSeconds"] ?? hourSeconds);
@@ -87,7 +90,7 @@ function requestToken(
   const expirationTimestamp = formatTime(expiresAt);
   return {
     ...withStatus(object, { token, expirationTimestamp }),
-    metadata: { ...object.metadata, name, namespace, creationTimestamp: formatTime(now()) },
+    metadata: { ...object.metadata, name, namespace, uid: account.uid, creationTimestamp: formatTime(now()) },
     spec: {
       ...spec,
       audiences: audiences.length > 0 ? audiences : tokens.audiences,
@@ -95,6 +98,28 @@ function requestToken(
       boundObjectRef: spec["boundObjectRef"] ?? null,
     },
   } as KubernetesObject;
+}
+
+/** The name and namespace in the body, if any, are those of the service account. */
+function requireSameName({ metadata }: KubernetesObject, namespace: string, name: string): void {
+  const given = { name: metadata.name ?? "", namespace: metadata.namespace ?? "" };
+  const causes =
+    given.name !== "" && given.name !== name
+      ? [invalidCause("metadata.name", given.name, "must match the service account name if specified")]
+      : given.namespace !== "" && given.namespace !== namespace
+        ? [invalidCause("metadata.namespace", given.namespace, "must match the service account namespace if specified")]
+        : [];
+  if (causes.length > 0) throw invalidError({ group: authenticationGroup, kind: "TokenRequest" }, name, causes);
+}
+
+/** The conflict of a request that names another object than the stored one. */
+function conflict({ group, kind }: { readonly group: string; readonly kind: string }, name: string, why: string): Error {
+  const qualified = group === "" ? kind : `${kind}.${group}`;
+  return statusError("Conflict", `Operation cannot be fulfilled on ${qualified} ${JSON.stringify(name)}: ${why}`, {
+    name,
+    ...(group === "" ? {} : { group }),
+    kind,
+  });
 }
 
 function expirationOf(seconds: unknown): number {
@@ -123,11 +148,10 @@ function readBound(store: Pick<Store, "get">, reference: unknown, namespace: str
   if (!isJsonObject(reference)) return undefined;
   const kind = reference["kind"];
   const name = text(reference, "name");
-  if (kind !== "Pod" && kind !== "Secret" && kind !== "Node") {
-    throw statusError(
-      "BadRequest",
-      `cannot bind token to object of type ${JSON.stringify(kind ?? "")}: use Pod, Secret or Node`,
-    );
+  const { group, version } = parseApiVersion(text(reference, "apiVersion"));
+  if (group !== "" || (kind !== "Pod" && kind !== "Secret" && kind !== "Node")) {
+    const shown = `${group}/${version}, Kind=${text(reference, "kind")}`;
+    throw statusError("BadRequest", `cannot bind token to object of type ${shown}`);
   }
   const plural = `${kind.toLowerCase()}s`;
   const object = store.get(storageKey({ group: "", plural }, kind === "Node" ? "" : namespace, name))?.object;
@@ -144,10 +168,10 @@ function readBound(store: Pick<Store, "get">, reference: unknown, namespace: str
   }
   const wanted = text(reference, "uid");
   if (wanted !== "" && wanted !== uid) {
-    throw statusError(
-      "Conflict",
-      `Operation cannot be fulfilled on ${kind} ${JSON.stringify(name)}: the UID in the bound object reference (${wanted}) does not match the UID in record. The object might have been deleted and then recreated`,
-      { name, kind },
+    throw conflict(
+      { group: "", kind },
+      name,
+      `the UID in the bound object reference (${wanted}) does not match the UID in record. The object might have been deleted and then recreated`,
     );
   }
   return { kind, name, uid, ...(kind === "Pod" ? nodeOfPod(store, spec?.nodeName) : {}) };

@@ -2,11 +2,12 @@ import { type KubernetesObject, type ObjectMeta, setOwn } from "@keelson/api-mac
 import { runSteps, trackUpdateInSteps } from "@keelson/api-machinery/server";
 import { unclassifiedError } from "@keelson/api-machinery/validation";
 import { readBody } from "../object/body.ts";
-import { CallAdmission, admitUnstored, operationOptions } from "../admission-request.ts";
+import { CallAdmission, operationOptions } from "../admission-request.ts";
 import { type Call, keyOf } from "../call.ts";
 import { addWarnings, normalizeObject, validationCauses } from "../object/normalize.ts";
 import { encodeUnstored, serve } from "../object/serve-object.ts";
 import { alreadyExists, badRequest, forbidden, invalid, methodNotAllowed } from "../errors.ts";
+import { evaluateObject } from "./evaluate.ts";
 import { fieldContext } from "./field-context.ts";
 import { metadataProblems, nameCauses } from "../object/metadata.ts";
 import type { ObjectOutcome } from "../outcome.ts";
@@ -31,22 +32,12 @@ const maxNameAttempts = 8;
 
 /** Serves create. */
 export async function createObject(call: Call): Promise<ObjectOutcome> {
-  const { resource, request, info } = call;
+  const { resource, request } = call;
+  if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed(resource);
+  const { evaluate } = resource.strategy;
+  if (evaluate !== undefined) return evaluateObject(call, { resource, evaluate });
   const options = writeOptions(request, "CreateOptions");
   let object = readBody(resource, request.body);
-  if (resource.scope === "Namespaced" && call.namespace === "") throw methodNotAllowed(resource);
-  if (resource.strategy.evaluate !== undefined) {
-    const { isDryRun } = options;
-    const { metadata } = object;
-    const admitted = { operation: "CREATE", name: metadata.name ?? "", object, isDryRun } as const;
-    object = await admitUnstored(call, { ...admitted, options: operationOptions(call, "CreateOptions") });
-    const evaluated = await resource.strategy.evaluate(object, {
-      user: request.user,
-      namespace: call.namespace,
-      name: info.name,
-    });
-    return { kind: "object", status: 201, object: encodeUnstored(evaluated), resource, subresource: "" };
-  }
   const { load } = call;
   if (isLarge(load.bytes)) await pauseIfLarge(call);
   const normalizing = normalizeObject(call, object, options);

@@ -54,7 +54,12 @@ function aggregationCauses(aggregation: unknown): StatusCause[] {
   if (aggregation === undefined) return [];
   const path = "aggregationRule.clusterRoleSelectors";
   const selectors = listAt(aggregation, "clusterRoleSelectors");
-  if (selectors.length > 0) return selectors.flatMap((selector, index) => labelSelector(`${path}[${index}]`, selector));
+  if (selectors.length > 0) {
+    return selectors.flatMap((selector, index) => {
+      const causes = labelSelector(`${path}[${index}]`, selector);
+      return causes.length === 0 ? [] : [...causes, invalidCause(`${path}[${index}]`, null, "invalid label selector.")];
+    });
+  }
   return [requiredCause(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")];
 }
 
@@ -115,7 +120,7 @@ function binding(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind 
       validateUpdate: (object, old) =>
         jsonEquals(mapAt(object, "roleRef"), mapAt(old, "roleRef"))
           ? []
-          : [invalidCause("roleRef", mapAt(object, "roleRef"), "cannot change roleRef")],
+          : [invalidCause("roleRef", shownRoleRef(object), "cannot change roleRef")],
     },
   };
 }
@@ -138,6 +143,12 @@ function setBindingDefaults(object: KubernetesObject): void {
     if (typeof subject !== "object" || subject === null || textAt(subject, "apiGroup") !== "") continue;
     if (["User", "Group"].includes(textAt(subject, "kind"))) setField(subject, "apiGroup", group);
   }
+}
+
+/** The role as Go prints it, whose internal type has no JSON names. */
+function shownRoleRef(object: Read): object {
+  const [APIGroup, Kind, Name] = ["apiGroup", "kind", "name"].map((field) => textAt(object, "roleRef", field));
+  return { APIGroup, Kind, Name };
 }
 
 function roleRefCauses(object: Read, scope: RbacKind["scope"]): StatusCause[] {

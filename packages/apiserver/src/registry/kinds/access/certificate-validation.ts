@@ -1,0 +1,199 @@
+import { X509Certificate } from "node:crypto";
+import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
+import {
+  dns1123LabelFaults,
+  dns1123SubdomainFaults,
+  duplicateCause,
+  forbiddenCause,
+  invalidCause,
+  notSupportedCause,
+  requiredCause,
+  type StatusCause,
+  tooLongCause,
+} from "@keelson/api-machinery/validation";
+import { listAt, textAt, valueAt } from "../../object-fields.ts";
+
+type Read = DeepReadonly<KubernetesObject>;
+
+/** The conditions of a decision, which belong to the subresource `approval`. */
+export const decisions: readonly string[] = ["Approved", "Denied"];
+
+/** Conditions that are only ever true. */
+const trueConditions: readonly string[] = [...decisions, "Failed"];
+
+const usages = [
+  "any",
+  "cert sign",
+  "client auth",
+  "code signing",
+  "content commitment",
+  "crl sign",
+  "data encipherment",
+  "decipher only",
+  "digital signature",
+  "email protection",
+  "encipher only",
+  "ipsec end system",
+  "ipsec tunnel",
+  "ipsec user",
+  "key agreement",
+  "key encipherment",
+  "microsoft sgc",
+  "netscape sgc",
+  "ocsp signing",
+  "s/mime",
+  "server auth",
+  "signing",
+  "timestamping",
+];
+
+const minExpirationSeconds = 600;
+
+/** Validates the spec of a new request. */
+export function requestCauses(request: Read): StatusCause[] {
+  const spec = valueAt(request, "spec");
+  const causes: StatusCause[] = [];
+  const fault = requestFault(textAt(spec, "request"));
+  if (fault !== undefined) causes.push(invalidCause("spec.request", textAt(spec, "request"), fault));
+  const requested = listAt(spec, "usages");
+  if (requested.length === 0) causes.push(requiredCause("spec.usages"));
+  for (const [index, usage] of requested.entries()) {
+    if (!usages.includes(String(usage))) causes.push(notSupportedCause(`spec.usages[${index}]`, usage, usages));
+  }
+  for (const [index, usage] of requested.entries()) {
+    if (requested.indexOf(usage) < index) causes.push(duplicateCause(`spec.usages[${index}]`, usage));
+  }
+  causes.push(...signerCauses("spec.signerName", textAt(spec, "signerName")));
+  const seconds = valueAt(spec, "expirationSeconds");
+  if (typeof seconds === "number" && seconds < minExpirationSeconds) {
+    const detail = "may not specify a duration less than 600 seconds (10 minutes)";
+    causes.push(invalidCause("spec.expirationSeconds", seconds, detail));
+  }
+  return causes;
+}
+
+/** Why the base64 of a PEM block is not a PKCS #10 request. Its signature is checked when it is signed. */
+function requestFault(base64: string): string | undefined {
+  const pem = Buffer.from(base64, "base64").toString("latin1");
+  const match = /-----BEGIN ([^-]+)-----\s*([A-Za-z0-9+/=\s]+)-----END \1-----/.exec(pem);
+  if (match?.[1] !== "CERTIFICATE REQUEST") return "PEM block type must be CERTIFICATE REQUEST";
+  const der = Buffer.from(match[2] ?? "", "base64");
+  return isWholeSequence(der) ? undefined : "asn1: structure error: malformed certificate request";
+}
+
+/** Whether the bytes are one DER SEQUENCE. */
+function isWholeSequence(der: Buffer): boolean {
+  const first = der[1];
+  if (der[0] !== 0x30 || first === undefined) return false;
+  if (first < 0x80) return der.length === first + 2;
+  const lengthBytes = first & 0x7f;
+  if (lengthBytes === 0 || lengthBytes > 4 || der.length < 2 + lengthBytes) return false;
+  return der.length === 2 + lengthBytes + der.readUIntBE(2, lengthBytes);
+}
+
+const maxDomainLength = 253;
+/** A domain, `/`, and a path of a label, `.` and a subdomain. */
+const maxSignerLength = maxDomainLength + 1 + 63 + 1 + maxDomainLength;
+
+function signerCauses(field: string, name: string): StatusCause[] {
+  if (name === "") return [requiredCause(field)];
+  if (name === "kubernetes.io/legacy-unknown") {
+    return [invalidCause(field, name, "the legacy signerName is not allowed via this API version")];
+  }
+  const [domain = "", path = "", ...rest] = name.split("/");
+  if (!name.includes("/") || rest.length > 0) {
+    return [invalidCause(field, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")];
+  }
+  const causes = domain.length > maxDomainLength ? [tooLongCause(field, maxDomainLength)] : [];
+  causes.push(...firstFaults(field, domain, dns1123LabelFaults));
+  if (!domain.includes(".")) {
+    causes.push(invalidCause(field, domain, "should be a domain with at least two segments separated by dots"));
+  }
+  causes.push(...firstFaults(field, path, dns1123SubdomainFaults));
+  if (name.length > maxSignerLength) causes.push(tooLongCause(field, maxSignerLength));
+  return causes;
+}
+
+/** The faults of the first label of `text` that has any. */
+function firstFaults(field: string, text: string, faultsOf: (label: string) => readonly string[]): StatusCause[] {
+  for (const label of text.split(".")) {
+    const faults = faultsOf(label);
+    if (faults.length === 0) continue;
+    return faults.map((fault) => invalidCause(field, text, `validating label ${JSON.stringify(label)}: ${fault}`));
+  }
+  return [];
+}
+
+/** Validates each condition, and all of them together. */
+export function conditionCauses(request: Read): StatusCause[] {
+  const causes: StatusCause[] = [];
+  const seen = new Set<string>();
+  for (const [index, condition] of listAt(request, "status", "conditions").entries()) {
+    const field = `status.conditions[${index}]`;
+    const [type, status] = [textAt(condition, "type"), textAt(condition, "status")];
+    const allowed = trueConditions.includes(type) ? ["True"] : ["False", "True", "Unknown"];
+    if (type === "") causes.push(requiredCause(`${field}.type`));
+    if (status === "") causes.push(requiredCause(`${field}.status`));
+    else if (!allowed.includes(status)) causes.push(notSupportedCause(`${field}.status`, status, allowed));
+    const opposite = decisions.find((decision) => decision !== type);
+    if (decisions.includes(type) && opposite !== undefined && seen.has(opposite)) {
+      causes.push(invalidCause("status.conditions", type, "Approved and Denied conditions are mutually exclusive"));
+    }
+    if (seen.has(type)) causes.push(duplicateCause(`${field}.type`, type));
+    seen.add(type);
+  }
+  return causes;
+}
+
+/** Validates a write to `status`, which neither decides nor replaces a certificate. */
+export function statusCauses(request: Read, old: Read): StatusCause[] {
+  const [certificate, before] = [textAt(request, "status", "certificate"), textAt(old, "status", "certificate")];
+  const fault = certificate === before ? undefined : certificateFault(certificate);
+  const added = decisions.filter((type) => countOf(request, type) > countOf(old, type));
+  return [
+    ...conditionCauses(request),
+    ...(fault === undefined ? [] : [invalidCause("status.certificate", "<certificate data>", fault)]),
+    ...removedConditionCauses(request, old),
+    ...added.map((type) => conditionForbidden("add", type)),
+    ...(before === "" || certificate === before
+      ? []
+      : [forbiddenCause("status.certificate", "updates may not modify existing certificate content")]),
+  ];
+}
+
+/** A decision or a failure stays. */
+export function removedConditionCauses(request: Read, old: Read): StatusCause[] {
+  return trueConditions
+    .filter((type) => countOf(request, type) < countOf(old, type))
+    .map((type) => conditionForbidden("remove", type));
+}
+
+function conditionForbidden(verb: "add" | "remove", type: string): StatusCause {
+  return forbiddenCause("status.conditions", `updates may not ${verb} a condition of type ${JSON.stringify(type)}`);
+}
+
+function countOf(request: Read, type: string): number {
+  return listAt(request, "status", "conditions").filter((condition) => textAt(condition, "type") === type).length;
+}
+
+/** Why the base64 of a text is not a list of PEM certificates. Empty is valid. */
+function certificateFault(base64: string): string | undefined {
+  const pem = Buffer.from(base64, "base64").toString("latin1");
+  if (pem === "") return undefined;
+  const blocks = [...pem.matchAll(/-----BEGIN ([^-]+)-----\s*([^-]*)-----END \1-----/g)];
+  if (blocks.length === 0) return "must contain at least one CERTIFICATE PEM block";
+  for (const [block, type, content = ""] of blocks) {
+    if (type !== "CERTIFICATE") return `only CERTIFICATE PEM blocks are allowed, found ${JSON.stringify(type)}`;
+    if (content.includes(":")) return "no PEM block headers are permitted";
+    if (!isCertificate(block)) return "x509: malformed certificate";
+  }
+  return undefined;
+}
+
+function isCertificate(pem: string): boolean {
+  try {
+    return new X509Certificate(pem).serialNumber !== "";
+  } catch {
+    return false;
+  }
+}
