@@ -1,5 +1,13 @@
-import { apiVersionOf, isJsonObject, type JsonObject, type KubernetesObject, setOwn } from "@keelson/api-machinery";
+import {
+  apiVersionOf,
+  isJsonObject,
+  type JsonObject,
+  type KubernetesObject,
+  parseApiVersion,
+  setOwn,
+} from "@keelson/api-machinery";
 import { invalidCause } from "@keelson/api-machinery/validation";
+import { definitionNameOfKind } from "../../registry/builtin/definition.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalid } from "../errors.ts";
 import { jsonType } from "./decode-error.ts";
@@ -40,13 +48,30 @@ export function readBody(resource: ServedResource, body: unknown): KubernetesObj
   if (body === null && resource.origin === "builtin") return withTypeMeta(resource, {});
   if (!isJsonObject(body)) {
     throw badRequest(
-      `the object provided is unrecognized (must be of type ${resource.kind}): couldn't get version/kind; it is ${
-        body === undefined ? "empty" : "not a JSON object"
-      }`,
+      `the object provided is unrecognized (must be of type ${resource.kind}): couldn't get version/kind; json parse error: ` +
+        `${noObject(body)} (${summary(body)})`,
     );
   }
   const object = copyJson(body) as JsonObject;
   return withTypeMeta(resource, object);
+}
+
+/** Why a body is not an object, in the words of Go's decoder. */
+function noObject(body: unknown): string {
+  if (body === undefined) return "unexpected end of JSON input";
+  const type = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
+  return `json: cannot unmarshal ${jsonType(body, type)} into Go value of type ${type}`;
+}
+
+const summaryLength = 30;
+
+/** The start of a body as kube-apiserver shows it: an object as it is, anything else in hexadecimal. */
+function summary(body: unknown): string {
+  if (body === undefined) return "<empty>";
+  const text = JSON.stringify(body);
+  const bytes = Buffer.from(text);
+  const start = isJsonObject(body) ? text.slice(0, summaryLength) : bytes.subarray(0, summaryLength).toString("hex");
+  return bytes.length > summaryLength ? `${start} ...` : start;
 }
 
 /** Checks `apiVersion` and `kind`. For a built-in kind, missing ones are filled in, and so is `metadata`. */
@@ -59,15 +84,15 @@ export function withTypeMeta(resource: ServedResource, object: JsonObject): Kube
     ["kind", kind],
     ["apiVersion", given],
   ] as const) {
-    if (typeof value !== "string") throw unreadableType(resource, name, value);
+    if (typeof value !== "string") throw unreadableType(resource, object, name, value);
   }
   if (!isBuiltIn) {
     if (kind === "") throw badRequest("Object 'Kind' is missing in the body");
     if (given === "") throw badRequest("Object 'apiVersion' is missing in the body");
   }
   if (!isBuiltIn && given !== apiVersion) throw wrongVersion(given, apiVersion);
-  if (kind !== "" && kind !== resource.kind) throw wrongKind(resource, object, kind);
-  if (given !== "" && given !== apiVersion) throw wrongVersion(given, apiVersion);
+  if (isBuiltIn) requireBuiltInType(resource, object);
+  else if (kind !== resource.kind) throw wrongKind(resource, object, kind);
   const result = { ...object };
   result["apiVersion"] = apiVersion;
   result["kind"] = resource.kind;
@@ -75,10 +100,10 @@ export function withTypeMeta(resource: ServedResource, object: JsonObject): Kube
   return result as unknown as KubernetesObject;
 }
 
-function unreadableType({ kind }: ServedResource, name: string, value: unknown): Error {
+function unreadableType({ kind }: ServedResource, object: JsonObject, name: string, value: unknown): Error {
   return badRequest(
     `the object provided is unrecognized (must be of type ${kind}): couldn't get version/kind; json parse error: ` +
-      `json: cannot unmarshal ${jsonType(value)} into Go struct field .${name} of type string`,
+      `json: cannot unmarshal ${jsonType(value, "string")} into Go struct field .${name} of type string (${summary(object)})`,
   );
 }
 
@@ -86,15 +111,38 @@ function wrongVersion(given: unknown, expected: string): Error {
   return badRequest(`the API version in the data (${String(given)}) does not match the expected API version (${expected})`);
 }
 
-function wrongKind(resource: ServedResource, object: JsonObject, kind: unknown): Error {
-  if (resource.origin === "builtin") {
-    return badRequest(
-      `${String(kind)} in version ${JSON.stringify(resource.version)} cannot be handled as a ${resource.kind}: unknown conversion`,
+function wrongKind({ group, kind: expected }: ServedResource, object: JsonObject, kind: unknown): Error {
+  return invalid({ group, kind: String(kind) }, nameOf(object), [invalidCause("kind", kind, `must be ${expected}`)]);
+}
+
+/** Go decodes a body as the type that it names, and then converts it to the internal type of the resource. */
+function requireBuiltInType(resource: ServedResource, object: JsonObject): void {
+  const expected = apiVersionOf(resource);
+  const apiVersion = String(object["apiVersion"] ?? "") || expected;
+  const kind = String(object["kind"] ?? "") || resource.kind;
+  if (kind === resource.kind && apiVersion === expected) return;
+  if (apiVersion.split("/").length > 2) {
+    throw badRequest(
+      `the object provided is unrecognized (must be of type ${resource.kind}): unexpected GroupVersion string: ${apiVersion} (${summary(object)})`,
     );
   }
-  return invalid({ group: resource.group, kind: String(kind) }, nameOf(object), [
-    invalidCause("kind", kind, `must be ${resource.kind}`),
-  ]);
+  const { group, version } = parseApiVersion(apiVersion);
+  const prefix = `${kind} in version ${JSON.stringify(version)} cannot be handled as a ${resource.kind}`;
+  if (definitionNameOfKind(group, version, kind) === undefined) {
+    const scheme = '"pkg/runtime/scheme.go:111"';
+    throw badRequest(
+      `${prefix}: no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} in scheme ${scheme}`,
+    );
+  }
+  const internal = internalType(resource.group, resource.kind);
+  if (internalType(group, kind) === internal) throw wrongVersion(apiVersion, expected);
+  throw badRequest(`${prefix}: converting (${version}.${kind}) to (${internal}): unknown conversion`);
+}
+
+/** The internal type that all versions of a kind share. */
+function internalType(group: string, kind: string): string {
+  const isCore = group === "" || (group === "events.k8s.io" && kind === "Event");
+  return `${isCore ? "core" : group.split(".", 1)[0]}.${kind}`;
 }
 
 function nameOf(object: JsonObject): string {

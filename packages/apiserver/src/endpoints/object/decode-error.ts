@@ -1,4 +1,5 @@
 import { isJsonObject } from "@keelson/api-machinery";
+import { base64Fault, timeFault } from "../../registry/builtin/decode-faults.ts";
 import { type Definition, definitionNameOfKind, definitionOf, isDefinitionName } from "../../registry/builtin/definition.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest } from "../errors.ts";
@@ -16,13 +17,28 @@ export function decodeError(
   const name = definitionNameOfKind(group, version, kind);
   const steps = path.split(/[.[\]]+/).filter((step) => step !== "");
   const target = name === undefined ? undefined : walk(definitionOf(name), object, steps);
-  const why =
-    target === undefined
-      ? `${path} has the wrong type`
-      : typeof target.value === "string" && /^v1\.(?:Micro)?Time$/.test(target.type)
-        ? `parsing time ${JSON.stringify(target.value)} as "2006-01-02T15:04:05Z07:00": cannot parse ${JSON.stringify(target.value)}`
-        : `json: cannot unmarshal ${valueText(target)} into Go struct field ${target.struct}.${target.field} of type ${target.type}`;
+  const why = target === undefined ? `${path} has the wrong type` : faultOf(target);
   return badRequest(`${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${why}`);
+}
+
+/** Types with a decoder of their own, and the type that it reads: Go names that one. */
+const decodedTypes: Readonly<Record<string, string>> = {
+  "intstr.IntOrString": "int32",
+  "v1.MicroTime": "string",
+  "v1.Time": "string",
+};
+
+const badQuantity = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+function faultOf({ struct, field, type, value }: Target): string {
+  if (type === "resource.Quantity") return badQuantity;
+  if (typeof value === "string") {
+    if (type === "v1.Time") return timeFault(value, "time");
+    if (type === "v1.MicroTime") return timeFault(value, "microTime");
+    if (type === "[]uint8") return base64Fault(value);
+  }
+  const decoded = decodedTypes[type] ?? type;
+  return `json: cannot unmarshal ${jsonType(value, decoded)} into Go struct field ${struct}.${field} of type ${decoded}`;
 }
 
 interface Target {
@@ -71,11 +87,6 @@ function elementType(type: string | undefined): string | undefined {
   return match?.[1];
 }
 
-/** The type of the value as Go's decoder names it, with the number if it is out of the range of the field. */
-function valueText({ type, value }: Target): string {
-  return typeof value === "number" && /^(?:int|int32|int64)$/.test(type) ? `number ${value}` : jsonType(value);
-}
-
 /** Number of steps that form one map key, since a key may contain dots. */
 function keyLength(map: unknown, steps: readonly string[]): number {
   if (!isJsonObject(map)) return 1;
@@ -102,10 +113,10 @@ function goType(type: string): string {
   return goNames[type] ?? type;
 }
 
-/** The type of a value as Go's decoder names it. */
-export function jsonType(value: unknown): string {
+/** The type of a value as Go's decoder names it, with the number if a field of the numeric type `type` cannot hold it. */
+export function jsonType(value: unknown, type: string): string {
   if (Array.isArray(value)) return "array";
   if (isJsonObject(value)) return "object";
   if (typeof value === "boolean") return "bool";
-  return typeof value === "number" && !Number.isInteger(value) ? `number ${value}` : typeof value;
+  return typeof value === "number" && /^(?:int|int32|int64|float64)$/.test(type) ? `number ${value}` : typeof value;
 }

@@ -16,6 +16,7 @@ import {
   qualifiedNameFaults,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
+import { timeFault } from "../../registry/builtin/decode-faults.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { jsonType } from "./decode-error.ts";
 import { badRequest } from "../errors.ts";
@@ -49,7 +50,7 @@ const known = new Set([...strings, ...numbers, ...maps, ...lists]);
  */
 export function readMetadata(value: unknown, kind: string, version: string, unknown: string[]): ObjectMeta {
   const wrong = (found: unknown, field: string, type: string): Error => {
-    const why = `json: cannot unmarshal ${jsonType(found)} into Go struct field ${field} of type ${type}`;
+    const why = `json: cannot unmarshal ${jsonType(found, type)} into Go struct field ${field} of type ${type}`;
     return badRequest(`${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${why}`);
   };
   if (value === undefined || value === null) return {};
@@ -62,10 +63,11 @@ export function readMetadata(value: unknown, kind: string, version: string, unkn
     }
     if (field === null || field === "") continue;
     if (strings.includes(name)) {
-      if (typeof field !== "string") throw wrong(field, `ObjectMeta.metadata.${name}`, "string");
+      if (typeof field !== "string") throw wrong(field, `ObjectMeta.metadata.${name}`, textType(name));
       if (times.has(name) && Number.isNaN(Date.parse(field))) {
-        const why = `parsing time ${JSON.stringify(field)} as "2006-01-02T15:04:05Z07:00": cannot parse ${JSON.stringify(field)} as "2006"`;
-        throw badRequest(`${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${why}`);
+        throw badRequest(
+          `${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${timeFault(field, "time")}`,
+        );
       }
       result[name] = field;
     } else if (numbers.includes(name)) {
@@ -95,6 +97,11 @@ export function readMetadata(value: unknown, kind: string, version: string, unkn
   return result;
 }
 
+/** The Go type of a text. */
+function textType(name: string): string {
+  return name === "uid" ? "types.UID" : "string";
+}
+
 function requireReferences(
   references: readonly unknown[],
   wrong: (found: unknown, field: string, type: string) => Error,
@@ -103,7 +110,7 @@ function requireReferences(
     for (const [name, value] of Object.entries(reference as Record<string, unknown>)) {
       const type = name === "controller" || name === "blockOwnerDeletion" ? "boolean" : "string";
       if (value === null || typeof value === type) continue;
-      throw wrong(value, `OwnerReference.metadata.ownerReferences.${name}`, type === "boolean" ? "bool" : type);
+      throw wrong(value, `OwnerReference.metadata.ownerReferences.${name}`, type === "boolean" ? "bool" : textType(name));
     }
   }
 }

@@ -79,7 +79,7 @@ function decodedOptions(body: unknown): SentOptions {
     throw badRequest(`the body of a delete must be DeleteOptions, not ${JSON.stringify(kind)}`);
   }
   const wrong = (value: unknown, field: string, type: string): Error =>
-    badRequest(`json: cannot unmarshal ${jsonType(value)} into Go struct field ${field} of type ${type}`);
+    badRequest(`json: cannot unmarshal ${jsonType(value, type)} into Go struct field ${field} of type ${type}`);
   const read = <T>(from: JsonObject, name: string, is: (value: unknown) => value is T, type: string): { [name: string]: T } => {
     const value = from[name];
     if (value === undefined || value === null) return {};

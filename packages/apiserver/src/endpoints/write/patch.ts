@@ -65,7 +65,7 @@ export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, sche
 
 function unreadablePatch(type: "merge" | "strategic", patch: unknown): StatusError {
   if (patch === null) return badRequest("Invalid JSON Patch");
-  const why = `json: cannot unmarshal ${jsonType(patch)} into Go value of type map[string]interface {}`;
+  const why = `json: cannot unmarshal ${jsonType(patch, "map")} into Go value of type map[string]interface {}`;
   return badRequest(type === "merge" ? `error decoding patch: ${why}` : why);
 }
 

@@ -2,6 +2,7 @@ import { isJsonObject, setOwn } from "@keelson/api-machinery";
 import { formatQuantity } from "@keelson/api-machinery/quantity";
 import type { Schema } from "@keelson/api-machinery/schema";
 import { formatMicroTime, formatTime } from "@keelson/api-machinery/time";
+import { timeFault } from "./decode-faults.ts";
 
 /**
  * Canonicalises quantities and times of a built-in object in place, as decoding and encoding would: the number
@@ -70,8 +71,7 @@ function canonicalMicroTime(text: string): string {
   const match = microTime.exec(text);
   const seconds = match === null ? Number.NaN : Date.parse(`${match[1]}${match[3]}`);
   if (Number.isNaN(seconds)) {
-    const layout = "2006-01-02T15:04:05.000000Z07:00";
-    throw new RangeError(`parsing time ${JSON.stringify(text)} as "${layout}": cannot parse ${JSON.stringify(text)}`);
+    throw new RangeError(timeFault(text, "microTime"));
   }
   return match?.[3] === "Z" ? text : formatMicroTime(seconds).replace(/\.\d+Z$/, `.${match?.[2] ?? ""}Z`);
 }
