@@ -13,6 +13,7 @@ import { pauseIfLarge } from "./pause.ts";
 import { patchObject, patchType } from "./write/patch.ts";
 import type { SubresourceHandler } from "./subresources/pod-subresources.ts";
 import { getObject, listObjects } from "./read/read.ts";
+import { receiveError } from "./object/unreadable-body.ts";
 import { absentPath } from "./absent-path.ts";
 import { requirePathSegment, requireTimeout } from "./request-checks.ts";
 import { type RequestInfo, type ResourceRequestInfo, requestInfo } from "./request-info.ts";
@@ -249,7 +250,11 @@ function isInScope(resource: ServedResource, info: ResourceRequestInfo): boolean
 function receiveBody(call: Call): void | Promise<void> {
   const { request, resource } = call;
   const receiving = request.receive?.(resource.origin === "builtin");
-  return receiving === undefined ? admitBody(call) : receiving.then(() => admitBody(call));
+  if (receiving === undefined) return admitBody(call);
+  return receiving.then(
+    () => admitBody(call),
+    (error: unknown) => Promise.reject(receiveError(call, error)),
+  );
 }
 
 /** Checks the size of the body. A large one is left to the next turn. */

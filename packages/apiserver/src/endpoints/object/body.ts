@@ -11,6 +11,7 @@ import { definitionNameOfKind } from "../../registry/builtin/definition.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalid } from "../errors.ts";
 import { jsonType } from "./decode-error.ts";
+import { bodySummary, unrecognized } from "./unreadable-body.ts";
 
 /** Maximum nesting of a body. The functions that walk one are recursive. */
 const maxDepth = 256;
@@ -47,10 +48,8 @@ export function readBody(resource: ServedResource, body: unknown): KubernetesObj
   // An empty document, or `null`.
   if (body === null && resource.origin === "builtin") return withTypeMeta(resource, {});
   if (!isJsonObject(body)) {
-    throw badRequest(
-      `the object provided is unrecognized (must be of type ${resource.kind}): couldn't get version/kind; json parse error: ` +
-        `${noObject(body)} (${summary(body)})`,
-    );
+    const why = `couldn't get version/kind; json parse error: ${noObject(body)}`;
+    throw unrecognized(resource.kind, why, bodySummary(body === undefined ? "" : JSON.stringify(body)));
   }
   const object = copyJson(body) as JsonObject;
   return withTypeMeta(resource, object);
@@ -61,17 +60,6 @@ function noObject(body: unknown): string {
   if (body === undefined) return "unexpected end of JSON input";
   const type = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
   return `json: cannot unmarshal ${jsonType(body, type)} into Go value of type ${type}`;
-}
-
-const summaryLength = 30;
-
-/** The start of a body as kube-apiserver shows it: an object as it is, anything else in hexadecimal. */
-function summary(body: unknown): string {
-  if (body === undefined) return "<empty>";
-  const text = JSON.stringify(body);
-  const bytes = Buffer.from(text);
-  const start = isJsonObject(body) ? text.slice(0, summaryLength) : bytes.subarray(0, summaryLength).toString("hex");
-  return bytes.length > summaryLength ? `${start} ...` : start;
 }
 
 /** Checks `apiVersion` and `kind`. For a built-in kind, missing ones are filled in, and so is `metadata`. */
@@ -101,10 +89,8 @@ export function withTypeMeta(resource: ServedResource, object: JsonObject): Kube
 }
 
 function unreadableType({ kind }: ServedResource, object: JsonObject, name: string, value: unknown): Error {
-  return badRequest(
-    `the object provided is unrecognized (must be of type ${kind}): couldn't get version/kind; json parse error: ` +
-      `json: cannot unmarshal ${jsonType(value, "string")} into Go struct field .${name} of type string (${summary(object)})`,
-  );
+  const why = `json: cannot unmarshal ${jsonType(value, "string")} into Go struct field .${name} of type string`;
+  return unrecognized(kind, `couldn't get version/kind; json parse error: ${why}`, bodySummary(JSON.stringify(object)));
 }
 
 function wrongVersion(given: unknown, expected: string): Error {
@@ -122,9 +108,7 @@ function requireBuiltInType(resource: ServedResource, object: JsonObject): void 
   const kind = String(object["kind"] ?? "") || resource.kind;
   if (kind === resource.kind && apiVersion === expected) return;
   if (apiVersion.split("/").length > 2) {
-    throw badRequest(
-      `the object provided is unrecognized (must be of type ${resource.kind}): unexpected GroupVersion string: ${apiVersion} (${summary(object)})`,
-    );
+    throw unrecognized(resource.kind, `unexpected GroupVersion string: ${apiVersion}`, bodySummary(JSON.stringify(object)));
   }
   const { group, version } = parseApiVersion(apiVersion);
   const prefix = `${kind} in version ${JSON.stringify(version)} cannot be handled as a ${resource.kind}`;

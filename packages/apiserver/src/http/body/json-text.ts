@@ -1,7 +1,9 @@
-import { isJsonObject, setOwn, statusError } from "@keelson/api-machinery";
+import { isJsonObject, setOwn } from "@keelson/api-machinery";
 import type { Steps } from "@keelson/api-machinery/server";
 import { maxValues } from "../../endpoints/object/object-limits.ts";
+import { UnreadableBodyError } from "../../endpoints/object/unreadable-body.ts";
 import { maxDepth, tooDeep, tooManyValues } from "./body-limits.ts";
+import { jsonFault } from "./json-fault.ts";
 
 /** A parsed body and what only its text shows. */
 export interface ParsedText {
@@ -13,6 +15,9 @@ export interface ParsedText {
   /** The same for YAML, as go-yaml reports it. */
   readonly duplicateKeys?: readonly string[];
 }
+
+/** Texts up to this length are read once more to say why they are not JSON, which takes a few milliseconds. */
+const maxExplainedLength = 64 * 1024;
 
 /** Maximum number of duplicate fields that are reported. Same as kube-apiserver. */
 const maxDuplicates = 100;
@@ -26,7 +31,7 @@ const maxDuplicates = 100;
 export function* parseJsonInSteps(text: string, mergesDuplicates = false): Steps<ParsedText> {
   const parsed = yield* tryParseJsonInSteps(text, mergesDuplicates);
   if (!(parsed instanceof SyntaxError)) return parsed;
-  throw statusError("BadRequest", `the body of the request is not valid JSON: ${parsed.message}`);
+  throw new UnreadableBodyError((text.length <= maxExplainedLength && jsonFault(text)) || parsed.message, text);
 }
 
 /** Like {@link parseJsonInSteps}, but returns a syntax error. */
