@@ -14,8 +14,8 @@ const node = "/usr/local/bin/node";
 /** User of the images: neither root nor a user of any distribution. */
 const user = 65_532;
 
-/** What the drivers of sandboxes run in addition to Node.js. `bwrap` isolates sandboxes; the others prepare them. */
-const sandboxPrograms = ["sh", "bwrap", "cat", "env", "mkfifo", "mkdir", "mount", "rm", "setpriv", "sleep", "umount"];
+/** What sandboxes need in addition to Node.js. `bwrap` isolates them, `perl` watches their folders, the others prepare them. */
+const sandboxPrograms = ["sh", "bwrap", "cat", "env", "mkfifo", "mkdir", "mount", "perl", "rm", "setpriv", "sleep", "umount"];
 
 /** The images: name, layers, configuration and bill of materials. An image whose programs are missing here has a `problem` instead. */
 export function imageDefinitions(version) {
@@ -32,7 +32,8 @@ export function imageDefinitions(version) {
 function definition({ name, version, packages, programs, entrypoint }) {
   const found = programs.map((program) => ({ program, path: findProgram(program) }));
   const missing = found.filter(({ path }) => path === undefined).map(({ program }) => program);
-  if (missing.length > 0) return { name, problem: `${missing.join(", ")} not found; install bubblewrap and util-linux` };
+  if (missing.length > 0)
+    return { name, problem: `${missing.join(", ")} not found; install bubblewrap, perl-base and util-linux` };
   const libraries = [...new Set([...sharedObjects(), ...found.flatMap(({ path }) => librariesOf(path))])].sort();
   const bill = billOfMaterials(name, version, packages, [...libraries, ...found.map(({ path }) => path)]);
   const isOwn = ({ manifest }) => manifest.name === "keelson" || manifest.name.startsWith("@keelson/");

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -6,14 +6,11 @@ import { text } from "node:stream/consumers";
 import { Code } from "@connectrpc/connect";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
-import { startLocalContainerd } from "@keelson/execution/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { FileType } from "@keelson/sandbox/protocol";
+import { FileChangeType, FileType } from "@keelson/sandbox/protocol";
 import { fileCommands } from "./commands/files.ts";
-import { openAgentDriver } from "./agent/run-agent.ts";
-import { FileHelpers } from "./files/file-helpers.ts";
-import { hostImages } from "./sandbox/image-store.ts";
-import { SandboxManager } from "./sandbox/sandbox-manager.ts";
+import { watchCommand } from "./commands/watch.ts";
+import { fastPathTokenFile } from "./fastpath/fastpath-definition.ts";
 import { type LocalSandboxes, startLocalSandboxes } from "./testing/local-sandboxes.ts";
 
 const isRoot = process.getuid?.() === 0;
@@ -179,6 +176,82 @@ describe("the files of a sandbox", () => {
     });
   });
 
+  it("are watched with the folders below, by the command too, until the folder is removed", async () => {
+    await run("mkdir", "/work/watched");
+    const watch = local.files.watch({ ...at("watched"), recursive: true })[Symbol.asyncIterator]();
+    expect((await watch.next()).value).toMatchObject({ started: true, changes: [] });
+    const seen: string[] = [];
+    const until = async (last: string): Promise<void> => {
+      while (!seen.includes(last)) {
+        const { value } = await watch.next();
+        if (value === undefined) throw new Error(`the watch ended before ${last}`);
+        expect(value.lostChanges).toBe(false);
+        for (const { type, path } of value.changes) seen.push(`${FileChangeType[type]} ${path}`);
+      }
+    };
+    await run("mkdir", "/work/watched/deep");
+    await until("CREATE deep");
+    await run("sh", "-c", "cd /work/watched && echo text >deep/a && chmod 600 deep/a && mv deep/a b && rm b");
+    await until("REMOVE b");
+    const changes = ["CREATE deep/a", "WRITE deep/a", "CHMOD deep/a", "RENAME deep/a", "CREATE b", "REMOVE b"];
+    expect(seen.slice(1)).toEqual(changes);
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+    const command = watchCommand.run({
+      ...{ args: ["one", "watched"], stdout, stderr, clock: systemClock, log: silentLogger },
+      flags: { endpoint: local.url, "token-file": fastPathTokenFile(local.dataDir), output: "json" },
+      signal: new AbortController().signal,
+      client: () => Promise.reject(new Error("not used")),
+    });
+    // It prints nothing to standard output before the first change.
+    const output = text(stdout);
+    await local.files.write(uploads("watched/c", [Buffer.from("text")]));
+    await until("CREATE c");
+    while (!stdout.writableLength && !stdout.readableDidRead) await run("sh", "-c", "echo text >/work/watched/c");
+    await run("rm", "-r", "/work/watched");
+    await until("REMOVE .");
+    expect((await watch.next()).done).toBe(true);
+    expect(await command).toBe(0);
+    stdout.end();
+    expect(await output).toMatch(/^\{"type":"FILE_CHANGE_TYPE_REMOVE","path":"\.","isDirectory":true\}\n$/m);
+  });
+
+  it("are not watched without a folder, or beyond the limit of watches", async () => {
+    const start = async (path: string, signal: AbortSignal): Promise<void> => {
+      for await (const { started } of local.files.watch(at(path), { signal })) if (started) return;
+    };
+    const control = new AbortController();
+    const problemOf = (path: string) =>
+      start(path, control.signal).then(
+        () => undefined,
+        (error: { code: Code }) => error.code,
+      );
+    await local.files.write(uploads("plain", [Buffer.from("x")]));
+    await run("ln", "-s", "/root", "/work/outside");
+    expect(await problemOf("plain")).toBe(Code.FailedPrecondition);
+    expect(await problemOf("none")).toBe(Code.NotFound);
+    expect([Code.NotFound, Code.PermissionDenied]).toContain(await problemOf("outside"));
+    const many = Array.from({ length: 17 }, async () => {
+      const watch = local.files.watch(at("."), { signal: AbortSignal.any([control.signal]) })[Symbol.asyncIterator]();
+      return watch.next().then(
+        () => undefined,
+        (error: { code: Code }) => error.code,
+      );
+    });
+    expect((await Promise.all(many)).filter((code) => code !== undefined)).toEqual([Code.ResourceExhausted]);
+    control.abort();
+    // A closed watch makes room for another.
+    const later = new AbortController();
+    for (;;) {
+      const problem = await start(".", later.signal).then(
+        () => undefined,
+        (error: { code: Code }) => error.code,
+      );
+      if (problem === undefined) break;
+      expect(problem).toBe(Code.ResourceExhausted);
+    }
+    later.abort();
+  });
+
   it("can be used while another caller does not take what it reads", async () => {
     await local.files.write(uploads("large", [Buffer.alloc(900_000)]));
     const slow = local.files.read(at("large"))[Symbol.asyncIterator]();
@@ -198,47 +271,5 @@ describe("the files of a sandbox", () => {
     await local.phase("done", "Succeeded");
     await expect(local.files.stat({ sandboxName: "done", path: "." })).rejects.toMatchObject({ code: Code.FailedPrecondition });
     await expect(local.files.stat({ sandboxName: "none", path: "." })).rejects.toMatchObject({ code: Code.NotFound });
-  });
-});
-
-describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("the helper of a sandbox of the %s driver", (name) => {
-  it("runs as the sandbox's user on the host, without groups or capabilities, and ends with the sandbox", async () => {
-    const dir = realpathSync(mkdtempSync(join(tmpdir(), "files-")));
-    chmodSync(dir, 0o711);
-    const containerd = name === "containerd" ? await startLocalContainerd(join(dir, "containerd")) : undefined;
-    const isolation = { driver: name, ...(containerd && { containerdSocket: containerd.socket }) };
-    const driver = await openAgentDriver(isolation, join(dir, "agent"), systemClock);
-    const manager = new SandboxManager({
-      ...{ agentId: "agent", nodeName: "node", capacity: 1, driver, images: hostImages, address: "127.0.0.1" },
-      ...{ clock: systemClock, log: silentLogger, expiryFile: join(dir, "expiries.json") },
-    });
-    const helpers = new FileHelpers(systemClock);
-    const sandboxId = "1".repeat(32);
-    const claim = { claimUid: "", claimName: "one", namespace: "default" };
-    await manager.create({ sandboxId, ...claim, image: "host", command: ["sleep", "600"] });
-    const program = driver.get(sandboxId);
-    if (program === undefined) throw new Error("the sandbox does not exist");
-    const upload = "0".repeat(32);
-    await helpers.run(program, { kind: "write", path: "one", upload, offset: 0, data: Buffer.from("text") });
-    await helpers.run(program, { kind: "commit", path: "one", upload, mode: 0o600 });
-    const children = readFileSync(`/proc/self/task/${process.pid}/children`, "latin1").split(" ").filter(Boolean);
-    const titles = children.map((pid) => [pid, readFileSync(`/proc/${pid}/cmdline`, "latin1").replace(/\0.*/s, "")] as const);
-    const helper = titles.find(([, title]) => title.startsWith("keelson-sandbox-files"))?.[0];
-    const status = readFileSync(`/proc/${helper ?? 0}/status`, "latin1");
-    const uid = Number(/^Uid:\t(\d+)\t(\d+)/m.exec(status)?.[1]);
-    expect(uid).toBeGreaterThan(65_535);
-    expect(status).toMatch(new RegExp(`^Uid:\t${uid}\t${uid}\t${uid}\t${uid}$`, "m"));
-    expect(status).toMatch(/^Groups:\s*$/m);
-    for (const set of ["CapPrm", "CapEff", "CapInh", "CapAmb"]) expect(status).toMatch(new RegExp(`^${set}:\t0+$`, "m"));
-    const waiting = helpers.run(program, { kind: "stat", path: "one" });
-    expect((await waiting).info).toMatchObject({ type: "file", mode: 0o600 });
-    await program.stop({ graceMs: 0 });
-    await expect(helpers.run(program, { kind: "stat", path: "one" })).rejects.toThrow();
-    helpers.close();
-    await manager.shutDown();
-    await program.remove();
-    await driver.close();
-    await containerd?.stop();
-    rmSync(dir, { recursive: true, force: true });
   });
 });

@@ -5,6 +5,7 @@ export type { CommandInfo, OutputChunk, OutputOptions } from "./command.ts";
 export type { ConnectionOptions } from "./connection.ts";
 export type { CreateOptions, NetworkRule } from "./create-options.ts";
 export type { ExecOptions, ExecResult, StartOptions } from "./exec.ts";
+export type { FileChange, FolderWatch } from "./folder-watch.ts";
 export { SandboxFiles } from "./sandbox-files.ts";
 export type { CallOptions, FileContent, FileEntry } from "./sandbox-files.ts";
 export { SandboxVolume } from "./sandbox-volume.ts";

@@ -1,6 +1,7 @@
 import type { Connection } from "./connection.ts";
 import type { SandboxKey } from "./command.ts";
 import { type FileInfo, FileType } from "./generated/keelson/sandboxes/v1/files_pb.ts";
+import { type FolderWatch, openFolderWatch } from "./folder-watch.ts";
 import { call, callStream, SandboxError } from "./sandbox-error.ts";
 
 /** A file of a sandbox. */
@@ -89,6 +90,24 @@ export class SandboxFiles {
     return entryOf(
       await call(signal, () => this.#connection.files.stat({ ...this.#key, path }, { ...(signal && { signal }) })),
     );
+  }
+
+  /**
+   * Watches a folder, and with `recursive` those below it. Resolves when every later change is reported, so that none is missed between this
+   * call and the first iteration. The changes end when the folder is removed or renamed, and with the sandbox. Close the watch if you stop before.
+   *
+   * **Errors**: `FailedPrecondition` if it is not a folder, `ResourceExhausted` above the limits; while iterating `Unavailable` if the
+   * connection is lost: changes may be missing.
+   *
+   * **Example**
+   *
+   * ```ts
+   * await using watch = await box.files.watch("src", { recursive: true });
+   * for await (const { type, path } of watch) console.log(type, path);
+   * ```
+   */
+  watch(path: string, options: CallOptions & { readonly recursive?: boolean } = {}): Promise<FolderWatch> {
+    return openFolderWatch(this.#connection, { ...this.#key, path }, options);
   }
 
   /** Creates a folder and its parents. */

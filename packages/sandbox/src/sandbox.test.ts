@@ -2,7 +2,7 @@ import { Code, ConnectError, type ConnectRouter, createRouterTransport } from "@
 import { create } from "@bufbuild/protobuf";
 import { beforeEach, describe, expect, it } from "vitest";
 import { type CreateRequest, FastPathService, WhenFull } from "./generated/fastpath/v1/fastpath_pb.ts";
-import { SandboxFiles as FilesService } from "./generated/keelson/sandboxes/v1/files_pb.ts";
+import { FileChangeType, SandboxFiles as FilesService } from "./generated/keelson/sandboxes/v1/files_pb.ts";
 import { SandboxLifecycle } from "./generated/keelson/sandboxes/v1/lifecycle_pb.ts";
 import { SandboxPorts } from "./generated/keelson/sandboxes/v1/ports_pb.ts";
 import {
@@ -32,6 +32,7 @@ let input: string;
 let accepts: (number | "lost")[];
 let offsets: number[];
 let cancelled: number;
+let isWatchable: boolean;
 let outputs: (() => AsyncIterable<ProcessOutput>)[];
 let createError: ConnectError | undefined;
 let box: Sandbox;
@@ -87,6 +88,7 @@ function routes(router: ConnectRouter): void {
         input += request.case === "data" ? new TextDecoder().decode(request.value) : `<${request.case}>`;
       return { name: "x", sizeBytes: 3n };
     },
+    watch: ({ path, recursive }, { signal }) => watchOf(`${path} ${recursive}`, signal),
   });
   router.service(SandboxLifecycle, {
     renew({ expiry }) {
@@ -94,6 +96,22 @@ function routes(router: ConnectRouter): void {
       return {};
     },
   });
+}
+
+async function* watchOf(call: string, signal: AbortSignal) {
+  signal.addEventListener("abort", () => (cancelled += 1));
+  if (!isWatchable) throw new ConnectError(`${call}: not a directory`, Code.FailedPrecondition);
+  yield { started: true };
+  yield { changes: [{ type: FileChangeType.CREATE, path: call, isDirectory: true }] };
+  yield {
+    lostChanges: true,
+    changes: [
+      { type: FileChangeType.RENAME, path: "b" },
+      { type: 99, path: "of a later version" },
+    ],
+  };
+  await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  signal.throwIfAborted();
 }
 
 function portRoutes(router: ConnectRouter): void {
@@ -111,6 +129,7 @@ beforeEach(async () => {
   [created, deleted, started, signals, accepts, offsets, outputs, input] = [[], [], [], [], [], [], [], ""];
   createError = undefined;
   cancelled = 0;
+  isWatchable = true;
   box = await Sandbox.create({ image: "host", name: "one", transport });
 });
 
@@ -286,5 +305,28 @@ describe("files", () => {
     }
     await box.files.write("x", content());
     expect(input).toBe("<start>abcd<commit>");
+  });
+
+  it("are watched until the caller closes the watch or aborts", async () => {
+    const watch = await box.files.watch("src", { recursive: true });
+    const seen: string[] = [];
+    for await (const { type, path, isDirectory } of watch) {
+      seen.push(`${type} ${path} ${isDirectory}`);
+      if (seen.length === 3) void watch.close();
+    }
+    expect(seen).toEqual(["create src true true", "lost . true", "rename b false"]);
+    expect(cancelled).toBe(1);
+    const control = new AbortController();
+    const aborted = await box.files.watch("src", { signal: control.signal });
+    const reason = new Error("changed my mind");
+    const read = async () => {
+      for await (const { type } of aborted) if (type === "rename") control.abort(reason);
+    };
+    await expect(read()).rejects.toBe(reason);
+    isWatchable = false;
+    await expect(box.files.watch("x")).rejects.toMatchObject({
+      code: "FailedPrecondition",
+      message: "x false: not a directory",
+    });
   });
 });

@@ -2,7 +2,7 @@
 
 from .command import Command, CommandInfo, ExecResult, OutputChunk
 from .errors import SandboxError
-from .files import FileEntry, SandboxFiles
+from .files import FileChange, FileEntry, FolderWatch, SandboxFiles
 from .sandbox import Sandbox, SandboxInfo, connect
 from .volume import SandboxVolume, VolumeInfo
 
@@ -10,7 +10,9 @@ __all__ = [
     "Command",
     "CommandInfo",
     "ExecResult",
+    "FileChange",
     "FileEntry",
+    "FolderWatch",
     "OutputChunk",
     "Sandbox",
     "SandboxError",

@@ -8,7 +8,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Union
 
 from .command import CALL_TIMEOUT
 from .errors import SandboxError
-from .protocol import FileInfo, SandboxFilesClient, WriteFileRequest
+from .protocol import FileInfo, SandboxFilesClient, WatchFilesResponse, WriteFileRequest
 
 #: Content per message, in bytes.
 _CHUNK = 256 * 1024
@@ -17,6 +17,8 @@ _CHUNK = 256 * 1024
 _MAX_READ = 64 * 1024 * 1024
 
 _TYPES = {"FILE_TYPE_FILE": "file", "FILE_TYPE_DIRECTORY": "directory", "FILE_TYPE_SYMLINK": "symlink"}
+
+_CHANGES = ("create", "write", "remove", "rename", "chmod")
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,52 @@ class FileEntry:
     mode: int
     modified: float
     target: Optional[str]
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A change in a watched folder. `path` is relative to it; "." is the folder itself.
+
+    `type` is create, write, remove, rename (`path` is the former name; the new one is a create if it is in the watched folder too), chmod (mode, owner
+    or times), or lost: changes were lost, since they were made faster than they were read, or there are too many folders.
+    """
+
+    type: str
+    path: str
+    is_directory: bool
+
+
+class FolderWatch:
+    """The changes of a watched folder. Use it with `with`, or call `close`."""
+
+    def __init__(self, messages: Iterator[WatchFilesResponse]) -> None:
+        """Use `SandboxFiles.watch`."""
+        self._messages = messages
+        self._changes = self._read()
+        if not next(messages, {}).get("started"):
+            raise SandboxError("Internal", "the server did not start the watch")
+
+    def __iter__(self) -> Iterator[FileChange]:
+        return self._changes
+
+    def _read(self) -> Iterator[FileChange]:
+        for message in self._messages:
+            if message.get("lostChanges"):
+                yield FileChange("lost", ".", True)
+            for change in message.get("changes", []):
+                name = change.get("type", "").replace("FILE_CHANGE_TYPE_", "").lower()
+                if name in _CHANGES:
+                    yield FileChange(name, change.get("path", ""), change.get("isDirectory", False))
+
+    def close(self) -> None:
+        """Ends the watch. Call it from the thread that iterates."""
+        self._messages.close()  # type: ignore[attr-defined]
+
+    def __enter__(self) -> FolderWatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class SandboxFiles:
@@ -60,6 +108,17 @@ class SandboxFiles:
         """Writes a file, which is replaced once all of its content has arrived. `mode`: permission bits, default 0o644."""
         start: WriteFileRequest = {"start": {**self._at(path), "mode": mode}}  # type: ignore[typeddict-item]
         return _entry(self._files.write(_requests(start, content)))
+
+    def watch(self, path: str, recursive: bool = False) -> FolderWatch:
+        """Watches a folder, and with `recursive` those below it. Every change after this call is reported.
+
+        The changes end when the folder is removed or renamed, and with the sandbox. Close the watch if you stop before:
+
+        >>> with box.files.watch("src", recursive=True) as changes:
+        ...     for change in changes:
+        ...         print(change.type, change.path)
+        """
+        return FolderWatch(self._files.watch({**self._at(path), "recursive": recursive}))  # type: ignore[typeddict-item]
 
     def list(self, path: str = ".") -> List[FileEntry]:
         """The entries of a folder, by name."""

@@ -238,6 +238,9 @@ class ResizeProcessRequest(TypedDict, total=False):
 FileType = Literal["FILE_TYPE_UNSPECIFIED", "FILE_TYPE_FILE", "FILE_TYPE_DIRECTORY", "FILE_TYPE_SYMLINK", "FILE_TYPE_OTHER"]
 
 
+FileChangeType = Literal["FILE_CHANGE_TYPE_UNSPECIFIED", "FILE_CHANGE_TYPE_CREATE", "FILE_CHANGE_TYPE_WRITE", "FILE_CHANGE_TYPE_REMOVE", "FILE_CHANGE_TYPE_RENAME", "FILE_CHANGE_TYPE_CHMOD"]
+
+
 class FileRequest(TypedDict, total=False):
     sandboxName: str
     namespace: str
@@ -283,6 +286,25 @@ class RemoveFileRequest(TypedDict, total=False):
 
 class RemoveFileResponse(TypedDict, total=False):
     pass
+
+
+class WatchFilesRequest(TypedDict, total=False):
+    sandboxName: str
+    namespace: str
+    path: str
+    recursive: bool
+
+
+class WatchFilesResponse(TypedDict, total=False):
+    started: bool
+    changes: List[FileChange]
+    lostChanges: bool
+
+
+class FileChange(TypedDict, total=False):
+    type: FileChangeType
+    path: str
+    isDirectory: bool
 
 
 class SandboxRequest(TypedDict, total=False):
@@ -446,6 +468,9 @@ class SandboxFilesClient:
 
     def make_directory(self, request: FileRequest, timeout: Optional[float] = None) -> FileInfo:
         return self._transport.unary("/keelson.sandboxes.v1.SandboxFiles/MakeDirectory", request, timeout)  # type: ignore[return-value]
+
+    def watch(self, request: WatchFilesRequest, timeout: Optional[float] = None) -> Iterator[WatchFilesResponse]:
+        return self._transport.server_stream("/keelson.sandboxes.v1.SandboxFiles/Watch", request, timeout)  # type: ignore[return-value]
 
 
 class SandboxLifecycleClient:

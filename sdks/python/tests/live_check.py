@@ -43,6 +43,18 @@ with Sandbox.create(image="host", command=["sh", "-c", "echo up; exec sleep 600"
     except SandboxError as error:
         assert error.code == "NotFound", error.code
 
+    with box.files.watch(".", recursive=True) as changes:
+        box.exec("mkdir new")
+        first = next(iter(changes))
+        assert (first.type, first.path, first.is_directory) == ("create", "new", True), first
+        box.exec("echo text >new/file; mv new/file moved")
+        seen = []
+        for change in changes:
+            seen.append((change.type, change.path))
+            if change.path == "moved":
+                break
+    assert seen[0] == ("create", "new/file") and seen[-2:] == [("rename", "new/file"), ("create", "moved")], seen
+
     assert b"".join(box.logs()) == b"up\n"
     assert Sandbox.connect(box.info().id).name == box.name
     box.renew(60)

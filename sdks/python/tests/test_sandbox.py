@@ -284,6 +284,17 @@ class SandboxTest(unittest.TestCase):
         self.answers["List"] = envelope({"entries": [{"name": "a", "type": "FILE_TYPE_DIRECTORY"}]}) + end()
         self.assertEqual([entry.type for entry in self.box.files.list()], ["directory"])
 
+    def test_watches_a_folder(self):
+        created = {"type": "FILE_CHANGE_TYPE_CREATE", "path": "a", "isDirectory": True}
+        later = {"type": "FILE_CHANGE_TYPE_OF_A_LATER_VERSION", "path": "b"}
+        self.answers["Watch"] = envelope({"started": True}) + envelope({"changes": [created, later], "lostChanges": True}) + end()
+        with self.box.files.watch("src", recursive=True) as changes:
+            seen = [(change.type, change.path, change.is_directory) for change in changes]
+        self.assertEqual(seen, [("lost", ".", True), ("create", "a", True)])
+        self.assertEqual(self.request("Watch")[0]["recursive"], True)
+        self.answers["Watch"] = end({"code": "failed_precondition", "message": "x: not a directory"})
+        self.fails("FailedPrecondition", lambda: self.box.files.watch("x"))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,33 +7,16 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { Program } from "@keelson/execution";
 import { serverTlsOptions } from "../protocol/tls-psk.ts";
-import {
-  asRequestError,
-  body,
-  readBody,
-  failureOf,
-  RequestError,
-  requireGet,
-  sandboxNotFound,
-  send,
-  urlOf,
-} from "./agent-http.ts";
+import { asRequestError, body, failureOf, RequestError, requireGet, sandboxNotFound, send, urlOf } from "./agent-http.ts";
 import { FileHelpers } from "../files/file-helpers.ts";
-import { FileError } from "../files/file-operations.ts";
-import { fileErrorStatus, parseFileOperation, resultHeader } from "./file-requests.ts";
+import { FolderWatches } from "../files/folder-watches.ts";
+import { answerFiles, openFolderWatch, watchLines } from "./file-requests.ts";
 import { answerProcesses, openProcessOutput } from "./process-requests.ts";
 import { SandboxProcesses } from "../processes/sandbox-processes.ts";
 import { limitHandshakes } from "./handshake-limit.ts";
 import { AgentUpgrades } from "./agent-upgrades.ts";
 import { readLog } from "./log-follow.ts";
-import {
-  agentPaths,
-  fileResultHeader,
-  parseAgentSandbox,
-  parseExpiryChange,
-  parseSandboxId,
-  parseVolumeChange,
-} from "../protocol/protocol.ts";
+import { agentPaths, parseAgentSandbox, parseExpiryChange, parseSandboxId, parseVolumeChange } from "../protocol/protocol.ts";
 import { VolumeError } from "../volumes/volume-error.ts";
 import { whenWritable } from "../protocol/when-writable.ts";
 import type { SandboxManager } from "../sandbox/sandbox-manager.ts";
@@ -87,6 +70,7 @@ class HttpsAgentServer implements AgentServer {
   readonly #options: AgentServerOptions;
   readonly #server: Server;
   readonly #helpers: FileHelpers;
+  readonly #watches: FolderWatches;
   readonly #processes: SandboxProcesses;
   readonly #streams = new Set<AbortController>();
   /** Streams that clients have caused, see {@link maxStreams}. */
@@ -100,6 +84,7 @@ class HttpsAgentServer implements AgentServer {
     [agentPaths.resume, (request, response) => this.#resume(request, response)],
     [agentPaths.volumes, (request, response) => this.#volumes(request, response)],
     [agentPaths.files, (request, response, query) => this.#files(request, response, query)],
+    [agentPaths.watchFiles, (request, response, query) => this.#watchFiles(request, response, query)],
     [
       agentPaths.processes,
       (request, response, query) => answerProcesses(request, response, this.#hostOf(query), this.#processes),
@@ -112,6 +97,7 @@ class HttpsAgentServer implements AgentServer {
   constructor(options: AgentServerOptions) {
     this.#options = options;
     this.#helpers = new FileHelpers(options.clock);
+    this.#watches = new FolderWatches(options.clock);
     this.#processes = new SandboxProcesses(options.clock, (sandboxId) => options.manager.use(sandboxId));
     this.#server = createServer(
       {
@@ -142,6 +128,7 @@ class HttpsAgentServer implements AgentServer {
 
   async close(): Promise<void> {
     this.#helpers.close();
+    this.#watches.close();
     for (const control of this.#streams) control.abort();
     this.#upgrades.close();
     this.#server.closeAllConnections();
@@ -209,21 +196,22 @@ class HttpsAgentServer implements AgentServer {
   }
 
   async #files(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
-    const { manager } = this.#options;
-    const data = await readBody(request);
-    const operation = parseFileOperation(query.get("operation") ?? "", data);
-    if (operation === undefined) throw new RequestError(400, "operation: must be a file operation");
     const program = this.#hostOf(query);
-    const endUse = manager.use(program.id);
+    const endUse = this.#options.manager.use(program.id);
     try {
-      const { data: content, ...result } = await this.#helpers.run(program, operation);
-      if (content === undefined) return send(response, 200, result);
-      const headers = { "content-type": "application/octet-stream", [fileResultHeader]: resultHeader(result) };
-      response.writeHead(200, headers).end(content);
-    } catch (error) {
-      throw error instanceof FileError ? new RequestError(fileErrorStatus[error.code], error.message) : asRequestError(error);
+      await answerFiles(request, response, query, program, this.#helpers);
     } finally {
       endUse();
+    }
+  }
+
+  async #watchFiles(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
+    requireGet(request);
+    const watch = await openFolderWatch(query, this.#hostOf(query), this.#watches);
+    try {
+      await this.#stream(request, response, "application/x-ndjson", (signal) => watchLines(watch, signal));
+    } finally {
+      watch.stop();
     }
   }
 

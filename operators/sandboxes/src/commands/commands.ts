@@ -11,6 +11,7 @@ import { lifecycleCommands } from "./lifecycle.ts";
 import { processCommands } from "./processes.ts";
 import { portForwardCommand } from "./port-forward.ts";
 import { volumeCommand } from "./volume.ts";
+import { watchCommand } from "./watch.ts";
 import { readVolumes, volumeFlag } from "./volume-flag.ts";
 import { urlCommand } from "./url.ts";
 import { networkFlags, readNetwork } from "./network-flags.ts";
@@ -285,6 +286,7 @@ export const sandboxCommands: readonly CommandDefinition[] = [
   reset,
   ...lifecycleCommands,
   ...fileCommands,
+  watchCommand,
   portForwardCommand,
   urlCommand,
   volumeCommand,

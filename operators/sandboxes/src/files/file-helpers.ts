@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { type Clock, sleep, type Timer } from "@keelson/api-machinery/time";
-import { openProgramRoot, type Program, type ProgramRoot } from "@keelson/execution";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
+import type { Program, ProgramRoot } from "@keelson/execution";
 import { FileError, fileErrorCodes, type FileOperation, type FileResult } from "./file-operations.ts";
+import { openSandboxRoot } from "./open-sandbox-root.ts";
 
 /*
  * The agent, which is root, never touches the files of a sandbox. For each sandbox whose files are used it starts a helper with a
@@ -17,9 +18,6 @@ const helperProgram = fileURLToPath(
 
 /** A helper that is not used for this long is stopped. */
 const idleMs = 30_000;
-
-/** Attempts, after 1, 2, 4 ... ms, to open the root of a program that is starting. */
-const maxOpenPauseMs = 2048;
 
 /** Maximum number of operations in flight per sandbox. */
 const maxOperations = 64;
@@ -59,7 +57,7 @@ export class FileHelpers {
   }
 
   async #start(program: Program): Promise<FileHelper> {
-    const root = await this.#openRoot(program);
+    const root = await openSandboxRoot(program, this.#clock);
     try {
       const helper: FileHelper = new FileHelper(root, this.#clock, () => this.#helpers.delete(program.id));
       // The descriptor would keep the sandbox's file systems.
@@ -68,15 +66,6 @@ export class FileHelpers {
     } finally {
       closeSync(root.fd);
     }
-  }
-
-  async #openRoot(program: Program): Promise<ProgramRoot> {
-    for (let pauseMs = 1; pauseMs <= maxOpenPauseMs; pauseMs *= 2) {
-      const root = openProgramRoot(program);
-      if (root !== undefined) return root;
-      await sleep(this.#clock, pauseMs);
-    }
-    throw new FileError("Failed", "the sandbox has not entered its root yet; retry");
   }
 
   #forget(id: string, helper: Promise<FileHelper> | undefined): void {

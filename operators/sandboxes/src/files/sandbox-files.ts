@@ -151,13 +151,16 @@ class SandboxFiles {
   }
 }
 
-/** The path relative to the root, without slashes at the end. */
-function checkPath(path: string): string {
+/** The absolute path of a file in a sandbox; relative ones start from the work folder. Throws {@link FileError} if it cannot be a path. */
+export function absolutePath(path: string): string {
   if (path === "" || path.includes("\0"))
     throw new FileError("Invalid", `path: ${JSON.stringify(path)} must be a path without NUL`);
   if (Buffer.byteLength(path) > maxPathBytes) throw new FileError("Invalid", `path: must not exceed ${maxPathBytes} bytes`);
-  return (path.startsWith("/") ? path : `${workFolder}/${path}`).replace(/^\/+|\/+$/g, "");
+  return path.startsWith("/") ? path : `${workFolder}/${path}`;
 }
+
+/** The path relative to the root, without slashes at the end. */
+const checkPath = (path: string): string => absolutePath(path).replace(/^\/+|\/+$/g, "");
 
 const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
@@ -242,7 +245,8 @@ const pathCodes: Readonly<Record<PathError["code"], FileError["code"]>> = {
   TooManyLinks: "Conflict",
 };
 
-function fileError(path: string, error: unknown): FileError {
+/** The error of a system call on `path`. */
+export function fileError(path: string, error: unknown): FileError {
   if (error instanceof FileError) return error;
   if (error instanceof PathError) return new FileError(pathCodes[error.code], error.message, { cause: error });
   const [code, text] = (isSystemError(error) ? systemCodes[error.code] : undefined) ?? ["Failed", "could not be used"];

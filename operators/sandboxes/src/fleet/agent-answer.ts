@@ -1,5 +1,10 @@
 import type { IncomingMessage } from "node:http";
+import type { FolderReport } from "../files/folder-changes.ts";
 import { AgentError } from "../protocol/agent-error.ts";
+import type { FolderWatchLine } from "../protocol/protocol.ts";
+
+/** Maximum length of a line of a stream. */
+export const maxLineBytes = 8 << 20;
 
 /** The JSON of a text; undefined if it is not JSON. */
 export function parseJson(text: string): unknown {
@@ -25,4 +30,26 @@ export async function readBytes(response: IncomingMessage, maxBytes: number): Pr
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
+}
+
+/** The lines of a stream, without empty ones. Throws `InvalidAnswer` above `maxLength`. */
+export async function* readLines(response: AsyncIterable<Buffer>, maxLength: number): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const chunk of response) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    if (rest.length > maxLength) throw new AgentError("InvalidAnswer", `the agent sent a line above ${maxLength} bytes`);
+    for (const line of lines) if (line !== "") yield line;
+  }
+}
+
+/** The reports of a watch. Throws `Unreachable` if the stream ends without the line that says so. */
+export async function* readFolderReports(response: AsyncIterable<Buffer>): AsyncGenerator<FolderReport> {
+  for await (const text of readLines(response, maxLineBytes)) {
+    const line = JSON.parse(text) as FolderWatchLine;
+    if ("hasEnded" in line) return;
+    yield line;
+  }
+  throw new AgentError("Unreachable", "lost the connection to the agent; changes may be missing");
 }

@@ -7,6 +7,8 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { TerminalSize } from "@keelson/execution";
 import type { ProcessOperation, ProcessResult } from "../processes/process-operations.ts";
 import type { FileOperation, FileResult } from "../files/file-operations.ts";
+import type { FolderReport } from "../files/folder-changes.ts";
+import type { WatchTarget } from "../files/folder-watches.ts";
 import { AgentError } from "../protocol/agent-error.ts";
 import type { ExecConnection, ExecSettings } from "./exec-connection.ts";
 import { type ExecFrame, execProtocol, readFrames, sendFrame } from "../protocol/exec-frames.ts";
@@ -19,7 +21,7 @@ import {
   fileResultHeader,
   type VolumeChange,
 } from "../protocol/protocol.ts";
-import { parseJson, readBytes, readText } from "./agent-answer.ts";
+import { maxLineBytes, parseJson, readBytes, readFolderReports, readLines, readText } from "./agent-answer.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
 
 /** How to reach an agent. */
@@ -47,6 +49,8 @@ export interface AgentClient {
   watch(signal: AbortSignal): AsyncIterable<AgentStatus>;
   /** Runs an operation on the files of a sandbox. */
   files(sandboxId: string, operation: FileOperation): Promise<FileResult>;
+  /** Watches a folder of a sandbox. Resolves when the watch is active. The reports reject if the connection is lost. */
+  watchFiles(sandboxId: string, target: WatchTarget, signal: AbortSignal): Promise<AsyncIterable<FolderReport>>;
   /** Runs an operation on the processes of a sandbox. */
   processes(sandboxId: string, operation: ProcessOperation): Promise<ProcessResult>;
   /** Follows the output of a process, see `agentPaths.processOutput`. */
@@ -64,10 +68,7 @@ export interface AgentClient {
   connectPort(sandboxId: string, port: number, signal: AbortSignal): Promise<ExecConnection>;
 }
 
-const responseTimeoutMs = 10_000;
-const maxLineBytes = 8 << 20;
-const maxAnswerBytes = 16 << 20;
-const maxErrorBytes = 64 * 1024;
+const [responseTimeoutMs, maxAnswerBytes, maxErrorBytes] = [10_000, 16 << 20, 64 * 1024];
 
 /** Creates an {@link AgentClient}. Connects on the first call and reuses connections. */
 export function createAgentClient(address: AgentAddress, clock: Clock): AgentClient {
@@ -137,16 +138,7 @@ class HttpsAgentClient implements AgentClient {
 
   async *watch(signal: AbortSignal): AsyncGenerator<AgentStatus> {
     const response = await this.#stream(`${agentPaths.status}?watch=true`, signal);
-    const decoder = new TextDecoder();
-    let rest = "";
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
-      rest = lines.pop() ?? "";
-      if (rest.length > maxLineBytes) {
-        throw new AgentError("InvalidAnswer", `the agent at ${this.#url} sent a status above ${maxLineBytes} bytes`);
-      }
-      for (const line of lines) if (line !== "") yield JSON.parse(line) as AgentStatus;
-    }
+    for await (const line of readLines(response, maxLineBytes)) yield JSON.parse(line) as AgentStatus;
   }
 
   async files(sandboxId: string, operation: FileOperation): Promise<FileResult> {
@@ -160,6 +152,15 @@ class HttpsAgentClient implements AgentClient {
     const text = header(fileResultHeader);
     if (text === undefined) return (parseJson(content.toString("utf8")) ?? {}) as FileResult;
     return { ...(parseJson(decodeURIComponent(text)) as FileResult), data: content };
+  }
+
+  async watchFiles(
+    sandboxId: string,
+    { path, isRecursive }: WatchTarget,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<FolderReport>> {
+    const query = new URLSearchParams({ sandboxId, path, recursive: String(isRecursive) });
+    return readFolderReports(await this.#stream(`${agentPaths.watchFiles}?${query.toString()}`, signal));
   }
 
   async processes(sandboxId: string, operation: ProcessOperation): Promise<ProcessResult> {

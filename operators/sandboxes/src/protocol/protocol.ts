@@ -2,6 +2,7 @@ import { isJsonObject } from "@keelson/api-machinery";
 import { isQuantity, quantityToMillis } from "@keelson/api-machinery/quantity";
 import { argumentSizeProblem, type StartKind, type WarmStatus } from "@keelson/execution";
 import { sandboxIdPattern } from "../api/names.ts";
+import type { FolderReport } from "../files/folder-changes.ts";
 import type { DeniedFlows } from "../network/denied-flows.ts";
 import { type VolumeMount, volumeIdPattern, volumeMountsProblem } from "../volumes/volume-mount.ts";
 import { type NetworkMode, networkProblem, type NetworkRule } from "../network/network-policy.ts";
@@ -24,6 +25,8 @@ export const agentPaths = {
   pause: "/api/v1/agent/pause",
   /** Keelson's: runs `operation`, a `FileOperation` as JSON, with the request's body as data. The answer has a file's data, or JSON. */
   files: "/api/v1/agent/files",
+  /** Keelson's: watches the folder `path`, also below it if `recursive` is true. The answer, a {@link FolderWatchLine} per line, starts when it is active. */
+  watchFiles: "/api/v1/agent/watch-files",
   /** Keelson's: runs the `ProcessOperation` in the body, answers with a `ProcessResult`. */
   processes: "/api/v1/agent/processes",
   /** Keelson's: follows the output of `processId` from `offset` on, as frames of `exec-frames.ts`. The last one has its `ProcessStatus`. */
@@ -36,6 +39,9 @@ export const agentPaths = {
 
 /** Header with the JSON of a `FileResult`, without the data in the body. */
 export const fileResultHeader = "x-keelson-file";
+
+/** A line of a watch. A stream without `hasEnded` in its last line has broken. */
+export type FolderWatchLine = FolderReport | { readonly hasEnded: true };
 
 /** A sandbox for an agent to run. */
 export interface AgentSandbox {

@@ -24,6 +24,8 @@ import { type Driver, openUnpackedImages, type Program } from "@keelson/executio
 import { createBusyboxImage, type LocalContainerd, startLocalContainerd, whenWarm } from "@keelson/execution/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openAgentDriver } from "../agent/run-agent.ts";
+import { FolderWatches } from "../files/folder-watches.ts";
+import { watchProcessName } from "../files/watch-program.ts";
 import type { AgentSandbox } from "../protocol/protocol.ts";
 import { dangerousCallsProgram, traceProgram } from "../testing/system-call-attack.ts";
 import { localImages } from "./image-store.ts";
@@ -342,5 +344,33 @@ describe.runIf(isRoot).each(kinds)("code in a sandbox (%s)", (name) => {
     expect(readFileSync(secret, "utf8")).toBe("secret");
     await manager.delete(one);
     expect(existsSync(secret)).toBe(true);
+  });
+
+  it("cannot lead a watch of its folders out of them, and shows it only what its user may read", async () => {
+    const swap = `cd /work; mkdir tree shut; chmod 000 shut; ln -s ${dir} link; ln -s /proc/1/root root; echo ready; while :; do mkdir tree/a; mv tree/a tree/b; ln -s ${dir} tree/a; rm tree/a; rmdir tree/b; done`;
+    const program = await create(one, { command: ["bash", "-c", swap] });
+    await output(program.logs.stdout, "ready");
+    chmodSync(dir, 0o755);
+    const watches = new FolderWatches(systemClock);
+    const codeOf = (path: string) =>
+      watches.open(program, { path, isRecursive: true }).then(
+        () => "opened",
+        (error: { code: string }) => error.code,
+      );
+    for (const path of ["link", "root", "shut", "../../../root", "/proc/self/fd/3", dir])
+      expect(["NotFound", "Denied", "Conflict"]).toContain(await codeOf(path));
+    const watch = await watches.open(program, { path: ".", isRecursive: true });
+    let seen = 0;
+    for await (const { changes } of watch.reports) {
+      writeFileSync(join(dir, "secret"), "secret");
+      expect(changes.filter(({ path }) => path.includes("secret") || path.includes("agent"))).toEqual([]);
+      seen += changes.length;
+      if (seen > 500) break;
+    }
+    await manager.delete(one);
+    // Other tests have watches too.
+    const children = (): string => readFileSync(`/proc/self/task/${process.pid}/children`, "latin1");
+    while (findProcesses(watchProcessName).some((pid) => children().split(" ").includes(String(pid))))
+      await new Promise((resolve) => setTimeout(resolve, 10));
   });
 });

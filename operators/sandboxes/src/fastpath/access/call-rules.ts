@@ -50,7 +50,7 @@ export const callRules: ReadonlyMap<DescMethod, CallRule> = new Map([
     ...{ list: observe, output: observe },
   }),
   ...rulesFor(SandboxFiles, {
-    ...{ stat: readFiles, list: readFiles, read: readFiles },
+    ...{ stat: readFiles, list: readFiles, read: readFiles, watch: readFiles },
     ...{ write: writeFiles, remove: writeFiles, makeDirectory: writeFiles },
   }),
   ...rulesFor(SandboxVolumes, {

@@ -41,6 +41,7 @@ const agent = (change: Partial<AgentClient> = {}): AgentClient => ({
   expire: () => Promise.resolve(),
   changeVolume: () => Promise.resolve(),
   files: () => never,
+  watchFiles: () => never,
   pause: () => Promise.resolve(),
   resume: () => Promise.resolve(),
   status: () => never,

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
 import {
+  FileChangeType,
   FileChunkSchema,
   type FileInfo,
   FileInfoSchema,
@@ -9,6 +10,8 @@ import {
   ListFilesResponseSchema,
   RemoveFileResponseSchema,
   type SandboxFiles,
+  type WatchFilesResponse,
+  WatchFilesResponseSchema,
   type WriteFileRequest,
 } from "@keelson/sandbox/protocol";
 import {
@@ -17,9 +20,10 @@ import {
   type FileOperation,
   type FileResult,
 } from "../../files/file-operations.ts";
+import type { FolderReport } from "../../files/folder-changes.ts";
 import { agentError, findAgent, type StreamsOptions } from "./streams-service.ts";
 
-/** Entries of a folder per message. */
+/** Entries or changes of a folder per message. */
 const entriesPerMessage = 500;
 
 const defaultMode = 0o644;
@@ -53,6 +57,18 @@ export function createFilesService(options: StreamsOptions): ServiceImpl<typeof 
       for await (const data of readFile(open(request), request.path)) {
         if (signal.aborted) return;
         yield create(FileChunkSchema, { data });
+      }
+    },
+
+    async *watch({ path, recursive, ...sandbox }, { signal }) {
+      const { agent, sandboxId } = findAgent(sandbox, options);
+      try {
+        const reports = await agent.watchFiles(sandboxId, { path, isRecursive: recursive }, signal);
+        yield create(WatchFilesResponseSchema, { started: true });
+        for await (const report of reports) yield* watchResponses(report);
+      } catch (error) {
+        if (signal.aborted) return;
+        throw agentError(error);
       }
     },
 
@@ -122,6 +138,27 @@ async function* dataOf(requests: AsyncIterator<WriteFileRequest>): AsyncGenerato
   }
   // Some clients end the stream as usual if their input fails.
   throw new ConnectError("the upload ended without commit; the file was left as it was", Code.Aborted);
+}
+
+const changeTypes = {
+  create: FileChangeType.CREATE,
+  write: FileChangeType.WRITE,
+  remove: FileChangeType.REMOVE,
+  rename: FileChangeType.RENAME,
+  chmod: FileChangeType.CHMOD,
+} as const;
+
+/** A report in messages of limited size. The first one says whether changes before it were lost. */
+function* watchResponses({ changes, isLossy }: FolderReport): Generator<WatchFilesResponse> {
+  let lostChanges = isLossy;
+  for (let first = 0; first < changes.length || lostChanges; first += entriesPerMessage) {
+    const part = changes.slice(first, first + entriesPerMessage);
+    yield create(WatchFilesResponseSchema, {
+      changes: part.map(({ type, path, isDirectory }) => ({ type: changeTypes[type], path, isDirectory })),
+      lostChanges,
+    });
+    lostChanges = false;
+  }
 }
 
 const types = {

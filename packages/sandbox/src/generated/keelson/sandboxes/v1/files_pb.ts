@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
 export const file_keelson_sandboxes_v1_files: GenFile =
   /*@__PURE__*/
   fileDesc(
-    "CiBrZWVsc29uL3NhbmRib3hlcy92MS9maWxlcy5wcm90bxIUa2VlbHNvbi5zYW5kYm94ZXMudjEiRAoLRmlsZVJlcXVlc3QSFAoMc2FuZGJveF9uYW1lGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRwYXRoGAMgASgJIo0BCghGaWxlSW5mbxIMCgRuYW1lGAEgASgJEiwKBHR5cGUYAiABKA4yHi5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlVHlwZRISCgpzaXplX2J5dGVzGAMgASgDEgwKBG1vZGUYBCABKA0SEwoLbW9kaWZpZWRfbXMYBSABKAMSDgoGdGFyZ2V0GAYgASgJIkQKEUxpc3RGaWxlc1Jlc3BvbnNlEi8KB2VudHJpZXMYASADKAsyHi5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlSW5mbyIZCglGaWxlQ2h1bmsSDAoEZGF0YRgBIAEoDCJVCg5Xcml0ZUZpbGVTdGFydBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEgwKBHBhdGgYAyABKAkSDAoEbW9kZRgEIAEoDSJ2ChBXcml0ZUZpbGVSZXF1ZXN0EjUKBXN0YXJ0GAEgASgLMiQua2VlbHNvbi5zYW5kYm94ZXMudjEuV3JpdGVGaWxlU3RhcnRIABIOCgRkYXRhGAIgASgMSAASEAoGY29tbWl0GAMgASgISABCCQoHcmVxdWVzdCJdChFSZW1vdmVGaWxlUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEgwKBHBhdGgYAyABKAkSEQoJcmVjdXJzaXZlGAQgASgIIhQKElJlbW92ZUZpbGVSZXNwb25zZSp+CghGaWxlVHlwZRIZChVGSUxFX1RZUEVfVU5TUEVDSUZJRUQQABISCg5GSUxFX1RZUEVfRklMRRABEhcKE0ZJTEVfVFlQRV9ESVJFQ1RPUlkQAhIVChFGSUxFX1RZUEVfU1lNTElOSxADEhMKD0ZJTEVfVFlQRV9PVEhFUhAEMoEECgxTYW5kYm94RmlsZXMSSQoEU3RhdBIhLmtlZWxzb24uc2FuZGJveGVzLnYxLkZpbGVSZXF1ZXN0Gh4ua2VlbHNvbi5zYW5kYm94ZXMudjEuRmlsZUluZm8SVAoETGlzdBIhLmtlZWxzb24uc2FuZGJveGVzLnYxLkZpbGVSZXF1ZXN0Gicua2VlbHNvbi5zYW5kYm94ZXMudjEuTGlzdEZpbGVzUmVzcG9uc2UwARJMCgRSZWFkEiEua2VlbHNvbi5zYW5kYm94ZXMudjEuRmlsZVJlcXVlc3QaHy5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlQ2h1bmswARJRCgVXcml0ZRImLmtlZWxzb24uc2FuZGJveGVzLnYxLldyaXRlRmlsZVJlcXVlc3QaHi5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlSW5mbygBElsKBlJlbW92ZRInLmtlZWxzb24uc2FuZGJveGVzLnYxLlJlbW92ZUZpbGVSZXF1ZXN0Gigua2VlbHNvbi5zYW5kYm94ZXMudjEuUmVtb3ZlRmlsZVJlc3BvbnNlElIKDU1ha2VEaXJlY3RvcnkSIS5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlUmVxdWVzdBoeLmtlZWxzb24uc2FuZGJveGVzLnYxLkZpbGVJbmZvYgZwcm90bzM",
+    "CiBrZWVsc29uL3NhbmRib3hlcy92MS9maWxlcy5wcm90bxIUa2VlbHNvbi5zYW5kYm94ZXMudjEiRAoLRmlsZVJlcXVlc3QSFAoMc2FuZGJveF9uYW1lGAEgASgJEhEKCW5hbWVzcGFjZRgCIAEoCRIMCgRwYXRoGAMgASgJIo0BCghGaWxlSW5mbxIMCgRuYW1lGAEgASgJEiwKBHR5cGUYAiABKA4yHi5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlVHlwZRISCgpzaXplX2J5dGVzGAMgASgDEgwKBG1vZGUYBCABKA0SEwoLbW9kaWZpZWRfbXMYBSABKAMSDgoGdGFyZ2V0GAYgASgJIkQKEUxpc3RGaWxlc1Jlc3BvbnNlEi8KB2VudHJpZXMYASADKAsyHi5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlSW5mbyIZCglGaWxlQ2h1bmsSDAoEZGF0YRgBIAEoDCJVCg5Xcml0ZUZpbGVTdGFydBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEgwKBHBhdGgYAyABKAkSDAoEbW9kZRgEIAEoDSJ2ChBXcml0ZUZpbGVSZXF1ZXN0EjUKBXN0YXJ0GAEgASgLMiQua2VlbHNvbi5zYW5kYm94ZXMudjEuV3JpdGVGaWxlU3RhcnRIABIOCgRkYXRhGAIgASgMSAASEAoGY29tbWl0GAMgASgISABCCQoHcmVxdWVzdCJdChFSZW1vdmVGaWxlUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEgwKBHBhdGgYAyABKAkSEQoJcmVjdXJzaXZlGAQgASgIIhQKElJlbW92ZUZpbGVSZXNwb25zZSJdChFXYXRjaEZpbGVzUmVxdWVzdBIUCgxzYW5kYm94X25hbWUYASABKAkSEQoJbmFtZXNwYWNlGAIgASgJEgwKBHBhdGgYAyABKAkSEQoJcmVjdXJzaXZlGAQgASgIIm4KEldhdGNoRmlsZXNSZXNwb25zZRIPCgdzdGFydGVkGAEgASgIEjEKB2NoYW5nZXMYAiADKAsyIC5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlQ2hhbmdlEhQKDGxvc3RfY2hhbmdlcxgDIAEoCCJkCgpGaWxlQ2hhbmdlEjIKBHR5cGUYASABKA4yJC5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlQ2hhbmdlVHlwZRIMCgRwYXRoGAIgASgJEhQKDGlzX2RpcmVjdG9yeRgDIAEoCCp+CghGaWxlVHlwZRIZChVGSUxFX1RZUEVfVU5TUEVDSUZJRUQQABISCg5GSUxFX1RZUEVfRklMRRABEhcKE0ZJTEVfVFlQRV9ESVJFQ1RPUlkQAhIVChFGSUxFX1RZUEVfU1lNTElOSxADEhMKD0ZJTEVfVFlQRV9PVEhFUhAEKsEBCg5GaWxlQ2hhbmdlVHlwZRIgChxGSUxFX0NIQU5HRV9UWVBFX1VOU1BFQ0lGSUVEEAASGwoXRklMRV9DSEFOR0VfVFlQRV9DUkVBVEUQARIaChZGSUxFX0NIQU5HRV9UWVBFX1dSSVRFEAISGwoXRklMRV9DSEFOR0VfVFlQRV9SRU1PVkUQAxIbChdGSUxFX0NIQU5HRV9UWVBFX1JFTkFNRRAEEhoKFkZJTEVfQ0hBTkdFX1RZUEVfQ0hNT0QQBTLfBAoMU2FuZGJveEZpbGVzEkkKBFN0YXQSIS5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlUmVxdWVzdBoeLmtlZWxzb24uc2FuZGJveGVzLnYxLkZpbGVJbmZvElQKBExpc3QSIS5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlUmVxdWVzdBonLmtlZWxzb24uc2FuZGJveGVzLnYxLkxpc3RGaWxlc1Jlc3BvbnNlMAESTAoEUmVhZBIhLmtlZWxzb24uc2FuZGJveGVzLnYxLkZpbGVSZXF1ZXN0Gh8ua2VlbHNvbi5zYW5kYm94ZXMudjEuRmlsZUNodW5rMAESUQoFV3JpdGUSJi5rZWVsc29uLnNhbmRib3hlcy52MS5Xcml0ZUZpbGVSZXF1ZXN0Gh4ua2VlbHNvbi5zYW5kYm94ZXMudjEuRmlsZUluZm8oARJbCgZSZW1vdmUSJy5rZWVsc29uLnNhbmRib3hlcy52MS5SZW1vdmVGaWxlUmVxdWVzdBooLmtlZWxzb24uc2FuZGJveGVzLnYxLlJlbW92ZUZpbGVSZXNwb25zZRJSCg1NYWtlRGlyZWN0b3J5EiEua2VlbHNvbi5zYW5kYm94ZXMudjEuRmlsZVJlcXVlc3QaHi5rZWVsc29uLnNhbmRib3hlcy52MS5GaWxlSW5mbxJcCgVXYXRjaBInLmtlZWxzb24uc2FuZGJveGVzLnYxLldhdGNoRmlsZXNSZXF1ZXN0Gigua2VlbHNvbi5zYW5kYm94ZXMudjEuV2F0Y2hGaWxlc1Jlc3BvbnNlMAFiBnByb3RvMw",
   );
 
 /**
@@ -263,6 +263,110 @@ export const RemoveFileResponseSchema: GenMessage<RemoveFileResponse> =
   messageDesc(file_keelson_sandboxes_v1_files, 7);
 
 /**
+ * @generated from message keelson.sandboxes.v1.WatchFilesRequest
+ */
+export type WatchFilesRequest = Message<"keelson.sandboxes.v1.WatchFilesRequest"> & {
+  /**
+   * Its name, or its id.
+   *
+   * @generated from field: string sandbox_name = 1;
+   */
+  sandboxName: string;
+
+  /**
+   * Empty: "default".
+   *
+   * @generated from field: string namespace = 2;
+   */
+  namespace: string;
+
+  /**
+   * A folder.
+   *
+   * @generated from field: string path = 3;
+   */
+  path: string;
+
+  /**
+   * Also watches the folders below it, at most 4,096, but not through links. Folders that the user cannot read are left out. Entries of a new
+   * folder may be reported twice.
+   *
+   * @generated from field: bool recursive = 4;
+   */
+  recursive: boolean;
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.WatchFilesRequest.
+ * Use `create(WatchFilesRequestSchema)` to create a new message.
+ */
+export const WatchFilesRequestSchema: GenMessage<WatchFilesRequest> =
+  /*@__PURE__*/
+  messageDesc(file_keelson_sandboxes_v1_files, 8);
+
+/**
+ * @generated from message keelson.sandboxes.v1.WatchFilesResponse
+ */
+export type WatchFilesResponse = Message<"keelson.sandboxes.v1.WatchFilesResponse"> & {
+  /**
+   * Set in the first message only, which has no changes.
+   *
+   * @generated from field: bool started = 1;
+   */
+  started: boolean;
+
+  /**
+   * In their order. Consecutive changes of the same file and type may be one.
+   *
+   * @generated from field: repeated keelson.sandboxes.v1.FileChange changes = 2;
+   */
+  changes: FileChange[];
+
+  /**
+   * Changes before these were lost: they were made faster than they were read, or in folders beyond the limit. List the folder to find its state.
+   *
+   * @generated from field: bool lost_changes = 3;
+   */
+  lostChanges: boolean;
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.WatchFilesResponse.
+ * Use `create(WatchFilesResponseSchema)` to create a new message.
+ */
+export const WatchFilesResponseSchema: GenMessage<WatchFilesResponse> =
+  /*@__PURE__*/
+  messageDesc(file_keelson_sandboxes_v1_files, 9);
+
+/**
+ * @generated from message keelson.sandboxes.v1.FileChange
+ */
+export type FileChange = Message<"keelson.sandboxes.v1.FileChange"> & {
+  /**
+   * @generated from field: keelson.sandboxes.v1.FileChangeType type = 1;
+   */
+  type: FileChangeType;
+
+  /**
+   * Relative to the watched folder. ".": the folder itself.
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * @generated from field: bool is_directory = 3;
+   */
+  isDirectory: boolean;
+};
+
+/**
+ * Describes the message keelson.sandboxes.v1.FileChange.
+ * Use `create(FileChangeSchema)` to create a new message.
+ */
+export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/ messageDesc(file_keelson_sandboxes_v1_files, 10);
+
+/**
  * @generated from enum keelson.sandboxes.v1.FileType
  */
 export enum FileType {
@@ -296,6 +400,52 @@ export enum FileType {
  * Describes the enum keelson.sandboxes.v1.FileType.
  */
 export const FileTypeSchema: GenEnum<FileType> = /*@__PURE__*/ enumDesc(file_keelson_sandboxes_v1_files, 0);
+
+/**
+ * @generated from enum keelson.sandboxes.v1.FileChangeType
+ */
+export enum FileChangeType {
+  /**
+   * @generated from enum value: FILE_CHANGE_TYPE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It was created, or moved here.
+   *
+   * @generated from enum value: FILE_CHANGE_TYPE_CREATE = 1;
+   */
+  CREATE = 1,
+
+  /**
+   * @generated from enum value: FILE_CHANGE_TYPE_WRITE = 2;
+   */
+  WRITE = 2,
+
+  /**
+   * @generated from enum value: FILE_CHANGE_TYPE_REMOVE = 3;
+   */
+  REMOVE = 3,
+
+  /**
+   * It was renamed or moved: `path` is its former name. Its new name is a CREATE if that is in the watched folder too.
+   *
+   * @generated from enum value: FILE_CHANGE_TYPE_RENAME = 4;
+   */
+  RENAME = 4,
+
+  /**
+   * Its mode, owner or times have changed.
+   *
+   * @generated from enum value: FILE_CHANGE_TYPE_CHMOD = 5;
+   */
+  CHMOD = 5,
+}
+
+/**
+ * Describes the enum keelson.sandboxes.v1.FileChangeType.
+ */
+export const FileChangeTypeSchema: GenEnum<FileChangeType> = /*@__PURE__*/ enumDesc(file_keelson_sandboxes_v1_files, 1);
 
 /**
  * @generated from service keelson.sandboxes.v1.SandboxFiles
@@ -356,5 +506,16 @@ export const SandboxFiles: GenService<{
     methodKind: "unary";
     input: typeof FileRequestSchema;
     output: typeof FileInfoSchema;
+  };
+  /**
+   * Reports the changes in a folder until the caller cancels, the folder is removed or renamed, or the sandbox ends. The first message has
+   * `started`: every later change is reported. At most 16 watches per sandbox.
+   *
+   * @generated from rpc keelson.sandboxes.v1.SandboxFiles.Watch
+   */
+  watch: {
+    methodKind: "server_streaming";
+    input: typeof WatchFilesRequestSchema;
+    output: typeof WatchFilesResponseSchema;
   };
 }> = /*@__PURE__*/ serviceDesc(file_keelson_sandboxes_v1_files, 0);

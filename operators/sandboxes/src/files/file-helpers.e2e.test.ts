@@ -1,0 +1,70 @@
+import { chmodSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { systemClock } from "@keelson/api-machinery/time";
+import { silentLogger } from "@keelson/controller";
+import { startLocalContainerd } from "@keelson/execution/testing";
+import { describe, expect, it } from "vitest";
+import { openAgentDriver } from "../agent/run-agent.ts";
+import { hostImages } from "../sandbox/image-store.ts";
+import { SandboxManager } from "../sandbox/sandbox-manager.ts";
+import { FileHelpers } from "./file-helpers.ts";
+import { FolderWatches } from "./folder-watches.ts";
+import { watchProcessName } from "./watch-program.ts";
+
+const isRoot = process.getuid?.() === 0;
+
+/** The status of the child process with this title, in /proc. */
+function rightsOf(title: string): string {
+  const children = readFileSync(`/proc/self/task/${process.pid}/children`, "latin1").split(" ").filter(Boolean);
+  const found = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").startsWith(title));
+  return readFileSync(`/proc/${found ?? 0}/status`, "latin1");
+}
+
+describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("the helper of a sandbox of the %s driver", (name) => {
+  it("runs as the sandbox's user on the host, without groups or capabilities, and ends with the sandbox", async () => {
+    const dir = realpathSync(mkdtempSync(join(tmpdir(), "files-")));
+    chmodSync(dir, 0o711);
+    const containerd = name === "containerd" ? await startLocalContainerd(join(dir, "containerd")) : undefined;
+    const isolation = { driver: name, ...(containerd && { containerdSocket: containerd.socket }) };
+    const driver = await openAgentDriver(isolation, join(dir, "agent"), systemClock);
+    const manager = new SandboxManager({
+      ...{ agentId: "agent", nodeName: "node", capacity: 1, driver, images: hostImages, address: "127.0.0.1" },
+      ...{ clock: systemClock, log: silentLogger, expiryFile: join(dir, "expiries.json") },
+    });
+    const helpers = new FileHelpers(systemClock);
+    const sandboxId = "1".repeat(32);
+    const claim = { claimUid: "", claimName: "one", namespace: "default" };
+    await manager.create({ sandboxId, ...claim, image: "host", command: ["sleep", "600"] });
+    const program = driver.get(sandboxId);
+    if (program === undefined) throw new Error("the sandbox does not exist");
+    const upload = "0".repeat(32);
+    await helpers.run(program, { kind: "write", path: "one", upload, offset: 0, data: Buffer.from("text") });
+    await helpers.run(program, { kind: "commit", path: "one", upload, mode: 0o600 });
+    const status = rightsOf("keelson-sandbox-files");
+    const uid = Number(/^Uid:\t(\d+)\t(\d+)/m.exec(status)?.[1]);
+    expect(uid).toBeGreaterThan(65_535);
+    expect(status).toMatch(new RegExp(`^Uid:\t${uid}\t${uid}\t${uid}\t${uid}$`, "m"));
+    expect(status).toMatch(/^Groups:\s*$/m);
+    for (const set of ["CapPrm", "CapEff", "CapInh", "CapAmb"]) expect(status).toMatch(new RegExp(`^${set}:\t0+$`, "m"));
+    const watches = new FolderWatches(systemClock);
+    const watch = await watches.open(program, { path: ".", isRecursive: true });
+    const rights = rightsOf(watchProcessName);
+    expect(rights).toMatch(new RegExp(`^Uid:\t${uid}\t${uid}\t${uid}\t${uid}$`, "m"));
+    expect(rights).toMatch(/^Groups:\s*$/m);
+    for (const set of ["CapPrm", "CapEff", "CapInh", "CapAmb", "CapBnd"])
+      expect(rights).toMatch(new RegExp(`^${set}:\t0+$`, "m"));
+    expect(rights).toMatch(/^NoNewPrivs:\t1$/m);
+    const waiting = helpers.run(program, { kind: "stat", path: "one" });
+    expect((await waiting).info).toMatchObject({ type: "file", mode: 0o600 });
+    await program.stop({ graceMs: 0 });
+    await expect(helpers.run(program, { kind: "stat", path: "one" })).rejects.toThrow();
+    for await (const { isLossy } of watch.reports) expect(isLossy).toBe(false);
+    helpers.close();
+    await manager.shutDown();
+    await program.remove();
+    await driver.close();
+    await containerd?.stop();
+    rmSync(dir, { recursive: true, force: true });
+  });
+});
