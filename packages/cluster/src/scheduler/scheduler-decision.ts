@@ -1,6 +1,5 @@
 import { findCondition } from "@keelson/api-machinery";
 import type { NodeObject, PersistentVolumeObject, StorageClassObject } from "@keelson/api-machinery/kinds";
-import { parseTime } from "@keelson/api-machinery/time";
 import { isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import type { Claim } from "../workload/cached-objects.ts";
 import type { Cached } from "../workload/write.ts";
@@ -46,6 +45,18 @@ export function isPending(pod: CachedPod): boolean {
 
 /** Schedules every pending Pod, by priority and then by age. Each placement counts for the next one. */
 export function schedule(observed: ObservedPods): readonly Placement[] {
+  const steps = scheduleInSteps(observed);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** Pods that are placed in one step. */
+const podsPerStep = 64;
+
+/** {@link schedule} in steps: a user can create thousands of pending Pods. */
+export function* scheduleInSteps(observed: ObservedPods): Generator<undefined, readonly Placement[], void> {
   const { nodes, pods, assumed } = observed;
   const nodeOf = (pod: CachedPod): string | undefined => pod.spec.nodeName || assumed.get(pod.metadata.uid ?? "");
   const pending = pods.filter((pod) => isPending(pod) && nodeOf(pod) === undefined).toSorted(byUrgency);
@@ -62,21 +73,32 @@ export function schedule(observed: ObservedPods): readonly Placement[] {
   const loads = nodes
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map((node) => loadOf(node, onNode.get(node.metadata.name ?? "") ?? []));
-  return pending.flatMap((pod) => placePod(pod, { loads, onNode, observed }));
+  const claims = new Map(observed.claims.map((claim) => [claimKey(claim.metadata.namespace, claim.metadata.name), claim]));
+  const round: Round = { loads, onNode, claims, classes: observed.classes };
+  const placements: Placement[] = [];
+  for (const [index, pod] of pending.entries()) {
+    if (index % podsPerStep === 0) yield;
+    placements.push(...placePod(pod, round));
+  }
+  return placements;
 }
+
+const claimKey = (namespace = "", name = ""): string => `${namespace}/${name}`;
 
 /** The nodes with the Pods that occupy them, including those placed in this round. */
 interface Round {
   readonly loads: readonly NodeLoad[];
   readonly onNode: Map<string, CachedPod[]>;
-  readonly observed: ObservedPods;
+  /** By namespace and name. */
+  readonly claims: ReadonlyMap<string, Claim>;
+  readonly classes: ObservedPods["classes"];
 }
 
 function placePod(pod: CachedPod, round: Round): readonly Placement[] {
-  const { loads, observed } = round;
+  const { loads } = round;
   const fail = (message: string): readonly Placement[] => [{ kind: "fail", pod, message }];
   if (loads.length === 0) return fail("no nodes available to schedule pods");
-  const { problem, unbound } = claimsOf(pod, observed);
+  const { problem, unbound } = claimsOf(pod, round);
   if (problem !== undefined) return fail(`0/${loads.length} nodes are available: ${problem}. ${notHelpful(loads.length)}`);
   const misfits = loads.map((load) => misfitsOf(pod, load));
   const fitting = loads.filter((_, index) => misfits[index]?.length === 0);
@@ -122,11 +144,11 @@ function makeRoom(pod: CachedPod, misfits: readonly (readonly Misfit[])[], round
 /** The unbound claims that wait for the Pod as first consumer, or the problem with a claim. */
 function claimsOf(
   pod: CachedPod,
-  { claims, classes }: ObservedPods,
+  { claims, classes }: Pick<Round, "claims" | "classes">,
 ): { readonly problem?: string; readonly unbound: readonly Claim[] } {
   const unbound: Claim[] = [];
   for (const name of claimNames(pod)) {
-    const claim = claims.find(({ metadata }) => metadata.namespace === pod.metadata.namespace && metadata.name === name);
+    const claim = claims.get(claimKey(pod.metadata.namespace, name));
     if (claim === undefined) return { problem: `persistentvolumeclaim ${JSON.stringify(name)} not found`, unbound };
     if (claim.metadata.deletionTimestamp !== undefined) {
       return { problem: `persistentvolumeclaim ${JSON.stringify(name)} is being deleted`, unbound };
@@ -174,8 +196,9 @@ function notHelpful(total: number): string {
 }
 
 function byUrgency(a: CachedPod, b: CachedPod): number {
-  const at = (pod: CachedPod): number => parseTime(pod.metadata.creationTimestamp ?? "") ?? 0;
-  return (b.spec.priority ?? 0) - (a.spec.priority ?? 0) || at(a) - at(b);
+  // The server writes every time in the same format, whose order is that of the times.
+  const [older, younger] = [a.metadata.creationTimestamp ?? "", b.metadata.creationTimestamp ?? ""];
+  return (b.spec.priority ?? 0) - (a.spec.priority ?? 0) || (older < younger ? -1 : older > younger ? 1 : 0);
 }
 
 /** Whether the Pod's status already shows this message. */

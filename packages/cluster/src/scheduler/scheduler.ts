@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { isConflict, isNotFound, jsonEquals, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import {
   Node,
@@ -9,20 +10,45 @@ import {
   StorageClass,
 } from "@keelson/api-machinery/kinds";
 import { formatTime } from "@keelson/api-machinery/time";
-import { type Change, type ControllerDefinition, defineController, type ReconcileContext, watchOf } from "@keelson/controller";
+import {
+  type Change,
+  type ControllerDefinition,
+  defineController,
+  type ReconcileContext,
+  type Request,
+  type Result,
+  watchOf,
+} from "@keelson/controller";
 import { controllerOf } from "../workload/part-event.ts";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import { eventWrite, type Write } from "../workload/write.ts";
-import { isPending, isReported, type Placement, schedule, selectedNodeAnnotation } from "./scheduler-decision.ts";
+import {
+  isPending,
+  isReported,
+  type ObservedPods,
+  type Placement,
+  scheduleInSteps,
+  selectedNodeAnnotation,
+} from "./scheduler-decision.ts";
+import { UnscheduledPods } from "./unscheduled-pods.ts";
 
 /** All pending Pods are one work item, because their order is decided across all of them. */
-const allPendingPods = [{ name: "pending-pods" }];
+const allPendingPods: readonly Request[] = [{ name: "pending-pods" }];
 
-/** Creates the scheduler, which binds pending Pods to nodes. Its memory of assumed Pods belongs to the returned controller. */
+/** How soon the report of a Pod that changed in the meantime is repeated. */
+const repeatReportMs = 100;
+
+/**
+ * Creates the scheduler, which binds pending Pods to nodes. Its memory of assumed Pods belongs to the returned controller.
+ *
+ * Pods that fit no node are reported as work items of their own, which do not delay the next round and whose namespaces take turns: a user
+ * can create thousands of them.
+ */
 export function createScheduler(): ControllerDefinition {
   /** Node names by uid of Pods that were bound, until the cache shows it. */
   const assumed = new Map<string, string>();
+  const unscheduled = new UnscheduledPods();
   return defineController({
     name: "scheduler",
     for: Pod,
@@ -35,12 +61,16 @@ export function createScheduler(): ControllerDefinition {
       watchOf(PersistentVolume, () => allPendingPods),
       watchOf(StorageClass, () => allPendingPods),
     ],
-    async reconcile(_request, context) {
+    triggers: [unscheduled],
+    priorityOf: ({ namespace }) => (namespace === undefined ? 1 : 0),
+    maxConcurrentReconciles: 4,
+    async reconcile(request, context) {
+      if (request.namespace !== undefined) return report(request, unscheduled, context);
       const { cache } = context;
       const pods = cache.list(Pod);
       if (!pods.some(isPending)) return;
       forgetObserved(assumed, pods);
-      const placements = schedule({
+      const placements = await takeTurns({
         nodes: cache.list(Node),
         pods,
         claims: cache.list(PersistentVolumeClaim),
@@ -48,12 +78,39 @@ export function createScheduler(): ControllerDefinition {
         volumes: cache.list(PersistentVolume),
         assumed,
       });
-      for (const placement of placements) await applyPlacement(placement, assumed, context);
+      for (const placement of placements) {
+        if (placement.kind !== "fail") await applyPlacement(placement, assumed, context);
+        else if (!isReported(placement.pod, placement.message)) unscheduled.add(placement);
+      }
     },
   });
 }
 
-async function applyPlacement(placement: Placement, assumed: Map<string, string>, context: ReconcileContext): Promise<void> {
+/** Schedules in several turns of the event loop. */
+async function takeTurns(observed: ObservedPods): Promise<readonly Placement[]> {
+  const steps = scheduleInSteps(observed);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    await nextTurn();
+  }
+}
+
+/** Records why a Pod has no node in its condition `PodScheduled` and as an event. */
+async function report(request: Request, unscheduled: UnscheduledPods, context: ReconcileContext): Promise<Result | undefined> {
+  const message = unscheduled.take(request);
+  const pod = context.cache.get(Pod, request);
+  if (message === undefined || pod === undefined || !isPending(pod) || isReported(pod, message)) return undefined;
+  if ((await performWrites(unschedulable({ pod, message }, context), context)) === "done") return undefined;
+  unscheduled.restore(request, message);
+  return { requeueAfterMs: repeatReportMs };
+}
+
+async function applyPlacement(
+  placement: Exclude<Placement, { kind: "fail" }>,
+  assumed: Map<string, string>,
+  context: ReconcileContext,
+): Promise<void> {
   const { pod } = placement;
   switch (placement.kind) {
     case "bind":
@@ -70,9 +127,6 @@ async function applyPlacement(placement: Placement, assumed: Map<string, string>
     }
     case "preempt":
       await performWrites([...preemptionWrites(placement), ...unschedulable(placement, context, placement.node)], context);
-      return;
-    case "fail":
-      if (!isReported(pod, placement.message)) await performWrites(unschedulable(placement, context), context);
   }
 }
 

@@ -5,7 +5,13 @@ import { type Change, type ControllerDefinition, defineController, readOf, watch
 import { compiledOnce } from "../workload/compiled-once.ts";
 import { performWrites } from "../workload/perform-writes.ts";
 import { isPodReady } from "../workload/pod-state.ts";
-import { decideEndpointSlices, managedByLabel, serviceNameLabel, sliceManager } from "./endpoint-slice-decision.ts";
+import {
+  decideEndpointSlices,
+  hasEndpoint,
+  managedByLabel,
+  serviceNameLabel,
+  sliceManager,
+} from "./endpoint-slice-decision.ts";
 import { decideEndpoints, decideOrphanedEndpoints } from "./endpoints-decision.ts";
 
 const selectorOf = compiledOnce(selectorFromLabels);
@@ -50,7 +56,7 @@ export const serviceController: ControllerDefinition = defineController({
     // Endpoints of a Service without a selector are managed by users.
     if (!hasSelector(service.spec) || service.metadata.deletionTimestamp !== undefined) return;
     const selector = selectorOf(service.spec?.selector ?? {});
-    const pods = cache.list(Pod, { namespace }).filter((pod) => selector.matches(pod.metadata.labels));
+    const pods = cache.list(Pod, { namespace }).filter((pod) => hasEndpoint(pod) && selector.matches(pod.metadata.labels));
     const slices = cache.list(EndpointSlice, { namespace, index: ["service", serviceKey(namespace, name)] });
     const writes = [...decideEndpointSlices({ service, pods, slices }), ...decideEndpoints(service, pods, endpoints)];
     await performWrites(writes, context);
@@ -64,6 +70,8 @@ function hasSelector(spec: { readonly selector?: object; readonly type?: string 
 }
 
 function affectsEndpoints({ type, object, old }: Change<PodObject>): boolean {
+  // A user can create and change thousands of Pods that have no address.
+  if (!hasEndpoint(object) && (old === undefined || !hasEndpoint(old))) return false;
   if (type !== "update" || old === undefined) return true;
   return (
     old.status?.podIP !== object.status?.podIP ||

@@ -4,9 +4,10 @@ import type { ReadyItem } from "./ready-items.ts";
 /** An item that is queued, in progress, or both. */
 export class QueueEntry<T> implements HeapElement, ReadyItem<QueueEntry<T>> {
   readonly id: string;
+  readonly group: string;
   value: T;
   priority = 0;
-  /** Order within a priority: by when the item became ready. */
+  /** Order within a priority and group: by when the item became ready. */
   order = 0;
   /** `idle`: in progress only. `locked`: ready, but still in progress. */
   state: "idle" | "waiting" | "ready" | "locked" = "idle";
@@ -17,12 +18,13 @@ export class QueueEntry<T> implements HeapElement, ReadyItem<QueueEntry<T>> {
   progressIndex = -1;
   startedAt = 0;
   heapIndex = -1;
-  bucket: ReadyItem<QueueEntry<T>>["bucket"];
+  lane: ReadyItem<QueueEntry<T>>["lane"];
   previous: QueueEntry<T> | undefined;
   next: QueueEntry<T> | undefined;
 
-  constructor(id: string, value: T) {
+  constructor(id: string, value: T, group: string) {
     this.id = id;
+    this.group = group;
     this.value = value;
   }
 }

@@ -30,6 +30,13 @@ describe("work queue", () => {
     expect(drain(queue)).toEqual(["high", "a", "b", "c", "low"]);
   });
 
+  test("lets groups take turns within a priority", () => {
+    const queue = make({ groupOf: (value) => value.charAt(0) });
+    for (const value of ["a1", "a2", "a3", "b1", "c1", "b2"]) queue.add(value);
+    queue.add("a4", { priority: 1 });
+    expect(drain(queue)).toEqual(["a4", "a1", "b1", "c1", "a2", "b2", "a3"]);
+  });
+
   test("has an item once, with the highest priority it was added with", () => {
     const queue = make();
     queue.add("a", { priority: 5 });

@@ -46,12 +46,14 @@ export interface WorkQueueOptions<T> extends ItemBackoffOptions, TriggerOptions 
   readonly clock: Clock;
   /** Values with the same id are the same item. */
   readonly idOf: (value: T) => string;
+  /** Ready items of the same priority are handed out in turns of these groups. Default: all items are one group. */
+  readonly groupOf?: (value: T) => string;
   readonly metrics?: QueueMetrics;
 }
 
 /**
  * A priority queue with the semantics of controller-runtime's. It holds each item once, never hands it out to two
- * workers at the same time, and orders items by priority, then by when they became ready.
+ * workers at the same time, and orders items by priority, then by when they became ready. With `groupOf`, groups take turns.
  *
  * ```text
  *   add(after) -> waiting --due--> ready --get--> handed out --done--> removed
@@ -118,7 +120,7 @@ export class WorkQueue<T> {
     const dueAt = this.#dueAt(id, options, now, entry);
     const priority = options.priority ?? 0;
     if (entry === undefined) {
-      entry = new QueueEntry(id, value);
+      entry = new QueueEntry(id, value, this.#options.groupOf?.(value) ?? "");
       this.#entries.set(id, entry);
     }
     if (entry.state === "idle") this.#enqueue(entry, value, priority, dueAt, now);

@@ -77,6 +77,38 @@ describe("controller", () => {
     await manager.stop();
   });
 
+  test("lets namespaces take turns", async () => {
+    for (const [namespace, name] of ["crowded/a", "crowded/b", "crowded/c", "quiet/a"].map((key) => key.split("/"))) {
+      await client.create(robotType, { metadata: { namespace, name } });
+    }
+    const seen: unknown[] = [];
+    await using _ = await run(async ({ namespace }) => void seen.push(namespace), { maxConcurrentReconciles: 1 });
+    expect(seen).toEqual(["crowded", "quiet", "crowded", "crowded"]);
+  });
+
+  test("lets the event loop turn between slow reconciles that complete without I/O", async () => {
+    const count = 20;
+    for (let index = 0; index < count; index++) await create(`r${index}`);
+    let workMs = 0;
+    const slow = { ...clock, now: () => clock.now(), monotonic: () => clock.monotonic() + workMs };
+    const isDone = createDeferred<void>();
+    let turns = 0;
+    const perTurn = new Map<number, number>();
+    const turn = (): void => void ((turns += 1), setImmediate(turn).unref());
+    let reconciles = 0;
+    const reconcile = async (): Promise<void> => {
+      if (reconciles++ === 0) turn();
+      workMs += 5;
+      perTurn.set(turns, (perTurn.get(turns) ?? 0) + 1);
+      if (reconciles === count) isDone.resolve(undefined);
+    };
+    const controllers = [defineController({ name: "robots", for: robotType, reconcile, maxConcurrentReconciles: 1 })];
+    await using manager = createManager({ client, clock: slow, controllers, name: "test", random: () => 0, metrics });
+    await manager.start();
+    await isDone.promise;
+    expect(Math.max(...perTurn.values())).toBeLessThanOrEqual(3);
+  });
+
   test("lets any number of requests of running reconciles listen to its signal", async () => {
     const warnings: Error[] = [];
     const onWarning = (warning: Error): void => void warnings.push(warning);

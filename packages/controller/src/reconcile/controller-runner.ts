@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
@@ -19,6 +20,9 @@ import { type AddOptions, lowPriority, type QueueItem, WorkQueue } from "../queu
 
 /** How long a request waits for the cache to show its own writes before it is retried with backoff. */
 const ownWritesTimeoutMs = 5_000;
+
+/** How long a worker starts further reconciles without letting the event loop serve I/O. */
+const maxTurnMs = 10;
 
 /** How long a stop waits for each trigger. */
 const triggerStopTimeoutMs = 5_000;
@@ -42,7 +46,7 @@ export interface ControllerRunnerOptions {
 
 /**
  * Runs one controller: sources fill its queue, workers empty it. A request is never reconciled concurrently, nor before
- * the cache shows the writes of its previous reconcile.
+ * the cache shows the writes of its previous reconcile. Namespaces take turns, and the event loop serves I/O between slow reconciles.
  */
 export class ControllerRunner {
   readonly #options: ControllerRunnerOptions;
@@ -56,6 +60,8 @@ export class ControllerRunner {
   /** Requests that wait for the cache, with a function that stops waiting. */
   readonly #stale = new Map<string, () => void>();
   #workers: Promise<unknown> | undefined;
+  /** Time that reconciles took until their first request, since a worker last let the event loop serve I/O. */
+  #busyMs = 0;
   #isWarm = false;
 
   constructor(options: ControllerRunnerOptions) {
@@ -67,7 +73,7 @@ export class ControllerRunner {
     // Every request of the running reconciles listens to it.
     setMaxListeners(0, this.#abort.signal);
     const { clock, random, metrics } = options;
-    this.#queue = new WorkQueue({ clock, random, idOf, metrics, ...options.definition.backoff });
+    this.#queue = new WorkQueue({ clock, random, idOf, groupOf: namespaceOf, metrics, ...options.definition.backoff });
     options.metrics.watchInProgress(() => this.#queue.inProgressMs());
   }
 
@@ -167,6 +173,10 @@ export class ControllerRunner {
       await this.#reconcile(item, id);
       this.#options.metrics.activeWorkers(-1);
       this.#queue.done(item.value);
+      if (this.#busyMs < maxTurnMs) continue;
+      // Reconciles that write nothing complete without I/O, and promises alone would starve it.
+      this.#busyMs = 0;
+      await nextTurn();
     }
   }
 
@@ -235,7 +245,9 @@ export class ControllerRunner {
     };
     let result: Result | undefined;
     try {
-      result = (await this.#definition.reconcile(value, attempt.context())) ?? undefined;
+      const reconciling = this.#definition.reconcile(value, attempt.context());
+      this.#busyMs += clock.monotonic() - startedAt;
+      result = (await reconciling) ?? undefined;
       // Otherwise the requeue would silently never happen.
       if (Number.isNaN(result?.requeueAfterMs)) throw new TypeError("reconcile returned NaN for requeueAfterMs");
     } catch (error) {
@@ -273,6 +285,8 @@ export class ControllerRunner {
     this.#add(request, { rateLimited: true, priority }, { why: "retry" });
   }
 }
+
+const namespaceOf = ({ namespace = "" }: Request): string => namespace;
 
 function causeOf({ type, object }: Change<KubernetesObject>, origin: ChangeOrigin): ReconcileCause {
   const { namespace, name, resourceVersion } = object.metadata;
