@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { deepFreeze } from "../objects/json.ts";
-import { jsonPatch } from "./json-patch.ts";
+import { jsonPatch, jsonPatchInSteps } from "./json-patch.ts";
 
 const document = deepFreeze({ data: { a: "1", b: "2" }, list: [1, 2, 3], "a/b": { "c~d": 1 } });
 
@@ -128,4 +128,39 @@ test("removes what it added", () => {
       ).toEqual(target);
     }),
   );
+});
+
+/** The number of steps of a patch. */
+function stepsOf(target: unknown, operations: unknown[]): number {
+  let steps = 1;
+  for (const patching = jsonPatchInSteps(target, operations); patching.next().done !== true; ) steps++;
+  return steps;
+}
+
+const repeated = (count: number, operation: (index: number) => object): object[] =>
+  Array.from({ length: count }, (_, index) => operation(index));
+const long = deepFreeze({ list: Array.from({ length: 39_000 }, () => "x") });
+
+test.each<[string, unknown, object[]]>([
+  ["moves in a long list", long, repeated(2_000, () => ({ op: "move", from: "/list/0", path: "/list/38998" }))],
+  ["removals from a long list", long, repeated(10_000, () => ({ op: "remove", path: "/list/0" }))],
+  ["deep paths", {}, repeated(3_000, (index) => ({ op: "add", path: `/x${"/y".repeat(index % 500)}`, value: {} }))],
+  ["copies", { a: "x".repeat(1_000) }, repeated(2_900, (index) => ({ op: "copy", from: "/a", path: `/b${index}` }))],
+  ["tests of large values", long, repeated(100, () => ({ op: "test", path: "/list", value: long.list }))],
+])("takes several steps for %s", (_, target, operations) => {
+  expect(stepsOf(target, operations)).toBeGreaterThan(4);
+});
+
+test("takes one step for an ordinary patch", () => {
+  expect(
+    stepsOf(
+      { data: {} },
+      repeated(100, (index) => ({ op: "add", path: `/data/k${index}`, value: "v" })),
+    ),
+  ).toBe(1);
+});
+
+test("limits the number of values that a patch copies into itself", () => {
+  const operations = repeated(100, (index) => ({ op: "copy", from: "/x", path: `/x/y${index}` }));
+  expect(() => jsonPatch({ x: {} }, operations)).toThrow("the copies have more than 80000 values");
 });

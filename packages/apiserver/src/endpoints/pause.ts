@@ -21,7 +21,8 @@ export function takeSteps<T>(steps: Steps<T>, bytes: number): T | Promise<T> {
   return isLarge(bytes) ? takeTurns(steps) : runSteps(steps);
 }
 
-async function takeTurns<T>(steps: Steps<T>): Promise<T> {
+/** Takes the steps of a computation, each in a turn of its own. */
+export async function takeTurns<T>(steps: Steps<T>): Promise<T> {
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;

@@ -22,7 +22,6 @@ import { fieldContext } from "../write/field-context.ts";
 import type { ObjectOutcome } from "../outcome.ts";
 import { mutableCopy } from "../write/mutable-copy.ts";
 import { decodePatched, patchType, readPatch } from "../write/patch.ts";
-
 import { commitUpdate, type UpdateView } from "../write/update.ts";
 import { type WriteOptions, writeOptions } from "../write/write-options.ts";
 
@@ -136,7 +135,7 @@ function patched(call: Call): ChangeScale {
   if (type === "apply") throw new TypeError("apply patches are handled by applyScale");
   const patch = readPatch(type, request.body, scaleSchema);
   return async (live) => {
-    const object = await decodePatched(patch(live), (result) => {
+    const object = await decodePatched(await patch(live), (result) => {
       const scale = withTypeMeta({ ...resource, ...scaleResource }, result);
       replicasOf(scale);
       return scale;

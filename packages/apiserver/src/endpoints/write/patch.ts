@@ -9,7 +9,7 @@ import {
   StatusError,
   statusError,
 } from "@keelson/api-machinery";
-import { goText, jsonPatch, mergePatch, strategicMergePatch } from "@keelson/api-machinery/patch";
+import { goText, jsonPatchInSteps, mergePatch, strategicMergePatch } from "@keelson/api-machinery/patch";
 import { applyConfigurationInSteps } from "@keelson/api-machinery/server";
 import { invalidCause } from "@keelson/api-machinery/validation";
 import type { ServedResource } from "../../registry/served-resource.ts";
@@ -22,7 +22,7 @@ import { badRequest, conflict, invalid, notFound } from "../errors.ts";
 import { fieldContext } from "./field-context.ts";
 import type { ObjectOutcome, PipelineRequest } from "../outcome.ts";
 import { mutableCopy } from "./mutable-copy.ts";
-import { pauseIfLarge, takeSteps } from "../pause.ts";
+import { pauseIfLarge, takeSteps, takeTurns } from "../pause.ts";
 import { requireAppliedType } from "./applied-type.ts";
 import { commitUpdate } from "./update.ts";
 import { type WriteOptions, writeOptions } from "./write-options.ts";
@@ -50,17 +50,19 @@ export function patchType(request: PipelineRequest, resource: Pick<ServedResourc
   );
 }
 
-/** Parses a patch and returns a function that applies it. */
-export function readPatch(type: Exclude<PatchType, "apply">, body: unknown, schema: ServedResource["schema"]) {
+/** Parses a patch and returns a function that applies it, in several turns of the event loop if it takes long. */
+export function readPatch(
+  type: Exclude<PatchType, "apply">,
+  body: unknown,
+  schema: ServedResource["schema"],
+): (target: unknown) => Promise<unknown> {
   const patch = copyJson(body);
-  if (type === "json") {
-    return (target: unknown): unknown => patched(() => jsonPatch(target, patch));
-  }
+  if (type === "json") return (target) => patched(() => takeTurns(jsonPatchInSteps(target, patch)));
   // Go decodes null as an empty map.
-  if (type === "strategic" && patch === null) return (target: unknown): unknown => target;
+  if (type === "strategic" && patch === null) return (target) => Promise.resolve(target);
   if (!isJsonObject(patch)) throw unreadablePatch(type, patch);
-  if (type === "merge") return (target: unknown): unknown => patched(() => mergePatch(target, patch));
-  return (target: unknown): unknown => patched(() => strategicMergePatch(schema, target, patch));
+  if (type === "merge") return (target) => patched(() => mergePatch(target, patch));
+  return (target) => patched(() => strategicMergePatch(schema, target, patch));
 }
 
 function unreadablePatch(type: "merge" | "strategic", patch: unknown): StatusError {
@@ -72,9 +74,9 @@ function unreadablePatch(type: "merge" | "strategic", patch: unknown): StatusErr
 const rejected = "the server rejected our request due to an error in our request";
 
 /** Reports a patch that cannot be applied to the object with kube-apiserver's message. */
-function patched(apply: () => unknown): unknown {
+async function patched(apply: () => unknown): Promise<unknown> {
   try {
-    return apply();
+    return await apply();
   } catch (error) {
     // kube-apiserver does not say which operation failed.
     if (isStatusError(error) && !error.message.startsWith(`${rejected}: `)) throw error;
@@ -141,7 +143,7 @@ export async function patchObject(call: Call): Promise<ObjectOutcome> {
     async produce(live) {
       await pauseIfLarge(call);
       patch ??= readPatch(type, request.body, resource.schema);
-      const result = patch(live);
+      const result = await patch(live);
       await pauseIfLarge(call);
       const decode = (result: JsonObject): KubernetesObject | Promise<KubernetesObject> => {
         // A strategic merge patch cannot change kind and version.
