@@ -37,6 +37,15 @@ describe("conflicts", () => {
     expect(owned(shared, "alice")).toEqual(owned(live, "alice"));
   });
 
+  test("are all counted, and the first thousand named", () => {
+    const items = (port: number): JsonObject[] => Array.from({ length: 1_500 }, (_, index) => ({ name: `i${index}`, port }));
+    const many = apply(undefined, "alice", widget({ spec: { items: items(1) } }));
+    const error = refusal(() => apply(many, "bob", widget({ spec: { items: items(2) } })));
+    expect(error.fields).toHaveLength(1_000);
+    expect(error.message.split("\n- ")).toHaveLength(1_001);
+    expect(error.message).toMatch(/^Apply failed with 1500 conflicts: /);
+  });
+
   test("are resolved by force, which transfers ownership", () => {
     const forced = apply(live, "bob", widget({ spec: { replicas: 2 } }), { force: true });
     expect(forced.spec?.["replicas"]).toBe(2);

@@ -1,3 +1,4 @@
+import { maxCauses } from "../protocol/field-causes.ts";
 import { type StatusError, statusError } from "../protocol/status.ts";
 import { type FieldSet, pathsOf } from "../field-sets/field-set.ts";
 import type { ManagedEntry } from "./managed-entries.ts";
@@ -14,17 +15,18 @@ export function conflictsOver(owner: ManagedEntry, set: FieldSet): Conflict[] {
   return pathsOf(set).map((path) => ({ owner, path }));
 }
 
-/** Creates the 409 Conflict of an apply, with one `FieldManagerConflict` cause per field. */
-export function conflictError(conflicts: readonly Conflict[]): StatusError {
+/** Creates the 409 Conflict of an apply, with one `FieldManagerConflict` cause for each of the first {@link maxCauses} fields. */
+export function conflictError(all: readonly Conflict[]): StatusError {
+  const conflicts = all.slice(0, maxCauses);
   const causes = conflicts.map(({ owner, path }) => ({
     reason: "FieldManagerConflict",
     message: `conflict with ${describeOwner(owner)}`,
     field: describePath(path),
   }));
-  return statusError("Conflict", messageOf(conflicts), { causes });
+  return statusError("Conflict", messageOf(conflicts, all.length), { causes });
 }
 
-function messageOf(conflicts: readonly Conflict[]): string {
+function messageOf(conflicts: readonly Conflict[], count: number): string {
   const [first] = conflicts;
   if (conflicts.length === 1 && first !== undefined) {
     return `Apply failed with 1 conflict: conflict with ${describeOwner(first.owner)}: ${describePath(first.path)}`;
@@ -35,7 +37,7 @@ function messageOf(conflicts: readonly Conflict[]): string {
     lines.push(`- ${describePath(path)}`);
     byOwner.set(owner, lines);
   }
-  return `Apply failed with ${conflicts.length} conflicts: ${[...byOwner.values()].flat().join("\n")}`;
+  return `Apply failed with ${count} conflicts: ${[...byOwner.values()].flat().join("\n")}`;
 }
 
 /** `"alice"`, `"alice" with subresource "status"`, `"editor" using v1`. */

@@ -1,10 +1,12 @@
 import { expect, test } from "vitest";
 import {
+  causesOfItems,
   childPath,
   duplicateCause,
   forbiddenCause,
   invalidCause,
   invalidError,
+  maxCauses,
   notFoundCause,
   requiredCause,
 } from "./field-causes.ts";
@@ -40,4 +42,16 @@ test("formats values as Kubernetes does", () => {
   expect(invalidCause("a", undefined, "").message).toBe("Invalid value: null");
   expect(forbiddenCause("a", "field is immutable").message).toBe("Forbidden: field is immutable");
   expect([childPath("", "a"), childPath("a", "b")]).toEqual(["a", "a.b"]);
+});
+
+test("reads no more items once there are as many causes as an error reports", () => {
+  let reads = 0;
+  function* items(): Generator<number> {
+    for (reads = 1; reads <= 39_000; reads++) yield reads;
+  }
+  const causes = causesOfItems(items(), (item, index) => [requiredCause(`a[${index}]`), requiredCause(`b[${item}]`)]);
+  expect(causes).toHaveLength(maxCauses);
+  expect(reads).toBe(maxCauses / 2);
+  expect(causes.at(-1)).toEqual(requiredCause("b[500]"));
+  expect(causesOfItems([1, 2], () => [])).toEqual([]);
 });

@@ -1,5 +1,25 @@
 import { statusError, type StatusCause, type StatusError } from "./status.ts";
 
+/** The maximum number of causes in an error: an object with thousands of invalid values must not produce a response of megabytes. */
+export const maxCauses = 1_000;
+
+/**
+ * The causes of the items of a collection, in order. Stops when there are {@link maxCauses}: a body can have tens of thousands of invalid
+ * items, and the rest would not be reported.
+ */
+export function causesOfItems<T>(
+  items: Iterable<T>,
+  causesOf: (item: T, index: number) => readonly StatusCause[],
+): StatusCause[] {
+  const causes: StatusCause[] = [];
+  let index = 0;
+  for (const item of items) {
+    for (const cause of causesOf(item, index++)) causes.push(cause);
+    if (causes.length >= maxCauses) break;
+  }
+  return causes;
+}
+
 /** The values of `StatusCause.reason` for invalid fields (apimachinery `field.ErrorType`). */
 export type FieldReason =
   | "FieldValueDuplicate"

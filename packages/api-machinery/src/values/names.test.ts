@@ -71,3 +71,26 @@ test("generates valid names of at most 63 characters that start with the base", 
     ),
   );
 });
+
+test("takes a name for qualified if its optional prefix is a subdomain and its name has at most 63 characters", () => {
+  const part = fc.string({ unit: fc.constantFrom("a", "Z", "1", "-", "_", ".", "/"), maxLength: 70 });
+  const long = fc.constantFrom("x".repeat(63), "x".repeat(64), `${"a.".repeat(126)}a`, `${"a.".repeat(127)}a`);
+  fc.assert(
+    fc.property(
+      fc.oneof(
+        part,
+        fc.tuple(fc.oneof(part, long), fc.oneof(part, long)).map((parts) => parts.join("/")),
+      ),
+      (value) => {
+        const parts = value.split("/");
+        const name = parts.at(-1) ?? "";
+        const isValid =
+          parts.length <= 2 &&
+          (parts.length === 1 || dns1123SubdomainFaults(parts[0] ?? "").length === 0) &&
+          /^[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?$/.test(name) &&
+          name.length <= 63;
+        expect(qualifiedNameFaults(value).length === 0).toBe(isValid);
+      },
+    ),
+  );
+});

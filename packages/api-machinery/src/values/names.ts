@@ -9,8 +9,12 @@ const label1123Expression = new RegExp(`^${label1123}$`);
 const subdomain1123Expression = new RegExp(`^${subdomain1123}$`);
 const label1035Expression = new RegExp(`^${label1035}$`);
 const qualifiedExpression = new RegExp(`^${qualified}$`);
+const prefixedExpression = new RegExp(`^(${subdomain1123}/)?${qualified}$`);
 const labelValueExpression = new RegExp(`^${labelValue}$`);
 const configKeyExpression = new RegExp(`^${configKey}$`);
+
+const maxPrefix = 253;
+const maxQualified = 63;
 
 /** The pattern of a name, and kube-apiserver's message about it. */
 interface NameRule {
@@ -109,6 +113,17 @@ export function dns1035LabelFaults(value: string): string[] {
 
 /** Explains why `value` is not a qualified name `[prefix/]name`, the form of label and annotation keys and of finalizers. */
 export function qualifiedNameFaults(value: string): string[] {
+  return isQualifiedName(value) ? [] : faultsOfQualifiedName(value);
+}
+
+/** An object can have tens of thousands of keys: valid ones take one match. */
+function isQualifiedName(value: string): boolean {
+  if (value.length > maxPrefix + 1 + maxQualified || !prefixedExpression.test(value)) return false;
+  const slash = value.indexOf("/");
+  return slash <= maxPrefix && value.length - slash - 1 <= maxQualified;
+}
+
+function faultsOfQualifiedName(value: string): string[] {
   const parts = value.split("/");
   const text =
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";

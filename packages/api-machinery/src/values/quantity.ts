@@ -44,6 +44,8 @@ const maxLength = 128;
 export function parseQuantity(value: QuantityLike): Quantity {
   if (typeof value === "object") return value;
   const text = typeof value === "number" ? String(value) : value;
+  // Most amounts in large objects are small integers.
+  if (text.length <= 15 && /^\d+$/.test(text)) return { nanos: BigInt(text) * unit, format: "DecimalSI" };
   const match = text.length > maxLength ? null : /^([+-]?)(\d*)(?:\.(\d*))?(.*)$/s.exec(text);
   const [, sign = "", whole = "", fraction = "", suffix = ""] = match ?? [];
   if (!match || (whole === "" && fraction === "")) throw unreadable(text);

@@ -1,5 +1,5 @@
 import { isStatusError, type Status, type StatusError, statusError } from "@keelson/api-machinery";
-import type { StatusCause } from "@keelson/api-machinery/validation";
+import { maxCauses, type StatusCause } from "@keelson/api-machinery/validation";
 
 /** The part of a kind that kube-apiserver's errors mention. */
 interface Named {
@@ -58,9 +58,6 @@ export function preconditionFailed(resource: Named, name: string, why: string): 
   const { group, kind } = resource;
   return statusError("Conflict", message, { name, ...(group === "" ? {} : { group }), kind });
 }
-
-/** Maximum number of causes in an error: an object with thousands of invalid values must not produce a response of megabytes. */
-const maxCauses = 1_000;
 
 /** `Pod "x" is invalid: <causes>`. */
 export function invalid(kind: Pick<Named, "group" | "kind">, name: string, all: readonly StatusCause[]): StatusError {

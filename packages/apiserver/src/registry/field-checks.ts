@@ -1,5 +1,6 @@
 import { isJsonObject } from "@keelson/api-machinery";
 import {
+  causesOfItems,
   dns1123LabelFaults,
   dns1123SubdomainFaults,
   forbiddenCause,
@@ -120,7 +121,7 @@ export function domainName(field: string, value: string): StatusCause[] {
 /** Keys and values of labels. */
 export function labels(field: string, value: unknown): StatusCause[] {
   if (!isJsonObject(value)) return [];
-  return Object.entries(value).flatMap(([key, label]) => [
+  return causesOfItems(Object.entries(value), ([key, label]) => [
     ...labelKeyFaults(key).map((fault) => invalidCause(field, key, fault)),
     ...(typeof label === "string" ? labelValueFaults(label).map((fault) => invalidCause(field, label, fault)) : []),
   ]);
@@ -129,7 +130,7 @@ export function labels(field: string, value: unknown): StatusCause[] {
 /** Keys of annotations. */
 export function annotations(field: string, value: unknown): StatusCause[] {
   if (!isJsonObject(value)) return [];
-  return Object.keys(value).flatMap((key) =>
+  return causesOfItems(Object.keys(value), (key) =>
     qualifiedNameFaults(key.toLowerCase()).map((fault) => invalidCause(field, key, fault)),
   );
 }
@@ -137,11 +138,12 @@ export function annotations(field: string, value: unknown): StatusCause[] {
 /** A LabelSelector. */
 export function labelSelector(field: string, selector: unknown): StatusCause[] {
   if (!isJsonObject(selector)) return [];
-  const causes = labels(`${field}.matchLabels`, valueAt(selector, "matchLabels"));
-  for (const [index, expression] of listAt(selector, "matchExpressions").entries()) {
-    causes.push(...labelRequirement(`${field}.matchExpressions[${index}]`, expression));
-  }
-  return causes;
+  return [
+    ...labels(`${field}.matchLabels`, valueAt(selector, "matchLabels")),
+    ...causesOfItems(listAt(selector, "matchExpressions"), (expression, index) =>
+      labelRequirement(`${field}.matchExpressions[${index}]`, expression),
+    ),
+  ];
 }
 
 /** A LabelSelector as Go prints it: in the order of its fields, with sorted labels. */
@@ -187,11 +189,12 @@ export function labelRequirement(
   const key = textAt(expression, "key");
   causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)));
   if (!checksValues) return causes;
-  for (const [index, value] of values.entries()) {
-    if (typeof value !== "string") continue;
-    causes.push(...labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${index}]`, value, fault)));
-  }
-  return causes;
+  const ofValues = causesOfItems(values, (value, index) =>
+    typeof value === "string"
+      ? labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${index}]`, value, fault))
+      : [],
+  );
+  return [...causes, ...ofValues];
 }
 
 /** Whether a LabelSelector has no terms and so selects everything. */

@@ -12,6 +12,7 @@ import {
   dns1123SubdomainFaults,
   invalidCause,
   labelValueFaults,
+  maxCauses,
   pathSegmentFaults,
   qualifiedNameFaults,
   type StatusCause,
@@ -160,9 +161,6 @@ function isUnqualifiedFinalizer(name: string): boolean {
   return !name.includes("/") && !standardFinalizers.has(name);
 }
 
-/** Maximum number of reported problems. */
-const maxCauses = 1_000;
-
 /** Validates an object's metadata except its name. */
 export function metadataProblems(
   { origin, group }: Pick<ServedResource, "origin" | "group">,
@@ -175,6 +173,7 @@ export function metadataProblems(
     }
   };
   for (const [key, value] of Object.entries(metadata.labels ?? {})) {
+    if (causes.length >= maxCauses) break;
     add("metadata.labels", key, qualifiedNameFaults(key));
     add("metadata.labels", value, labelValueFaults(value));
   }

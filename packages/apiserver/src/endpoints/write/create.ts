@@ -110,9 +110,10 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   const validating = call.admission.validate(admission);
   if (validating instanceof Promise) await validating;
   if (isLarge(load.bytes)) await pauseIfLarge(call);
+  const metadataCauses = [...nameCauses(resource, next), ...metadataProblems(resource, next.metadata)];
+  if (isLarge(load.bytes)) await pauseIfLarge(call);
   const causes = [
-    ...nameCauses(resource, next),
-    ...metadataProblems(resource, next.metadata),
+    ...metadataCauses,
     ...validationCauses(call, next, undefined),
     ...(resource.strategy.validateCreate?.(next) ?? []),
   ];

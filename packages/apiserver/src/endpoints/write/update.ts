@@ -141,13 +141,11 @@ async function prepare(call: Call, update: Update, stored: StoredObject): Promis
   const { generation } = live.metadata;
   if (isSpecChanged && resource.strategy.hasGeneration !== false) next.metadata.generation = (generation ?? 0) + 1;
   await pauseIfLarge(call);
-  const causes = [
-    ...immutableCauses(next, live),
-    ...deletionFaults,
-    ...metadataProblems(resource, next.metadata),
-    ...validationCauses(call, next, live),
-    ...changeCauses(resource, subresource, next, live),
-  ];
+  const metadataCauses = [...immutableCauses(next, live), ...deletionFaults, ...metadataProblems(resource, next.metadata)];
+  await pauseIfLarge(call);
+  const ownCauses = validationCauses(call, next, live);
+  await pauseIfLarge(call);
+  const causes = [...metadataCauses, ...ownCauses, ...changeCauses(resource, subresource, next, live)];
   if (causes.length > 0) throw invalid(resource, info.name, causes);
   admission.object = update.view?.show(next) ?? next;
   await call.admission.validate(admission);

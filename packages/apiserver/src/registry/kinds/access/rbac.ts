@@ -1,5 +1,6 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import {
+  causesOfItems,
   invalidCause,
   notSupportedCause,
   pathSegmentFaults,
@@ -43,7 +44,7 @@ function role(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind {
       prepareForCreate: prepare,
       prepareForUpdate: prepare,
       validate: (object) => [
-        ...listAt(object, "rules").flatMap((rule, index) => ruleCauses(rule, `rules[${index}]`, scope)),
+        ...causesOfItems(listAt(object, "rules"), (rule, index) => ruleCauses(rule, `rules[${index}]`, scope)),
         ...aggregationCauses(valueAt(object, "aggregationRule")),
       ],
     },
@@ -55,7 +56,7 @@ function aggregationCauses(aggregation: unknown): StatusCause[] {
   const path = "aggregationRule.clusterRoleSelectors";
   const selectors = listAt(aggregation, "clusterRoleSelectors");
   if (selectors.length > 0) {
-    return selectors.flatMap((selector, index) => {
+    return causesOfItems(selectors, (selector, index) => {
       const causes = labelSelector(`${path}[${index}]`, selector);
       return causes.length === 0 ? [] : [...causes, invalidCause(`${path}[${index}]`, null, "invalid label selector.")];
     });
@@ -115,7 +116,7 @@ function binding(kind: RbacKind["kind"], scope: RbacKind["scope"]): BuiltinKind 
       prepareForUpdate: setBindingDefaults,
       validate: (object) => [
         ...roleRefCauses(object, scope),
-        ...listAt(object, "subjects").flatMap((subject, index) => subjectCauses(subject, `subjects[${index}]`, scope)),
+        ...causesOfItems(listAt(object, "subjects"), (subject, index) => subjectCauses(subject, `subjects[${index}]`, scope)),
       ],
       validateUpdate: (object, old) =>
         jsonEquals(mapAt(object, "roleRef"), mapAt(old, "roleRef"))

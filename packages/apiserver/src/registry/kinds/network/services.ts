@@ -1,6 +1,7 @@
 import type { ServiceObject } from "@keelson/api-machinery/kinds";
 import {
   dns1123SubdomainFaults,
+  causesOfItems,
   duplicateCause,
   forbiddenCause,
   invalidCause,
@@ -130,20 +131,21 @@ function serviceCauses(service: Service): StatusCause[] {
   causes.push(...check.labels("spec.selector", spec?.selector));
   causes.push(...check.oneOf("spec.sessionAffinity", spec?.sessionAffinity, ["ClientIP", "None"]));
   causes.push(...check.oneOf("spec.type", spec?.type, types));
-  for (const [index, address] of (spec?.externalIPs ?? []).entries()) {
-    if (typeof address !== "string") continue;
-    const standard = check.standardAddress(address);
-    const faults = check.isIpAddress(standard)
-      ? check.specialAddressFaults(standard)
-      : ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
-    causes.push(...faults.map((fault) => invalidCause(`spec.externalIPs[${index}]`, address, fault)));
-  }
+  causes.push(...causesOfItems(spec?.externalIPs ?? [], externalAddressCauses));
   const timeout = spec?.sessionAffinityConfig?.clientIP?.timeoutSeconds;
   if (typeof timeout === "number" && (timeout <= 0 || timeout > 86_400)) {
     const detail = "must be greater than 0 and less than 86400";
     causes.push(invalidCause("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout, detail));
   }
   return [...causes, ...balancerCauses(spec), ...trafficCauses(spec), ...familyCauses(spec), ...distributionCauses(spec)];
+}
+
+function externalAddressCauses(address: unknown, index: number): StatusCause[] {
+  if (typeof address !== "string") return [];
+  const standard = check.standardAddress(address);
+  const malformed = ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
+  const faults = check.isIpAddress(standard) ? check.specialAddressFaults(standard) : malformed;
+  return faults.map((fault) => invalidCause(`spec.externalIPs[${index}]`, address, fault));
 }
 
 function serviceWarnings(service: Service): string[] {
