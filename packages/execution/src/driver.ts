@@ -5,6 +5,11 @@ import type { Isolation } from "./isolation.ts";
 export interface Limits {
   /** Thousandths of a CPU, as `500m` in Kubernetes. */
   readonly cpuMillis?: number;
+  /**
+   * The program's share of the CPU while others want it too, relative to the programs of its driver's group, else to other cgroups: 2 to
+   * 262,144, as in cgroup version 1 and the kubelet (1024 per CPU). Best effort. Default: the kernel's, 1024.
+   */
+  readonly cpuShares?: number;
   readonly memoryBytes?: number;
   readonly pids?: number;
   /** Size of the work folder, and of `/tmp`. Enforced for programs with a private user, in memory. */
@@ -12,7 +17,7 @@ export interface Limits {
 }
 
 /** The limits that can be changed while a program runs. An absent one stays. */
-export type RunningLimits = Pick<Limits, "cpuMillis" | "memoryBytes">;
+export type RunningLimits = Pick<Limits, "cpuMillis" | "cpuShares" | "memoryBytes">;
 
 /** What to run. Plain JSON, so that it can be written to disk before the program starts. */
 export interface ProgramSpec {
@@ -27,6 +32,11 @@ export interface ProgramSpec {
   /** `name`, `uid` or `uid:gid`; needs root. Default: the supervisor's own user. */
   readonly user?: string;
   readonly limits?: Limits;
+  /**
+   * Added to the score by which the kernel chooses what to kill when memory runs out: -1000 (never) to 1000 (first). A value below the
+   * supervisor's own needs the right to lower it (root, and not in most containers), else the program has the supervisor's. Default: the supervisor's.
+   */
+  readonly oomScoreAdjustment?: number;
   /** Log files are kept as stdout.log, stdout.log.1, ... Default: 3 files of 10 MiB each. */
   readonly logRotation?: { readonly maxBytes: number; readonly maxFiles: number };
   /** Writes both outputs to stdout.log, in the order in which they are written; stderr.log stays empty. Default: one file each. */

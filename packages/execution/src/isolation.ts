@@ -48,6 +48,11 @@ export interface Isolation {
   readonly userScope?: string;
   /** Host name that the program sees. Default: the machine's. */
   readonly hostname?: string;
+  /**
+   * Shows the program's own cgroups, read-only, below `/sys/fs/cgroup`, without their parents. Needs root, and with `containerd` a program
+   * without a private user. Default: it sees none.
+   */
+  readonly hasCgroupView?: boolean;
 }
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
@@ -81,6 +86,9 @@ export function isolationProblem(value: unknown): string | undefined {
   }
   if (hostname !== undefined && !(typeof hostname === "string" && /^[A-Za-z0-9]([-.A-Za-z0-9]{0,62})$/.test(hostname))) {
     return "isolation.hostname: must be a host name of at most 63 characters";
+  }
+  if (value.hasCgroupView !== undefined && typeof value.hasCgroupView !== "boolean") {
+    return "isolation.hasCgroupView: must be true or false";
   }
   if (isRootReadOnly !== undefined && typeof isRootReadOnly !== "boolean") {
     return "isolation.isRootReadOnly: must be true or false";

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
@@ -66,6 +67,13 @@ const conditionOf = ({ status }: DeepReadonly<PodObject>, type: string) =>
 
 const applied = () => kubelet.container(pod.namespace, pod.name, "main")?.program?.limits.applied;
 
+/** The share of the CPU that the container itself sees. */
+async function visibleShare(): Promise<string> {
+  const command = ["/bin/sh", "-c", "cd /sys/fs/cgroup; cat cpu/cpu.shares cpu.weight 2>/dev/null; true"] as const;
+  const session = await kubelet.container(pod.namespace, pod.name, "main")?.program?.exec({ command });
+  return session === undefined ? "" : text(session.stdout);
+}
+
 const hasLimits = ({ status }: DeepReadonly<PodObject>, cpu: string, memory: string): boolean => {
   const limits = status?.containerStatuses?.[0]?.resources?.limits;
   const isOver = !(status?.conditions ?? []).some(({ type }) => type.startsWith("PodResize"));
@@ -85,7 +93,12 @@ describe.each(["process", "bubblewrap"])("with runtime %s", { timeout: 120_000 }
 
     await resize("300m", "64Mi");
     await podThat((object) => hasLimits(object, "300m", "64Mi"));
-    expect(applied()).toMatchObject({ cpuMillis: 300, memoryBytes: 64 << 20 });
+    expect(applied()).toMatchObject({ cpuMillis: 300, cpuShares: 10, memoryBytes: 64 << 20 });
+
+    await resize("300m", "64Mi", "30m");
+    await expect.poll(applied, { timeout: 60_000 }).toMatchObject({ cpuShares: 30 });
+    // 30 shares, or a weight of 8.
+    if (runtime === "bubblewrap" && process.getuid?.() === 0) expect(await visibleShare()).toMatch(/^(?:30|8)\n$/);
 
     await resize("300m", "96Mi");
     const restarted = await podThat((object) => hasLimits(object, "300m", "96Mi") && object.status?.phase === "Running");

@@ -21,6 +21,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createBubblewrapDriver } from "./bubblewrap-driver.ts";
 import { openUnpackedImages } from "../images/unpacked-images.ts";
 import { createBusyboxImage } from "../testing/busybox-image.ts";
+import { cgroupViewRules } from "../contract/cgroup-view.ts";
 import { content } from "../contract/setup.ts";
 import { driverContract } from "../contract/driver-contract.ts";
 import type { Driver, ProgramSpec } from "../driver.ts";
@@ -37,13 +38,22 @@ afterEach(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
+const users = {
+  "a program of the host's root": {},
+  "a program of another user": { user: "1234" },
+  "a program with a private user": { isolation: { hasPrivateUser: true } },
+};
+const rules = [...driverContract, ...(process.getuid?.() === 0 ? cgroupViewRules(users) : [])];
+
 for (const [cgroups, cgroupParent] of [
   ["with", undefined],
   ["without", false],
 ] as const) {
   describe(`bubblewrap driver ${cgroups} cgroups`, () => {
-    test.each(driverContract.map((rule) => [rule.title, rule] as const))("%s", async (_, rule) => {
+    test.each(rules.map((rule) => [rule.title, rule] as const))("%s", async (_, rule) => {
       const dir = join(base, "programs");
+      // For programs of other users.
+      chmodSync(base, 0o711);
       const binds = [{ source: base, target: base, isWritable: true }];
       const options = { dir, clock: systemClock, random: Math.random, binds, ...(cgroupParent === false && { cgroupParent }) };
       const setup = {

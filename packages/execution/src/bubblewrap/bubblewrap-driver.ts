@@ -1,6 +1,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { ExecutionError } from "../driver.ts";
+import type { ProgramGroup } from "../cgroup/program-group.ts";
 import type { Driver } from "../driver.ts";
 import { createBubblewrapWrapping } from "./bubblewrap-wrapping.ts";
 import { createProcessLauncher } from "../process/process-launcher.ts";
@@ -17,6 +18,8 @@ export interface BubblewrapDriverOptions extends DriverOptions {
    * whose limits then apply to its programs too. `false`: no cgroups.
    */
   readonly cgroupParent?: string | false;
+  /** A cgroup of its own for the programs, see {@link ProgramGroup}. Default: none. */
+  readonly group?: ProgramGroup;
   /** Mounted into every program, in addition to its spec's binds. */
   readonly binds?: readonly BindMount[];
   /** `false`: disables the seccomp filter. Default: enabled on x86-64 and arm64, see `seccomp-filter.ts`. */
@@ -63,6 +66,7 @@ export async function createBubblewrapDriver(options: BubblewrapDriverOptions): 
       random: options.random,
       now: () => options.clock.now(),
       ...(options.cgroupParent !== undefined && { cgroupParent: options.cgroupParent }),
+      ...(options.group !== undefined && { group: options.group }),
       ...createBubblewrapWrapping({ bwrap, binds: options.binds ?? [], ...(bytes !== undefined && { filter }) }),
     });
   });

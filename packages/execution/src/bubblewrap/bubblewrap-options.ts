@@ -161,9 +161,13 @@ export function stageOf({ spec, folder }: LaunchRequest, binds: readonly BindMou
   ]);
 }
 
+/** Whether a program sees its cgroups without their parents, also in `/proc/self/cgroup`. */
+export const hasCgroupNamespace = ({ cgroupView = [] }: LaunchRequest): boolean => cgroupView.length > 0;
+
 function* bwrapArguments(request: LaunchRequest, world: BubblewrapWorld): Generator<string> {
   const { spec } = request;
   yield* ["--unshare-user", "--unshare-pid"];
+  if (hasCgroupNamespace(request)) yield "--unshare-cgroup";
   const user = insideUser(spec);
   // A supervisor that is not root, and a private user, have their id mapped to the requested one inside the user namespace.
   if (wantsPrivateUser(spec) || (spec.user !== undefined && own.uid !== 0)) {

@@ -2,6 +2,7 @@ import { chownSync, readFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { ExecSpec, ProgramSpec } from "../driver.ts";
+import type { BindMount } from "../isolation.ts";
 import type { LaunchRequest } from "../process/launcher.ts";
 import type { Execution, JoinedExecution, Wrapping } from "../process/wrapping.ts";
 import { readErrorTail } from "../program/program-files.ts";
@@ -16,6 +17,7 @@ import {
   bwrapCommand,
   createFiles,
   filesOf,
+  hasCgroupNamespace,
   hasNestedUser,
   hasOwnWorkPath,
   insideUser,
@@ -63,9 +65,16 @@ export function createBubblewrapWrapping(options: BubblewrapWrappingOptions): Wr
   };
 }
 
+/** What is mounted in addition to the binds of the spec. */
+const bindsOf = ({ cgroupView = [] }: LaunchRequest, { binds }: BubblewrapWrappingOptions): readonly BindMount[] => [
+  ...binds,
+  ...cgroupView,
+];
+
 function wrapProgram(request: LaunchRequest, execution: Execution, options: BubblewrapWrappingOptions): Execution {
   const { folder, spec } = request;
-  const { binds, filter } = options;
+  const { filter } = options;
+  const binds = bindsOf(request, options);
   createFiles(request, binds);
   const stage = stageOf(request, binds);
   const cwd = hasOwnWorkPath(spec) ? execution.cwd : workingDirectory(request);
@@ -117,7 +126,7 @@ async function wrapExec(
   const { folder, spec } = request;
   const inner = await innerProcess(folder, wrapper.pid, request.deadlines);
   const env = { ...spec.env, ...exec.env };
-  const { binds } = options;
+  const binds = bindsOf(request, options);
   const stage = stageOf(request, binds);
   const cwd = exec.cwd ?? workingDirectory(request);
   const isNested = hasNestedUser(spec);
@@ -138,6 +147,7 @@ async function wrapExec(
   const namespaces = [
     ...(isRootInside ? ["--user=/proc/self/fd/4", "--preserve-credentials"] : []),
     ...(spec.isolation?.network === "none" ? [`--net=/proc/${inner}/ns/net`] : []),
+    ...(hasCgroupNamespace(request) ? [`--cgroup=/proc/${inner}/ns/cgroup`] : []),
   ];
   const user = hostUser(spec);
   const isEntered = isNested || namespaces.length > 0;

@@ -8,6 +8,8 @@ export interface CgroupHierarchy {
   readonly version: 1 | 2;
   /** Controllers, of the three that we use, that groups below {@link parent} can have. */
   readonly controllers: ReadonlySet<Controller>;
+  /** Where it is mounted. */
+  readonly mount: string;
   /** Folder below which programs get their cgroups. */
   readonly parent: string;
 }
@@ -16,7 +18,7 @@ export interface CgroupHierarchy {
 export type Controller = "cpu" | "memory" | "pids";
 
 /** Every {@link Controller}. */
-export const allControllers: readonly Controller[] = ["cpu", "memory", "pids"];
+const allControllers: readonly Controller[] = ["cpu", "memory", "pids"];
 
 /** The files of /proc that describe cgroups, replaceable in tests. */
 export interface CgroupSources {
@@ -69,7 +71,7 @@ const isWritable = (path: string): boolean => {
 };
 
 /** Enables controllers for the children of a v2 cgroup as far as the kernel allows; returns those that are enabled. */
-function delegate(parent: string): ReadonlySet<Controller> {
+export function delegate(parent: string): ReadonlySet<Controller> {
   const read = (file: string): readonly string[] => readFileSync(join(parent, file), "utf8").trim().split(/\s+/);
   const before = read("cgroup.subtree_control");
   for (const controller of read("cgroup.controllers")) {
@@ -112,8 +114,9 @@ export function discoverCgroups(root?: string, sources: CgroupSources = readSour
     try {
       if (root !== undefined) createGroup(found, root);
       if (!existsSync(join(parent, "cgroup.procs")) || !isWritable(parent)) return [];
-      if (found.version === 2) return [{ version: 2, parent, controllers: delegate(parent) }];
-      return [{ version: 1, parent, controllers: new Set(allControllers.filter((c) => found.controllers.includes(c))) }];
+      const { version, mount } = found;
+      if (version === 2) return [{ version, mount, parent, controllers: delegate(parent) }];
+      return [{ version, mount, parent, controllers: new Set(allControllers.filter((c) => found.controllers.includes(c))) }];
     } catch {
       return [];
     }
@@ -160,6 +163,7 @@ export function removeEmptyParent(parent: string, { mounts }: Pick<CgroupSources
 export function listHierarchies(parent: string, sources: CgroupSources = readSources()): readonly CgroupHierarchy[] {
   return parseHierarchies(sources).map(({ version, mount, controllers }) => ({
     version,
+    mount,
     parent: join(mount, parent),
     controllers: new Set(version === 2 ? allControllers : allControllers.filter((c) => controllers.includes(c))),
   }));

@@ -1,11 +1,10 @@
-import { readFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ExecutionError, type RunningLimits } from "../driver.ts";
 import { describeError, errorCode } from "../files/file-error.ts";
-import { limitSettings, readCgroupPids, setMemoryLimit, writeSettings } from "./cgroup.ts";
+import { readCgroupPids } from "./cgroup.ts";
 import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
-
-const limitOf = { cpu: "cpuMillis", memory: "memoryBytes" } as const;
+import { cgroupLimitsOf, controllerOf, setCgroupLimit } from "./cgroup-limits.ts";
 
 /** Maximum number of passes over the processes of a program that keeps forking. */
 const maxMoves = 64;
@@ -15,25 +14,20 @@ const maxMoves = 64;
  * kernel would kill the program, or reject the limit. Throws `Unsupported`.
  */
 export function updateCgroup(hierarchies: readonly CgroupHierarchy[], name: string, limits: RunningLimits): void {
-  const changes = (["memory", "cpu"] as const)
-    .filter((controller) => limits[limitOf[controller]] !== undefined)
-    .map((controller) => {
-      const hierarchy = hierarchies.find(({ controllers }) => controllers.has(controller));
-      if (hierarchy !== undefined) return { controller, hierarchy };
-      throw unsupported(`${limitOf[controller]}: no writable cgroup with ${controller} on this machine`);
-    });
-  for (const { hierarchy } of changes) gather(hierarchies, hierarchy, name);
-  for (const { controller, hierarchy } of changes) {
-    if (controller === "memory") checkUsage(hierarchy, name, limits.memoryBytes ?? 0);
-  }
-  for (const { controller, hierarchy } of changes) {
-    const folder = join(hierarchy.parent, name);
-    const settings = limitSettings(hierarchy.version, controller, limits);
+  const changes = cgroupLimitsOf(limits).flatMap(({ limit, value }) => {
+    const controller = controllerOf[limit];
+    const hierarchy = hierarchies.find(({ controllers }) => controllers.has(controller));
+    if (hierarchy !== undefined) return [{ limit, value, hierarchy }];
+    if (limit === "cpuShares") return [];
+    throw unsupported(`${limit}: no writable cgroup with ${controller} on this machine`);
+  });
+  for (const hierarchy of new Set(changes.map((change) => change.hierarchy))) gather(hierarchies, hierarchy, name);
+  for (const { limit, value, hierarchy } of changes) if (limit === "memoryBytes") checkUsage(hierarchy, name, value);
+  for (const { limit, value, hierarchy } of changes) {
     try {
-      if (controller === "memory") setMemoryLimit(folder, hierarchy.version, settings);
-      else writeSettings(folder, settings);
+      setCgroupLimit(join(hierarchy.parent, name), hierarchy.version, limit, value);
     } catch (error) {
-      throw unsupported(`${limitOf[controller]}: ${describeError(error)}`);
+      throw unsupported(`${limit}: ${describeError(error)}`);
     }
   }
 }

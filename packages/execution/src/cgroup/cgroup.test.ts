@@ -102,7 +102,7 @@ test("tracks a program in version 1 on a hybrid machine, and forbids forks befor
   );
   expect(get("memory/own/p", "memory.limit_in_bytes")).toBe("9");
   expect(entryFilesOf(hierarchies, "p")).toHaveLength(2);
-  expect(createCgroup(hierarchies, "p", {}, true).entryFiles).toHaveLength(3);
+  expect(createCgroup(hierarchies, "p", {}, "all").entryFiles).toHaveLength(3);
   sealCgroup(hierarchies, "p");
   expect(get("pids/own/p", "pids.max")).toBe("0");
 });
@@ -127,7 +127,7 @@ test("removes empty cgroups of killed supervisors, but none of a starting progra
   const parent = mount;
   const [left, used] = ["keelson-0123456789abcdef", "keelson-1123456789abcdef"];
   for (const name of [left, `${used}/child`, "keelson-shims", "other"]) mkdirSync(join(parent, name), { recursive: true });
-  const hierarchy = { version: 2, parent, controllers: new Set<never>() } as const;
+  const hierarchy = { version: 2, mount, parent, controllers: new Set<never>() } as const;
   removeStaleCgroups([hierarchy], Date.now() - 60_000);
   expect(readdirSync(parent).sort()).toEqual([left, used, "keelson-shims", "other"].sort());
   removeStaleCgroups([hierarchy, { ...hierarchy, parent: join(parent, "none") }], Date.now() + 60_000);

@@ -1,60 +1,9 @@
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmdirSync, statSync, writeFileSync } from "node:fs";
-import { basename, join } from "node:path";
-import { allControllers } from "./cgroup-hierarchies.ts";
-import type { CgroupHierarchy, Controller } from "./cgroup-hierarchies.ts";
+import { join } from "node:path";
+import type { CgroupHierarchy } from "./cgroup-hierarchies.ts";
+import { type CgroupLimit, cgroupLimitsOf, controllerOf, setCgroupLimit } from "./cgroup-limits.ts";
 import type { Limits } from "../driver.ts";
 import { describeError, errorCode } from "../files/file-error.ts";
-
-const cpuPeriodMicros = 100_000;
-
-/** Files and values that set a limit in one cgroup version. */
-export function limitSettings(
-  version: 1 | 2,
-  controller: Controller,
-  limits: Limits,
-): readonly (readonly [file: string, value: string])[] {
-  const { cpuMillis, memoryBytes, pids } = limits;
-  if (controller === "cpu" && cpuMillis !== undefined) {
-    // The kernel refuses quotas under 1 ms.
-    const quota = String(Math.max(Math.round((cpuMillis * cpuPeriodMicros) / 1000), 1000));
-    return version === 2
-      ? [["cpu.max", `${quota} ${cpuPeriodMicros}`]]
-      : [
-          ["cpu.cfs_period_us", String(cpuPeriodMicros)],
-          ["cpu.cfs_quota_us", quota],
-        ];
-  }
-  if (controller === "memory" && memoryBytes !== undefined) {
-    return [[version === 2 ? "memory.max" : "memory.limit_in_bytes", String(memoryBytes)]];
-  }
-  if (controller === "pids" && pids !== undefined) return [["pids.max", String(pids)]];
-  return [];
-}
-
-/** Writes files of a cgroup. */
-export function writeSettings(folder: string, settings: readonly (readonly [file: string, value: string])[]): void {
-  for (const [file, value] of settings) writeFileSync(join(folder, file), value);
-}
-
-/** Sets or changes a memory limit, without swap: a program at its limit is killed instead. Machines without swap accounting lack the file. */
-export function setMemoryLimit(
-  folder: string,
-  version: 1 | 2,
-  settings: readonly (readonly [file: string, value: string])[],
-): void {
-  const swap = join(folder, version === 2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes");
-  const swapSettings = existsSync(swap)
-    ? settings.map(([, bytes]) => [basename(swap), version === 2 ? "0" : bytes] as const)
-    : [];
-  try {
-    writeSettings(folder, settings);
-  } catch (error) {
-    // In version 1 the limit with swap is never below the limit without: it is raised first, and lowered last.
-    if (version === 2 || swapSettings.length === 0) throw error;
-    writeSettings(folder, [...swapSettings, ...settings]);
-  }
-  writeSettings(folder, swapSettings);
-}
 
 /** The cgroups of one program. Their names derive from the program, so a later supervisor finds them without a record. */
 export interface ProgramCgroup {
@@ -64,12 +13,6 @@ export interface ProgramCgroup {
   /** Files to which a single-threaded process writes `0` to enter all cgroups. */
   readonly entryFiles: readonly string[];
 }
-
-const limitOf: Readonly<Record<Controller, "cpuMillis" | "memoryBytes" | "pids">> = {
-  cpu: "cpuMillis",
-  memory: "memoryBytes",
-  pids: "pids",
-};
 
 /**
  * The hierarchy whose cgroup tracks every process of a program, so that they can be listed and killed. On a machine with both versions
@@ -93,22 +36,27 @@ function entryFile({ version, parent }: CgroupHierarchy, name: string): string {
 }
 
 /**
- * Creates a program's cgroups and sets its limits. `everywhere`: in every hierarchy, even without a limit, so that the program shares
- * no cgroup with its supervisor. Never throws: `message` names the limits that are not enforced.
+ * In which hierarchies a program gets a cgroup. `limited`: where its processes are tracked or it has a limit. `controlled`: also wherever
+ * a limit could be set later. `all`: everywhere, so that the program shares no cgroup with its supervisor.
  */
+export type CgroupScope = "limited" | "controlled" | "all";
+
+/** Creates a program's cgroups and sets its limits. Never throws: `message` names the limits that are not enforced. */
 export function createCgroup(
   hierarchies: readonly CgroupHierarchy[],
   name: string,
   limits: Limits,
-  everywhere = false,
+  scope: CgroupScope = "limited",
 ): ProgramCgroup {
-  const applied: { cpuMillis?: number; memoryBytes?: number; pids?: number } = {};
+  const applied: { -readonly [limit in CgroupLimit]?: number } = {};
   const problems: string[] = [];
   const entryFiles: string[] = [];
   const tracker = trackingHierarchy(hierarchies);
+  const wanted = cgroupLimitsOf(limits);
   for (const hierarchy of hierarchies) {
-    const wanted = allControllers.filter((c) => hierarchy.controllers.has(c) && limits[limitOf[c]] !== undefined);
-    if (!everywhere && hierarchy !== tracker && wanted.length === 0) continue;
+    const own = wanted.filter(({ limit }) => hierarchy.controllers.has(controllerOf[limit]));
+    const isNeeded = scope === "all" || own.length > 0 || (scope === "controlled" && hierarchy.controllers.size > 0);
+    if (hierarchy !== tracker && !isNeeded) continue;
     const folder = join(hierarchy.parent, name);
     try {
       // A driver that closes removes an empty parent.
@@ -118,24 +66,22 @@ export function createCgroup(
       continue;
     }
     entryFiles.push(entryFile(hierarchy, name));
-    for (const controller of wanted) {
-      const settings = limitSettings(hierarchy.version, controller, limits);
+    for (const { limit, value } of own) {
       try {
-        if (controller === "memory") setMemoryLimit(folder, hierarchy.version, settings);
-        else writeSettings(folder, settings);
-        applied[limitOf[controller]] = limits[limitOf[controller]];
+        setCgroupLimit(folder, hierarchy.version, limit, value);
+        applied[limit] = value;
       } catch (error) {
-        problems.push(`${limitOf[controller]}: ${describeError(error)}`);
+        problems.push(`${limit}: ${describeError(error)}`);
       }
     }
   }
-  const missing = allControllers.filter(
-    (c) => limits[limitOf[c]] !== undefined && !hierarchies.some((h) => h.controllers.has(c)),
-  );
+  // Shares are not a limit: without them the program has the kernel's default.
+  const missing = wanted
+    .map(({ limit }) => limit)
+    .filter((limit) => limit !== "cpuShares" && !hierarchies.some(({ controllers }) => controllers.has(controllerOf[limit])));
   if (missing.length > 0) {
-    problems.push(
-      `${missing.map((c) => limitOf[c]).join(", ")}: no writable cgroup with ${missing.join(", ")} on this machine`,
-    );
+    const controllers = missing.map((limit) => controllerOf[limit]).join(", ");
+    problems.push(`${missing.join(", ")}: no writable cgroup with ${controllers} on this machine`);
   }
   return { applied, entryFiles, ...(problems.length > 0 && { message: `not enforced: ${problems.join("; ")}` }) };
 }

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { type CgroupHierarchy, listHierarchies } from "../cgroup/cgroup-hierarchies.ts";
+import { type ProgramGroup, removeEmptyGroup, shareCpu } from "../cgroup/program-group.ts";
 import type { TerminalSize } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
@@ -9,6 +10,11 @@ import type { ProgramFolder } from "../program/program-folder.ts";
 import { cgroupParent } from "./container-plan.ts";
 import { type ContainerdApi, ignoreNotFound } from "./containerd-api.ts";
 
+/** What {@link ContainerContext} needs. */
+export interface ContainerContextOptions extends Pick<ContainerContext, "api" | "snapshotter" | "fifos" | "random"> {
+  readonly group?: ProgramGroup;
+}
+
 /** What the containers of one launcher share. */
 export class ContainerContext {
   readonly api: ContainerdApi;
@@ -16,19 +22,30 @@ export class ContainerContext {
   /** Pool of FIFOs on the file system of the programs' folders. */
   readonly fifos: FifoPool;
   readonly random: () => number;
-  readonly #hierarchies: readonly CgroupHierarchy[];
+  readonly group: ProgramGroup | undefined;
+  readonly #grouped: readonly CgroupHierarchy[];
+  /** Those of programs without a group, also of an earlier version. */
+  readonly #ungrouped: readonly CgroupHierarchy[];
 
-  constructor(options: Pick<ContainerContext, "api" | "snapshotter" | "fifos" | "random">) {
+  constructor(options: ContainerContextOptions) {
     this.api = options.api;
     this.snapshotter = options.snapshotter;
     this.fifos = options.fifos;
     this.random = options.random;
-    this.#hierarchies = listHierarchies(cgroupParent(options.api.namespace));
+    this.group = options.group;
+    this.#ungrouped = listHierarchies(cgroupParent(options.api.namespace));
+    this.#grouped = options.group === undefined ? [] : listHierarchies(cgroupParent(options.api.namespace, options.group));
+    if (options.group !== undefined) shareCpu(this.#grouped, options.group);
+  }
+
+  /** Removes the group wherever it is empty. */
+  close(): void {
+    removeEmptyGroup(this.#grouped);
   }
 
   /** The hierarchies in which the runtime created the program's cgroup. */
   hierarchiesOf({ tag }: ProgramFolder): readonly CgroupHierarchy[] {
-    return this.#hierarchies.filter(({ parent }) => existsSync(join(parent, tag, "cgroup.procs")));
+    return [...this.#grouped, ...this.#ungrouped].filter(({ parent }) => existsSync(join(parent, tag, "cgroup.procs")));
   }
 
   /** The processes of a program. */

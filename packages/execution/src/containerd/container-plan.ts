@@ -1,5 +1,6 @@
 import { existsSync, lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
+import type { ProgramGroup } from "../cgroup/program-group.ts";
 import { defaultPath } from "../program/program-spec.ts";
 import type { BindMount } from "../isolation.ts";
 import { StartFailure } from "../process/launcher.ts";
@@ -7,6 +8,7 @@ import type { LaunchRequest } from "../process/launcher.ts";
 import { generatedSettings, imageWork, machineFolders, publicSettings, writeSettings } from "../bubblewrap/machine-root.ts";
 import { prepareWorkingDirectory, findExecutable, createTemporaryFolder, createWorkFolder } from "../program/program-files.ts";
 import { own, programUser } from "../program/program-user.ts";
+import { attainableScore } from "../process/oom-score.ts";
 import { programVariable } from "../process/process-tree.ts";
 import { pathInRoot } from "../files/root-path.ts";
 import { resolveUser } from "../program/user.ts";
@@ -22,8 +24,9 @@ export interface Mount {
   readonly options: readonly string[];
 }
 
-/** The parent cgroup of a namespace's programs, in every hierarchy. */
-export const cgroupParent = (namespace: string): string => `/${namespace}`;
+/** The parent cgroup of a namespace's programs, or of those in a group, in every hierarchy. */
+export const cgroupParent = (namespace: string, group?: Pick<ProgramGroup, "name">): string =>
+  group === undefined ? `/${namespace}` : `/${namespace}/${group.name}`;
 
 /** The container of a program. */
 export interface ContainerPlan {
@@ -85,7 +88,7 @@ const networkFiles = ["/etc/resolv.conf", "/etc/hosts"];
 export async function planContainer(
   request: LaunchRequest,
   options: {
-    readonly namespace: string;
+    readonly cgroupParent: string;
     readonly binds: readonly BindMount[];
     readonly imageRoot?: ImageRoot;
     /** First host id of a program with a private user. */
@@ -93,7 +96,7 @@ export async function planContainer(
   },
 ): Promise<ContainerPlan> {
   const { spec, folder } = request;
-  const { root, network = "shared", networkNamespace, hostname } = spec.isolation ?? {};
+  const { root, network = "shared", networkNamespace, hostname, hasCgroupView = false } = spec.isolation ?? {};
   // The runtime could not run commands beside the program: it enters the user namespace first, which does not own the network.
   if (networkNamespace !== undefined)
     throw new StartFailure("could not start the program: isolation.networkNamespace: requires bubblewrap", 126);
@@ -103,10 +106,13 @@ export async function planContainer(
     command: spec.command,
     hasTerminal: spec.terminal !== undefined,
     limits: spec.limits ?? {},
-    cgroupsPath: `${cgroupParent(options.namespace)}/${folder.tag}`,
+    cgroupsPath: `${options.cgroupParent}/${folder.tag}`,
     network,
     env,
     ...(hostname !== undefined && { hostname }),
+    // The runtime fails if it cannot set the score.
+    ...(spec.oomScoreAdjustment !== undefined && { oomScoreAdjustment: attainableScore(spec.oomScoreAdjustment) }),
+    ...(hasCgroupView && options.firstId === undefined && { hasCgroupView }),
     ...(options.firstId !== undefined && { firstId: options.firstId }),
   };
   if (imageRoot === undefined && root === undefined) return planOnMachine(request, shared, binds);

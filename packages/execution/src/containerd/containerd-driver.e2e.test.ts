@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { cgroupViewRules } from "../contract/cgroup-view.ts";
 import { driverContract } from "../contract/driver-contract.ts";
 import { startLocalContainerd } from "../testing/local-containerd.ts";
 import type { LocalContainerd } from "../testing/local-containerd.ts";
@@ -32,15 +33,18 @@ afterEach(() => {
 });
 
 describe("containerd driver", () => {
-  test.each(driverContract.map((rule) => [rule.title, rule] as const))("%s", async (_, rule) => {
-    const dir = join(base, "programs");
-    const binds = [{ source: base, target: base, isWritable: true }];
-    const options = { dir, clock: systemClock, random: Math.random, binds, socket: containerd.socket };
-    const setup = {
-      dir,
-      open: () => createContainerdDriver(options),
-      outsidePid: (id: string, pid: number) => outsidePid(dir, id, pid),
-    };
-    await expect(rule.run(setup)).resolves.toBeUndefined();
-  });
+  test.each([...driverContract, ...cgroupViewRules({ "a program": {} })].map((rule) => [rule.title, rule] as const))(
+    "%s",
+    async (_, rule) => {
+      const dir = join(base, "programs");
+      const binds = [{ source: base, target: base, isWritable: true }];
+      const options = { dir, clock: systemClock, random: Math.random, binds, socket: containerd.socket };
+      const setup = {
+        dir,
+        open: () => createContainerdDriver(options),
+        outsidePid: (id: string, pid: number) => outsidePid(dir, id, pid),
+      };
+      await expect(rule.run(setup)).resolves.toBeUndefined();
+    },
+  );
 });

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
 import { ExecutionError } from "../driver.ts";
+import type { ProgramGroup } from "../cgroup/program-group.ts";
 import type { Driver } from "../driver.ts";
 import { FifoPool } from "../io/fifo-pool.ts";
 import { describeError } from "../files/file-error.ts";
@@ -25,6 +26,8 @@ export interface ContainerdOptions {
 export interface ContainerdDriverOptions extends DriverOptions, ContainerdOptions {
   /** Mounted into every program, in addition to its spec's binds. */
   readonly binds?: readonly BindMount[];
+  /** A cgroup of its own for the programs, see {@link ProgramGroup}. Default: none. */
+  readonly group?: ProgramGroup;
   /**
    * Called between the creation of a container and the start of its program, with the program's id and the pid of the process that has its
    * namespaces. If it rejects, the program is not started.
@@ -76,7 +79,7 @@ export async function openContainerd(options: ContainerdOptions): Promise<Contai
  */
 export async function createContainerdDriver(options: ContainerdDriverOptions): Promise<Driver> {
   const api = await openContainerd(options);
-  const { clock, random, snapshotter = defaultSnapshotter, binds = [], onCreated } = options;
+  const { clock, random, snapshotter = defaultSnapshotter, binds = [], group, onCreated } = options;
   return createDriver("containerd", options, (dir) =>
     createContainerdLauncher({
       api,
@@ -84,6 +87,7 @@ export async function createContainerdDriver(options: ContainerdDriverOptions): 
       now: () => clock.now(),
       snapshotter,
       binds,
+      ...(group !== undefined && { group }),
       ...(onCreated !== undefined && { onCreated }),
       fifos: new FifoPool(join(dir, ".spare"), random),
     }),

@@ -3,6 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { constants } from "node:os";
 import { dirname } from "node:path";
 import { removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
+import type { ProgramGroup } from "../cgroup/program-group.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
 import type { BindMount } from "../isolation.ts";
 import {
@@ -41,6 +42,8 @@ export interface ContainerdLauncherOptions {
   readonly now: () => number;
   /** Mounted into every program, in addition to its spec's binds. */
   readonly binds: readonly BindMount[];
+  /** See `ContainerdDriverOptions.group`. */
+  readonly group?: ProgramGroup;
   /** See `ContainerdDriverOptions.onCreated`. */
   readonly onCreated?: (id: string, pid: number) => Promise<void>;
 }
@@ -142,6 +145,7 @@ class ContainerdLauncher implements Launcher {
   }
 
   close(): void {
+    this.#context.close();
     removeEmptyParent(cgroupParent(this.#api.namespace));
   }
 
@@ -153,7 +157,7 @@ class ContainerdLauncher implements Launcher {
     const imageRoot = await this.#rootOf(request);
     const firstId = hasPrivateUser(request.spec) ? freeRange(folder, await usedRanges(this.#api)) : undefined;
     const plan = await planContainer(request, {
-      namespace,
+      cgroupParent: cgroupParent(namespace, this.#context.group),
       binds: this.#binds,
       ...(imageRoot !== undefined && { imageRoot }),
       ...(firstId !== undefined && { firstId }),

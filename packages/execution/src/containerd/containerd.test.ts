@@ -29,23 +29,34 @@ test("treats an unhandled signal as terminating, and a handled or ignored one as
 });
 
 test("writes limits in the OCI format, without swap", () => {
-  const { linux } = ociSpec({
+  const {
+    linux,
+    mounts,
+    process: ociProcess,
+  } = ociSpec({
     command: ["true"],
     env: {},
     cwd: "/",
     user: { uid: 0, gid: 0 },
-    limits: { cpuMillis: 250, memoryBytes: 1 << 20, pids: 7 },
+    limits: { cpuMillis: 250, cpuShares: 512, memoryBytes: 1 << 20, pids: 7 },
+    oomScoreAdjustment: 500,
+    hasCgroupView: true,
     cgroupsPath: "/keelson/x",
     binds: [],
     network: "none",
     isRootWritable: false,
     hasTerminal: false,
     capabilities: [],
-  }) as { linux: { resources: unknown; namespaces: unknown } };
+  }) as { linux: { resources: unknown; namespaces: unknown }; mounts: unknown; process: unknown };
   expect(linux.resources).toMatchObject({
-    cpu: { quota: 25_000, period: 100_000 },
+    cpu: { quota: 25_000, period: 100_000, shares: 512 },
     memory: { limit: 1 << 20, swap: 1 << 20 },
     pids: { limit: 7 },
   });
   expect(linux.namespaces).toContainEqual({ type: "network" });
+  expect(linux.namespaces).toContainEqual({ type: "cgroup" });
+  expect(mounts).toContainEqual(
+    expect.objectContaining({ destination: "/sys/fs/cgroup", options: expect.arrayContaining(["ro"]) }),
+  );
+  expect(ociProcess).toMatchObject({ oomScoreAdj: 500 });
 });

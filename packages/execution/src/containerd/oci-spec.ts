@@ -1,3 +1,4 @@
+import { cpuPeriodMicros, cpuQuotaMicros } from "../cgroup/cgroup-limits.ts";
 import type { Limits } from "../driver.ts";
 import type { BindMount } from "../isolation.ts";
 import { ociSeccomp } from "../bubblewrap/seccomp-filter.ts";
@@ -11,6 +12,7 @@ export interface OciProgram {
   readonly cwd: string;
   readonly user: UserIds;
   readonly limits: Limits;
+  readonly oomScoreAdjustment?: number;
   /** Path of its cgroup in every hierarchy. */
   readonly cgroupsPath: string;
   readonly binds: readonly BindMount[];
@@ -19,6 +21,8 @@ export interface OciProgram {
   readonly network: "shared" | "none";
   readonly hostname?: string;
   readonly hasTerminal: boolean;
+  /** Whether it sees its own cgroups below `/sys/fs/cgroup`. Only without a range of ids of its own. */
+  readonly hasCgroupView?: boolean;
   /** Whether its root can be written. */
   readonly isRootWritable: boolean;
   /** Names as `CAP_CHOWN`. */
@@ -40,8 +44,6 @@ export const imageCapabilities: readonly string[] = [
   "CAP_NET_BIND_SERVICE",
   "CAP_SYS_CHROOT",
 ];
-
-const cpuPeriodMicros = 100_000;
 
 /** Files of /proc and /sys that reveal or control the machine rather than the container. */
 const maskedPaths = [
@@ -73,16 +75,25 @@ const kernelMounts = [
   { destination: "/run", type: "tmpfs", source: "tmpfs", options: ["nosuid", "nodev", "mode=755", "size=65536k"] },
 ];
 
+const cgroupMount = {
+  destination: "/sys/fs/cgroup",
+  type: "cgroup",
+  source: "cgroup",
+  options: ["nosuid", "noexec", "nodev", "relatime", "ro"],
+};
+
 /** Maximum number of files in a folder with a size limit, as in bubblewrap. */
 const maxLimitedFiles = 65_536;
 
 /** Limits in the format of the OCI runtime specification (config-linux.md, control groups). */
-function resources({ cpuMillis, memoryBytes, pids }: Limits): Readonly<Record<string, unknown>> {
+function resources({ cpuMillis, cpuShares, memoryBytes, pids }: Limits): Readonly<Record<string, unknown>> {
   return {
     devices: [{ allow: false, access: "rwm" }],
-    ...(cpuMillis !== undefined && {
-      // The kernel rejects quotas under 1 ms.
-      cpu: { quota: Math.max(Math.round((cpuMillis * cpuPeriodMicros) / 1000), 1000), period: cpuPeriodMicros },
+    ...((cpuMillis ?? cpuShares) !== undefined && {
+      cpu: {
+        ...(cpuMillis !== undefined && { quota: cpuQuotaMicros(cpuMillis), period: cpuPeriodMicros }),
+        ...(cpuShares !== undefined && { shares: cpuShares }),
+      },
     }),
     // An equal limit for memory plus swap disables swap: a program at its limit is killed instead of slowing the machine down.
     ...(memoryBytes !== undefined && { memory: { limit: memoryBytes, swap: memoryBytes } }),
@@ -92,7 +103,7 @@ function resources({ cpuMillis, memoryBytes, pids }: Limits): Readonly<Record<st
 
 /** The `process` section: the program, or a command beside it. */
 function ociProcess(
-  program: Pick<OciProgram, "command" | "env" | "cwd" | "user" | "capabilities">,
+  program: Pick<OciProgram, "command" | "env" | "cwd" | "user" | "capabilities" | "oomScoreAdjustment">,
   terminal = false,
 ): Readonly<Record<string, unknown>> {
   const { capabilities } = program;
@@ -105,13 +116,15 @@ function ociProcess(
     cwd: program.cwd,
     capabilities: sets,
     noNewPrivileges: true,
+    ...(program.oomScoreAdjustment !== undefined && { oomScoreAdj: program.oomScoreAdjustment }),
   };
 }
 
 /** The namespaces of a container, and the ids of its user namespace. */
-function isolationOf({ network, firstId }: OciProgram): Readonly<Record<string, unknown>> {
+function isolationOf({ network, firstId, hasCgroupView = false }: OciProgram): Readonly<Record<string, unknown>> {
   const namespaces: object[] = [{ type: "pid" }, { type: "ipc" }, { type: "uts" }, { type: "mount" }];
   if (network === "none") namespaces.push({ type: "network" });
+  if (hasCgroupView) namespaces.push({ type: "cgroup" });
   if (firstId === undefined) return { namespaces };
   const mappings = [{ containerID: 0, hostID: firstId, size: idRangeSize }];
   return { namespaces: [...namespaces, { type: "user" }], uidMappings: mappings, gidMappings: mappings };
@@ -121,8 +134,8 @@ function isolationOf({ network, firstId }: OciProgram): Readonly<Record<string, 
  * The kernel's file systems. A program with a private user has no /sys, which describes the machine, and can write only where its disk or
  * memory limit applies.
  */
-function kernelMountsOf({ firstId }: OciProgram): typeof kernelMounts {
-  if (firstId === undefined) return kernelMounts;
+function kernelMountsOf({ firstId, hasCgroupView = false }: OciProgram): typeof kernelMounts {
+  if (firstId === undefined) return hasCgroupView ? [...kernelMounts, cgroupMount] : kernelMounts;
   return kernelMounts
     .filter(({ destination }) => destination !== "/sys")
     .map((mount) => (["/dev", "/run"].includes(mount.destination) ? { ...mount, options: [...mount.options, "ro"] } : mount));

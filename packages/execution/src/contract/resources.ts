@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { attainableScore } from "../process/oom-score.ts";
 import { content, end, isError, rule, shell } from "./setup.ts";
 import type { DriverContractCase } from "./setup.ts";
 
@@ -40,6 +42,17 @@ export const resourceRules: readonly DriverContractCase[] = [
       assert.equal(exited.reason, "Completed");
     }
     await assert.rejects(program.setLimits({ cpuMillis: 100 }), isError("NotRunning"));
+  }),
+  rule("adjusts the score by which the kernel kills a program and commands beside it", async (driver, { dir }) => {
+    // Only root may lower it, and not in most containers.
+    for (const oomScoreAdjustment of [attainableScore(-500), 600]) {
+      const id = `score${oomScoreAdjustment}`;
+      const script = "cat /proc/self/oom_score_adj >score; exec sleep 600";
+      const program = await driver.start({ id, command: shell(script), oomScoreAdjustment });
+      assert.equal(await content(join(dir, id, "work", "score")), String(oomScoreAdjustment));
+      const beside = await program.exec({ command: ["cat", "/proc/self/oom_score_adj"] });
+      assert.equal((await text(beside.stdout)).trim(), String(oomScoreAdjustment));
+    }
   }),
   rule("refuses a memory limit below the current usage", async (driver, { dir }) => {
     const limits = { memoryBytes: 256 << 20 };

@@ -6,6 +6,7 @@ import type { ExecSession, TerminalSize } from "../driver.ts";
 import { listProcesses, readStat } from "../process/proc.ts";
 import { splitEnvironment } from "../shim/shim.ts";
 import { resizeTerminal, terminalCommand } from "./terminal.ts";
+import { withLowerScore } from "../process/oom-score.ts";
 import type { UserIds } from "../program/user.ts";
 
 /** A command to run beside a program, as a child of this process. */
@@ -21,6 +22,8 @@ export interface ExecRequest {
   /** Entry files of the program's cgroups. */
   readonly groups: readonly string[];
   readonly terminal?: TerminalSize;
+  /** See `ProgramSpec.oomScoreAdjustment`. */
+  readonly oomScoreAdjustment?: number;
 }
 
 const firstFile = 3;
@@ -31,6 +34,8 @@ const firstFile = 3;
  * more.
  */
 const enterScript = `unset KEELSON_SHIM
+[ "$1" = "" ] || { echo "$1" >/proc/self/oom_score_adj; } 2>/dev/null
+shift
 while [ "$1" != "" ]; do
   case $1 in
   ?) { echo 0 >&"$1"; } 2>/dev/null ;;
@@ -68,7 +73,7 @@ function entriesOf({ groups, files, user }: ExecRequest): {
 
 /** Starts the shell that enters the cgroups and executes the command, with the request's files and those of `groups` open. */
 function spawnCommand(
-  { files, cwd, user }: ExecRequest,
+  { files, cwd, user, oomScoreAdjustment }: ExecRequest,
   words: readonly string[],
   env: Readonly<Record<string, string>>,
   groups: readonly string[],
@@ -80,13 +85,16 @@ function spawnCommand(
     return fd;
   };
   try {
-    return spawn("/bin/sh", words, {
-      cwd,
-      env: { ...env, KEELSON_SHIM: enterScript },
-      detached: true,
-      stdio: ["pipe", "pipe", "pipe", ...files.map((path) => open(path, "r")), ...groups.map((path) => open(path, "w"))],
-      ...(user !== undefined && { uid: user.uid, gid: user.gid }),
-    });
+    const opens = [...files.map((path) => open(path, "r")), ...groups.map((path) => open(path, "w"))];
+    return withLowerScore(oomScoreAdjustment, () =>
+      spawn("/bin/sh", words, {
+        cwd,
+        env: { ...env, KEELSON_SHIM: enterScript },
+        detached: true,
+        stdio: ["pipe", "pipe", "pipe", ...opens],
+        ...(user !== undefined && { uid: user.uid, gid: user.gid }),
+      }),
+    );
   } finally {
     for (const fd of opened) closeSync(fd);
   }
@@ -96,7 +104,8 @@ function spawnCommand(
 export function spawnExec(request: ExecRequest): ExecSession {
   const { terminal } = request;
   const groups = entriesOf(request);
-  const words = ["-c", 'eval "$KEELSON_SHIM"', "keelson-exec", ...groups.entries, ""];
+  const score = String(request.oomScoreAdjustment ?? "");
+  const words = ["-c", 'eval "$KEELSON_SHIM"', "keelson-exec", score, ...groups.entries, ""];
   const hasTerminal = terminal !== undefined;
   // Variables that a shell drops or interprets are set by env(1) after it.
   const { inherited, assignments } = splitEnvironment(request.env);

@@ -197,6 +197,32 @@ test("adopts programs of a supervisor that was killed with its whole cgroup", as
   }
 });
 
+test("keeps programs that were started outside of the group, and removes the group when it is empty", async () => {
+  const group = { name: `keelson-pods-${basename(base)}`, cpuShares: 2048 };
+  const options = { clock: systemClock, random: Math.random };
+  const limits = { memoryBytes: 1 << 28, cpuShares: 512 };
+  const earlier = await createProcessDriver({ ...options, dir });
+  await earlier.start({ id: "a", command: waitingFor(join(base, "gate"), 7), limits });
+  await earlier.close();
+  driver = await createProcessDriver({ ...options, dir, group });
+  const [former, grown] = [driver.get("a"), await driver.start({ id: "b", command: ["sleep", "600"], limits })];
+  const parents = discoverCgroups().map(({ parent }) => parent);
+  const hasGroup = (): boolean => parents.some((parent) => existsSync(join(parent, group.name)));
+  expect(hasGroup()).toBe(parents.length > 0);
+  if (former?.limits.applied.memoryBytes !== undefined) {
+    await former.setLimits({ memoryBytes: 1 << 29 });
+    await expect(grown.setLimits({ memoryBytes: 1 << 29 })).resolves.toBeUndefined();
+  }
+  writeFileSync(join(base, "gate"), "");
+  expect(await former?.exited()).toMatchObject({ reason: "Error", exitCode: 7 });
+  await grown.stop({ graceMs: 0 });
+  await Promise.all(driver.list().map((program) => program.remove()));
+  await driver.close();
+  expect(hasGroup()).toBe(false);
+  const tags = ["a", "b"].map((id) => programFolder(realpathSync(dir), id).tag);
+  expect(parents.flatMap((parent) => tags.filter((tag) => existsSync(join(parent, tag))))).toEqual([]);
+});
+
 test("leaves no zombie, descriptor, cgroup, timer or file after 1,000 programs", async () => {
   const own = await open();
   const names = Array.from({ length: 10 }, (_, index) => `p${index}`);

@@ -1,9 +1,12 @@
 import { removeCgroup } from "../cgroup/cgroup.ts";
+import { cgroupView } from "../cgroup/cgroup-view.ts";
 import type { CgroupHierarchy } from "../cgroup/cgroup-hierarchies.ts";
 import type { ProgramSpec } from "../driver.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
+import { own } from "../program/program-user.ts";
 import { readExit } from "../shim/shim-exit.ts";
+import type { LaunchRequest } from "./launcher.ts";
 import type { ProcessTree } from "./process-tree.ts";
 import type { Wrapping } from "./wrapping.ts";
 
@@ -12,6 +15,12 @@ export interface LaunchContext {
   readonly wrapping: Partial<Wrapping>;
   /** Empty if programs get no cgroup of their own. */
   readonly hierarchies: readonly CgroupHierarchy[];
+}
+
+/** The request with the mounts that show the program its cgroups, if it wants them and this process is root. */
+export function withCgroupView({ hierarchies }: LaunchContext, request: LaunchRequest): LaunchRequest {
+  if (request.spec.isolation?.hasCgroupView !== true || own.uid !== 0) return request;
+  return { ...request, cgroupView: cgroupView(hierarchies, request.folder.tag) };
 }
 
 /** Attempts to remove a cgroup that is still being reaped. */

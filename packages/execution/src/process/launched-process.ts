@@ -10,7 +10,7 @@ import { defaultPath } from "../program/program-spec.ts";
 import { hostUser } from "../program/program-user.ts";
 import { keepWork } from "../program/size-limit.ts";
 import { readExit, readTermination } from "../shim/shim-exit.ts";
-import { cleanUpCgroup, type LaunchContext, treeOf } from "./launch-context.ts";
+import { cleanUpCgroup, type LaunchContext, treeOf, withCgroupView } from "./launch-context.ts";
 import { type LaunchedProgram, type LaunchRequest, StartFailure, type Termination } from "./launcher.ts";
 import { elapsedMs, isAlive } from "./proc.ts";
 import { killTree, listTree, type ProcessTree, programVariable, signalTree, withoutWrapper } from "./process-tree.ts";
@@ -122,11 +122,13 @@ export class LaunchedProcess implements LaunchedProgram {
       return failedExec(error, error.exitCode);
     }
     const wrapper = readExit(folder).program;
-    const joined = wrapper === undefined ? undefined : await wrapping.join?.(this.#request, exec, wrapper);
+    const joined =
+      wrapper === undefined ? undefined : await wrapping.join?.(withCgroupView(this.#context, this.#request), exec, wrapper);
     const execution = joined ?? { command: exec.command, cwd: exec.cwd ?? cwd, env, files: [] };
     return spawnExec({
       ...execution,
       env: { ...execution.env, [programVariable]: folder.tag },
+      ...(spec.oomScoreAdjustment !== undefined && { oomScoreAdjustment: spec.oomScoreAdjustment }),
       groups: entryFilesOf(hierarchies, folder.tag),
       ...(user !== undefined && joined?.changesUser !== true && { user }),
       ...(exec.terminal !== undefined && { terminal: exec.terminal }),

@@ -1,4 +1,5 @@
 import type { ExecSession, ExecSpec, Limits, ProgramSpec, ProgramStats, RunningLimits, TerminalSize } from "../driver.ts";
+import type { BindMount } from "../isolation.ts";
 import type { Deadlines } from "../program/deadlines.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { Unmounter } from "../program/size-limit.ts";
@@ -10,6 +11,8 @@ export interface LaunchRequest {
   readonly folder: ProgramFolder;
   readonly deadlines: Deadlines;
   readonly unmounter: Unmounter;
+  /** The mounts that show the program its own cgroups. Default: none. */
+  readonly cgroupView?: readonly BindMount[];
 }
 
 /** How a program terminated, as observed by its launcher. Why (stopped, timed out) is known to the supervisor. */

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import type { ProgramGroup } from "../cgroup/program-group.ts";
 import type { Driver } from "../driver.ts";
 import { createProcessLauncher } from "./process-launcher.ts";
 import { createDriver } from "../program/supervisor.ts";
@@ -12,6 +13,8 @@ export interface ProcessDriverOptions extends DriverOptions {
    * whose limits then apply to its programs too. `false`: no cgroups.
    */
   readonly cgroupParent?: string | false;
+  /** A cgroup of its own for the programs, see {@link ProgramGroup}. Default: none. */
+  readonly group?: ProgramGroup;
 }
 
 /**
@@ -38,6 +41,7 @@ export function createProcessDriver(options: ProcessDriverOptions): Promise<Driv
       random: options.random,
       now: () => options.clock.now(),
       ...(options.cgroupParent !== undefined && { cgroupParent: options.cgroupParent }),
+      ...(options.group !== undefined && { group: options.group }),
     }),
   );
 }

@@ -1,12 +1,12 @@
 import { writeFileSync } from "node:fs";
-import { createCgroup, type ProgramCgroup as Cgroup, removeCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
-import { discoverCgroups, enterShimGroup, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
+import { type ProgramCgroup as Cgroup, removeCgroup } from "../cgroup/cgroup.ts";
+import { enterShimGroup } from "../cgroup/cgroup-hierarchies.ts";
 import { ExecutionError } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import { FifoPool, openAliveEnd } from "../io/fifo-pool.ts";
 import { createInput } from "../io/program-input.ts";
 import type { Deadlines } from "../program/deadlines.ts";
-import { limitsFromJson, limitsToJson, withDiskLimit } from "../program/limits/limits-record.ts";
+import { limitsFromJson, limitsToJson } from "../program/limits/limits-record.ts";
 import {
   claimFile,
   createLogs,
@@ -22,7 +22,8 @@ import { readExit } from "../shim/shim-exit.ts";
 import { exitFileBytes, type Shim, type ShimRequest, spawnShim } from "../shim/shim.ts";
 import { watchAdopted } from "../shim/shim-watch.ts";
 import { commandLine } from "./command-line.ts";
-import { cleanUpCgroup, type LaunchContext, treeOf } from "./launch-context.ts";
+import { cleanUpCgroup, treeOf, withCgroupView } from "./launch-context.ts";
+import { LaunchContexts, type LaunchContextsOptions } from "./launch-contexts.ts";
 import { LaunchedProcess } from "./launched-process.ts";
 import {
   type Identity,
@@ -37,21 +38,16 @@ import { isAlive, readBootId, readStat } from "./proc.ts";
 import { OpenedFiles } from "./opened-files.ts";
 import { killTree } from "./process-tree.ts";
 import type { SlotShape } from "../warm/warm-plan.ts";
-import type { Execution, SlotWrapping, Wrapping } from "./wrapping.ts";
+import type { Execution, SlotWrapping } from "./wrapping.ts";
 
 /** What {@link createProcessLauncher} needs. */
-export interface ProcessLauncherOptions extends Partial<Wrapping> {
+export interface ProcessLauncherOptions extends LaunchContextsOptions {
   /** Folder for its own files, on the file system of the programs' folders. */
   readonly spareFolder: string;
   readonly random: () => number;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** See `ProcessDriverOptions.cgroupParent`. */
-  readonly cgroupParent?: string | false;
 }
-
-/** An empty cgroup older than this is abandoned. */
-const staleCgroupMs = 60_000;
 
 /**
  * Launches programs as processes behind a shim (see `shim.ts`), in their own session and, where we may, their own cgroup.
@@ -76,17 +72,13 @@ interface WaitingSlot {
 
 class ProcessLauncher implements Launcher {
   readonly #options: ProcessLauncherOptions;
-  readonly #context: LaunchContext;
+  readonly #contexts: LaunchContexts;
   readonly #fifos: FifoPool;
   readonly #bootId = readBootId();
-  /** Whether the caller named the parent cgroup. */
-  readonly #hasOwnParent: boolean;
 
   constructor(options: ProcessLauncherOptions) {
-    const { cgroupParent } = options;
     this.#options = options;
-    this.#hasOwnParent = typeof cgroupParent === "string";
-    this.#context = { wrapping: options, hierarchies: cgroupParent === false ? [] : discoverCgroups(cgroupParent) };
+    this.#contexts = new LaunchContexts(options);
     this.#fifos = new FifoPool(options.spareFolder, options.random);
   }
 
@@ -95,10 +87,15 @@ class ProcessLauncher implements Launcher {
     createLogs(folder);
     const user = hostUser(spec);
     const cwd = prepareWorkingDirectory(request, user, this.#options.rootOf?.(request));
-    const execution = this.#executionOf(request, user, cwd);
-    const input = await createInput(request, this.#fifos, user);
-    const { shim, cgroup, entered } = await this.#startShim(request, execution, execution.changesUser ? undefined : user, {
-      ...(input !== undefined && { input }),
+    // Its folders must exist before they are mounted.
+    const cgroup = this.#contexts.create(request);
+    const { shim, entered } = await this.#withCgroup(folder, async () => {
+      const execution = this.#executionOf(withCgroupView(this.#contexts.current, request), user, cwd);
+      const input = await createInput(request, this.#fifos, user);
+      return this.#startShim(request, cgroup, execution, execution.changesUser ? undefined : user, {
+        ...(input !== undefined && { input }),
+        oomScoreAdjustment: spec.oomScoreAdjustment,
+      });
     });
     return this.#prepared(request, { shim, entered, startTime: readStat(shim.pid)?.startTime ?? 0 }, cgroup);
   }
@@ -112,7 +109,10 @@ class ProcessLauncher implements Launcher {
     if (slots === undefined) throw new ExecutionError("Unsupported", "this driver has no warm slots");
     createLogs(request.folder);
     const slot = { claim: claimFile(request.folder) };
-    const { shim, cgroup, entered } = await this.#startShim(request, slots.prepare(request, shape), undefined, { slot });
+    const cgroup = this.#contexts.create(request);
+    const { shim, entered } = await this.#withCgroup(request.folder, () =>
+      this.#startShim(request, cgroup, slots.prepare(request, shape), undefined, { slot }),
+    );
     const startTime = readStat(shim.pid)?.startTime ?? 0;
     try {
       await Promise.all([shim.staged, entered]);
@@ -124,22 +124,33 @@ class ProcessLauncher implements Launcher {
     return this.#slot(request, { shim, entered, startTime, cgroup, shape, slots });
   }
 
-  /** Starts a shim, in its program's cgroup. Throws {@link StartFailure}. */
+  /** Removes a program's cgroup if `start` rejects. Throws {@link StartFailure}. */
+  async #withCgroup<T>(folder: ProgramFolder, start: () => Promise<T>): Promise<T> {
+    try {
+      return await start();
+    } catch (error) {
+      removeCgroup(this.#contexts.current.hierarchies, folder.tag);
+      if (error instanceof StartFailure) throw error;
+      throw new StartFailure(`could not start the program: ${describeError(error)}`, 126);
+    }
+  }
+
+  /** Starts a shim, in its program's cgroup. */
   async #startShim(
     request: LaunchRequest,
+    cgroup: Cgroup,
     execution: Execution,
     user: UserIds | undefined,
-    more: Pick<ShimRequest, "input" | "slot">,
-  ): Promise<{ readonly shim: Shim; readonly cgroup: Cgroup; readonly entered: Promise<void> }> {
+    more: Pick<ShimRequest, "input" | "slot" | "oomScoreAdjustment">,
+  ): Promise<{ readonly shim: Shim; readonly entered: Promise<void> }> {
     const { spec, folder } = request;
     const line = commandLine(request, execution);
-    const { hierarchies } = this.#context;
+    const { hierarchies } = this.#contexts.current;
     const opened = new OpenedFiles();
     try {
       writeFileSync(folder.exit, "\n".repeat(exitFileBytes), { mode: 0o600 });
       const hasFifo = await this.#fifos.take(folder.alive);
       const alive = hasFifo ? opened.add(openAliveEnd(folder.alive)) : ("ignore" as const);
-      const cgroup = this.#createCgroup(request);
       const shim = await spawnShim({
         command: line.words,
         env: line.env,
@@ -154,12 +165,8 @@ class ProcessLauncher implements Launcher {
         groups: cgroup.entryFiles.slice(0, 4).map((path) => opened.open(path, "w")),
       });
       // Takes as long as writing the spec; both must be complete before the program runs.
-      const entered = this.#hasOwnParent ? enterShimGroup(hierarchies, shim.pid) : Promise.resolve();
-      return { shim, cgroup, entered };
-    } catch (error) {
-      removeCgroup(hierarchies, folder.tag);
-      if (error instanceof StartFailure) throw error;
-      throw new StartFailure(`could not start the program: ${describeError(error)}`, 126);
+      const entered = this.#contexts.hasOwnParent ? enterShimGroup(hierarchies, shim.pid) : Promise.resolve();
+      return { shim, entered };
     } finally {
       opened.close();
     }
@@ -169,7 +176,7 @@ class ProcessLauncher implements Launcher {
     const shim = { pid: Number(identity.shimPid), startTime: Number(identity.shimStartTime) };
     const isSameBoot = identity.bootId === this.#bootId;
     const isShimAlive = (): boolean => isSameBoot && isAlive(shim.pid, shim.startTime);
-    return new LaunchedProcess(this.#context, request, {
+    return new LaunchedProcess(this.#contexts.of(request.folder), request, {
       shim,
       isShimAlive: isShimAlive(),
       limits: limitsFromJson(identity),
@@ -179,18 +186,18 @@ class ProcessLauncher implements Launcher {
   }
 
   sweepOrphans(): Promise<void> {
-    removeStaleCgroups(this.#context.hierarchies, this.#options.now() - staleCgroupMs);
+    this.#contexts.sweep(this.#options.now());
     return Promise.resolve();
   }
 
   async sweep(folder: ProgramFolder, deadlines: Deadlines): Promise<void> {
-    await killTree(treeOf(this.#context, folder), deadlines);
-    await cleanUpCgroup(this.#context, folder, deadlines);
+    const context = this.#contexts.of(folder);
+    await killTree(treeOf(context, folder), deadlines);
+    await cleanUpCgroup(context, folder, deadlines);
   }
 
   close(): void {
-    const { cgroupParent } = this.#options;
-    if (typeof cgroupParent === "string") removeEmptyParent(cgroupParent);
+    this.#contexts.close();
   }
 
   /** What is executed for a program: its command, or the wrapper around it. Throws {@link StartFailure} if the command is missing. */
@@ -205,12 +212,6 @@ class ProcessLauncher implements Launcher {
     const command = first.startsWith("-") ? path : first;
     const execution: Execution = { command: [command, ...rest], cwd };
     return wrap?.(request, execution) ?? execution;
-  }
-
-  /** Creates a program's cgroup, or changes the limits of the one that its slot has. */
-  #createCgroup({ spec, folder }: LaunchRequest): Cgroup {
-    const cgroup = createCgroup(this.#context.hierarchies, folder.tag, spec.limits ?? {}, this.#hasOwnParent);
-    return withDiskLimit(cgroup, spec, this.#options.diskLimit?.(spec));
   }
 
   /** A slot whose command waits for its release. */
@@ -240,7 +241,7 @@ class ProcessLauncher implements Launcher {
     const path = findExecutable(spec, undefined, cwd, root);
     const execution: Execution = { command: [first.startsWith("-") ? path : first, ...rest], cwd };
     const isSame = JSON.stringify(spec.limits) === JSON.stringify(shape.template.limits);
-    const cgroup = isSame ? slot.cgroup : this.#createCgroup(request);
+    const cgroup = isSame ? slot.cgroup : this.#contexts.create(request);
     return this.#prepared(request, slot, cgroup, async () => {
       slots.bind(request, { ...execution, path }, shape);
       // A slot of an image has nothing that could answer.
@@ -250,8 +251,7 @@ class ProcessLauncher implements Launcher {
 
   async #abandon(shim: Shim, folder: ProgramFolder, deadlines: Deadlines): Promise<void> {
     shim.abandon();
-    await shim.ended;
-    await cleanUpCgroup(this.#context, folder, deadlines);
+    await shim.ended.then(() => cleanUpCgroup(this.#contexts.current, folder, deadlines));
   }
 
   /** The program behind a shim that waits for its release. */
@@ -274,7 +274,7 @@ class ProcessLauncher implements Launcher {
         const limits = readExit(folder).outsideCgroup
           ? { applied: {}, message: "not enforced: the program could not enter its cgroup" }
           : { applied: cgroup.applied, ...(cgroup.message !== undefined && { message: cgroup.message }) };
-        return new LaunchedProcess(this.#context, request, {
+        return new LaunchedProcess(this.#contexts.current, request, {
           shim: { pid: shim.pid, startTime },
           isShimAlive: true,
           limits,

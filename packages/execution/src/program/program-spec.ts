@@ -55,12 +55,17 @@ function problemOf(spec: Record<string, unknown>): string | undefined {
   if (sizeProblem !== undefined) return sizeProblem;
   if (cwd !== undefined && !(isText(cwd) && isAbsolute(cwd))) return `cwd: ${show(cwd)} must be an absolute path`;
   if (user !== undefined && !(isText(user) && user !== "")) return "user: must be a name, a uid or uid:gid";
+  if (limits !== undefined && !isRecord(limits)) return "limits: must be an object";
   if (limits !== undefined) {
-    if (!isRecord(limits)) return "limits: must be an object";
     for (const key of ["cpuMillis", "memoryBytes", "pids", "diskBytes"]) {
       if (!isCount(limits[key], 1)) return `limits.${key}: ${show(limits[key])} must be a positive integer`;
     }
   }
+  const { cpuShares } = limits ?? {};
+  if (!isCount(cpuShares, 2) || Number(cpuShares ?? 2) > 262_144)
+    return "limits.cpuShares: must be an integer from 2 to 262144";
+  const { oomScoreAdjustment: score } = spec;
+  if (!isCount(score, -1000) || Number(score ?? 0) > 1000) return "oomScoreAdjustment: must be an integer from -1000 to 1000";
   if (logRotation !== undefined) {
     if (!isRecord(logRotation)) return "logRotation: must be an object";
     if (logRotation.maxBytes === undefined || !isCount(logRotation.maxBytes, 1))

@@ -1,8 +1,8 @@
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { Socket } from "node:net";
 import { StartFailure } from "../process/launcher.ts";
+import { withLowerScore } from "../process/oom-score.ts";
 import { describeError } from "../files/file-error.ts";
 import type { UserIds } from "../program/user.ts";
 
@@ -72,13 +72,14 @@ const scriptVariable = "KEELSON_SHIM";
  */
 const script = (files: string, gate = shimGate, inherited = ""): string => `unset ${scriptVariable}
 trap : HUP INT QUIT ALRM TERM USR1 USR2 PIPE XCPU XFSZ VTALRM PROF
-keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4 keelson_input=$5 keelson_pipe=$6 keelson_claim=$7
-shift 7
+keelson_groups=$1 keelson_append=$2 keelson_read=$3 keelson_also=$4 keelson_input=$5 keelson_pipe=$6 keelson_claim=$7 keelson_oom=$8
+shift 8
 (
   trap '' PIPE
   for keelson_fd in $keelson_groups; do
     { echo 0 >&"$keelson_fd"; } 2>/dev/null || echo outside >&3
   done
+  [ "$keelson_oom" = "" ] || { echo "$keelson_oom" >/proc/self/oom_score_adj; } 2>/dev/null
   read -r keelson_stat </proc/self/stat
   keelson_field=3
   for keelson_start in \${keelson_stat##*) }; do
@@ -118,7 +119,10 @@ const scripts = {
 };
 
 /** The arguments that start a shim. `groups` are the descriptors of the cgroups' entry files. */
-function shimArguments({ command, files, input, slot }: ShimRequest, groups: readonly number[]): readonly string[] {
+function shimArguments(
+  { command, files, input, slot, oomScoreAdjustment }: ShimRequest,
+  groups: readonly number[],
+): readonly string[] {
   const { append = "", read: [first = "", second = ""] = [] } = files ?? {};
   const pipe = [input?.mode ?? "", input?.path ?? ""];
   return [
@@ -131,6 +135,7 @@ function shimArguments({ command, files, input, slot }: ShimRequest, groups: rea
     second,
     ...pipe,
     slot?.claim ?? "",
+    String(oomScoreAdjustment ?? ""),
     ...command,
   ];
 }
@@ -185,6 +190,8 @@ export interface ShimRequest {
   /** The command's input. Default: empty. */
   readonly input?: ProgramInput;
   readonly groups: readonly number[];
+  /** See `ProgramSpec.oomScoreAdjustment`. */
+  readonly oomScoreAdjustment?: number;
   /** The command waits for the release itself: it inherits the gate, and this file. Needs `files`. */
   readonly slot?: { readonly claim: string };
 }
@@ -257,14 +264,16 @@ export async function spawnShim(request: ShimRequest): Promise<Shim> {
   const groups = request.groups.map((_, index) => firstGroup + index);
   let child: ChildProcess;
   try {
-    child = spawn("/bin/sh", shimArguments(request, groups), {
-      cwd: request.cwd,
-      env: { ...request.env, [scriptVariable]: scriptOf(request) },
-      // Its own session: a terminal's signals and the supervisor's end do not reach it.
-      detached: true,
-      stdio: [request.alive, request.stdout, "ignore", request.exit, "pipe", request.stderr, ...request.groups],
-      ...(request.user !== undefined && { uid: request.user.uid, gid: request.user.gid }),
-    });
+    child = withLowerScore(request.oomScoreAdjustment, () =>
+      spawn("/bin/sh", shimArguments(request, groups), {
+        cwd: request.cwd,
+        env: { ...request.env, [scriptVariable]: scriptOf(request) },
+        // Its own session: a terminal's signals and the supervisor's end do not reach it.
+        detached: true,
+        stdio: [request.alive, request.stdout, "ignore", request.exit, "pipe", request.stderr, ...request.groups],
+        ...(request.user !== undefined && { uid: request.user.uid, gid: request.user.gid }),
+      }),
+    );
     if (child.pid === undefined) await once(child, "spawn");
   } catch (error) {
     throw new StartFailure(`could not start the program: ${describeError(error)}`, 126);
@@ -277,15 +286,13 @@ export async function spawnShim(request: ShimRequest): Promise<Shim> {
   const staged = Promise.race([reports.received("staged"), ended.then(rejectEnded)]);
   // Only a slot's is awaited.
   staged.catch(() => {});
+  const release = async (): Promise<void> => {
+    gate.write("go\n");
+    await Promise.race([reports.received("ready"), ended]);
+    gate.destroy();
+  };
   return {
-    pid,
-    ended,
-    staged,
-    async release() {
-      gate.write("go\n");
-      await Promise.race([reports.received("ready"), ended]);
-      gate.destroy();
-    },
+    ...{ pid, ended, staged, release },
     open: () => void gate.end("go\n"),
     abandon: () => void gate.destroy(),
     unref: () => child.unref(),

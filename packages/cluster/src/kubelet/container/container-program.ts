@@ -1,5 +1,6 @@
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { quantityToBytes } from "@keelson/api-machinery/quantity";
 import { defaultPath, type Driver, type ProgramSpec, resolveExecutable, isSignal } from "@keelson/execution";
 import { removeTree } from "@keelson/execution/files";
 import type { PodImage } from "../runtimes/pod-images.ts";
@@ -16,6 +17,7 @@ import { ipcParameters } from "../pod/pod-admission.ts";
 import { networkFiles } from "../pod/network-files.ts";
 import { hasNetwork } from "../pod/pod-addresses.ts";
 import { type ContainerView, type PodView, programId } from "../pod/pod-view.ts";
+import { oomScoreAdjustment } from "../resources/oom-score.ts";
 import { defaultTerminationPath, createTerminationFile } from "./termination-message.ts";
 import { writableRoot } from "./writable-root.ts";
 import { hasOwnToken, tokenPath, tokenVolumeName } from "../volumes/token-volume.ts";
@@ -69,7 +71,6 @@ export async function containerProgram(
   }
   const user = userOf(pod, container, image) ?? image?.user ?? (image !== undefined && "root" in image ? "0" : undefined);
   const mounts = await mountsOf(attempted, env, hostsFile);
-  const limits = limitsOf(container.resources);
   const shared = {
     id: programId(uid, container.name, attempt),
     env,
@@ -78,7 +79,8 @@ export async function containerProgram(
     ...(container.tty === true && { terminal: defaultTerminalSize }),
     ...stopSignal(container),
     killGraceMs: (pod.spec.terminationGracePeriodSeconds ?? 30) * 1000,
-    ...(limits === undefined ? {} : { limits }),
+    limits: limitsOf(container.resources),
+    oomScoreAdjustment: oomScoreAdjustment(pod, container, quantityToBytes(node.capacity.memory)),
     metadata: {
       podUid: uid,
       podName: pod.metadata.name ?? "",

@@ -36,6 +36,7 @@ export function isolatedParts(
   return {
     ...(cwd === undefined ? {} : { cwd }),
     isolation: {
+      hasCgroupView: true,
       ...(own.root !== undefined ? { root: own.root, isRootWritable: true } : imageOf(image)),
       ...(own.ipcParameters !== undefined && { ipcParameters: own.ipcParameters }),
       ...(pod.spec.hostNetwork === true || hostname === "" ? {} : { hostname }),

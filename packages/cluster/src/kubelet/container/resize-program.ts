@@ -27,8 +27,7 @@ async function problemOf(target: ResizeTarget, resources: Resources): Promise<st
   const { records, uid, name, attempt, program } = target;
   try {
     await records.write(uid);
-    const limits = limitsOf(resources);
-    if (limits !== undefined) await program?.setLimits(limits);
+    await program?.setLimits(limitsOf(resources));
     const actuated = { ...records.get(uid)?.actuated, [name]: { attempt, resources } };
     await records.update(uid, { actuated });
     return undefined;

@@ -1,5 +1,7 @@
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { availableParallelism } from "node:os";
+import { join, resolve } from "node:path";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import {
   createBubblewrapDriver,
@@ -9,9 +11,11 @@ import {
   findBubblewrap,
   openContainerdImages,
   type Program,
+  type ProgramGroup,
   type UnpackedImages,
 } from "@keelson/execution";
 import { type Logger, silentLogger } from "@keelson/controller";
+import { cpuShares } from "../container/container-limits.ts";
 import { type FileWatch, watchFile } from "./file-watch.ts";
 import { createContainerdPodImages, type PodImages } from "./pod-images.ts";
 
@@ -142,22 +146,32 @@ export class PodRuntimes {
   }
 }
 
+/**
+ * The cgroup of the Pods of a data directory. It has the share of all CPUs beside the rest of the machine, as the kubelet's, so that
+ * requests weigh Pods against one another only.
+ */
+function podGroup(dataDir: string): ProgramGroup {
+  const id = createHash("sha256").update(resolve(dataDir)).digest("hex").slice(0, 16);
+  return { name: `keelson-pods-${id}`, cpuShares: cpuShares(availableParallelism() * 1000) };
+}
+
 /** Opens the runtimes of this machine. Rejects if a required containerd does not answer. */
 export async function openPodRuntimes(options: PodRuntimesOptions): Promise<PodRuntimes> {
   const { dataDir, clock, random, allowsProcess = true, containerd, awaitedContainerd, unpacked, log = silentLogger } = options;
   const common = { clock, random };
+  const group = podGroup(dataDir);
   const runtimes = new Map<string, PodRuntime>();
   const openContainerd = async (socket: string): Promise<PodRuntime> => {
     const images = await openContainerdImages({ socket, random, now: () => clock.now() });
-    const driver = await createContainerdDriver({ ...common, dir: join(dataDir, "programs-containerd"), socket });
+    const driver = await createContainerdDriver({ ...common, group, dir: join(dataDir, "programs-containerd"), socket });
     return { driver, images: createContainerdPodImages(images, { temporary: dataDir, socket, fetch: globalThis.fetch }) };
   };
   try {
     if (allowsProcess)
-      runtimes.set("process", { driver: await createProcessDriver({ ...common, dir: join(dataDir, "programs") }) });
+      runtimes.set("process", { driver: await createProcessDriver({ ...common, group, dir: join(dataDir, "programs") }) });
     if (findBubblewrap() !== undefined) {
       const dir = join(dataDir, "programs-bubblewrap");
-      const driver = await createBubblewrapDriver({ ...common, dir });
+      const driver = await createBubblewrapDriver({ ...common, group, dir });
       runtimes.set("bubblewrap", { driver, ...(unpacked !== undefined && { unpacked }) });
     }
     if (containerd !== undefined) runtimes.set("containerd", await openContainerd(containerd));

@@ -7,6 +7,7 @@ import { hasPrivateUser } from "../program-user.ts";
 export function limitsToJson(cgroup: LaunchedProgram["limits"]): Identity {
   return {
     ...(cgroup.applied.cpuMillis !== undefined && { cpuMillis: cgroup.applied.cpuMillis }),
+    ...(cgroup.applied.cpuShares !== undefined && { cpuShares: cgroup.applied.cpuShares }),
     ...(cgroup.applied.memoryBytes !== undefined && { memoryBytes: cgroup.applied.memoryBytes }),
     ...(cgroup.applied.pids !== undefined && { pids: cgroup.applied.pids }),
     ...(cgroup.applied.diskBytes !== undefined && { diskBytes: cgroup.applied.diskBytes }),
@@ -16,10 +17,16 @@ export function limitsToJson(cgroup: LaunchedProgram["limits"]): Identity {
 
 /** Decodes what {@link limitsToJson} encoded. */
 export function limitsFromJson(identity: Identity): LaunchedProgram["limits"] {
-  const number = (key: "cpuMillis" | "memoryBytes" | "pids" | "diskBytes"): Limits =>
+  const number = (key: "cpuMillis" | "cpuShares" | "memoryBytes" | "pids" | "diskBytes"): Limits =>
     typeof identity[key] === "number" ? { [key]: identity[key] } : {};
   return {
-    applied: { ...number("cpuMillis"), ...number("memoryBytes"), ...number("pids"), ...number("diskBytes") },
+    applied: {
+      ...number("cpuMillis"),
+      ...number("cpuShares"),
+      ...number("memoryBytes"),
+      ...number("pids"),
+      ...number("diskBytes"),
+    },
     ...(typeof identity.limitsMessage === "string" && { message: identity.limitsMessage }),
   };
 }

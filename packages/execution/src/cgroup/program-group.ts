@@ -1,0 +1,59 @@
+import { existsSync, mkdirSync, rmdirSync } from "node:fs";
+import { join } from "node:path";
+import { ExecutionError } from "../driver.ts";
+import { type CgroupHierarchy, delegate } from "./cgroup-hierarchies.ts";
+import { setCgroupLimit } from "./cgroup-limits.ts";
+
+/**
+ * A cgroup of its own, below the parent of a driver's cgroups, that holds the cgroups of the driver's programs. It has one share of the
+ * machine's CPU, which they divide by their `cpuShares`. Drivers with the same parent may use the same group.
+ */
+export interface ProgramGroup {
+  /** Name of the cgroup, one part of a path. */
+  readonly name: string;
+  /** Share of the group beside the cgroups around it, see `Limits.cpuShares`. */
+  readonly cpuShares: number;
+}
+
+/** Creates a group where possible, and returns the hierarchies with it as the parent. Throws `Unsupported` for an invalid name. */
+export function enterProgramGroup(hierarchies: readonly CgroupHierarchy[], group: ProgramGroup): readonly CgroupHierarchy[] {
+  if (!/^\w[\w.@:-]*$/.test(group.name)) {
+    throw new ExecutionError("Unsupported", `group.name: ${JSON.stringify(group.name)} must be the name of a folder`);
+  }
+  const grouped = hierarchies.flatMap((hierarchy): readonly CgroupHierarchy[] => {
+    const parent = join(hierarchy.parent, group.name);
+    try {
+      if (!existsSync(parent)) mkdirSync(parent);
+      const controllers = hierarchy.version === 2 ? delegate(parent) : hierarchy.controllers;
+      return [{ ...hierarchy, parent, controllers }];
+    } catch {
+      return [];
+    }
+  });
+  shareCpu(grouped, group);
+  return grouped;
+}
+
+/** Gives a group, the parent in these hierarchies, its share of the CPU. Where that is not possible it has that of one program. */
+export function shareCpu(hierarchies: readonly CgroupHierarchy[], { cpuShares }: ProgramGroup): void {
+  for (const { parent, version, controllers } of hierarchies) {
+    if (!controllers.has("cpu")) continue;
+    try {
+      mkdirSync(parent, { recursive: true });
+      setCgroupLimit(parent, version, "cpuShares", cpuShares);
+    } catch {
+      // The cgroup is not delegated to this process.
+    }
+  }
+}
+
+/** Removes a group wherever it is empty. `hierarchies` are those that {@link enterProgramGroup} returned. */
+export function removeEmptyGroup(hierarchies: readonly CgroupHierarchy[]): void {
+  for (const { parent } of hierarchies) {
+    try {
+      rmdirSync(parent);
+    } catch {
+      // In use, or already removed.
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { createCgroup, type ProgramCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
+import { discoverCgroups, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
+import { enterProgramGroup, type ProgramGroup, removeEmptyGroup } from "../cgroup/program-group.ts";
+import { withDiskLimit } from "../program/limits/limits-record.ts";
+import type { ProgramFolder } from "../program/program-folder.ts";
+import type { LaunchContext } from "./launch-context.ts";
+import type { LaunchRequest } from "./launcher.ts";
+import type { Wrapping } from "./wrapping.ts";
+
+/** An empty cgroup older than this is abandoned. */
+const staleCgroupMs = 60_000;
+
+/** What {@link LaunchContexts} needs. */
+export interface LaunchContextsOptions extends Partial<Wrapping> {
+  /** See `ProcessDriverOptions.cgroupParent`. */
+  readonly cgroupParent?: string | false;
+  /** See `ProcessDriverOptions.group`. */
+  readonly group?: ProgramGroup;
+}
+
+/** Where the programs of one process launcher have their cgroups. */
+export class LaunchContexts {
+  /** That of new programs. */
+  readonly current: LaunchContext;
+  /** Whether the caller named the parent cgroup. */
+  readonly hasOwnParent: boolean;
+  readonly #options: LaunchContextsOptions;
+  /** That of programs which an earlier version started outside of the group. */
+  readonly #former: LaunchContext;
+
+  constructor(options: LaunchContextsOptions) {
+    const { cgroupParent, group } = options;
+    const hierarchies = cgroupParent === false ? [] : discoverCgroups(cgroupParent);
+    this.#options = options;
+    this.#former = { wrapping: options, hierarchies };
+    this.current =
+      group === undefined ? this.#former : { wrapping: options, hierarchies: enterProgramGroup(hierarchies, group) };
+    this.hasOwnParent = typeof cgroupParent === "string";
+  }
+
+  /** The context of a program that an earlier supervisor may have started. */
+  of({ tag }: ProgramFolder): LaunchContext {
+    return this.#former.hierarchies.some(({ parent }) => existsSync(join(parent, tag))) ? this.#former : this.current;
+  }
+
+  /** Creates a program's cgroup, or changes the limits of the one that its slot has. */
+  create({ spec, folder }: Pick<LaunchRequest, "spec" | "folder">): ProgramCgroup {
+    const scope = this.hasOwnParent ? "all" : this.#options.group === undefined ? "limited" : "controlled";
+    const cgroup = createCgroup(this.current.hierarchies, folder.tag, spec.limits ?? {}, scope);
+    return withDiskLimit(cgroup, spec, this.#options.diskLimit?.(spec));
+  }
+
+  /** Removes cgroups that killed supervisors left behind. `now` is in milliseconds since the epoch. */
+  sweep(now: number): void {
+    for (const { hierarchies } of new Set([this.current, this.#former])) removeStaleCgroups(hierarchies, now - staleCgroupMs);
+  }
+
+  /** Removes the group and the parent wherever they are empty. */
+  close(): void {
+    const { cgroupParent, group } = this.#options;
+    if (group !== undefined) removeEmptyGroup(this.current.hierarchies);
+    if (typeof cgroupParent === "string") removeEmptyParent(cgroupParent);
+  }
+}
