@@ -9,6 +9,7 @@ import { ensureStandardClass } from "./persistent-volume/standard-class.ts";
 import { createVolumeControllers } from "./persistent-volume/volume-controllers.ts";
 import { startRootCaPublisher } from "./root-ca/root-ca-publisher.ts";
 import { serviceAccountController } from "./service-account-controller.ts";
+import type { PodGarbageOptions } from "./pod-gc/pod-gc.ts";
 import { createWorkloadControllers } from "./workload-controllers.ts";
 
 /** Options of {@link startCluster}. */
@@ -32,6 +33,8 @@ export interface ClusterOptions {
    * exist.
    */
   readonly volumesDirectory?: string;
+  /** When terminated Pods are deleted. */
+  readonly podGarbage?: PodGarbageOptions;
 }
 
 /** The running controllers of a cluster. */
@@ -80,7 +83,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     logger: log,
     controllers: [
       serviceAccountController,
-      ...createWorkloadControllers(),
+      ...createWorkloadControllers(options.podGarbage),
       ...(volumes ? createVolumeControllers(volumes) : []),
       ...(options.certificateSigner ? [createSigningController(options.certificateSigner)] : []),
     ],

@@ -4,7 +4,7 @@ import { createDaemonSetController } from "./daemonset/daemonset-controller.ts";
 import { deploymentController } from "./deployment/deployment-controller.ts";
 import { disruptionController } from "./disruption/disruption-controller.ts";
 import { jobController } from "./job/job-controller.ts";
-import { createPodGarbageController } from "./pod-gc/pod-gc.ts";
+import { createPodGarbageController, type PodGarbageOptions } from "./pod-gc/pod-gc.ts";
 import { cronJobController } from "./cronjob/cronjob-controller.ts";
 import { createReplicationController } from "./replication-controller/replication-controller.ts";
 import { createReplicaSetController } from "./replicaset/replicaset-controller.ts";
@@ -15,7 +15,7 @@ import { createTaintEvictionController } from "./taint-eviction/taint-eviction.t
 import { createStatefulSetController } from "./statefulset/statefulset-controller.ts";
 
 /** Creates the controllers that turn workloads into Pods on nodes. They need nothing but the API server. */
-export const createWorkloadControllers = (): readonly ControllerDefinition[] => [
+export const createWorkloadControllers = (podGarbage: PodGarbageOptions = {}): readonly ControllerDefinition[] => [
   deploymentController,
   createReplicaSetController(),
   createReplicationController(),
@@ -27,7 +27,7 @@ export const createWorkloadControllers = (): readonly ControllerDefinition[] => 
   serviceController,
   mirroringController,
   createScheduler(),
-  createPodGarbageController(),
+  createPodGarbageController(podGarbage),
   createTaintEvictionController(),
   disruptionController,
 ];

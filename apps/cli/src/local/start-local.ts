@@ -36,6 +36,10 @@ export interface LocalOptions {
   readonly podRuntime: PodRuntimeName;
   /** Where Pods have their addresses. */
   readonly podNetworkKind: PodNetworkKind;
+  /** Kernel parameters that Pods may set beyond the safe ones. */
+  readonly allowedUnsafeSysctls: readonly string[];
+  /** Number of terminated Pods above which the oldest are deleted; 0 keeps all. */
+  readonly terminatedPodThreshold: number;
   /** The audit log of the API server. Undefined: none. */
   readonly audit: AuditOptions | undefined;
   readonly flags: FlagValues;
@@ -187,9 +191,11 @@ class RunningLocal implements Local {
   #controllersConfig({ podNetwork, serviceNetwork }: AddressBlock, socketPath: string | undefined): ControllersConfig {
     const { dataDir, logLevel, hasCluster, podRuntime, podNetworkKind, metricsPort, mayMovePorts, containerd, flags } =
       this.#options;
+    const { allowedUnsafeSysctls, terminatedPodThreshold } = this.#options;
     return {
       component: "controllers",
       ...{ dataDir, logLevel, podNetwork, serviceNetwork, podNetworkKind, hasCluster, podRuntime, flags },
+      ...{ allowedUnsafeSysctls, terminatedPodThreshold },
       tokens: this.#tokens,
       server: this.#server,
       ...(socketPath === undefined ? {} : { socketPath }),

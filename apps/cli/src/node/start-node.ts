@@ -43,6 +43,8 @@ export interface NodeOptions {
   /** Port of the kubelet's HTTPS API. 0 picks a free one. */
   readonly port: number;
   readonly podRuntime: PodRuntimeName;
+  /** Kernel parameters that Pods may set beyond the safe ones. */
+  readonly allowedUnsafeSysctls: readonly string[];
   /** Socket of a containerd that must respond. Default: the standard socket, if one responds. */
   readonly containerd: string | undefined;
   readonly taints: readonly Taint[];
@@ -132,6 +134,7 @@ class JoinedNode implements RunningNode {
       ...{ client, nodeName, runtimes, log, labels: nodeLabels, taints: this.#options.taints },
       dataDir: join(dataDir, "node"),
       defaultRuntime: podRuntime,
+      allowedUnsafeSysctls: this.#options.allowedUnsafeSysctls,
       clock: systemClock,
       random: Math.random,
       hostIP: address,

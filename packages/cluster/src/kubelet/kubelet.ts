@@ -24,6 +24,7 @@ import { hasNetwork } from "./pod/pod-addresses.ts";
 import { PodSet } from "./pod/pod-set.ts";
 import { steadyTime } from "./steady-time.ts";
 import { podKey } from "./pod/pod-view.ts";
+import { AllowedSysctls } from "./pod/sysctls.ts";
 
 /** Options of {@link startKubelet}. */
 export interface KubeletOptions {
@@ -64,6 +65,11 @@ export interface KubeletOptions {
   readonly sharesHostAddress?: boolean;
   /** The port of the kubelet's HTTPS API, on the node's address. Default: the node reports none. */
   readonly serverPort?: number;
+  /**
+   * Kernel parameters that Pods may set beyond the safe ones: names, and patterns that end with `*`. Each must belong to a namespace, see
+   * `unsafeSysctlProblem`. Default: none.
+   */
+  readonly allowedUnsafeSysctls?: readonly string[];
   /** Additional labels of the Node. */
   readonly labels?: Readonly<Record<string, string>>;
   /** Taints of the Node when it is created. Default: none. */
@@ -158,11 +164,9 @@ async function nodeContext(
   const nodeParts = { network: options.network, defaultRuntime: options.defaultRuntime ?? "process" };
   return {
     ...rest,
-    client,
-    clock,
+    ...nodeParts,
+    ...{ client, clock, log },
     steadyNow: steadyTime(clock),
-    log,
-    defaultRuntime: options.defaultRuntime ?? "process",
     objects: createNodeObjects(
       client,
       (namespace) => names.servicesOf(namespace),
@@ -181,9 +185,8 @@ async function nodeContext(
     hostIP: options.hostIP ?? "127.0.0.1",
     sharesHostAddress: options.sharesHostAddress ?? false,
     podsDir: join(dataDir, "pods"),
-    network: options.network,
-    policies: options.policies,
-    clusterDns: options.clusterDns,
+    ...{ policies: options.policies, clusterDns: options.clusterDns },
+    sysctls: new AllowedSysctls(options.allowedUnsafeSysctls),
     environment: (pod) => {
       const address = hasNetwork(nodeParts, pod) ? options.clusterApiServer : apiServer;
       return address === undefined ? {} : apiServerVariables(address);

@@ -7,6 +7,7 @@ import type { NodeObjects } from "./node/node-objects.ts";
 import type { NetworkPolicies } from "../pod-network/network-policies.ts";
 import type { PodNetwork } from "../pod-network/pod-network.ts";
 import type { PodView } from "./pod/pod-view.ts";
+import type { AllowedSysctls } from "./pod/sysctls.ts";
 import type { SubPathMounts } from "./volumes/sub-path-mounts.ts";
 import type { PodRuntimes } from "./runtimes/pod-runtimes.ts";
 
@@ -50,6 +51,8 @@ export interface NodeContext {
   /** Mounts subpaths of volumes; undefined if this process may not mount. */
   readonly subPaths: SubPathMounts | undefined;
   readonly capacity: { readonly cpu: string; readonly memory: string };
+  /** The kernel parameters that Pods may set. */
+  readonly sysctls: AllowedSysctls;
   /** Whether this process may create mount namespaces. */
   readonly canMount: boolean;
 }

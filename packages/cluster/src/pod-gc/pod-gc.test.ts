@@ -49,8 +49,13 @@ test("a Pod is kept if its node registers within 40 s, also again, and deleted o
   await bind("lost", "missing-node");
   await client.create(Node, { metadata: { name: "late-node" }, spec: {} });
   const watch = await client.watch(Pod, { namespace: "default" });
+  const last: unknown[] = [];
   const deletions = (async function* () {
-    for await (const { type, object } of watch) if (type === "DELETED") yield object.metadata.name;
+    for await (const { type, object } of watch) {
+      if (type !== "DELETED") continue;
+      last.push([object.status?.phase, object.status?.conditions?.find((each) => each.type === "DisruptionTarget")?.reason]);
+      yield object.metadata.name;
+    }
   })();
   // The controller may see a change only after a step of the clock, so its grace period starts then.
   const nextDeletion = async (): Promise<unknown> => {
@@ -78,6 +83,7 @@ test("a Pod is kept if its node registers within 40 s, also again, and deleted o
   await client.delete(Node, { name: "late-node" });
   await seen.next();
   expect(await nextDeletion()).toBe("early");
+  expect(last).toEqual(Array.from({ length: 2 }, () => ["Failed", "DeletionByPodGC"]));
   nodes.close();
   watch.close();
 });

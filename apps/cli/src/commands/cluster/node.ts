@@ -5,6 +5,7 @@ import { aborted, listenForShutdown } from "@keelson/controller/shutdown";
 import { type FlagDefinition, type FlagValues, logLevelFlag, portFlag, choiceFlag, UsageError } from "@keelson/operator/flags";
 import { addConnectionFlags, addFlag, flagValues } from "../../command-line.ts";
 import { createDataFolder } from "../../local/data-folder.ts";
+import { allowedSysctlsFlag, readAllowedSysctls } from "../../local/sysctls-flag.ts";
 import { createLogger } from "../../logger.ts";
 import { type NodeOptions, startNode } from "../../node/start-node.ts";
 import { parseTaint } from "../../node/taint-flag.ts";
@@ -35,6 +36,7 @@ const flags: readonly FlagDefinition[] = [
   },
   portOption,
   podRuntimeFlag,
+  allowedSysctlsFlag,
   {
     name: "containerd-address",
     value: "SOCKET",
@@ -100,6 +102,7 @@ function readFlags(values: FlagValues): Omit<NodeOptions, "connection" | "log" |
     address,
     port: portOption.read(values),
     podRuntime: podRuntimeFlag.read(values),
+    allowedUnsafeSysctls: readAllowedSysctls(values),
     containerd: socket === undefined ? undefined : resolve(socket),
     clientAuthorityFile: authority === undefined ? undefined : resolve(authority),
     taints: Array.isArray(taints) ? taints.map(parseTaint) : [],

@@ -7,8 +7,10 @@ import { auditFlags, readAuditFlags } from "../../local/audit-flags.ts";
 import { ownComponents, withDependencies } from "../../local/components.ts";
 import { createDataFolder } from "../../local/data-folder.ts";
 import { readyLine, readyReporter, startDetached } from "../../local/detach.ts";
+import { terminatedPodThresholdFlag } from "../../local/pod-gc-flag.ts";
 import { readPodNetwork, podNetworkFlag } from "../../local/pod-network-flag.ts";
 import { podRuntimeFlag } from "../../local/pod-runtime-flag.ts";
+import { allowedSysctlsFlag, readAllowedSysctls } from "../../local/sysctls-flag.ts";
 import { type Local, type LocalOptions, startLocal } from "../../local/start-local.ts";
 import { writeUpState } from "../../local/up-state.ts";
 import { createLogger } from "../../logger.ts";
@@ -73,6 +75,8 @@ const ownFlags: readonly FlagDefinition[] = [
   },
   podRuntimeFlag,
   podNetworkFlag,
+  allowedSysctlsFlag,
+  terminatedPodThresholdFlag,
   ...auditFlags,
   { name: "tour", description: "after the start, run one workload per operator and show its progress" },
   detachFlag,
@@ -114,6 +118,8 @@ function readOptions(flags: FlagValues, defaulted: ReadonlySet<string>, operator
       containerd: typeof flags["containerd-address"] === "string" ? resolve(flags["containerd-address"]) : undefined,
       podRuntime: podRuntimeFlag.read(flags),
       podNetworkKind: readPodNetwork(flags),
+      allowedUnsafeSysctls: readAllowedSysctls(flags),
+      terminatedPodThreshold: terminatedPodThresholdFlag.read(flags),
       audit: readAuditFlags(flags),
       flags,
       logLevel,

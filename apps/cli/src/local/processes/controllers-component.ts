@@ -140,7 +140,7 @@ class Controllers {
   }
 
   async #startCluster(admin: Client): Promise<void> {
-    const { dataDir } = this.#config;
+    const { dataDir, terminatedPodThreshold } = this.#config;
     const { log, onStarted } = this.#context;
     await Promise.all(Object.values(clusterUsers()).map((user) => grant(admin, user)));
     const collector = this.#client("collector", "kube-controller-manager");
@@ -155,6 +155,7 @@ class Controllers {
       rootCa: this.#authority,
       certificateSigner: await this.#certificateSigner(),
       volumesDirectory: join(dataDir, "volumes"),
+      podGarbage: { terminatedPodThreshold },
     });
     this.#stops.push(() => cluster.stop());
     onStarted("cluster", cluster.description);
@@ -206,7 +207,7 @@ class Controllers {
   }
 
   async #startNode(admin: Client, networkParts: NetworkParts | undefined): Promise<Kubelet> {
-    const { dataDir, podNetwork, serviceNetwork, podRuntime, server } = this.#config;
+    const { dataDir, podNetwork, serviceNetwork, podRuntime, server, allowedUnsafeSysctls } = this.#config;
     const log = this.#context.log.child({ component: "node" });
     const { hostname, port } = new URL(server);
     const nodeDir = join(dataDir, "node");
@@ -220,6 +221,7 @@ class Controllers {
     const kubelet = await startKubelet({
       ...{ client, nodeName: machineName(), dataDir: nodeDir, runtimes, podNetwork, log },
       defaultRuntime: podRuntime,
+      allowedUnsafeSysctls,
       clock: systemClock,
       random: Math.random,
       ...(networkParts !== undefined && {

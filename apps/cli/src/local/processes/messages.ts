@@ -41,6 +41,10 @@ export interface ControllersConfig {
   readonly serviceNetwork: string;
   /** Where Pods have these addresses. */
   readonly podNetworkKind: PodNetworkKind;
+  /** Kernel parameters that Pods may set beyond the safe ones. */
+  readonly allowedUnsafeSysctls: readonly string[];
+  /** Number of terminated Pods above which the oldest are deleted; 0 keeps all. */
+  readonly terminatedPodThreshold: number;
   /** The runtime of Pods without a RuntimeClass. */
   readonly podRuntime: PodRuntimeName;
   /** Port of metrics and probes on loopback; 0 picks a free one; absent disables them. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { ipcParameters, rejectionOf } from "./pod-admission.ts";
 import type { PodView } from "./pod-view.ts";
+import { AllowedSysctls, unsafeSysctlProblem } from "./sysctls.ts";
 
 const podWith = (spec: object): PodView =>
   ({ metadata: { name: "p" }, spec: { containers: [{ name: "main" }], ...spec } }) as unknown as PodView;
@@ -30,7 +31,53 @@ describe("kernel parameters", () => {
     });
   });
 
+  test.each([
+    ["kernel.msgmax", {}, undefined],
+    ["kernel/msgmax", { hostNetwork: true }, undefined],
+    ["kernel.msgmax", { hostIPC: true }, '"kernel.msgmax" not allowed with host ipc enabled'],
+    ["net.core.somaxconn", { hostNetwork: true }, '"net.core.somaxconn" not allowed with host net enabled'],
+    ["net.core.somaxconn", {}, undefined],
+    ["net.ipv4.tcp_rmem", {}, undefined],
+    ["net.ipv4.ip_forward", {}, '"net.ipv4.ip_forward" not allowlisted'],
+    ["kernel.sem", {}, '"kernel.sem" not allowlisted'],
+  ])("%s is decided as the kubelet does with %j if the node allows unsafe ones", (name, more, problem) => {
+    const allowed = new AllowedSysctls(["kernel.msg*", "net/core/somaxconn", "fs.mqueue.*"]);
+    const rejection =
+      problem === undefined ? undefined : { reason: "SysctlForbidden", message: `forbidden sysctl: ${problem}` };
+    expect(rejectionOf(podSetting(name, more), [], allowed)).toEqual(rejection);
+  });
+
+  test.each([
+    "kernel.sem",
+    "kernel.shm*",
+    "kernel.shmmax",
+    "kernel/msg*",
+    "fs.mqueue.*",
+    "net.*",
+    "net.ipv4.route.*",
+    "net.core.somaxconn",
+  ])("%s can be allowed on a node", (pattern) => expect(unsafeSysctlProblem(pattern)).toBeUndefined());
+
+  test.each([
+    "",
+    "*",
+    "kernel.*",
+    "kernel.core_pattern",
+    "vm.swappiness",
+    "fs.mqueue",
+    "net",
+    "net*",
+    "net.*.x",
+    "Net.core.x",
+    "net..x",
+  ])("%j cannot be allowed on a node", (pattern) => {
+    expect(unsafeSysctlProblem(pattern)).toMatch(/^must /);
+    expect(() => new AllowedSysctls([pattern])).toThrow(RangeError);
+  });
+
   test("of the IPC namespace have paths", () => {
+    expect(ipcParameters(podSetting("kernel.msgmax"))).toEqual({ "kernel/msgmax": "1" });
+    expect(ipcParameters(podSetting("fs/mqueue/msg_max"))).toEqual({ "fs/mqueue/msg_max": "1" });
     expect(ipcParameters(podSetting("kernel.shm_rmid_forced"))).toEqual({ "kernel/shm_rmid_forced": "1" });
     expect(ipcParameters(podSetting("net.ipv4.tcp_rmem"))).toBeUndefined();
     expect(ipcParameters(podWith({}))).toBeUndefined();

@@ -226,7 +226,7 @@ export class PodSet {
     const { steadyNow, events } = this.#node;
     const state = newPodState(pod, steadyNow());
     if (pod.metadata.deletionTimestamp !== undefined) return state;
-    const rejection = rejectionOf(pod, this.#active(pod.metadata.uid ?? ""));
+    const rejection = rejectionOf(pod, this.#active(pod.metadata.uid ?? ""), this.#node.sysctls);
     if (rejection === undefined) return state;
     const { reason, message } = rejection;
     events.event(pod, { type: "Warning", reason, note: message });
