@@ -59,6 +59,17 @@ describe("field sets", () => {
     );
   });
 
+  test("format a level before its elements, in one step and in several, as Kubernetes does", () => {
+    const value = fieldSet(["f:a"], ["f:a", "f:z"], ["f:a", 'k:{"name":"x"}'], ["f:b"]);
+    const text = String.raw`{"f:a":{".":{},"f:z":{},"k:{\"name\":\"x\"}":{}},"f:b":{}}`;
+    expect(JSON.stringify(formatFieldsV1(value))).toBe(text);
+    const large = Array.from({ length: 300 }, (_, index) => ["f:a", `f:z${index}`]);
+    const inSteps = formatFieldsV1InSteps(fieldSet(["f:a"], ...large));
+    let step = inSteps.next();
+    while (step.done !== true) step = inSteps.next();
+    expect(JSON.stringify(step.value)).toMatch(/^\{"f:a":\{"\.":\{\},"f:z0":/);
+  });
+
   test("are cached by stored FieldsV1", () => {
     const fields = deepFreeze({ "f:spec": { "f:a": {} } });
     expect(parseFieldsV1(fields)).toBe(parseFieldsV1(fields));

@@ -109,14 +109,16 @@ const maxSharedElements = maxSharedLength / 8;
 
 const memberOnly: JsonObject = Object.freeze({});
 
+/** The begin of a level. As in Kubernetes the level itself comes before its elements: clients compare the bytes. */
+const levelOf = (owned: boolean): JsonObject => (owned ? { ".": memberOnly } : {});
+
 function formatLevel(set: FieldSet, owned: boolean): JsonObject {
-  const fields: JsonObject = {};
+  const fields = levelOf(owned);
   const elements = set.size > 1 ? sortPathElements(set.keys()) : set.keys();
   for (const element of elements) {
     const node = set.get(element);
     if (node !== undefined) setOwn(fields, element, node.below ? formatLevel(node.below, node.owned) : memberOnly);
   }
-  if (owned) fields["."] = memberOnly;
   return Object.freeze(fields);
 }
 
@@ -124,7 +126,7 @@ function formatLevel(set: FieldSet, owned: boolean): JsonObject {
 const elementsPerStep = 5_000;
 
 function* formatLargeLevel(set: FieldSet, owned: boolean): Steps<JsonObject> {
-  const fields: JsonObject = {};
+  const fields = levelOf(owned);
   const elements = sortPathElements(set.keys());
   for (const [index, element] of elements.entries()) {
     if (index % elementsPerStep === 0) yield;
@@ -134,6 +136,5 @@ function* formatLargeLevel(set: FieldSet, owned: boolean): Steps<JsonObject> {
     else if (isSmall(below)) setOwn(fields, element, formatLevel(below, isOwned));
     else setOwn(fields, element, yield* formatLargeLevel(below, isOwned));
   }
-  if (owned) fields["."] = memberOnly;
   return Object.freeze(fields);
 }
