@@ -31,6 +31,7 @@ import { controllerFlags, operatorFlags } from "./flags.ts";
 import { createMonitoringServer } from "./monitoring/monitoring-server.ts";
 import type { MiddlewareServices } from "./controllers/services.ts";
 import { PluginReader } from "./plugin/plugin-reader.ts";
+import { createPluginWebhook } from "./plugin/plugin-webhook.ts";
 import { redisPlugin } from "./plugin/redis-plugin.ts";
 import { type ControllerSettings, defaultControllerSettings, readControllerSettings } from "./settings/controller-settings.ts";
 import { createPluginServer } from "./plugin-server.ts";
@@ -51,6 +52,12 @@ const listeners: readonly ListenerDescription[] = [
     address: "port 50052 of the Pod's address",
     authentication: "a bearer token per App",
     rights: "that Pod's program",
+  },
+  {
+    name: "Admission webhook of middleware",
+    address: "a free port of `127.0.0.1`; in a cluster port 9443 of the operator's Pod",
+    authentication: "TLS; none of the API server, which presents no certificate",
+    rights: "check the ConfigMap in the request; nothing is read or changed",
   },
   {
     name: "Sentinel protocol of middleware",
@@ -152,6 +159,7 @@ export function createMiddleware({
     rules,
     flags: operatorFlags,
     controllers: ({ flags }) => createControllers({ ...services, settings: settingsOf(flags) }),
+    webhooks: [createPluginWebhook(command)],
     servers: [
       createPluginServer([redisPlugin, ...plugins]),
       createMonitoringServer(agents),

@@ -3,6 +3,7 @@ import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, ControllerDefinition, Logger, OnChange, Read } from "@keelson/controller";
+import type { KindWebhooks } from "@keelson/controller/webhooks";
 import type { CollectMetrics } from "@keelson/controller/metrics";
 import type { OperatorDeployment } from "./deployment.ts";
 import type { FlagDefinition, FlagValues } from "./flags.ts";
@@ -123,6 +124,8 @@ export interface Operator {
   /** Creates the controllers of one running operator. Called once at each start. */
   readonly controllers: (context: OperatorContext) => readonly ControllerDefinition[];
   readonly servers: readonly ServerDefinition[];
+  /** Admission webhooks, served by every replica. Default: none. */
+  readonly webhooks?: readonly KindWebhooks[];
   readonly commands: readonly CommandDefinition[];
   /** Everything that listens: servers, and programs of Pods. Default: nothing. */
   readonly listeners?: readonly ListenerDescription[];

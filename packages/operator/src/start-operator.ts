@@ -2,11 +2,22 @@ import { type Clock, systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import { createManager, type Leadership, type Logger, type Manager, silentLogger } from "@keelson/controller";
 import type { Metrics } from "@keelson/controller/metrics";
+import { createWebhooks, type Webhooks, type WebhookService } from "@keelson/controller/webhooks";
 import type { FlagValues } from "./flags.ts";
 import type { Operator, OperatorContext } from "./operator.ts";
 import { stateMetrics } from "./monitoring/operator-monitoring.ts";
 import { OperatorServers } from "./operator-servers.ts";
 import { OperatorServices } from "./operator-services.ts";
+import { webhookNameOf } from "./runtime-rules.ts";
+
+/** Webhooks behind a Service. */
+export interface ServedWebhooks {
+  readonly service: WebhookService;
+  /** Address to listen on. Default: all. */
+  readonly host?: string;
+  /** Port to listen on: the target port of the Service. Default 9443. */
+  readonly port?: number;
+}
 
 /** Options of {@link startOperator}. */
 export interface StartOperatorOptions {
@@ -26,6 +37,10 @@ export interface StartOperatorOptions {
   readonly namespaces?: readonly string[];
   readonly gracefulShutdownTimeoutMs?: number;
   readonly metrics?: Metrics;
+  /**
+   * How the API server reaches the operator's webhooks: at an address of this machine, or by a Service. Default: they are not served.
+   */
+  readonly webhooks?: "local" | ServedWebhooks;
   /** See `ManagerOptions.onLeadership`. */
   readonly onLeadership?: (leadership: Leadership) => void;
   /** Cancels the start. */
@@ -64,6 +79,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
   const { metrics: gauges, reads = [] } = operator.monitoring ?? {};
   const servers = new OperatorServers(operator.servers, client, context);
   let stopMetrics = (): void => {};
+  const webhooks = webhooksOf(options);
   const manager: Manager = createManager({
     client,
     clock,
@@ -80,6 +96,7 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
       stopMetrics();
       return servers.stop();
     },
+    ...(webhooks === undefined ? {} : { webhooks }),
     ...(options.leaderElection === undefined ? {} : { leaderElection: options.leaderElection }),
     ...(options.namespaces === undefined ? {} : { namespaces: options.namespaces }),
     ...(options.gracefulShutdownTimeoutMs === undefined
@@ -97,11 +114,26 @@ export async function startOperator(options: StartOperatorOptions): Promise<Runn
     throw error;
   }
   return {
-    descriptions: servers.descriptions,
+    get descriptions() {
+      const port = webhooks?.port;
+      return [...(port === undefined ? [] : [describeWebhooks(options, port)]), ...servers.descriptions];
+    },
     endpoints: servers.endpoints,
     reconciles: (filter) => manager.reconciles(filter),
     done: manager.done,
     stop: () => manager.stop(),
     [Symbol.asyncDispose]: () => manager.stop(),
   };
+}
+
+function webhooksOf({ operator, webhooks: address }: StartOperatorOptions): Webhooks | undefined {
+  const { webhooks = [] } = operator;
+  if (webhooks.length === 0 || address === undefined) return undefined;
+  const served = address === "local" ? {} : address;
+  return createWebhooks({ webhooks, configurationName: webhookNameOf(operator), ...served });
+}
+
+function describeWebhooks({ webhooks }: StartOperatorOptions, port: number): string {
+  const { host = "0.0.0.0" } = webhooks === "local" || webhooks === undefined ? { host: "127.0.0.1" } : webhooks;
+  return `admission webhooks on https://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -64,6 +64,7 @@ spec:
     ["API server for components", (address) => address === join(keelson.dataDir, "api", "server.sock")],
     ["Metrics and reconcile traces", (address) => address === printed(/(http:\/\/[\d.:]+)\/metrics/)],
     ["Node", (address) => address === join(keelson.dataDir, "node", "kubelet.sock")],
+    ["Admission webhook of middleware", (address) => address === printed(/admission webhooks on (https:\/\/[\d.:]+)/)],
     ["Services", (address) => /^127\.(12[89]|1[3-8]\d|19[01])\./.test(address)],
     ["Reservation of Pod addresses", (address) => /^127\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.255\.254:6442$/.test(address)],
     ["MQTT broker", (address) => address === new URL(keelson.brokerUrl).host],

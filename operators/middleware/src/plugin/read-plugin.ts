@@ -12,7 +12,8 @@ export class PluginError extends Error {
   readonly code = "InvalidPlugin";
 }
 
-const documentKey = "plugin.yaml";
+/** Key of a plugin's ConfigMap with its document. */
+export const documentKey = "plugin.yaml";
 const namePattern = /^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/;
 
 /** Name of a plugin's ConfigMap, as in the original. */

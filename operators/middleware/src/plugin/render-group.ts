@@ -62,6 +62,14 @@ function sorted(value: unknown): unknown {
   );
 }
 
+/** Options of {@link renderGroup}. */
+interface RenderOptions {
+  /** What Pods below the partition are rendered from. Default: the Group. */
+  readonly held?: HeldRollout | undefined;
+  /** Whether the Group is an example, which may lack required values. */
+  readonly isSample?: boolean;
+}
+
 /** The last complete rollout of a Group whose spec differs from it, and its plugin. */
 export interface HeldRollout {
   readonly rollout: DeepReadonly<Rollout>;
@@ -69,8 +77,7 @@ export interface HeldRollout {
 }
 
 /**
- * Renders a plugin's templates for a Group: Pods with their ConfigMaps and claims, and Services. Pods below the partition are rendered
- * from `held`, if it is given. Pure.
+ * Renders a plugin's templates for a Group: Pods with their ConfigMaps and claims, and Services. Pure.
  *
  * **Errors**: a `TemplateError` with line and column, or a {@link PluginError} if the result is not a valid object.
  */
@@ -78,11 +85,11 @@ export function renderGroup(
   group: DeepReadonly<Group>,
   plugin: Plugin,
   agentCommand: readonly string[],
-  held?: HeldRollout,
+  { held, isSample = false }: RenderOptions = {},
 ): RenderedGroup {
   const { spec } = group;
-  const renderer = new GroupRenderer(group, plugin, agentCommand);
-  const old = held && new GroupRenderer(withRollout(group, held.rollout), held.plugin, agentCommand);
+  const renderer = new GroupRenderer(group, plugin, agentCommand, isSample);
+  const old = held && new GroupRenderer(withRollout(group, held.rollout), held.plugin, agentCommand, isSample);
   const partition = spec.rollingUpdate?.partition ?? 0;
   const instances = Array.from({ length: spec.stopped ? 0 : spec.replicas }, (_, ordinal): Instance => {
     const isHeld = old !== undefined && ordinal < partition;
@@ -105,8 +112,10 @@ class GroupRenderer {
   readonly #configHash: string;
   readonly #selectorLabels: Readonly<Record<string, string>>;
   readonly #root: object;
+  readonly #isSample: boolean;
 
-  constructor(group: DeepReadonly<Group>, plugin: Plugin, agentCommand: readonly string[]) {
+  constructor(group: DeepReadonly<Group>, plugin: Plugin, agentCommand: readonly string[], isSample: boolean) {
+    this.#isSample = isSample;
     const { spec } = group;
     const app = group.metadata.labels?.[labels.app] ?? "";
     const component = group.metadata.labels?.[labels.component] ?? "";
@@ -198,7 +207,7 @@ class GroupRenderer {
     return this.#plugin.templates
       .filter((each) => each.kind === kind)
       .flatMap(({ template }) => {
-        const text = renderTemplate(template, data);
+        const text = renderTemplate(template, data, { isSample: this.#isSample });
         // A template that renders to nothing omits its object.
         if (text.trim() === "") return [];
         let value: unknown;

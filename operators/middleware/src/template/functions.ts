@@ -200,11 +200,11 @@ export function isFunction(name: string): boolean {
 }
 
 /**
- * Calls a function.
+ * Calls a function. `nameOf` is a prefix for the error of a missing argument.
  *
  * **Errors**: a {@link FunctionError} for invalid arguments.
  */
-export function callFunction(name: string, values: readonly Value[]): Value {
+export function callFunction(name: string, values: readonly Value[], nameOf: (index: number) => string = () => ""): Value {
   const definition = Object.hasOwn(functions, name) ? functions[name] : undefined;
   if (definition === undefined) return fail(`function ${JSON.stringify(name)} not found`);
   const { minArgs, maxArgs, run, takesMissing } = definition;
@@ -213,6 +213,7 @@ export function callFunction(name: string, values: readonly Value[]): Value {
       `${name}: must have ${minArgs === maxArgs ? minArgs : `${minArgs} to ${maxArgs === many ? "any number of" : maxArgs}`} arguments, has ${values.length}`,
     );
   }
-  if (!takesMissing && values.includes(undefined)) fail(`${name}: argument ${values.indexOf(undefined) + 1}: key not found`);
+  const missing = takesMissing ? -1 : values.indexOf(undefined);
+  if (missing >= 0) fail(`${name}: argument ${missing + 1}: ${nameOf(missing)}key not found`);
   return run(...values);
 }

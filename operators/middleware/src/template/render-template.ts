@@ -1,5 +1,6 @@
 import { callFunction, FunctionError, isTruthy, lookUp, print, type Value } from "./functions.ts";
 import type { Command, Node, Operand, Pipe, Template } from "./nodes.ts";
+import { missingArgument, missingValue } from "./missing-key.ts";
 import { type Position, TemplateError } from "./template-error.ts";
 
 /** Limits of one rendering, so that no template can block the controller. */
@@ -19,11 +20,16 @@ type Flow = "on" | "break" | "continue";
  * A missing key is an error where it is printed or passed to a function; `if`, `with`, `and`, `or`, `not`,
  * `default`, `coalesce`, `empty`, `required` and `ternary` treat it as empty. `<no value>` is never rendered.
  *
+ * With `isSample`, the data is an example: `required` accepts an empty value, and `fail` is ignored.
+ *
  * **Errors**: a {@link TemplateError} with the position, also when {@link limits} are exceeded.
  */
-export function renderTemplate(template: Template, data: unknown): string {
-  return new Renderer(template).run(template.body, data);
+export function renderTemplate(template: Template, data: unknown, { isSample = false } = {}): string {
+  return new Renderer(template, isSample).run(template.body, data);
 }
+
+/** Stands for a required value that a sample does not have. It is valid as a text, a number, a port and a quantity. */
+const sampleValue = 1;
 
 /** The output of a template that is being run, and the place that called it. */
 class Output {
@@ -51,11 +57,13 @@ class Output {
 /** The state of one rendering. */
 class Renderer {
   readonly #template: Template;
+  readonly #isSample: boolean;
   #steps = 0;
   #depth = 0;
 
-  constructor(template: Template) {
+  constructor(template: Template, isSample: boolean) {
     this.#template = template;
+    this.#isSample = isSample;
   }
 
   /** Runs a template in a new scope. */
@@ -95,6 +103,7 @@ class Renderer {
       case "action": {
         const value = this.#pipeline(node.pipe, current, variables);
         if (node.pipe.variables.length > 0) return "on";
+        if (value === undefined) this.#fail(node.at, `${missingValue(node.pipe)}key not found`);
         const text = this.#guarded(node.at, () => print(value));
         this.#write(output, text, node.at);
         return "on";
@@ -159,10 +168,10 @@ class Renderer {
 
   #pipeline(pipe: Pipe, dot: Value, variables: Variable[]): Value {
     let value: Value;
-    let hasValue = false;
+    let previous: Command | undefined;
     for (const command of pipe.commands) {
-      value = this.#runCommand(command, dot, variables, hasValue ? [value] : []);
-      hasValue = true;
+      value = this.#runCommand(command, dot, variables, previous === undefined ? [] : [value], previous);
+      previous = command;
     }
     for (const name of pipe.variables) {
       const known = pipe.isAssignment ? variables.findLast((variable) => variable.name === name) : undefined;
@@ -172,7 +181,7 @@ class Renderer {
     return value;
   }
 
-  #runCommand(command: Command, dot: Value, variables: Variable[], piped: readonly Value[]): Value {
+  #runCommand(command: Command, dot: Value, variables: Variable[], piped: readonly Value[], previous?: Command): Value {
     this.#tick(command.at);
     const [first, ...rest] = command.operands;
     if (first === undefined) return this.#fail(command.at, "missing value");
@@ -193,8 +202,10 @@ class Renderer {
       if (body === undefined) return this.#fail(command.at, `include: template ${JSON.stringify(name)} not found`);
       return this.run(body, inner, command.at);
     }
+    if (this.#isSample && first.name === "fail") return "";
+    if (this.#isSample && first.name === "required" && !isTruthy(values[1])) return sampleValue;
     return this.#guarded(command.at, () => {
-      const value = callFunction(first.name, values);
+      const value = callFunction(first.name, values, (index) => missingArgument(rest, index, previous));
       if (typeof value === "string" && value.length > limits.outputBytes) {
         this.#fail(command.at, `${first.name}: result exceeds ${limits.outputBytes} characters`, "Limit");
       }

@@ -43,9 +43,11 @@ describe("templates", () => {
   });
 
   it.each([
-    ["a\n  {{ .x }}", "t:2:6: key not found"],
-    ["{{ quote .x }}", "t:1:4: quote: argument 1: key not found"],
-    ["{{ .x.y }}", "t:1:4: key not found"],
+    ["a\n  {{ .x }}", "t:2:6: .x: key not found"],
+    ["{{ quote .x }}", "t:1:4: quote: argument 1: .x: key not found"],
+    ["{{ .x.y }}", "t:1:4: .x.y: key not found"],
+    ["{{ $a := dict }}{{ $a.b }}", "t:1:20: $a.b: key not found"],
+    ["{{ .x | quote }}", "t:1:9: quote: argument 1: .x: key not found"],
     ["{{ nope 1 }}", 't:1:4: function "nope" not found'],
     ["{{ if .x }}", "t:1:4: missing {{end}}"],
     ["x{{ end }}", "t:1:5: unexpected {{end}}"],
@@ -56,7 +58,7 @@ describe("templates", () => {
     ['{{ include "x" . }}', 't:1:4: include: template "x" not found'],
     ['{{ define "x" }}{{ include "x" . }}{{ end }}{{ include "x" . }}', "t:1:20: template calls nested deeper than 64"],
     ['{{ required "name it" .x }}', "t:1:4: name it"],
-    ["{{ .__proto__.x }}", "t:1:4: key not found"],
+    ["{{ .__proto__.x }}", "t:1:4: .__proto__.x: key not found"],
     ["{{ div 1 0 }}", "t:1:4: division by zero"],
     ["{{ 1 2 }}", "t:1:4: not a function, so it cannot have arguments"],
     ["{{ range until 9999 }}{{ range until 9999 }}{{ end }}{{ end }}", "t:1:32: more than 200000 steps"],

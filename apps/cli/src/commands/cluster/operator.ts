@@ -4,7 +4,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { type Client, createClient, createHttpTransport, findConnection } from "@keelson/client";
 import { aborted, listenForShutdown, type Logger } from "@keelson/controller";
 import { createPrometheusMetrics, type PrometheusMetrics } from "@keelson/controller/metrics";
-import { leaseNameOf, type Operator, type RunningOperator, startOperator } from "@keelson/operator";
+import { leaseNameOf, type Operator, type RunningOperator, type ServedWebhooks, startOperator } from "@keelson/operator";
 import { type FlagDefinition, type FlagValues, logLevelFlag } from "@keelson/operator/flags";
 import { addFlag, flagValues } from "../../command-line.ts";
 import { systemNamespace } from "../../local/access/operator-user.ts";
@@ -56,6 +56,19 @@ const ownFlags: readonly FlagDefinition[] = [
     value: "ADDRESS",
     description: "address of /healthz and /readyz: IP:PORT, :PORT for all addresses, or 0 to disable",
     default: "127.0.0.1:8081",
+  },
+  {
+    name: "webhook-service",
+    value: "NAME",
+    description:
+      "Service in --namespace by which the API server reaches the admission webhooks, on port 443 (default: no webhooks)",
+  },
+  {
+    name: "webhook-bind-address",
+    value: "ADDRESS",
+    description:
+      "address of the admission webhooks behind --webhook-service: IP:PORT, :PORT for all addresses, or 0 to disable",
+    default: ":9443",
   },
   { name: "data-dir", value: "DIR", description: "directory for the operators' local files", default: ".keelson/operator" },
   logLevelFlag,
@@ -162,8 +175,10 @@ class OperatorGroup {
     const { flags, client, metrics, log, signal } = this.#options;
     const dataDir = resolve(String(flags["data-dir"]), operator.name);
     mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    const webhooks = servedWebhooks(flags);
     const started = await startOperator({
       ...{ operator, client, dataDir, flags, metrics, signal },
+      ...(webhooks === undefined ? {} : { webhooks }),
       clock: systemClock,
       logger: log.child({ operator: operator.name }),
       leaderElection: { namespace: String(flags["namespace"]), name: leaseNameOf(operator) },
@@ -172,6 +187,15 @@ class OperatorGroup {
     this.#running.push(started);
     this.#leaders.started(operator.name, started.descriptions);
   }
+}
+
+/** The Service of the webhooks, and the address to listen on. */
+function servedWebhooks(flags: FlagValues): ServedWebhooks | undefined {
+  const name = flags["webhook-service"];
+  const address = parseBindAddress("--webhook-bind-address", String(flags["webhook-bind-address"]));
+  return typeof name !== "string" || address === undefined
+    ? undefined
+    : { service: { namespace: String(flags["namespace"]), name }, ...address };
 }
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);

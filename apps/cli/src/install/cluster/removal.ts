@@ -1,8 +1,10 @@
 import { isMissingKind, isNotFound, type KubernetesObject, type ResourceType } from "@keelson/api-machinery";
 import { ConfigMap, Deployment, Lease, Namespace, Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
-import { leaseNameOf, type Operator } from "@keelson/operator";
+import { configurationKinds } from "@keelson/controller/webhooks";
+import { leaseNameOf, type Operator, webhookNameOf, webhookSecretNameOf } from "@keelson/operator";
 import { componentLabel, partOfLabel } from "../objects/install-object.ts";
+import { hasWebhooks } from "../objects/workload-objects.ts";
 import { InstallError } from "./install-error.ts";
 import { installedTypes } from "./resource-types.ts";
 import { waitUntil } from "./wait-until.ts";
@@ -65,6 +67,12 @@ export async function planRemoval({ client, namespace, operators, isComplete, si
   }
   const leases: RemovedObject[] = [];
   for (const operator of operators) leases.push(...(await find(client, Lease, leaseNameOf(operator), namespace, signal)));
+  const webhooks: RemovedObject[] = [];
+  for (const operator of operators.filter(hasWebhooks)) {
+    const name = webhookNameOf(operator);
+    for (const type of Object.values(configurationKinds)) webhooks.push(...(await find(client, type, name, undefined, signal)));
+    webhooks.push(...(await find(client, Secret, webhookSecretNameOf(operator), namespace, signal)));
+  }
   const plugins = operators.some(({ name }) => name === "middleware") ? await pluginObjects(client, signal) : [];
   const tokens = operators.some(({ name }) => name === "robots")
     ? await find(client, Secret, joinTokenSecret, undefined, signal)
@@ -74,7 +82,7 @@ export async function planRemoval({ client, namespace, operators, isComplete, si
     userObjects,
     installed: [
       ...installed.filter(isWorkload),
-      ...[leases, plugins, tokens].flat(),
+      ...[leases, webhooks, plugins, tokens].flat(),
       ...installed.filter((object) => !isWorkload(object)),
     ],
     labelled: installed,

@@ -1,7 +1,7 @@
 import type { ResourceDefinition } from "@keelson/api-machinery";
 import type { PolicyRule } from "@keelson/api-machinery/kinds";
 import { accessReviewRules } from "@keelson/controller/access";
-import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator } from "@keelson/operator";
+import { clusterRulesOf, leaderElectionRules, leaseNameOf, type Operator, webhookCertificateRules } from "@keelson/operator";
 import { all, installNamespace, isSet, type Template, type TemplateMap, value, when } from "../template/template.ts";
 import { clusterWide, type InstallObject, labelsOf, literal, namespaced, roleName } from "./install-object.ts";
 
@@ -26,7 +26,7 @@ export function accessObjects(operator: Operator): readonly InstallObject[] {
     binding("ClusterRole", clusterWide(role, name), role, subjects),
     {
       ...{ apiVersion: rbacVersion, kind: "Role", metadata: namespaced(role, name) },
-      rules: leaderElectionRules(leaseNameOf(operator)).map(literal),
+      rules: [...leaderElectionRules(leaseNameOf(operator)), ...webhookCertificateRules(operator)].map(literal),
     },
     binding("Role", namespaced(role, name), role, subjects),
   ];

@@ -15,7 +15,7 @@ import {
 } from "../template/template.ts";
 import { type InstallObject, labelsOf, namespaced, objectName, selectorLabels } from "./install-object.ts";
 import { proxyIngressRule, proxyServicePort } from "./proxy-objects.ts";
-import { hasOwnPorts, operatorPorts } from "./workload-objects.ts";
+import { hasOwnPorts, hasWebhooks, operatorPorts } from "./workload-objects.ts";
 
 /** The Service, NetworkPolicy and ServiceMonitor of an operator. */
 export function networkObjects(operator: Operator): readonly InstallObject[] {
@@ -25,7 +25,7 @@ export function networkObjects(operator: Operator): readonly InstallObject[] {
   const hasPorts = (operator.deployment?.ports ?? []).length > 0;
   return [
     {
-      condition: all(enabled, hasPorts ? any(hasMetrics, hasOwnPorts(operator)) : hasMetrics),
+      condition: hasWebhooks(operator) ? enabled : all(enabled, hasPorts ? any(hasMetrics, hasOwnPorts(operator)) : hasMetrics),
       template: service(operator),
     },
     { condition: all(enabled, isSet("networkPolicy.enabled")), template: networkPolicy(operator) },
@@ -60,6 +60,7 @@ function service(operator: Operator): TemplateMap {
             }),
         ),
         ...(name === "sandboxes" ? [proxyServicePort()] : []),
+        ...(hasWebhooks(operator) ? [{ name: "webhooks", port: 443, targetPort: "webhooks", protocol: "TCP" }] : []),
         when(isSet("metrics.enabled"), {
           name: "metrics",
           port: operatorPorts.metrics,
@@ -85,6 +86,7 @@ function networkPolicy(operator: Operator): TemplateMap {
       ingress: [
         allow(operatorPorts.probes),
         when(isSet("metrics.enabled"), allow(operatorPorts.metrics)),
+        ...(hasWebhooks(operator) ? [allow(operatorPorts.webhooks)] : []),
         ...(operator.deployment?.ports ?? []).map(({ port }) => when(hasOwnPorts(operator), allow(port))),
         ...(name === "sandboxes" ? [proxyIngressRule()] : []),
       ],

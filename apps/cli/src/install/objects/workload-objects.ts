@@ -1,4 +1,4 @@
-import type { DeploymentSetting, Operator } from "@keelson/operator";
+import { type DeploymentSetting, type Operator, webhookNameOf } from "@keelson/operator";
 import {
   all,
   choose,
@@ -23,7 +23,10 @@ import { restricted, schedulingFields } from "./shared-objects.ts";
 const dataDir = "/var/lib/keelson";
 
 /** Ports of every operator. */
-export const operatorPorts = { metrics: 8080, probes: 8081 } as const;
+export const operatorPorts = { metrics: 8080, probes: 8081, webhooks: 9443 } as const;
+
+/** Whether an operator has admission webhooks. */
+export const hasWebhooks = ({ webhooks = [] }: Operator): boolean => webhooks.length > 0;
 
 /** User of the image. */
 const imageUser = 65_532;
@@ -154,6 +157,12 @@ function operatorArguments(operator: Operator): readonly TemplateItem[] {
       concat("--metrics-bind-address=", address, `:${operatorPorts.metrics}`),
       "--metrics-bind-address=0",
     ),
+    ...(hasWebhooks(operator)
+      ? [
+          `--webhook-service=${webhookNameOf(operator)}`,
+          concat("--webhook-bind-address=", address, `:${operatorPorts.webhooks}`),
+        ]
+      : []),
     choose(isSet("metrics.tls.enabled"), "--metrics-tls=always", "--metrics-tls=never"),
     when(hasMetricsCertificate, `--metrics-tls-cert-file=${metricsCertificateDir}/tls.crt`),
     when(hasMetricsCertificate, `--metrics-tls-private-key-file=${metricsCertificateDir}/tls.key`),
@@ -205,6 +214,7 @@ function ports(operator: Operator): readonly TemplateItem[] {
   return [
     { name: "probes", containerPort: operatorPorts.probes },
     when(isSet("metrics.enabled"), { name: "metrics", containerPort: operatorPorts.metrics }),
+    ...(hasWebhooks(operator) ? [{ name: "webhooks", containerPort: operatorPorts.webhooks }] : []),
     ...own.map(({ name, port }) => when(hasOwnPorts(operator), { name, containerPort: port })),
     ...(operator.name === "sandboxes" ? [proxyContainerPort()] : []),
   ];

@@ -273,6 +273,7 @@ class Controllers {
         logger: log.child({ operator: operator.name }),
         dataDir: operatorDir,
         flags: values,
+        webhooks: "local",
         signal,
       });
     const ports = operator.servers

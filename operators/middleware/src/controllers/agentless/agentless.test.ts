@@ -62,7 +62,7 @@ class Cluster {
     const held = heldRollout(group, () => plugin);
     if (held !== undefined && "problem" in held) throw new Error(held.problem);
     const { effects } = decideGroup({
-      ...{ group, rendered: renderGroup(group, plugin, [], held), claims: [], roles: new Map(), now: 0 },
+      ...{ group, rendered: renderGroup(group, plugin, [], { held }), claims: [], roles: new Map(), now: 0 },
       ...{ pods: [...this.pods.values()], configs: [...this.configs.values()], services: this.#services },
     });
     const deleted: string[] = [];

@@ -179,7 +179,7 @@ function renderOrProblem(
   held: HeldRollout | undefined,
 ): RenderedGroup | { readonly problem: string } {
   try {
-    return renderGroup(group, plugin, agentCommand, held);
+    return renderGroup(group, plugin, agentCommand, { held });
   } catch (error) {
     if (error instanceof TemplateError || error instanceof PluginError) return { problem: error.message };
     throw error;

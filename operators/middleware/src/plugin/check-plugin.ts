@@ -1,0 +1,69 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
+import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
+import type { Group } from "../api/group.ts";
+import { labels } from "../api/names.ts";
+import { TemplateError } from "../template/template-error.ts";
+import type { Plugin, PluginComponent } from "./plugin.ts";
+import { pluginConfigMapName, PluginError, readPlugin } from "./read-plugin.ts";
+import { renderGroup } from "./render-group.ts";
+
+/** Groups that are rendered at most, so that a plugin does not block the operator. */
+const maxSamples = 8;
+
+/**
+ * Why a plugin cannot be used: its document or a template is invalid, or a template fails with the plugin's own defaults, for example
+ * because of a missing key. Undefined if no problem was found. Pure.
+ */
+export function pluginProblem(configMap: DeepReadonly<ConfigMapObject>, agentCommand: readonly string[]): string | undefined {
+  try {
+    const plugin = readPlugin(configMap);
+    const { name, version } = plugin;
+    if (pluginConfigMapName(name, version) !== configMap.metadata.name)
+      return `contains ${name} ${version}: the name of the ConfigMap must be ${pluginConfigMapName(name, version)}`;
+    const samples = plugin.components.flatMap((component) =>
+      component.groups.map((group) => sampleGroup(plugin, component, group)),
+    );
+    for (const group of samples.slice(0, maxSamples)) renderGroup(group, plugin, agentCommand, { isSample: true });
+    return undefined;
+  } catch (error) {
+    if (error instanceof PluginError) return error.message;
+    if (error instanceof TemplateError) return `template ${error.message}${remedyOf(error)}`;
+    throw error;
+  }
+}
+
+function remedyOf({ message }: TemplateError): string {
+  if (!message.endsWith("key not found")) return "";
+  return '; add it to defaultValues or defaultConfig, or use "default", "required" or "with"';
+}
+
+/** A Group with the plugin's defaults, and one Pod with a volume. */
+function sampleGroup(
+  plugin: Plugin,
+  component: PluginComponent,
+  group: PluginComponent["groups"][number],
+): DeepReadonly<Group> {
+  const [runtime] = plugin.runtimes;
+  const name = `sample-${component.name}-${group.name}`;
+  const own = {
+    [labels.app]: "sample",
+    [labels.component]: component.name,
+    [labels.plugin]: plugin.name,
+    [labels.pluginVersion]: plugin.version,
+  };
+  const { name: _, rollingUpdate: _held, ...part } = group;
+  return {
+    apiVersion: "middleware.io/v1alpha1",
+    kind: "Group",
+    metadata: { name, namespace: "default", uid: "sample", labels: own },
+    spec: {
+      storage: { size: "1Gi" },
+      ...part,
+      componentRef: { name: `sample-${component.name}` },
+      pluginRef: plugin.configMap,
+      plugin: { name: plugin.name, version: plugin.version },
+      runtime: { name: runtime?.name ?? "sample", version: runtime?.versions.at(-1) ?? "1" },
+      replicas: 1,
+    },
+  };
+}
