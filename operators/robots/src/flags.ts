@@ -34,6 +34,18 @@ export const mqttFlags = {
     name: "allow-v1-agents",
     description: "admit original K8s4r agents, which present no credentials to the embedded MQTT broker",
   }),
+  execBindAddress: textFlag({
+    name: "exec-bind-address",
+    value: "ADDRESS",
+    description: "listen address of the server of keelson robots exec; beyond loopback it serves TLS",
+    default: "127.0.0.1",
+  }),
+  execPort: portFlag({
+    name: "exec-port",
+    description: "port of the server of keelson robots exec; 0 picks a free one",
+    default: "0",
+    endpoint: "exec",
+  }),
   namespace: textFlag({
     name: "robots-namespace",
     value: "NAME",

@@ -18,6 +18,8 @@ import { RejectionEvents } from "./bridge/registration/rejection-events.ts";
 import { type Broker, startBroker } from "./broker/broker.ts";
 import { revokedCredential } from "./broker/broker-options.ts";
 import type { BrokerTls } from "./broker/tls-splitter.ts";
+import { ExecSessions } from "./exec/exec-sessions.ts";
+import { type RunningExecServer, startExecServer } from "./exec/start-exec-server.ts";
 import { LazyAuthority } from "./identity/lazy-authority.ts";
 import type { RobotAuthority } from "./identity/robot-authority.ts";
 import { identityOf, isRevoked } from "./identity/robot-identity.ts";
@@ -57,6 +59,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
   const broker =
     external === undefined ? await startEmbeddedBroker(context, { authority, joins, joinToken, rejections }) : undefined;
   const url = broker?.url ?? external?.url ?? "";
+  const execs = new ExecSessions({ clock, send: (...message) => bridge.send(...message) });
   const bridge: Bridge = startBridge({
     ...(external ?? { url, ...broker?.bridgeCredentials }),
     clientId: `k8s4r-server-${randomUUID().slice(0, 8)}`,
@@ -69,6 +72,7 @@ async function start(context: ServerContext): Promise<RunningServer> {
     isJoinToken: equalsSecret(joinToken),
     authority,
     joins,
+    execs,
     bindsCredentials: broker !== undefined,
     events,
   });
@@ -76,21 +80,26 @@ async function start(context: ServerContext): Promise<RunningServer> {
   const unsubscribe = onChange(Robot, ({ object }) => {
     if (object.metadata.namespace === namespace) broker?.recheck(object.metadata.name ?? "");
   });
+  let execServer: RunningExecServer | undefined;
   const stop = async (): Promise<void> => {
     unsubscribe();
+    execs.stop();
+    await execServer?.stop();
     // The bridge first: it must not report robots as disconnected because the broker stops.
     await bridge.stop();
     await broker?.stop();
     await events.stop();
   };
   try {
+    execServer = await startExecServer(context, { sessions: execs, authority, events });
     await firstConnect(bridge.ready, clock);
   } catch (error) {
     await stop();
     throw error;
   }
   const kind = broker === undefined ? "bridge to the MQTT broker" : "MQTT broker and bridge on";
-  return { description: `${kind} ${url}, join token in ${joinTokenFile(dataDir)}`, endpoints: { mqtt: url }, stop };
+  const description = `${kind} ${url}, join token in ${joinTokenFile(dataDir)}, exec on ${execServer.url}`;
+  return { description, endpoints: { mqtt: url, exec: execServer.url }, stop };
 }
 
 /** Waits a while for the first connect, which may also happen later. **Errors**: rejects if the broker rejects the credentials. */

@@ -1,3 +1,4 @@
+import { accessReviewRules } from "@keelson/controller/access";
 import type { Operator } from "@keelson/operator";
 import { agentCommand } from "./agent-command.ts";
 import { Job } from "./api/job.ts";
@@ -8,6 +9,7 @@ import { TaskGroup } from "./api/taskgroup.ts";
 import { TaskSignal } from "./api/task-signal.ts";
 import { approveCommand, revokeCommand } from "./commands/approve.ts";
 import { cordonCommand, drainCommand, uncordonCommand } from "./commands/cordon.ts";
+import { execCommand } from "./commands/exec.ts";
 import { explainCommand } from "./commands/explain.ts";
 import { getCommand } from "./commands/get.ts";
 import { listCommand } from "./commands/list.ts";
@@ -53,9 +55,12 @@ export const robots: Operator = {
       resourceNames: [joinTokenSecret, identitySecret, joinTokensSecret],
       verbs: ["get", "patch"],
     },
+    // Authenticates and authorizes users of keelson robots exec.
+    ...accessReviewRules,
     // RBAC cannot restrict create to a resource name.
     { apiGroups: [""], resources: ["secrets"], verbs: ["create"] },
   ],
+  userRules: { edit: [{ apiGroups: [group], resources: ["tasks/exec"], verbs: ["create"] }] },
   controllers: () => [
     jobController,
     taskGroupController,
@@ -78,6 +83,7 @@ export const robots: Operator = {
     mosquittoConfigCommand,
     dispatchCommand,
     stopCommand,
+    execCommand,
     signalCommand,
     planCommand,
     historyCommand,
@@ -94,6 +100,14 @@ export const robots: Operator = {
       authentication:
         "TLS 1.3 with a certificate per robot, after a one-time join token. On the same port without TLS (unless `--mqtt-require-tls`), for robots that have not joined with a key: the shared join token for a first registration, then a credential per robot. A new credential for the bridge at each start",
       rights: "a robot: its own topics; a robot that joins: its join request",
+    },
+    {
+      name: "Server of `keelson robots exec`",
+      address: "a free port of `127.0.0.1` (`--exec-bind-address`, `--exec-port`), with TLS beyond loopback",
+      authentication:
+        "on loopback: the token in `DIR/robots/exec-access.json`, new at each start; over TLS: bearer tokens of the cluster",
+      rights:
+        "commands beside the programs of running tasks: with the token, of all tasks; users of the cluster: RBAC `create` on `tasks/exec`",
     },
   ],
   monitoring: robotsMonitoring,

@@ -24,6 +24,8 @@ export type RobotsErrorCode =
   | "JoinFailed"
   /** The agent's key or certificate on disk cannot be used. */
   | "InvalidIdentity"
+  /** The exec server, or the robot, rejected a command. */
+  | "ExecRejected"
   /** A write conflicted with other writers too often. */
   | "TooManyConflicts";
 

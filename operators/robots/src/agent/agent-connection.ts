@@ -172,8 +172,8 @@ export class AgentConnection {
     const stream = this.#client.stream as { setNoDelay?: (noDelay: boolean) => void };
     stream.setNoDelay?.(true);
     const filters = [topics.response(robotId), topics.dispatch(robotId), topics.ownAcks(robotId), topics.leaseAnswer(robotId)];
-    // Brokers that were configured by an earlier version reject it.
-    this.#client.subscribe(topics.signals(robotId), { qos: 1 }, () => {});
+    // Brokers that were configured by an earlier version reject them.
+    for (const filter of [topics.signals(robotId), topics.exec(robotId)]) this.#client.subscribe(filter, { qos: 1 }, () => {});
     this.#client.subscribe(filters, { qos: 1 }, (error, granted) => this.#onSubscribed(error, granted ?? []));
   }
 

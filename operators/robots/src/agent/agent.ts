@@ -19,7 +19,7 @@ import { readBootId, readBootMs, readDeviceInfo } from "./read-device-info.ts";
 import { GenuineMessages } from "./identity/genuine-messages.ts";
 import { readMessage } from "./read-message.ts";
 import { registrationMessage } from "./registration-message.ts";
-import { TaskSignaller } from "./signals/task-signaller.ts";
+import { TaskRequests } from "./task-requests.ts";
 import { TaskRunner } from "./task-runner.ts";
 import type { RobotLabels } from "./files/robot-labels.ts";
 import { type AgentPolicy, agentPolicyOf } from "./policy/agent-policy.ts";
@@ -42,7 +42,7 @@ class RobotAgent implements RunningAgent {
   readonly #membership: AgentMembership;
   readonly #messages: GenuineMessages;
   readonly #runner: TaskRunner;
-  readonly #signaller: TaskSignaller;
+  readonly #requests: TaskRequests;
   readonly #robotLabels: RobotLabels;
   #state: AgentState;
   #isStopping = false;
@@ -90,12 +90,11 @@ class RobotAgent implements RunningAgent {
       onEvent: (event) => this.#handle(event),
       taskOf: (uid) => this.#state.tasks.get(uid),
     });
-    this.#signaller = new TaskSignaller({
-      driver: parts.driver,
-      log,
+    this.#requests = new TaskRequests({
+      ...{ driver: parts.driver, policy: this.#policy, clock, log },
       taskOf: (uid) => this.#state.tasks.get(uid),
       since: () => this.#messages.since,
-      publish: (answer) => this.#connection?.publish(topics.signalAnswer(robotId), answer),
+      publish: (topic, message) => this.#connection?.publish(topic, message),
     });
     this.#leases = new LeaseKeeper({
       clock,
@@ -149,6 +148,7 @@ class RobotAgent implements RunningAgent {
     this.#restartTimer?.cancel();
     await this.#membership.stop();
     this.#leases.stop();
+    this.#requests.stop();
     await this.#runner.stop({ stopPrograms: this.#options.stopTasksOnExit });
     await this.#settleWithinTimeout();
     await this.#connection?.stop();
@@ -220,8 +220,9 @@ class RobotAgent implements RunningAgent {
       case "lease-answer":
         this.#leases.answered(message.leases);
         return;
+      case "exec":
       case "signal":
-        this.#signaller.deliver(message.signal);
+        this.#requests.receive(message);
         return;
       case "invalid":
         log.warn({ topic }, `invalid message dropped: ${message.reason}`);

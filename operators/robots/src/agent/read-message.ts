@@ -1,5 +1,6 @@
 import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
 import { type LeaseAnswer, type LeasedTask, type SignalMessage, taskUidPattern, topics } from "../protocol/messages.ts";
+import { type ExecMessage, readExecMessage } from "../protocol/exec-messages.ts";
 import type { AgentPolicy } from "./policy/agent-policy.ts";
 import { type Dispatch, readDispatch } from "./task-order.ts";
 
@@ -17,6 +18,7 @@ export type ServerMessage =
       readonly labels?: Readonly<Record<string, string>>;
     }
   | { readonly kind: "lease-answer"; readonly leases: LeaseAnswer }
+  | { readonly kind: "exec"; readonly exec: ExecMessage }
   | { readonly kind: "signal"; readonly signal: SignalMessage }
   | { readonly kind: "ack"; readonly uid: string; readonly attempt: number; readonly seq: number }
   /** Not a valid message. */
@@ -58,6 +60,10 @@ export function readMessage(topic: string, payload: Uint8Array, policy: AgentPol
       return { kind: "invalid", reason: "not a valid answer about leases" };
     }
     return { kind: "lease-answer", leases: { nonce, granted, refused } };
+  }
+  if (topic === topics.exec(robotId)) {
+    const exec = readExecMessage(message);
+    return exec === undefined ? { kind: "invalid", reason: "not a valid message about a command" } : { kind: "exec", exec };
   }
   if (topic === topics.signals(robotId)) {
     const signal = readSignal(message);

@@ -1,3 +1,4 @@
+import { execFeature } from "../protocol/exec-messages.ts";
 import { leasesFeature, type RegisterMessage, signalsFeature } from "../protocol/messages.ts";
 import type { AgentState } from "./held-task.ts";
 
@@ -18,8 +19,8 @@ export function registrationMessage(facts: RegistrationFacts, state: AgentState)
     ...rest,
     ...(nonce === undefined ? {} : { nonce }),
     ...(credentialSha256 === undefined ? {} : { credentialSha256 }),
-    // Signals are signed, so they require a key. Only a registration with a key has a nonce.
-    features: [leasesFeature, ...(nonce === undefined ? [] : [signalsFeature])],
+    // Signals and commands are signed, so they require a key. Only a registration with a key has a nonce.
+    features: [leasesFeature, ...(nonce === undefined ? [] : [signalsFeature, execFeature])],
     tasks: [...state.tasks.values()]
       .filter((task) => task.phase !== "gone" && task.phase !== "deleting")
       .map((task) => ({ taskUid: task.uid, attempt: task.attempt })),

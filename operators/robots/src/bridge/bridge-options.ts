@@ -1,6 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
 import type { Cache, EventRecorder, Logger, OnChange } from "@keelson/controller";
+import type { ExecSessions } from "../exec/exec-sessions.ts";
 import type { LazyAuthority } from "../identity/lazy-authority.ts";
 import type { Joins } from "./registration/joins.ts";
 import type { MqttConnectionOptions } from "./mqtt-connection.ts";
@@ -25,6 +26,8 @@ export interface BridgeOptions {
   readonly authority: LazyAuthority;
   /** Checks and answers join requests. */
   readonly joins: Joins;
+  /** Commands that run on robots. The bridge passes the robots' reports to them. */
+  readonly execs: Pick<ExecSessions, "receive" | "robotLost">;
   /** Certificate of the bridge at an external broker. */
   readonly tls?: MqttConnectionOptions["tls"];
   /** Whether robots are bound to their credential: the broker must check it. Default false. */

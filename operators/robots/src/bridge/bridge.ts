@@ -3,7 +3,6 @@ import type { Change } from "@keelson/controller";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { type AckMessage, type StatusMessage, bridgeSubscriptions, topics } from "../protocol/messages.ts";
-import { heldAnnotation } from "../api/names.ts";
 import { LimitedLog } from "../broker/limited-log.ts";
 import type { JoinRequest } from "../identity/join-request.ts";
 import { identityOf, mayGetWork } from "../identity/robot-identity.ts";
@@ -123,6 +122,11 @@ export class Bridge implements AsyncDisposable {
     return this.#connection.ready;
   }
 
+  /** Sends a message to a robot, signed if it has a key. It may be lost. */
+  send(robotId: string, topic: string, message: object): void {
+    this.#messages.send(robotId, topic, message);
+  }
+
   async stop(): Promise<void> {
     for (const unsubscribe of this.#unsubscribes) unsubscribe();
     this.#dispatcher.stop();
@@ -193,6 +197,9 @@ export class Bridge implements AsyncDisposable {
         isAccepted = this.#queue.push(`signal/${incoming.message.id}`, store, ownerOf("signal", robotId));
         break;
       }
+      case "exec":
+        this.#options.execs.receive(robotId, incoming.message);
+        break;
       case "join": {
         const answer = (): Promise<void> => this.#answerJoin(robotId, incoming.message);
         isAccepted = this.#queue.push(`robot/${robotId}`, answer, ownerOf("join", robotId));
@@ -278,15 +285,11 @@ export class Bridge implements AsyncDisposable {
     const response = responseFor(object);
     const before = old === undefined ? undefined : responseFor(old);
     if (response !== undefined && !jsonEquals(response, before)) this.#messages.respond(name, response);
-    // Released: the agents that were seen before do not count any more.
-    if (
-      old?.metadata.annotations?.[heldAnnotation] !== undefined &&
-      object.metadata.annotations?.[heldAnnotation] === undefined
-    )
-      this.#duplicates.forget(name);
+    this.#duplicates.robotChanged(object, old);
     if (object.status?.phase === "Online" && old?.status?.phase !== "Online") this.#dispatcher.resend(name);
     if (object.status?.phase !== "Online" && old?.status?.phase === "Online") {
       this.#queue.push(`leases/${name}`, () => this.#leases.robotLost(name));
+      this.#options.execs.robotLost(name);
     }
   }
 }

@@ -2,6 +2,7 @@ import { isJsonObject, type JsonObject, setOwn } from "@keelson/api-machinery";
 import { Check, Clean } from "typebox/value";
 import { DeviceInfo } from "../api/device-info.ts";
 import { type JoinRequest, readJoinRequest } from "../identity/join-request.ts";
+import { type ExecReport, readExecReport } from "../protocol/exec-messages.ts";
 import { clean, type GetField, isCount } from "./incoming-fields.ts";
 import { readSignalAnswer } from "./signals/read-signal-answer.ts";
 import {
@@ -38,6 +39,7 @@ export type Incoming =
   | { readonly kind: "lease"; readonly robotId: string; readonly message: LeaseRequest }
   | { readonly kind: "join"; readonly robotId: string; readonly message: JoinRequest }
   | { readonly kind: "signal-answer"; readonly robotId: string; readonly message: SignalAnswer }
+  | { readonly kind: "exec"; readonly robotId: string; readonly message: ExecReport }
   | { readonly kind: "rejected"; readonly robotId: string; readonly message: RejectedMessage };
 
 /** Why a message is not valid. */
@@ -86,6 +88,10 @@ export function readIncoming(topic: string, payload: Uint8Array): Incoming | Rej
       const message = readSignalAnswer(get);
       return typeof message === "string" ? { rejected: message } : { kind: "signal-answer", robotId: parsed.robotId, message };
     }
+    case "exec": {
+      const message = readExecReport(body);
+      return typeof message === "string" ? { rejected: message } : { kind: "exec", robotId: parsed.robotId, message };
+    }
     case "rejected": {
       const [topicName, reason] = [get("topic"), get("reason")];
       if (typeof topicName !== "string" || typeof reason !== "string") return { rejected: "topic and reason must be strings" };
@@ -112,7 +118,7 @@ const robotTopics = ["online", "lease", "join", "rejected"] as const;
 
 type ParsedTopic =
   | { readonly kind: "register" | "heartbeat"; readonly robotId?: string }
-  | { readonly kind: (typeof robotTopics)[number] | "signal-answer"; readonly robotId: string }
+  | { readonly kind: (typeof robotTopics)[number] | "signal-answer" | "exec"; readonly robotId: string }
   | { readonly kind: "status"; readonly robotId: string; readonly uid: string };
 
 function parseTopic(topic: string): ParsedTopic | undefined {
@@ -127,6 +133,7 @@ function parseTopic(topic: string): ParsedTopic | undefined {
     return kind === undefined ? undefined : { kind, robotId };
   }
   if (rest.join("/") === "signals/answer") return { kind: "signal-answer", robotId };
+  if (rest.join("/") === "exec/output") return { kind: "exec", robotId };
   const [tasks, uid, leaf] = rest;
   if (rest.length === 3 && tasks === "tasks" && uid !== undefined && taskUidPattern.test(uid) && leaf === "status") {
     return { kind: "status", robotId, uid };

@@ -12,7 +12,7 @@ export interface PublishAttempt {
 /**
  * Why robot `id` may not publish a message; undefined if it may.
  *
- * A robot may register and send heartbeats under its own id, report about its tasks, ask for their leases, answer signals, and publish (retained) whether it is online. It
+ * A robot may register and send heartbeats under its own id, report about its tasks, ask for their leases, answer signals, send the output of commands, and publish (retained) whether it is online. It
  * may also write its own `tasks/state`, as an original agent does. That message has no reader and is not retained.
  */
 export function publishRejection(id: string, { topic, qos, retain, payload }: PublishAttempt): string | undefined {
@@ -25,7 +25,7 @@ export function publishRejection(id: string, { topic, qos, retain, payload }: Pu
     return retain ? `${topic} must not be retained` : undefined;
   }
   if (topic === topics.online(id)) return payload.length <= 64 ? undefined : `payload of ${topic} is too long`;
-  if (topic === topics.lease(id) || topic === topics.signalAnswer(id))
+  if (topic === topics.lease(id) || topic === topics.signalAnswer(id) || topic === topics.execOutput(id))
     return retain ? `${topic} must not be retained` : undefined;
   const own = `k8s4r/robots/${id}/tasks/`;
   if (topic.startsWith(own)) {
@@ -46,6 +46,7 @@ export function maySubscribe(id: string, filter: string): boolean {
     filter === topics.ownAcks(id) ||
     filter === topics.leaseAnswer(id) ||
     filter === topics.signals(id) ||
+    filter === topics.exec(id) ||
     filter === `k8s4r/robots/${id}/tasks/state`
   );
 }

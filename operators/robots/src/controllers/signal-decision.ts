@@ -2,8 +2,8 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import type { TaskSignal } from "../api/task-signal.ts";
-import { identityOf, mayGetWork } from "../identity/robot-identity.ts";
 import { signalsFeature } from "../protocol/messages.ts";
+import { type TaskProblem, taskProblem } from "./running-task.ts";
 
 /** Time that a robot has to confirm a signal. */
 export const confirmationTimeoutMs = 30_000;
@@ -52,7 +52,8 @@ export function decideSignal({ signal, task, robot, now }: SignalObservation): S
       return { kind: "write", status: endedStatus(status, { phase: "Failed", reason: "NotConfirmed", message }, now) };
     }
     default: {
-      const problem = ageProblem(signal, now) ?? problemOf(signal, task, robot);
+      const problem =
+        ageProblem(signal, now) ?? taskProblem(signal.spec.task, task, robot, { feature: signalsFeature, what: "signals" });
       if (problem !== undefined) return { kind: "write", status: endedStatus({}, { phase: "Failed", ...problem }, now) };
       const { targetRobot } = task?.spec ?? {};
       const target = { robot: targetRobot, taskUid: task?.metadata.uid, attempt: task?.status?.attempt };
@@ -73,37 +74,9 @@ export function endedStatus(
   return { ...target, ...end, finishedAt: new Date(now).toISOString() };
 }
 
-interface Problem {
-  readonly reason: string;
-  readonly message: string;
-}
-
-function ageProblem({ metadata }: DeepReadonly<TaskSignal>, now: number): Problem | undefined {
+function ageProblem({ metadata }: DeepReadonly<TaskSignal>, now: number): TaskProblem | undefined {
   const ageMs = now - Date.parse(metadata.creationTimestamp ?? "");
   if (!(ageMs > maxSignalAgeMs)) return undefined;
   const message = `the operator did not run for ${maxSignalAgeMs / 60_000} minutes after the signal was created; create another TaskSignal`;
   return { reason: "Expired", message };
-}
-
-function problemOf(
-  { spec }: DeepReadonly<TaskSignal>,
-  task: DeepReadonly<Task> | undefined,
-  robot: DeepReadonly<Robot> | undefined,
-): Problem | undefined {
-  if (task === undefined) return { reason: "TaskNotFound", message: `task ${spec.task} not found in this namespace` };
-  const state = task.status?.state || "pending";
-  if (task.metadata.deletionTimestamp !== undefined || state !== "running") {
-    const now = task.metadata.deletionTimestamp === undefined ? state : "being deleted";
-    return { reason: "TaskNotRunning", message: `task ${spec.task} is ${now}; only a running task gets signals` };
-  }
-  const name = task.spec.targetRobot;
-  if (robot?.status?.phase !== "Online" || !mayGetWork(robot)) {
-    return { reason: "RobotNotOnline", message: `robot ${name} is not online; try again when it has returned` };
-  }
-  if (identityOf(robot) === undefined) {
-    const advice = `join it with a one-time token (keelson robots token create --robot ${name})`;
-    return { reason: "RobotHasNoKey", message: `robot ${name} has no key, so signals to it cannot be signed; ${advice}` };
-  }
-  if (robot.status.agentFeatures?.includes(signalsFeature) === true) return undefined;
-  return { reason: "AgentTooOld", message: `the agent of robot ${name} does not support signals; update it` };
 }

@@ -26,10 +26,12 @@ const robotRules: readonly string[] = [
   "pattern write k8s4r/robots/%u/lease",
   "pattern write k8s4r/robots/%u/rejected",
   "pattern write k8s4r/robots/%u/signals/answer",
+  "pattern write k8s4r/robots/%u/exec/output",
   "pattern write k8s4r/robots/%u/tasks/+/status",
   "pattern read k8s4r/robots/%u/response",
   "pattern read k8s4r/robots/%u/lease/answer",
   "pattern read k8s4r/robots/%u/signals",
+  "pattern read k8s4r/robots/%u/exec",
   "pattern read k8s4r/robots/%u/tasks/dispatch",
   "pattern read k8s4r/robots/%u/tasks/+/ack",
 ];

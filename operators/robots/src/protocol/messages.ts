@@ -196,12 +196,15 @@ export const topics = {
   rejected: (id: string) => `k8s4r/robots/${id}/rejected`,
   signals: (id: string) => `k8s4r/robots/${id}/signals`,
   signalAnswer: (id: string) => `k8s4r/robots/${id}/signals/answer`,
+  exec: (id: string) => `k8s4r/robots/${id}/exec`,
+  execOutput: (id: string) => `k8s4r/robots/${id}/exec/output`,
   /** Topic filters of the bridge. */
   allOwnRegister: "k8s4r/robots/+/register",
   allOwnHeartbeat: "k8s4r/robots/+/heartbeat",
   allJoins: "k8s4r/robots/+/join",
   allRejected: "k8s4r/robots/+/rejected",
   allSignalAnswers: "k8s4r/robots/+/signals/answer",
+  allExecOutput: "k8s4r/robots/+/exec/output",
   allStatus: "k8s4r/robots/+/tasks/+/status",
   allOnline: "k8s4r/robots/+/online",
   allLeases: "k8s4r/robots/+/lease",
@@ -221,4 +224,5 @@ export const bridgeSubscriptions: readonly string[] = [
   topics.allJoins,
   topics.allRejected,
   topics.allSignalAnswers,
+  topics.allExecOutput,
 ];

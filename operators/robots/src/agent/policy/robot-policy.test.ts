@@ -22,6 +22,7 @@ test.each([
   [{ drivers: "exec" }, 'drivers: "exec" must be a list'],
   [{ drivers: ["docker"] }, 'drivers: "docker" must be one of exec, raw_exec, java'],
   [{ users: [1] }, "users: 1 must be a string"],
+  [{ exec: "no" }, 'exec: "no" must be true or false'],
   [{ commands: ["sh"] }, 'commands: "sh" must be an absolute path'],
   [{ commands: ["/opt/../bin/"] }, "must be an absolute path"],
   [{ isolation: true }, "isolation must be an object"],

@@ -11,6 +11,8 @@ export interface RobotPolicy {
   readonly users?: readonly string[];
   /** Absolute paths of programs, or of folders if they end with `/`. Default: any program. */
   readonly commands?: readonly string[];
+  /** Whether users may run commands beside the programs of tasks. {@link commands} applies to them too. Default true. */
+  readonly exec?: boolean;
   /** Programs of the drivers `exec` and `java` run in bubblewrap. Default: they are plain processes, as with `raw_exec`. */
   readonly isolation?: TaskIsolation;
   readonly artifacts: ArtifactPolicy;
@@ -62,7 +64,7 @@ export const defaultRobotPolicy: RobotPolicy = {
  * **Errors**: {@link RobotsError} with the code `InvalidPolicy`, which names the field. A policy is never applied in part.
  */
 export function readRobotPolicy(value: unknown): RobotPolicy {
-  const policy = fields(value, "", ["drivers", "users", "commands", "isolation", "artifacts"]);
+  const policy = fields(value, "", ["drivers", "users", "commands", "exec", "isolation", "artifacts"]);
   const { artifacts: defaults } = defaultRobotPolicy;
   const artifacts = fields(policy.artifacts ?? {}, "artifacts", [
     ...["sources", "requireChecksum", "maxSize", "maxUnpackedSize", "timeout", "cacheSize"],
@@ -90,12 +92,15 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
       );
     }
   }
+  const { exec } = policy;
+  if (exec !== undefined && typeof exec !== "boolean") throw invalid("exec", exec, "must be true or false");
   if (typeof requireChecksum !== "boolean")
     throw invalid("artifacts.requireChecksum", requireChecksum, "must be true or false");
   return {
     drivers,
     ...(users === undefined ? {} : { users }),
     ...(commands === undefined ? {} : { commands }),
+    ...(exec === undefined ? {} : { exec }),
     ...(isolation === undefined ? {} : { isolation }),
     artifacts: {
       sources,

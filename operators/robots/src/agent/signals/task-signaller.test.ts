@@ -44,7 +44,7 @@ it("signals a program that an earlier attempt started", () => {
 });
 
 it.each([
-  ["was sent before the agent started", {}, { issuedAt: 999 }, /may have been delivered by the last one/],
+  ["was sent before the agent started", {}, { issuedAt: 999 }, /the last one may have received it/],
   ["is for another attempt", {}, { attempt: 1 }, /does not have this attempt/],
   ["is for another task", {}, { taskUid: idOf(9) }, /does not have this attempt/],
   ["is for a program that has ended", { task: { phase: "ended" as const } }, {}, /is not running/],

@@ -3,7 +3,8 @@ import type { Logger } from "@keelson/controller";
 import type { Driver } from "@keelson/execution";
 import type { SignalAnswer, SignalMessage } from "../../protocol/messages.ts";
 import type { HeldTask } from "../held-task.ts";
-import { programId } from "../task-program.ts";
+import { IssuedOnce } from "../issued-once.ts";
+import { runningProgram } from "../running-program.ts";
 
 /** Options of {@link TaskSignaller}. */
 export interface TaskSignallerOptions {
@@ -15,7 +16,7 @@ export interface TaskSignallerOptions {
   readonly log: Logger;
 }
 
-/** Answers that are kept for repeated messages. A message is repeated for half a minute and valid for five. */
+/** Answers that are kept for repeated messages. A message is repeated for half a minute. */
 const maxAnswers = 1024;
 
 /**
@@ -25,58 +26,45 @@ const maxAnswers = 1024;
  */
 export class TaskSignaller {
   readonly #options: TaskSignallerOptions;
+  readonly #once: IssuedOnce;
   /** By id, oldest first. */
-  readonly #answers = new Map<string, { readonly answer: SignalAnswer; readonly issuedAt: number }>();
-  /** Signals that were issued until then may have been delivered: their answers were dropped. */
-  #forgottenUntil = 0;
+  readonly #answers = new Map<string, SignalAnswer>();
 
   constructor(options: TaskSignallerOptions) {
     this.#options = options;
+    this.#once = new IssuedOnce(options.since);
   }
 
   /** Delivers a signal, unless it was delivered before, and answers. */
   deliver(message: SignalMessage): void {
-    const known = this.#answers.get(message.id);
+    const { id, taskUid: task, signal } = message;
+    const known = this.#answers.get(id);
     if (known !== undefined) {
-      this.#options.publish(known.answer);
+      this.#options.publish(known);
       return;
     }
-    const problem = this.#problemOf(message) ?? this.#send(message);
-    const { taskUid: task, signal } = message;
+    const problem = this.#send(message);
     if (problem === undefined) this.#options.log.info({ task, signal }, "delivered a signal");
     else this.#options.log.warn({ task, signal }, `signal not delivered: ${problem}`);
-    const answer = { id: message.id, isDelivered: problem === undefined, message: problem ?? "" };
-    this.#remember(answer, message.issuedAt);
+    const answer = { id, isDelivered: problem === undefined, message: problem ?? "" };
+    this.#answers.set(id, answer);
+    const [oldest] = this.#answers.keys();
+    if (this.#answers.size > maxAnswers && oldest !== undefined) this.#answers.delete(oldest);
     this.#options.publish(answer);
   }
 
-  #problemOf({ issuedAt, signal }: SignalMessage): string | undefined {
-    const since = this.#options.since();
-    if (since === undefined) return "the robot has no key; join it with a one-time token";
-    if (issuedAt < since || issuedAt <= this.#forgottenUntil)
-      return "it was sent before the agent started, and may have been delivered by the last one";
-    return Object.hasOwn(constants.signals, signal) ? undefined : `${JSON.stringify(signal)} is not a signal of this robot`;
-  }
-
-  #send({ taskUid, attempt, signal }: SignalMessage): string | undefined {
+  #send({ id, issuedAt, taskUid, attempt, signal }: SignalMessage): string | undefined {
     const { taskOf, driver } = this.#options;
-    const task = taskOf(taskUid);
-    if (task === undefined || task.attempt !== attempt) return "the robot does not have this attempt of the task";
-    const program = driver.get(programId(taskUid, task.programAttempt ?? attempt, task.run));
-    if (task.phase !== "running" || program?.state.kind !== "running") return "the program is not running";
+    const problem = this.#once.problemOf(id, issuedAt);
+    if (problem !== undefined) return problem;
+    if (!Object.hasOwn(constants.signals, signal)) return `${JSON.stringify(signal)} is not a signal of this robot`;
+    const program = runningProgram(driver, taskOf(taskUid), { taskUid, attempt });
+    if (typeof program === "string") return program;
     try {
       program.signal(signal as NodeJS.Signals);
       return undefined;
     } catch (error) {
       return error instanceof Error ? error.message : String(error);
     }
-  }
-
-  #remember(answer: SignalAnswer, issuedAt: number): void {
-    this.#answers.set(answer.id, { answer, issuedAt });
-    const [oldest] = this.#answers;
-    if (this.#answers.size <= maxAnswers || oldest === undefined) return;
-    this.#answers.delete(oldest[0]);
-    this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest[1].issuedAt);
   }
 }

@@ -54,6 +54,12 @@ export class DuplicateAgents {
     return warning;
   }
 
+  /** Handles a change of a Robot: once it is released, the agents that were seen before do not count any more. */
+  robotChanged({ metadata }: DeepReadonly<Robot>, old: DeepReadonly<Robot> | undefined): void {
+    const isHeld = metadata.annotations?.[heldAnnotation] !== undefined;
+    if (old?.metadata.annotations?.[heldAnnotation] !== undefined && !isHeld) this.forget(metadata.name ?? "");
+  }
+
   /** Forgets the agents of a robot that was deleted, or released after it was held. */
   forget(robotId: string): void {
     this.#conflicts.robotDeleted(robotId);

@@ -1,0 +1,130 @@
+import type { Readable } from "node:stream";
+import type { Clock, Timer } from "@keelson/api-machinery/time";
+import type { ExecSession } from "@keelson/execution";
+import { execSilenceMs, type ExecMessage, type ExecReport, maxExecDataBytes } from "../../protocol/exec-messages.ts";
+import { ExecCredits, ExecWindow } from "../../protocol/exec-window.ts";
+
+type Report = ExecReport extends infer Each ? (Each extends ExecReport ? Omit<Each, "id" | "seq"> : never) : never;
+
+/** Options of a {@link TaskExec}. */
+export interface TaskExecOptions {
+  readonly id: string;
+  readonly session: ExecSession;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+  readonly publish: (report: ExecReport) => void;
+  /** Resolves when the agent may send more output. */
+  readonly pace: () => Promise<void>;
+  /** Called once, when the command has ended and its end is reported. */
+  readonly onEnd: () => void;
+}
+
+/** A command that runs beside a task's program, for a caller of the server. It ends when the caller is silent or its time is over. */
+export class TaskExec {
+  readonly #options: TaskExecOptions;
+  readonly #window = new ExecWindow();
+  readonly #inputCredits = new ExecCredits();
+  readonly #deadline: Timer;
+  #silence: Timer | undefined;
+  #received = 0;
+  #sent = 0;
+  /** Set once the command is being killed: what its end is reported as. */
+  #failure: string | undefined;
+
+  constructor(options: TaskExecOptions) {
+    this.#options = options;
+    const { clock, timeoutMs } = options;
+    this.#deadline = clock.setTimer(timeoutMs, () => this.kill(`the command ran for its maximum of ${timeoutMs / 1000} s`));
+    this.#heard();
+    void this.#run();
+  }
+
+  /** Handles a message after the start. */
+  receive(message: ExecMessage): void {
+    if (message.seq <= this.#received) return;
+    if (message.seq !== this.#received + 1) {
+      this.kill("a message to the robot was lost");
+      return;
+    }
+    this.#received = message.seq;
+    this.#heard();
+    const { session } = this.#options;
+    switch (message.kind) {
+      case "input": {
+        const data = Buffer.from(message.data, "base64");
+        session.stdin.write(data, () => this.#credit(data.length));
+        return;
+      }
+      case "end-input":
+        session.stdin.end();
+        return;
+      case "resize":
+        void session.resize(message);
+        return;
+      case "credit":
+        this.#window.credit(message.bytes);
+        return;
+      case "close":
+        this.kill("the caller has gone");
+        return;
+      case "start":
+      case "ping":
+        return;
+    }
+  }
+
+  /** Kills the command. */
+  kill(reason: string): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = reason;
+    this.#window.close();
+    void this.#options.session.kill();
+  }
+
+  #heard(): void {
+    const { clock } = this.#options;
+    this.#silence?.cancel();
+    this.#silence = clock.setTimer(execSilenceMs, () => this.kill("nothing was heard of the caller"));
+  }
+
+  #credit(bytes: number): void {
+    const credited = this.#inputCredits.processed(bytes);
+    if (credited !== undefined) this.#publish({ kind: "credit", bytes: credited });
+  }
+
+  async #run(): Promise<void> {
+    const { session, onEnd } = this.#options;
+    const streams = [this.#forward("stdout", session.stdout), this.#forward("stderr", session.stderr)];
+    const { exitCode } = await session.exited();
+    // A killed command may leave a process behind that keeps its output open.
+    if (this.#failure === undefined) await Promise.all(streams);
+    this.#deadline.cancel();
+    this.#silence?.cancel();
+    session.stdout.destroy();
+    session.stderr?.destroy();
+    if (this.#failure === undefined) this.#publish({ kind: "exited", exitCode: exitCode & 255 });
+    else this.#publish({ kind: "failed", message: this.#failure });
+    onEnd();
+  }
+
+  async #forward(stream: "stdout" | "stderr", output: Readable | undefined): Promise<void> {
+    if (output === undefined) return;
+    try {
+      for await (const chunk of output) {
+        const data = Buffer.from(chunk as Uint8Array);
+        for (let from = 0; from < data.length; from += maxExecDataBytes) {
+          const part = data.subarray(from, from + maxExecDataBytes);
+          if (!(await this.#window.take(part.length))) return;
+          await this.#options.pace();
+          this.#publish({ kind: "output", stream, data: part.toString("base64") });
+        }
+      }
+    } catch {
+      // The stream was destroyed with the command.
+    }
+  }
+
+  #publish(report: Report): void {
+    this.#options.publish({ id: this.#options.id, seq: this.#sent++, ...report });
+  }
+}

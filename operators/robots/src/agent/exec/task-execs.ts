@@ -1,0 +1,117 @@
+import { type Clock, sleep } from "@keelson/api-machinery/time";
+import type { Logger } from "@keelson/controller";
+import type { Driver, ExecSession } from "@keelson/execution";
+import type { ExecMessage, ExecReport, ExecStart } from "../../protocol/exec-messages.ts";
+import type { HeldTask } from "../held-task.ts";
+import { IssuedOnce } from "../issued-once.ts";
+import { type AgentPolicy } from "../policy/agent-policy.ts";
+import { programProblem } from "../policy/robot-policy.ts";
+import { runningProgram } from "../running-program.ts";
+import { TaskExec } from "./task-exec.ts";
+
+/** Maximum number of commands that run at the same time. */
+const maxExecs = 8;
+
+/** Time between two messages with output. A broker disconnects robots that send more than 100 messages per second for long. */
+const paceMs = 20;
+
+/** Options of {@link TaskExecs}. */
+export interface TaskExecsOptions {
+  readonly driver: Pick<Driver, "get">;
+  readonly policy: AgentPolicy;
+  readonly taskOf: (uid: string) => HeldTask | undefined;
+  /** The server's time when this agent first learned it; undefined: not yet, or the robot has no key. */
+  readonly since: () => number | undefined;
+  readonly publish: (report: ExecReport) => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/**
+ * Runs commands beside the programs of tasks.
+ *
+ * **Guarantees**: a command starts at most once, also if its message is repeated or replayed, to this agent or to a later one. It ends with
+ * its program, its time, its caller or the agent.
+ */
+export class TaskExecs {
+  readonly #options: TaskExecsOptions;
+  readonly #once: IssuedOnce;
+  readonly #execs = new Map<string, TaskExec>();
+  /** Commands that are being started, and messages about them. */
+  readonly #starting = new Map<string, ExecMessage[]>();
+  #lastSend: Promise<void> = Promise.resolve();
+  readonly #stopped = new AbortController();
+
+  constructor(options: TaskExecsOptions) {
+    this.#options = options;
+    this.#once = new IssuedOnce(options.since);
+  }
+
+  /** Handles a message from the server. */
+  receive(message: ExecMessage): void {
+    const { id } = message;
+    if (message.kind === "start") void this.#start(id, message);
+    else if (this.#starting.has(id)) this.#starting.get(id)?.push(message);
+    else this.#execs.get(id)?.receive(message);
+  }
+
+  /** Ends all commands. */
+  stop(): void {
+    this.#stopped.abort();
+    for (const exec of this.#execs.values()) exec.kill("the robot's agent stops");
+  }
+
+  async #start(id: string, start: ExecStart): Promise<void> {
+    const { log, publish, clock } = this.#options;
+    const { taskUid: task, command, timeoutMs } = start;
+    // Not answered: the answer of the first message stands.
+    if (this.#starting.has(id) || this.#execs.has(id)) return;
+    const session = await this.#open(id, start);
+    const early = this.#starting.get(id) ?? [];
+    this.#starting.delete(id);
+    if (typeof session === "string") {
+      log.warn({ task, command: command[0] }, `command rejected: ${session}`);
+      publish({ id, seq: 0, kind: "failed", message: session });
+      return;
+    }
+    log.info({ task, command: command[0] }, "running a command beside a task");
+    const onEnd = (): void => void this.#execs.delete(id);
+    const exec = new TaskExec({ id, session, timeoutMs, clock, publish, pace: () => this.#pace(), onEnd });
+    this.#execs.set(id, exec);
+    if (this.#stopped.signal.aborted) exec.kill("the robot's agent stops");
+    for (const message of early) exec.receive(message);
+  }
+
+  async #open(id: string, start: ExecStart): Promise<ExecSession | string> {
+    const { driver, taskOf, policy } = this.#options;
+    const { command, terminal, issuedAt } = start;
+    if (this.#execs.size + this.#starting.size >= maxExecs) return `the robot runs ${maxExecs} commands, its maximum`;
+    const problem = this.#once.problemOf(id, issuedAt) ?? execProblem(policy, command[0]);
+    if (problem !== undefined) return problem;
+    const program = runningProgram(driver, taskOf(start.taskUid), start);
+    if (typeof program === "string") return program;
+    this.#starting.set(id, []);
+    try {
+      return await program.exec({ command, ...(terminal === undefined ? {} : { terminal, env: { TERM: "xterm" } }) });
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    }
+  }
+
+  #pace(): Promise<void> {
+    const turn = this.#lastSend;
+    this.#lastSend = turn.then(() => sleep(this.#options.clock, paceMs, this.#stopped.signal)).catch(() => {});
+    return turn;
+  }
+}
+
+/** Why the robot's owner does not allow a command. */
+function execProblem(policy: AgentPolicy, command: string): string | undefined {
+  if (policy.exec === false) return "the robot's policy does not allow exec";
+  // The user is that of the task, which the policy has allowed.
+  const problem = programProblem(
+    { ...(policy.commands === undefined ? {} : { commands: policy.commands }) },
+    { command, user: undefined },
+  );
+  return problem?.replace(/^spec\.config: /, "");
+}

@@ -1,0 +1,87 @@
+import { createVirtualClock } from "@keelson/api-machinery/testing";
+import { expect, it } from "vitest";
+import { execPingMs, type ExecMessage } from "../protocol/exec-messages.ts";
+import { type ExecHandle, type ExecListener, ExecSessions } from "./exec-sessions.ts";
+
+const start = { taskUid: "uid", attempt: 1, command: ["sh"], timeoutMs: 60_000 } as const;
+
+function setUp() {
+  const clock = createVirtualClock();
+  const sent: { readonly robotId: string; readonly message: ExecMessage }[] = [];
+  const sessions = new ExecSessions({
+    clock,
+    send: (robotId, topic, message) => {
+      expect(topic).toBe(`k8s4r/robots/${robotId}/exec`);
+      sent.push({ robotId, message: message as ExecMessage });
+    },
+  });
+  const output: string[] = [];
+  const ends: unknown[] = [];
+  const listener: ExecListener = {
+    onOutput: (_, data) => Promise.resolve(void output.push(data.toString())),
+    onEnd: (end) => void ends.push(end),
+  };
+  const open = (robotId = "robot-001"): { handle: ExecHandle | undefined; id: string } => {
+    const handle = sessions.open(robotId, start, listener);
+    return { handle, id: sent.at(-1)?.message.id ?? "" };
+  };
+  return { clock, sent, sessions, output, ends, open };
+}
+
+const data = Buffer.from("out").toString("base64");
+
+it("ignores the reports of other robots and repeated ones", async () => {
+  const { sessions, open, output, ends } = setUp();
+  const { id } = open();
+  sessions.receive("robot-002", { id, seq: 0, kind: "exited", exitCode: 0 });
+  const report = { id, seq: 0, kind: "output", stream: "stdout", data } as const;
+  for (let times = 0; times < 2; times++) sessions.receive("robot-001", report);
+  await Promise.resolve();
+  sessions.receive("robot-001", { id, seq: 1, kind: "exited", exitCode: 4 });
+  await expect.poll(() => ends).toEqual([{ exitCode: 4 }]);
+  expect(output).toEqual(["out"]);
+});
+
+it("ends a command whose output was lost, also on the robot", () => {
+  const { sessions, open, ends, sent } = setUp();
+  const { id } = open();
+  sessions.receive("robot-001", { id, seq: 1, kind: "output", stream: "stdout", data });
+  expect(ends).toEqual([{ problem: "a message from the robot was lost" }]);
+  expect(sent.at(-1)?.message).toMatchObject({ id, kind: "close" });
+});
+
+it("ends the commands on a robot that is lost, and no others", () => {
+  const { sessions, open, ends } = setUp();
+  open("robot-001");
+  const { handle } = open("robot-002");
+  sessions.robotLost("robot-001");
+  expect(ends).toEqual([{ problem: "robot robot-001 is not connected any more" }]);
+  handle?.close();
+  expect(ends).toHaveLength(2);
+});
+
+it("shows the robot that the caller is there until the command ends", async () => {
+  const { clock, sent, open } = setUp();
+  const { handle } = open();
+  await clock.advance(2 * execPingMs);
+  expect(sent.map(({ message }) => message.kind)).toEqual(["start", "ping", "ping"]);
+  handle?.close();
+  await clock.advance(10 * execPingMs);
+  expect(sent.map(({ message }) => message.kind)).toEqual(["start", "ping", "ping", "close"]);
+  expect(sent.map(({ message }) => message.seq)).toEqual([0, 1, 2, 3]);
+});
+
+it("ends a command that its robot does not end in time", async () => {
+  const { clock, ends, open } = setUp();
+  open();
+  await clock.advance(start.timeoutMs + execPingMs);
+  expect(ends).toEqual([{ problem: "the command ran for its maximum of 60 s" }]);
+});
+
+it("limits the number of commands, and ends all when it stops", () => {
+  const { sessions, ends, open } = setUp();
+  for (let count = 0; count < 64; count++) expect(open().handle).toBeDefined();
+  expect(open().handle).toBeUndefined();
+  sessions.stop();
+  expect(ends).toHaveLength(64);
+});

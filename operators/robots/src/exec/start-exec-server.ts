@@ -1,0 +1,65 @@
+import { randomBytes } from "node:crypto";
+import { mkdir, rm } from "node:fs/promises";
+import { isIP } from "node:net";
+import { join } from "node:path";
+import { ClusterIdentities } from "@keelson/controller/access";
+import type { EventRecorder } from "@keelson/controller";
+import type { ServerContext } from "@keelson/operator";
+import { Robot } from "../api/robot.ts";
+import { Task } from "../api/task.ts";
+import { replaceFile } from "../commands/replace-file.ts";
+import { mqttFlags } from "../flags.ts";
+import type { LazyAuthority } from "../identity/lazy-authority.ts";
+import { ExecAccess } from "./exec-access.ts";
+import { ExecServer } from "./exec-server.ts";
+import type { ExecSessions } from "./exec-sessions.ts";
+
+/** File below the operator's data folder with the URL and the token of the exec server on loopback. */
+export const execAccessFile = (dataDir: string): string => join(dataDir, "exec-access.json");
+
+/** File below the operator's data folder with the authority of the exec server's certificate. */
+export const execAuthorityFile = (dataDir: string): string => join(dataDir, "exec-ca.crt");
+
+/** Parts of the exec server. */
+export interface ExecServerParts {
+  readonly sessions: ExecSessions;
+  readonly authority: LazyAuthority;
+  readonly events: EventRecorder;
+}
+
+/** A running exec server. */
+export interface RunningExecServer {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts the server of `keelson robots exec`. On loopback it accepts the token in {@link execAccessFile}, which is new with every start; on
+ * other addresses it serves TLS and accepts tokens of the cluster.
+ */
+export async function startExecServer(context: ServerContext, parts: ExecServerParts): Promise<RunningExecServer> {
+  const { cache, client, clock, dataDir, flags, log } = context;
+  const namespace = mqttFlags.namespace.read(flags);
+  const address = mqttFlags.execBindAddress.read(flags);
+  const isLocal = address === "localhost" || address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+  const token = isLocal ? randomBytes(32).toString("base64url") : undefined;
+  const authority = isLocal ? undefined : await parts.authority.get();
+  const server = new ExecServer({
+    access: new ExecAccess({ identities: new ClusterIdentities({ client, clock }), localToken: token }),
+    ...{ sessions: parts.sessions, namespace, events: parts.events, clock, log },
+    taskNamed: (name) => cache.get(Task, { namespace, name }),
+    robotNamed: (name) => cache.get(Robot, { namespace, name }),
+    ...(authority === undefined ? {} : { tls: authority.server }),
+  });
+  const url = await server.listen(mqttFlags.execPort.read(flags), address);
+  await mkdir(dataDir, { recursive: true, mode: 0o700 });
+  if (authority === undefined) await replaceFile(execAccessFile(dataDir), `${JSON.stringify({ url, token })}\n`, 0o600);
+  else await replaceFile(execAuthorityFile(dataDir), authority.authority.certificate, 0o644);
+  return {
+    url,
+    async stop() {
+      await server.stop();
+      await rm(execAccessFile(dataDir), { force: true });
+    },
+  };
+}
