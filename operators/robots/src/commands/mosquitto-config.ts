@@ -84,7 +84,7 @@ async function run(context: CommandContext): Promise<number> {
         `Start:   mosquitto -c ${dir}/mosquitto.conf (its user must be able to read the files)`,
         `Bridge:  keelson up --mqtt-url mqtts://${robotHost}:${port}`,
         `Robots:  keelson robots agent --broker-url mqtts://${robotHost}:${port} --join-url mqtts://${robotHost}:${joinPort}`,
-        "After keelson robots revoke, run this command again and restart Mosquitto.",
+        "After keelson robots revoke, run this command again and reload Mosquitto: pkill -HUP -x mosquitto",
         "",
       ].join("\n"),
     );

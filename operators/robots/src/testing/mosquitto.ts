@@ -9,6 +9,8 @@ const executable = "/usr/sbin/mosquitto";
 export interface Mosquitto {
   /** Everything that it has logged so far. */
   log(): string;
+  /** Has it read its configuration and certificates again. Later connections see them. */
+  reload(): Promise<void>;
   /** Kills it, and resolves once it has exited. Does nothing if it has already exited. */
   stop(): Promise<void>;
 }
@@ -31,6 +33,11 @@ export async function startMosquitto(configurationFile: string): Promise<Mosquit
   });
   return {
     log: () => log,
+    reload: async () => {
+      const before = log.length;
+      child.kill("SIGHUP");
+      while (!log.slice(before).includes("Reloading config")) await once(child.stderr, "data");
+    },
     stop: async () => {
       if (child.exitCode !== null || child.signalCode !== null) return;
       child.kill("SIGKILL");
