@@ -19,7 +19,7 @@ export interface ExecAccessOptions {
 }
 
 /**
- * Authorizes requests: on loopback with the token of this operator, over TLS with a bearer token of a user of the cluster who has the right
+ * Authorizes requests: on loopback with the token of this operator, over TLS with the bearer token of a user of the cluster with the right
  * `create` on `tasks/exec`.
  */
 export class ExecAccess {

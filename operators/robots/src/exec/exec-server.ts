@@ -117,7 +117,7 @@ export class ExecServer {
     }
     socket.on("close", () => opened.close());
     for await (const frame of frames) await forward(frame, opened);
-    // Without the caller nobody reads the output, so an end of the connection in one direction ends the command too.
+    // Without the caller, no one reads the output, so an end of the connection in one direction ends the command too.
     opened.close();
   }
 

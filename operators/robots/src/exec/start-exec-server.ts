@@ -15,10 +15,10 @@ import { ExecServer } from "./exec-server.ts";
 import type { ExecSessions } from "./exec-sessions.ts";
 
 /** File below the operator's data folder with the URL and the token of the exec server on loopback. */
-export const execAccessFile = (dataDir: string): string => join(dataDir, "exec-access.json");
+const execAccessFile = (dataDir: string): string => join(dataDir, "exec-access.json");
 
 /** File below the operator's data folder with the authority of the exec server's certificate. */
-export const execAuthorityFile = (dataDir: string): string => join(dataDir, "exec-ca.crt");
+const execAuthorityFile = (dataDir: string): string => join(dataDir, "exec-ca.crt");
 
 /** Parts of the exec server. */
 export interface ExecServerParts {

@@ -17,14 +17,14 @@ export const execCreditBytes = 64 * 1024;
 /** Pause between two signs of life of the server. */
 export const execPingMs = 10_000;
 
-/** An agent ends a command that it has heard nothing about for this time. */
+/** An agent ends a command whose caller has not reported for this time. */
 export const execSilenceMs = 30_000;
 
 /** Maximum run time of a command. */
 export const maxExecTimeoutMs = 86_400_000;
 
 /** Maximum size of a command with its arguments. */
-export const maxExecCommandBytes = 32 * 1024;
+const maxExecCommandBytes = 32 * 1024;
 
 /** A command to run beside a task's program. */
 export interface ExecStart {

@@ -84,7 +84,7 @@ export class TaskExec {
   #heard(): void {
     const { clock } = this.#options;
     this.#silence?.cancel();
-    this.#silence = clock.setTimer(execSilenceMs, () => this.kill("nothing was heard of the caller"));
+    this.#silence = clock.setTimer(execSilenceMs, () => this.kill("the caller has stopped reporting"));
   }
 
   #credit(bytes: number): void {

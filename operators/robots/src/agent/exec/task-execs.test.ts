@@ -126,7 +126,7 @@ it("ends a command whose caller is silent, but not one that pings", async () => 
   await receive({ id: idOf(2), seq: 1, kind: "ping" });
   await clock.advance(1);
   await settle();
-  expect(reports).toMatchObject([{ id: idOf(1), kind: "failed", message: "nothing was heard of the caller" }]);
+  expect(reports).toMatchObject([{ id: idOf(1), kind: "failed", message: "the caller has stopped reporting" }]);
 });
 
 it("stops reading the output when the window is used up, until it is credited", async () => {
