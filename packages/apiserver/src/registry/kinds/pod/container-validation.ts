@@ -248,7 +248,11 @@ function lifeCauses(container: unknown, path: string, field: string, graceSecond
     for (const number of ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]) {
       causes.push(...check.atLeast(`${at}.${number}`, valueAt(probe, number)));
     }
-    causes.push(...check.atLeast(`${at}.terminationGracePeriodSeconds`, valueAt(probe, "terminationGracePeriodSeconds"), 1));
+    const probeGrace = valueAt(probe, "terminationGracePeriodSeconds");
+    causes.push(...check.atLeast(`${at}.terminationGracePeriodSeconds`, probeGrace, 1));
+    if (name === "readinessProbe" && probeGrace !== undefined) {
+      causes.push(invalidCause(`${at}.terminationGracePeriodSeconds`, probeGrace, "must not be set for readinessProbes"));
+    }
     const threshold = valueAt(probe, "successThreshold");
     if (name !== "readinessProbe" && typeof threshold === "number" && threshold !== 1) {
       causes.push(invalidCause(`${at}.successThreshold`, threshold, "must be 1"));

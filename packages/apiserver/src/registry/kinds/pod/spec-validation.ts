@@ -76,7 +76,7 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
     causes.push(...faults.map((fault) => invalidCause(`${path}.runtimeClassName`, runtimeClass, fault)));
   }
   const preemption = valueAt(spec, "preemptionPolicy");
-  causes.push(...check.oneOf(`${path}.preemptionPolicy`, preemption, ["Never", "PreemptLowerPriority"]));
+  causes.push(...check.oneOf(`${path}.preemptionPolicy`, preemption, ["PreemptLowerPriority", "Never"]));
   causes.push(...systemCauses(spec, `${path}.os`));
   return causes;
 }

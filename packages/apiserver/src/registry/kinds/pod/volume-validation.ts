@@ -9,7 +9,7 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
 import { claimSpecCauses } from "../storage/claim-validation.ts";
-import { shownSourceField, volumeSourceCauses } from "../storage/volume-source-validation.ts";
+import { chooseSource, shownSourceField, volumeSourceCauses } from "../storage/volume-source-validation.ts";
 import { localPathCauses } from "./local-path.ts";
 import { fieldReferenceCauses, resourceReferenceCauses } from "./environment-validation.ts";
 
@@ -23,10 +23,11 @@ export function volumeCauses(spec: unknown, path: string): StatusCause[] {
     causes.push(...check.dnsLabel(`${at}.name`, valueAt(volume, "name")));
     if (name !== "" && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
     names.add(name);
-    const [first, ...more] = Object.keys(volume as object).filter((key) => key !== "name");
-    if (first === undefined) causes.push(requiredCause(at, "must specify a volume type"));
-    else causes.push(...sourceCauses(first, valueAt(volume, first), `${at}.${shownSourceField(first)}`));
-    causes.push(...more.map((other) => forbiddenCause(`${at}.${other}`, "may not specify more than 1 volume type")));
+    const types = Object.keys(volume as object).filter((key) => key !== "name");
+    const { source, surplus } = chooseSource(types, at, "Pod");
+    if (source === undefined) causes.push(requiredCause(at, "must specify a volume type"));
+    else causes.push(...sourceCauses(source, valueAt(volume, source), `${at}.${shownSourceField(source)}`));
+    causes.push(...surplus);
   }
   return causes;
 }

@@ -68,7 +68,7 @@ const drivers = builtinResource({
         ...modes.flatMap((mode) =>
           mode === "Persistent" || mode === "Ephemeral"
             ? []
-            : [notSupportedCause("spec.volumeLifecycleModes", mode, ["Ephemeral", "Persistent"])],
+            : [notSupportedCause("spec.volumeLifecycleModes", mode, ["Persistent", "Ephemeral"])],
         ),
       ];
     },

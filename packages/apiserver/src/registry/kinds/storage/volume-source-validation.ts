@@ -1,5 +1,6 @@
 import {
   dns1123LabelFaults,
+  forbiddenCause,
   invalidCause,
   notSupportedCause,
   requiredCause,
@@ -14,6 +15,36 @@ export type VolumeOwner = "Pod" | "PersistentVolume";
 /** The field of a source in kube-apiserver's messages, which differs from the object's in one case. */
 export function shownSourceField(type: string): string {
   return type === "gcePersistentDisk" ? "persistentDisk" : type;
+}
+
+/** The types of sources in the order in which kube-apiserver validates them: the first one of a volume counts. */
+const sourceOrder: Readonly<Record<VolumeOwner, readonly string[]>> = {
+  Pod: (
+    "emptyDir hostPath gitRepo gcePersistentDisk awsElasticBlockStore secret nfs iscsi glusterfs flocker persistentVolumeClaim rbd cinder " +
+    "cephfs quobyte downwardAPI fc flexVolume configMap azureFile vsphereVolume photonPersistentDisk portworxVolume azureDisk storageos " +
+    "projected scaleIO csi ephemeral image"
+  ).split(" "),
+  PersistentVolume: (
+    "hostPath gcePersistentDisk awsElasticBlockStore glusterfs flocker nfs rbd quobyte cephfs iscsi cinder fc flexVolume azureFile " +
+    "vsphereVolume photonPersistentDisk portworxVolume azureDisk scaleIO local storageos csi"
+  ).split(" "),
+};
+
+/** Names of surplus sources in messages, where they are not those of the object. */
+const surplusNames: Readonly<Record<string, string>> = { cephfs: "cephFS", downwardAPI: "downwarAPI" };
+
+/** The source of a volume that counts, and a cause for each other one. `path` is that of the sources. */
+export function chooseSource(
+  types: readonly string[],
+  path: string,
+  owner: VolumeOwner,
+): { readonly source: string | undefined; readonly surplus: readonly StatusCause[] } {
+  const order = sourceOrder[owner];
+  const [source, ...more] = types.toSorted((a, b) => order.indexOf(a) - order.indexOf(b));
+  const surplus = more.map((type) =>
+    forbiddenCause(`${path}.${surplusNames[type] ?? type}`, "may not specify more than 1 volume type"),
+  );
+  return { source, surplus };
 }
 
 /**

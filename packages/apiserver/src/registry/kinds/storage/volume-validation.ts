@@ -12,7 +12,7 @@ import { mapAt, textAt, valueAt } from "../../object-fields.ts";
 import type { ReceivedObject } from "../../received.ts";
 import { nodeSelectorCauses } from "../pod/affinity-validation.ts";
 import { accessModes } from "./claim-validation.ts";
-import { shownSourceField, volumeSourceCauses } from "./volume-source-validation.ts";
+import { chooseSource, shownSourceField, volumeSourceCauses } from "./volume-source-validation.ts";
 
 type Volume = ReceivedObject<PersistentVolumeObject>;
 
@@ -72,13 +72,14 @@ export function volumeCauses(volume: Volume): StatusCause[] {
   causes.push(...check.oneOf("spec.persistentVolumeReclaimPolicy", spec?.persistentVolumeReclaimPolicy, policies));
   causes.push(...check.oneOf("spec.volumeMode", spec?.volumeMode, ["Block", "Filesystem"]));
   causes.push(...check.dnsSubdomain("spec.storageClassName", spec?.storageClassName));
-  const [source, ...more] = Object.keys(mapAt(spec)).filter((field) => !notSource.includes(field));
+  const types = Object.keys(mapAt(spec)).filter((field) => !notSource.includes(field));
+  const { source, surplus } = chooseSource(types, "spec", "PersistentVolume");
   if (source === undefined) causes.push(requiredCause("spec", "must specify a volume type"));
-  causes.push(...more.map((field) => forbiddenCause(`spec.${field}`, "may not specify more than 1 volume type")));
   if (source !== undefined) {
     causes.push(...volumeSourceCauses(source, valueAt(spec, source), `spec.${shownSourceField(source)}`, "PersistentVolume"));
   }
   if (source === "csi") causes.push(...driverCauses(valueAt(spec, "csi"), "spec.csi"));
+  causes.push(...surplus);
   if (spec?.nodeAffinity !== undefined && spec.nodeAffinity.required === undefined) {
     causes.push(requiredCause("spec.nodeAffinity.required", "must specify required node constraints"));
   }

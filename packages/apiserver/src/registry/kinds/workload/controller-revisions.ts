@@ -1,6 +1,6 @@
 import { jsonEquals } from "@keelson/api-machinery";
 import type { ControllerRevisionObject } from "@keelson/api-machinery/kinds";
-import { invalidCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
@@ -17,7 +17,10 @@ export const controllerRevisions = builtinResource<ControllerRevisionObject>({
   cells: (object, now) => [controllerOf(object), object.revision ?? 0, age(object.metadata.creationTimestamp, now)],
   strategy: {
     hasGeneration: false,
-    validate: (object) => check.atLeast("revision", object.revision),
+    validate: (object) => [
+      ...(object.data === undefined || object.data === null ? [requiredCause("data", "data is mandatory")] : []),
+      ...check.atLeast("revision", object.revision),
+    ],
     validateUpdate: updateCauses,
   },
 });
