@@ -89,6 +89,14 @@ async function certificateRequest(subject: string): Promise<string> {
   return Buffer.from(request.toString("pem")).toString("base64");
 }
 
+/** A certificate as PEM in base64. */
+async function selfSigned(name: string): Promise<string> {
+  const signingAlgorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
+  const keys = await webcrypto.subtle.generateKey(signingAlgorithm, true, ["sign", "verify"]);
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned({ name, keys, signingAlgorithm });
+  return Buffer.from(certificate.toString("pem")).toString("base64");
+}
+
 describe("CertificateSigningRequests", () => {
   const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
   const object = async (name: string, spec: object = {}, subject = "CN=jane"): Promise<object> => ({
@@ -123,11 +131,10 @@ describe("CertificateSigningRequests", () => {
       "422 Invalid",
       "FieldValueForbidden status.conditions",
     ]);
-    const certificateOf = (text: string) => Buffer.from(`-----BEGIN CERTIFICATE-----\n${text}`).toString("base64");
-    const certificate = certificateOf("first");
+    const certificate = await selfSigned("CN=first");
     const signed = await send("PATCH", `${path}/b/status`, { status: { certificate } }, "merge");
     expect([signed.body["status"].certificate, signed.body["status"].conditions.length]).toEqual([certificate, 1]);
-    for (const status of [{ certificate: certificateOf("second") }, { conditions: [] }, { certificate: "cGVt" }]) {
+    for (const status of [{ certificate: await selfSigned("CN=second") }, { conditions: [] }, { certificate: "cGVt" }]) {
       expect(await requestError(environment, "PATCH", `${path}/b/status`, { status }, "merge")).toContain("422 Invalid");
     }
   });
