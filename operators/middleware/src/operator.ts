@@ -16,11 +16,13 @@ import { Group } from "./api/group.ts";
 import { group } from "./api/names.ts";
 import { Restore } from "./api/restore.ts";
 import { backupCommands } from "./commands/backup.ts";
+import { certificatesCommand } from "./commands/certificates.ts";
 import { changeCommands } from "./commands/changes.ts";
 import { usersCommand } from "./commands/users.ts";
 import { transferCommand } from "./commands/transfer.ts";
 import { createAppController } from "./controllers/app/app.ts";
 import { createBackupController } from "./controllers/backup/backup.ts";
+import { createCertificateController } from "./controllers/certificates/certificates.ts";
 import { createComponentController } from "./controllers/component/component.ts";
 import { createCredentialController } from "./controllers/credentials/credentials.ts";
 import { createGroupController } from "./controllers/group/group.ts";
@@ -50,7 +52,7 @@ const listeners: readonly ListenerDescription[] = [
   {
     name: "Agents of middleware",
     address: "port 50052 of the Pod's address",
-    authentication: "a bearer token per App",
+    authentication: "a bearer token per App; with spec.tls, also certificates of the App's agents (TLS 1.3)",
     rights: "that Pod's program",
   },
   {
@@ -114,6 +116,7 @@ function createControllers(services: MiddlewareServices): readonly ControllerDef
     createRestoreController(services),
     createScheduleController(services),
     createCredentialController(services),
+    createCertificateController(services),
   ];
 }
 
@@ -178,6 +181,7 @@ export function createMiddleware({
     commands: [
       ...changeCommands,
       usersCommand,
+      certificatesCommand,
       ...backupCommands,
       createAgentCommand([redisAgent, ...plugins.flatMap(({ engines }) => engines)]),
       transferCommand,

@@ -49,6 +49,49 @@ describe("a plan", { timeout: 60_000 }, () => {
     expect(warning()).toMatchObject({ status: "False" });
   });
 
+  it("changes TLS mode by mode with one predicted rolling restart each, and rejects what would separate the Pods", async () => {
+    const simulation = await provisioned();
+    const accepted = () => simulation.status().conditions?.find(({ type }) => type === "Accepted");
+    const portsOf = (service: string) =>
+      (simulation.store.get("Service", service)?.spec as { ports: { name: string }[] } | undefined)?.ports.map(
+        ({ name }) => name,
+      );
+    const modes: unknown[] = [];
+    for (const [mode, ports] of [
+      ["require", ["redis"]],
+      ["prefer", ["redis", "redis-tls"]],
+      ["require", ["redis-tls"]],
+      ["disabled", ["redis-tls"]],
+      ["prefer", ["redis", "redis-tls"]],
+      ["disabled", ["redis"]],
+    ] as const) {
+      simulation.change({ tls: { mode } });
+      await simulation.run();
+      expect(portsOf("cache-redis-nodes-primary")).toEqual(ports);
+      const { plan } = simulation.status();
+      modes.push(
+        accepted()?.status === "True" ? plan?.tasks.map(({ predicted, status }) => [status, predicted]) : accepted()?.message,
+      );
+      if (accepted()?.status === "True") expect(plan?.report?.asPredicted).toBe(true);
+    }
+    const rolling = [["done", { restarts: 3, switchovers: 1 }]];
+    const rejected = (from: string, to: string): unknown =>
+      expect.stringContaining(`spec.tls.mode: must not change from ${from} to ${to}: change it to prefer first`);
+    expect(modes).toEqual([
+      rejected("disabled", "require"),
+      rolling,
+      rolling,
+      rejected("require", "disabled"),
+      rolling,
+      rolling,
+    ]);
+    simulation.change({ tls: { mode: "prefer" } });
+    await simulation.run();
+    simulation.change({ tls: { mode: "prefer", secretName: "own" } });
+    await simulation.run();
+    expect(accepted()?.message).toContain("spec.tls.secretName: must not change while TLS is in use");
+  });
+
   it("runs the upgrade first with p0-first", async () => {
     const simulation = await provisioned(undefined, { changePolicy: { order: "p0-first" } });
     simulation.change({ runtime: { name: "redis", version: "7.2" }, ...hot("96mb") });

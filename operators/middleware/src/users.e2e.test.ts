@@ -1,13 +1,20 @@
 import { readdir, readFile } from "node:fs/promises";
+import { createConnection } from "node:net";
 import { PassThrough } from "node:stream";
-import { Event, Secret } from "@keelson/api-machinery/kinds";
+import { connect as connectTls } from "node:tls";
+import { createCertificateAuthority, issueCertificate } from "@keelson/api-machinery/certificates";
+import { ConfigMap, Event, Secret } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
+import { agentName } from "@keelson/middleware-agent";
+import { AgentSessions } from "@keelson/middleware-agent/protocol";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { connectResp, parseInfo, type Reply } from "./agent/redis/resp-client.ts";
 import { usersCommand } from "./commands/users.ts";
+import { agentAccessOf } from "./controllers/agent-access.ts";
 import { App } from "./api/app.ts";
 import { Group } from "./api/group.ts";
+import { annotations } from "./api/names.ts";
 import { type RedisEnvironment, startRedisEnvironment } from "./testing/redis-environment.ts";
 
 let redis: RedisEnvironment;
@@ -55,6 +62,115 @@ async function visible(): Promise<string> {
   const commands = await Promise.all(processes.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
   return JSON.stringify([lists.map(({ items }) => items), await redis.pods(), redis.errors, commands]);
 }
+
+/** What a client sees at a port without TLS. */
+function plain(host: string, port: number): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = createConnection({ host, port }, () => socket.write("PING\r\n"));
+    // Otherwise it is an alert of TLS.
+    socket.once("data", (data) => resolve(/^[+-]/.test(data.toString("latin1")) ? "answered" : "closed"));
+    socket.once("close", () => resolve("closed"));
+    socket.on("error", ({ code = "" }: NodeJS.ErrnoException) => resolve(code === "ECONNRESET" ? "closed" : code));
+  });
+}
+
+/** Whether a client that trusts these authorities accepts the certificate for a name. */
+function verify(host: string, port: number, ca: string, servername: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connectTls({ host, port, ca, servername }, () => {
+      resolve("verified");
+      socket.destroy();
+    });
+    socket.once("error", ({ code = "" }: NodeJS.ErrnoException) => resolve(code));
+  });
+}
+
+/** Codes of OpenSSL for a certificate of another authority. */
+const unverified = /^(UNABLE_TO_|CERT_SIGNATURE_FAILURE|SELF_SIGNED)/;
+
+const authorities = async (): Promise<string> =>
+  (await redis.client.get(ConfigMap, { namespace, name: "cache-ca" })).data?.["ca.crt"] ?? "";
+
+/** Whether the agent at an address answers with a certificate of this authority for the agents of an App. */
+async function reachAgent(
+  host: string,
+  certificates: { authorities: string; certificate: string; key: string },
+): Promise<boolean> {
+  const identity = () => ({ mode: "require" as const, ...certificates });
+  const sessions = new AgentSessions({ host, port: 50_052, identity, pingIntervalMs: 10_000, pingTimeoutMs: 10_000 });
+  try {
+    const stream = await sessions.request("POST", "/agent2.v1.ToolInvoker/GetRole", { "content-type": "application/grpc" }, {});
+    stream.on("error", () => undefined).end();
+    for await (const _ of stream);
+    return stream.sentTrailers !== undefined || stream.rstCode === 0;
+  } catch {
+    return false;
+  } finally {
+    sessions.abort();
+  }
+}
+
+describe("TLS of real Redis", { timeout: 600_000 }, () => {
+  it("is required of clients, replicas and agents, and its authority is replaced under a writer", async () => {
+    await redis.createApp({
+      plugin: { name: "redis", version: "1.0.0" },
+      runtime: { name: "redis", version: "7.0" },
+      components: [{ name: "redis", groups: [{ name: "nodes", replicas: 2, storage: { size: "64Mi" } }] }],
+      tls: { mode: "require", gracePeriod: "0s" },
+    });
+    await redis.settled(1);
+    const [host = "", other = ""] = (await redis.pods()).map((pod) => pod.status?.podIP ?? "");
+    const name = "cache-redis-nodes-primary.default.svc";
+    const first = await authorities();
+    // The certificate is issued again when the addresses of the Pods are known.
+    await expect.poll(() => verify(host, 6380, first, host), { timeout: 100_000 }).toBe("verified");
+    const now = [new Date(Date.now() - 60_000), new Date(Date.now() + 3_600_000)] as const;
+    const stranger = await createCertificateAuthority("stranger", ...now);
+    expect(await verify(host, 6380, first, name)).toBe("verified");
+    expect(await verify(host, 6380, first, "other.default.svc")).toBe("ERR_TLS_CERT_ALTNAME_INVALID");
+    expect(await verify(host, 6380, stranger.certificate, name)).toMatch(unverified);
+    expect([await plain(host, 6379), await plain(host, 6380), await plain(host, 26_379)]).toEqual([
+      "ECONNREFUSED",
+      "closed",
+      "closed",
+    ]);
+    expect(parseInfo(await redis.command(await redis.primary(), "INFO", "replication"))["connected_slaves"]).toBe("1");
+    const address = ["SENTINEL", "get-master-addr-by-name", "cache-redis-nodes"];
+    expect(await redis.sentinel(other, ...address)).toEqual([await redis.primary(), "6380"]);
+
+    const { data: secret } = await redis.client.get(Secret, { namespace, name: "cache-access" });
+    const own = agentAccessOf(secret)?.identity;
+    if (own === undefined) throw new Error("the controllers have no certificate");
+    const [notBefore, notAfter] = now;
+    const request = {
+      commonName: "keelson-agent",
+      usage: "peer",
+      hosts: [agentName("default", "cache")],
+      notBefore,
+      notAfter,
+    } as const;
+    const stolen = await issueCertificate(stranger, request);
+    expect(await plain(host, 50_052)).toBe("closed");
+    expect(await reachAgent(host, own)).toBe(true);
+    expect(await reachAgent(host, { authorities: own.authorities, ...stolen })).toBe(false);
+
+    const uids = (await redis.pods()).map(({ metadata }) => metadata.uid);
+    const writer = await redis.startWriter();
+    await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(50);
+    const body = { metadata: { annotations: { [annotations.certificateControl]: '{"id":"1","authority":true}' } } };
+    await redis.client.patch(App, { namespace, name: "cache" }, { type: "merge", body });
+    const isReplaced = (text: string): boolean => text !== first && !text.includes(first.trim());
+    await expect.poll(async () => isReplaced(await authorities()), { timeout: 300_000 }).toBe(true);
+    expect(await verify(host, 6380, await authorities(), name)).toBe("verified");
+    expect(await verify(host, 6380, first, name)).toMatch(unverified);
+    const before = writer.count;
+    await expect.poll(() => writer.count, { timeout: 60_000 }).toBeGreaterThan(before + 50);
+    expect((await writer.stop()).lost).toEqual([]);
+    expect((await redis.pods()).map(({ metadata }) => metadata.uid)).toEqual(uids);
+    const text = await visible();
+    for (const line of own.key.split("\n").filter((each) => each.length > 40)) expect(text.includes(line)).toBe(false);
+  });
+});
 
 describe("users of real Redis", { timeout: 180_000 }, () => {
   it("are created and deleted, and a rotated password interrupts no client, also across a failover", async () => {

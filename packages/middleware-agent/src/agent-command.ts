@@ -2,6 +2,8 @@ import { readFile } from "node:fs/promises";
 import type { CommandContext, CommandDefinition, FlagDefinition } from "@keelson/operator";
 import type { EngineDefinition } from "./engine-definition.ts";
 import { runAgent } from "./run-agent.ts";
+import { CertificateFolder } from "./tls/certificate-folder.ts";
+import { tlsModeOf } from "./tls/tls-mode.ts";
 
 const flags: readonly FlagDefinition[] = [
   { name: "program", value: "FILE", description: "executable of the program; default: that of the engine" },
@@ -10,6 +12,14 @@ const flags: readonly FlagDefinition[] = [
   { name: "config", value: "FILE", description: "file with the parameters as JSON", required: true },
   { name: "data-dir", value: "DIR", description: "mount path of the volume", required: true },
   { name: "pod-ip", value: "ADDRESS", description: "address to listen on", required: true, env: "POD_IP" },
+  {
+    name: "tls-mode",
+    value: "MODE",
+    description: "TLS of the agent and its program: prefer or require; default: none",
+    default: "",
+  },
+  { name: "tls-dir", value: "DIR", description: "folder with ca.crt, tls.crt and tls.key of the program", default: "" },
+  { name: "agent-tls-dir", value: "DIR", description: "folder with ca.crt, tls.crt and tls.key of the agent", default: "" },
   { name: "rebuild", value: "ID", description: "discard the data, once for every id", env: "KEELSON_REBUILD", default: "" },
   { name: "pod-name", value: "NAME", description: "name of the Pod", env: "POD_NAME", default: "" },
   { name: "token", value: "TOKEN", description: "token of the App; prefer the environment variable", env: "AGENT_TOKEN" },
@@ -65,8 +75,17 @@ async function runEngine(engine: EngineDefinition, context: CommandContext): Pro
   if (token === "") return refuse("missing token: set AGENT_TOKEN in the environment, or pass --token-file");
   const password = text("program-password") || text("password");
   if (password === "") return refuse("missing password: set PROGRAM_PASSWORD in the environment");
+  const mode = tlsModeOf(text("tls-mode"));
+  if (mode === undefined && text("tls-mode") !== "") return refuse("--tls-mode: must be prefer or require");
+  if (mode !== undefined && (text("tls-dir") === "" || text("agent-tls-dir") === ""))
+    return refuse("--tls-mode: needs --tls-dir and --agent-tls-dir");
   try {
+    const tls = mode && {
+      certificates: await CertificateFolder.open(text("agent-tls-dir"), log),
+      tls: { mode, certificates: await CertificateFolder.open(text("tls-dir"), log) },
+    };
     return await runAgent({
+      ...tls,
       engine,
       program: text("program") || engine.program,
       host: text("pod-ip"),

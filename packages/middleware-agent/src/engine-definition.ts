@@ -2,6 +2,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { FlagDefinition, Operator } from "@keelson/operator";
 import type { MiddlewareEngine } from "./engine.ts";
+import type { ProgramTls } from "./tls/tls-mode.ts";
 
 /** Options of an engine, from the flags and the environment of its agent. */
 export interface EngineOptions {
@@ -21,6 +22,8 @@ export interface EngineOptions {
   readonly dataDir: string;
   /** Id of a request to discard the data; see `discardData`. */
   readonly rebuild?: string;
+  /** TLS of the program. Undefined: it must not use TLS. */
+  readonly tls?: ProgramTls;
   /** Values of {@link EngineDefinition.flags}. */
   readonly flags: Readonly<Record<string, string>>;
   readonly clock: Clock;

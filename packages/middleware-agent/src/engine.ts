@@ -84,6 +84,11 @@ export interface MiddlewareEngine extends FencedEngine {
    * the operator's own metrics are exported.
    */
   metrics?(): Promise<readonly ProgramMetric[]>;
+  /**
+   * Makes the program use the current certificates of `EngineOptions.tls` for later connections, without a restart. Connections stay open.
+   * It is repeated if it rejects. Without it, Apps of the plugin cannot use TLS.
+   */
+  reloadCertificates?(): Promise<void>;
 }
 
 /** An engine whose primary can be fenced, so that it can depend on a lease. */

@@ -19,7 +19,37 @@ export const volumeTemplate = `spec:
       storage: {{ .Storage.size | quote }}
 `;
 
-/** Service `<group>-<suffix>` over the Pods of a group with this role. */
+/** Arguments of an agent for TLS, as lines of its list. */
+export const tlsArguments = `{{- if ne .Tls.Mode "disabled" }}
+        - --tls-mode={{ .Tls.Mode }}
+        - --tls-dir=/etc/middleware-tls
+        - --agent-tls-dir=/etc/middleware-agent-tls
+        {{- end }}`;
+
+/** Mounts of a container of an agent for TLS, as lines of its list. */
+export const tlsMounts = `{{- if ne .Tls.Mode "disabled" }}
+        - {name: tls, mountPath: /etc/middleware-tls, readOnly: true}
+        - {name: agent-tls, mountPath: /etc/middleware-agent-tls, readOnly: true}
+        {{- end }}`;
+
+/** Volumes of a Pod of an agent for TLS, as lines of its list. The Pod starts when the Secrets have been filled. */
+export const tlsVolumes = `{{- if ne .Tls.Mode "disabled" }}
+    - name: tls
+      secret:
+        secretName: {{ .Tls.Secret }}
+        defaultMode: 0400
+        items: [{key: ca.crt, path: ca.crt}, {key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+    - name: agent-tls
+      secret:
+        secretName: {{ .AccessSecret }}
+        defaultMode: 0400
+        items: [{key: agent-ca.crt, path: ca.crt}, {key: agent.crt, path: tls.crt}, {key: agent.key, path: tls.key}]
+    {{- end }}`;
+
+/**
+ * Service `<group>-<suffix>` over the Pods of a group with this role. With `tlsPort` in the values, the program has a port of its own for TLS;
+ * otherwise `port` is used with and without TLS.
+ */
 export function roleServiceTemplate(suffix: string, role: "primary" | "replica", portName: string): string {
   return `metadata:
   name: {{ .Name }}-${suffix}
@@ -28,6 +58,11 @@ spec:
     {{- toYaml .SelectorLabels | nindent 4 }}
     middleware.io/role: ${role}
   ports:
+    {{- if or (not .Values.tlsPort) (ne .Tls.Mode "require") }}
     - {name: ${portName}, port: {{ .Values.port }}, targetPort: {{ .Values.port }}, protocol: TCP}
+    {{- end }}
+    {{- if and .Values.tlsPort (ne .Tls.Mode "disabled") }}
+    - {name: ${portName}-tls, port: {{ .Values.tlsPort }}, targetPort: {{ .Values.tlsPort }}, protocol: TCP}
+    {{- end }}
 `;
 }

@@ -1,11 +1,15 @@
 import { join } from "node:path";
 import type { AgentView, EngineDefinition, EngineOptions } from "./engine-definition.ts";
+import type { MiddlewareEngine } from "./engine.ts";
 import { createPeers } from "./quorum/peers.ts";
 import { QuorumAgent } from "./quorum/quorum-agent.ts";
 import { QuorumEngine } from "./quorum/quorum-engine.ts";
 import { createQuorumStore } from "./quorum/quorum-store.ts";
 import { RoleFeed } from "./role-feed.ts";
-import { startToolServer } from "./tool-server.ts";
+import type { AgentIdentity } from "./tls/agent-identity.ts";
+import type { Certificates, CertificateSource } from "./tls/certificate-folder.ts";
+import { CertificateRotation } from "./tls/certificate-rotation.ts";
+import { startToolServer, type ToolServer } from "./tool-server.ts";
 
 /** Options of {@link runAgent}. */
 export interface AgentOptions extends EngineOptions {
@@ -13,6 +17,8 @@ export interface AgentOptions extends EngineOptions {
   /** Port of the gRPC server. */
   readonly agentPort: number;
   readonly token: string;
+  /** TLS of the agents: the mounted certificates, in the mode of the program. Undefined: without TLS. */
+  readonly certificates?: CertificateSource;
   readonly random: () => number;
   /** Stops the program, then the agent. */
   readonly signal: AbortSignal;
@@ -24,28 +30,34 @@ export interface AgentOptions extends EngineOptions {
  */
 export async function runAgent(options: AgentOptions): Promise<number> {
   const { engine: definition, host, agentPort, token, log, signal, dataDir, clock, random, podName } = options;
+  const { certificates, tls } = options;
+  const identity = (): AgentIdentity | undefined => tls && certificates && { mode: tls.mode, ...certificates.current };
   const program = definition.create(options);
+  const initial = [certificates?.current, tls?.certificates.current] as const;
   await program.start();
   let feed: RoleFeed | undefined;
   const quorum = new QuorumAgent({
     self: podName,
     host,
     engine: program,
-    peers: createPeers(agentPort, token),
+    peers: createPeers(agentPort, token, identity),
     store: createQuorumStore(join(dataDir, "keelson-lease.json")),
     ...{ clock, random, log },
     hasController: () => feed?.hasSubscribers ?? false,
   });
-  const engine = new QuorumEngine(program, quorum, host);
+  let rotation: CertificateRotation | undefined;
+  const engine = new QuorumEngine(program, quorum, host, () => rotation?.hash);
   feed = new RoleFeed(engine, clock);
   await quorum.start();
-  const server = await startToolServer({ engine, feed, quorum, program, host, port: agentPort, token });
+  const server = await startToolServer({ engine, feed, quorum, program, host, port: agentPort, token, identity });
+  rotation = startRotation(options, initial, { program, server, feed });
   const service = await definition.serve?.(options, createView(engine, quorum), program);
   const aborted = new Promise<"aborted">((resolve) => {
     if (signal.aborted) resolve("aborted");
     signal.addEventListener("abort", () => resolve("aborted"), { once: true });
   });
   const cause = await Promise.race([aborted, engine.ended]);
+  rotation?.stop();
   await Promise.all([server.stop(), service?.stop()]);
   if (cause === "aborted") await engine.stop({ timeoutMs: 20_000, force: true });
   // The program accepts no writes any more, so another Pod can have the lease.
@@ -54,6 +66,23 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   if (cause === "aborted") return 0;
   log.error({ cause }, "the program exited");
   return 1;
+}
+
+/** Uses new certificates for the agent and its program. Undefined without TLS. */
+function startRotation(
+  { certificates, tls, clock, log }: AgentOptions,
+  [agent, own]: readonly [Certificates | undefined, Certificates | undefined],
+  { program, server, feed }: { readonly program: MiddlewareEngine; readonly server: ToolServer; readonly feed: RoleFeed },
+): CertificateRotation | undefined {
+  if (certificates === undefined || tls === undefined || agent === undefined || own === undefined) return undefined;
+  return new CertificateRotation({
+    servers: [
+      { folder: certificates, initial: agent, apply: () => server.rotate() },
+      { folder: tls.certificates, initial: own, apply: () => program.reloadCertificates?.() ?? Promise.resolve() },
+    ],
+    ...{ clock, log },
+    onChange: () => void feed.refresh().catch(() => undefined),
+  });
 }
 
 function createView(engine: QuorumEngine, quorum: QuorumAgent): AgentView {

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http2";
-import type { AddressInfo } from "node:net";
+import { TLSSocket } from "node:tls";
 import { isDuration, parseDuration } from "@keelson/api-machinery/time";
 import { Code, ConnectError, type Interceptor, type ServiceImpl } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
@@ -15,11 +15,15 @@ import { createMetricTools } from "./metric-tools.ts";
 import type { RoleFeed } from "./role-feed.ts";
 import type { SnapshotEngine } from "./snapshot/snapshot-engine.ts";
 import { createSnapshotTools } from "./snapshot/snapshot-tools.ts";
+import { type AgentIdentity, isSameAgent, serverOptions } from "./tls/agent-identity.ts";
+import { TlsServer } from "./tls/tls-server.ts";
 import { isProgramError } from "./program-error.ts";
 
 /** A running agent server ({@link ToolInvoker}). */
 export interface ToolServer {
   readonly port: number;
+  /** Uses the current identity for later connections. */
+  rotate(): void;
   stop(): Promise<void>;
 }
 
@@ -33,35 +37,42 @@ export interface ToolServerOptions {
   readonly host: string;
   readonly port: number;
   readonly token: string;
+  /** The certificate of this agent. Undefined: without TLS. */
+  readonly identity: () => AgentIdentity | undefined;
 }
 
-/** Serves an engine over gRPC to callers that know the token. */
+/** Serves an engine over gRPC to callers that know the token and, over TLS, have a certificate of this App's agents. */
 export async function startToolServer(options: ToolServerOptions): Promise<ToolServer> {
-  const { host, port, token } = options;
+  const { host, port, token, identity } = options;
   const handler = connectNodeAdapter({
     interceptors: [requireToken(token)],
     routes: (router) => void router.service(ToolInvoker, createTools(options)),
   });
-  const server = createServer(handler);
-  const sessions = new Set<{ destroy(): void }>();
+  const http = createServer(handler);
+  // A failed connection, or bytes that are not HTTP/2.
+  http.on("sessionError", () => undefined);
   let isStopping = false;
-  server.on("session", (session) => {
-    // A connection that waited while this agent was frozen would keep it alive.
-    if (isStopping) session.destroy();
-    sessions.add(session);
-    session.on("close", () => sessions.delete(session));
+  const initial = identity();
+  const server = new TlsServer({
+    tls: initial && { mode: initial.mode, options: serverOptions(initial) },
+    onConnection(socket) {
+      const own = identity();
+      const isStranger = own !== undefined && socket instanceof TLSSocket && !isSameAgent(own, socket.getPeerCertificate());
+      // A connection that waited while this agent was frozen would keep it alive.
+      if (isStopping || isStranger) socket.destroy();
+      else http.emit("connection", socket);
+    },
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, host, resolve);
-  });
+  await server.listen(port, host);
   return {
-    port: (server.address() as AddressInfo).port,
+    port: server.port,
+    rotate() {
+      const own = identity();
+      if (own !== undefined) server.setCertificates(serverOptions(own));
+    },
     async stop() {
       isStopping = true;
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      for (const session of sessions) session.destroy();
-      await closed;
+      await server.stop();
     },
   };
 }

@@ -171,13 +171,11 @@ export class PostgresEngine implements MiddlewareEngine {
     await this.#actions.run(() => this.#becomePrimary({ role: "primary", primaryHost: this.#options.host, epoch }, expected));
   }
 
-  isDown(host: string): Promise<boolean> {
-    return isConnectionRefused(host, this.#options.port, 1_000);
-  }
+  reloadCertificates = (): Promise<void> => this.#actions.run(() => this.#server.reloadCertificates());
 
-  guard(timeoutMs: number | undefined): void {
-    this.#server.guard(timeoutMs);
-  }
+  isDown = (host: string): Promise<boolean> => isConnectionRefused(host, this.#options.port, 1_000);
+
+  guard = (timeoutMs: number | undefined): void => this.#server.guard(timeoutMs);
 
   async stop({ timeoutMs, force }: StopOptions): Promise<Outcome> {
     this.#isStopping = true;

@@ -1,5 +1,12 @@
 import type { EngineDefinition, PluginDefinition } from "@keelson/middleware-agent";
-import { parametersTemplate, roleServiceTemplate, volumeTemplate } from "@keelson/middleware-agent/templates";
+import {
+  parametersTemplate,
+  roleServiceTemplate,
+  tlsArguments,
+  tlsMounts,
+  tlsVolumes,
+  volumeTemplate,
+} from "@keelson/middleware-agent/templates";
 import { PostgresEngine } from "./postgres-engine.ts";
 
 /** The engine of PostgreSQL. */
@@ -80,6 +87,9 @@ spec:
     recovery_target_xid: forbidden
     restore_command: forbidden
     ssl: forbidden
+    ssl_ca_file: forbidden
+    ssl_cert_file: forbidden
+    ssl_key_file: forbidden
     unix_socket_directories: forbidden
     unix_socket_group: forbidden
     unix_socket_permissions: forbidden
@@ -98,6 +108,7 @@ spec:
     synchronous_commit: hot
     wal_keep_size: hot
     max_wal_size: hot
+  tls: true
   defaultValues:
     port: 5432
     agentPort: 50052
@@ -134,6 +145,7 @@ spec:
         - --port={{ .Values.agentPort }}
         - --config=/etc/middleware/parameters.json
         - --data-dir=/data
+        ${tlsArguments}
       env:
         - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
         - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
@@ -151,12 +163,14 @@ spec:
       volumeMounts:
         - {name: data, mountPath: /data}
         - {name: config, mountPath: /etc/middleware}
+        ${tlsMounts}
   {{- with .Affinity }}
   affinity: {{ toYaml . | nindent 4 }}
   {{- end }}
   volumes:
     - name: config
       configMap: {name: {{ .Instance.Name }}-config}
+    ${tlsVolumes}
     - name: data
       {{- if .Storage }}
       persistentVolumeClaim: {claimName: {{ .Instance.Name }}-data}

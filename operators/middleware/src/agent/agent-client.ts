@@ -2,10 +2,10 @@ import { type CallOptions, type Client, Code, ConnectError, createClient } from 
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { type Clock, sleep, systemClock } from "@keelson/api-machinery/time";
 import type { MetricFamily } from "@keelson/controller/metrics";
+import type { AgentAccess } from "../controllers/agent-access.ts";
 import type { Call, CallResult } from "../controllers/effect.ts";
 import type { Role } from "../controllers/group/observation.ts";
-import { ToolInvoker, unresponsive } from "@keelson/middleware-agent/protocol";
-import { GrpcSessions } from "@keelson/sandbox/grpc";
+import { AgentSessions, ToolInvoker, unresponsive } from "@keelson/middleware-agent/protocol";
 
 /** gRPC port of agents. */
 const agentPort = 50_052;
@@ -13,13 +13,13 @@ const agentPort = 50_052;
 /** Client of all agents, with one connection per Pod. */
 export interface AgentClient {
   /** `timeoutMs`: default that of the client. */
-  call(ip: string, token: string, call: Call, timeoutMs?: number): Promise<CallResult>;
+  call(ip: string, access: AgentAccess, call: Call, timeoutMs?: number): Promise<CallResult>;
   /** The state of a Pod; undefined if its agent does not respond, role `unknown` if its program does not. */
-  role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined>;
+  role(ip: string, access: AgentAccess, signal?: AbortSignal): Promise<Role | undefined>;
   /** Metrics of the program of a Pod; undefined if its agent does not respond or has none. */
-  metrics(ip: string, token: string, signal?: AbortSignal): Promise<readonly MetricFamily[] | undefined>;
+  metrics(ip: string, access: AgentAccess, signal?: AbortSignal): Promise<readonly MetricFamily[] | undefined>;
   /** Calls `onChange` when the state of a Pod may have changed or its agent was lost, until the signal fires. */
-  watch(ip: string, token: string, onChange: () => void, signal: AbortSignal): void;
+  watch(ip: string, access: AgentAccess, onChange: () => void, signal: AbortSignal): void;
   close(): void;
 }
 
@@ -50,6 +50,13 @@ const metricsTimeoutMs = 3_000;
 /** Answers are small, and an agent is not trusted with the operator's memory. */
 const maxAnswerBytes = 4 * 1024 * 1024;
 
+/** The connection to an agent, and how it was last reached. */
+interface Connection {
+  readonly tools: Tools;
+  readonly sessions: AgentSessions;
+  access: AgentAccess;
+}
+
 /** Restarted Pods have new addresses, so the oldest connections are evicted. */
 const maxConnections = 1_000;
 
@@ -58,7 +65,7 @@ class GrpcAgentClient implements AgentClient {
   readonly #roleTimeoutMs: number;
   readonly #programPort: number;
   readonly #clock: Clock;
-  readonly #connections = new Map<string, { readonly tools: Tools; readonly sessions: GrpcSessions }>();
+  readonly #connections = new Map<string, Connection>();
 
   constructor({ timeoutMs = 30_000, roleTimeoutMs = 1_000, programPort = 6_379, clock = systemClock }: AgentClientOptions) {
     this.#timeoutMs = timeoutMs;
@@ -67,10 +74,10 @@ class GrpcAgentClient implements AgentClient {
     this.#clock = clock;
   }
 
-  async call(ip: string, token: string, call: Call, timeoutMs = this.#timeoutMs): Promise<CallResult> {
-    const options = { headers: authorization(token), timeoutMs };
+  async call(ip: string, access: AgentAccess, call: Call, timeoutMs = this.#timeoutMs): Promise<CallResult> {
+    const options = { headers: authorization(access), timeoutMs };
     try {
-      return await perform(this.#toolsOf(ip), call, this.#programPort, options);
+      return await perform(this.#toolsOf(ip, access), call, this.#programPort, options);
     } catch (error) {
       const { code, rawMessage } = ConnectError.from(error);
       if (code === Code.InvalidArgument || code === Code.Unauthenticated) return { kind: "refused", message: rawMessage };
@@ -78,10 +85,10 @@ class GrpcAgentClient implements AgentClient {
     }
   }
 
-  async role(ip: string, token: string, signal?: AbortSignal): Promise<Role | undefined> {
-    const options = { headers: authorization(token), timeoutMs: this.#roleTimeoutMs, ...(signal ? { signal } : {}) };
+  async role(ip: string, access: AgentAccess, signal?: AbortSignal): Promise<Role | undefined> {
+    const options = { headers: authorization(access), timeoutMs: this.#roleTimeoutMs, ...(signal ? { signal } : {}) };
     try {
-      const { role, extraInfo } = await this.#toolsOf(ip).getRole({}, options);
+      const { role, extraInfo } = await this.#toolsOf(ip, access).getRole({}, options);
       return role === "stopped" ? undefined : roleOf(role, extraInfo);
     } catch (error) {
       if (ConnectError.from(error).code !== unresponsive) return undefined;
@@ -89,10 +96,10 @@ class GrpcAgentClient implements AgentClient {
     }
   }
 
-  async metrics(ip: string, token: string, signal?: AbortSignal): Promise<readonly MetricFamily[] | undefined> {
-    const options = { headers: authorization(token), timeoutMs: metricsTimeoutMs, ...(signal ? { signal } : {}) };
+  async metrics(ip: string, access: AgentAccess, signal?: AbortSignal): Promise<readonly MetricFamily[] | undefined> {
+    const options = { headers: authorization(access), timeoutMs: metricsTimeoutMs, ...(signal ? { signal } : {}) };
     try {
-      const { families } = await this.#toolsOf(ip).metrics({}, options);
+      const { families } = await this.#toolsOf(ip, access).metrics({}, options);
       return families.map(({ name, help, type, samples }) => ({
         ...{ name, help, type: type === "counter" ? "counter" : "gauge" },
         samples: samples.map(({ labels, value }) => ({ labels, value })),
@@ -103,8 +110,8 @@ class GrpcAgentClient implements AgentClient {
     }
   }
 
-  watch(ip: string, token: string, onChange: () => void, signal: AbortSignal): void {
-    void watchRole(() => this.#toolsOf(ip), token, onChange, signal, this.#clock);
+  watch(ip: string, access: AgentAccess, onChange: () => void, signal: AbortSignal): void {
+    void watchRole(() => this.#connectionOf(ip, access).tools, access, onChange, signal, this.#clock);
   }
 
   close(): void {
@@ -112,35 +119,54 @@ class GrpcAgentClient implements AgentClient {
     this.#connections.clear();
   }
 
-  #toolsOf(ip: string): Tools {
+  /** Later connections use this access, whose certificates may have been rotated. */
+  #toolsOf(ip: string, access: AgentAccess): Tools {
+    const connection = this.#connectionOf(ip, access);
+    connection.access = access;
+    return connection.tools;
+  }
+
+  /** The connection to an agent. A watch, whose access may be old, uses that of later calls. */
+  #connectionOf(ip: string, access: AgentAccess): Connection {
     const known = this.#connections.get(ip);
-    if (known) return known.tools;
-    const baseUrl = `http://${ip.includes(":") ? `[${ip}]` : ip}:${agentPort}`;
-    const sessions = new GrpcSessions(baseUrl, {
+    if (known) return known;
+    const sessions = new AgentSessions({
+      ...{ host: ip, port: agentPort },
+      identity: () => connection.access.identity,
       idleConnectionTimeoutMs: 30_000,
       // A frozen Pod sends nothing: its connection is dropped after interval and timeout.
       pingIntervalMs: 2_000,
       pingTimeoutMs: 2_000,
     });
-    const tools = createClient(
-      ToolInvoker,
-      createGrpcTransport({ baseUrl, sessionManager: sessions, readMaxBytes: maxAnswerBytes }),
-    );
-    this.#connections.set(ip, { tools, sessions });
+    const transport = { baseUrl: sessions.authority, sessionManager: sessions, readMaxBytes: maxAnswerBytes };
+    const connection: Connection = { tools: createClient(ToolInvoker, createGrpcTransport(transport)), sessions, access };
+    this.#connections.set(ip, connection);
     const [oldest] = this.#connections;
     if (this.#connections.size > maxConnections && oldest) {
       oldest[1].sessions.abort();
       this.#connections.delete(oldest[0]);
     }
-    return tools;
+    return connection;
   }
 }
 
-const authorization = (token: string): Readonly<Record<string, string>> => ({ authorization: `Bearer ${token}` });
+const authorization = ({ token }: AgentAccess): Readonly<Record<string, string>> => ({ authorization: `Bearer ${token}` });
 
 function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
-  const { configHash, version, primaryHost, isInSync, offset, timeline, epoch, keys, members, credentials, credentialsId } =
-    info;
+  const {
+    configHash,
+    version,
+    primaryHost,
+    isInSync,
+    offset,
+    timeline,
+    epoch,
+    keys,
+    members,
+    credentials,
+    credentialsId,
+    certificates,
+  } = info;
   return {
     role,
     isInSync: isInSync === "true",
@@ -155,6 +181,7 @@ function roleOf(role: string, info: Readonly<Record<string, string>>): Role {
     ...(credentials === undefined
       ? {}
       : { credentials: { sequence: Number(credentials), ...(credentialsId === undefined ? {} : { id: credentialsId }) } }),
+    ...(certificates === undefined ? {} : { certificates }),
     ...logOf(info),
   };
 }
@@ -242,7 +269,7 @@ function outcomeOf(answer: { success: boolean; error: string; mustTerminate?: bo
 /** Watches one agent until the signal fires. Reconnects after a failure. */
 async function watchRole(
   connect: () => Tools,
-  token: string,
+  access: AgentAccess,
   onChange: () => void,
   signal: AbortSignal,
   clock: Clock,
@@ -251,7 +278,7 @@ async function watchRole(
   while (!signal.aborted) {
     let wasConnected = false;
     try {
-      for await (const _ of connect().watchRole({}, { headers: authorization(token), signal })) {
+      for await (const _ of connect().watchRole({}, { headers: authorization(access), signal })) {
         wasConnected = true;
         waitMs = initialReconnectMs;
         onChange();

@@ -1,5 +1,6 @@
 import type { AgentView, EngineDefinition, EngineOptions } from "@keelson/middleware-agent";
 import { RedisEngine } from "./redis/redis-engine.ts";
+import { defaultTlsPort } from "./redis/redis-tls.ts";
 import type { Topology } from "./sentinel/sentinel-commands.ts";
 import { SentinelServer } from "./sentinel/sentinel-server.ts";
 
@@ -17,17 +18,30 @@ export const redisAgent: EngineDefinition = {
       description: "port of the Sentinel protocol",
       default: String(defaultSentinelPort),
     },
+    {
+      name: "tls-port",
+      value: "PORT",
+      description: "port of the program with TLS",
+      default: String(defaultTlsPort),
+    },
   ],
   create: (options) => new RedisEngine(options),
   serve(options, view, engine) {
-    const { host, clock, password } = options;
+    const { host, clock, password, tls } = options;
     const accepts = (text: string): boolean => engine.credentials?.accepts("default", text) ?? text === password;
     const port = Number(options.flags["sentinel-port"] ?? defaultSentinelPort);
-    return SentinelServer.start({ host, clock, port, accepts, topology: () => topologyOf(options, view, port) });
+    const topology = (isSecure: boolean): Promise<Topology> => topologyOf(options, view, port, isSecure);
+    return SentinelServer.start({ host, clock, port, accepts, topology, tls });
   },
 };
 
-async function topologyOf({ host, port, podName }: EngineOptions, view: AgentView, sentinelPort: number): Promise<Topology> {
+/** `isSecure`: servers are listed with their ports for TLS. */
+async function topologyOf(
+  { host, port, podName, flags }: EngineOptions,
+  view: AgentView,
+  sentinelPort: number,
+  isSecure: boolean,
+): Promise<Topology> {
   const hosts = Object.values(view.members());
   const primary = await view.primaryHost();
   return {
@@ -35,7 +49,7 @@ async function topologyOf({ host, port, podName }: EngineOptions, view: AgentVie
     primary,
     replicas: hosts.filter((each) => each !== primary),
     peers: hosts.filter((each) => each !== host),
-    ...{ port, sentinelPort },
+    ...{ port: isSecure ? Number(flags["tls-port"] ?? defaultTlsPort) : port, sentinelPort },
     hasQuorum: view.hasQuorum(),
   };
 }

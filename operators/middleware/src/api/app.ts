@@ -3,6 +3,7 @@ import { type Static, Type } from "typebox";
 import { anyMap, choice, conditions, duration, int32, int64, listMap, partName, time } from "@keelson/api-machinery/fields";
 import { backupEncryption, backupStorage } from "./backup-parts.ts";
 import { group, version } from "./names.ts";
+import { appTls } from "./tls.ts";
 import { userFields } from "./users.ts";
 import { disruptions, errorClasses, GroupPart, named, scenario } from "./parts.ts";
 
@@ -164,6 +165,7 @@ const spec = Type.Object(
       ),
     ),
     ...userFields,
+    tls: Type.Optional(appTls),
     backup: Type.Optional(
       Type.Object(
         {

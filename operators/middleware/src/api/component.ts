@@ -3,6 +3,7 @@ import { type Static, Type } from "typebox";
 import { anyMap, conditions, listMap } from "@keelson/api-machinery/fields";
 import { group, version } from "./names.ts";
 import { GroupPart, named, operation, operationRequest, podProgress, reference } from "./parts.ts";
+import { podTls } from "./tls.ts";
 
 const spec = Type.Object(
   {
@@ -10,6 +11,7 @@ const spec = Type.Object(
     plugin: named("The plugin for this middleware.", "Name of the plugin."),
     runtime: named("The program to run.", "Name of the program."),
     config: Type.Optional(anyMap("Parameters of the program.")),
+    tls: Type.Optional(podTls),
     groups: Type.Array(GroupPart, listMap("name", "Groups of the Component.")),
     stopped: Type.Optional(Type.Boolean({ description: "Runs no Pods." })),
     operation: Type.Optional(operationRequest),

@@ -15,6 +15,7 @@ import {
   rollingUpdate,
   storage,
 } from "./parts.ts";
+import { podTls } from "./tls.ts";
 
 const spec = Type.Object(
   {
@@ -24,6 +25,7 @@ const spec = Type.Object(
     runtime: named("The program to run.", "Name of the program."),
     replicas: int32("Number of Pods.", { minimum: 0, maximum: 100 }),
     config: Type.Optional(anyMap("Parameters of the program.")),
+    tls: Type.Optional(podTls),
     resources: Type.Optional(resources),
     storage: Type.Optional(storage),
     affinity: Type.Optional(anyMap("Affinity of the Pods.")),

@@ -10,6 +10,9 @@ export const pluginNamespace = "middleware-system";
 /** Finalizer of Apps: their Pods are stopped in order, and their volumes handled by `spec.deletionPolicy`. */
 export const appFinalizer = `${group}/stop-in-order`;
 
+/** On Pods with TLS: its mode. */
+export const tlsAnnotation = `${group}/tls`;
+
 /** Annotations of Apps, Components and Groups. */
 export const annotations = {
   /** On Apps: the tasks of the plan as JSON, mirrored from `status.plan` by the controller. */
@@ -35,6 +38,8 @@ export const annotations = {
   restoredBy: "middleware.io/restored-by",
   /** On Apps, set by users: "true" starts no more tasks, and running ones stop before their next disruption. */
   paused: "middleware.io/paused",
+  /** On Apps, set by users: `{"id": "...", "authority": true}`. Rotates the certificates, or with `authority` their authority too. */
+  certificateControl: "middleware.io/certificate-control",
   /** On Apps, set by users: the id of the plan to approve. Removed when processed. */
   approve: "middleware.io/approve",
   /** On Components and Groups: the token of the operation to pause. */
@@ -71,6 +76,24 @@ export const configHashAnnotation = "middleware.io/config-hash";
 
 /** Name of an App's Secret with the token of its agents and the password of its programs. */
 export const accessSecretName = (app: string): string => `${app}-access`;
+
+/** Name of the Secret with the certificate of an App's programs, unless `spec.tls.secretName` is set. */
+export const certificateSecretName = (app: string): string => `${app}-tls`;
+
+/** Name of the ConfigMap with the authorities that clients of an App trust, and of the Secret with those of the operator. */
+export const authorityName = (app: string): string => `${app}-ca`;
+
+/** Key of the ConfigMap with the authorities. */
+export const authorityKey = "ca.crt";
+
+/** Keys of the access Secret for the TLS of agents. */
+export const agentKeys = {
+  /** `prefer` or `require`: how controllers connect to agents. Missing: without TLS. */
+  mode: "agentTls",
+  authorities: "agent-ca.crt",
+  certificate: "agent.crt",
+  key: "agent.key",
+} as const;
 
 /** Name of the ConfigMap with an App's metadata. */
 export const metadataName = (app: string): string => `${app}-metadata`;

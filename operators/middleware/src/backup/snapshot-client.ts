@@ -1,8 +1,7 @@
 import { type Client, Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { ToolInvoker } from "@keelson/middleware-agent/protocol";
-import { GrpcSessions } from "@keelson/sandbox/grpc";
-import type { LogFile, SnapshotOutcome, SnapshotSummary } from "@keelson/middleware-agent";
+import { AgentSessions, ToolInvoker } from "@keelson/middleware-agent/protocol";
+import type { AgentIdentity, LogFile, SnapshotOutcome, SnapshotSummary } from "@keelson/middleware-agent";
 import { BackupError } from "./backup-error.ts";
 import { type RecoverRequest, recoverSnapshot } from "./recover-client.ts";
 
@@ -21,9 +20,18 @@ export interface SnapshotClient {
   close(): void;
 }
 
-/** Connects to the agent at `http://<address>:<port>`. Calls have no timeout: a frozen Pod is noticed by its missing pings. */
-export function createSnapshotClient(baseUrl: string, token: string): SnapshotClient {
-  const sessionManager = new GrpcSessions(baseUrl, { pingIntervalMs: 10_000, pingTimeoutMs: 15_000 });
+/**
+ * Connects to the agent at `http://<address>:<port>`, with TLS if it has an identity. Calls have no timeout: a frozen Pod is noticed by its
+ * missing pings.
+ */
+export function createSnapshotClient(
+  baseUrl: string,
+  token: string,
+  identity: () => AgentIdentity | undefined = () => undefined,
+): SnapshotClient {
+  const { hostname, port } = new URL(baseUrl);
+  const address = { host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) };
+  const sessionManager = new AgentSessions({ ...address, identity, pingIntervalMs: 10_000, pingTimeoutMs: 15_000 });
   const tools = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager }));
   const options = { headers: { authorization: `Bearer ${token}` } };
   return {

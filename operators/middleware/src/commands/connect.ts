@@ -1,7 +1,10 @@
+import type { DeepReadonly } from "@keelson/api-machinery";
 import { Secret, Service } from "@keelson/api-machinery/kinds";
+import type { Client } from "@keelson/client";
 import { type CommandContext, formatResult } from "@keelson/operator";
 import { App } from "../api/app.ts";
-import { accessSecretName, labels } from "../api/names.ts";
+import { Group } from "../api/group.ts";
+import { accessSecretName, authorityKey, authorityName, labels } from "../api/names.ts";
 import { keyOf } from "./app-flags.ts";
 
 interface Endpoint {
@@ -14,10 +17,13 @@ interface Endpoint {
 export async function showConnection(context: CommandContext): Promise<number> {
   const client = await context.client();
   const { namespace, name } = keyOf(context);
-  await client.get(App, { namespace, name });
+  const app = await client.get(App, { namespace, name });
+  const tls = await tlsOf(app, client);
   const { items } = await client.list(Service, { namespace, labelSelector: `${labels.app}=${name}` });
   const endpoints = items.flatMap(({ metadata, spec }): Endpoint[] => {
-    const [port] = spec?.ports ?? [];
+    const ports = spec?.ports ?? [];
+    // Redis has a port of its own for TLS.
+    const port = (tls === undefined ? undefined : ports.find((each) => each.name?.endsWith("-tls"))) ?? ports[0];
     const service = metadata.name ?? "";
     const hasAddress = spec?.clusterIP !== undefined && spec.clusterIP !== "None";
     const host = hasAddress ? (spec.clusterIP ?? "") : `${service}.${namespace}.svc`;
@@ -30,11 +36,30 @@ export async function showConnection(context: CommandContext): Promise<number> {
   const secret = accessSecretName(name);
   const stored = context.flags["show-password"] === true ? await client.get(Secret, { namespace, name: secret }) : undefined;
   const password = stored === undefined ? undefined : Buffer.from(stored.data?.password ?? "", "base64").toString();
-  const result = { endpoints, secret: { name: secret, key: "password" }, ...(password === undefined ? {} : { password }) };
+  const result = {
+    endpoints,
+    secret: { name: secret, key: "password" },
+    ...(password === undefined ? {} : { password }),
+    ...(tls === undefined ? {} : { tls }),
+  };
   const describe = (): string => {
     const lines = endpoints.map(({ service, host, port }) => `${service}: ${host}:${port}`);
+    if (tls !== undefined)
+      lines.push(
+        `TLS ${tls.mode === "require" ? "required" : "offered"}: authorities in key ${tls.key} of ConfigMap ${tls.configMap}`,
+      );
     return `${[...lines, `password: ${password ?? `key password of Secret ${secret} (--show-password)`}`].join("\n")}\n`;
   };
   context.stdout.write(formatResult(context, result, describe));
   return 0;
+}
+
+/** How clients verify the programs. Undefined while no Pod has TLS. */
+async function tlsOf(
+  { metadata: { name = "", namespace } }: DeepReadonly<App>,
+  client: Client,
+): Promise<{ readonly mode: string; readonly configMap: string; readonly key: string } | undefined> {
+  const { items } = await client.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
+  const mode = items.find(({ spec }) => spec.tls !== undefined)?.spec.tls?.mode;
+  return mode && { mode, configMap: authorityName(name), key: authorityKey };
 }

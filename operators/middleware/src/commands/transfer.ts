@@ -1,6 +1,9 @@
 import { randomBytes } from "node:crypto";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
+import type { Logger } from "@keelson/controller";
+import { type AgentIdentity, CertificateFolder, tlsModeOf } from "@keelson/middleware-agent";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { BackupError } from "../backup/backup-error.ts";
 import type { BackupStore } from "../backup/backup-store.ts";
@@ -25,6 +28,7 @@ export const transferCommand: CommandDefinition = {
       env: transferVariables.request,
     },
     { name: "token", value: "TOKEN", description: "token of the App's agents", env: transferVariables.token, default: "" },
+    { name: "agent-tls-dir", value: "DIR", description: "folder with the identity at the App's agents", default: "" },
     { name: "encryption-key", value: "KEY", description: "encryption key", env: transferVariables.encryptionKey, default: "" },
     { name: "access-key-id", value: "ID", description: "S3 access key", env: transferVariables.accessKeyId, default: "" },
     {
@@ -38,7 +42,7 @@ export const transferCommand: CommandDefinition = {
   run,
 };
 
-async function run({ flags, stdout, stderr, clock, signal }: CommandContext): Promise<number> {
+async function run({ flags, stdout, stderr, clock, log, signal }: CommandContext): Promise<number> {
   const text = (name: string): string => (typeof flags[name] === "string" ? flags[name] : "");
   const request: unknown = JSON.parse(text("request"));
   if (!isJsonObject(request) || text("result") === "") {
@@ -46,10 +50,11 @@ async function run({ flags, stdout, stderr, clock, signal }: CommandContext): Pr
     return 2;
   }
   const work = request as unknown as TransferRequest;
+  const identity = await openIdentity(text("agent-tls-dir"), log);
   const result = await performing(async () =>
     runTransfer(work, {
       store: await createStore(work.storage, text("access-key-id"), text("secret-access-key")),
-      connect: (baseUrl) => createSnapshotClient(baseUrl, text("token")),
+      connect: (baseUrl) => createSnapshotClient(baseUrl, text("token"), identity),
       encryptionKey: text("encryption-key") === "" ? undefined : parseKey(text("encryption-key")),
       onMessage: (message) => void stderr.write(`${work.kind}: ${message}\n`),
       ...{ randomBytes, clock, signal },
@@ -59,6 +64,14 @@ async function run({ flags, stdout, stderr, clock, signal }: CommandContext): Pr
   if (result.ok) stdout.write(`${work.kind}: done\n`);
   else stderr.write(`${work.kind}: ${result.error}\n`);
   return result.ok ? 0 : 1;
+}
+
+/** The identity at the agents, which may be rotated. Undefined if they do not use TLS. */
+async function openIdentity(folder: string, log: Logger): Promise<() => AgentIdentity | undefined> {
+  const mode = folder === "" ? undefined : tlsModeOf(await readFile(join(folder, "mode"), "utf8").catch(() => ""));
+  if (mode === undefined) return () => undefined;
+  const opened = await CertificateFolder.open(folder, log);
+  return () => ({ mode, ...opened.current });
 }
 
 async function performing(act: () => Promise<TransferResult>): Promise<TransferResult> {

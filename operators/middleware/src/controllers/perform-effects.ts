@@ -13,6 +13,7 @@ import { addFinalizer, ignoreConflict, removeFinalizer } from "@keelson/controll
 import type { Client } from "@keelson/client";
 import type { AgentClient } from "../agent/agent-client.ts";
 import { labels } from "../api/names.ts";
+import type { AgentAccess } from "./agent-access.ts";
 import { AgentCallError } from "./agent-call-error.ts";
 import type { Effect } from "./effect.ts";
 
@@ -24,8 +25,8 @@ export interface EffectContext {
   readonly agents: AgentClient;
   /** Timeout of calls to agents. Default: that of the client. */
   readonly callTimeoutMs?: number;
-  /** Reads the token of the App's agents. */
-  readonly agentToken: () => Promise<string>;
+  /** Reads the access to the App's agents. */
+  readonly agentAccess: () => Promise<AgentAccess>;
   /** Generates a secret as printable text. */
   readonly generateSecret: () => string;
   /** Object whose status records the result of a call. */
@@ -129,8 +130,8 @@ async function deleteObject(effect: EffectOf<"delete">, { client, signal }: Effe
 }
 
 async function callAgent(effect: EffectOf<"call">, context: EffectContext): Promise<boolean> {
-  const { agents, agentToken, answersInto, callTimeoutMs } = context;
-  const result = await agents.call(effect.ip, await agentToken(), effect.call, callTimeoutMs);
+  const { agents, agentAccess, answersInto, callTimeoutMs } = context;
+  const result = await agents.call(effect.ip, await agentAccess(), effect.call, callTimeoutMs);
   const status = effect.after(result);
   if (status !== undefined)
     return answersInto !== undefined && (await performEffect({ kind: "status", ...answersInto, status }, context));

@@ -9,7 +9,7 @@ import { Backup } from "../api/backup.ts";
 import { BackupSchedule } from "../api/backup-schedule.ts";
 import { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
-import { findAgentToken } from "../controllers/agent-token.ts";
+import { type AgentAccess, findAgentAccess } from "../controllers/agent-access.ts";
 import { appMetrics, groupLabels, type MonitoredApp, type PodFigures } from "./app-metrics.ts";
 import { type MonitoredPod, ProgramMetricsReader } from "./program-metrics-reader.ts";
 
@@ -38,9 +38,9 @@ export function createMonitoringServer(agents: AgentClient): ServerDefinition {
   };
 }
 
-/** An App whose Pods can be asked if its token could be read. */
+/** An App whose Pods can be asked if their access could be read. */
 interface AccessibleApp extends Omit<MonitoredApp, "pods"> {
-  readonly token: string | undefined;
+  readonly access: AgentAccess | undefined;
 }
 
 async function collect(
@@ -64,20 +64,20 @@ async function monitoredApps({ cache, client }: ServerContext): Promise<readonly
       const groups = cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
       const backups = cache.list(Backup, { namespace }).filter(({ spec }) => spec.app.name === name);
       const backupSchedules = cache.list(BackupSchedule, { namespace }).filter(({ spec }) => spec.app.name === name);
-      // Without a token the agents cannot be asked; the other metrics do not need it.
-      const token = await findAgentToken(client, namespace, name).catch(() => undefined);
-      return { app, groups, backups, backupSchedules, token };
+      // Without access the agents cannot be asked; the other metrics do not need it.
+      const access = await findAgentAccess(client, namespace, name).catch(() => undefined);
+      return { app, groups, backups, backupSchedules, access };
     }),
   );
 }
 
 /** Asks the agents of all Pods at the same time. Each has a second to answer. */
-async function withFigures({ token, ...app }: AccessibleApp, agents: AgentClient): Promise<MonitoredApp> {
-  if (token === undefined) return { ...app, pods: undefined };
+async function withFigures({ access, ...app }: AccessibleApp, agents: AgentClient): Promise<MonitoredApp> {
+  if (access === undefined) return { ...app, pods: undefined };
   const pods = app.groups.flatMap(agentPods);
   const answers = await Promise.all(
     pods.map(async ({ name, ip }): Promise<readonly (readonly [string, PodFigures])[]> => {
-      const role = ip === undefined ? undefined : await agents.role(ip, token);
+      const role = ip === undefined ? undefined : await agents.role(ip, access);
       return role === undefined ? [] : [[name, role]];
     }),
   );
@@ -87,14 +87,14 @@ async function withFigures({ token, ...app }: AccessibleApp, agents: AgentClient
 /** Pods with an agent have a role. */
 const agentPods = ({ status }: DeepReadonly<Group>) => (status?.pods ?? []).filter(({ role }) => role !== undefined);
 
-function podsOf({ app, groups, token }: AccessibleApp): readonly MonitoredPod[] {
-  if (token === undefined) return [];
+function podsOf({ app, groups, access }: AccessibleApp): readonly MonitoredPod[] {
+  if (access === undefined) return [];
   const { namespace = "", name = "" } = app.metadata;
   const interval = app.spec.monitoring?.interval;
   const intervalMs = interval === undefined ? 0 : parseDuration(interval);
   return groups.flatMap((group) =>
     agentPods(group).flatMap(({ name: pod, ip }) =>
-      ip === undefined ? [] : [{ labels: { namespace, app: name, ...groupLabels(group), pod }, ip, token, intervalMs }],
+      ip === undefined ? [] : [{ labels: { namespace, app: name, ...groupLabels(group), pod }, ip, access, intervalMs }],
     ),
   );
 }

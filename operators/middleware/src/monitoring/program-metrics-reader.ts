@@ -1,6 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { MetricFamily } from "@keelson/controller/metrics";
 import type { AgentClient } from "../agent/agent-client.ts";
+import type { AgentAccess } from "../controllers/agent-access.ts";
 import { programMetrics, type ReportedMetrics } from "./program-metrics.ts";
 
 /** A Pod whose program is monitored. */
@@ -8,7 +9,7 @@ export interface MonitoredPod {
   /** `namespace`, `app`, `component`, `group` and `pod`. */
   readonly labels: Readonly<Record<string, string>>;
   readonly ip: string;
-  readonly token: string;
+  readonly access: AgentAccess;
   /** Minimum time between two reads. Scrapes in between get the same values. */
   readonly intervalMs: number;
 }
@@ -42,11 +43,11 @@ export class ProgramMetricsReader {
     return programMetrics(readings.flatMap((reading) => (reading === undefined ? [] : [reading.report])));
   }
 
-  async #readingOf({ labels, ip, token, intervalMs }: MonitoredPod): Promise<Reading | undefined> {
+  async #readingOf({ labels, ip, access, intervalMs }: MonitoredPod): Promise<Reading | undefined> {
     const last = this.#readings.get(keyOf(labels));
     const atMs = this.#clock.monotonic();
     if (last !== undefined && last.ip === ip && atMs - last.atMs < intervalMs) return last;
-    const families = await this.#agents.metrics(ip, token);
+    const families = await this.#agents.metrics(ip, access);
     return families === undefined ? undefined : { ip, atMs, report: { pod: labels, families } };
   }
 }

@@ -87,7 +87,7 @@ describe("metrics of programs", () => {
       clock,
     );
     const read = async (ip = "10.0.0.1") =>
-      (await reader.read([{ labels: podLabels("a"), ip, token: "", intervalMs: 10_000 }]))[0]?.samples[0]?.value;
+      (await reader.read([{ labels: podLabels("a"), ip, access: { token: "" }, intervalMs: 10_000 }]))[0]?.samples[0]?.value;
     expect([await read(), await read()]).toEqual([1, 1]);
     expect(await read("10.0.0.2")).toBe(2);
     await clock.advance(10_000);

@@ -41,6 +41,8 @@ export interface Plugin {
   readonly warnings: readonly { readonly parameters: Readonly<Record<string, string>>; readonly message: string }[];
   /** Whether the programs have users. Undefined: the agents decide. */
   readonly hasUsers: boolean | undefined;
+  /** Whether its Pods support TLS. */
+  readonly hasTls: boolean;
   readonly values: Readonly<Record<string, JsonValue>>;
   readonly templates: readonly { readonly kind: TemplateKind; readonly template: Template }[];
 }

@@ -106,6 +106,7 @@ export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
       };
     }),
     hasUsers: components.some((component) => component.hasAgent) ? flag(spec.users, "users", undefined) : false,
+    hasTls: flag(spec.tls, "tls", false),
     values: object(spec.defaultValues ?? {}, "defaultValues"),
     templates: list(spec.templates, "templates").map((each, index) => {
       const template = object(each, `templates[${index}]`);

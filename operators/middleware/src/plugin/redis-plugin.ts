@@ -1,5 +1,12 @@
 import type { PluginDefinition } from "@keelson/middleware-agent";
-import { parametersTemplate, roleServiceTemplate, volumeTemplate } from "@keelson/middleware-agent/templates";
+import {
+  parametersTemplate,
+  roleServiceTemplate,
+  tlsArguments,
+  tlsMounts,
+  tlsVolumes,
+  volumeTemplate,
+} from "@keelson/middleware-agent/templates";
 import { redisAgent } from "../agent/redis-agent.ts";
 import { redisAlerts, redisPanels } from "../monitoring/redis-monitoring.ts";
 
@@ -45,6 +52,11 @@ spec:
     bind: forbidden
     port: forbidden
     tls-port: forbidden
+    tls-cert-file: forbidden
+    tls-key-file: forbidden
+    tls-ca-cert-file: forbidden
+    tls-auth-clients: forbidden
+    tls-replication: forbidden
     dir: forbidden
     dbfilename: forbidden
     replicaof: forbidden
@@ -85,8 +97,10 @@ spec:
     disable-thp: cold
     set-proc-title: cold
     always-show-logo: cold
+  tls: true
   defaultValues:
     port: 6379
+    tlsPort: 6380
     agentPort: 50052
     sentinelPort: 26379
     program: redis-server
@@ -117,17 +131,26 @@ spec:
         - --sentinel-port={{ .Values.sentinelPort }}
         - --config=/etc/middleware/parameters.json
         - --data-dir=/data
+        ${tlsArguments}
+        {{- if ne .Tls.Mode "disabled" }}
+        - --tls-port={{ .Values.tlsPort }}
+        {{- end }}
       env:
         - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
         - {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
         - {name: AGENT_TOKEN, valueFrom: {secretKeyRef: {name: {{ .AccessSecret }}, key: agentToken}}}
         - {name: REDIS_PASSWORD, valueFrom: {secretKeyRef: {name: {{ .AccessSecret }}, key: password}}}
       ports:
+        {{- if ne .Tls.Mode "require" }}
         - {name: redis, containerPort: {{ .Values.port }}, protocol: TCP}
+        {{- end }}
+        {{- if ne .Tls.Mode "disabled" }}
+        - {name: redis-tls, containerPort: {{ .Values.tlsPort }}, protocol: TCP}
+        {{- end }}
         - {name: agent, containerPort: {{ .Values.agentPort }}, protocol: TCP}
         - {name: sentinel, containerPort: {{ .Values.sentinelPort }}, protocol: TCP}
       readinessProbe:
-        tcpSocket: {port: {{ .Values.port }}}
+        tcpSocket: {port: {{ if eq .Tls.Mode "require" }}{{ .Values.tlsPort }}{{ else }}{{ .Values.port }}{{ end }}}
         periodSeconds: 2
       {{- with .Resources }}
       resources: {{ toYaml . | nindent 8 }}
@@ -135,12 +158,14 @@ spec:
       volumeMounts:
         - {name: data, mountPath: /data}
         - {name: config, mountPath: /etc/middleware}
+        ${tlsMounts}
   {{- with .Affinity }}
   affinity: {{ toYaml . | nindent 4 }}
   {{- end }}
   volumes:
     - name: config
       configMap: {name: {{ .Instance.Name }}-config}
+    ${tlsVolumes}
     - name: data
       {{- if .Storage }}
       persistentVolumeClaim: {claimName: {{ .Instance.Name }}-data}

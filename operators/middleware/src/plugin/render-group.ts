@@ -9,7 +9,15 @@ import {
 import type { ConfigMapObject, PersistentVolumeClaimObject, PodObject } from "@keelson/api-machinery/kinds";
 import { parse } from "yaml";
 import type { Group } from "../api/group.ts";
-import { accessSecretName, configHashAnnotation, labels, revisionAnnotation, versionAnnotation } from "../api/names.ts";
+import {
+  accessSecretName,
+  certificateSecretName,
+  configHashAnnotation,
+  labels,
+  revisionAnnotation,
+  tlsAnnotation,
+  versionAnnotation,
+} from "../api/names.ts";
 import { renderTemplate } from "../template/render-template.ts";
 import { hasAgent, hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
 import { checkPod, checkPorts } from "./check-rendered.ts";
@@ -153,6 +161,7 @@ class GroupRenderer {
       SelectorLabels: this.#selectorLabels,
       Agent: { Command: agentCommand },
       AccessSecret: accessSecretName(app),
+      Tls: { Mode: spec.tls?.mode ?? "disabled", Secret: spec.tls?.secretName ?? certificateSecretName(app) },
     };
   }
 
@@ -169,7 +178,11 @@ class GroupRenderer {
     const { version } = spec.runtime;
     // Without an agent only a new Pod reads a new configuration.
     const revision = hashOf({ spec: pod.spec, version, ...(this.hasAgents ? {} : { config: config?.data ?? null }) });
-    const annotations = { [revisionAnnotation]: revision, ...(this.hasAgents ? {} : { [versionAnnotation]: version }) };
+    const annotations = {
+      [revisionAnnotation]: revision,
+      ...(this.hasAgents ? {} : { [versionAnnotation]: version }),
+      ...(spec.tls === undefined ? {} : { [tlsAnnotation]: spec.tls.mode }),
+    };
     return {
       ...{ name, ordinal, revision, version },
       parameters: this.#parameters,
@@ -191,7 +204,8 @@ class GroupRenderer {
       checkPorts(isJsonObject(service.spec) ? service.spec.ports : undefined, "port", "Service: spec.ports");
       const own = isJsonObject(service.metadata) ? service.metadata.name : undefined;
       const name = typeof own === "string" ? own : `${this.#group.metadata.name ?? ""}-${index}`;
-      return this.#complete(service, "Service", name, this.#owner());
+      const annotations = { [revisionAnnotation]: hashOf(service.spec) };
+      return this.#complete(service, "Service", name, { ...this.#owner(), annotations });
     });
   }
 

@@ -1,7 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Group, GroupSpec } from "../api/group.ts";
 
-const rolloutFields = ["plugin", "runtime", "config", "resources", "affinity", "values"] as const;
+const rolloutFields = ["plugin", "runtime", "config", "tls", "resources", "affinity", "values"] as const;
 
 /** The fields of a Group's spec that determine its Pods, except their number and volumes. */
 export type Rollout = Pick<GroupSpec, (typeof rolloutFields)[number]>;
@@ -17,6 +17,6 @@ export function rolloutOf(spec: DeepReadonly<GroupSpec>): DeepReadonly<Rollout> 
 
 /** A Group with the Pods of another rollout. */
 export function withRollout(group: DeepReadonly<Group>, rollout: DeepReadonly<Rollout>): DeepReadonly<Group> {
-  const { config: _config, resources: _resources, affinity: _affinity, values: _values, ...rest } = group.spec;
+  const { config: _config, tls: _tls, resources: _resources, affinity: _affinity, values: _values, ...rest } = group.spec;
   return { ...group, spec: { ...rest, ...rollout } };
 }

@@ -1,4 +1,5 @@
 import { systemClock } from "@keelson/api-machinery/time";
+import type { RedisTls } from "../agent/redis/redis-tls.ts";
 import { connectResp, type RespClient, RespError } from "../agent/redis/resp-client.ts";
 
 /** Result of a {@link LiveWriter}. */
@@ -15,7 +16,12 @@ export interface LiveWriter {
 }
 
 /** Starts a {@link LiveWriter}. `addresses` returns the current addresses of the servers. */
-export function startLiveWriter(addresses: () => readonly string[], password: string, port = 6379): LiveWriter {
+export function startLiveWriter(
+  addresses: () => readonly string[],
+  password: string,
+  port = 6379,
+  tls: () => RedisTls | undefined = () => undefined,
+): LiveWriter {
   const acknowledged = new Set<string>();
   let isStopped = false;
   let maxGapMs = 0;
@@ -26,7 +32,7 @@ export function startLiveWriter(addresses: () => readonly string[], password: st
       for (const host of addresses()) {
         let client: RespClient | undefined;
         try {
-          client = await connectResp({ host, port, password, timeoutMs: 1_000, clock: systemClock });
+          client = await connectResp({ host, port, password, tls: tls(), timeoutMs: 1_000, clock: systemClock });
           while (!isStopped) {
             const key = `key-${number++}`;
             // An unacknowledged write may or may not be stored, so every attempt uses a new key.

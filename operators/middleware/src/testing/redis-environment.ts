@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type DeepReadonly, ignoreNotFound, type Stored } from "@keelson/api-machinery";
-import { PersistentVolume, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
+import { ConfigMap, PersistentVolume, Pod, type PodObject, Secret } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
@@ -15,8 +15,10 @@ import { createManager, type Logger, silentLogger } from "@keelson/controller";
 import type { PluginDefinition } from "@keelson/middleware-agent";
 import { startOperator } from "@keelson/operator";
 import { connectResp, type Reply } from "../agent/redis/resp-client.ts";
+import type { RedisTls } from "../agent/redis/redis-tls.ts";
 import { App } from "../api/app.ts";
 import { Group } from "../api/group.ts";
+import { authorityKey, authorityName } from "../api/names.ts";
 import { createMiddleware } from "../operator.ts";
 import { bundledAgent } from "./agent-bundle.ts";
 import { startLiveWriter, type WriterReport } from "./live-writer.ts";
@@ -133,8 +135,16 @@ export async function startRedisEnvironment({
     const { status } = await group();
     return (await pods()).find((pod) => pod.metadata.name === status?.primary?.pod)?.status?.podIP ?? "";
   };
-  const connect = async (host: string, port = 6379) =>
-    connectResp({ host, port, password: await password(), timeoutMs: 3_000, clock: systemClock });
+  /** With the published authorities, if the App has TLS. */
+  const tls = async (port: number, mode: "prefer" | "require" = "prefer"): Promise<RedisTls | undefined> => {
+    const published = await ignoreNotFound(client.get(ConfigMap, { namespace, name: authorityName(appName) }));
+    const authorities = published?.data?.[authorityKey];
+    return authorities === undefined ? undefined : { port, mode, authorities: () => authorities };
+  };
+  const connect = async (host: string, port = 6379) => {
+    const own = { password: await password(), tls: await tls(port === 6379 ? 6380 : port) };
+    return connectResp({ host, port, ...own, timeoutMs: 3_000, clock: systemClock });
+  };
   const run = async (host: string, port: number, words: readonly string[]): Promise<Reply> => {
     const connection = await connect(host, port);
     try {
@@ -189,7 +199,20 @@ export async function startRedisEnvironment({
           if (ip !== undefined && ip !== "" && !addresses.includes(ip)) addresses = [...addresses, ip];
         }
       })();
-      const writer = startLiveWriter(() => addresses, await password());
+      let current = await tls(6380);
+      const authorities = await client.watch(ConfigMap, { namespace });
+      void (async () => {
+        for await (const event of authorities) {
+          const { name } = (event.object as PodObject).metadata;
+          if (event.type !== "BOOKMARK" && name === authorityName(appName)) current = await tls(6380);
+        }
+      })();
+      const writer = startLiveWriter(
+        () => addresses,
+        await password(),
+        6379,
+        () => current,
+      );
       return {
         get count() {
           return writer.count;
@@ -197,6 +220,7 @@ export async function startRedisEnvironment({
         async stop() {
           const report = await writer.stop();
           watch.close();
+          authorities.close();
           const connection = await connect(await primary());
           const lost: string[] = [];
           for (const key of report.acknowledged) if ((await connection.command("GET", key)) !== key) lost.push(key);

@@ -176,7 +176,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
     acknowledgedBy: (group) => acknowledged.get(group) ?? 0,
     answers: () => undefined,
     agents: {
-      async call(ip, _token, call) {
+      async call(ip, _access, call) {
         const server = up(ip);
         if (server === undefined) return { kind: "unreachable", message: "connection refused" };
         return act(`${call.method} ${server.pod}`, () => {
@@ -205,7 +205,7 @@ export function createSimulatedRedis(act: <T>(name: string, perform: () => T) =>
         };
       },
       metrics: () => Promise.resolve(undefined),
-      watch(ip, _token, onChange, signal) {
+      watch(ip, _access, onChange, signal) {
         const all = watches.get(ip) ?? new Set();
         watches.set(ip, all.add(onChange));
         signal.addEventListener("abort", () => all.delete(onChange));

@@ -14,7 +14,8 @@ export interface CertificateRequest {
   readonly commonName: string;
   /** Organizations; the user's groups in a client certificate. */
   readonly organizations?: readonly string[];
-  readonly usage: "server" | "client";
+  /** `peer`: both, for programs that connect to each other. */
+  readonly usage: "server" | "client" | "peer";
   /** Host names and IP addresses that a server certificate is valid for. */
   readonly hosts?: readonly string[];
   readonly notBefore: Date;
@@ -68,6 +69,12 @@ export async function issueCertificateForKey(
   return await certifyPublicKey(authority, request, key);
 }
 
+const keyUsages = {
+  server: ["serverAuth"],
+  client: ["clientAuth"],
+  peer: ["serverAuth", "clientAuth"],
+} as const satisfies Record<CertificateRequest["usage"], readonly string[]>;
+
 async function certifyPublicKey(authority: KeyPair, request: CertificateRequest, publicKey: SubtleKey): Promise<string> {
   const x509 = await loadX509();
   const issuer = new x509.X509Certificate(authority.certificate);
@@ -83,7 +90,7 @@ async function certifyPublicKey(authority: KeyPair, request: CertificateRequest,
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage[request.usage === "server" ? "serverAuth" : "clientAuth"]]),
+      new x509.ExtendedKeyUsageExtension(keyUsages[request.usage].map((usage) => x509.ExtendedKeyUsage[usage])),
       await x509.AuthorityKeyIdentifierExtension.create(issuer),
       ...(request.hosts === undefined
         ? []

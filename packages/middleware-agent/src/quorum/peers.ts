@@ -1,6 +1,7 @@
 import { type Client, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { GrpcSessions } from "@keelson/sandbox/grpc";
+import type { AgentIdentity } from "../tls/agent-identity.ts";
+import { AgentSessions } from "../tls/agent-sessions.ts";
 import { RequestLeaseRequestSchema, type RequestLeaseRequest, ToolInvoker } from "../agent2.generated.ts";
 import { create } from "@bufbuild/protobuf";
 import type { LeaseAnswer, LeaseRequest } from "./lease.ts";
@@ -19,15 +20,14 @@ export interface Peers {
 
 const answerTimeoutMs = 1_000;
 
-/** Connects to agents by gRPC. All agents of an App have the same port and token. */
-export function createPeers(port: number, token: string): Peers {
-  const connections = new Map<string, { readonly tools: Client<typeof ToolInvoker>; readonly sessions: GrpcSessions }>();
+/** Connects to agents by gRPC. All agents of an App have the same port, token and authority. `identity`: undefined without TLS. */
+export function createPeers(port: number, token: string, identity: () => AgentIdentity | undefined): Peers {
+  const connections = new Map<string, { readonly tools: Client<typeof ToolInvoker>; readonly sessions: AgentSessions }>();
   const toolsOf = (host: string): Client<typeof ToolInvoker> => {
     const known = connections.get(host);
     if (known !== undefined) return known.tools;
-    const baseUrl = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
-    const sessions = new GrpcSessions(baseUrl, { pingIntervalMs: 2_000, pingTimeoutMs: 2_000 });
-    const tools = createClient(ToolInvoker, createGrpcTransport({ baseUrl, sessionManager: sessions }));
+    const sessions = new AgentSessions({ host, port, identity, pingIntervalMs: 2_000, pingTimeoutMs: 2_000 });
+    const tools = createClient(ToolInvoker, createGrpcTransport({ baseUrl: sessions.authority, sessionManager: sessions }));
     connections.set(host, { tools, sessions });
     return tools;
   };

@@ -16,8 +16,16 @@ export class QuorumEngine implements Engine {
   readonly #engine: FencedEngine;
   readonly #quorum: QuorumAgent;
   readonly #host: string;
+  readonly #certificates: () => string | undefined;
 
-  constructor(engine: FencedEngine, quorum: QuorumAgent, host: string) {
+  /** `certificates` identifies those in force. */
+  constructor(
+    engine: FencedEngine,
+    quorum: QuorumAgent,
+    host: string,
+    certificates: () => string | undefined = () => undefined,
+  ) {
+    this.#certificates = certificates;
     this.#engine = engine;
     this.#quorum = quorum;
     this.#host = host;
@@ -34,7 +42,9 @@ export class QuorumEngine implements Engine {
   /** A primary without a lease is reported as recovering: it rejects writes until the role is assigned again. */
   async role(): Promise<EngineRole> {
     const { role, info } = await this.#engine.role();
+    const certificates = this.#certificates();
     const extra = {
+      ...(certificates === undefined ? {} : { certificates }),
       members: this.#quorum.members.key,
       epoch: String(Math.max(Number(info["epoch"] ?? 0), this.#quorum.epoch)),
     };

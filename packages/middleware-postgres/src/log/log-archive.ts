@@ -222,8 +222,8 @@ export class LogArchive implements LogEngine {
 
   /** A replica keeps and deletes log as its primary does. */
   async #learn(host: string): Promise<void> {
-    const { port, password } = this.#options.engine;
-    await using connection = await PostgresConnection.open({ host, port, password });
+    const { port, password, tls } = this.#options.engine;
+    await using connection = await PostgresConnection.open({ host, port, password, tls });
     const [row] = await connection.run(
       `SELECT pg_is_in_recovery()::text AS standby, pg_read_file('../archive.json', 0, 1000000, true) AS state`,
     );

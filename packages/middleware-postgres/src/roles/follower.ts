@@ -73,10 +73,10 @@ export class Follower {
   /** Resolves to false if the other server is not a primary yet. */
   async #attempt(host: string, signal: AbortSignal): Promise<boolean> {
     const { engine, server, exclusively } = this.#options;
-    const { port, password, podName } = engine;
-    await using connection = await PostgresConnection.open({ host, port, password });
+    const { port, password, tls } = engine;
+    await using connection = await PostgresConnection.open({ host, port, password, tls });
     if ((await primaryHistory(connection)) === undefined) return false;
-    const upstream = { host, port, password, name: podName };
+    const upstream = server.upstreamOf(host);
     let isFollowing = false;
     await exclusively(async () => {
       if (signal.aborted) return;

@@ -18,7 +18,7 @@ export type SwitchoverResult =
   | { readonly kind: "fenced"; readonly error: string; readonly mayResume: boolean };
 
 /** The primary that hands over. */
-export type HandingOver = Pick<EngineOptions, "host" | "port" | "password" | "clock" | "log"> & {
+export type HandingOver = Pick<EngineOptions, "host" | "port" | "password" | "tls" | "clock" | "log"> & {
   readonly server: PostgresServer;
 };
 
@@ -27,11 +27,11 @@ export type HandingOver = Pick<EngineOptions, "host" | "port" | "password" | "cl
  * as a standby. Rejects if it is not known whether the target was promoted.
  */
 export async function switchOver(order: FailoverOrder, from: HandingOver): Promise<SwitchoverResult> {
-  const { server, port, password } = from;
+  const { server, port, password, tls } = from;
   const { target, timeoutMs } = order;
   let peer: PostgresConnection;
   try {
-    peer = await PostgresConnection.open({ host: target, port, password });
+    peer = await PostgresConnection.open({ host: target, port, password, tls });
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
     return { kind: "refused", error: `the target does not answer: ${error.message}` };
@@ -150,19 +150,20 @@ async function promote(
  */
 export async function fencePrimaryOf(
   { role, primaryHost: host }: AssignmentRecord,
-  { port, password }: Pick<EngineOptions, "port" | "password">,
+  { port, password, tls }: Pick<EngineOptions, "port" | "password" | "tls">,
 ): Promise<Outcome> {
   if (role === "primary") return { ok: true };
   try {
-    await using connection = await PostgresConnection.open({ host, port, password, timeoutMs: 1_500 });
+    await using connection = await PostgresConnection.open({ host, port, password, tls, timeoutMs: 1_500 });
     const [row] = await connection.run("SELECT pg_is_in_recovery()::text AS standby");
     if (row?.["standby"] === "true") return { ok: true };
     return { ok: false, error: `the primary ${host} still accepts writes`, mustTerminate: true };
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
     const cause = error.cause as { readonly code?: string } | undefined;
-    // Nothing listens, or the server accepts only its agent.
-    if (cause?.code === "ECONNREFUSED" || error.sqlState === "28000") return { ok: true };
+    // Nothing listens, or the server accepts only its agent. One that requires TLS has a rule that rejects connections without it.
+    const isClosed = error.sqlState === "28000" && !error.message.includes("rejects connection");
+    if (cause?.code === "ECONNREFUSED" || isClosed) return { ok: true };
     return { ok: false, error: `the primary ${host} does not answer: ${error.message}`, mustTerminate: true };
   }
 }

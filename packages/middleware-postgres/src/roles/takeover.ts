@@ -11,7 +11,7 @@ const pollMs = 20;
 const maxCatchUpMs = 10_000;
 
 /** The replica that takes over. */
-export type TakingOver = Pick<EngineOptions, "port" | "password" | "podName" | "clock" | "log"> & {
+export type TakingOver = Pick<EngineOptions, "port" | "password" | "tls" | "clock" | "log"> & {
   readonly server: PostgresServer;
   /** Actions that change the server. */
   readonly actions: Sequence;
@@ -36,7 +36,7 @@ export async function prepareTakeover(
  */
 async function catchUp(others: readonly string[], timeoutMs: number, own: TakingOver): Promise<Outcome> {
   if (others.length === 0) return { ok: true };
-  const { server, port, password, podName, clock, log } = own;
+  const { server, clock, log } = own;
   const received = parseReceived(await server.connection.one(receivedText));
   // It was promoted before.
   if (received === undefined) return { ok: true };
@@ -49,7 +49,7 @@ async function catchUp(others: readonly string[], timeoutMs: number, own: Taking
   const newer = lack.peer;
   if (lack.kind === "unreachable") return { ok: false, error: refusalOf(received, newer) };
   log.info({ from: newer.host, bytes: newer.position - received.position }, "receiving log that another replica has");
-  await server.change({ isStandby: true, upstream: { host: newer.host, port, password, name: podName }, isOpen: true });
+  await server.change({ isStandby: true, upstream: server.upstreamOf(newer.host), isOpen: true });
   const deadline = clock.monotonic() + Math.min(timeoutMs, maxCatchUpMs);
   while ((parseReceived(await server.connection.one(receivedText))?.position ?? 0) < newer.position) {
     if (clock.monotonic() > deadline) return { ok: false, error: `the log that ${newer.host} has did not arrive in time` };
@@ -66,9 +66,9 @@ function refusalOf(own: Received, { host, timeline, oldest }: Peer): string {
 }
 
 /** Undefined if the server is not a standby or does not answer. */
-async function peerAt(host: string, { port, password, log }: TakingOver): Promise<Peer | undefined> {
+async function peerAt(host: string, { port, password, tls, log }: TakingOver): Promise<Peer | undefined> {
   try {
-    await using connection = await PostgresConnection.open({ host, port, password });
+    await using connection = await PostgresConnection.open({ host, port, password, tls });
     const received = await receivedBy(connection);
     return received && { ...received, host };
   } catch (error) {

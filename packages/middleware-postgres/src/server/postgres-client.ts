@@ -1,5 +1,5 @@
 import { connect as connectSocket } from "node:net";
-import { ProgramError } from "@keelson/middleware-agent";
+import { type ProgramTls, ProgramError } from "@keelson/middleware-agent";
 import type pg from "pg";
 
 /** A server that does not answer (`Unreachable`), or that rejected a connection or a statement (`Refused`). */
@@ -19,12 +19,19 @@ export class PostgresError extends ProgramError {
 /** Name of the superuser and of the first database. */
 export const superuser = "postgres";
 
+/** How to connect with TLS. As between servers, the authority of the certificate is verified and not its names. */
+export type PostgresTls = Pick<ProgramTls, "mode"> & {
+  readonly certificates: { readonly current: Pick<ProgramTls["certificates"]["current"], "authorities"> };
+};
+
 /** Address and credentials of a server. */
 export interface PostgresAddress {
   /** Address, or the folder of its socket. */
   readonly host: string;
   readonly port: number;
   readonly password: string;
+  /** Undefined: without TLS. */
+  readonly tls?: PostgresTls | undefined;
   /** Timeout of the connection and of every statement. Default 3000. */
   readonly timeoutMs?: number;
   /** The server cancels a statement that takes longer. Default 0: it continues after the client has left. */
@@ -49,6 +56,9 @@ const sessionParameters = {
   log_min_error_statement: "panic",
 };
 
+/** The driver's message if the server has no TLS. */
+const withoutTls = "does not support SSL connections";
+
 /** A connection as the superuser. Its own writes do not wait for synchronous replicas. */
 export class PostgresConnection implements AsyncDisposable {
   readonly #client: pg.Client;
@@ -66,10 +76,22 @@ export class PostgresConnection implements AsyncDisposable {
    *
    * **Errors**: a {@link PostgresError}.
    */
-  static async open({
+  static async open(address: PostgresAddress): Promise<PostgresConnection> {
+    const { tls, ...plain } = address;
+    if (tls?.mode !== "prefer") return PostgresConnection.#open(address);
+    try {
+      return await PostgresConnection.#open(address);
+    } catch (error) {
+      if (!(error instanceof PostgresError) || !error.message.includes(withoutTls)) throw error;
+      return PostgresConnection.#open(plain);
+    }
+  }
+
+  static async #open({
     host,
     port,
     password,
+    tls,
     timeoutMs = 3_000,
     statementTimeoutMs = 0,
   }: PostgresAddress): Promise<PostgresConnection> {
@@ -78,6 +100,7 @@ export class PostgresConnection implements AsyncDisposable {
     const client = new driver.Client({
       ...{ host, port, user: superuser, database: "postgres", password },
       application_name: "keelson",
+      ...(tls && { ssl: { ca: tls.certificates.current.authorities, checkServerIdentity: () => undefined } }),
       options: Object.entries({ ...sessionParameters, statement_timeout: String(statementTimeoutMs) })
         .map(([name, value]) => `-c ${name}=${value}`)
         .join(" "),

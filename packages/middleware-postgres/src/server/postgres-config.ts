@@ -1,4 +1,4 @@
-import { AgentError } from "@keelson/middleware-agent";
+import { AgentError, type TlsMode } from "@keelson/middleware-agent";
 import { superuser } from "./postgres-client.ts";
 
 /** The server that a standby follows. */
@@ -8,6 +8,15 @@ export interface Upstream {
   readonly password: string;
   /** Name of this server in `pg_stat_replication` and `synchronous_standby_names`. */
   readonly name: string;
+  /** Undefined: as the client library prefers. */
+  readonly tls?: { readonly mode: TlsMode; readonly authoritiesFile: string };
+}
+
+/** TLS of a server, with the paths of its files. */
+export interface ServerTls {
+  readonly mode: TlsMode;
+  readonly certificateFile: string;
+  readonly keyFile: string;
 }
 
 /** Configuration of a server. */
@@ -21,6 +30,8 @@ export interface PostgresConfig {
   readonly parameters: Readonly<Record<string, string>>;
   /** Command that archives a segment of the log; undefined: the log is not archived. */
   readonly archiveCommand?: string | undefined;
+  /** Undefined: without TLS. */
+  readonly tls?: ServerTls | undefined;
 }
 
 const parameterName = /^[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*$/;
@@ -50,6 +61,7 @@ export function postgresConfig({
   upstream,
   parameters,
   archiveCommand,
+  tls,
 }: PostgresConfig): string {
   const own = normalizeParameters(parameters);
   const settings: Settings = [
@@ -71,9 +83,16 @@ export function postgresConfig({
     ["full_page_writes", "on"],
     ["primary_conninfo", upstream === undefined ? "" : connectionString(upstream, { hasPassword: true })],
     ["recovery_target_timeline", "latest"],
+    ...(tls === undefined ? [] : tlsSettings(tls)),
   ];
   return renderSettings(settings);
 }
+
+const tlsSettings = ({ certificateFile, keyFile }: ServerTls): Settings => [
+  ["ssl", "on"],
+  ["ssl_cert_file", certificateFile],
+  ["ssl_key_file", keyFile],
+];
 
 /** As the plugin's default. */
 const defaultKeptLog = "256MB";
@@ -104,20 +123,30 @@ export function renderSettings(settings: Settings): string {
 }
 
 /** Renders `pg_hba.conf`. A closed server accepts only its agent. */
-export function accessRules(isOpen: boolean): string {
+export function accessRules(isOpen: boolean, mode?: TlsMode): string {
   const own = `local all ${superuser} trust\nlocal replication ${superuser} trust\n`;
   if (!isOpen) return own;
+  const type = mode === "require" ? "hostssl" : "host";
   const rules = ["0.0.0.0/0", "::/0"].flatMap((from) => [
-    `host all all ${from} scram-sha-256`,
-    `host replication ${superuser} ${from} scram-sha-256`,
+    `${type} all all ${from} scram-sha-256`,
+    `${type} replication ${superuser} ${from} scram-sha-256`,
+    // An own rule, so that other agents can tell this from a closed server.
+    ...(mode === "require" ? [`hostnossl all all ${from} reject`, `hostnossl replication all ${from} reject`] : []),
   ]);
   return `${own}${rules.join("\n")}\n`;
 }
 
 /** A connection string of libpq, without a database. Arguments of a program must not have the password: all users of a machine can read them. */
-export function connectionString({ host, port, password, name }: Upstream, options: { readonly hasPassword: boolean }): string {
+export function connectionString(
+  { host, port, password, name, tls }: Upstream,
+  options: { readonly hasPassword: boolean },
+): string {
   const secret = options.hasPassword ? { password } : {};
-  const parts = { host, port: String(port), user: superuser, ...secret, application_name: name, connect_timeout: "3" };
+  const own = { host, port: String(port), user: superuser, ...secret, application_name: name, connect_timeout: "3" };
+  const sslmode = tls?.mode === "require" ? "verify-ca" : "prefer";
+  // Not the default, which is in the home folder of the agent's user: a server of another user must not fail to read it.
+  const sslcert = `${tls?.authoritiesFile}.no-client-certificate`;
+  const parts = { ...own, ...(tls === undefined ? {} : { sslmode, sslrootcert: tls.authoritiesFile, sslcert }) };
   return Object.entries(parts)
     .map(([key, value]) => `${key}='${value.replaceAll(/[\\']/g, "\\$&")}'`)
     .join(" ");

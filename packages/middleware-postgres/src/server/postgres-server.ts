@@ -66,18 +66,25 @@ export class PostgresServer {
   get hasData(): boolean {
     return this.files.data.hasData;
   }
-
   /** Whether a rewind was interrupted, so that the data must be copied. */
   get isIncomplete(): boolean {
     return this.files.data.isIncomplete;
+  }
+
+  /** The server at an address, as one to follow. */
+  upstreamOf(host: string): Upstream {
+    const { port, password, podName: name, tls } = this.#options;
+    return { host, port, password, name, ...(tls && { tls: { mode: tls.mode, authoritiesFile: this.files.authoritiesFile } }) };
   }
 
   /** Prepares the folders, and ends a server that an earlier agent left behind. */
   async prepare(parameters: Readonly<Record<string, string>>): Promise<void> {
     this.#config.parameters = parameters;
     const { files } = this;
-    for (const folder of [files.home, files.path("run"), files.path("conf")]) await files.createFolder(folder);
     const { data } = files;
+    for (const folder of [files.home, files.path("run"), files.path("conf")]) await files.createFolder(folder);
+    // Tools that copy the data of another server need the authorities before this one runs.
+    await files.writeCertificates(this.#options.tls);
     await endLeftovers(files.home, data.path, [data.incoming], this.#options);
     await data.recover();
   }
@@ -164,6 +171,12 @@ export class PostgresServer {
     await this.reloadFiles();
   }
 
+  /** Uses the current certificates for later connections. */
+  async reloadCertificates(): Promise<void> {
+    if (this.isRunning) await this.change(this.#config.mode);
+    else await this.files.writeCertificates(this.#options.tls);
+  }
+
   /** Sets the command that archives a segment of the log. Undefined: the log is not archived. */
   async setArchiveCommand(command: string | undefined): Promise<void> {
     this.#config.archiveCommand = command;
@@ -228,9 +241,7 @@ export class PostgresServer {
   }
 
   /** The Pod ends: gives up a start that does not complete soon. */
-  interrupt(): void {
-    this.#endsBy = Math.min(this.#endsBy, this.#options.clock.monotonic() + endingStartMs);
-  }
+  interrupt = (): void => void (this.#endsBy = Math.min(this.#endsBy, this.#options.clock.monotonic() + endingStartMs));
 
   /** Ends the server as its Pod ends. */
   async end(timeoutMs: number, force: boolean): Promise<Outcome> {

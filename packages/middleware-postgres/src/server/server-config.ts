@@ -18,12 +18,12 @@ export class ServerConfig {
   parameters: Readonly<Record<string, string>> = {};
   /** Command that archives a segment of the log; undefined: the log is not archived. */
   archiveCommand: string | undefined;
-  readonly #options: Pick<EngineOptions, "host" | "port">;
+  readonly #options: Pick<EngineOptions, "host" | "port" | "tls">;
   readonly #files: ServerFiles;
   #mode: StartMode = { isStandby: true, isOpen: false };
   #isRaised = false;
 
-  constructor(options: Pick<EngineOptions, "host" | "port">, files: ServerFiles) {
+  constructor(options: Pick<EngineOptions, "host" | "port" | "tls">, files: ServerFiles) {
     this.#options = options;
     this.#files = files;
   }
@@ -45,12 +45,16 @@ export class ServerConfig {
   /** Writes the files. `isStarting`: the server reads all settings, also those that need a restart. */
   async write(mode: StartMode, { isStarting = false, archiveCommand = this.archiveCommand } = {}): Promise<void> {
     const { host, port } = this.#options;
+    const tls = await this.#files.writeCertificates(this.#options.tls);
     const hbaFile = this.#files.path("conf/pg_hba.conf");
     const parameters = mode.isStandby ? withMinima(this.parameters, await this.#files.controlData()) : this.parameters;
     if (isStarting) this.#isRaised = parameters !== this.parameters;
     const addresses = { host, port, socketFolder: this.#files.path("run"), hbaFile };
-    await this.#files.write(this.file, postgresConfig({ ...addresses, upstream: mode.upstream, parameters, archiveCommand }));
-    await this.#files.write(hbaFile, accessRules(mode.isOpen));
+    await this.#files.write(
+      this.file,
+      postgresConfig({ ...addresses, upstream: mode.upstream, parameters, archiveCommand, tls }),
+    );
+    await this.#files.write(hbaFile, accessRules(mode.isOpen, tls?.mode));
     this.#mode = mode;
   }
 }

@@ -1,8 +1,9 @@
 import { chmod, chown, mkdir, rename, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { EngineOptions } from "@keelson/middleware-agent";
+import type { EngineOptions, ProgramTls } from "@keelson/middleware-agent";
 import { DataFolder, syncFolder } from "./data-folder.ts";
 import { findPrograms, findUser } from "./installation.ts";
+import type { ServerTls } from "./postgres-config.ts";
 import { type ProgramUser, requireTool, type ToolOptions } from "./run-tool.ts";
 
 /** The files and programs of a server. */
@@ -55,6 +56,22 @@ export class ServerFiles {
     await this.own(`${file}.new`);
     await rename(`${file}.new`, file);
     if (isDurable) await syncFolder(dirname(file));
+  }
+
+  /** Path of the file with the authorities that this server trusts. */
+  get authoritiesFile(): string {
+    return this.path("conf/ca.crt");
+  }
+
+  /** Writes the current certificates, which the server reads when it starts and with its configuration. Undefined without TLS. */
+  async writeCertificates(tls: ProgramTls | undefined): Promise<ServerTls | undefined> {
+    if (tls === undefined) return undefined;
+    const { authorities, certificate, key } = tls.certificates.current;
+    const files = { mode: tls.mode, certificateFile: this.path("conf/server.crt"), keyFile: this.path("conf/server.key") };
+    await this.write(this.authoritiesFile, authorities);
+    await this.write(files.certificateFile, certificate);
+    await this.write(files.keyFile, key);
+    return files;
   }
 
   /** Makes the user of the server the owner of a file. */

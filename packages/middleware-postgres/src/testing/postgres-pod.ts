@@ -4,13 +4,15 @@ import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { reserveAddressBlock } from "@keelson/cluster/testing";
 import { silentLogger } from "@keelson/controller";
+import type { ProgramTls } from "@keelson/middleware-agent";
 import type { ContractPod } from "@keelson/middleware-agent/testing";
 import { PostgresEngine } from "../postgres-engine.ts";
-import { PostgresConnection, PostgresError, type Value } from "../server/postgres-client.ts";
+import { PostgresConnection, PostgresError, type PostgresTls, type Value } from "../server/postgres-client.ts";
 import { installUnsyncedPrograms } from "./unsynced-programs.ts";
 
 const port = 5_432;
-const password = 'it\'s "secret" \\ ';
+/** Password of the servers. */
+export const password = 'it\'s "secret" \\ ';
 /** Parameters of the servers. */
 export const parameters = { shared_buffers: "16MB", max_connections: "20" };
 
@@ -19,10 +21,12 @@ export class PostgresPod implements ContractPod {
   readonly host: string;
   readonly #folder: string;
   readonly #program: string;
+  readonly tls: ProgramTls | undefined;
   engine: PostgresEngine;
 
   /** `program`: path of `postgres`. */
-  constructor(host: string, folder: string, program: string) {
+  constructor(host: string, folder: string, program: string, tls?: ProgramTls) {
+    this.tls = tls;
     this.host = host;
     this.#folder = folder;
     this.#program = program;
@@ -66,18 +70,24 @@ export class PostgresPod implements ContractPod {
   }
 
   #create(): PostgresEngine {
-    const { host } = this;
+    const { host, tls } = this;
     return new PostgresEngine({
+      ...(tls === undefined ? {} : { tls }),
       ...{ program: this.#program, host, port, password, podName: host, flags: {}, clock: systemClock, log: silentLogger },
       configFile: join(this.#folder, "parameters.json"),
       dataDir: this.#folder,
     });
   }
 
+  /** Connects as a client. Rejects with a `PostgresError`. */
+  connect(tls: PostgresTls | undefined): Promise<PostgresConnection> {
+    return PostgresConnection.open({ host: this.host, port, password, tls, timeoutMs: 20_000 });
+  }
+
   /** Resolves to the rows of the last statement, or to undefined if the server rejects the client or a statement. */
   async run(statements: readonly (readonly [string, ...Value[]])[]): Promise<readonly object[] | undefined> {
     try {
-      await using connection = await PostgresConnection.open({ host: this.host, port, password, timeoutMs: 20_000 });
+      await using connection = await this.connect(this.tls);
       let rows: readonly object[] = [];
       for (const [text, ...values] of statements) rows = await connection.run(text, values);
       return rows;
@@ -106,13 +116,22 @@ export class PostgresPods {
     return new PostgresPods(folder, await installUnsyncedPrograms(join(folder, "programs")));
   }
 
-  async start(count: number): Promise<readonly PostgresPod[]> {
+  /** `tls`: of a Pod by its index. */
+  async start(
+    count: number,
+    tls: (index: number) => ProgramTls | undefined = () => undefined,
+  ): Promise<readonly PostgresPod[]> {
     const folder = await mkdtemp(join(this.#folder, "pods-"));
     await chmod(folder, 0o755);
     const block = await reserveAddressBlock(folder);
     const pods: PostgresPod[] = [];
     for (let index = 0; index < count; index++) {
-      const pod = new PostgresPod(`${block.podNetwork}.0.${index + 10}`, join(folder, String(index)), this.#program);
+      const pod = new PostgresPod(
+        `${block.podNetwork}.0.${index + 10}`,
+        join(folder, String(index)),
+        this.#program,
+        tls(index),
+      );
       await pod.start();
       pods.push(pod);
     }

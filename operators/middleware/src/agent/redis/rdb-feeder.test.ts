@@ -1,3 +1,4 @@
+import { systemClock } from "@keelson/api-machinery/time";
 import { connect } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { RdbFeeder } from "./rdb-feeder.ts";
@@ -22,7 +23,7 @@ async function start(data: readonly Uint8Array[] = [bytes.subarray(0, 100_000), 
 
 async function read(port: number, secret = password): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
-  for await (const chunk of streamRdb({ host: "127.0.0.1", port, password: secret })) chunks.push(chunk);
+  for await (const chunk of streamRdb({ host: "127.0.0.1", port, password: secret, clock: systemClock })) chunks.push(chunk);
   return Buffer.concat(chunks);
 }
 

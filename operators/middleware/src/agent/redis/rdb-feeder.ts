@@ -1,6 +1,6 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
-import { AgentError } from "@keelson/middleware-agent";
+import type { Socket } from "node:net";
+import { AgentError, type Certificates, TlsServer } from "@keelson/middleware-agent";
 import { parseReply } from "./resp-client.ts";
 
 /** Maximum size of an incomplete command of the server. */
@@ -15,6 +15,8 @@ export interface Feed {
   readonly offset: number;
   readonly sizeBytes: number;
   readonly data: AsyncIterable<Uint8Array>;
+  /** The server connects with TLS. Undefined: without. */
+  readonly certificates?: Certificates | undefined;
 }
 
 /**
@@ -23,14 +25,15 @@ export interface Feed {
  */
 export class RdbFeeder {
   readonly #feed: Feed;
-  readonly #server: Server;
-  readonly #sockets = new Set<Socket>();
+  readonly #server: TlsServer;
   #hasStarted = false;
   #failure: AgentError | undefined;
 
   private constructor(feed: Feed) {
     this.#feed = feed;
-    this.#server = createServer((socket) => this.#accept(socket));
+    const { certificates: own } = feed;
+    const tls = own && { mode: "require" as const, options: { cert: own.certificate, key: own.key } };
+    this.#server = new TlsServer({ tls, onConnection: (socket) => this.#accept(socket) });
   }
 
   /** Why the server does not get the snapshot: the data ended early, or the server could not use it and requested it again. */
@@ -41,29 +44,22 @@ export class RdbFeeder {
   /** Starts to listen on a free port. */
   static async start(feed: Feed): Promise<RdbFeeder> {
     const feeder = new RdbFeeder(feed);
-    await new Promise<void>((resolve, reject) => {
-      feeder.#server.once("error", reject);
-      feeder.#server.listen(0, feed.host, resolve);
-    });
+    await feeder.#server.listen(0, feed.host);
     return feeder;
   }
 
   get port(): number {
-    return (this.#server.address() as AddressInfo).port;
+    return this.#server.port;
   }
 
-  async stop(): Promise<void> {
-    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
-    for (const socket of this.#sockets) socket.destroy();
-    await closed;
+  stop(): Promise<void> {
+    return this.#server.stop();
   }
 
   #accept(socket: Socket): void {
     let buffer: Buffer = Buffer.alloc(0);
     let isAuthenticated = false;
-    this.#sockets.add(socket);
     socket.on("error", () => socket.destroy());
-    socket.on("close", () => this.#sockets.delete(socket));
     socket.on("data", (chunk: Buffer) => {
       buffer = Buffer.concat([buffer, chunk]);
       for (;;) {

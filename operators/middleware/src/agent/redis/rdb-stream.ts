@@ -1,9 +1,12 @@
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { AgentError } from "@keelson/middleware-agent";
+import type { Clock } from "@keelson/api-machinery/time";
+import { openSocket, type RedisTls } from "./redis-tls.ts";
 import { encodeCommand } from "./resp-client.ts";
 
 /** A server sends a newline every second while it prepares a snapshot. */
 const idleTimeoutMs = 60_000;
+const connectTimeoutMs = 10_000;
 const maxLineLength = 1_024;
 
 /** Address and credentials of the server to read from. */
@@ -11,6 +14,9 @@ export interface RdbSource {
   readonly host: string;
   readonly port: number;
   readonly password: string;
+  /** Undefined: without TLS. */
+  readonly tls?: RedisTls | undefined;
+  readonly clock: Clock;
 }
 
 /**
@@ -19,8 +25,10 @@ export interface RdbSource {
  *
  * **Errors**: an {@link AgentError} with code `SnapshotFailed`.
  */
-export async function* streamRdb({ host, port, password }: RdbSource): AsyncGenerator<Buffer> {
-  const socket = connect({ host, port, noDelay: true });
+export async function* streamRdb({ host, port, password, tls, clock }: RdbSource): AsyncGenerator<Buffer> {
+  const socket = await openSocket({ host, port, tls }, connectTimeoutMs, clock).catch((error: Error) => {
+    throw new AgentError("SnapshotFailed", `${host}: ${error.message}`, { cause: error });
+  });
   socket.setTimeout(idleTimeoutMs, () => socket.destroy(new Error(`no data for ${idleTimeoutMs} ms`)));
   try {
     const reader = new SocketReader(socket);

@@ -1,4 +1,5 @@
 import type { Clock } from "@keelson/api-machinery/time";
+import type { RedisTls } from "./redis-tls.ts";
 import { connectResp, parseInfo, type Reply, type RespClient, RespError } from "./resp-client.ts";
 
 /** Fields of an INFO reply. */
@@ -9,6 +10,8 @@ export interface RedisAddress {
   readonly host: string;
   readonly port: number;
   readonly password: string;
+  /** Undefined: without TLS. */
+  readonly tls?: RedisTls | undefined;
   readonly clock: Clock;
 }
 
@@ -19,8 +22,8 @@ export class RedisConnection {
   #address: RedisAddress;
   #client: RespClient | undefined;
 
-  constructor({ host, port, password, clock }: RedisAddress) {
-    this.#address = { host, port, password, clock };
+  constructor({ host, port, password, tls, clock }: RedisAddress) {
+    this.#address = { host, port, password, tls, clock };
   }
 
   /** Sets the password of later connections. The current one stays authenticated. */

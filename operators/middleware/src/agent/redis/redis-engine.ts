@@ -24,7 +24,9 @@ import { RedisCredentials } from "./credentials/redis-credentials.ts";
 import { redisConfig } from "./redis-config.ts";
 import { keysOf, RedisConnection } from "./redis-connection.ts";
 import { isolationPassword, shutDownLeftover } from "./leftover-server.ts";
+import { pointAt } from "./point-at.ts";
 import { RedisParameters } from "./redis-parameters.ts";
+import { certificateFiles, defaultTlsPort, type RedisTls, redisTls, writeCertificates } from "./redis-tls.ts";
 import { promoteTarget, RedisFence } from "./redis-switchover.ts";
 import { connectToPeer, fencePrimary, type Peers, repoint } from "./redis-peers.ts";
 import { RedisSnapshots } from "./redis-snapshots.ts";
@@ -53,6 +55,7 @@ export class RedisEngine implements MiddlewareEngine {
   readonly #peers: Peers;
   readonly #roleFile: string;
   readonly #isolationPassword: string;
+  readonly #tls: RedisTls | undefined;
   #record: RoleRecord | undefined;
   #isIsolated = true;
 
@@ -62,7 +65,9 @@ export class RedisEngine implements MiddlewareEngine {
     this.#isolationPassword = isolationPassword(password);
     this.#options = options;
     this.#server = new ServerProcess(program, clock);
-    this.#connection = new RedisConnection({ ...options, password: this.#isolationPassword });
+    this.#tls = redisTls(options.tls, Number(options.flags["tls-port"] ?? defaultTlsPort));
+    const tls = this.#tls;
+    this.#connection = new RedisConnection({ ...options, tls, password: this.#isolationPassword });
     this.#parameters = new RedisParameters(this.#connection);
     this.#fence = new RedisFence(this.#connection, this.#parameters, join(dataDir, "keelson-fence.json"));
     this.#roleFile = join(dataDir, "keelson-role.json");
@@ -74,7 +79,11 @@ export class RedisEngine implements MiddlewareEngine {
       ...{ port: options.port, clock, log: options.log },
     };
     const current = (): string => this.credentials.password;
-    this.snapshots = new RedisSnapshots({ ...options, password: current, connection: this.#connection, isIsolated });
+    const certificates = options.tls?.certificates;
+    this.snapshots = new RedisSnapshots({
+      ...options,
+      ...{ tls, certificates, password: current, connection: this.#connection, isIsolated },
+    });
   }
 
   get ended(): Promise<string> {
@@ -92,7 +101,10 @@ export class RedisEngine implements MiddlewareEngine {
     await discardData(dataDir, this.#options.rebuild, log);
     this.#record = (await readJson(this.#roleFile)) as RoleRecord | undefined;
     const isolated = { password: this.#isolationPassword, primaryPassword: this.credentials.password };
-    const config = redisConfig({ host, port, dataDir, parameters, ...isolated });
+    const { tls: own } = this.#options;
+    const files = own && (await writeCertificates(dataDir, own));
+    const tls = this.#tls && files && { ...this.#tls, files };
+    const config = redisConfig({ host, port, dataDir, parameters, ...isolated, tls });
     const file = join(dataDir, "redis.conf");
     await writeFile(file, config, { mode: 0o600 });
     const pid = this.#server.start([file], dataDir);
@@ -140,7 +152,7 @@ export class RedisEngine implements MiddlewareEngine {
     // Saved first, so that a restart in between continues with the new role.
     await this.#save(assignment.role === "primary" ? { ...assignment, primaryHost: host } : assignment);
     if (assignment.role === "primary") await this.#connection.run("REPLICAOF", "NO", "ONE");
-    else await this.#connection.run("REPLICAOF", assignment.primaryHost, String(port));
+    else await pointAt(this.#connection, assignment.primaryHost, port);
     await this.#admit();
     await this.#fence.lower();
     return { ok: true };
@@ -191,7 +203,7 @@ export class RedisEngine implements MiddlewareEngine {
     });
     if (!outcome.ok) return outcome;
     await repoint(this.#peers, others, target);
-    await this.#connection.run("REPLICAOF", target, String(this.#options.port));
+    await pointAt(this.#connection, target, this.#options.port);
     await this.#save({ role: "replica", primaryHost: target, epoch });
     await this.#fence.lower();
     return { ok: true };
@@ -242,13 +254,17 @@ export class RedisEngine implements MiddlewareEngine {
     }
   }
 
-  isDown(host: string): Promise<boolean> {
-    return this.#connection.isRefusedBy(host);
+  /** Setting any parameter of TLS reads all files again, also to the same value. */
+  async reloadCertificates(): Promise<void> {
+    const { dataDir, tls } = this.#options;
+    if (tls === undefined) return;
+    await writeCertificates(dataDir, tls);
+    await this.#connection.run("CONFIG", "SET", "tls-cert-file", certificateFiles(dataDir).certificate);
   }
 
-  guard(timeoutMs: number | undefined): void {
-    this.#server.guard(timeoutMs);
-  }
+  isDown = (host: string): Promise<boolean> => this.#connection.isRefusedBy(host);
+
+  guard = (timeoutMs: number | undefined): void => this.#server.guard(timeoutMs);
 
   /** Ends the isolation of a (re)started server. */
   async #admit(): Promise<void> {

@@ -2,6 +2,7 @@ import type { Clock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import type { Outcome } from "@keelson/middleware-agent";
 import { isolationPassword } from "./leftover-server.ts";
+import { pointAt } from "./point-at.ts";
 import type { RedisConnection } from "./redis-connection.ts";
 import type { RedisParameters } from "./redis-parameters.ts";
 import { hasCaughtUp, RedisFence } from "./redis-switchover.ts";
@@ -74,7 +75,7 @@ export async function repoint(peers: Peers, others: readonly string[], primary: 
   for (const other of others) {
     try {
       const peer = await connectToPeer(peers, other);
-      await peer.run("REPLICAOF", primary, String(peers.port));
+      await pointAt(peer, primary, peers.port);
       peer.close();
     } catch (error) {
       peers.log.warn({ err: error, other }, "could not make a replica follow the new primary");

@@ -1,12 +1,13 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { AgentError } from "@keelson/middleware-agent";
-import type { LoadOptions, SnapshotEngine, SnapshotOutcome, SnapshotSummary } from "@keelson/middleware-agent";
+import type { Certificates, LoadOptions, SnapshotEngine, SnapshotOutcome, SnapshotSummary } from "@keelson/middleware-agent";
 import { RdbCheck } from "./rdb-check.ts";
 import { RdbFeeder } from "./rdb-feeder.ts";
 import { streamRdb } from "./rdb-stream.ts";
 import { keysOf, type RedisConnection, type RedisInfo } from "./redis-connection.ts";
 import { RedisFence } from "./redis-switchover.ts";
+import type { RedisTls } from "./redis-tls.ts";
 import { RespError } from "./resp-client.ts";
 
 /** Options of {@link RedisSnapshots}. */
@@ -17,6 +18,9 @@ export interface RedisSnapshotOptions {
   /** The current password of the server. */
   readonly password: () => string;
   readonly connection: RedisConnection;
+  /** TLS of the server, and its certificates. Undefined: without TLS. */
+  readonly tls?: RedisTls | undefined;
+  readonly certificates?: { readonly current: Certificates } | undefined;
   /** Whether the server was (re)started and has no role yet. */
   readonly isIsolated: () => boolean;
   readonly clock: Clock;
@@ -100,7 +104,8 @@ export class RedisSnapshots implements SnapshotEngine {
     let feeder: RdbFeeder | undefined;
     try {
       const offset = Number(fields.master_repl_offset ?? 0) + 1;
-      feeder = await RdbFeeder.start({ host, password: password(), offset, sizeBytes, data });
+      const certificates = this.#options.certificates?.current;
+      feeder = await RdbFeeder.start({ host, password: password(), offset, sizeBytes, data, certificates });
       await this.#follow(feeder, log, sizeBytes, signal);
       return undefined;
     } catch (error) {
@@ -117,6 +122,7 @@ export class RedisSnapshots implements SnapshotEngine {
     const { host, connection } = this.#options;
     try {
       log.warn({ sizeBytes }, "replacing all data by a snapshot");
+      if (this.#options.tls !== undefined) await connection.run("CONFIG", "SET", "tls-replication", "yes");
       await connection.run("REPLICAOF", host, String(feeder.port));
       await this.#until((info) => {
         if (feeder.failure !== undefined) throw feeder.failure;

@@ -1,5 +1,6 @@
-import { createServer, type Server, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
+import { type ProgramTls, TlsServer } from "@keelson/middleware-agent";
 import { parseReply, type Reply } from "../redis/resp-client.ts";
 import { answerSentinel, SentinelError, switchChannel, switchMessage, type Topology } from "./sentinel-commands.ts";
 
@@ -16,11 +17,15 @@ export interface SentinelOptions {
   /** Whether a password of the App is accepted. */
   readonly accepts: (password: string) => boolean;
   readonly clock: Clock;
-  readonly topology: () => Promise<Topology>;
+  /** `isSecure`: for a client that connected with TLS. */
+  readonly topology: (isSecure: boolean) => Promise<Topology>;
+  /** Undefined: without TLS. */
+  readonly tls?: ProgramTls | undefined;
 }
 
 interface Connection {
   readonly socket: Socket;
+  readonly isSecure: boolean;
   buffer: Buffer;
   isAuthenticated: boolean;
   /** Channels and patterns. */
@@ -35,47 +40,47 @@ interface Connection {
 export class SentinelServer {
   readonly #options: SentinelOptions;
   readonly #connections = new Set<Connection>();
-  readonly #server: Server;
+  readonly #server: TlsServer;
   #timer: Timer | undefined;
   #primary: string | undefined;
   #isStopping = false;
 
   private constructor(options: SentinelOptions) {
     this.#options = options;
-    this.#server = createServer((socket) => this.#accept(socket));
-    this.#server.maxConnections = maxConnections;
+    const { tls } = options;
+    this.#server = new TlsServer({
+      ...(tls === undefined ? {} : { tls: { mode: tls.mode, options: contextOf(tls) } }),
+      onConnection: (socket, isSecure) => this.#accept(socket, isSecure),
+      maxConnections,
+    });
+    tls?.certificates.onChange(() => this.#server.setCertificates(contextOf(tls)));
   }
 
   /** Starts to listen. Rejects if the port is in use. */
   static async start(options: SentinelOptions): Promise<SentinelServer> {
     const server = new SentinelServer(options);
-    await new Promise<void>((resolve, reject) => {
-      server.#server.once("error", reject);
-      server.#server.listen(options.port, options.host, resolve);
-    });
+    await server.#server.listen(options.port, options.host);
     return server;
   }
 
   get port(): number {
-    const address = this.#server.address();
-    return typeof address === "object" && address !== null ? address.port : this.#options.port;
+    return this.#server.port;
   }
 
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#timer?.cancel();
-    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
-    for (const { socket } of this.#connections) socket.destroy();
-    await closed;
+    await this.#server.stop();
   }
 
-  #accept(socket: Socket): void {
+  #accept(socket: Socket, isSecure: boolean): void {
     if (this.#isStopping) {
       socket.destroy();
       return;
     }
     const connection: Connection = {
       socket,
+      isSecure,
       buffer: Buffer.alloc(0),
       isAuthenticated: false,
       channels: new Set(),
@@ -128,7 +133,7 @@ export class SentinelServer {
     }
     if (!connection.isAuthenticated) throw new SentinelError("NOAUTH Authentication required.");
     if (/^P?(UN)?SUBSCRIBE$/.test(command)) return this.#subscribe(connection, command, words.slice(1));
-    return answerSentinel(words, await this.#options.topology());
+    return answerSentinel(words, await this.#options.topology(connection.isSecure));
   }
 
   #authenticate(connection: Connection, password: string): Reply {
@@ -150,7 +155,7 @@ export class SentinelServer {
 
   async #subscribe(connection: Connection, command: string, names: readonly string[]): Promise<undefined> {
     // Before the reply: a subscriber hears of every later change.
-    this.#primary ??= (await this.#options.topology()).primary;
+    this.#primary ??= (await this.#options.topology(connection.isSecure)).primary;
     const set = command.startsWith("P") ? connection.patterns : connection.channels;
     for (const name of names) {
       if (command.includes("UN")) set.delete(name);
@@ -174,19 +179,24 @@ export class SentinelServer {
   }
 
   async #publish(subscribers: readonly Connection[]): Promise<void> {
-    const topology = await this.#options.topology().catch(() => undefined);
-    const [before, primary] = [this.#primary, topology?.primary];
-    if (topology === undefined || primary === undefined) return;
+    const { topology } = this.#options;
+    const [plain, secure] = await Promise.all([topology(false), topology(true)]).catch(() => []);
+    const [before, primary] = [this.#primary, plain?.primary];
+    if (plain === undefined || secure === undefined || primary === undefined) return;
     this.#primary = primary;
     if (before === undefined || before === primary) return;
-    const message = switchMessage(topology, before, primary);
-    for (const { socket, channels, patterns } of subscribers) {
+    for (const { socket, isSecure, channels, patterns } of subscribers) {
+      const message = switchMessage(isSecure ? secure : plain, before, primary);
       if (channels.has(switchChannel)) socket.write(encodeReply(["message", switchChannel, message]));
       for (const pattern of patterns)
         if (pattern === "*" || pattern === switchChannel)
           socket.write(encodeReply(["pmessage", pattern, switchChannel, message]));
     }
   }
+}
+
+function contextOf({ certificates: { current } }: ProgramTls) {
+  return { cert: current.certificate, key: current.key };
 }
 
 /** Encodes a reply as RESP2. Strings are bulk strings, except OK and PONG, which clients expect as simple ones. */

@@ -90,7 +90,7 @@ async function reconcile(
       signal,
       agents,
       generateSecret,
-      agentToken: () => Promise.reject(new AgentCallError("NoToken", "the App controller does not call agents")),
+      agentAccess: () => Promise.reject(new AgentCallError("NoToken", "the App controller does not call agents")),
     });
   } catch (error) {
     // A namespace that is being deleted accepts no Backup, and deletes everything else.

@@ -18,7 +18,7 @@ import { Group } from "../../api/group.ts";
 import { labels } from "../../api/names.ts";
 import { Restore } from "../../api/restore.ts";
 import { AgentCallError } from "../agent-call-error.ts";
-import { readAgentToken } from "../agent-token.ts";
+import { readAgentAccess } from "../agent-access.ts";
 import { performEffects } from "../perform-effects.ts";
 import type { MiddlewareServices } from "../services.ts";
 import { type BackupObservation, decideBackup, isFinished, verificationName } from "./backup-decision.ts";
@@ -64,7 +64,7 @@ async function reconcile(
       ...{ client, fieldManager, signal },
       agents: services.agents,
       generateSecret: services.generateSecret,
-      agentToken: () => Promise.reject(new AgentCallError("NoToken", "the Backup controller changes no programs")),
+      agentAccess: () => Promise.reject(new AgentCallError("NoToken", "the Backup controller changes no programs")),
     });
   } catch (error) {
     // A namespace that is being deleted accepts no Pods.
@@ -96,13 +96,13 @@ async function observe(
   const pods = groupName === undefined ? [] : cache.list(Pod, { namespace, labelSelector: `${labels.group}=${groupName}` });
   const candidates: SourceCandidate[] = [];
   if (isIdle && pods.length > 0) {
-    const token = await readAgentToken(client, namespace, target.name, signal);
+    const access = await readAgentAccess(client, namespace, target.name, signal);
     candidates.push(
       ...(await Promise.all(
         pods.flatMap((pod) => {
           const ip = runningAddress(pod);
           const { name: podName } = pod.metadata;
-          return ip === undefined ? [] : [agents.role(ip, token, signal).then((role) => ({ name: podName, ip, role }))];
+          return ip === undefined ? [] : [agents.role(ip, access, signal).then((role) => ({ name: podName, ip, role }))];
         }),
       )),
     );

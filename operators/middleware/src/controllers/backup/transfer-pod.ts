@@ -3,7 +3,7 @@ import { PersistentVolumeClaim, type PersistentVolumeClaimObject, type PodObject
 import { parseTime } from "@keelson/api-machinery/time";
 import type { BackupSpec } from "../../api/backup.ts";
 import type { BackupStorage, TransferStatus } from "../../api/backup-parts.ts";
-import { accessSecretName, labels } from "../../api/names.ts";
+import { accessSecretName, agentKeys, labels } from "../../api/names.ts";
 import { type TransferRequest, type TransferStorage, type TransferWork, transferVariables } from "../../backup/transfer.ts";
 import type { Effect } from "../effect.ts";
 
@@ -11,6 +11,8 @@ import type { Effect } from "../effect.ts";
 const volumePath = "/backups";
 /** Not the default: a node that runs Pods as processes can mount only other paths. */
 const resultPath = "/run/keelson/result";
+
+const agentTlsPath = "/etc/middleware-agent-tls";
 
 /** A Pod that transfers data. */
 export interface TransferPod {
@@ -51,7 +53,7 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
           secret(secretAccessKey, storage.s3.credentials.name, "secretAccessKey"),
         ]),
   ];
-  const { volume } = storage;
+  const volumes = [...volumesOf(storage), ...(app === undefined ? [] : [agentTlsVolume(app)])];
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -70,7 +72,7 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
           name: "transfer",
           image,
           command: [...command],
-          args: [`--result=${resultPath}`],
+          args: [`--result=${resultPath}`, ...(app === undefined ? [] : [`--agent-tls-dir=${agentTlsPath}`])],
           securityContext: {
             allowPrivilegeEscalation: false,
             capabilities: { drop: ["ALL"] },
@@ -79,14 +81,31 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
           terminationMessagePath: resultPath,
           terminationMessagePolicy: "FallbackToLogsOnError",
           env,
-          ...(volume === undefined ? {} : { volumeMounts: [{ name: "backups", mountPath: volumePath }] }),
+          ...(volumes.length === 0 ? {} : { volumeMounts: volumes.map(({ mount }) => mount) }),
         },
       ],
-      ...(volume === undefined
-        ? {}
-        : { volumes: [{ name: "backups", persistentVolumeClaim: { claimName: volume.claimName } }] }),
+      ...(volumes.length === 0 ? {} : { volumes: volumes.map(({ source }) => source) }),
     },
   } as PodObject;
+}
+
+function volumesOf({ volume }: DeepReadonly<BackupStorage>) {
+  if (volume === undefined) return [];
+  const source = { name: "backups", persistentVolumeClaim: { claimName: volume.claimName } };
+  return [{ mount: { name: "backups", mountPath: volumePath }, source }];
+}
+
+/** The identity at agents. Empty if they do not use TLS. */
+function agentTlsVolume(app: string) {
+  const { mode, authorities, certificate, key } = agentKeys;
+  const items = Object.entries({ mode, "ca.crt": authorities, "tls.crt": certificate, "tls.key": key });
+  const secret = {
+    secretName: accessSecretName(app),
+    defaultMode: 0o400,
+    optional: true,
+    items: items.map(([path, each]) => ({ key: each, path })),
+  };
+  return { mount: { name: "agent-tls", mountPath: agentTlsPath, readOnly: true }, source: { name: "agent-tls", secret } };
 }
 
 function lifetimeOf({ startedAt, deadlineAt }: TransferPod["transfer"]) {

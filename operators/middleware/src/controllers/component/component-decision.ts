@@ -213,6 +213,7 @@ function applyGroup(
     runtime: spec.runtime,
     replicas: part?.replicas ?? 1,
     ...(spec.config === undefined ? {} : { config: spec.config }),
+    ...(spec.tls === undefined ? {} : { tls: spec.tls }),
     ...(part?.resources === undefined ? {} : { resources: part.resources }),
     ...(part?.storage === undefined ? {} : { storage: part.storage }),
     ...(part?.affinity === undefined ? {} : { affinity: part.affinity }),

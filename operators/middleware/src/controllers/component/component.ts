@@ -4,7 +4,7 @@ import { Component } from "../../api/component.ts";
 import { Group } from "../../api/group.ts";
 import { labels, pluginNamespace } from "../../api/names.ts";
 import { pluginConfigMapName } from "../../plugin/read-plugin.ts";
-import { readAgentToken } from "../agent-token.ts";
+import { readAgentAccess } from "../agent-access.ts";
 import { performEffects } from "../perform-effects.ts";
 import { decideComponent } from "./component-decision.ts";
 
@@ -47,7 +47,7 @@ async function reconcile(
     agents,
     callTimeoutMs: settings.component.grpcTimeoutMs,
     generateSecret,
-    agentToken: () => readAgentToken(client, namespace, component.spec.appRef.name, signal),
+    agentAccess: () => readAgentAccess(client, namespace, component.spec.appRef.name, signal),
     answersInto: { type: Component, object: component },
   });
 }

@@ -66,7 +66,7 @@ class World {
     const targets = pods.map(({ name, reported }, index) => ({
       ...{ name, reported, ip: String(index), isPrimary: index === 0, isUnsupported: false },
     }));
-    const call: Parameters<typeof sendCredentials>[2]["agents"]["call"] = async (ip, _token, request) => {
+    const call: Parameters<typeof sendCredentials>[2]["agents"]["call"] = async (ip, _access, request) => {
       const pod = pods[Number(ip)];
       if (request.method !== "SetCredentials" || pod === undefined || this.actions >= limit)
         return { kind: "unreachable", message: "crashed" };
@@ -79,7 +79,7 @@ class World {
     };
     await sendCredentials(targets, state, {
       agents: { call },
-      token: "",
+      access: { token: "" },
       password: this.secrets.get("default")?.password ?? "",
     });
   }

@@ -16,6 +16,7 @@ import type { AgentClient } from "../../agent/agent-client.ts";
 import { App } from "../../api/app.ts";
 import { Group } from "../../api/group.ts";
 import { accessSecretName, credentialsKey, labels, passwordKeys, userSecretName } from "../../api/names.ts";
+import { type AgentAccess, agentAccessOf } from "../agent-access.ts";
 import type { MiddlewareServices } from "../services.ts";
 import { decideCredentials, type StoredPassword } from "./credential-decision.ts";
 import { type CredentialState, parseCredentialState } from "./credential-state.ts";
@@ -71,14 +72,14 @@ async function reconcile(
   const app = cache.get(App, request);
   if (app === undefined || app.metadata.deletionTimestamp !== undefined) return undefined;
   const { namespace } = request;
-  const access = await ignoreNotFound(client.get(Secret, { namespace, name: accessSecretName(request.name) }, { signal }));
-  const token = textOf(access, "agentToken");
+  const secret = await ignoreNotFound(client.get(Secret, { namespace, name: accessSecretName(request.name) }, { signal }));
+  const access = agentAccessOf(secret?.data);
   // The App controller creates it, which triggers this again.
-  if (access === undefined || token === undefined) return undefined;
+  if (secret === undefined || access === undefined) return undefined;
   const users = new Map([["default", []], ...(app.spec.users ?? []).map(({ name, rules }) => [name, rules] as const)]);
   const secrets = await readSecrets(app, users.keys(), context, generateSecret);
-  const state = parseCredentialState(textOf(access, credentialsKey));
-  const pods = await readPods(app, context, agents, token);
+  const state = parseCredentialState(textOf(secret, credentialsKey));
+  const pods = await readPods(app, context, agents, access);
   if (pods.some(({ isUnsupported }) => isUnsupported)) {
     // The App may use a program without users. Otherwise, a restart of the Pods replaces their agents.
     const isWanted = users.size > 1 || [...secrets.values()].some((secret) => textOf(secret, passwordKeys.next) !== undefined);
@@ -94,13 +95,13 @@ async function reconcile(
   });
   switch (step.kind) {
     case "record":
-      await writeSecret(context, access, { [credentialsKey]: JSON.stringify(step.state) });
+      await writeSecret(context, secret, { [credentialsKey]: JSON.stringify(step.state) });
       return undefined;
     case "publish":
       await publish(app, step.user, secrets.get(step.user), context);
       return undefined;
     case "send":
-      return send(app, { access, token, state, pods }, context, agents);
+      return send(app, { secret, access, state, pods }, context, agents);
     case "wait":
       return step.untilMs === undefined ? undefined : { requeueAfterMs: Math.max(step.untilMs - clock.now(), 1) };
   }
@@ -139,7 +140,7 @@ async function readPods(
   app: DeepReadonly<App>,
   { cache, signal }: ReconcileContext,
   agents: AgentClient,
-  token: string,
+  access: AgentAccess,
 ): Promise<readonly CredentialPod[]> {
   const { namespace, name } = app.metadata;
   const groups = cache.list(Group, { namespace, labelSelector: `${labels.app}=${name}` });
@@ -147,7 +148,7 @@ async function readPods(
   const pods = groups.flatMap(({ status }) => status?.pods ?? []).filter(({ role }) => role !== undefined);
   const asked = await Promise.all(
     pods.map(async ({ name: pod, ip, role }): Promise<CredentialPod> => {
-      const answer = ip === undefined ? undefined : await agents.role(ip, token, signal);
+      const answer = ip === undefined ? undefined : await agents.role(ip, access, signal);
       const reported = answer?.credentials;
       const isUnsupported = answer !== undefined && answer.role !== "unknown" && reported === undefined;
       return { name: pod, ip, isPrimary: role === "primary", reported, isUnsupported };
@@ -158,25 +159,25 @@ async function readPods(
 }
 
 interface Recorded {
-  readonly access: ReadSecret;
-  readonly token: string;
+  readonly secret: ReadSecret;
+  readonly access: AgentAccess;
   readonly state: CredentialState | undefined;
   readonly pods: readonly CredentialPod[];
 }
 
 async function send(
   app: DeepReadonly<App>,
-  { access, token, state, pods }: Recorded,
+  { secret, access, state, pods }: Recorded,
   context: ReconcileContext,
   agents: AgentClient,
 ): Promise<Result | undefined> {
-  const password = textOf(access, passwordKeys.current);
+  const password = textOf(secret, passwordKeys.current);
   if (state === undefined || password === undefined) return undefined;
-  const problem = await sendCredentials(pods, state, { agents, token, password });
+  const problem = await sendCredentials(pods, state, { agents, access, password });
   if (problem === undefined) return { requeueAfterMs: 1 };
   if (problem.isRejected && state.problem !== problem.message) {
     context.events.event(app, { type: "Warning", reason: "UserRejected", note: problem.message });
-    await writeSecret(context, access, { [credentialsKey]: JSON.stringify({ ...state, problem: problem.message }) });
+    await writeSecret(context, secret, { [credentialsKey]: JSON.stringify({ ...state, problem: problem.message }) });
   }
   return { requeueAfterMs: retryMs };
 }

@@ -1,4 +1,5 @@
 import type { AgentClient } from "../../agent/agent-client.ts";
+import type { AgentAccess } from "../agent-access.ts";
 import { acceptedHashes, type CredentialState, hasState, type ReportedCredentials } from "./credential-state.ts";
 
 /** A Pod and the credentials that it has. */
@@ -22,7 +23,7 @@ export interface SendProblem {
 /** How to reach the agents. */
 export interface SendOptions {
   readonly agents: Pick<AgentClient, "call">;
-  readonly token: string;
+  readonly access: AgentAccess;
   /** The published password of the default user, with which servers authenticate at each other. */
   readonly password: string;
 }
@@ -31,7 +32,7 @@ export interface SendOptions {
 export async function sendCredentials(
   pods: readonly CredentialPod[],
   state: CredentialState,
-  { agents, token, password }: SendOptions,
+  { agents, access, password }: SendOptions,
 ): Promise<SendProblem | undefined> {
   const { sequence, id = "", users } = state;
   let problem: SendProblem | undefined;
@@ -42,7 +43,7 @@ export async function sendCredentials(
       problem ??= { message: `${pod.name} does not answer`, isRejected: false };
       continue;
     }
-    const result = await agents.call(pod.ip, token, { method: "SetCredentials", sequence, id, password, users: sent });
+    const result = await agents.call(pod.ip, access, { method: "SetCredentials", sequence, id, password, users: sent });
     if (result.kind === "refused") problem ??= { message: `${pod.name}: ${result.message}`, isRejected: true };
     else if (result.kind === "unreachable") problem ??= { message: `${pod.name} does not answer`, isRejected: false };
   }

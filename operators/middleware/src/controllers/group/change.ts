@@ -1,6 +1,7 @@
-import { PersistentVolumeClaim } from "@keelson/api-machinery/kinds";
+import { PersistentVolumeClaim, Service } from "@keelson/api-machinery/kinds";
 import { compareQuantities } from "@keelson/api-machinery/quantity";
 import type { GroupStatus } from "../../api/group.ts";
+import { revisionAnnotation } from "../../api/names.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
 import { type Next, wait } from "./next.ts";
 import type { GroupObservation } from "./observation.ts";
@@ -22,9 +23,23 @@ export function change(
   if (pods.kind !== "settled") return pods;
   const superfluous = views.filter((view) => view.instance === undefined && view.pod !== undefined).reverse();
   const [last] = superfluous;
-  if (last === undefined) return { kind: "settled" };
+  if (last === undefined) return changeServices(observed, rendered);
   if (last.name === status.primary?.pod) return switchover(last, views, status, rendered);
   return restart(last, `removing ${last.name}; its volume is kept`, true);
+}
+
+/** Changes Services whose ports have changed, after the Pods that they lead to. */
+function changeServices({ services }: GroupObservation, rendered: RenderedGroup): Next {
+  const outdated = rendered.services.filter(({ metadata }) => {
+    const current = services.find((each) => each.metadata.name === metadata.name);
+    return current?.metadata.annotations?.[revisionAnnotation] !== metadata.annotations?.[revisionAnnotation];
+  });
+  if (outdated.length === 0) return { kind: "settled" };
+  return {
+    kind: "do",
+    message: `changing ${outdated.map(({ metadata }) => metadata.name ?? "").join(", ")}`,
+    effects: outdated.map((object) => ({ kind: "apply", type: Service, object })),
+  };
 }
 
 /** Requests more capacity for the volumes, and waits until they have it. */

@@ -9,7 +9,7 @@ import type { Plugin } from "../../plugin/plugin.ts";
 import { type HeldRollout, type RenderedGroup, renderGroup } from "../../plugin/render-group.ts";
 import { isPlugin, pluginConfigMapName, PluginError } from "../../plugin/read-plugin.ts";
 import { TemplateError } from "../../template/template-error.ts";
-import { findAgentToken, readAgentToken } from "../agent-token.ts";
+import { type AgentAccess, findAgentAccess, readAgentAccess } from "../agent-access.ts";
 import { performEffects, type EffectContext } from "../perform-effects.ts";
 
 import { decideGroup } from "./group-decision.ts";
@@ -51,6 +51,9 @@ export function createGroupController(services: MiddlewareServices): ControllerD
   });
 }
 
+/** For Groups without Pods, whose agents are not called. */
+const noAccess: AgentAccess = { token: "" };
+
 interface GroupServices extends MiddlewareServices {
   readonly watches: RoleWatches;
   /** Last rendered Groups, by key. */
@@ -62,7 +65,7 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
   const { agents, watches, generateSecret, settings } = services;
   const group = cache.get(Group, request);
   if (group === undefined) {
-    watches.follow(request, [], "");
+    watches.follow(request, [], noAccess);
     services.rendered.delete(keyOf(request));
     return;
   }
@@ -70,15 +73,15 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
   const app = group.metadata.labels?.[labels.app] ?? "";
   const labelSelector = `${labels.group}=${name}`;
   const pods = cache.list(Pod, { namespace, labelSelector });
-  const readToken = (): Promise<string> => readAgentToken(client, namespace, app, signal);
+  const readAccess = (): Promise<AgentAccess> => readAgentAccess(client, namespace, app, signal);
   const rendered = render(group, context, services);
   // Without agents nothing is asked: the kubelet reports whether Pods are ready.
   const running = hasAgents(rendered) ? pods.flatMap(runningPod) : [];
-  const token = running.length === 0 ? "" : await findAgentToken(client, namespace, app, signal);
-  if (token === undefined) return;
+  const access = running.length === 0 ? noAccess : await findAgentAccess(client, namespace, app, signal);
+  if (access === undefined) return;
   // Watched before the roles are read, so that a later change is not missed.
-  watches.follow(request, running, token);
-  const roles = await readRoles(running, agents, token, signal);
+  watches.follow(request, running, access);
+  const roles = await readRoles(running, agents, access, signal);
   const decision = decideGroup({
     group,
     rendered,
@@ -95,7 +98,7 @@ async function reconcile(request: Request, context: ReconcileContext, services: 
     signal,
     agents,
     callTimeoutMs: settings.group.grpcTimeoutMs,
-    agentToken: readToken,
+    agentAccess: readAccess,
     generateSecret,
     answersInto: { type: Group, object: group },
   };
@@ -196,12 +199,12 @@ function runningPod(pod: DeepReadonly<PodObject>): readonly (WatchedPod & { read
 async function readRoles(
   pods: readonly { readonly name: string; readonly ip: string }[],
   agents: AgentClient,
-  token: string,
+  access: AgentAccess,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, Role>> {
   // Asked twice, so that one lost request does not start a failover.
   const ask = async (ip: string): Promise<Role | undefined> =>
-    (await agents.role(ip, token, signal)) ?? (await agents.role(ip, token, signal));
+    (await agents.role(ip, access, signal)) ?? (await agents.role(ip, access, signal));
   const answers = await Promise.all(pods.map(async ({ name, ip }) => [name, await ask(ip)] as const));
   return new Map(answers.flatMap(([name, role]) => (role === undefined ? [] : [[name, role] as const])));
 }

@@ -34,6 +34,8 @@ export interface Role {
   readonly keys?: number;
   /** Key of the members that decide about the primary, empty without any. */
   readonly members?: string;
+  /** Identifies the certificates in force. Undefined without TLS. */
+  readonly certificates?: string;
   /** The users in force. Undefined if the program has none. */
   readonly credentials?: ReportedCredentials;
 }

@@ -1,5 +1,6 @@
 import type { Request } from "@keelson/controller";
 import type { AgentClient } from "../../agent/agent-client.ts";
+import type { AgentAccess } from "../agent-access.ts";
 
 /** A Pod whose agent is watched. */
 export interface WatchedPod {
@@ -10,7 +11,7 @@ export interface WatchedPod {
 /** Watches on the agents of running Pods, one per Pod. */
 export interface RoleWatches {
   /** Sets the Pods that are watched for a Group. */
-  follow(group: Request, pods: readonly WatchedPod[], token: string): void;
+  follow(group: Request, pods: readonly WatchedPod[], access: AgentAccess): void;
   /** Enqueues Groups whose roles may have changed. Returns a function that stops all watches. */
   start(enqueue: (group: Request) => void): () => void;
 }
@@ -20,7 +21,7 @@ export function createRoleWatches(agents: AgentClient): RoleWatches {
   const groups = new Map<string, Map<string, AbortController>>();
   let enqueue: (group: Request) => void = () => undefined;
   return {
-    follow(group, pods, token) {
+    follow(group, pods, access) {
       const id = `${group.namespace}/${group.name}`;
       const watches = groups.get(id) ?? new Map<string, AbortController>();
       const wanted = new Map(pods.map((pod) => [`${pod.uid}@${pod.ip}`, pod]));
@@ -33,7 +34,7 @@ export function createRoleWatches(agents: AgentClient): RoleWatches {
         if (watches.has(key)) continue;
         const watch = new AbortController();
         watches.set(key, watch);
-        agents.watch(ip, token, () => enqueue(group), watch.signal);
+        agents.watch(ip, access, () => enqueue(group), watch.signal);
       }
       if (watches.size > 0) groups.set(id, watches);
       else groups.delete(id);

@@ -5,7 +5,7 @@ import type { GroupPart } from "../../api/parts.ts";
 import type { Plugin } from "../../plugin/plugin.ts";
 
 /** The part of a Component's spec that one type of task changes. */
-export type SpecPart = Partial<Pick<ComponentSpec, "plugin" | "runtime" | "config" | "stopped">> & {
+export type SpecPart = Partial<Pick<ComponentSpec, "plugin" | "runtime" | "config" | "tls" | "stopped">> & {
   groups?: Partial<GroupPart>[];
 };
 
@@ -18,7 +18,7 @@ const groupFields: Readonly<Record<TaskType, readonly (keyof GroupPart)[]>> = {
 
 const specFields: Readonly<Record<TaskType, readonly (keyof SpecPart)[]>> = {
   k8s_resources: ["stopped"],
-  middleware_config: ["config"],
+  middleware_config: ["config", "tls"],
   storage_volume: [],
   version_upgrade: ["runtime", "plugin"],
 };
@@ -39,12 +39,18 @@ export function desiredComponents(app: DeepReadonly<App>, plugin: Plugin): Reado
         plugin: spec.plugin,
         runtime: spec.runtime,
         ...(Object.keys(config).length > 0 ? { config } : {}),
+        ...tlsOf(spec),
         groups: groups.map((group) => ({ replicas: 1, ...group, ...own?.groups?.find((each) => each.name === group.name) })),
         ...(spec.stopped ? { stopped: true } : {}),
       };
       return [name, draft(desired) as ComponentSpec];
     }),
   );
+}
+
+function tlsOf({ tls }: DeepReadonly<App>["spec"]): Pick<ComponentSpec, "tls"> {
+  if (tls?.mode === undefined || tls.mode === "disabled") return {};
+  return { tls: { mode: tls.mode, ...(tls.secretName === undefined ? {} : { secretName: tls.secretName }) } };
 }
 
 function plainOf(
@@ -108,6 +114,8 @@ export function describeChange(type: TaskType, before: DeepReadonly<SpecPart>, a
     note("plugin", `${before.plugin?.name} ${before.plugin?.version}`, `${after.plugin?.name} ${after.plugin?.version}`);
   }
   for (const name of keysOf(before.config, after.config)) note(name, before.config?.[name], after.config?.[name]);
+  note("tls.mode", before.tls?.mode ?? "disabled", after.tls?.mode ?? "disabled");
+  note("tls.secretName", before.tls?.secretName, after.tls?.secretName);
   note("stopped", before.stopped, after.stopped);
   for (const group of after.groups ?? []) {
     const old = before.groups?.find((each) => each.name === group.name);

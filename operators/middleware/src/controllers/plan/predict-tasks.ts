@@ -86,6 +86,10 @@ function heldBy(groups: readonly PredictedGroup[]): string {
 function predictParameters(task: ChangeTask, plugin: Plugin, groups: readonly PredictedGroup[]): Prediction {
   const before = (task.baseSpec?.config ?? {}) as Record<string, unknown>;
   const after = (task.desiredSpec.config ?? {}) as Record<string, unknown>;
+  if (!jsonEquals(task.baseSpec?.tls ?? null, task.desiredSpec.tls ?? null)) {
+    const effect = "restarts every Pod for tls, replicas first, with one switchover";
+    return { effect, disruptions: restartOf(groups) };
+  }
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => before[name] !== after[name]);
   const isAgentless = !hasAgent(plugin, task.targetComponent);
   const classOf = (name: string) => (isAgentless ? "cold" : plugin.parameters[name]);

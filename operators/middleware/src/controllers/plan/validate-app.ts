@@ -33,6 +33,7 @@ export function validateApp(
           return [...storageProblems(`${field}.storage`, old, group), ...agentProblems(field, group, hasAgent(plugin, name))];
         }),
         ...upgradeProblems(before, desired, plugin),
+        ...tlsProblems(before, desired, plugin),
       ];
     }),
   ];
@@ -110,6 +111,30 @@ function storageProblems(field: string, before: GroupSpec | undefined, after: Gr
     problems.push({ field, message: "a volume cannot be added to or removed from existing Pods" });
   if (before.storage && after.storage && before.storage.storageClass !== after.storage.storageClass)
     problems.push({ field: `${field}.storageClass`, message: "must not change: not supported yet" });
+  return problems;
+}
+
+/** Changes of TLS that would separate the changed Pods of a group from the others. */
+function tlsProblems(
+  before: DeepReadonly<ComponentSpec> | undefined,
+  { tls, groups }: DeepReadonly<ComponentSpec>,
+  { hasTls }: Plugin,
+): readonly FieldError[] {
+  const problems: FieldError[] = [];
+  const field = "spec.tls.mode";
+  if (tls !== undefined && !hasTls) problems.push({ field, message: `must be disabled: the plugin does not support TLS` });
+  if (before === undefined) return problems;
+  const partitioned = groups.find(({ rollingUpdate }) => (rollingUpdate?.partition ?? 0) > 0);
+  if (partitioned !== undefined && before.tls?.mode !== tls?.mode)
+    problems.push({ field, message: `must not change while group ${partitioned.name} has a rollingUpdate.partition` });
+  const [from, to] = [before.tls?.mode ?? "disabled", tls?.mode ?? "disabled"];
+  if ([from, to].includes("disabled") && [from, to].includes("require"))
+    problems.push({ field, message: `must not change from ${from} to ${to}: change it to prefer first` });
+  if (before.tls !== undefined && tls !== undefined && before.tls.secretName !== tls.secretName)
+    problems.push({
+      field: "spec.tls.secretName",
+      message: "must not change while TLS is in use: change the content of the Secret, or disable TLS first",
+    });
   return problems;
 }
 

@@ -70,7 +70,7 @@ async function reconcile(
   const { effects, requeueAfterMs } = decideRestore(observe(restore, cache, transferCommand, clock.now()));
   await performEffects(effects, {
     ...{ client, fieldManager, signal, agents, generateSecret },
-    agentToken: () => Promise.reject(new AgentCallError("NoToken", "the Restore controller changes no programs itself")),
+    agentAccess: () => Promise.reject(new AgentCallError("NoToken", "the Restore controller changes no programs itself")),
   });
   const written = effects.find((effect) => effect.kind === "status");
   const { phase, message = "" } = (written?.status ?? {}) as RestoreStatus;

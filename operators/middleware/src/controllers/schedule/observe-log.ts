@@ -5,7 +5,7 @@ import { BackupSchedule } from "../../api/backup-schedule.ts";
 import { backupFinalizer } from "../../api/backup-parts.ts";
 import { Group } from "../../api/group.ts";
 import { labels } from "../../api/names.ts";
-import { findAgentToken } from "../agent-token.ts";
+import { findAgentAccess } from "../agent-access.ts";
 import { runningAddress } from "../backup/backup.ts";
 import { findDataGroup } from "../backup/find-group.ts";
 import { transferLabel } from "../backup/transfer-pod.ts";
@@ -28,8 +28,8 @@ export async function observeLog(
   const primary = "problem" in group ? undefined : group.group.status?.primary?.pod;
   const pod = primary === undefined ? undefined : cache.get(Pod, { namespace, name: primary });
   const ip = pod === undefined ? undefined : runningAddress(pod);
-  const token = ip === undefined ? undefined : await findAgentToken(client, namespace, app.name, signal);
-  const role = ip === undefined || token === undefined ? undefined : await agents.role(ip, token, signal);
+  const access = ip === undefined ? undefined : await findAgentAccess(client, namespace, app.name, signal);
+  const role = ip === undefined || access === undefined ? undefined : await agents.role(ip, access, signal);
   const image = pod?.spec.containers[0]?.image ?? "";
   const { volume } = storage;
   return {

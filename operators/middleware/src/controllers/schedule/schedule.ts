@@ -13,7 +13,7 @@ import { BackupSchedule, type BackupScheduleStatus } from "../../api/backup-sche
 import { Group } from "../../api/group.ts";
 import { labels } from "../../api/names.ts";
 import { Restore } from "../../api/restore.ts";
-import { readAgentToken } from "../agent-token.ts";
+import { readAgentAccess } from "../agent-access.ts";
 import { performEffects } from "../perform-effects.ts";
 import type { MiddlewareServices } from "../services.ts";
 import { hasEnded } from "../restore/restore-observation.ts";
@@ -73,7 +73,7 @@ async function reconcile(
   });
   await performEffects(effects, {
     ...{ client, fieldManager, signal, agents, generateSecret },
-    agentToken: () => readAgentToken(client, namespace, schedule.spec.app.name, signal),
+    agentAccess: () => readAgentAccess(client, namespace, schedule.spec.app.name, signal),
   });
   const written = effects.find((effect) => effect.kind === "status");
   const { message } = (written?.status ?? {}) as BackupScheduleStatus;

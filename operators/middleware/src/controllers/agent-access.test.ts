@@ -3,7 +3,7 @@ import { Secret } from "@keelson/api-machinery/kinds";
 import type { Client } from "@keelson/client";
 import { describe, expect, it } from "vitest";
 import { App } from "../api/app.ts";
-import { findAgentToken } from "./agent-token.ts";
+import { findAgentAccess } from "./agent-access.ts";
 
 /** A client of a cluster with these objects, by kind. */
 function clientOf(objects: Readonly<Record<string, object>>): Pick<Client, "get"> {
@@ -17,12 +17,12 @@ function clientOf(objects: Readonly<Record<string, object>>): Pick<Client, "get"
 
 const secret = { data: { agentToken: Buffer.from("t1").toString("base64") } };
 const app = { metadata: { name: "cache" } };
-const find = (objects: Readonly<Record<string, object>>): Promise<string | undefined> =>
-  findAgentToken(clientOf(objects), "default", "cache");
+const find = (objects: Readonly<Record<string, object>>): ReturnType<typeof findAgentAccess> =>
+  findAgentAccess(clientOf(objects), "default", "cache");
 
 describe("the token of an App's agents", () => {
   it("is read from the Secret", async () => {
-    expect(await find({ [Secret.kind]: secret, [App.kind]: app })).toBe("t1");
+    expect(await find({ [Secret.kind]: secret, [App.kind]: app })).toEqual({ token: "t1" });
   });
 
   it.each([

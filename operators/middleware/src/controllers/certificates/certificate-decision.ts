@@ -1,0 +1,82 @@
+/** A rotation that a user has requested. */
+export interface RotationRequest {
+  readonly id: string;
+  /** Replaces the authority too. */
+  readonly authority: boolean;
+}
+
+/** What is known about the certificates of an App. */
+export interface CertificateFacts {
+  readonly authorityExpiresMs: number;
+  /** When the first of the issued certificates expires. */
+  readonly leavesExpireMs: number;
+  /** Whether the authority has signed them, for all names and addresses of the App. */
+  readonly areLeavesValid: boolean;
+  readonly hasNextAuthority: boolean;
+  readonly hasPreviousAuthority: boolean;
+  /** When the next authority was created or took over. */
+  readonly changedMs: number;
+  /** Id of the last rotation on request. */
+  readonly rotated: string | undefined;
+}
+
+/** Inputs of {@link decideCertificates}. */
+export interface CertificateObservation {
+  /** Undefined if there are no certificates, or none that can be used. */
+  readonly facts: CertificateFacts | undefined;
+  readonly request: RotationRequest | undefined;
+  /** Whether all Pods report the recorded certificates and authorities. */
+  readonly isApplied: boolean;
+  readonly graceMs: number;
+  readonly now: number;
+}
+
+/** The next step. */
+export type CertificateStep =
+  /** Creates an authority and certificates. */
+  | { readonly kind: "create" }
+  /** Issues certificates. */
+  | { readonly kind: "issue" }
+  /** Creates the next authority, which is trusted and signs nothing yet. */
+  | { readonly kind: "stage" }
+  /** The next authority signs. The one before stays trusted. */
+  | { readonly kind: "promote" }
+  /** Ends the trust in the previous authority. */
+  | { readonly kind: "drop" }
+  /** Nothing to do until a Pod, a Service or the App changes, or this time. */
+  | { readonly kind: "wait"; readonly untilMs: number };
+
+const dayMs = 24 * 60 * 60 * 1000;
+/** Lifetime of authorities. */
+export const authorityLifeMs = 10 * 365 * dayMs;
+/** Lifetime of the certificates of agents and programs. */
+export const leafLifeMs = 90 * dayMs;
+/** Certificates are replaced this long before they expire. */
+const leafRenewMs = 30 * dayMs;
+/** Longer than the life of what the authority has signed. */
+const authorityRenewMs = leafLifeMs + 30 * dayMs;
+
+/**
+ * Decides about the certificates of an App. Pure. An authority signs only when all Pods and, after the grace period, all clients trust it,
+ * and is trusted until nothing that it has signed is in use, so that a connection can be verified at any time:
+ *
+ *     trusted    first | first, next | next, first | next
+ *     signs      first | first       | next        | next
+ *                    stage       promote         drop
+ */
+export function decideCertificates({ facts, request, isApplied, graceMs, now }: CertificateObservation): CertificateStep {
+  if (facts === undefined || facts.authorityExpiresMs <= now) return { kind: "create" };
+  const { authorityExpiresMs, leavesExpireMs, areLeavesValid, hasNextAuthority, hasPreviousAuthority, changedMs } = facts;
+  if (!areLeavesValid || now >= leavesExpireMs - leafRenewMs) return { kind: "issue" };
+  const isReplacing = hasNextAuthority || hasPreviousAuthority;
+  const isRequested = request !== undefined && request.id !== facts.rotated;
+  if (isRequested && !request.authority) return { kind: "issue" };
+  if (!isReplacing && (isRequested || now >= authorityExpiresMs - authorityRenewMs)) return { kind: "stage" };
+  const renewAtMs = Math.min(leavesExpireMs - leafRenewMs, isReplacing ? Infinity : authorityExpiresMs - authorityRenewMs);
+  if (!isReplacing) return { kind: "wait", untilMs: renewAtMs };
+  const readyMs = changedMs + graceMs;
+  if (now < readyMs) return { kind: "wait", untilMs: Math.min(readyMs, renewAtMs) };
+  // A Pod that reports later triggers the next decision.
+  if (!isApplied) return { kind: "wait", untilMs: renewAtMs };
+  return { kind: hasNextAuthority ? "promote" : "drop" };
+}

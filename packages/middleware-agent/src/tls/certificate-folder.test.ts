@@ -1,0 +1,75 @@
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createCertificateAuthority, issueCertificate } from "@keelson/api-machinery/certificates";
+import { systemClock } from "@keelson/api-machinery/time";
+import { silentLogger } from "@keelson/controller";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { CertificateFolder, certificateHash, type Certificates } from "./certificate-folder.ts";
+import { CertificateRotation } from "./certificate-rotation.ts";
+
+const validity = { notBefore: new Date(Date.now() - 60_000), notAfter: new Date(Date.now() + 3_600_000) };
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "certificates-"));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+async function issue(): Promise<Certificates> {
+  const ca = await createCertificateAuthority("test", validity.notBefore, validity.notAfter);
+  const leaf = await issueCertificate(ca, { ...validity, commonName: "a", usage: "peer", hosts: ["a"] });
+  return { authorities: ca.certificate, ...leaf };
+}
+
+let version = 0;
+/** Replaces all files in one step, as the kubelet does. */
+async function mount({ authorities, certificate, key }: Certificates): Promise<void> {
+  const name = `..v${++version}`;
+  await mkdir(join(folder, name));
+  for (const [file, text] of Object.entries({ "ca.crt": authorities, "tls.crt": certificate, "tls.key": key }))
+    await writeFile(join(folder, name, file), text);
+  await symlink(name, join(folder, "..data_tmp"));
+  await rename(join(folder, "..data_tmp"), join(folder, "..data"));
+}
+
+it("loads new certificates, keeps the current ones while those mounted cannot be used, and reports what is in force", async () => {
+  const [first, second, third] = [await issue(), await issue(), await issue()];
+  await mount(first);
+  const opened = await CertificateFolder.open(folder, silentLogger);
+  let failures = 2;
+  const applied: Certificates[] = [];
+  const changes: string[] = [];
+  const rotation: CertificateRotation = new CertificateRotation({
+    servers: [
+      {
+        folder: opened,
+        initial: opened.current,
+        apply() {
+          if (failures-- > 0) throw new Error("the program does not answer");
+          applied.push(opened.current);
+        },
+      },
+    ],
+    clock: { ...systemClock, setTimer: (_ms, callback) => systemClock.setTimer(0, callback) },
+    log: silentLogger,
+    onChange: () => changes.push(rotation.hash),
+  });
+  expect(rotation.hash).toBe(certificateHash([first]));
+  await mount({ ...second, key: third.key });
+  await mount(second);
+  await expect.poll(() => changes, { timeout: 60_000 }).toEqual([certificateHash([second])]);
+  expect(applied).toEqual([second]);
+  await mount({ ...third, certificate: "" });
+  await mount(third);
+  await expect.poll(() => changes, { timeout: 60_000 }).toEqual([certificateHash([second]), certificateHash([third])]);
+  rotation.stop();
+});
+
+it.each<[string, (pair: Certificates) => Partial<Certificates>]>([
+  ["a key of another certificate", () => ({ key: "-----BEGIN PRIVATE KEY-----" })],
+  ["no authority", () => ({ authorities: "" })],
+])("rejects a folder with %s", async (_, damage) => {
+  const pair = await issue();
+  await mount({ ...pair, ...damage(pair) });
+  await expect(CertificateFolder.open(folder, silentLogger)).rejects.toMatchObject({ code: "InvalidConfig" });
+});
