@@ -87,3 +87,13 @@ test("reports an untrusted server as a Tls error, and missing credentials as Una
   await expect(nobody.list(configMaps)).rejects.toMatchObject({ reason: "Unauthorized" });
   await nobody.close();
 });
+
+test("rejects a response that is longer than its limit", async () => {
+  const { transport } = await findConnection({ kubeconfig: api.kubeconfig, env: {} });
+  const client = createClient({ transport: createHttpTransport({ ...transport, maxBodyBytes: 5_000 }), fieldManager: "t" });
+  const key = { namespace: "default", name: "long" };
+  await client.create(configMaps, { metadata: { ...key, name: "short" } });
+  const body = { metadata: key, data: { text: "x".repeat(6_000) } };
+  await expect(client.create(configMaps, body)).rejects.toMatchObject({ name: "TransportError", code: "InvalidResponse" });
+  await client.close();
+});

@@ -3,6 +3,7 @@ export * from "./kubeconfig/connect.ts";
 export * from "./kubeconfig/connection.ts";
 export type { ConnectionOptions } from "./transport/connection-pools.ts";
 export * from "./client/create-client.ts";
+export * from "./kubeconfig/inline-connection.ts";
 export * from "./transport/credentials.ts";
 export * from "./transport/http-transport.ts";
 export type { Impersonation } from "./transport/impersonation.ts";

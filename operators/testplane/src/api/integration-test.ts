@@ -8,6 +8,7 @@ import { conditionStatus, simpleCondition } from "./expectation.ts";
 import { group, version } from "./names.ts";
 import { resourceRef } from "./resource-ref.ts";
 import { StepStatus } from "./step-status.ts";
+import { clusterName, testClusters } from "./test-cluster.ts";
 import { Binding, Parameter, Scenario, testSteps } from "./test-inputs.ts";
 
 const Repeat = Type.Object(
@@ -56,6 +57,7 @@ const spec = Type.Object(
         maxLength: 253,
       }),
     ),
+    clusters: Type.Optional(testClusters),
     parameters: Type.Optional(Type.Array(Parameter, listMap("name", "Parameters of the test, read as params.NAME."))),
     parameterValues: Type.Optional(anyObject("Values of parameters by name.")),
     bindings: Type.Optional(
@@ -84,6 +86,7 @@ const spec = Type.Object(
       Type.Array(
         Type.Object({
           name: Type.String({ description: "Name of the expectation.", minLength: 1, maxLength: 253 }),
+          cluster: Type.Optional(clusterName),
           resource: Type.Optional(resourceRef),
           expectations: simpleCondition("What must hold."),
         }),
@@ -222,6 +225,7 @@ const status = Type.Object(
     foreignObjects: Type.Optional(
       Type.Array(
         Type.Object({
+          cluster: Type.Optional(Type.String({ description: "Cluster of the object. Absent: that of the test." })),
           apiVersion: Type.String({ description: "API version of the object." }),
           kind: Type.String({ description: "Kind of the object." }),
           namespace: Type.Optional(Type.String({ description: "Namespace of the object." })),

@@ -3,6 +3,7 @@ import { Type, type Static } from "typebox";
 import { simpleCondition, stepCondition } from "./expectation.ts";
 import { resourceRef } from "./resource-ref.ts";
 import { actions, expectError } from "./step-actions.ts";
+import { clusterName } from "./test-cluster.ts";
 
 const Output = Type.Object({
   name: Type.String({ description: "Name of the value.", pattern: "^[A-Za-z_][A-Za-z0-9_]*$", maxLength: 63 }),
@@ -17,6 +18,7 @@ const Output = Type.Object({
 export const LateStep = Type.Object(
   {
     name: Type.String({ description: "Name of the step, unique within the list.", minLength: 1, maxLength: 253 }),
+    cluster: Type.Optional(clusterName),
     ...actions,
     resource: Type.Optional(resourceRef),
     expectations: Type.Optional(simpleCondition("What must hold for the step to succeed.")),
@@ -29,6 +31,7 @@ export const LateStep = Type.Object(
 export const TestStep = Type.Object(
   {
     name: Type.String({ description: "Name of the step, unique within the test.", minLength: 1, maxLength: 253 }),
+    cluster: Type.Optional(clusterName),
     ...actions,
     expectError: Type.Optional(expectError),
     needs: Type.Optional(

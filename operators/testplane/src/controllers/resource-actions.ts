@@ -31,6 +31,8 @@ export interface ActionContext {
   readonly serviceAccountName?: string | undefined;
   /** Identifies the attempt of a step. */
   readonly attempt?: string;
+  /** Whether `client` is that of another cluster, where its credentials decide what the test may do. */
+  readonly isRemote?: boolean;
 }
 
 /** Outcome of an action. `adopted`: the test does not own the object. */
@@ -48,7 +50,7 @@ export async function applyResource(
   const { client, owner, signal } = context;
   const type = typeOf(manifest, context);
   if (type === undefined) return unknownKind(manifest);
-  if (type.scope === "Cluster" && context.serviceAccountName === undefined) {
+  if (type.scope === "Cluster" && context.serviceAccountName === undefined && context.isRemote !== true) {
     const message = `${type.kind} is cluster-scoped; set spec.serviceAccountName to a ServiceAccount that may change it`;
     return { kind: "failed", reason: "Forbidden", message };
   }
@@ -118,7 +120,7 @@ export function createdByTest(manifest: DeepReadonly<Record<string, unknown>>, t
   const key = keyOf(manifest, type, context);
   const content = contentOf(manifest, key);
   const marks = { ...content.metadata.annotations, ...(attempt === undefined ? {} : { [attemptAnnotation]: attempt }) };
-  const isNear = key.namespace === owner.metadata.namespace;
+  const isNear = context.isRemote !== true && key.namespace === owner.metadata.namespace;
   const annotations = isNear ? marks : { ...marks, [ownerAnnotation]: owner.metadata.uid ?? "" };
   const metadata = {
     ...content.metadata,

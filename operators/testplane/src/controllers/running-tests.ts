@@ -1,14 +1,19 @@
-import { isStatusError, type ResourceType } from "@keelson/api-machinery";
+import { type DeepReadonly, isStatusError, type ResourceType } from "@keelson/api-machinery";
 import type { Cache, Request, Trigger } from "@keelson/controller";
+import type { TestCluster } from "../api/test-cluster.ts";
+import type { ClusterConnection } from "../clusters/cluster-connection.ts";
+import { ClusterConnections, type KubeconfigText } from "../clusters/cluster-connections.ts";
+import { kubeconfigOf, secretTarget } from "../clusters/kubeconfig-secret.ts";
 import { mapKind } from "../watching/resource-mapper.ts";
 import { type Reader, ReadRights } from "../watching/read-rights.ts";
-import { type WatchTarget, WatchSet } from "../watching/watch-set.ts";
+import { type WatchTarget, type WatchView, WatchSet } from "../watching/watch-set.ts";
 import { WebhookRunner } from "../webhooks/webhook-runner.ts";
 import { isTarget, type Observation, type Target } from "../evaluation/target.ts";
 
-/** Resources shared by the tests of one controller while it runs: dynamic watches, read rights and webhook calls. */
+/** Resources shared by the tests of one controller while it runs: dynamic watches, other clusters, read rights and webhook calls. */
 export interface RunningTests {
   readonly watches: WatchSet;
+  readonly clusters: ClusterConnections;
   readonly readRights: ReadRights;
   readonly webhooks: WebhookRunner;
 }
@@ -22,19 +27,21 @@ export interface RunningTestsOf {
 }
 
 /** Creates a {@link RunningTestsOf} for one controller. */
-export function createRunningTests(): RunningTestsOf {
+export function createRunningTests(fieldManager: string): RunningTestsOf {
   let running: RunningTests | undefined;
   return {
     trigger: {
       start({ client, clock, log, enqueue }) {
         const tests: RunningTests = {
           watches: new WatchSet({ client, clock, log, wake: enqueue }),
+          clusters: new ClusterConnections({ fieldManager, clock, log, wake: enqueue }),
           readRights: new ReadRights({ client, clock }),
           webhooks: new WebhookRunner({ clock, wake: enqueue }),
         };
         running = tests;
         return () => {
           tests.watches.stop();
+          tests.clusters.stop();
           tests.webhooks.stop();
         };
       },
@@ -51,55 +58,130 @@ export interface FollowingTest {
   readonly request: Request;
   readonly reader: Reader;
   readonly targets: readonly Target[];
+  /** The other clusters of the test. */
+  readonly clusters: readonly DeepReadonly<TestCluster>[];
+}
+
+/** What a running test sees of its clusters. */
+export interface FollowedTargets {
+  readonly observe: (target: Target) => Observation;
+  /** The connection to a cluster of the test, or why there is none. */
+  readonly cluster: (name: string) => ClusterConnection | Error;
 }
 
 /**
- * Watches the targets of a test that it may read. Returns a function that reads what the watches know. **Errors**: rejects if the API
- * server cannot be reached.
+ * Watches the targets of a test that it may read, and connects to its other clusters. **Errors**: rejects if the API server of the test
+ * cannot be reached.
  */
 export async function followTargets(
-  { watches, readRights }: RunningTests,
+  tests: RunningTests,
   cache: Cache,
+  test: FollowingTest,
+  signal: AbortSignal,
+): Promise<FollowedTargets> {
+  const { request, targets, clusters } = test;
+  const own = targets.filter(({ cluster }) => cluster === undefined);
+  const home = { watches: tests.watches, mapKind: (apiVersion: string, kind: string) => mapKind(cache, apiVersion, kind) };
+  const secrets = clusters.map(({ kubeconfigSecret }) => secretTarget(kubeconfigSecret.name, request.namespace ?? ""));
+  const observeHome = await follow(home, { ...test, targets: [...own, ...secrets] }, tests.readRights, signal);
+  const connections = await connect(tests, test, observeHome, signal);
+  const observers = new Map<string, (target: Target) => Observation>();
+  for (const [name, connection] of connections) {
+    if (connection instanceof Error) continue;
+    const remote = targets.filter(({ cluster }) => cluster === name);
+    observers.set(name, await follow(connection, { ...test, targets: remote }, undefined, signal));
+  }
+  const cluster = (name: string): ClusterConnection | Error => connections.get(name) ?? new ClusterError(name, "not found");
+  return {
+    cluster,
+    observe: (target) => {
+      if (target.cluster === undefined) return observeHome(target);
+      const connection = cluster(target.cluster);
+      if (connection instanceof Error) return { kind: "loading", error: connection.message };
+      return observers.get(target.cluster)?.(target) ?? { kind: "loading" };
+    },
+  };
+}
+
+/** Connects a test to its other clusters. */
+async function connect(
+  { clusters: connections, readRights }: RunningTests,
+  { request, reader, clusters }: FollowingTest,
+  observe: (target: Target) => Observation,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, ClusterConnection | Error>> {
+  const found = new Map<string, ClusterConnection | Error>();
+  const kubeconfigs: (KubeconfigText & { readonly cluster: string })[] = [];
+  for (const { name, kubeconfigSecret } of clusters) {
+    const target = secretTarget(kubeconfigSecret.name, request.namespace ?? "");
+    const denied = await readRights.deniedSecret(reader, kubeconfigSecret.name, signal);
+    const kubeconfig = denied ?? kubeconfigOf(observe(target), target, kubeconfigSecret.key);
+    if (typeof kubeconfig === "string") found.set(name, new ClusterError(name, kubeconfig));
+    else kubeconfigs.push({ ...kubeconfig, cluster: name });
+  }
+  const opened = await connections.follow(request, kubeconfigs);
+  for (const [index, { cluster }] of kubeconfigs.entries()) {
+    const connection = opened[index];
+    if (connection === undefined) continue;
+    found.set(cluster, connection instanceof Error ? new ClusterError(cluster, connection.message, connection) : connection);
+  }
+  return found;
+}
+
+/** The cluster of a test cannot be used. */
+class ClusterError extends Error {
+  override readonly name = "ClusterError";
+  readonly code = "Cluster";
+
+  constructor(cluster: string, problem: string, cause?: unknown) {
+    super(`cluster ${cluster}: ${problem}`, cause === undefined ? {} : { cause });
+  }
+}
+
+/** Watches targets in one cluster. Without `readRights`, the credentials of its client decide what is read. */
+async function follow(
+  { watches, mapKind: typeOf }: Pick<ClusterConnection, "watches" | "mapKind">,
   { request, reader, targets }: FollowingTest,
+  readRights: ReadRights | undefined,
   signal: AbortSignal,
 ): Promise<(target: Target) => Observation> {
   const watched: WatchTarget[] = [];
   const refusals = new Map<string, string>();
   for (const target of targets) {
-    const type = mapKind(cache, target.apiVersion, target.kind);
+    const type = typeOf(target.apiVersion, target.kind);
     if (type === undefined) continue;
     const watch = { type, namespace: namespaceOf(type, target), name: target.name };
-    const denied = await readRights.denied(reader, watch, signal);
+    const denied = await readRights?.denied(reader, watch, signal);
     if (denied === undefined) watched.push(watch);
     else refusals.set(refusalKey(type, target), denied);
   }
   watches.follow(request, watched);
   return (target) => {
-    const type = mapKind(cache, target.apiVersion, target.kind);
+    const type = typeOf(target.apiVersion, target.kind);
     if (type === undefined) return { kind: "unknown-kind" };
     const refusal = refusals.get(refusalKey(type, target));
     if (refusal !== undefined) return { kind: "loading", error: refusal, isForbidden: true };
-    const view = watches.view(type, namespaceOf(type, target));
-    if (view === undefined) return { kind: "loading" };
-    if (!view.isListed) {
-      const { error } = view;
-      if (error === undefined) return { kind: "loading" };
-      return {
-        kind: "loading",
-        error: errorMessage(error),
-        ...(isStatusError(error, "Forbidden") ? { isForbidden: true } : {}),
-      };
-    }
-    const objects = target.name === undefined ? view.list() : [view.get(target.name)];
-    const { apiVersion, kind } = target;
-    return {
-      kind: "known",
-      // Items of a list have neither apiVersion nor kind, but assertions may name them.
-      objects: objects.flatMap((object) =>
-        object !== undefined && isTarget(target, object.metadata) ? [{ ...object, apiVersion, kind }] : [],
-      ),
-      hasSeen: (resourceVersion) => view.hasSeen(resourceVersion),
-    };
+    return observationOf(watches.view(type, namespaceOf(type, target)), target);
+  };
+}
+
+/** What a watch knows about a target. */
+function observationOf(view: WatchView | undefined, target: Target): Observation {
+  if (view === undefined) return { kind: "loading" };
+  if (!view.isListed) {
+    const { error } = view;
+    if (error === undefined) return { kind: "loading" };
+    return { kind: "loading", error: errorMessage(error), ...(isStatusError(error, "Forbidden") ? { isForbidden: true } : {}) };
+  }
+  const objects = target.name === undefined ? view.list() : [view.get(target.name)];
+  const { apiVersion, kind } = target;
+  return {
+    kind: "known",
+    // Items of a list have neither apiVersion nor kind, but assertions may name them.
+    objects: objects.flatMap((object) =>
+      object !== undefined && isTarget(target, object.metadata) ? [{ ...object, apiVersion, kind }] : [],
+    ),
+    hasSeen: (resourceVersion) => view.hasSeen(resourceVersion),
   };
 }
 

@@ -18,11 +18,13 @@ import {
   watchOf,
 } from "@keelson/controller";
 import type { ApplyConfiguration } from "@keelson/client";
+import type { TestCluster } from "../api/test-cluster.ts";
+import type { ClusterConnection } from "../clusters/cluster-connection.ts";
 import { definitionReads, mapKind } from "../watching/resource-mapper.ts";
 import type { Reader } from "../watching/read-rights.ts";
 import type { WebhookCall, WebhookState } from "../webhooks/webhook-runner.ts";
 import type { ActionContext } from "./resource-actions.ts";
-import { createRunningTests, followTargets, type RunningTests } from "./running-tests.ts";
+import { createRunningTests, type FollowedTargets, followTargets, type RunningTests } from "./running-tests.ts";
 import type { Observation, Target } from "../evaluation/target.ts";
 import { type EventDraft, isFinished } from "./test-status.ts";
 
@@ -52,6 +54,8 @@ export interface ActionScope<T extends TestObject> {
   readonly test: DeepReadonly<T>;
   readonly context: ReconcileContext;
   readonly actionContext: ActionContext;
+  /** The connection to another cluster of the test, or why there is none. */
+  readonly cluster: (name: string) => ClusterConnection | Error;
   /** Writes the status if it differs, then records the events. Resolves to undefined on a conflict. */
   write(
     test: DeepReadonly<T>,
@@ -74,8 +78,10 @@ export interface TestKind<T extends TestObject, D extends TestDecision> {
   readonly decide: (test: DeepReadonly<T>, world: Observations) => D;
   /** Performs the decided actions and writes their outcome. Resolves to a retry delay if the API was unavailable. */
   readonly act: (decision: D, scope: ActionScope<T>) => Promise<number | undefined>;
+  /** Other clusters of a running test. Default: none. */
+  readonly clusters?: (test: DeepReadonly<T>) => readonly DeepReadonly<TestCluster>[];
   /** Reverts changes that are not deleted with the test. */
-  readonly release?: (test: DeepReadonly<T>, context: ActionContext) => Promise<void>;
+  readonly release?: (test: DeepReadonly<T>, context: ActionContext, reconcile: ReconcileContext) => Promise<void>;
 }
 
 /**
@@ -83,7 +89,7 @@ export interface TestKind<T extends TestObject, D extends TestDecision> {
  * interrupted reconcile is completed by the next one.
  */
 export function createTestController<T extends TestObject, D extends TestDecision>(kind: TestKind<T, D>): ControllerDefinition {
-  const running = createRunningTests();
+  const running = createRunningTests(kind.fieldManager);
   return defineController({
     name: kind.name,
     for: kind.type,
@@ -109,11 +115,12 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
   request: Request,
   context: ReconcileContext,
 ): Promise<Result | undefined> {
-  const { cache, client, clock, events, signal } = context;
+  const { cache, client, clock, signal } = context;
   const test = cache.get(kind.type, request);
   const current = (test as TestObject | undefined)?.status;
   if (test === undefined || isBeingDeleted(test) || isFinished(current)) {
     tests.watches.follow(request, []);
+    void tests.clusters.follow(request, []);
     tests.webhooks.forget(request);
   }
   if (test === undefined) return undefined;
@@ -125,32 +132,22 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
     owner: test,
     mapKind: (apiVersion, name) => mapKind(cache, apiVersion, name),
   };
-  if (isBeingDeleted(test)) return release(kind, test, actionContext);
+  if (isBeingDeleted(test)) return release(kind, test, actionContext, context);
 
   const isRunning = current?.phase !== undefined && !isFinished(current);
-  const observe = (): Promise<(target: Target) => Observation> => {
+  const follow = (): Promise<FollowedTargets> => {
     const reader = { namespace, ...kind.reader?.(test) };
-    return followTargets(tests, cache, { request, reader, targets: kind.targets(test, namespace) }, signal);
+    const following = { request, reader, targets: kind.targets(test, namespace), clusters: kind.clusters?.(test) ?? [] };
+    return followTargets(tests, cache, following, signal);
   };
+  const followed = isRunning ? await follow() : undefined;
   const decision = kind.decide(test, {
     namespace,
-    observe: isRunning ? await observe() : () => ({ kind: "loading" }),
+    observe: followed?.observe ?? (() => ({ kind: "loading" })),
     webhookState: (key) => tests.webhooks.state(request, key),
     now: clock.now(),
   });
-  const write: ActionScope<T>["write"] = async (before, status, eventDrafts = []) => {
-    if (jsonEquals(status, before.status ?? {})) return before;
-    const { name = "", resourceVersion } = before.metadata;
-    const configuration = { metadata: { name, namespace, resourceVersion }, status };
-    const written = await ignoreConflict(
-      client.applyStatus(kind.type, configuration as unknown as ApplyConfiguration<T>, {
-        fieldManager: kind.fieldManager,
-        signal,
-      }),
-    );
-    if (written !== undefined) for (const draft of eventDrafts) events.event(before, draft);
-    return written;
-  };
+  const write = writerOf(kind, context, namespace);
   const written = await write(test, decision.status as DeepReadonly<NonNullable<T["status"]>>, decision.events);
   if (written === undefined) return undefined;
   for (const call of decision.webhookCalls) tests.webhooks.call(request, call);
@@ -158,6 +155,7 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
     test: written,
     context,
     actionContext: { ...actionContext, owner: written },
+    cluster: (name) => followed?.cluster(name) ?? new Error("the test has not started"),
     write,
   });
   const untilMs = decision.wakeAtMs === undefined ? undefined : Math.max(decision.wakeAtMs - clock.now(), 1);
@@ -165,15 +163,34 @@ async function reconcile<T extends TestObject, D extends TestDecision>(
   return Number.isFinite(requeueAfterMs) ? { requeueAfterMs } : undefined;
 }
 
+/** A function that writes the status of tests if it differs, then records their events. */
+function writerOf<T extends TestObject, D extends TestDecision>(
+  { type, fieldManager }: TestKind<T, D>,
+  { client, events, signal }: ReconcileContext,
+  namespace: string,
+): ActionScope<T>["write"] {
+  return async (before, status, eventDrafts = []) => {
+    if (jsonEquals(status, before.status ?? {})) return before;
+    const { name = "", resourceVersion } = before.metadata;
+    const configuration = { metadata: { name, namespace, resourceVersion }, status };
+    const written = await ignoreConflict(
+      client.applyStatus(type, configuration as unknown as ApplyConfiguration<T>, { fieldManager, signal }),
+    );
+    if (written !== undefined) for (const draft of eventDrafts) events.event(before, draft);
+    return written;
+  };
+}
+
 /** Reverts the test's changes to adopted objects and removes the finalizer. Owned objects are garbage-collected. */
 async function release<T extends TestObject, D extends TestDecision>(
   { type, finalizer, fieldManager, release: revert }: TestKind<T, D>,
   test: DeepReadonly<T>,
   context: ActionContext,
+  reconcile: ReconcileContext,
 ): Promise<undefined> {
   // Tests exported from the original TestPlane carry its finalizer even if they adopted nothing.
   if (!hasFinalizer(test, finalizer)) return undefined;
-  await revert?.(test, context);
+  await revert?.(test, context, reconcile);
   const key = { namespace: test.metadata.namespace, name: test.metadata.name ?? "" };
   const body = { metadata: { resourceVersion: test.metadata.resourceVersion, finalizers: withoutFinalizer(test, finalizer) } };
   await ignoreConflict(context.client.patch(type, key, { type: "merge", body }, { fieldManager, signal: context.signal }));

@@ -4,6 +4,8 @@ import type { Resource } from "../functions/function.ts";
 
 /** The objects that a check is about. */
 export interface Target {
+  /** The cluster of the test that has the objects. Absent: the cluster that has the test. */
+  readonly cluster?: string | undefined;
   readonly apiVersion: string;
   readonly kind: string;
   readonly namespace: string;
@@ -75,7 +77,8 @@ function hasAll(
 /** Human-readable name of a target, such as `Deployment web`. */
 export function describeTarget(target: Target): string {
   const selection = target.name ?? formatLabels(target.labels ?? target.annotations ?? {});
-  return `${target.kind} ${selection}`;
+  const place = target.cluster === undefined ? "" : ` in the cluster ${target.cluster}`;
+  return `${target.kind} ${selection}${place}`;
 }
 
 const formatLabels = (map: Readonly<Record<string, string>>): string =>

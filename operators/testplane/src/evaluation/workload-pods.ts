@@ -8,11 +8,14 @@ const workloadKinds = new Set(["apps/Deployment", "apps/StatefulSet", "apps/Daem
 
 const isWorkload = (apiVersion: string, kind: string): boolean => workloadKinds.has(`${apiVersion.split("/")[0]}/${kind}`);
 
-const podsIn = (namespace: string): Target => ({ apiVersion: "v1", kind: "Pod", namespace });
+const podsIn = ({ namespace, cluster }: Target): Target => ({
+  ...{ apiVersion: "v1", kind: "Pod", namespace },
+  ...(cluster === undefined ? {} : { cluster }),
+});
 
 /** Targets that must be watched with a target: the Pods of a workload. */
-export function relatedTargets({ apiVersion, kind, namespace }: Target): readonly Target[] {
-  return isWorkload(apiVersion, kind) ? [podsIn(namespace)] : [];
+export function relatedTargets(target: Target): readonly Target[] {
+  return isWorkload(target.apiVersion, target.kind) ? [podsIn(target)] : [];
 }
 
 /** Whether a target is a Pod or has Pods. */

@@ -75,6 +75,7 @@ async function gather(
   const objects = new Map<string, DeepReadonly<KubernetesObject>>();
   for (const target of targets) {
     if (objects.size >= maxObjects) break;
+    if (target.cluster !== undefined) continue;
     if (![namespace, context.owner.metadata.namespace].includes(target.namespace) || isAllPods(target)) continue;
     for (const object of await unlessFailed(objectsOf(context, target), [])) {
       objects.set(`${object.kind ?? ""}/${object.metadata.name ?? ""}`, object);

@@ -44,15 +44,27 @@ export function convertOperation(operation: unknown, prefix: string, before: Ope
   const convert = Object.hasOwn(converters, kind) ? converters[kind] : undefined;
   if (convert === undefined || !isJsonObject(value)) return before.list.problem(where, "this operation has no counterpart");
   if (operation["compiler"] !== undefined) return before.list.problem(where, "only expressions in JMESPath are converted");
-  const { bindings = operation["bindings"], cluster } = value;
-  if (cluster !== undefined) return before.list.problem(where, "other clusters are not available");
-  // What an operation outputs is visible to the next ones; its bindings are not.
-  const scope = { ...before, variables: new Map(before.variables) };
+  const { bindings = operation["bindings"], cluster = before.cluster } = value;
   before.list.attempt(where, () => {
+    // What an operation outputs is visible to the next ones; its bindings are not.
+    const scope = inCluster(cluster, { ...before, variables: new Map(before.variables) });
     bind(bindings, scope.variables);
     convert({ ...value, outputs: value["outputs"] ?? operation["outputs"] }, prefix, scope);
     for (const name of scope.outputs) before.variables.set(name, `outputs.${name}`);
   });
+}
+
+/** The scope of an operation in a cluster. **Errors**: a {@link ConversionError} if its name cannot be the name of a cluster. */
+function inCluster(cluster: unknown, scope: OperationScope): OperationScope {
+  if (cluster === undefined) return scope;
+  if (typeof cluster !== "string" || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(cluster))
+    throw new ConversionError(`cluster: ${JSON.stringify(cluster)} is not a valid DNS label; rename the cluster`);
+  const add: OperationScope["steps"]["add"] = (name, step) => {
+    if (step["script"] !== undefined) throw new ConversionError("scripts run in the cluster of the test only");
+    scope.clusters.add(cluster);
+    scope.steps.add(name, { cluster, ...step });
+  };
+  return { ...scope, steps: { add } };
 }
 
 /** Adds bindings to variables, as CEL. **Errors**: a {@link ConversionError} for an expression without a counterpart. */

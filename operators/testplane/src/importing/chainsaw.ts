@@ -16,7 +16,7 @@ export const isChainsawTest = (document: unknown): document is Json =>
 /** Fields of a spec that are converted, or that make no difference. */
 const known = new Set([
   ...["description", "timeouts", "concurrent", "template", "namespace", "scenarios", "bindings", "steps", "catch", "finally"],
-  ...["deletionPropagationPolicy", "force", "forceTerminationGracePeriod", "delayBeforeCleanup"],
+  ...["cluster", "clusters", "deletionPropagationPolicy", "force", "forceTerminationGracePeriod", "delayBeforeCleanup"],
 ]);
 
 /** Fields of a step that are converted, or that make no difference. */
@@ -38,16 +38,19 @@ export function convertChainsaw(document: Json, source: TestSource, options: Con
   for (const field of Object.keys(spec)) if (!known.has(field)) list.problem(`spec.${field}`, "has no counterpart");
   list.attempt("spec.bindings", () => bind(bindings, variables));
   const parameters = list.attempt("spec.scenarios", () => scenariosOf(scenarios, variables)) ?? {};
-  const shared = { source, list, timeouts: isJsonObject(timeouts) ? timeouts : {} };
+  const shared = { source, list, timeouts: isJsonObject(timeouts) ? timeouts : {}, clusters: new Set<string>() };
   const lists = { main: new StepList(), catch: new StepList(), finally: new StepList() };
-  const own = (Array.isArray(steps) ? steps : []).filter(isJsonObject);
-  const blocks: readonly Json[] = [...own, { catch: spec["catch"], finally: spec["finally"] }];
+  const main = (Array.isArray(steps) ? steps : []).filter(isJsonObject);
+  const blocks: readonly Json[] = [...main, { catch: spec["catch"], finally: spec["finally"] }];
   for (const [index, step] of blocks.entries()) {
-    const name = typeof step["name"] === "string" ? step["name"] : index < own.length ? `step ${index + 1}` : "test";
-    convertStep(step, `${name}: `, lists, { ...shared, outputs: new Set(), variables: new Map(variables) });
+    const name = typeof step["name"] === "string" ? step["name"] : index < main.length ? `step ${index + 1}` : "test";
+    const { cluster = spec["cluster"] } = step;
+    const own = { ...shared, cluster, outputs: new Set<string>(), variables: new Map(variables) };
+    convertStep(step, `${name}: `, lists, own);
   }
   const converted = {
     ...placeOf(spec, options, list),
+    ...clustersOf(shared.clusters, options, list),
     ...parameters,
     steps: lists.main.steps,
     ...(lists.catch.steps.length === 0 ? {} : { catch: lists.catch.steps }),
@@ -70,6 +73,16 @@ function placeOf({ namespace }: Json, { serviceAccount }: ConversionOptions, lis
   return { serviceAccountName: serviceAccount, ...(namespace === undefined ? { isolatedNamespace: true } : {}) };
 }
 
+/** The clusters that the converted steps use. */
+function clustersOf(clusters: ReadonlySet<string>, { serviceAccount }: ConversionOptions, list: ProblemList): Json {
+  if (clusters.size === 0) return {};
+  if (serviceAccount === undefined) list.problem("spec.clusters", "requires --service-account");
+  const converted = [...clusters].map((name) => ({ name, kubeconfigSecret: { name: `${name}-kubeconfig` } }));
+  for (const { name, kubeconfigSecret } of converted)
+    list.remark(`the kubeconfig of the cluster ${name} is read from the Secret ${kubeconfigSecret.name}, key kubeconfig`);
+  return { clusters: converted };
+}
+
 interface Lists {
   readonly main: StepList;
   readonly catch: StepList;
@@ -77,9 +90,8 @@ interface Lists {
 }
 
 function convertStep(step: Json, prefix: string, lists: Lists, shared: Omit<OperationScope, "steps">): void {
-  const { bindings, use, cluster, timeouts } = step;
+  const { bindings, use, timeouts } = step;
   if (use !== undefined) return shared.list.problem(`${prefix}use`, "step templates are not converted; copy their steps");
-  if (cluster !== undefined) return shared.list.problem(`${prefix}cluster`, "other clusters are not available");
   for (const field of Object.keys(step))
     if (!knownOfStep.has(field)) shared.list.problem(`${prefix}${field}`, "has no counterpart");
   if (shared.list.attempt(`${prefix}bindings`, () => (bind(bindings, shared.variables), true)) === undefined) return;

@@ -225,9 +225,38 @@ describe("tests of chainsaw", () => {
     }
   });
 
+  it("names the cluster of its test, step or operation, and its kubeconfig", async () => {
+    const apply = (cluster: string) => `{ apply: { ${cluster}resource: ${box} } }`;
+    const steps = `steps: [{ cluster: near, try: [${apply("cluster: far, ")}, ${apply("")}] }, { try: [${apply("")}] }]`;
+    write({
+      "chainsaw-test.yaml": `apiVersion: chainsaw.kyverno.io/v1alpha1\nkind: Test\nmetadata: { name: far }\nspec:\n  cluster: third\n  ${steps}\n`,
+    });
+    const [converted] = await convertTests([folder], { serviceAccount: "tester" });
+    expect(converted?.problems).toEqual([]);
+    const { spec } = parseTests(converted?.yaml ?? "", "x.yaml").tests[0] ?? {};
+    expect((spec as IntegrationTest["spec"]).steps.map(({ cluster }) => cluster)).toEqual(["far", "near", "third"]);
+    expect(spec).toMatchObject({
+      clusters: ["far", "near", "third"].map((name) => ({ name, kubeconfigSecret: { name: `${name}-kubeconfig` } })),
+    });
+  });
+
   it.each([
     ["a template of steps", "steps: [{ use: { template: t.yaml } }]", "step 1: use: step templates are not converted"],
-    ["another cluster", "steps: [{ try: [{ apply: { cluster: far, file: a.yaml } }] }]", "other clusters are not available"],
+    [
+      "another cluster without a ServiceAccount",
+      `steps: [{ try: [{ apply: { cluster: far, resource: ${box} } }] }]`,
+      "spec.clusters: requires --service-account",
+    ],
+    [
+      "a script of another cluster",
+      "steps: [{ cluster: far, try: [{ script: { content: 'true' } }] }]",
+      "step 1: script: scripts run in the cluster of the test only",
+    ],
+    [
+      "a cluster whose name cannot be kept",
+      `cluster: Far_1\nsteps: [{ try: [{ apply: { resource: ${box} } }] }]`,
+      'step 1: apply: cluster: "Far_1" is not a valid DNS label; rename the cluster',
+    ],
     ["an unknown field", "namespaceTemplate: {}\nsteps: []", "spec.namespaceTemplate: has no counterpart"],
     ["a missing file", "steps: [{ try: [{ apply: { file: none.yaml } }] }]", "step 1: apply: none.yaml cannot be read"],
     [

@@ -5,7 +5,7 @@ import type { TestStep } from "../api/test-step.ts";
 import { testVariableNames, validateParameters } from "../templating/test-variables.ts";
 import { validateCondition } from "./validate-condition.ts";
 import { validateResource } from "./validate-manifest.ts";
-import { checkVariables, type StepScope, validateStep } from "./validate-step.ts";
+import { checkVariables, type StepScope, unknownCluster, validateStep } from "./validate-step.ts";
 
 type Spec = DeepReadonly<IntegrationTestSpec>;
 
@@ -13,16 +13,20 @@ type Spec = DeepReadonly<IntegrationTestSpec>;
 export function validateIntegrationTest(spec: Spec, namespace: string): readonly string[] {
   const errors: string[] = [];
   if (!Array.isArray(spec.steps) || spec.steps.length === 0) return ["spec.steps: must have at least one step"];
-  const scope: StepScope = { namespace: spec.serviceAccountName === undefined ? namespace : undefined, errors };
+  const clusters = (spec.clusters ?? []).map(({ name }) => name);
+  const scope: StepScope = { namespace: spec.serviceAccountName === undefined ? namespace : undefined, clusters, errors };
   for (const list of ["steps", "catch", "finally"] as const) validateSteps(spec, list, scope);
   validateNeeds(spec, errors);
   for (const [index, final] of (spec.finalExpectations ?? []).entries()) {
     const path = `spec.finalExpectations[${index}]`;
-    validateResource(final.resource, `${path}.resource`, scope.namespace, errors);
+    errors.push(...unknownCluster(final.cluster, path, clusters));
+    validateResource(final.resource, `${path}.resource`, final.cluster === undefined ? scope.namespace : undefined, errors);
     validateCondition(final.expectations, `${path}.expectations`, final.resource, errors, checkVariables);
   }
   if (spec.isolatedNamespace === true && spec.serviceAccountName === undefined)
     errors.push("spec.isolatedNamespace: requires spec.serviceAccountName, whose rights the test has in that namespace");
+  if (clusters.length > 0 && spec.serviceAccountName === undefined)
+    errors.push("spec.clusters: requires spec.serviceAccountName, which must be allowed to get the Secrets of the kubeconfigs");
   validateBindings(spec, errors);
   errors.push(...validateParameters(spec));
   return errors;

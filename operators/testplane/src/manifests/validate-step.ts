@@ -5,6 +5,7 @@ import { actionNames } from "../api/step-actions.ts";
 import { toolNames } from "../api/tool-actions.ts";
 import type { TestStep } from "../api/test-step.ts";
 import { celVariables, validateCel } from "../assertions/cel-assertion.ts";
+import { suggestion } from "../functions/closest-name.ts";
 import { hasProgram } from "../programs/program-pod.ts";
 import { hasTemplate, validateTemplates } from "../templating/template.ts";
 import { testVariableNames } from "../templating/test-variables.ts";
@@ -22,13 +23,18 @@ export const checkVariables: readonly string[] = [...celVariables, ...testVariab
 export interface StepScope {
   /** The only namespace that manifests may name; undefined means any. */
   readonly namespace: string | undefined;
+  /** Names of the other clusters of the test. */
+  readonly clusters: readonly string[];
   /** One line per error, each starting with the path of the field. */
   readonly errors: string[];
 }
 
 /** Validates a step. */
-export function validateStep(step: Step, path: string, scope: StepScope): void {
+export function validateStep(step: Step, path: string, test: StepScope): void {
+  // The credentials of another cluster decide what the step may change there.
+  const scope = step.cluster === undefined ? test : { ...test, namespace: undefined };
   const { errors, namespace } = scope;
+  validateCluster(step, path, test);
   const used = [...actionNames, "resource" as const].filter((name) => step[name] !== undefined);
   if (used.length > 1) errors.push(`${path}: must have only one of ${used.join(" and ")}`);
   if (used.length === 0 && step.readyCondition === undefined && step.expectations === undefined)
@@ -46,6 +52,25 @@ export function validateStep(step: Step, path: string, scope: StepScope): void {
   }
   const { cleanup: _, ...own } = step;
   errors.push(...validateTemplates(own, path, testVariableNames));
+}
+
+/** Names of the fields that act in the cluster of the test only. */
+const localActions = ["script", "command", ...toolNames] as const;
+
+function validateCluster(step: Step, path: string, { clusters, errors }: StepScope): void {
+  const { cluster } = step;
+  if (cluster === undefined) return;
+  errors.push(...unknownCluster(cluster, path, clusters));
+  for (const name of localActions)
+    if (step[name] !== undefined)
+      errors.push(`${path}.cluster: must not be set with ${name}, which runs in the cluster of the test`);
+  if (step.resource?.adopt === true) errors.push(`${path}.resource.adopt: must not be true in another cluster`);
+}
+
+/** The error of a cluster that a test does not have. */
+export function unknownCluster(cluster: string | undefined, path: string, clusters: readonly string[]): readonly string[] {
+  if (cluster === undefined || clusters.includes(cluster)) return [];
+  return [`${path}.cluster: ${JSON.stringify(cluster)} not found in spec.clusters${suggestion(cluster, clusters)}`];
 }
 
 function validateAction(step: Step, path: string, { namespace, errors }: StepScope): void {

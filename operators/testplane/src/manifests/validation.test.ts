@@ -16,6 +16,26 @@ describe("an IntegrationTest", () => {
     expect(validate({ resource: { manifest: configMap }, expectations: exists })).toEqual([]);
   });
 
+  it("names other clusters that it has, with a ServiceAccount that may read their kubeconfigs", () => {
+    const far = { name: "far", kubeconfigSecret: { name: "far" } };
+    const other = { ...configMap, metadata: { name: "a", namespace: "other" } };
+    const steps = [{ name: "a", cluster: "far", resource: { manifest: other } }];
+    expect(validateIntegrationTest({ steps, clusters: [far], serviceAccountName: "tester" }, "default")).toEqual([]);
+    expect(validateIntegrationTest({ steps, clusters: [far] }, "default")).toEqual([
+      "spec.clusters: requires spec.serviceAccountName, which must be allowed to get the Secrets of the kubeconfigs",
+    ]);
+    const finalExpectations = [{ name: "b", cluster: "near", resource: { manifest: other }, expectations: exists }];
+    const spec = { steps, finalExpectations, clusters: [{ ...far, name: "fat" }], serviceAccountName: "tester" };
+    expect(validateIntegrationTest(spec, "default")).toEqual([
+      'spec.steps[0].cluster: "far" not found in spec.clusters; did you mean fat?',
+      'spec.finalExpectations[0].cluster: "near" not found in spec.clusters',
+    ]);
+    const run = [{ name: "a", cluster: "far", script: { content: "true" } }];
+    expect(validateIntegrationTest({ ...spec, steps: run, finalExpectations: [], clusters: [far] }, "default")).toEqual([
+      "spec.steps[0].cluster: must not be set with script, which runs in the cluster of the test",
+    ]);
+  });
+
   it.each<[string, Partial<TestStep>, string]>([
     [
       "both manifest and selector (regression 12)",

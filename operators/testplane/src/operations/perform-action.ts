@@ -120,7 +120,8 @@ async function withAccess(
 ): Promise<ActionResult> {
   const type = context.mapKind(reference.apiVersion, reference.kind);
   if (type === undefined) return unknownKind(reference);
-  const { client, owner, signal, serviceAccountName } = context;
+  const { client, owner, signal, serviceAccountName, isRemote } = context;
+  if (isRemote === true) return act(type);
   const { namespace } = keyOf(reference, type, context);
   const home = owner.metadata.namespace ?? "";
   if (serviceAccountName === undefined) {

@@ -18,8 +18,16 @@ export function manifestsOf({ apply, create, resource }: Step): readonly DeepRea
   return (apply ?? create)?.manifests.flatMap((manifest) => expandManifest(manifest)) ?? [];
 }
 
-/** The objects that the checks of a step are about: those of its selector, otherwise the first object of its action. */
+/**
+ * The objects that the checks of a step are about: those of its selector, otherwise the first object of its action. `namespace`: that of
+ * objects that name none.
+ */
 export function stepTarget(step: Step, namespace: string): Target | undefined {
+  const target = localTarget(step, namespace);
+  return target === undefined || step.cluster === undefined ? target : { ...target, cluster: step.cluster };
+}
+
+function localTarget(step: Step, namespace: string): Target | undefined {
   if (step.resource !== undefined) return targetOf(step.resource, namespace);
   const object = (step.patch ?? step.delete ?? step.scale)?.object;
   if (object !== undefined) return { ...object, namespace: object.namespace ?? namespace };

@@ -44,7 +44,28 @@ export class ReadRights {
       return "the Secret is outside of the test's namespace; set spec.serviceAccountName to a ServiceAccount that may read it";
     }
     const access: Access = { verb: name === undefined ? "list" : "get", type, namespace: target.namespace, name };
-    const key = JSON.stringify([namespace, serviceAccountName, access.verb, type.group, type.plural, target.namespace, name]);
+    return this.#decide(namespace, serviceAccountName, access, signal);
+  }
+
+  /** Why a test may not use a Secret of its namespace to connect to another cluster; undefined if its ServiceAccount may read it. */
+  async deniedSecret(
+    { namespace, serviceAccountName }: Reader,
+    name: string,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    if (serviceAccountName === undefined)
+      return "spec.serviceAccountName must be set to a ServiceAccount that may read the Secret";
+    return this.#decide(namespace, serviceAccountName, { verb: "get", type: Secret, namespace, name }, signal);
+  }
+
+  async #decide(
+    namespace: string,
+    serviceAccountName: string,
+    access: Access,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    const { verb, type } = access;
+    const key = JSON.stringify([namespace, serviceAccountName, verb, type.group, type.plural, access.namespace, access.name]);
     const known = this.#decisions.get(key);
     const now = this.#clock.monotonic();
     if (known !== undefined && now < known.until) return known.denied;

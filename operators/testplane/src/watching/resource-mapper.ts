@@ -64,6 +64,11 @@ export function builtInKinds(apiVersion: string): readonly string[] {
   return builtIns.filter((each) => each.group === group && each.version === version).map(({ kind }) => kind);
 }
 
+/** The resource of a built-in kind. */
+export function builtInKind(apiVersion: string, kind: string): ResourceType | undefined {
+  return builtInById.get(idOf(parseApiVersion(apiVersion), kind));
+}
+
 /** CustomResourceDefinitions, with the index that {@link mapKind} uses. */
 export const definitionReads = readOf(CustomResourceDefinition, {
   kind: (definition) =>
@@ -77,9 +82,9 @@ export const definitionReads = readOf(CustomResourceDefinition, {
  * served (yet). Kinds of aggregated API servers are not supported.
  */
 export function mapKind(cache: Cache, apiVersion: string, kind: string): ResourceType | undefined {
-  const { group, version } = parseApiVersion(apiVersion);
-  const builtIn = builtInById.get(idOf({ group, version }, kind));
+  const builtIn = builtInKind(apiVersion, kind);
   if (builtIn !== undefined) return builtIn;
+  const { group, version } = parseApiVersion(apiVersion);
   const [definition] = cache.list(CustomResourceDefinition, { index: ["kind", idOf({ group, version }, kind)] });
   const isServed = definition?.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True");
   if (definition === undefined || !isServed || definition.metadata.deletionTimestamp !== undefined) return undefined;

@@ -34,6 +34,8 @@ export interface WatchSetOptions {
   readonly random?: () => number;
   /** Called when an object changed that this request follows. */
   readonly wake: (request: Request) => void;
+  /** Maximum number of objects of a watch, which ends when there are more. Default: not limited. */
+  readonly maxObjects?: number;
 }
 
 interface Follower {
@@ -113,14 +115,17 @@ class WatchedKind implements WatchView {
   readonly #informer: Informer;
   readonly #abort = new AbortController();
   readonly #wake: (request: Request) => void;
+  readonly #maxObjects: number;
   #isListed = false;
+  #overflow: Error | undefined;
 
   constructor(
-    { client, clock, log, wake, random = Math.random }: WatchSetOptions,
+    { client, clock, log, wake, random = Math.random, maxObjects = Number.POSITIVE_INFINITY }: WatchSetOptions,
     type: ResourceType,
     namespace: string | undefined,
   ) {
     this.#wake = wake;
+    this.#maxObjects = maxObjects;
     this.#informer = new Informer({
       client,
       type,
@@ -145,7 +150,7 @@ class WatchedKind implements WatchView {
   }
 
   get error(): unknown {
-    return this.#informer.lastError;
+    return this.#overflow ?? this.#informer.lastError;
   }
 
   get(name: string): DeepReadonly<KubernetesObject> | undefined {
@@ -166,6 +171,12 @@ class WatchedKind implements WatchView {
   }
 
   #applyEffect(effect: StoreEffect): void {
+    if (this.#overflow !== undefined) return;
+    const added = effect.kind === "replace" ? effect.objects.length : effect.kind === "put" ? this.#objects.size + 1 : 0;
+    if (added > this.#maxObjects) {
+      this.#endWatch(new WatchLimitError(`must have at most ${this.#maxObjects} objects to be watched`));
+      return;
+    }
     switch (effect.kind) {
       case "replace":
         this.#objects.clear();
@@ -183,6 +194,14 @@ class WatchedKind implements WatchView {
     this.#wakeLater(effect.object.metadata.name ?? "");
   }
 
+  #endWatch(overflow: Error): void {
+    this.#overflow = overflow;
+    this.#abort.abort();
+    this.#objects.clear();
+    this.#isListed = false;
+    this.#wakeAll();
+  }
+
   /** Defers until the informer has recorded the version of the object, so that `hasSeen` is true for the woken tests. */
   #wakeLater(name: string | undefined): void {
     queueMicrotask(() => {
@@ -195,4 +214,10 @@ class WatchedKind implements WatchView {
   #wakeAll(): void {
     this.#wakeLater(undefined);
   }
+}
+
+/** A kind has too many objects to be watched. */
+class WatchLimitError extends Error {
+  override readonly name = "WatchLimitError";
+  readonly code = "WatchLimit";
 }

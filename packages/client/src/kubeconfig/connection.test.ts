@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { findConnection } from "./connect.ts";
 import { connectionOf, inClusterConnection } from "./connection.ts";
+import { inlineConnection } from "./inline-connection.ts";
 import { loadKubeconfig } from "./kubeconfig.ts";
 
 let folder: string;
@@ -207,5 +208,40 @@ describe("exec plugin", () => {
   test("reports the install hint if the plugin is missing", async () => {
     const { transport } = await connection(exec("no-such-program-here", { installHint: "get it at example.org" }));
     await expect(transport.credentials?.get()).rejects.toThrow(/could not be started[^]*get it at example\.org/);
+  });
+});
+
+describe("a kubeconfig of an object", () => {
+  const text = (cluster: object, user: object) =>
+    JSON.stringify({
+      "current-context": "x",
+      clusters: [{ name: "c", cluster: { server: "https://c", ...cluster } }],
+      users: [{ name: "u", user }],
+      contexts: [{ name: "x", context: { cluster: "c", user: "u" } }],
+    });
+  const inline = (cluster: object, user: object) => inlineConnection(text(cluster, user), { source: "Secret far" });
+
+  test("has its certificates and credentials inline", async () => {
+    const { transport } = await inline({ "certificate-authority-data": base64 }, { token: "t" });
+    expect(transport).toMatchObject({ server: "https://c", ca: pem });
+    expect(await transport.credentials?.get()).toEqual({ token: "t" });
+  });
+
+  test.each([
+    [
+      "a file of certificates",
+      { "certificate-authority": "/etc/ca.pem" },
+      {},
+      "clusters[name=c].cluster.certificate-authority",
+    ],
+    ["a program", {}, { exec: { command: "touch" } }, "users[name=u].user.exec"],
+    ["a file with a token", {}, { tokenFile: "/var/run/token" }, "users[name=u].user.tokenFile"],
+    ["a file with a key", {}, { "client-certificate-data": base64, "client-key": "/key" }, "users[name=u].user.client-key"],
+  ])("must not name %s", async (_, cluster, user, field) => {
+    await expect(inline(cluster, user)).rejects.toThrow(`kubeconfig Secret far: ${field} must not be set`);
+  });
+
+  test("has a limited length", async () => {
+    await expect(inline({}, { token: "t".repeat(70_000) })).rejects.toThrow(/must have at most 65536 characters, has 70\d+/);
   });
 });

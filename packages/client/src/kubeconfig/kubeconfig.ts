@@ -63,14 +63,24 @@ export async function loadKubeconfig(location: KubeconfigLocation = {}): Promise
       });
     }
   }
-  if (read.length === 0) return undefined;
+  return read.length === 0 ? undefined : mergeKubeconfigs(read);
+}
+
+/**
+ * Merges the texts of kubeconfig files. `file` names each in messages.
+ *
+ * **Errors**: {@link KubeconfigError} if a text is not a kubeconfig.
+ */
+export async function mergeKubeconfigs(
+  texts: readonly { readonly file: string; readonly text: string }[],
+): Promise<Kubeconfig> {
   // Loaded lazily: most processes that embed the client have no kubeconfig.
   const { parse } = await import("yaml");
   let currentContext: string | undefined;
   const clusters = new Map<string, KubeconfigEntry>();
   const users = new Map<string, KubeconfigEntry>();
   const contexts = new Map<string, KubeconfigEntry>();
-  for (const { file, text } of read) {
+  for (const { file, text } of texts) {
     let root: unknown;
     try {
       root = parse(text);
@@ -88,7 +98,7 @@ export async function loadKubeconfig(location: KubeconfigLocation = {}): Promise
     addEntries(users, file, root, "users", "user");
     addEntries(contexts, file, root, "contexts", "context");
   }
-  return { files: read.map(({ file }) => file), currentContext, clusters, users, contexts };
+  return { files: texts.map(({ file }) => file), currentContext, clusters, users, contexts };
 }
 
 function addEntries(

@@ -17,6 +17,8 @@ export interface ConnectionOptions {
   readonly maxConnections?: number;
   /** Maximum time until the response headers, and between two chunks of the body. Not for watches. Default 65000. */
   readonly requestTimeoutMs?: number;
+  /** Maximum length of a response body. Not for watches. Default: not limited. */
+  readonly maxBodyBytes?: number;
 }
 
 /** Separate pools: a watch holds its connection for minutes, and must not make requests wait. */
@@ -80,8 +82,8 @@ export class ConnectionPools {
     };
     // Both pools resume each other's TLS sessions.
     const connect = buildConnector(tls);
-    const createPool = (timeoutMs: number, connections: number | null): Dispatcher => {
-      const pool = { headersTimeout: timeoutMs, bodyTimeout: timeoutMs, connections, pipelining: 1 };
+    const createPool = (timeoutMs: number, connections: number | null, maxResponseSize = -1): Dispatcher => {
+      const pool = { headersTimeout: timeoutMs, bodyTimeout: timeoutMs, connections, pipelining: 1, maxResponseSize };
       const dispatcher =
         options.proxyUrl === undefined
           ? new Agent({ ...pool, connect })
@@ -90,7 +92,7 @@ export class ConnectionPools {
       return dispatcher;
     };
     return {
-      requests: createPool(options.requestTimeoutMs ?? 65_000, options.maxConnections ?? 64),
+      requests: createPool(options.requestTimeoutMs ?? 65_000, options.maxConnections ?? 64, options.maxBodyBytes),
       watches: createPool(0, null),
     };
   }

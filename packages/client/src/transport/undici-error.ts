@@ -26,6 +26,7 @@ function codeOf(error: Error): TransportErrorCode {
   if (unreachable.has(code)) return "Unreachable";
   if (timedOut.has(code)) return "Timeout";
   if (closed.has(code)) return "Closed";
+  if (code === "UND_ERR_RES_EXCEEDED_MAX_SIZE") return "InvalidResponse";
   if (/^(ERR_TLS|ERR_SSL|ERR_OSSL|CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|HOSTNAME_MISMATCH|INVALID_CA)/.test(code))
     return "Tls";
   return "ConnectionLost";

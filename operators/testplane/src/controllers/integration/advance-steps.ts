@@ -2,6 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import type { IntegrationTestStatus } from "../../api/integration-test.ts";
 import type { StepStatus } from "../../api/step-status.ts";
 import type { TestStep } from "../../api/test-step.ts";
+import { stepNamespace } from "../../clusters/step-namespace.ts";
 import { hasProgram, podNameOf, programPod } from "../../programs/program-pod.ts";
 import { giveUpAt, toolActionOf, type ToolPlan, withTexts } from "../../tools/tool-plan.ts";
 import { toolPod } from "../../tools/tool-pod.ts";
@@ -108,7 +109,7 @@ function advanceStep(turn: Turn, before: Status, index: number, planned: Planned
       : decideStep({
           step: resolved.value,
           status,
-          namespace: before.namespace ?? namespace,
+          namespace: stepNamespace(spec, planned.step, before.namespace ?? namespace),
           observe,
           context: {
             scope: `${before.currentRound ?? 1}/steps[${index}]`,

@@ -1,14 +1,26 @@
-import type { IntegrationTestStatus } from "../../api/integration-test.ts";
+import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integration-test.ts";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { truncate, evaluate, failureOf } from "../../evaluation/evaluate.ts";
 import { type Turn, webhookTimeoutMs } from "./turn.ts";
 import { defaultStepSeconds } from "./step-status.ts";
-import { type Observation, targetOf } from "../../evaluation/target.ts";
+import { stepNamespace } from "../../clusters/step-namespace.ts";
+import { type Observation, type Target, targetOf } from "../../evaluation/target.ts";
 import { createPodsOf } from "../../evaluation/workload-pods.ts";
 import { testVariables } from "../../templating/test-variables.ts";
 import { iso } from "../test-status.ts";
 
 type Status = DeepReadonly<IntegrationTestStatus>;
+
+/** The objects that a final expectation is about. `home`: the namespace of the round. */
+export function finalTarget(
+  spec: DeepReadonly<IntegrationTestSpec>,
+  { resource, cluster }: NonNullable<DeepReadonly<IntegrationTestSpec>["finalExpectations"]>[number],
+  home: string,
+): Target | undefined {
+  if (resource === undefined) return undefined;
+  const target = targetOf(resource, stepNamespace(spec, { cluster }, home));
+  return cluster === undefined ? target : { ...target, cluster };
+}
 
 /** Checks the final expectations of a round, each until its own deadline. */
 export function advanceFinal(turn: Turn, status: Status): Status {
@@ -24,7 +36,7 @@ export function advanceFinal(turn: Turn, status: Status): Status {
   for (const [index, final] of (spec.finalExpectations ?? []).entries()) {
     const until = Date.parse(startedAt) + (final.expectations.timeoutSeconds || defaultStepSeconds) * 1_000;
     latest = Math.max(latest, until);
-    const target = final.resource === undefined ? undefined : targetOf(final.resource, namespace);
+    const target = finalTarget(spec, final, namespace);
     const observation: Observation =
       target === undefined ? { kind: "known", objects: [], hasSeen: () => true } : observe(target);
     const podsOf = createPodsOf(observe, target);

@@ -15,11 +15,8 @@ export interface PendingAction {
 /** An object outside of the test's namespace. */
 export type ForeignObject = DeepReadonly<NonNullable<IntegrationTestStatus["foreignObjects"]>[number]>;
 
-interface Scope {
-  readonly test: DeepReadonly<IntegrationTest>;
-  readonly status: DeepReadonly<IntegrationTestStatus>;
-  readonly context: ActionContext;
-}
+/** The context of an action, or why it cannot be performed. */
+export type ContextOf = (action: Pick<PendingAction, "index" | "step">) => ActionContext | Error;
 
 /**
  * Adds the objects outside of the test's namespace that actions are about to create. They cannot be owned by the test, so garbage
@@ -28,17 +25,29 @@ interface Scope {
 export function withForeignObjects(
   before: readonly ForeignObject[],
   pending: readonly PendingAction[],
-  { test, status, context }: Scope,
+  { metadata }: DeepReadonly<IntegrationTest>,
+  contextOf: ContextOf,
 ): readonly ForeignObject[] {
   const objects = [...before];
-  for (const manifest of pending.flatMap(({ step }) => manifestsOf(step))) {
-    const { name, namespace } = manifest["metadata"] as { readonly name: string; readonly namespace?: string };
-    const [apiVersion, kind] = [String(manifest["apiVersion"]), String(manifest["kind"])];
-    const isCluster = context.mapKind(apiVersion, kind)?.scope === "Cluster";
-    const place = isCluster ? undefined : (namespace ?? status.namespace ?? test.metadata.namespace);
-    if (place !== undefined && (place === test.metadata.namespace || place === status.namespace)) continue;
-    const object = { apiVersion, kind, ...(place === undefined ? {} : { namespace: place }), name };
-    if (!objects.some((each) => jsonEquals(each, object))) objects.push(object);
+  for (const action of pending) {
+    const context = contextOf(action);
+    if (context instanceof Error) continue;
+    const { cluster } = action.step;
+    for (const manifest of manifestsOf(action.step)) {
+      const { name, namespace } = manifest["metadata"] as { readonly name: string; readonly namespace?: string };
+      const [apiVersion, kind] = [String(manifest["apiVersion"]), String(manifest["kind"])];
+      const isCluster = context.mapKind(apiVersion, kind)?.scope === "Cluster";
+      const place = isCluster ? undefined : (namespace ?? context.namespace ?? metadata.namespace);
+      const isNear = place !== undefined && (place === metadata.namespace || place === context.namespace);
+      if (cluster === undefined && isNear) continue;
+      const object = {
+        ...(cluster === undefined ? {} : { cluster }),
+        ...{ apiVersion, kind },
+        ...(place === undefined ? {} : { namespace: place }),
+        name,
+      };
+      if (!objects.some((each) => jsonEquals(each, object))) objects.push(object);
+    }
   }
   return objects;
 }

@@ -1,7 +1,8 @@
 import { type DeepReadonly, setCondition } from "@keelson/api-machinery";
 import type { IntegrationTestSpec, IntegrationTestStatus } from "../../api/integration-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
-import { type Target, targetOf } from "../../evaluation/target.ts";
+import { stepNamespace } from "../../clusters/step-namespace.ts";
+import type { Target } from "../../evaluation/target.ts";
 import { relatedTargets } from "../../evaluation/workload-pods.ts";
 import { validateIntegrationTest } from "../../manifests/validate-integration-test.ts";
 import { stepTarget } from "../../operations/step-objects.ts";
@@ -9,7 +10,7 @@ import type { WebhookCall } from "../../webhooks/webhook-runner.ts";
 import { hashOf } from "../spec-hash.ts";
 import { type EventDraft, iso, isFinished, reportChangedSpec } from "../test-status.ts";
 import { advanceAfterMain, advanceMain, mainOutcome, resolveStep } from "./advance-steps.ts";
-import { advanceFinal } from "./final-expectations.ts";
+import { advanceFinal, finalTarget } from "./final-expectations.ts";
 import { planOf } from "./plan.ts";
 import { complete, endRound, finish, roundStatus, stopRunning, withRound } from "./rounds.ts";
 import type { StepAct } from "./step-decision.ts";
@@ -48,11 +49,9 @@ export function targetsOf(
   const steps = planOf(spec).flatMap((planned, index) => {
     // An expression may use the output of a step that has not run yet.
     const resolved = resolveStep({ input: input as IntegrationTestInput }, status, index, planned);
-    return resolved.kind === "error" ? [] : [stepTarget(resolved.value, home)];
+    return resolved.kind === "error" ? [] : [stepTarget(resolved.value, stepNamespace(spec, planned.step, home))];
   });
-  const finals = (spec.finalExpectations ?? []).map(({ resource }) =>
-    resource === undefined ? undefined : targetOf(resource, home),
-  );
+  const finals = (spec.finalExpectations ?? []).map((final) => finalTarget(spec, final, home));
   return [...steps, ...finals].flatMap((target) => (target === undefined ? [] : [target, ...relatedTargets(target)]));
 }
 

@@ -3,6 +3,7 @@ import type { Client } from "@keelson/client";
 import { type ControllerDefinition, ignoreConflict, type ReconcileContext } from "@keelson/controller";
 import { IntegrationTest, type StepStatus } from "../../api/integration-test.ts";
 import { fieldManagers, finalizers } from "../../api/names.ts";
+import { stepNamespace } from "../../clusters/step-namespace.ts";
 import { collectFailure, needsFailureBundle } from "../../failures/collect-failure.ts";
 import { performAction } from "../../operations/perform-action.ts";
 import { collectResult, deleteProgramPod } from "../../programs/collect-result.ts";
@@ -13,7 +14,8 @@ import { type ActionContext, type ActionResult, outcomeOf, releaseResource } fro
 import { type ActionScope, createTestController } from "../test-controller.ts";
 import { iso } from "../test-status.ts";
 import { resolveStep, stepFailed } from "./advance-steps.ts";
-import { deleteForeignObjects, type PendingAction, withForeignObjects } from "./foreign-objects.ts";
+import { type ContextOf, deleteForeignObjects, type PendingAction, withForeignObjects } from "./foreign-objects.ts";
+import { deleteRemoteObjects } from "./remote-objects.ts";
 import { decideIntegrationTest, frozenSpec, targetsOf } from "./integration-test-decision.ts";
 import { planOf } from "./plan.ts";
 import { afterAction } from "./step-status.ts";
@@ -50,9 +52,18 @@ export const createIntegrationTestController = (program: KeelsonProgram): Contro
         ...{ name: metadata.name ?? "", uid: metadata.uid ?? "", program },
       }),
     act: (decision, scope) => act(decision, scope, program),
-    async release(test, context) {
+    clusters: ({ spec, status }) => frozenSpec(status, spec).clusters ?? [],
+    async release(test, context, reconcile) {
       for (const adopted of test.status?.adopted ?? []) await releaseResource(adopted, context);
-      await deleteForeignObjects(test.status?.foreignObjects ?? [], context);
+      const foreign = test.status?.foreignObjects ?? [];
+      await deleteForeignObjects(
+        foreign.filter(({ cluster }) => cluster === undefined),
+        context,
+      );
+      await deleteRemoteObjects(
+        foreign.filter(({ cluster }) => cluster !== undefined),
+        { test, context, reconcile },
+      );
     },
   });
 
@@ -62,7 +73,7 @@ async function act(
   scope: ActionScope<IntegrationTest>,
   program: KeelsonProgram,
 ): Promise<number | undefined> {
-  const { context, actionContext, write } = scope;
+  const { context, write } = scope;
   const { client, clock, signal } = context;
   if (decided.deletesTest === true) {
     await deleteTest(client, scope.test, signal);
@@ -75,7 +86,8 @@ async function act(
   const pending = pendingActions(decision, test, program);
   if (pending.length === 0) return ended;
   const { status } = decision;
-  const foreignObjects = withForeignObjects(status.foreignObjects ?? [], pending, { test, status, context: actionContext });
+  const contextOf: ContextOf = (action) => stepContext(scope, test, status, action);
+  const foreignObjects = withForeignObjects(status.foreignObjects ?? [], pending, test, contextOf);
   const isTracked = foreignObjects.length === (status.foreignObjects ?? []).length;
   const adopts = pending.some(({ step }) => step.resource?.adopt === true);
   let owner = test;
@@ -100,8 +112,7 @@ async function act(
         const { index, step } = action;
         const before = steps[index];
         if (before === undefined) return;
-        const own = contextOf(actionContext, test, current, step, index);
-        const outcome = action.act === "Collect" ? await collect(step, before, own) : await performAction(step, own);
+        const outcome = await performPending(action, before, contextOf(action));
         if (outcome.kind === "unavailable") retryAfterMs = backoffMs(before, clock.now());
         const entry = adoptedObject(step, outcome);
         if (entry !== undefined && !adopted.some((each) => jsonEquals(each, entry))) adopted.push(entry);
@@ -155,6 +166,15 @@ async function endPrograms(
   return retryAfterMs;
 }
 
+async function performPending(
+  { act: what, step }: PendingAction,
+  before: DeepReadonly<StepStatus>,
+  context: ActionContext | Error,
+): Promise<ActionResult> {
+  if (context instanceof Error) return { kind: "unavailable", message: context.message, isOutage: true };
+  return what === "Collect" ? collect(step, before, context) : performAction(step, context);
+}
+
 /** Reads the output of the program of a step. */
 async function collect(
   step: PendingAction["step"],
@@ -204,20 +224,27 @@ function pendingActions({ status, actions }: Decision, test: Test, program: Keel
   });
 }
 
-function contextOf(
-  context: ActionContext,
+/** The context of a step's action, or why its cluster cannot be used. */
+function stepContext(
+  { actionContext, cluster: connectionTo }: ActionScope<IntegrationTest>,
   test: Test,
   status: Decision["status"],
-  step: PendingAction["step"],
-  index: number,
-): ActionContext {
-  const { serviceAccountName } = frozenSpec(status, test.spec);
+  { step, index }: Pick<PendingAction, "step" | "index">,
+): ActionContext | Error {
+  const spec = frozenSpec(status, test.spec);
+  const { serviceAccountName } = spec;
   const attempt = `${test.metadata.uid ?? ""}/${status.currentRound ?? 1}/${index}/${status.steps?.[index]?.attempt ?? 1}`;
+  const context = { ...actionContext, ...(step.create === undefined ? {} : { attempt }) };
+  if (step.cluster !== undefined) {
+    const connection = connectionTo(step.cluster);
+    if (connection instanceof Error) return connection;
+    const { client, mapKind } = connection;
+    return { ...context, client, mapKind, namespace: stepNamespace(spec, step, ""), isRemote: true };
+  }
   return {
     ...context,
     ...(status.namespace === undefined ? {} : { namespace: status.namespace }),
     ...(serviceAccountName === undefined ? {} : { serviceAccountName }),
-    ...(step.create === undefined ? {} : { attempt }),
   };
 }
 
