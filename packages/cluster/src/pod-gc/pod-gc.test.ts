@@ -2,6 +2,7 @@ import { Node, Pod, type PodObject } from "@keelson/api-machinery/kinds";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
+import { watched } from "@keelson/client/testing";
 import { createManager, silentLogger } from "@keelson/controller";
 import { expect, onTestFinished, test } from "vitest";
 import { createPodGarbageController, decideLostPod } from "./pod-gc.ts";
@@ -24,6 +25,24 @@ test("Pods are deleted 40 s after their node was found missing", () => {
 test("terminating Pods that were never bound are deleted", () => {
   expect(decideLostPod(pod(undefined), undefined, since)).toEqual({ kind: "keep" });
   expect(decideLostPod(pod(undefined, true), undefined, since)).toEqual({ kind: "delete", why: "never-bound" });
+});
+
+test("a Pod that was never bound has failed before it is deleted, also for controllers that keep it with a finalizer", async () => {
+  const environment = await startTestEnvironment();
+  onTestFinished(() => environment.stop());
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const manager = createManager({
+    ...{ name: "test", client, clock: environment.clock, logger: silentLogger },
+    controllers: [createPodGarbageController()],
+  });
+  await manager.start();
+  onTestFinished(() => manager.stop());
+  const key = { namespace: "default", name: "kept" };
+  const spec = { containers: [{ name: "c", image: "i" }] };
+  await client.create(Pod, { metadata: { ...key, finalizers: ["batch.kubernetes.io/job-tracking"] }, spec });
+  await client.delete(Pod, key);
+  const failed = await watched(client, Pod, "kept", (pod) => pod?.status?.phase === "Failed");
+  expect(failed?.status?.conditions?.find(({ type }) => type === "DisruptionTarget")).toBeUndefined();
 });
 
 test("a Pod is kept if its node registers within 40 s, also again, and deleted otherwise", async () => {

@@ -48,21 +48,19 @@ const terminatedIndex = "terminated";
 const isTerminated = (pod: CachedPod): boolean => isPodTerminal(pod) && !isPodTerminating(pod);
 const byTermination = (pod: CachedPod): readonly string[] => (isTerminated(pod) ? [terminatedIndex] : []);
 
-/** Marks a Pod without a node as failed because of the disruption, so that its Job can judge it, as kube-controller-manager does. */
-const orphanStatus = (uid: string | undefined, now: number): object => ({
+/** The status of a Pod that is marked as failed, as kube-controller-manager does. */
+const failedStatus = (uid: string | undefined, conditions: readonly object[]): object => ({
   metadata: { uid },
-  status: {
-    phase: "Failed",
-    conditions: [
-      {
-        type: "DisruptionTarget",
-        status: "True",
-        reason: "DeletionByPodGC",
-        message: "PodGC: node no longer exists",
-        lastTransitionTime: new Date(now).toISOString(),
-      },
-    ],
-  },
+  status: { phase: "Failed", ...(conditions.length === 0 ? {} : { conditions }) },
+});
+
+/** The condition of a Pod whose node no longer exists. */
+const orphanCondition = (now: number): object => ({
+  type: "DisruptionTarget",
+  status: "True",
+  reason: "DeletionByPodGC",
+  message: "PodGC: node no longer exists",
+  lastTransitionTime: new Date(now).toISOString(),
 });
 
 /** Deletes Pods whose node no longer exists, terminating Pods that were never bound, and the oldest of too many terminated Pods. */
@@ -115,7 +113,7 @@ export function createPodGarbageController({
   });
 }
 
-/** Deletes a Pod that no kubelet may terminate. One of a missing node is marked as failed before. */
+/** Marks a Pod that no kubelet may terminate as failed, so that its controller can judge it, and deletes it. */
 async function deleteLost(
   { client, clock, events, signal }: ReconcileContext,
   pod: CachedPod,
@@ -127,8 +125,8 @@ async function deleteLost(
   const isOrphaned = why === "node-deleted";
   // The node cache may lag behind the Pod cache, so the node is confirmed to be absent.
   if (isOrphaned && (await ignoreNotFound(client.get(Node, { name: nodeName }, { signal }))) !== undefined) return;
-  if (isOrphaned && !isPodTerminal(pod)) {
-    const body = orphanStatus(uid, clock.now());
+  if (!isPodTerminal(pod)) {
+    const body = failedStatus(uid, isOrphaned ? [orphanCondition(clock.now())] : []);
     await ignoreNotFound(client.patch(Pod, key, { type: "strategic", body }, { subresource: "status", signal }));
   }
   const preconditions = uid === undefined ? {} : { preconditions: { uid } };

@@ -7,7 +7,7 @@ import { cpuWeightOf } from "./cgroup-limits.ts";
 import { updateCgroup } from "./cgroup-update.ts";
 import { createCgroup } from "./cgroup.ts";
 import { cgroupView } from "./cgroup-view.ts";
-import { enterProgramGroup, removeEmptyGroup } from "./program-group.ts";
+import { enterProgramGroup, neighborGroups, removeEmptyGroup } from "./program-group.ts";
 
 /* On plain folders, as in `cgroup.test.ts`. */
 let base: string;
@@ -54,6 +54,17 @@ test("removes a group when it is empty", () => {
   rmSync(join(base, "memory/own/pods/p"), { recursive: true });
   removeEmptyGroup(grouped);
   expect(existsSync(join(base, "memory/own/pods"))).toBe(false);
+});
+
+test("finds the groups of other data directories, but not itself or other cgroups", () => {
+  const own = { name: "pods-1", cpuShares: 2 };
+  const around = [hierarchy("memory", 1, ["memory"]), hierarchy("pids", 1, ["pids"])];
+  enterProgramGroup(around, own);
+  mkdirSync(join(base, "memory/own/pods-2"));
+  mkdirSync(join(base, "memory/own/other-2"));
+  const parents = neighborGroups(around, own).map((hierarchies) => hierarchies.map(({ parent }) => parent));
+  expect(parents).toEqual([["memory", "pids"].map((mount) => join(base, mount, "own/pods-2"))]);
+  expect(neighborGroups(around, group)).toEqual([]);
 });
 
 test.each(["", ".", "..", "a/b", "../a"])("rejects %j as the name of a group", (name) => {

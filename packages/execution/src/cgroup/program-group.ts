@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, rmdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { ExecutionError } from "../driver.ts";
 import { type CgroupHierarchy, delegate } from "./cgroup-hierarchies.ts";
@@ -39,11 +39,33 @@ export function shareCpu(hierarchies: readonly CgroupHierarchy[], { cpuShares }:
   for (const { parent, version, controllers } of hierarchies) {
     if (!controllers.has("cpu")) continue;
     try {
-      mkdirSync(parent, { recursive: true });
       setCgroupLimit(parent, version, "cpuShares", cpuShares);
     } catch {
       // The cgroup is not delegated to this process.
     }
+  }
+}
+
+/**
+ * The groups of other data directories in these hierarchies, each as the parent of its programs: those whose name is that of `group` up to its
+ * last `-`. `hierarchies` are those around the group.
+ */
+export function neighborGroups(
+  hierarchies: readonly CgroupHierarchy[],
+  { name }: ProgramGroup,
+): readonly (readonly CgroupHierarchy[])[] {
+  const prefix = name.slice(0, name.lastIndexOf("-") + 1);
+  if (prefix === "") return [];
+  const names = new Set(hierarchies.flatMap(({ parent }) => foldersIn(parent)).filter((each) => each.startsWith(prefix)));
+  names.delete(name);
+  return [...names].map((each) => hierarchies.map((hierarchy) => ({ ...hierarchy, parent: join(hierarchy.parent, each) })));
+}
+
+function foldersIn(path: string): readonly string[] {
+  try {
+    return readdirSync(path);
+  } catch {
+    return [];
   }
 }
 

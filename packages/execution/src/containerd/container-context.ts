@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { type CgroupHierarchy, listHierarchies } from "../cgroup/cgroup-hierarchies.ts";
-import { type ProgramGroup, removeEmptyGroup, shareCpu } from "../cgroup/program-group.ts";
+import { type CgroupHierarchy, discoverCgroups, listHierarchies, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
+import { type ProgramGroup, shareCpu } from "../cgroup/program-group.ts";
 import type { TerminalSize } from "../driver.ts";
 import { describeError } from "../files/file-error.ts";
 import type { FifoPool } from "../io/fifo-pool.ts";
@@ -35,12 +35,14 @@ export class ContainerContext {
     this.group = options.group;
     this.#ungrouped = listHierarchies(cgroupParent(options.api.namespace));
     this.#grouped = options.group === undefined ? [] : listHierarchies(cgroupParent(options.api.namespace, options.group));
-    if (options.group !== undefined) shareCpu(this.#grouped, options.group);
+    // The ancestors delegate their controllers to the group.
+    if (options.group !== undefined)
+      shareCpu(discoverCgroups(cgroupParent(options.api.namespace, options.group)), options.group);
   }
 
-  /** Removes the group wherever it is empty. */
+  /** Removes the group wherever it is empty: the runtime creates it in every hierarchy of the machine. */
   close(): void {
-    removeEmptyGroup(this.#grouped);
+    if (this.group !== undefined) removeEmptyParent(cgroupParent(this.api.namespace, this.group));
   }
 
   /** The hierarchies in which the runtime created the program's cgroup. */

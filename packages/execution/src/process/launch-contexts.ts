@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { createCgroup, type ProgramCgroup, removeStaleCgroups } from "../cgroup/cgroup.ts";
 import { discoverCgroups, removeEmptyParent } from "../cgroup/cgroup-hierarchies.ts";
-import { enterProgramGroup, type ProgramGroup, removeEmptyGroup } from "../cgroup/program-group.ts";
+import { enterProgramGroup, neighborGroups, type ProgramGroup, removeEmptyGroup } from "../cgroup/program-group.ts";
 import { withDiskLimit } from "../program/limits/limits-record.ts";
 import type { ProgramFolder } from "../program/program-folder.ts";
 import type { LaunchContext } from "./launch-context.ts";
@@ -54,7 +54,10 @@ export class LaunchContexts {
 
   /** Removes cgroups that killed supervisors left behind. `now` is in milliseconds since the epoch. */
   sweep(now: number): void {
-    for (const { hierarchies } of new Set([this.current, this.#former])) removeStaleCgroups(hierarchies, now - staleCgroupMs);
+    const { group } = this.#options;
+    const own = [...new Set([this.current, this.#former])].map(({ hierarchies }) => hierarchies);
+    const others = group === undefined ? [] : neighborGroups(this.#former.hierarchies, group);
+    for (const hierarchies of [...own, ...others]) removeStaleCgroups(hierarchies, now - staleCgroupMs);
   }
 
   /** Removes the group and the parent wherever they are empty. */

@@ -1,5 +1,6 @@
 import type { NodeContext } from "../node-context.ts";
 import type { PodView } from "./pod-view.ts";
+import { sysctlPath } from "./sysctls.ts";
 
 /**
  * Whether a Pod has a network namespace of its own: if the node has a network of Pods, and the Pod's runtime can join it. The runtime is
@@ -24,7 +25,7 @@ export function isOnNodeAddress(
 export function networkParameters({ spec }: PodView): Readonly<Record<string, string>> {
   const sysctls = spec.securityContext?.sysctls ?? [];
   const own = sysctls
-    .filter(({ name }) => /^net[./][\w./-]+$/.test(name))
-    .map(({ name, value }) => [name.replaceAll(".", "/"), value] as const);
+    .filter(({ name }) => /^net(?:[./]\w[\w-]*)+$/.test(name))
+    .map(({ name, value }) => [sysctlPath(name), value] as const);
   return Object.fromEntries(own);
 }

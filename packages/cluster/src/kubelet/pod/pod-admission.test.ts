@@ -51,6 +51,8 @@ describe("kernel parameters", () => {
     "kernel.sem",
     "kernel.shm*",
     "kernel.shmmax",
+    "kernel.shmm*",
+    "kernel.shm_*",
     "kernel/msg*",
     "fs.mqueue.*",
     "net.*",

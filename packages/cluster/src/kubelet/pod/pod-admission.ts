@@ -1,6 +1,6 @@
 import { HostPorts } from "../../scheduler/host-ports.ts";
 import type { PodView } from "./pod-view.ts";
-import { AllowedSysctls, isIpcSysctl, type KernelNamespace } from "./sysctls.ts";
+import { AllowedSysctls, isIpcSysctl, type KernelNamespace, sysctlPath } from "./sysctls.ts";
 
 /** Why a node rejects a Pod that is bound to it. The Pod then fails, with these in its status. */
 export interface Rejection {
@@ -46,5 +46,5 @@ export function ipcParameters({ spec }: PodView): Readonly<Record<string, string
     .map(({ name, value }) => ({ name: name.replaceAll("/", "."), value }))
     .filter(({ name }) => isIpcSysctl(name));
   if (own.length === 0) return undefined;
-  return Object.fromEntries(own.map(({ name, value }) => [name.replaceAll(".", "/"), value]));
+  return Object.fromEntries(own.map(({ name, value }) => [sysctlPath(name), value]));
 }

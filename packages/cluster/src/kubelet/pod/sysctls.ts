@@ -17,15 +17,24 @@ const safe = [
   "net.ipv4.tcp_wmem",
 ];
 
-/** The other parameters that belong to a namespace, or the begin of their names. */
-const ipcNames = ["kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm"];
-const messageNames = ["kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"];
+/** Begins of the names of parameters that belong to the IPC namespace, beside `kernel.sem`. */
+const ipcPrefixes = ["kernel.shm", "kernel.msg", "fs.mqueue."];
 
-const dotted = (name: string): string => name.replaceAll("/", ".");
+/**
+ * A parameter with dots between its parts. If its first separator is a slash, its slashes become dots and its dots slashes, as in `sysctl`:
+ * `net/ipv4/conf/eth0.1/rp_filter` is `net.ipv4.conf.eth0/1.rp_filter`.
+ */
+function dotted(name: string): string {
+  const separator = /[./]/.exec(name)?.[0];
+  return separator === "/" ? name.replaceAll(/[./]/g, (each) => (each === "/" ? "." : "/")) : name;
+}
+
+/** The path of a parameter below `/proc/sys`. */
+export const sysctlPath = (name: string): string => dotted(name).replaceAll(/[./]/g, (each) => (each === "/" ? "." : "/"));
 
 /** The namespace of a parameter, or of a pattern up to its `*`; undefined if it has none that is known. */
 function namespaceOf(name: string): KernelNamespace | undefined {
-  if ([...ipcNames, ...messageNames].includes(name) || name.startsWith("fs.mqueue.")) return "ipc";
+  if (name === "kernel.sem" || ipcPrefixes.some((prefix) => name.startsWith(prefix))) return "ipc";
   return name.startsWith("net.") ? "net" : undefined;
 }
 
@@ -64,5 +73,5 @@ export class AllowedSysctls {
   }
 }
 
-/** Whether a parameter is one of the IPC namespace, as a path below `/proc/sys` has it, allowed or not. */
-export const isIpcSysctl = (name: string): boolean => /^(?:kernel\.(?:sem$|shm|msg)|fs\.mqueue\.)/.test(dotted(name));
+/** Whether a parameter is one of the IPC namespace, allowed or not. */
+export const isIpcSysctl = (name: string): boolean => namespaceOf(dotted(name)) === "ipc";
