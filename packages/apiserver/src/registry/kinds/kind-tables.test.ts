@@ -78,7 +78,7 @@ describe("every kind", () => {
     ["replicationcontrollers", { spec: { template } }],
     ["statefulsets", { spec: { selector, template, volumeClaimTemplates: [{ metadata: { name: "d" }, spec: claimSpec }] } }],
     ["daemonsets", { spec: { selector, template } }],
-    ["controllerrevisions", { revision: 1 }],
+    ["controllerrevisions", { revision: 1, data: {} }],
     ["jobs", { spec: { template: jobTemplate } }],
     ["cronjobs", { spec: { schedule: "*/5 * * * *", jobTemplate: { spec: { template: jobTemplate } } } }],
     ["poddisruptionbudgets", { spec: { minAvailable: "50%", selector } }],
