@@ -64,9 +64,9 @@ export function duplicateCause(field: string, value: unknown): StatusCause {
   return fieldCause("FieldValueDuplicate", field, `Duplicate value: ${printValue(value)}`);
 }
 
-/** `Not found: "a"`. */
-export function notFoundCause(field: string, value: unknown): StatusCause {
-  return fieldCause("FieldValueNotFound", field, `Not found: ${printValue(value)}`);
+/** `Not found: "a": detail`. */
+export function notFoundCause(field: string, value: unknown, detail = ""): StatusCause {
+  return fieldCause("FieldValueNotFound", field, withDetail(`Not found: ${printValue(value)}`, detail));
 }
 
 /** `Forbidden: detail`. */

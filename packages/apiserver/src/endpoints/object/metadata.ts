@@ -167,6 +167,8 @@ export function metadataProblems(
   metadata: ObjectMeta,
 ): StatusCause[] {
   const causes: StatusCause[] = [];
+  const { generation = 0 } = metadata;
+  if (generation < 0) causes.push(invalidCause("metadata.generation", generation, "must be greater than or equal to 0"));
   const add = (field: string, value: unknown, problems: readonly string[]): void => {
     for (const problem of causes.length < maxCauses ? problems : []) {
       causes.push({ reason: "FieldValueInvalid", field, message: `Invalid value: ${JSON.stringify(value)}: ${problem}` });

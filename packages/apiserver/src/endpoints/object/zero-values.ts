@@ -63,10 +63,13 @@ function applyElements(type: string, value: unknown, isStatus: boolean): void {
   } else if (type.startsWith("{}") && isJsonObject(value)) {
     const element = type.slice(2);
     for (const [key, item] of Object.entries(value)) {
-      // A map keeps the key with a zero value.
+      // A map keeps the key with a zero value. A struct is removed: the merge patches of clients contain such nulls in lists.
       if (item !== null) applyElements(element, item, isStatus);
-      else if (element === "string") value[key] = "";
-      else if (!isAny(element)) delete value[key];
+      else if (!isAny(element)) {
+        const zero = zeroOf(element);
+        if (zero === undefined) delete value[key];
+        else value[key] = zero;
+      }
     }
   }
 }
@@ -116,6 +119,8 @@ function zeroOf(type: string): string | number | boolean | undefined {
       return 0;
     case "boolean":
       return false;
+    case "apimachinery.api.resource.Quantity":
+      return "0";
     default:
       return undefined;
   }

@@ -110,7 +110,10 @@ async function attemptCreate(call: Call, { object, options, isTracked }: Creatio
   const validating = call.admission.validate(admission);
   if (validating instanceof Promise) await validating;
   if (isLarge(load.bytes)) await pauseIfLarge(call);
-  const metadataCauses = [...nameCauses(resource, next), ...metadataProblems(resource, next.metadata)];
+  // kube-apiserver validates the client's generation unless it sets one.
+  const { generation } = resource.strategy.hasGeneration === false ? sent : next.metadata;
+  const shown = generation === undefined ? next.metadata : { ...next.metadata, generation };
+  const metadataCauses = [...nameCauses(resource, next), ...metadataProblems(resource, shown)];
   if (isLarge(load.bytes)) await pauseIfLarge(call);
   const causes = [
     ...metadataCauses,

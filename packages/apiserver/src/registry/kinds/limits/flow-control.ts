@@ -116,6 +116,10 @@ function exemptCauses({ metadata, spec }: DeepReadonly<PriorityLevelObject>): St
   return [invalidCause("spec.type", spec.type, "must be 'Exempt' if and only if `name` is 'exempt'")];
 }
 
+const maxQueues = 10_000_000;
+/** Bits of the hash that deals a hand of queues to a flow. */
+const maxHashBits = 60;
+
 function validateLevel({ spec }: DeepReadonly<PriorityLevelObject>): StatusCause[] {
   const { type, limited, exempt } = spec;
   if (type === "Exempt") {
@@ -137,14 +141,21 @@ function validateLevel({ spec }: DeepReadonly<PriorityLevelObject>): StatusCause
   if (response !== "Queue" && response !== "Reject") {
     causes.push(notSupportedCause(`${at}.limitResponse.type`, response ?? "", ["Queue", "Reject"]));
   }
-  if (response === "Queue" && limitResponse?.queuing === undefined) causes.push(requiredCause(`${at}.limitResponse.queuing`));
+  if (response === "Queue" && limitResponse?.queuing === undefined) {
+    const detail = "must not be empty if limited.limitResponse.type is Limited";
+    causes.push(requiredCause(`${at}.limitResponse.queuing`, detail));
+  }
   const { queues = 1, handSize = 1, queueLengthLimit = 1 } = limitResponse?.queuing ?? {};
   const queuing = `${at}.limitResponse.queuing`;
   if (queueLengthLimit <= 0) causes.push(invalidCause(`${queuing}.queueLengthLimit`, queueLengthLimit, "must be positive"));
   if (queues <= 0) causes.push(invalidCause(`${queuing}.queues`, queues, "must be positive"));
+  if (queues > maxQueues) causes.push(invalidCause(`${queuing}.queues`, queues, `must not be greater than ${maxQueues}`));
   if (handSize <= 0) causes.push(invalidCause(`${queuing}.handSize`, handSize, "must be positive"));
-  if (handSize > queues) {
+  else if (handSize > queues) {
     causes.push(invalidCause(`${queuing}.handSize`, handSize, `should not be greater than queues (${queues})`));
+  } else if (Math.ceil(Math.log2(queues) * handSize) > maxHashBits) {
+    const detail = `required entropy bits of deckSize ${queues} and handSize ${handSize} should not be greater than ${maxHashBits}`;
+    causes.push(invalidCause(`${queuing}.handSize`, handSize, detail));
   }
   return causes;
 }

@@ -102,10 +102,14 @@ function endpointsCauses(object: Endpoints): StatusCause[] {
     for (const field of ["addresses", "notReadyAddresses"] as const) {
       for (const [index, { ip = "", hostname = "", nodeName }] of (subset[field] ?? []).entries()) {
         const at = `${path}.${field}[${index}]`;
-        causes.push(...addressCauses(`${at}.ip`, ip));
+        const isAddress = check.isIpAddress(ip);
+        if (!isAddress) causes.push(...addressCauses(`${at}.ip`, ip));
         if (hostname !== "") causes.push(...check.dnsLabel(`${at}.hostname`, hostname));
-        if (nodeName === undefined) continue;
-        causes.push(...dns1123SubdomainFaults(nodeName).map((fault) => invalidCause(`${at}.nodeName`, nodeName, fault)));
+        const faults = nodeName === undefined ? [] : dns1123SubdomainFaults(nodeName);
+        causes.push(...faults.map((fault) => invalidCause(`${at}.nodeName`, nodeName, fault)));
+        // kube-apiserver reports a malformed address twice.
+        if (isAddress) causes.push(...addressCauses(`${at}.ip`, ip));
+        else causes.push(invalidCause(`${at}.ip`, ip, "must be a valid IP address"));
       }
     }
     for (const [index, port] of ports.entries()) {

@@ -36,7 +36,10 @@ export function ingressCauses(object: Ingress): StatusCause[] {
     for (const [number, path] of (rule.http?.paths ?? []).entries()) {
       const field = `${at}.http.paths[${number}]`;
       const type = path.pathType;
-      if (type === undefined) causes.push(requiredCause(`${field}.pathType`, "pathType must be specified"));
+      if (type === undefined) {
+        causes.push(requiredCause(`${field}.pathType`, "pathType must be specified"));
+        continue;
+      }
       causes.push(...check.oneOf(`${field}.pathType`, type, ["Exact", "ImplementationSpecific", "Prefix"]));
       const text = path.path ?? "";
       causes.push(...pathCauses(text, type, `${field}.path`));
@@ -52,7 +55,6 @@ const forbiddenEnds = ["/..", "/."];
 
 function pathCauses(path: string, type: unknown, field: string): StatusCause[] {
   const isPlain = type === "Exact" || type === "Prefix";
-  if (type === undefined) return [];
   if (!path.startsWith("/")) {
     return isPlain || path !== "" ? [invalidCause(field, path, "must be an absolute path")] : [];
   }
@@ -93,8 +95,8 @@ function backendCauses(backend: Received<IngressBackend> | undefined, path: stri
     return [invalidCause(path, "", "cannot set both resource and service backends")];
   }
   if (service === undefined) return referenceCauses(resource, `${path}.resource`);
-  const number = service.port?.number;
-  const name = service.port?.name;
+  const number = service.port?.number || undefined;
+  const name = service.port?.name || undefined;
   const serviceName = service.name ?? "";
   const causes =
     serviceName === ""
@@ -103,9 +105,9 @@ function backendCauses(backend: Received<IngressBackend> | undefined, path: stri
   // kube-apiserver reports this at the backend.
   if (number === undefined && name === undefined) causes.push(requiredCause(path, "port name or number is required"));
   if (number !== undefined && name !== undefined) {
-    causes.push(invalidCause(`${path}.service.port`, "", "cannot set both port name & port number"));
+    return [...causes, invalidCause(path, "", "cannot set both port name & port number")];
   }
-  if (typeof name === "string" && number === undefined) {
+  if (name !== undefined) {
     causes.push(...check.portNameFaults(name).map((fault) => invalidCause(`${path}.service.port.name`, name, fault)));
   }
   return [...causes, ...check.portNumber(`${path}.service.port.number`, number)];

@@ -38,7 +38,7 @@ const addresses = builtinResource({
       const { name = "" } = address.metadata;
       const parent = valueAt(address, "spec", "parentRef");
       const causes: StatusCause[] = [];
-      if (!check.isIpAddress(name)) {
+      if (name !== "" && !check.isIpAddress(name)) {
         causes.push(invalidCause("metadata.name", name, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
       }
       if (parent === undefined) return [...causes, requiredCause("spec.parentRef")];
@@ -71,12 +71,16 @@ const blocks = builtinResource({
     validate: (block) => {
       const cidrs = listAt(block, "spec", "cidrs");
       if (cidrs.length === 0) return [requiredCause("spec.cidrs", "at least one CIDR required")];
-      if (cidrs.length > 2) return [invalidCause("spec.cidrs", cidrs, "may only hold up to 2 values")];
-      return cidrs.flatMap((cidr, index) =>
+      if (cidrs.length > 2) return [invalidCause("spec.cidrs", { CIDRs: cidrs }, "may only hold up to 2 values")];
+      const causes = cidrs.flatMap((cidr, index) =>
         parseAddressBlock(String(cidr)) === undefined
           ? [invalidCause(`spec.cidrs[${index}]`, cidr, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")]
           : [],
       );
+      const [first, second] = cidrs.map((cidr) => parseAddressBlock(String(cidr)) && String(cidr).includes(":"));
+      if (first === undefined || first !== second) return causes;
+      const detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+      return [...causes, invalidCause("spec.cidrs", cidrs, detail)];
     },
     validateUpdate: immutableSpec,
   },

@@ -169,9 +169,7 @@ function addressWarnings(service: Service): string[] {
 function trafficCauses(spec: ServiceSpec): StatusCause[] {
   const policies = ["Cluster", "Local"];
   const external = spec?.externalTrafficPolicy;
-  const causes = hasClusterAddress(spec)
-    ? check.oneOf("spec.internalTrafficPolicy", spec?.internalTrafficPolicy, policies)
-    : [];
+  const causes = check.oneOf("spec.internalTrafficPolicy", spec?.internalTrafficPolicy, policies);
   if (isReachable(spec)) causes.push(...check.oneOf("spec.externalTrafficPolicy", external, policies));
   else if (external !== undefined) {
     causes.push(invalidCause("spec.externalTrafficPolicy", external, "may only be set for externally-accessible services"));

@@ -5,6 +5,7 @@ import {
   forbiddenCause,
   invalidCause,
   labelKeyFaults,
+  labelValueFaults,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
@@ -106,6 +107,8 @@ function nodeCauses(node: Read): StatusCause[] {
     const at = `metadata.taints[${index}]`;
     const key = taint.key ?? "";
     causes.push(...labelKeyFaults(key).map((fault) => invalidCause(`${at}.key`, key, fault)));
+    const faults = labelValueFaults(taint.value ?? "");
+    if (faults.length > 0) causes.push(invalidCause(`${at}.value`, taint.value, faults.join(";")));
     const effect = taint.effect;
     if (effect === "") causes.push(...check.nonEmpty(`${at}.effect`, effect));
     else causes.push(...check.oneOf(`${at}.effect`, effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"]));
@@ -118,7 +121,22 @@ function nodeCauses(node: Read): StatusCause[] {
     const rule = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
     causes.push(invalidCause(`spec.podCIDRs[${index}]`, block, rule));
   }
-  return causes;
+  return [...causes, ...familyCauses(node.spec?.podCIDRs ?? [])];
+}
+
+/** Several blocks are one of each IP family. */
+function familyCauses(blocks: readonly string[]): StatusCause[] {
+  const malformed = blocks.findIndex((block) => parseAddressBlock(block) === undefined);
+  const families = new Set(blocks.map((block) => block.includes(":")));
+  if (blocks.length < 2 || (blocks.length === 2 && families.size === 2 && malformed < 0)) return [];
+  const causes: StatusCause[] = [];
+  if (malformed >= 0) {
+    const why = `invalid CIDR[${malformed}]: <nil> (invalid CIDR address: ${blocks[malformed]})`;
+    const message = `Internal error: invalid PodCIDRs. failed to check with dual stack with error:${why}`;
+    causes.push({ reason: "InternalError", field: "spec.podCIDRs", message });
+  }
+  const detail = "may specify no more than one CIDR for each IP family";
+  return [...causes, invalidCause("spec.podCIDRs", blocks, detail)];
 }
 
 function updateCauses(node: Read, old: Read): StatusCause[] {

@@ -13,7 +13,7 @@ import { containerSecurityCauses } from "./security-validation.ts";
 import { localPathCauses } from "./local-path.ts";
 import { handlerCauses } from "./handler-validation.ts";
 import { environmentCauses } from "./environment-validation.ts";
-import { resourceCauses } from "./resource-validation.ts";
+import { resizePolicyCauses, resourceCauses } from "./resource-validation.ts";
 
 /** Protocols of ports, in the order of kube-apiserver's message. */
 export const protocols: readonly string[] = ["SCTP", "TCP", "UDP"];
@@ -26,6 +26,10 @@ export function containerCauses(spec: unknown, path: string, volumeFaults: reado
   const causes: StatusCause[] = [];
   const names = new Set<string>();
   const faulty = new Set(volumeFaults.map(({ field = "" }) => /\.volumes\[\d+\]/.exec(field)?.[0]));
+  const pod: PodContext = {
+    claims: listAt(spec, "resourceClaims").flatMap((claim) => textAt(claim, "name") || []),
+    restartPolicy: valueAt(spec, "restartPolicy"),
+  };
   const sound = listAt(spec, "volumes").filter((_, index) => !faulty.has(`.volumes[${index}]`));
   const volumes = new Set(sound.map((volume) => textAt(volume, "name")));
   const claims = new Set(sound.filter(isBlockSource).map((volume) => textAt(volume, "name")));
@@ -38,9 +42,9 @@ export function containerCauses(spec: unknown, path: string, volumeFaults: reado
       const at = `${path}.${field}[${index}]`;
       const name = textAt(container, "name");
       causes.push(...check.dnsLabel(`${at}.name`, valueAt(container, "name")));
+      causes.push(...oneContainer(container, at, volumes, claims, pod));
       if (name !== "" && names.has(name)) causes.push(duplicateCause(`${at}.name`, name));
       names.add(name);
-      causes.push(...oneContainer(container, at, volumes, claims));
       causes.push(...lifeCauses(container, at, field, graceSeconds));
       if (field === "ephemeralContainers") causes.push(...ephemeralCauses(container, at, names));
     }
@@ -86,11 +90,19 @@ function isBlockSource(volume: unknown): boolean {
   return valueAt(volume, "persistentVolumeClaim") !== undefined || valueAt(volume, "ephemeral") !== undefined;
 }
 
+/** What the validation of a container needs to know about its Pod. */
+interface PodContext {
+  /** Names of its claims of devices. */
+  readonly claims: readonly string[];
+  readonly restartPolicy: unknown;
+}
+
 function oneContainer(
   container: unknown,
   path: string,
   volumes: ReadonlySet<string>,
   claims: ReadonlySet<string>,
+  pod: PodContext,
 ): StatusCause[] {
   const image = textAt(container, "image");
   const causes = check.nonEmpty(`${path}.image`, image);
@@ -131,12 +143,26 @@ function oneContainer(
       const detail = "Bidirectional mount propagation is available only to privileged containers";
       causes.push(forbiddenCause(`${mounts}.mountPropagation`, detail));
     }
+    causes.push(...recursiveCauses(mount, `${mounts}.recursiveReadOnly`));
   }
   causes.push(...deviceCauses(container, `${path}.volumeDevices`, volumes, claims));
   const pull = valueAt(container, "imagePullPolicy");
   causes.push(...check.oneOf(`${path}.imagePullPolicy`, pull, ["Always", "IfNotPresent", "Never"]));
-  causes.push(...resourceCauses(valueAt(container, "resources"), `${path}.resources`));
+  causes.push(...resourceCauses(valueAt(container, "resources"), `${path}.resources`, pod.claims));
+  causes.push(...resizePolicyCauses(listAt(container, "resizePolicy"), `${path}.resizePolicy`, pod.restartPolicy));
   return [...causes, ...containerSecurityCauses(valueAt(container, "securityContext"), `${path}.securityContext`)];
+}
+
+/** Only a read-only mount that receives no mounts of the host can be read-only recursively. */
+function recursiveCauses(mount: unknown, path: string): StatusCause[] {
+  const value = valueAt(mount, "recursiveReadOnly");
+  const causes = check.oneOf(path, value, ["Disabled", "Enabled", "IfPossible"]);
+  if (value !== "Enabled" && value !== "IfPossible") return causes;
+  if (valueAt(mount, "readOnly") !== true) causes.push(forbiddenCause(path, "may only be specified when readOnly is true"));
+  if ((valueAt(mount, "mountPropagation") ?? "None") !== "None") {
+    causes.push(forbiddenCause(path, "may only be specified when mountPropagation is None or not specified"));
+  }
+  return causes;
 }
 
 /** Validates block devices, each of which needs a volume with a claim and must not be mounted too. */

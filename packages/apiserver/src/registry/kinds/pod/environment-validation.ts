@@ -12,9 +12,7 @@ import {
 import * as check from "../../field-checks.ts";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
 
-const environmentRule =
-  "a valid environment variable name must consist only of printable ASCII characters other than '=' (e.g. 'my.env-name',  or " +
-  "'MY_ENV.NAME',  or 'MyEnvName1')";
+const environmentRule = "a valid environment variable name must consist only of printable ASCII characters other than '='";
 const environmentName = /^[ -<>-~]+$/;
 const variableSources = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
@@ -32,19 +30,19 @@ export function environmentCauses(container: unknown, path: string): StatusCause
   }
   for (const [index, source] of listAt(container, "envFrom").entries()) {
     const at = `${path}.envFrom[${index}]`;
+    const prefix = textAt(source, "prefix");
+    if (prefix !== "" && !environmentName.test(prefix)) causes.push(invalidCause(`${at}.prefix`, prefix, environmentRule));
     const given = ["configMapRef", "secretRef"].filter((field) => valueAt(source, field) !== undefined);
-    if (given.length === 0) {
-      causes.push(invalidCause(`${path}.envFrom`, "", "must specify one of: `configMapRef` or `secretRef`"));
-    }
-    if (given.length > 1)
-      causes.push(invalidCause(`${path}.envFrom`, "", "may not have more than one field specified at a time"));
     for (const field of given) {
       const name = textAt(source, field, "name");
       if (name === "") causes.push(requiredCause(`${at}.${field}.name`));
       else causes.push(...check.dnsSubdomain(`${at}.${field}.name`, name));
     }
-    const prefix = textAt(source, "prefix");
-    if (prefix !== "" && !environmentName.test(prefix)) causes.push(invalidCause(`${at}.prefix`, prefix, environmentRule));
+    if (given.length === 0) {
+      causes.push(invalidCause(`${path}.envFrom`, "", "must specify one of: `configMapRef` or `secretRef`"));
+    }
+    if (given.length > 1)
+      causes.push(invalidCause(`${path}.envFrom`, "", "may not have more than one field specified at a time"));
   }
   return causes;
 }
@@ -54,13 +52,10 @@ function variableSourceCauses(variable: unknown, path: string): StatusCause[] {
   if (!isJsonObject(source)) return [];
   const causes: StatusCause[] = [];
   const given = variableSources.filter((field) => valueAt(source, field) !== undefined);
-  if (given.length === 0) {
-    const detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
-    causes.push(invalidCause(path, "", detail));
+  if (given.includes("fieldRef")) causes.push(...fieldReferenceCauses(source["fieldRef"], `${path}.fieldRef`, true));
+  if (given.includes("resourceFieldRef")) {
+    causes.push(...resourceReferenceCauses(source["resourceFieldRef"], `${path}.resourceFieldRef`));
   }
-  if (textAt(variable, "value") !== "" && given.length > 0) {
-    causes.push(invalidCause(path, "", "may not be specified when `value` is not empty"));
-  } else if (given.length > 1) causes.push(invalidCause(path, "", "may not have more than one field specified at a time"));
   for (const field of ["configMapKeyRef", "secretKeyRef"]) {
     if (!given.includes(field)) continue;
     const name = textAt(source, field, "name");
@@ -69,10 +64,13 @@ function variableSourceCauses(variable: unknown, path: string): StatusCause[] {
     if (key === "") causes.push(requiredCause(`${path}.${field}.key`));
     else causes.push(...configMapKeyFaults(key).map((fault) => invalidCause(`${path}.${field}.key`, key, fault)));
   }
-  if (given.includes("fieldRef")) causes.push(...fieldReferenceCauses(source["fieldRef"], `${path}.fieldRef`, true));
-  if (given.includes("resourceFieldRef")) {
-    causes.push(...resourceReferenceCauses(source["resourceFieldRef"], `${path}.resourceFieldRef`));
+  if (given.length === 0) {
+    const detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+    causes.push(invalidCause(path, "", detail));
   }
+  if (textAt(variable, "value") !== "" && given.length > 0) {
+    causes.push(invalidCause(path, "", "may not be specified when `value` is not empty"));
+  } else if (given.length > 1) causes.push(invalidCause(path, "", "may not have more than one field specified at a time"));
   return causes;
 }
 

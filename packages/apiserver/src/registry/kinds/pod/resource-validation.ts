@@ -1,16 +1,22 @@
 import { parseQuantity } from "@keelson/api-machinery/quantity";
 import {
   causesOfItems,
+  duplicateCause,
   forbiddenCause,
   invalidCause,
+  notFoundCause,
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
-import { mapAt } from "../../object-fields.ts";
+import * as check from "../../field-checks.ts";
+import { listAt, mapAt, textAt } from "../../object-fields.ts";
 
-/** Validates ResourceRequirements. A container can have tens of thousands of resources: each name and amount is read once. */
-export function resourceCauses(resources: unknown, path: string): StatusCause[] {
+/**
+ * Validates ResourceRequirements, whose claims must be among `podClaims`. A container can have tens of thousands of resources: each name
+ * and amount is read once.
+ */
+export function resourceCauses(resources: unknown, path: string, podClaims: readonly string[] = []): StatusCause[] {
   const limits = amountsOf(mapAt(resources, "limits"));
   const requests = amountsOf(mapAt(resources, "requests"));
   const causes = [
@@ -21,7 +27,52 @@ export function resourceCauses(resources: unknown, path: string): StatusCause[] 
   const has = (name: string): boolean => limits.has(name) || requests.has(name);
   const hasHugePages = [limits, requests].some((amounts) => [...amounts.keys()].some(isHugePages));
   if (hasHugePages && !has("cpu") && !has("memory")) causes.push(forbiddenCause(path, "HugePages require cpu or memory"));
+  causes.push(...claimCauses(listAt(resources, "claims"), `${path}.claims`, podClaims));
   return causes;
+}
+
+/** Validates the claims of a container. A claim without a request covers all its requests, so that no other entry may name it. */
+function claimCauses(claims: readonly unknown[], path: string, podClaims: readonly string[]): StatusCause[] {
+  const known = podClaims.length === 0 ? " which is empty" : `: ${podClaims.toSorted().join(", ")}`;
+  const names = new Set<string>();
+  const claimed = new Set<string>();
+  return claims.flatMap((claim, index) => {
+    const at = `${path}[${index}]`;
+    const name = textAt(claim, "name");
+    if (name === "") return [requiredCause(at)];
+    const request = textAt(claim, "request");
+    const key = request === "" ? name : `${name}/${request}`;
+    const isWhole = names.has(name);
+    const causes = isWhole || request === "" ? [] : check.dnsLabel(`${at}.request`, request);
+    if (isWhole || names.has(key)) causes.push(duplicateCause(at, isWhole ? name : key));
+    else if (request === "" && claimed.has(name)) causes.push(duplicateCause(at, name));
+    names.add(key);
+    claimed.add(name);
+    if (!podClaims.includes(name)) {
+      causes.push(notFoundCause(at, name, `must be one of the names in pod.spec.resourceClaims${known}`));
+    }
+    return causes;
+  });
+}
+
+const resizableResources = ["cpu", "memory"];
+const resizePolicies = ["NotRequired", "RestartContainer"];
+
+/** Validates the resize policies of a container. As in kube-apiserver, only repeated resources are reported with their index. */
+export function resizePolicyCauses(policies: readonly unknown[], path: string, podRestartPolicy: unknown): StatusCause[] {
+  const resources = new Set<string>();
+  return policies.flatMap((policy, index) => {
+    const resource = textAt(policy, "resourceName");
+    const restart = textAt(policy, "restartPolicy");
+    const causes = resources.has(resource) ? [duplicateCause(`${path}[${index}]`, resource)] : [];
+    resources.add(resource);
+    causes.push(...(resource === "" ? [requiredCause(path)] : check.oneOf(path, resource, resizableResources)));
+    causes.push(...(restart === "" ? [requiredCause(path)] : check.oneOf(path, restart, resizePolicies)));
+    if (podRestartPolicy === "Never" && restart !== "NotRequired") {
+      causes.push(invalidCause(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"));
+    }
+    return causes;
+  });
 }
 
 /** Billionths in a whole amount. */

@@ -13,6 +13,8 @@ import { localPathCauses } from "./local-path.ts";
 const sysctlRule = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 const sysctlName = new RegExp(sysctlRule);
 const maxSysctlLength = 253;
+/** Sysctls of the IPC namespace. */
+const ipcSysctl = /^(?:kernel\.(?:sem|shm(?:all|max|mni|_rmid_forced)?|msg(?:max|mnb|mni)?)$|fs\.mqueue\.)/;
 
 /** Validates the PodSecurityContext of a PodSpec. */
 export function podSecurityCauses(spec: unknown, path: string): StatusCause[] {
@@ -31,7 +33,7 @@ export function podSecurityCauses(spec: unknown, path: string): StatusCause[] {
   const groupsPolicies = ["Merge", "Strict"];
   return [
     ...causes,
-    ...sysctlCauses(context, `${path}.sysctls`),
+    ...sysctlCauses(spec, `${path}.sysctls`),
     ...check.oneOf(`${path}.fsGroupChangePolicy`, valueAt(context, "fsGroupChangePolicy"), changePolicies),
     ...seccompCauses(valueAt(context, "seccompProfile"), `${path}.seccompProfile`),
     ...appArmorCauses(valueAt(context, "appArmorProfile"), `${path}.appArmorProfile`),
@@ -58,10 +60,16 @@ export function containerSecurityCauses(context: unknown, path: string): StatusC
   return [...causes, ...appArmorCauses(valueAt(context, "appArmorProfile"), `${path}.appArmorProfile`)];
 }
 
-function sysctlCauses(context: unknown, path: string): StatusCause[] {
+/** The field that shares the namespace of a sysctl with the host; undefined if it is not shared. */
+function hostNamespaceOf(spec: unknown, sysctl: string): string | undefined {
+  if (valueAt(spec, "hostNetwork") === true && sysctl.startsWith("net.")) return "hostNetwork";
+  return valueAt(spec, "hostIPC") === true && ipcSysctl.test(sysctl) ? "hostIPC" : undefined;
+}
+
+function sysctlCauses(spec: unknown, path: string): StatusCause[] {
   const causes: StatusCause[] = [];
   const seen = new Set<string>();
-  for (const [index, sysctl] of listAt(context, "sysctls").entries()) {
+  for (const [index, sysctl] of listAt(spec, "securityContext", "sysctls").entries()) {
     const field = `${path}[${index}].name`;
     const name = textAt(sysctl, "name");
     if (name === "") causes.push(requiredCause(field));
@@ -69,6 +77,8 @@ function sysctlCauses(context: unknown, path: string): StatusCause[] {
       causes.push(invalidCause(field, name, `must have at most ${maxSysctlLength} characters and match regex ${sysctlRule}`));
     } else if (seen.has(name)) causes.push(duplicateCause(field, name));
     seen.add(name);
+    const host = hostNamespaceOf(spec, name.replaceAll("/", "."));
+    if (host !== undefined) causes.push(invalidCause(field, name, `may not be specified when '${host}' is true`));
   }
   return causes;
 }

@@ -10,11 +10,13 @@ import {
   qualifiedNameFaults,
   requiredCause,
   type StatusCause,
+  tooLongCause,
 } from "@keelson/api-machinery/validation";
 import * as check from "../../field-checks.ts";
-import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import { listAt, mapAt, textAt, valueAt } from "../../object-fields.ts";
 import { affinityCauses, matchLabelKeysCauses } from "./affinity-validation.ts";
 import { containerCauses } from "./container-validation.ts";
+import { resourceCauses } from "./resource-validation.ts";
 import { podSecurityCauses } from "./security-validation.ts";
 import { volumeCauses } from "./volume-validation.ts";
 
@@ -38,15 +40,16 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
     return [requiredCause(`${path}.containers`)];
   }
   const volumes = volumeCauses(spec, path);
-  const causes = [...volumes, ...containerCauses(spec, path, volumes)];
+  const causes = [...volumes, ...resourceClaimCauses(spec, `${path}.resourceClaims`), ...containerCauses(spec, path, volumes)];
   causes.push(...check.oneOf(`${path}.restartPolicy`, valueAt(spec, "restartPolicy"), ["Always", "OnFailure", "Never"]));
   causes.push(...check.oneOf(`${path}.dnsPolicy`, valueAt(spec, "dnsPolicy"), dnsPolicies));
   causes.push(...check.labels(`${path}.nodeSelector`, valueAt(spec, "nodeSelector")));
   causes.push(...podSecurityCauses(spec, `${path}.securityContext`));
   causes.push(...affinityCauses(valueAt(spec, "affinity"), `${path}.affinity`));
   causes.push(...dnsConfigCauses(spec, `${path}.dnsConfig`));
-  causes.push(...gateCauses(spec, path), ...resourceClaimCauses(spec, `${path}.resourceClaims`));
+  causes.push(...gateCauses(spec, path));
   causes.push(...spreadConstraintCauses(listAt(spec, "topologySpreadConstraints"), `${path}.topologySpreadConstraints`));
+  causes.push(...hostNameCauses(spec, `${path}.hostnameOverride`));
   causes.push(...check.dnsSubdomain(`${path}.serviceAccountName`, valueAt(spec, "serviceAccountName")));
   causes.push(...check.dnsSubdomain(`${path}.nodeName`, valueAt(spec, "nodeName")));
   const deadline = valueAt(spec, "activeDeadlineSeconds");
@@ -76,9 +79,27 @@ export function podSpecCauses(spec: unknown, path: string): StatusCause[] {
     causes.push(...faults.map((fault) => invalidCause(`${path}.runtimeClassName`, runtimeClass, fault)));
   }
   const preemption = valueAt(spec, "preemptionPolicy");
-  causes.push(...check.oneOf(`${path}.preemptionPolicy`, preemption, ["PreemptLowerPriority", "Never"]));
+  if (preemption === "") causes.push(requiredCause(`${path}.preemptionPolicy`));
+  else causes.push(...check.oneOf(`${path}.preemptionPolicy`, preemption, ["PreemptLowerPriority", "Never"]));
+  causes.push(...resourceCauses({ limits: mapAt(spec, "overhead") }, `${path}.overhead`));
   causes.push(...systemCauses(spec, `${path}.os`));
   return causes;
+}
+
+const maxHostName = 64;
+
+function hostNameCauses(spec: unknown, path: string): StatusCause[] {
+  const name = valueAt(spec, "hostnameOverride");
+  if (typeof name !== "string") return [];
+  const causes: StatusCause[] = [];
+  if (valueAt(spec, "setHostnameAsFQDN") === true) {
+    causes.push(forbiddenCause(path, "may not be specified when setHostnameAsFQDN is true"));
+  }
+  if (valueAt(spec, "hostNetwork") === true) {
+    causes.push(forbiddenCause(path, "may not be specified when hostNetwork is true"));
+  }
+  if (name.length > maxHostName) causes.push(tooLongCause(path, maxHostName));
+  return [...causes, ...dns1123SubdomainFaults(name).map((fault) => invalidCause(path, name, fault))];
 }
 
 const dnsPolicies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
@@ -188,7 +209,6 @@ function spreadCauses(constraint: unknown, isRepeated: boolean, path: string): S
   return [...causes, ...check.labelSelector(`${path}.labelSelector`, valueAt(constraint, "labelSelector"))];
 }
 
-/** Validates a Toleration. */
 /** Validates a Pod's claims of devices (KEP-4381). */
 function resourceClaimCauses(spec: unknown, path: string): StatusCause[] {
   const names = new Set<string>();
@@ -196,14 +216,20 @@ function resourceClaimCauses(spec: unknown, path: string): StatusCause[] {
     const at = `${path}[${index}]`;
     const name = textAt(claim, "name");
     const causes = names.has(name) ? [duplicateCause(`${at}.name`, name)] : check.dnsLabel(`${at}.name`, name);
-    names.add(name);
+    if (name !== "") names.add(name);
+    // kube-apiserver prints its internal type.
+    const shown = {
+      Name: name,
+      ResourceClaimName: valueAt(claim, "resourceClaimName") ?? null,
+      ResourceClaimTemplateName: valueAt(claim, "resourceClaimTemplateName") ?? null,
+    };
     const given = ["resourceClaimName", "resourceClaimTemplateName"].filter((field) => valueAt(claim, field) !== undefined);
     const fields = "`resourceClaimName`";
     if (given.length === 2) {
       const detail = `at most one of ${fields} or \`resourceClaimTemplateName\` may be specified`;
-      causes.push(invalidCause(at, claim, detail));
+      causes.push(invalidCause(at, shown, detail));
     } else if (given.length === 0) {
-      causes.push(invalidCause(at, claim, `must specify one of: ${fields}, \`resourceClaimTemplateName\``));
+      causes.push(invalidCause(at, shown, `must specify one of: ${fields}, \`resourceClaimTemplateName\``));
     }
     for (const field of given) {
       const reference = textAt(claim, field);

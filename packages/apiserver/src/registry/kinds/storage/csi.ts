@@ -1,10 +1,12 @@
 import { type DeepReadonly, jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { isQuantity } from "@keelson/api-machinery/quantity";
 import {
+  dns1123SubdomainFaults,
   duplicateCause,
   forbiddenCause,
   invalidCause,
   notSupportedCause,
+  qualifiedNameFaults,
   requiredCause,
   type StatusCause,
 } from "@keelson/api-machinery/validation";
@@ -65,11 +67,13 @@ const drivers = builtinResource({
       const policies = ["File", "None", "ReadWriteOnceWithFSType"];
       return [
         ...check.oneOf("spec.fsGroupPolicy", valueAt(driver, "spec", "fsGroupPolicy"), policies),
+        ...tokenRequestCauses(listAt(driver, "spec", "tokenRequests"), "spec.tokenRequests"),
         ...modes.flatMap((mode) =>
           mode === "Persistent" || mode === "Ephemeral"
             ? []
             : [notSupportedCause("spec.volumeLifecycleModes", mode, ["Persistent", "Ephemeral"])],
         ),
+        ...periodCauses("spec.nodeAllocatableUpdatePeriodSeconds", driver),
       ];
     },
     validateUpdate: (driver, old) =>
@@ -94,9 +98,11 @@ const nodes = builtinResource({
         const field = `spec.drivers[${index}]`;
         const name = names[index] ?? "";
         return [
-          ...(name === "" ? [requiredCause(`${field}.name`)] : check.dnsSubdomain(`${field}.name`, name.toLowerCase())),
+          ...check.driverName(`${field}.name`, name),
+          ...nodeIdCauses(`${field}.nodeID`, textAt(driver, "nodeID")),
+          ...check.atLeast(`${field}.allocatable.count`, valueAt(driver, "allocatable", "count")),
           ...(names.indexOf(name) < index ? [duplicateCause(`${field}.name`, name)] : []),
-          ...check.nonEmpty(`${field}.nodeID`, valueAt(driver, "nodeID")),
+          ...topologyKeyCauses(field, listAt(driver, "topologyKeys")),
         ];
       });
     },
@@ -112,8 +118,8 @@ const storageCapacities = builtinResource({
   strategy: {
     hasGeneration: false,
     validate: (capacity) => [
-      ...check.nonEmpty("storageClassName", valueAt(capacity, "storageClassName")),
       ...check.labelSelector("nodeTopology", valueAt(capacity, "nodeTopology")),
+      ...subdomainCauses("storageClassName", textAt(capacity, "storageClassName")),
       ...["capacity", "maximumVolumeSize"].flatMap((name) => {
         const value = valueAt(capacity, name);
         const isNegative = isQuantity(value) && String(value).startsWith("-");
@@ -153,14 +159,22 @@ const volumeAttachments = builtinResource({
       const source = valueAt(attachment, "spec", "source");
       const hasVolume = valueAt(source, "persistentVolumeName") !== undefined;
       const hasInline = valueAt(source, "inlineVolumeSpec") !== undefined;
+      const attacher = textAt(attachment, "spec", "attacher");
+      const volume = valueAt(source, "persistentVolumeName");
       return [
-        ...["attacher", "nodeName"].flatMap((name) => check.nonEmpty(`spec.${name}`, valueAt(attachment, "spec", name))),
+        ...check.nonEmpty("spec.attacher", attacher),
         ...(hasVolume || hasInline
           ? []
           : [requiredCause("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]),
         ...(hasVolume && hasInline
           ? [forbiddenCause("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]
           : []),
+        ...(volume === "" && !hasInline
+          ? [requiredCause("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")]
+          : []),
+        ...subdomainCauses("spec.nodeName", textAt(attachment, "spec", "nodeName")),
+        ...check.driverName("spec.attacher", attacher),
+        ...(typeof volume === "string" ? subdomainCauses("spec.source.persistentVolumeName", volume) : []),
       ];
     },
     validateUpdate: (attachment, old) => immutable("spec", attachment, old, "spec"),
@@ -192,6 +206,56 @@ const volumeAttributesClasses = builtinResource({
       ),
   },
 });
+
+const minTokenSeconds = 600;
+const maxTokenSeconds = 2 ** 32;
+
+/** Validates the tokens that a driver needs, one for each audience. */
+function tokenRequestCauses(requests: readonly unknown[], path: string): StatusCause[] {
+  const audiences = new Set<string>();
+  return requests.flatMap((request, index) => {
+    const at = `${path}[${index}]`;
+    const audience = textAt(request, "audience");
+    if (audiences.has(audience)) return [duplicateCause(`${at}.audience`, audience)];
+    audiences.add(audience);
+    const field = `${at}.expirationSeconds`;
+    const seconds = valueAt(request, "expirationSeconds");
+    if (typeof seconds !== "number") return [];
+    if (seconds < minTokenSeconds) return [invalidCause(field, seconds, "may not specify a duration less than 10 minutes")];
+    if (seconds <= maxTokenSeconds) return [];
+    return [invalidCause(field, seconds, "may not specify a duration larger than 2^32 seconds")];
+  });
+}
+
+const minUpdateSeconds = 10;
+
+function periodCauses(field: string, driver: Read): StatusCause[] {
+  const seconds = valueAt(driver, "spec", "nodeAllocatableUpdatePeriodSeconds");
+  if (typeof seconds !== "number" || seconds >= minUpdateSeconds) return [];
+  return [invalidCause(field, seconds, `must be greater than or equal to ${minUpdateSeconds} seconds`)];
+}
+
+const maxNodeId = 192;
+
+function nodeIdCauses(field: string, id: string): StatusCause[] {
+  if (id === "") return [requiredCause(field)];
+  return id.length > maxNodeId ? [invalidCause(field, id, `must be ${maxNodeId} characters or less`)] : [];
+}
+
+/** Validates the labels of a driver's topology. As in kube-apiserver, causes name the driver. */
+function topologyKeyCauses(field: string, keys: readonly unknown[]): StatusCause[] {
+  return keys.flatMap((key, index) => {
+    if (typeof key !== "string") return [];
+    const causes = key === "" ? [requiredCause(field)] : [];
+    if (keys.indexOf(key) < index) causes.push(duplicateCause(field, key));
+    return [...causes, ...qualifiedNameFaults(key).map((fault) => invalidCause(field, key, fault))];
+  });
+}
+
+/** A DNS-1123 subdomain, which must not be empty. */
+function subdomainCauses(field: string, value: string): StatusCause[] {
+  return dns1123SubdomainFaults(value).map((fault) => invalidCause(field, value, fault));
+}
 
 function immutable(field: string, object: Read, old: Read, ...path: readonly string[]): StatusCause[] {
   const value = valueAt(object, ...path);

@@ -58,7 +58,7 @@ export function volumeCauses(volume: Volume): StatusCause[] {
   const causes = modes.length === 0 ? [requiredCause("spec.accessModes")] : [];
   for (const mode of modes) causes.push(...check.oneOf("spec.accessModes", mode, accessModes));
   const size = spec?.capacity?.storage;
-  const resources = Object.keys(spec?.capacity ?? {});
+  const resources = Object.keys(spec?.capacity ?? {}).sort();
   if (resources.length === 0) causes.push(requiredCause("spec.capacity"));
   if (resources.length !== 1 || resources[0] !== "storage") {
     causes.push(notSupportedCause("spec.capacity", resources.length === 0 ? null : spec?.capacity, ["storage"]));
@@ -86,5 +86,15 @@ export function volumeCauses(volume: Volume): StatusCause[] {
   const wanted = spec?.nodeAffinity?.required;
   if (wanted !== undefined) causes.push(...nodeSelectorCauses(wanted, "spec.nodeAffinity.required"));
   else if (source === "local") causes.push(requiredCause("spec.nodeAffinity", "Local volume requires node affinity"));
-  return causes;
+  return [...causes, ...attributesClassCauses(spec)];
+}
+
+/** A volume with an attributes class has a CSI driver. */
+function attributesClassCauses(spec: Volume["spec"]): StatusCause[] {
+  const name = spec?.volumeAttributesClassName;
+  if (name === undefined) return [];
+  const field = "spec.volumeAttributesClassName";
+  const causes = [...check.nonEmpty(field, name, "an empty string is disallowed"), ...check.dnsSubdomain(field, name)];
+  const detail = "has to be specified when using volumeAttributesClassName";
+  return spec?.csi === undefined ? [...causes, requiredCause("spec.csi", detail)] : causes;
 }

@@ -1,5 +1,5 @@
 import type { CronJobObject } from "@keelson/api-machinery/kinds";
-import { invalidCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
+import { invalidCause, notSupportedCause, requiredCause, type StatusCause } from "@keelson/api-machinery/validation";
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import * as check from "../../field-checks.ts";
@@ -90,9 +90,13 @@ function cronJobCauses(object: ReceivedObject<CronJobObject>): StatusCause[] {
   }
   if (spec?.jobTemplate !== undefined) {
     causes.push(...jobSpecCauses(spec?.jobTemplate?.spec, "spec.jobTemplate.spec"));
+    const selector = valueAt(spec, "jobTemplate", "spec", "selector");
+    if (selector !== undefined) {
+      const shown = check.shownSelector(selector);
+      causes.push(invalidCause("spec.jobTemplate.spec.selector", shown, "`selector` will be auto-generated"));
+    }
     if (spec?.jobTemplate?.spec?.manualSelector === true) {
-      const field = "spec.jobTemplate.spec.manualSelector";
-      causes.push(invalidCause(field, true, "manualSelector is not supported in a CronJob's jobTemplate"));
+      causes.push(notSupportedCause("spec.jobTemplate.spec.manualSelector", true, ["nil", "false"]));
     }
   }
   return causes;

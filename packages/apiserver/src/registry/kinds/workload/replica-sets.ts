@@ -126,6 +126,5 @@ function controllerCauses(object: ReceivedObject<ReplicationControllerObject>): 
     causes.push(workload.mismatchCause(labels));
   }
   causes.push(...podTemplateCauses(template, "spec.template"));
-  const restart = template.spec?.restartPolicy ?? "";
-  return [...causes, ...check.oneOf("spec.template.spec.restartPolicy", restart, ["Always"])];
+  return [...causes, ...workload.restartCauses(object, "ReplicationController")];
 }

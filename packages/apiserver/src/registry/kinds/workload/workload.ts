@@ -46,12 +46,15 @@ export function emptyStatus(object: DraftObject<WorkloadObject>, fields: Readonl
   setField(object, "status", { ...fields });
 }
 
+/** The kinds that own Pods which run until they are deleted, as messages name them. */
+type PodOwner = "DaemonSet" | "ReplicaSet" | "ReplicationController" | "StatefulSet";
+
 /** How the rules of one kind differ from those of the others. */
 export interface TemplateRules {
   /** The name of the kind in messages about its selector. */
   readonly kind: "daemonset" | "deployment" | "statefulset";
   /** The kind in the message about `activeDeadlineSeconds`. */
-  readonly podOwner: "DaemonSet" | "ReplicaSet" | "StatefulSet";
+  readonly podOwner: PodOwner;
 }
 
 /**
@@ -87,10 +90,14 @@ export function templateCauses(
     causes.push(...check.labels("spec.template.labels", metadata?.labels));
     causes.push(...check.annotations("spec.template.annotations", metadata?.annotations));
   }
-  return [...causes, ...restartCauses(spec, podOwner)];
+  return [...causes, ...restartCauses(object, podOwner)];
 }
 
-function restartCauses(spec: Workload["spec"], podOwner: string): StatusCause[] {
+/** Validates that the Pods of a template run until they are deleted. */
+export function restartCauses(
+  { spec }: { readonly spec?: Pick<NonNullable<Workload["spec"]>, "template"> },
+  podOwner: PodOwner,
+): StatusCause[] {
   const causes: StatusCause[] = [];
   const restart = spec?.template?.spec?.restartPolicy ?? "";
   if (restart !== "Always" && restart !== "") {
