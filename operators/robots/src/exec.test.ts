@@ -225,7 +225,7 @@ describe("a caller", () => {
     await running("strict", "exec-strict");
     const { end } = await (await call("strict", sh("true"))).ended();
     expect(end).toEqual({ message: 'the program "/bin/sh" is not allowed; the robot\'s policy allows /bin/sleep' });
-    const { end: allowed } = await (await call("strict", { command: ["/bin/sleep", "0"], timeoutMs: 1000 })).ended();
+    const { end: allowed } = await (await call("strict", { command: ["/bin/sleep", "0"], timeoutMs: 60_000 })).ended();
     expect(allowed).toEqual({ exitCode: 0 });
   });
 });

@@ -1,6 +1,6 @@
 import { createVirtualClock } from "@keelson/api-machinery/testing";
-import { expect, it } from "vitest";
-import { execPingMs, type ExecMessage } from "../protocol/exec-messages.ts";
+import { describe, expect, it } from "vitest";
+import { execPingMs, type ExecMessage, execWindowBytes, maxExecDataBytes } from "../protocol/exec-messages.ts";
 import { type ExecHandle, type ExecListener, ExecSessions } from "./exec-sessions.ts";
 
 const start = { taskUid: "uid", attempt: 1, command: ["sh"], timeoutMs: 60_000 } as const;
@@ -84,4 +84,50 @@ it("limits the number of commands, and ends all when it stops", () => {
   expect(open().handle).toBeUndefined();
   sessions.stop();
   expect(ends).toHaveLength(64);
+});
+
+describe("a caller that does not read", () => {
+  const flood = (bytes: number, count: number) => {
+    const { sessions, sent, ends } = setUp();
+    const parts: number[] = [];
+    let wake: () => void = () => {};
+    const onOutput = (_: string, part: Buffer) => {
+      parts.push(part.length);
+      return new Promise<void>((resolve) => (wake = resolve));
+    };
+    sessions.open("robot-001", start, { onOutput, onEnd: (end) => void ends.push(end) });
+    const id = sent[0]?.message.id ?? "";
+    const part = Buffer.alloc(bytes).toString("base64");
+    const send = (seq: number) =>
+      sessions.receive("robot-001", { id, seq, kind: "output", stream: seq % 2 === 0 ? "stdout" : "stderr", data: part });
+    for (let seq = 0; seq < count; seq++) send(seq);
+    return { ends, sent, parts, send, wake: () => wake() };
+  };
+
+  it("ends a command whose robot sends more than was credited", async () => {
+    const count = execWindowBytes / maxExecDataBytes;
+    const { ends, sent, send, wake, parts } = flood(maxExecDataBytes, count);
+    expect(ends).toEqual([]);
+    wake();
+    // Processed and credited, so the robot may send as much again, and no more.
+    await expect.poll(() => sent.at(-1)?.message).toMatchObject({ kind: "credit", bytes: maxExecDataBytes });
+    send(count);
+    expect(ends).toEqual([]);
+    send(count + 1);
+    expect(ends).toEqual([{ problem: "the robot sent more than 262144 bytes of output that were not credited" }]);
+    expect(sent.at(-1)?.message.kind).toBe("close");
+    wake();
+    await Promise.resolve();
+    expect(parts).toHaveLength(2);
+  });
+
+  it("gets many small messages as few large ones", async () => {
+    const { ends, parts, wake } = flood(1, 5000);
+    wake();
+    await expect.poll(() => parts).toHaveLength(2);
+    wake();
+    await expect.poll(() => parts).toHaveLength(3);
+    expect(parts).toEqual([1, 2500, 2499]);
+    expect(ends).toEqual([]);
+  });
 });

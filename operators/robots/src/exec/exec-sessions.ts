@@ -1,9 +1,17 @@
 import { randomUUID } from "node:crypto";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { TerminalSize } from "@keelson/execution";
-import { execPingMs, type ExecMessage, type ExecReport, type ExecStart, maxExecDataBytes } from "../protocol/exec-messages.ts";
+import {
+  execPingMs,
+  type ExecMessage,
+  type ExecReport,
+  type ExecStart,
+  execWindowBytes,
+  maxExecDataBytes,
+} from "../protocol/exec-messages.ts";
 import { ExecCredits, ExecWindow } from "../protocol/exec-window.ts";
 import { topics } from "../protocol/messages.ts";
+import { ExecOutput, type OutputPart } from "./exec-output.ts";
 
 type Message = ExecMessage extends infer Each ? (Each extends ExecMessage ? Omit<Each, "id" | "seq"> : never) : never;
 
@@ -91,12 +99,16 @@ interface SessionOptions {
   readonly listener: ExecListener;
 }
 
+type End = Parameters<ExecListener["onEnd"]>[0];
+
 class Session implements ExecHandle {
   readonly #options: SessionOptions;
   readonly #window = new ExecWindow();
   readonly #outputCredits = new ExecCredits();
-  /** Output that is being processed. */
-  #output: Promise<void> = Promise.resolve();
+  readonly #output = new ExecOutput();
+  #isDelivering = false;
+  /** How the command ended, once the robot has reported it. */
+  #reportedEnd: End | undefined;
   #ping: Timer | undefined;
   readonly #deadline: Timer;
   #sent = 0;
@@ -145,44 +157,61 @@ class Session implements ExecHandle {
   }
 
   receive(report: ExecReport): void {
-    if (report.seq < this.#received) return;
+    // Nothing follows the end.
+    if (report.seq < this.#received || this.#reportedEnd !== undefined) return;
     if (report.seq > this.#received) {
       this.abort("a message from the robot was lost");
       return;
     }
     this.#received++;
     switch (report.kind) {
-      case "output": {
-        const data = Buffer.from(report.data, "base64");
-        this.#output = this.#output.then(() => this.#process(report.stream, data));
+      case "output":
+        if (this.#output.add({ stream: report.stream, data: Buffer.from(report.data, "base64") })) this.#deliver();
+        else this.abort(`the robot sent more than ${execWindowBytes} bytes of output that were not credited`);
         return;
-      }
       case "credit":
         this.#window.credit(report.bytes);
         return;
       case "exited":
-        void this.#output.then(() => this.end({ exitCode: report.exitCode }));
-        return;
+        this.#reportedEnd = { exitCode: report.exitCode };
+        break;
       case "failed":
-        void this.#output.then(() => this.end({ problem: report.message }));
+        this.#reportedEnd = { problem: report.message };
     }
+    this.#deliver();
   }
 
   /** Ends the session. The robot ends the command when it hears nothing of it. */
-  end(end: Parameters<ExecListener["onEnd"]>[0]): void {
+  end(end: End): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     this.#ping?.cancel();
     this.#deadline.cancel();
     this.#window.close();
+    this.#output.clear();
     this.#options.listener.onEnd(end);
   }
 
-  async #process(stream: "stdout" | "stderr", data: Buffer): Promise<void> {
-    if (this.#hasEnded) return;
-    await this.#options.listener.onOutput(stream, data);
-    const bytes = this.#outputCredits.processed(data.length);
-    if (bytes !== undefined) this.#send({ kind: "credit", bytes });
+  /** Passes the output on, and then the end. */
+  #deliver(): void {
+    if (this.#isDelivering) return;
+    this.#isDelivering = true;
+    void this.#process().catch((error: unknown) => {
+      this.abort(`the output was not delivered: ${error instanceof Error ? error.message : String(error)}`);
+    });
+  }
+
+  async #process(): Promise<void> {
+    let part: OutputPart | undefined;
+    while ((part = this.#output.take()) !== undefined) {
+      await this.#options.listener.onOutput(part.stream, part.data);
+      const bytes = this.#outputCredits.processed(part.data.length);
+      if (bytes === undefined) continue;
+      this.#output.credited(bytes);
+      this.#send({ kind: "credit", bytes });
+    }
+    this.#isDelivering = false;
+    if (this.#reportedEnd !== undefined) this.end(this.#reportedEnd);
   }
 
   #keepAlive(): void {

@@ -1,7 +1,13 @@
 import type { Readable } from "node:stream";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
 import type { ExecSession } from "@keelson/execution";
-import { execSilenceMs, type ExecMessage, type ExecReport, maxExecDataBytes } from "../../protocol/exec-messages.ts";
+import {
+  execSilenceMs,
+  type ExecMessage,
+  type ExecReport,
+  execWindowBytes,
+  maxExecDataBytes,
+} from "../../protocol/exec-messages.ts";
 import { ExecCredits, ExecWindow } from "../../protocol/exec-window.ts";
 
 type Report = ExecReport extends infer Each ? (Each extends ExecReport ? Omit<Each, "id" | "seq"> : never) : never;
@@ -26,6 +32,7 @@ export class TaskExec {
   readonly #inputCredits = new ExecCredits();
   readonly #deadline: Timer;
   #silence: Timer | undefined;
+  #uncreditedInput = 0;
   #received = 0;
   #sent = 0;
   /** Set once the command is being killed: what its end is reported as. */
@@ -41,7 +48,7 @@ export class TaskExec {
 
   /** Handles a message after the start. */
   receive(message: ExecMessage): void {
-    if (message.seq <= this.#received) return;
+    if (message.seq <= this.#received || this.#failure !== undefined) return;
     if (message.seq !== this.#received + 1) {
       this.kill("a message to the robot was lost");
       return;
@@ -52,7 +59,10 @@ export class TaskExec {
     switch (message.kind) {
       case "input": {
         const data = Buffer.from(message.data, "base64");
-        session.stdin.write(data, () => this.#credit(data.length));
+        this.#uncreditedInput += data.length;
+        if (this.#uncreditedInput > execWindowBytes)
+          this.kill(`the server sent more than ${execWindowBytes} bytes of input that were not credited`);
+        else if (data.length > 0) session.stdin.write(data, () => this.#credit(data.length));
         return;
       }
       case "end-input":
@@ -73,12 +83,14 @@ export class TaskExec {
     }
   }
 
-  /** Kills the command. */
+  /** Kills the command and what it started. Its output ends, even if a process survives that keeps it open. */
   kill(reason: string): void {
     if (this.#failure !== undefined) return;
     this.#failure = reason;
     this.#window.close();
-    void this.#options.session.kill();
+    const { session } = this.#options;
+    for (const stream of [session.stdin, session.stdout, session.stderr]) stream?.destroy();
+    void session.kill();
   }
 
   #heard(): void {
@@ -89,15 +101,17 @@ export class TaskExec {
 
   #credit(bytes: number): void {
     const credited = this.#inputCredits.processed(bytes);
-    if (credited !== undefined) this.#publish({ kind: "credit", bytes: credited });
+    if (credited === undefined) return;
+    this.#uncreditedInput -= credited;
+    this.#publish({ kind: "credit", bytes: credited });
   }
 
   async #run(): Promise<void> {
     const { session, onEnd } = this.#options;
     const streams = [this.#forward("stdout", session.stdout), this.#forward("stderr", session.stderr)];
     const { exitCode } = await session.exited();
-    // A killed command may leave a process behind that keeps its output open.
-    if (this.#failure === undefined) await Promise.all(streams);
+    // A process that the command has left behind may keep its output open. Killing the command destroys the streams.
+    await Promise.all(streams);
     this.#deadline.cancel();
     this.#silence?.cancel();
     session.stdout.destroy();
@@ -116,6 +130,7 @@ export class TaskExec {
           const part = data.subarray(from, from + maxExecDataBytes);
           if (!(await this.#window.take(part.length))) return;
           await this.#options.pace();
+          if (this.#failure !== undefined) return;
           this.#publish({ kind: "output", stream, data: part.toString("base64") });
         }
       }

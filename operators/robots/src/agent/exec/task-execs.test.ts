@@ -24,13 +24,20 @@ function fakeSession() {
     for (const stream of [stdout, stderr]) stream.end();
     exit({ exitCode });
   };
+  let isAlone = false;
   const session: ExecSession = {
     ...{ stdin, stdout, stderr, exited: () => exited },
     resize: () => Promise.resolve(),
     signal: () => Promise.resolve(),
-    kill: () => Promise.resolve(end(137)),
+    // A child that is not killed keeps the output open.
+    kill: () => Promise.resolve(isAlone ? undefined : end(137)),
   };
-  return { session, stdin, stdout, end };
+  /** The command exits, but a child of it keeps its output open. */
+  const exitAlone = (exitCode: number): void => {
+    isAlone = true;
+    exit({ exitCode });
+  };
+  return { session, stdin, stdout, end, exit: exitAlone };
 }
 
 function setUp({ since = 1000, policy = {} }: { readonly since?: number; readonly policy?: Partial<RobotPolicy> } = {}) {
@@ -147,6 +154,51 @@ it("stops reading the output when the window is used up, until it is credited", 
   await advance();
   expect(sent()).toBeGreaterThan(execWindowBytes);
   expect(sent()).toBeLessThanOrEqual(execWindowBytes + 70_000);
+});
+
+it("ends a command whose server sends more input than was credited", async () => {
+  const { receive, reports, sessions } = setUp();
+  const data = Buffer.alloc(execWindowBytes / 4).toString("base64");
+  const input = (seq: number): ExecMessage => ({ id: idOf(1), seq, kind: "input", data });
+  await receive(startOf(1), ...[1, 2, 3, 4].map(input));
+  expect(reports).toEqual([]);
+  await receive(input(5));
+  const message = "the server sent more than 262144 bytes of input that were not credited";
+  expect(reports).toMatchObject([{ kind: "failed", message }]);
+  expect(sessions[0]?.stdin.destroyed).toBe(true);
+});
+
+it("loses what follows a start that takes long, beyond a number of messages, and ends the command", async () => {
+  const { execs, reports } = setUp();
+  execs.receive(startOf(1));
+  for (let seq = 1; seq <= 66; seq++) execs.receive({ id: idOf(1), seq, kind: "ping" });
+  await settle();
+  expect(reports).toEqual([]);
+  execs.receive({ id: idOf(1), seq: 67, kind: "ping" });
+  await settle();
+  expect(reports).toMatchObject([{ kind: "failed", message: "a message to the robot was lost" }]);
+});
+
+it.each([
+  ["its caller has gone", "the caller has gone"],
+  ["its time is over", "the command ran for its maximum of 60 s"],
+])("ends a command whose child keeps the output open when %s, and frees its slot", async (_, message) => {
+  const { receive, reports, sessions, clock } = setUp();
+  for (let n = 1; n <= 8; n++) await receive(startOf(n));
+  sessions[0]?.exit(0);
+  await settle();
+  expect(reports).toEqual([]);
+  if (message === "the caller has gone") await receive({ id: idOf(1), seq: 1, kind: "close" });
+  else {
+    for (let seq = 1; seq <= 3; seq++) {
+      await clock.advance(20_000);
+      await receive({ id: idOf(1), seq, kind: "ping" });
+    }
+  }
+  expect(reports.filter(({ id }) => id === idOf(1))).toEqual([{ id: idOf(1), seq: 0, kind: "failed", message }]);
+  expect(sessions[0]?.stdout.destroyed).toBe(true);
+  await receive(startOf(9));
+  expect(sessions).toHaveLength(9);
 });
 
 it("ends all commands when the agent stops", async () => {

@@ -12,6 +12,9 @@ import { TaskExec } from "./task-exec.ts";
 /** Maximum number of commands that run at the same time. */
 const maxExecs = 8;
 
+/** Maximum number of messages that wait until their command has started. Further ones are lost, which ends the command. */
+const maxEarlyMessages = 64;
+
 /** Time between two messages with output. A broker disconnects robots that send more than 100 messages per second for long. */
 const paceMs = 20;
 
@@ -50,9 +53,11 @@ export class TaskExecs {
   /** Handles a message from the server. */
   receive(message: ExecMessage): void {
     const { id } = message;
+    const early = this.#starting.get(id);
     if (message.kind === "start") void this.#start(id, message);
-    else if (this.#starting.has(id)) this.#starting.get(id)?.push(message);
-    else this.#execs.get(id)?.receive(message);
+    else if (early !== undefined) {
+      if (early.length < maxEarlyMessages) early.push(message);
+    } else this.#execs.get(id)?.receive(message);
   }
 
   /** Ends all commands. */
