@@ -156,6 +156,13 @@ describe("an App reports in its status", () => {
       "spec.users: must be empty",
     ],
     [
+      "a Secret for TLS with the name of one of the operator",
+      "",
+      "",
+      { tls: { mode: "prefer", secretName: "cache-ca" } },
+      "spec.tls.secretName: must not be cache-ca",
+    ],
+    [
       "high availability of Pods without an agent",
       "- name: redis\n",
       "- name: redis\n      agent: false\n",

@@ -33,32 +33,40 @@ export function redisTls(tls: ProgramTls | undefined, port: number): RedisTls | 
 
 /**
  * Connects to a server, with TLS unless its mode is `prefer` and nothing listens on its port with TLS. As the programs do when they
- * replicate, verifies the authority of the certificate and not its names. Rejects with the error of the network or of TLS.
+ * replicate, verifies the authority of the certificate and not its names. Rejects with the error of the network or of TLS: ECONNREFUSED
+ * only if both ports refuse, because a server that does not use TLS yet listens on the other one.
  */
 export async function openSocket({ host, port, tls }: SocketAddress, timeoutMs: number, clock: Clock): Promise<Socket> {
-  const plain = (): Socket => connect({ host, port, noDelay: true });
+  const plain = (): Promise<Socket> => opened(connect({ host, port, noDelay: true }), "connect", timeoutMs, clock);
   if (tls === undefined) return plain();
   try {
     return await openSecure(host, tls, timeoutMs, clock);
   } catch (error) {
-    if (tls.mode === "prefer" && (error as NodeJS.ErrnoException).code === "ECONNREFUSED") return plain();
+    if ((error as NodeJS.ErrnoException).code !== "ECONNREFUSED") throw error;
+    if (tls.mode === "prefer") return plain();
+    if (await isListening(host, port, timeoutMs))
+      throw new Error(`without TLS: port ${port} may accept connections`, { cause: error });
     throw error;
   }
 }
 
 function openSecure(host: string, { port, authorities }: RedisTls, timeoutMs: number, clock: Clock): Promise<Socket> {
+  const socket = connectTls({ host, port, ca: authorities(), checkServerIdentity: () => undefined });
+  socket.setNoDelay();
+  return opened(socket, "secureConnect", timeoutMs, clock);
+}
+
+/** Waits for an event of a new socket. Rejects with its first error, or after the timeout. */
+function opened(socket: Socket, event: "connect" | "secureConnect", timeoutMs: number, clock: Clock): Promise<Socket> {
   return new Promise((resolve, reject) => {
-    const socket = connectTls({ host, port, ca: authorities(), checkServerIdentity: () => undefined });
-    socket.setNoDelay();
-    const timer = clock.setTimer(timeoutMs, () => socket.destroy(new Error(`no TLS handshake within ${timeoutMs} ms`)));
-    const fail = (error: Error): void => {
+    const timer = clock.setTimer(timeoutMs, () => socket.destroy(new Error(`no connection within ${timeoutMs} ms`)));
+    // Stays attached: an error must not end the process before the caller listens. The socket emits `close` after it.
+    socket.on("error", (error) => {
       timer.cancel();
       reject(error);
-    };
-    socket.once("error", fail);
-    socket.once("secureConnect", () => {
+    });
+    socket.once(event, () => {
       timer.cancel();
-      socket.off("error", fail);
       resolve(socket);
     });
   });

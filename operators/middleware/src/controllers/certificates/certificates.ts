@@ -6,7 +6,7 @@ import {
   isJsonObject,
   parseJsonObject,
 } from "@keelson/api-machinery";
-import { Pod, type PodObject, Secret, type SecretObject, Service } from "@keelson/api-machinery/kinds";
+import { ConfigMap, Pod, type PodObject, Secret, type SecretObject, Service } from "@keelson/api-machinery/kinds";
 import { parseDuration } from "@keelson/api-machinery/time";
 import {
   type ControllerDefinition,
@@ -44,7 +44,7 @@ import {
   textsOf,
 } from "./certificate-state.ts";
 import { type Subjects, takeStep } from "./issue-certificates.ts";
-import { fieldManager, publishCertificates, writeTexts } from "./publish-certificates.ts";
+import { fieldManager, foreignObject, publishCertificates, writeTexts } from "./publish-certificates.ts";
 
 const defaultGraceMs = 24 * 60 * 60 * 1000;
 /** A timer cannot be longer. */
@@ -69,6 +69,12 @@ export function createCertificateController(services: MiddlewareServices): Contr
         cache
           .list(App, { namespace })
           .filter((app) => secretsOf(app).includes(name))
+          .map((app) => ({ namespace, name: app.metadata.name ?? "" })),
+      ),
+      watchOf(ConfigMap, ({ metadata: { name, namespace } }, { cache }) =>
+        cache
+          .list(App, { namespace })
+          .filter((app) => authorityName(app.metadata.name ?? "") === name)
           .map((app) => ({ namespace, name: app.metadata.name ?? "" })),
       ),
     ],
@@ -133,9 +139,14 @@ async function maintain(
   const { app, access, groups, pods, mode } = secured;
   const { client, cache, clock, signal } = context;
   const { namespace = "", name = "" } = app.metadata;
+  const secretName = groups.find(({ spec }) => spec.tls !== undefined)?.spec.tls?.secretName;
+  const foreign = await foreignObject(app, secretName !== undefined, context);
+  if (foreign !== undefined) {
+    context.events.event(app, { type: "Warning", reason: "CertificateNameTaken", note: foreign });
+    return undefined;
+  }
   const recorded = await ignoreNotFound(client.get(Secret, { namespace, name: authorityName(name) }, { signal }));
   const state = recorded && parseCertificateState(decoded(recorded.data));
-  const secretName = groups.find(({ spec }) => spec.tls !== undefined)?.spec.tls?.secretName;
   const own = secretName === undefined ? undefined : await readOwn(app, secretName, context);
   const exposed = cache.list(Service, { namespace, labelSelector: `${labels.app}=${name}` });
   const subjects: Subjects = { app: name, agent: agentName(namespace, name), hosts: programHosts(exposed, pods) };

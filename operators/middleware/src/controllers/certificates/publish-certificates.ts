@@ -1,5 +1,5 @@
-import { controllerReference, type DeepReadonly } from "@keelson/api-machinery";
-import { ConfigMap, Secret, type SecretObject } from "@keelson/api-machinery/kinds";
+import { controllerReference, type DeepReadonly, ignoreNotFound, isControlledBy } from "@keelson/api-machinery";
+import { ConfigMap, type ConfigMapObject, Secret, type SecretObject } from "@keelson/api-machinery/kinds";
 import { ignoreConflict, metadataOf, type ReconcileContext } from "@keelson/controller";
 import { certificateHash, type Certificates, type TlsMode } from "@keelson/middleware-agent";
 import type { App } from "../../api/app.ts";
@@ -17,6 +17,28 @@ export interface PublishedCertificates {
   readonly authorities: string | undefined;
   /** How controllers connect to agents. */
   readonly mode: TlsMode;
+}
+
+/**
+ * Why the objects of an App's certificates cannot be written: one exists that the App does not control, such as a Secret of a user.
+ * Undefined if none does. `hasSecret`: the App has a Secret of its own for its programs.
+ */
+export async function foreignObject(
+  app: DeepReadonly<App>,
+  hasSecret: boolean,
+  { client, signal }: Pick<ReconcileContext, "signal"> & { readonly client: Pick<ReconcileContext["client"], "get"> },
+): Promise<string | undefined> {
+  const { name = "", namespace = "" } = app.metadata;
+  const problemOf = async (type: typeof Secret | typeof ConfigMap, key: string): Promise<string | undefined> => {
+    const found = await ignoreNotFound(client.get<SecretObject | ConfigMapObject>(type, { namespace, name: key }, { signal }));
+    if (found === undefined || isControlledBy(found, app)) return undefined;
+    return `${type.kind} ${key} exists and is not controlled by this App: rename or delete it`;
+  };
+  return (
+    (await problemOf(Secret, authorityName(name))) ??
+    (await problemOf(ConfigMap, authorityName(name))) ??
+    (hasSecret ? undefined : await problemOf(Secret, certificateSecretName(name)))
+  );
 }
 
 /** Writes certificates to the Secrets that Pods mount, and the authorities to the ConfigMap for clients, where they differ. */

@@ -2,6 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import type { App } from "../../api/app.ts";
 import type { ComponentSpec } from "../../api/component.ts";
+import { accessSecretName, authorityName } from "../../api/names.ts";
 import { hasAgent, hasVersion, type Plugin } from "../../plugin/plugin.ts";
 import { desiredComponents, keysOf } from "./desired-components.ts";
 
@@ -23,6 +24,7 @@ export function validateApp(
     ...runtimeProblems(app, plugin),
     ...nameProblems(app, plugin),
     ...userProblems(app, plugin),
+    ...secretNameProblems(app),
     ...[...desiredComponents(app, plugin)].flatMap(([name, desired]) => {
       const before = applied.get(name);
       return [
@@ -112,6 +114,14 @@ function storageProblems(field: string, before: GroupSpec | undefined, after: Gr
   if (before.storage && after.storage && before.storage.storageClass !== after.storage.storageClass)
     problems.push({ field: `${field}.storageClass`, message: "must not change: not supported yet" });
   return problems;
+}
+
+/** A Secret for TLS whose name the operator uses for its own. */
+function secretNameProblems({ metadata: { name = "" }, spec: { tls } }: DeepReadonly<App>): readonly FieldError[] {
+  const { secretName } = tls ?? {};
+  if (secretName === undefined || ![authorityName(name), accessSecretName(name)].includes(secretName)) return [];
+  const message = `must not be ${secretName}: the operator keeps its own keys in a Secret of this name`;
+  return [{ field: "spec.tls.secretName", message }];
 }
 
 /** Changes of TLS that would separate the changed Pods of a group from the others. */
