@@ -2,6 +2,7 @@ import type { DeepReadonly } from "@keelson/api-machinery";
 import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import type { App } from "../../api/app.ts";
 import type { ComponentSpec } from "../../api/component.ts";
+import type { Group } from "../../api/group.ts";
 import { accessSecretName, authorityName } from "../../api/names.ts";
 import { hasAgent, hasVersion, type Plugin } from "../../plugin/plugin.ts";
 import { desiredComponents, keysOf } from "./desired-components.ts";
@@ -146,6 +147,17 @@ function tlsProblems(
       message: "must not change while TLS is in use: change the content of the Secret, or disable TLS first",
     });
   return problems;
+}
+
+/** A change to `require` while Pods may still lack TLS: the changed Pods could not talk to them, nor know whether they are primaries. */
+export function rolloutProblems({ spec }: DeepReadonly<App>, groups: readonly DeepReadonly<Group>[]): readonly FieldError[] {
+  if (spec.tls?.mode !== "require") return [];
+  const isComplete = ({ metadata, status }: DeepReadonly<Group>): boolean =>
+    status?.observedGeneration === metadata.generation && status?.currentRevision === status?.updateRevision;
+  const open = groups.find((each) => each.spec.tls === undefined || (each.spec.tls.mode === "prefer" && !isComplete(each)));
+  if (open === undefined) return [];
+  const message = `must not change to require before all Pods of group ${open.metadata.name ?? ""} have the mode prefer`;
+  return [{ field: "spec.tls.mode", message }];
 }
 
 function upgradeProblems(

@@ -1,0 +1,34 @@
+import { expect, it } from "vitest";
+import { App } from "../../api/app.ts";
+import { Group } from "../../api/group.ts";
+import { rolloutProblems } from "./validate-app.ts";
+
+const runtime = { name: "redis", version: "7.2" };
+const apiVersion = "middleware.io/v1alpha1";
+const app: App = {
+  apiVersion,
+  kind: App.kind,
+  metadata: { name: "a" },
+  spec: { plugin: runtime, runtime, tls: { mode: "require" } },
+};
+
+it.each([
+  ["r1", "r2", 2, 1],
+  ["r2", "r2", 1, 1],
+  ["r2", "r2", 2, 0],
+])(
+  "requires TLS only after all Pods prefer it: %s of %s, generation %s",
+  (currentRevision, updateRevision, observed, count) => {
+    const spec = { ...{ componentRef: { name: "c" }, pluginRef: { name: "p" }, plugin: runtime, runtime, replicas: 3 } };
+    const status = { currentRevision, updateRevision, observedGeneration: observed };
+    const tls = { mode: "prefer" as const };
+    const group: Group = {
+      apiVersion,
+      kind: Group.kind,
+      metadata: { name: "g", generation: 2 },
+      spec: { ...spec, tls },
+      status,
+    };
+    expect(rolloutProblems(app, [group])).toHaveLength(count);
+  },
+);
