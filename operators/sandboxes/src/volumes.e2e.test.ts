@@ -40,8 +40,8 @@ describe("volumes of sandboxes", () => {
     expect((await phaseOf(local, "small", "Failed"))?.status?.message).toBe(
       'spec.size: Invalid value: "1Mi": must be 16Mi to 1Ti',
     );
-    const patch = local.client.patch(SandboxVolume, metadata, { type: "merge", body: { spec: { size: "32Mi" } } });
-    await expect(patch).rejects.toThrow("size cannot be changed");
+    const patch = local.client.patch(SandboxVolume, metadata, { type: "merge", body: { spec: { size: "512Ki" } } });
+    await expect(patch).rejects.toThrow(/spec\.size: .*size cannot be reduced/);
     await local.volumes.deleteVolume({ volumeName: "small" });
     const spec = { image: "host", poolRef: "pool" };
     for (const mountPath of ["/", "/etc/x", "/work", "/tmp", "/proc", "/data/../etc", "data", "/data/"]) {
@@ -72,6 +72,30 @@ describe("volumes of sandboxes", () => {
   });
 
   if (!supported) return;
+
+  it("grow, and show both sizes, but do not shrink", async () => {
+    const connection = { endpoint: local.url, token: local.token };
+    const volume = await VolumeClient.create("grows", { ...connection, pool: "pool", size: "16Mi" });
+    expect(await volume.resize("48Mi")).toMatchObject({ size: "48Mi", currentSize: "48Mi", phase: "Ready", message: "" });
+    await expect(volume.resize("32Mi")).rejects.toMatchObject({
+      code: "InvalidArgument",
+      message: expect.stringContaining("size cannot be reduced") as string,
+    });
+    await expect(
+      local.client.patch(SandboxVolume, { name: "grows", namespace }, { type: "merge", body: { spec: { size: "2Ti" } } }),
+    ).rejects.toThrow("size cannot grow beyond 1Ti");
+    expect(await volume.resize("49152Ki")).toMatchObject({ size: "49152Ki", phase: "Ready", message: "" });
+    await expect(volume.resize("1Ti")).rejects.toMatchObject({
+      code: "ResourceExhausted",
+      message: expect.stringContaining("MiB available") as string,
+    });
+    expect((await VolumeClient.list(connection))[0]).toMatchObject({
+      size: "1Ti",
+      currentSize: expect.stringMatching(/^(48Mi|49152Ki|50331648)$/) as string,
+      phase: "Ready",
+    });
+    await volume.delete();
+  });
 
   it("outlive FAST and STRONG sandboxes, which run on their agent, and are deleted once they are unused", async () => {
     const connection = { endpoint: local.url, token: local.token };

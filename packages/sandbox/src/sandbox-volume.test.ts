@@ -17,6 +17,7 @@ function fakeServer(problem?: Code) {
           { volumeName: "data", size: "1Gi", poolRef: "pool", phase: "Ready", agentPod: "a", createdAt: 60n, usedBy: ["one"] },
         ],
       }),
+      resizeVolume: ({ volumeName, size }) => ({ volumeName, size, currentSize: size }),
       deleteVolume({ volumeName }) {
         if (problem !== undefined) throw new ConnectError("no", problem);
         calls.push({ deleted: volumeName });
@@ -33,11 +34,12 @@ it("creates, lists, finds and deletes volumes", async () => {
   await SandboxVolume.create("more", { transport, namespace: "team", pool: "pool" });
   expect(await SandboxVolume.list({ transport })).toEqual([
     {
-      ...{ name: "data", size: "1Gi", pool: "pool", phase: "Ready", message: "", agent: "a", usedBy: ["one"] },
+      ...{ name: "data", size: "1Gi", currentSize: "", pool: "pool", phase: "Ready", message: "", agent: "a", usedBy: ["one"] },
       createdAt: new Date("1970-01-01T00:01:00Z"),
     },
   ]);
   await expect(SandboxVolume.connect("none", { transport })).rejects.toMatchObject({ code: "NotFound" });
+  expect(await volume.resize("2Gi")).toMatchObject({ name: "data", size: "2Gi", currentSize: "2Gi" });
   await volume.delete();
   expect(calls).toEqual([
     { volumeName: "data", namespace: "default", poolRef: "default-pool", size: "256Mi" },

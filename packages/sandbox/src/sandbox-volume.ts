@@ -9,6 +9,8 @@ export interface VolumeInfo {
   readonly pool: string;
   /** A quantity, such as `1Gi`. */
   readonly size: string;
+  /** Its present size, smaller than `size` while it grows; empty until it is created. */
+  readonly currentSize: string;
   /** `Pending`, `Ready`, `Away`, `Lost`, `Failed` or `Deleting`. */
   readonly phase: string;
   /** Why it is not ready. */
@@ -69,6 +71,15 @@ export class SandboxVolume {
     return new SandboxVolume(connection, name);
   }
 
+  /**
+   * Grows the volume, also while sandboxes use it. Resolves when it has the size, a quantity. **Errors**: `InvalidArgument` if it would shrink;
+   * `ResourceExhausted` if its agent has no room, which tries again later; `FailedPrecondition` while the agent does not report.
+   */
+  async resize(size: string, { signal }: CallOptions = {}): Promise<VolumeInfo> {
+    const request = { volumeName: this.name, namespace: this.#connection.namespace, size };
+    return infoOf(await call(signal, () => this.#connection.volumes.resizeVolume(request, { ...(signal && { signal }) })));
+  }
+
   /** Deletes the volume with its files. Succeeds if it does not exist. **Errors**: `FailedPrecondition` while sandboxes use it. */
   async delete({ signal }: CallOptions = {}): Promise<void> {
     const request = { volumeName: this.name, namespace: this.#connection.namespace };
@@ -86,6 +97,6 @@ async function listOf({ volumes, namespace }: Connection, { signal }: CallOption
 }
 
 function infoOf(info: InfoMessage): VolumeInfo {
-  const { volumeName: name, poolRef: pool, size, phase, message, agentPod: agent, createdAt, usedBy } = info;
-  return { ...{ name, pool, size, phase, message, agent, usedBy }, createdAt: new Date(Number(createdAt) * 1000) };
+  const { volumeName: name, poolRef: pool, size, currentSize, phase, message, agentPod: agent, createdAt, usedBy } = info;
+  return { ...{ name, pool, size, currentSize, phase, message, agent, usedBy }, createdAt: new Date(Number(createdAt) * 1000) };
 }

@@ -368,6 +368,12 @@ class ListVolumesResponse(TypedDict, total=False):
     items: List[VolumeInfo]
 
 
+class ResizeVolumeRequest(TypedDict, total=False):
+    volumeName: str
+    namespace: str
+    size: str
+
+
 class DeleteVolumeRequest(TypedDict, total=False):
     volumeName: str
     namespace: str
@@ -386,6 +392,7 @@ class VolumeInfo(TypedDict, total=False):
     agentPod: str
     createdAt: str
     usedBy: List[str]
+    currentSize: str
 
 
 class FastPathServiceClient:
@@ -513,6 +520,9 @@ class SandboxVolumesClient:
 
     def list_volumes(self, request: ListVolumesRequest, timeout: Optional[float] = None) -> ListVolumesResponse:
         return self._transport.unary("/keelson.sandboxes.v1.SandboxVolumes/ListVolumes", request, timeout)  # type: ignore[return-value]
+
+    def resize_volume(self, request: ResizeVolumeRequest, timeout: Optional[float] = None) -> VolumeInfo:
+        return self._transport.unary("/keelson.sandboxes.v1.SandboxVolumes/ResizeVolume", request, timeout)  # type: ignore[return-value]
 
     def delete_volume(self, request: DeleteVolumeRequest, timeout: Optional[float] = None) -> DeleteVolumeResponse:
         return self._transport.unary("/keelson.sandboxes.v1.SandboxVolumes/DeleteVolume", request, timeout)  # type: ignore[return-value]

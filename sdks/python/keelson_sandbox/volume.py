@@ -16,7 +16,10 @@ _DEADLINE = 90.0
 
 @dataclass(frozen=True)
 class VolumeInfo:
-    """What the server says about a volume. `created_at` is in seconds since the epoch; `message` says why it is not ready."""
+    """What the server says about a volume. `created_at` is in seconds since the epoch; `message` says why it is not ready.
+
+    `current_size` is the present size, smaller than `size` while the volume grows; empty until it is created.
+    """
 
     name: str
     pool: str
@@ -26,6 +29,7 @@ class VolumeInfo:
     agent: str
     created_at: int
     used_by: Sequence[str]
+    current_size: str
 
 
 class SandboxVolume:
@@ -77,6 +81,13 @@ class SandboxVolume:
             raise SandboxError("NotFound", f"volume {name} not found")
         return cls(transport, name, namespace)
 
+    def resize(self, size: str) -> VolumeInfo:
+        """Grows the volume to a quantity, also while sandboxes use it. Returns when it has the size.
+
+        Raises InvalidArgument if it would shrink, ResourceExhausted if its agent has no room, and FailedPrecondition while the agent does not report.
+        """
+        return _info(self._volumes.resize_volume({**self._key, "size": size}, _DEADLINE))  # type: ignore[typeddict-item]
+
     def delete(self) -> None:
         """Deletes the volume with its files. Succeeds if it does not exist. Raises FailedPrecondition while sandboxes use it."""
         try:
@@ -96,4 +107,5 @@ def _info(item: _InfoMessage) -> VolumeInfo:
         agent=item.get("agentPod", ""),
         created_at=int(item.get("createdAt", "0")),
         used_by=item.get("usedBy", []),
+        current_size=item.get("currentSize", ""),
     )

@@ -29,6 +29,9 @@ class VolumeTest(unittest.TestCase):
         with self.assertRaises(SandboxError) as raised:
             SandboxVolume.connect("none", transport=transport)
         self.assertEqual(raised.exception.code, "NotFound")
+        transport.answers["ResizeVolume"] = {"volumeName": "data", "size": "2Gi", "currentSize": "2Gi"}
+        self.assertEqual(volume.resize("2Gi").current_size, "2Gi")
+        self.assertEqual(transport.requests[-1][1], {"volumeName": "data", "namespace": "default", "size": "2Gi"})
         volume.delete()
         self.assertEqual(
             [transport.requests[0], transport.requests[-1]],

@@ -22,16 +22,21 @@ const spec = Type.Object(
       maxLength: 253,
     }),
     size: intOrStringSchema({
-      description: "Size including the file system's own data, 16Mi to 1Ti. The space is allocated when the volume is created.",
+      description:
+        "Size including the file system's own data, 16Mi to 1Ti. The space is allocated when the volume is created. It can grow, also while sandboxes use the volume, but not shrink.",
       pattern: positiveQuantity,
+      "x-kubernetes-validations": [
+        { rule: "quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0", message: "size cannot be reduced" },
+        {
+          rule: "self == oldSelf || quantity(string(self)).compareTo(quantity('1Ti')) <= 0",
+          message: "size cannot grow beyond 1Ti",
+        },
+      ],
     }),
   },
   {
     description: "The desired volume.",
-    "x-kubernetes-validations": [
-      { rule: "self.poolRef == oldSelf.poolRef", message: "poolRef cannot be changed" },
-      { rule: "self.size == oldSelf.size", message: "size cannot be changed" },
-    ],
+    "x-kubernetes-validations": [{ rule: "self.poolRef == oldSelf.poolRef", message: "poolRef cannot be changed" }],
   },
 );
 
@@ -44,6 +49,7 @@ const status = Type.Object(
     observedGeneration: Type.Optional(int64("The generation of spec that this status reflects.")),
     assignedPod: Type.Optional(Type.String({ description: "The agent that has it. Sandboxes that use it run there." })),
     nodeName: Type.Optional(Type.String({ description: "The agent's node." })),
+    size: Type.Optional(Type.String({ description: "Present size. Smaller than spec.size while the volume grows." })),
     createdTime: Type.Optional(time("Time at which its agent had created it.")),
     conditions: Type.Optional(conditions("Ready: sandboxes can use it.")),
   },

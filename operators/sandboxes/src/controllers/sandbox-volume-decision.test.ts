@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { cleanupFinalizer } from "../api/names.ts";
 import type { SandboxVolume } from "../api/sandbox-volume.ts";
 import type { AgentStatus } from "../protocol/protocol.ts";
-import { decideVolume, type VolumeObservation } from "./sandbox-volume-decision.ts";
+import { decideVolume, hasSize, type VolumeObservation } from "./sandbox-volume-decision.ts";
 
 const createdTime = "2026-01-01T00:00:00Z";
 
@@ -25,6 +25,11 @@ const reporting = (...volumes: string[]): VolumeObservation["agent"] => {
   return { kind: "ready", status };
 };
 
+const has = (bytes: number): VolumeObservation["agent"] => {
+  const agent = reporting("uid");
+  return agent.kind === "ready" ? { ...agent, status: { ...agent.status, volumeSizes: { uid: bytes } } } : agent;
+};
+
 const decide = (change: Partial<VolumeObservation>) =>
   decideVolume({
     ...{ volume: volume(), agent: { kind: "none" }, candidate: { name: "a", node: "n" }, users: [], hasPool: true, now: 0 },
@@ -45,6 +50,37 @@ describe("a volume", () => {
       status: { phase: "Ready", createdTime: "1970-01-01T00:00:00Z", conditions: [{ type: "Ready", status: "True" }] },
     });
     expect(decide({ volume: volume(assigned), agent: { kind: "unreachable" } })).toMatchObject(written("Pending"));
+  });
+
+  it("grows on its agent once it was created there, and shows its present size", () => {
+    const growing = volume({ ...created, size: "1Gi" }, false, "2Gi");
+    expect(decide({ volume: volume(assigned, false, "2Gi"), agent: has(2 ** 30) })).toMatchObject({
+      status: { phase: "Ready", size: String(2 ** 30), createdTime: expect.any(String) as string },
+    });
+    expect(decide({ volume: growing, agent: has(2 ** 30) })).toEqual({ kind: "resize", sizeBytes: 2 ** 31 });
+    expect(decide({ volume: growing, agent: has(2 ** 31) })).toMatchObject({ status: { phase: "Ready", size: "2Gi" } });
+    expect([hasSize(growing, "2Gi"), hasSize(growing, "1024Mi"), hasSize(volume(created), 1)]).toEqual([false, true, false]);
+  });
+
+  it("stays ready with a message if it cannot grow, whatever its agent reports and its status contains", () => {
+    const growing = volume({ ...created, size: "1Gi" }, false, "2Gi");
+    const unknown = "cannot grow: agent a does not report the size of the volume; its version may be too old";
+    // An agent of an earlier version does not report sizes.
+    expect(decide({ volume: growing, agent: reporting("uid") })).toMatchObject({
+      status: { phase: "Ready", size: "1Gi", message: unknown },
+    });
+    for (const bytes of ["x", -1, 0, 1.5, Number.NaN, null, {}]) {
+      const agent = reporting("uid");
+      if (agent.kind === "ready") Object.assign(agent.status, { volumeSizes: { uid: bytes } });
+      expect(decide({ volume: growing, agent })).toMatchObject(written("Ready", unknown));
+    }
+    const damaged = volume({ ...created, size: "x" }, false, "2Gi");
+    expect(decide({ volume: damaged, agent: has(2 ** 30) })).toEqual({ kind: "resize", sizeBytes: 2 ** 31 });
+    expect(decide({ volume: damaged, agent: has(3) })).toMatchObject({ kind: "resize" });
+    expect(hasSize(damaged, "1Gi")).toBe(false);
+    expect(decide({ volume: volume({ ...created, size: "1Gi" }, false, "2Ti"), agent: has(2 ** 30) })).toMatchObject({
+      status: { phase: "Ready", size: "1Gi", message: 'spec.size: Invalid value: "2Ti": must be 16Mi to 1Ti' },
+    });
   });
 
   it("is away while its agent does not report, and lost if the agent no longer has it", () => {

@@ -1,8 +1,9 @@
 import { type Condition, type DeepReadonly, setCondition } from "@keelson/api-machinery";
-import { quantityToBytes } from "@keelson/api-machinery/quantity";
+import { compareQuantities, isQuantity, quantityToBytes } from "@keelson/api-machinery/quantity";
 import { formatTime } from "@keelson/api-machinery/time";
 import { cleanupFinalizer } from "../api/names.ts";
 import { type SandboxVolume, type VolumePhase, volumeSizes } from "../api/sandbox-volume.ts";
+import type { AgentStatus } from "../protocol/protocol.ts";
 import type { AgentView } from "./sandbox-steps.ts";
 
 /*
@@ -39,6 +40,8 @@ export type VolumeStep =
   | { readonly kind: "remove-finalizer" }
   /** Create it on its agent, which then reports it. */
   | { readonly kind: "create"; readonly sizeBytes: number }
+  /** Grow it on its agent, which then reports its size. */
+  | { readonly kind: "resize"; readonly sizeBytes: number }
   /** Delete it on its agent, then remove the finalizer. */
   | { readonly kind: "delete" }
   | { readonly kind: "write"; readonly status: VolumeStatusDraft };
@@ -83,21 +86,53 @@ export function decideVolume(observation: VolumeObservation): VolumeStep {
     status: volumeStatus(observation, phase, message, change),
   });
   const { agent, candidate, now } = observation;
+  const isCreated = status.createdTime !== undefined;
   const problem = sizeProblem(spec.size);
-  if (problem !== undefined) return write("Failed", `spec.size: ${problem}`);
+  if (problem !== undefined && !isCreated) return write("Failed", `spec.size: ${problem}`);
   if (status.assignedPod === undefined) {
     if (candidate === undefined) return write("Pending", `no agent of pool ${spec.poolRef} is ready`);
     const { name: assignedPod, node: nodeName } = candidate;
     return write("Pending", `being created on agent ${assignedPod}`, { assignedPod, nodeName });
   }
-  const isCreated = status.createdTime !== undefined;
   if (agent.kind !== "ready")
     return write(isCreated ? "Away" : "Pending", `agent ${status.assignedPod}, which has it, does not report`);
-  if (agent.status.volumes?.includes(metadata.uid ?? "") === true)
-    return write("Ready", "", isCreated ? {} : { createdTime: formatTime(now) });
+  const sizeBytes = bytesOf(spec.size);
+  if (agent.status.volumes?.includes(metadata.uid ?? "") === true) {
+    const present = presentSize(agent.status, metadata.uid);
+    if (problem === undefined && isCreated && present !== undefined && present < sizeBytes)
+      return { kind: "resize", sizeBytes };
+    const message = problem === undefined ? unknownSizeProblem(observation.volume, present) : `spec.size: ${problem}`;
+    const size = present === undefined ? {} : { size: sizeText(present, spec.size, status.size) };
+    return write("Ready", message, { ...size, ...(!isCreated && { createdTime: formatTime(now) }) });
+  }
   // Never created again: an empty volume would look like the one that was lost.
   if (isCreated) return write("Lost", `agent ${status.assignedPod} no longer has it; its files are lost`);
-  return { kind: "create", sizeBytes: Math.round(quantityToBytes(String(spec.size))) };
+  return { kind: "create", sizeBytes };
+}
+
+const bytesOf = (size: string | number): number => Math.round(quantityToBytes(String(size)));
+
+/** A size as the user has written it, if it is that; else in bytes. */
+function sizeText(bytes: number, ...texts: readonly (string | number | undefined)[]): string {
+  return String(texts.find((text) => isQuantity(text) && bytesOf(text) === bytes) ?? bytes);
+}
+
+/** The size that an agent reports for a volume; undefined without a valid one. */
+function presentSize({ volumeSizes }: DeepReadonly<AgentStatus>, uid = ""): number | undefined {
+  const bytes: unknown = volumeSizes?.[uid];
+  return Number.isSafeInteger(bytes) && Number(bytes) > 0 ? Number(bytes) : undefined;
+}
+
+/** Why a volume that was smaller when its size was last reported does not grow; empty otherwise. */
+function unknownSizeProblem(volume: DeepReadonly<SandboxVolume>, present: number | undefined): string {
+  const { spec, status = {} } = volume;
+  if (present !== undefined || status.size === undefined || hasSize(volume, spec.size)) return "";
+  return `cannot grow: agent ${status.assignedPod} does not report the size of the volume; its version may be too old`;
+}
+
+/** Whether a volume has at least a size, as far as its agent has reported one. */
+export function hasSize({ status }: DeepReadonly<SandboxVolume>, size: string | number): boolean {
+  return isQuantity(status?.size) && compareQuantities(status.size, size) >= 0;
 }
 
 function decideDeletion(observation: VolumeObservation): VolumeStep {

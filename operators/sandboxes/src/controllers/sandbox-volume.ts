@@ -28,7 +28,7 @@ import { decideVolume, type VolumeStatusDraft, volumeStatus } from "./sandbox-vo
 
 const fieldManager = "sandboxes-volume-controller";
 
-/** Pause before an agent that could not create or delete a volume is asked again. */
+/** Pause before an agent that could not create, resize or delete a volume is asked again. */
 const retryMs = 15_000;
 
 const keyOf = ({ metadata }: DeepReadonly<SandboxVolume>): Request => ({
@@ -36,8 +36,12 @@ const keyOf = ({ metadata }: DeepReadonly<SandboxVolume>): Request => ({
   name: metadata.name ?? "",
 });
 
+/** What agents have refused, by volume. They are not asked for it again before `retryAt`, whatever else changes. */
+type Refusals = Map<string, { readonly wanted: string; readonly retryAt: number }>;
+
 /** Reconciles SandboxVolumes. */
 export function createVolumeController(services: OperatorServices): ControllerDefinition {
+  const refusals: Refusals = new Map();
   return defineController({
     name: "sandboxes-volume",
     for: SandboxVolume,
@@ -58,14 +62,19 @@ export function createVolumeController(services: OperatorServices): ControllerDe
           }),
       },
     ],
-    reconcile: (request, context) => reconcile(request, withRuntime(context, services.get(runtimeKey))),
+    reconcile: (request, context) => reconcile(request, withRuntime(context, services.get(runtimeKey)), refusals),
   });
 }
 
-async function reconcile(request: Request, context: SandboxesContext): Promise<Result | undefined> {
+const refusalKey = ({ namespace, name }: Request): string => `${namespace}/${name}`;
+
+async function reconcile(request: Request, context: SandboxesContext, refusals: Refusals): Promise<Result | undefined> {
   const { cache, client, clock, runtime } = context;
   const volume = cache.get(SandboxVolume, request);
-  if (volume === undefined) return undefined;
+  if (volume === undefined) {
+    refusals.delete(refusalKey(request));
+    return undefined;
+  }
   const { namespace = "", uid } = volume.metadata;
   const now = clock.now();
   const step = decideVolume({
@@ -90,9 +99,18 @@ async function reconcile(request: Request, context: SandboxesContext): Promise<R
       await write(volume, step.status, context);
       return undefined;
     case "create":
-      return attempt(volume, "Failed", context, async () =>
-        agent()?.changeVolume({ kind: "create", volumeId: uid, sizeBytes: step.sizeBytes }),
+    case "resize": {
+      const { kind, sizeBytes } = step;
+      const [key, wanted] = [refusalKey(request), `${uid} ${kind} ${sizeBytes}`];
+      const refusal = refusals.get(key);
+      if (refusal?.wanted === wanted && now < refusal.retryAt) return { requeueAfterMs: refusal.retryAt - now };
+      const result = await attempt(volume, kind === "create" ? "Failed" : "Ready", context, async () =>
+        agent()?.changeVolume({ kind, volumeId: uid, sizeBytes }),
       );
+      if (result === undefined) refusals.delete(key);
+      else refusals.set(key, { wanted, retryAt: clock.now() + retryMs });
+      return result;
+    }
     case "delete":
       return attempt(volume, "Deleting", context, async () => {
         const agentClient = agent();
@@ -115,7 +133,7 @@ async function removeFiles(
 /** Asks the agent; its refusal becomes the status, and it is asked again later. */
 async function attempt(
   volume: DeepReadonly<SandboxVolume>,
-  phase: "Failed" | "Deleting",
+  phase: "Failed" | "Ready" | "Deleting",
   context: SandboxesContext,
   ask: () => Promise<void>,
 ): Promise<Result | undefined> {
@@ -124,7 +142,9 @@ async function attempt(
     return undefined;
   } catch (error) {
     if (!(error instanceof AgentError)) throw error;
-    await write(volume, volumeStatus({ volume, now: context.clock.now() }, phase, error.message), context);
+    // An agent that does not answer in time may still be growing the volume, and reports the size when it has.
+    if (phase !== "Ready" || error.code === "Rejected")
+      await write(volume, volumeStatus({ volume, now: context.clock.now() }, phase, error.message), context);
     return { requeueAfterMs: retryMs };
   }
 }

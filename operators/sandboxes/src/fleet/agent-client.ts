@@ -42,7 +42,7 @@ export interface AgentClient {
   pause(sandboxId: string): Promise<void>;
   /** Lets a paused sandbox continue with this expiry. */
   resume(sandboxId: string, expiresAtMs: number | null): Promise<void>;
-  /** Creates or deletes a volume. */
+  /** Creates, resizes or deletes a volume. */
   changeVolume(change: VolumeChange): Promise<void>;
   status(): Promise<AgentStatus>;
   /** Streams statuses as they change, until the connection ends. */

@@ -15,7 +15,10 @@ function hasWarmChange(before: AgentStatus | undefined, { warm }: AgentStatus): 
 
 /** Whether the pool of an agent may decide otherwise after a report: the number of sandboxes, the volumes or the warm slots have changed. */
 export const hasLoadChange = (before: AgentStatus | undefined, status: AgentStatus): boolean =>
-  status.allocated !== before?.allocated || !jsonEquals(status.volumes, before?.volumes) || hasWarmChange(before, status);
+  status.allocated !== before?.allocated ||
+  !jsonEquals(status.volumes, before?.volumes) ||
+  !jsonEquals(status.volumeSizes, before?.volumeSizes) ||
+  hasWarmChange(before, status);
 
 /** The warm slots of several agents together. */
 export function sumWarm(statuses: readonly WarmStatus[]): WarmStatus {

@@ -67,9 +67,11 @@ export interface AgentSandbox {
   readonly expiresAtMs?: number;
 }
 
-/** A change of an agent's volumes. Both are idempotent. */
+/** A change of an agent's volumes. All are idempotent. */
 export type VolumeChange =
   | { readonly kind: "create"; readonly volumeId: string; readonly sizeBytes: number }
+  /** Grows a volume to at least this size. */
+  | { readonly kind: "resize"; readonly volumeId: string; readonly sizeBytes: number }
   | { readonly kind: "delete"; readonly volumeId: string };
 
 /** The new expiry of a sandbox: milliseconds since the epoch; null: never. */
@@ -133,6 +135,8 @@ export interface AgentStatus {
   readonly sandboxStatuses: readonly SandboxStatus[];
   /** Ids of the volumes that it has. Absent: an agent of an earlier version. */
   readonly volumes?: readonly string[];
+  /** Sizes of the volumes in bytes, by id. Absent: an agent of an earlier version, which cannot resize them. */
+  readonly volumeSizes?: Readonly<Record<string, number>>;
   /** Absent if the agent keeps no warm slots. */
   readonly warm?: WarmStatus;
 }
@@ -169,7 +173,7 @@ export function parseVolumeChange(body: unknown): VolumeChange | { readonly prob
   const { kind, volumeId, sizeBytes } = isJsonObject(body) ? body : {};
   if (!isText(volumeId) || !volumeIdPattern.test(volumeId)) return { problem: "volumeId: must be a UUID" };
   if (kind === "delete") return { kind, volumeId };
-  if (kind !== "create") return { problem: "kind: must be create or delete" };
+  if (kind !== "create" && kind !== "resize") return { problem: "kind: must be create, resize or delete" };
   if (!isMoment(sizeBytes) || sizeBytes === 0) return { problem: "sizeBytes: must be a positive integer" };
   return { kind, volumeId, sizeBytes };
 }

@@ -146,9 +146,9 @@ export class SandboxManager {
         };
       });
     const warm = this.#warm?.status();
-    const volumes = this.#options.volumes?.ids;
+    const { volumes } = this.#options;
     const slots = {
-      ...(volumes !== undefined && { volumes }),
+      ...(volumes !== undefined && { volumes: volumes.ids, volumeSizes: volumes.sizes }),
       capacity,
       allocated: this.#occupied().size,
       ...(warm && { warm }),
@@ -156,11 +156,13 @@ export class SandboxManager {
     return { agentId, nodeName, ...slots, images: images.list(), sandboxStatuses };
   }
 
-  /** Creates or deletes a volume. **Errors**: `VolumeError`. */
+  /** Creates, resizes or deletes a volume. **Errors**: `VolumeError`. */
   async changeVolume(change: VolumeChange): Promise<void> {
     const { volumes } = this.#options;
     if (volumes === undefined) throw new VolumeError("Unsupported", "this agent has no volumes");
-    await (change.kind === "create" ? volumes.create(change.volumeId, change.sizeBytes) : volumes.delete(change.volumeId));
+    if (change.kind === "create") await volumes.create(change.volumeId, change.sizeBytes);
+    else if (change.kind === "resize") await volumes.resize(change.volumeId, change.sizeBytes);
+    else await volumes.delete(change.volumeId);
     this.#notify();
   }
 

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   chmodSync,
   existsSync,
@@ -25,6 +25,7 @@ import { FileHelpers } from "../files/file-helpers.ts";
 import type { AgentSandbox } from "../protocol/protocol.ts";
 import { canMountVolumes } from "../testing/volume-support.ts";
 import { unmountVolumes, volumeSupportProblem } from "./volume-host.ts";
+import { canGrowMounted } from "./volume-image.ts";
 
 const volumeId = "00000000-0000-4000-8000-000000000001";
 const otherVolumeId = "00000000-0000-4000-8000-000000000002";
@@ -136,6 +137,64 @@ describe.each(drivers)("a volume of an agent (%s)", (name) => {
     expect(statSync(join(dir, "volumes", volumeId, "volume.img")).size).toBe(sizeBytes);
     // Allocated in advance, and still so after files were removed.
     expect(statSync(join(dir, "volumes", volumeId, "volume.img")).blocks * 512).toBeGreaterThanOrEqual(sizeBytes);
+  });
+
+  it("grows while a sandbox uses it and while none does, keeps its files, and neither shrinks nor takes the rest of the disk", async () => {
+    const grow = (bytes: number): Promise<void> => agent.manager.changeVolume({ kind: "resize", volumeId, sizeBytes: bytes });
+    const program = await start(1, ["bash", "-c", "echo kept >/data/file; sleep 600"]);
+    const sizeIn = async (each: Program): Promise<number> => Number(await exec(each, "stat", "-f", "-c", "%b", "/data"));
+    const before = await sizeIn(program);
+    if (canGrowMounted()) {
+      await Promise.all([grow(3 * sizeBytes), grow(2 * sizeBytes)]);
+      expect(await sizeIn(program)).toBeGreaterThan(2.5 * before);
+      expect(await exec(program, "sh", "-c", "head -c 24M /dev/zero >/data/big && cat /data/file")).toBe("kept\n");
+    } else {
+      await expect(grow(3 * sizeBytes)).rejects.toMatchObject({ code: "InUse" });
+      expect(await sizeIn(program)).toBe(before);
+    }
+    await agent.manager.delete(idOf(1));
+    await grow(4 * sizeBytes);
+    await grow(sizeBytes);
+    expect(agent.manager.status().volumeSizes).toEqual({ [volumeId]: 4 * sizeBytes });
+    await expect(grow(2 ** 50)).rejects.toMatchObject({
+      code: "Failed",
+      message: expect.stringContaining("available") as string,
+    });
+    const { size, blocks } = statSync(join(dir, "volumes", volumeId, "volume.img"));
+    expect(size).toBe(4 * sizeBytes);
+    expect(blocks * 512).toBeGreaterThanOrEqual(size);
+    expect(await run(2, "cat /data/file; rm -f /data/big; head -c 40M /dev/zero >/data/more && echo fits")).toBe(
+      "kept\nfits\n",
+    );
+  });
+
+  it("keeps its files when its growth is interrupted, and then grows", async () => {
+    await run(1, "head -c 1M /dev/urandom >/data/file; sha256sum /data/file >/data/sum");
+    await agent.manager.delete(idOf(1));
+    const folder = join(dir, "volumes", volumeId);
+    const image = join(folder, "volume.img");
+    const isFree = (): boolean => execFileSync("losetup", ["--noheadings", "--associated", image]).length === 0;
+    await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+    const grow = (): Promise<void> => agent.manager.changeVolume({ kind: "resize", volumeId, sizeBytes: 16 * sizeBytes });
+    const limitFiles = (size: number | "unlimited"): unknown =>
+      execFileSync("prlimit", ["--pid", String(process.pid), `--fsize=${size}:`]);
+    execFileSync("fallocate", ["--length", String(16 * sizeBytes), image]);
+    // Ends resize2fs in the middle of its changes.
+    limitFiles(4 * sizeBytes);
+    try {
+      await expect(grow()).rejects.toMatchObject({ code: "Failed" });
+    } finally {
+      limitFiles("unlimited");
+    }
+    expect(spawnSync("e2fsck", ["-n", "-f", image]).status).toBe(4);
+    expect(agent.manager.status().volumeSizes).toEqual({ [volumeId]: sizeBytes });
+    const check = "cd / && sha256sum --check /data/sum";
+    expect(await run(2, `${check}; grep -o noinit_itable /proc/mounts`)).toBe("/data/file: OK\nnoinit_itable\n");
+    await agent.manager.delete(idOf(2));
+    await expect.poll(isFree, { timeout: 60_000 }).toBe(true);
+    await grow();
+    expect(agent.manager.status().volumeSizes).toEqual({ [volumeId]: 16 * sizeBytes });
+    expect(await run(3, `${check} && head -c 128M /dev/zero >/data/more && echo fits`)).toBe("/data/file: OK\nfits\n");
   });
 
   it("is deleted with its files, and can be deleted and created again", async () => {

@@ -9,7 +9,7 @@ import { checkContainer, containerIds, hostMounts, volumeMountsOf, volumeSupport
 import { createImage, VolumeMounts } from "./volume-image.ts";
 import { isExclusive, type VolumeMount, volumeIdPattern } from "./volume-mount.ts";
 import { giveFiles, type IdRange } from "./volume-owner.ts";
-import { readRecord, type VolumeRecord, writeRecord } from "./volume-record.ts";
+import { imageOf, readRecord, readSizes, recordOf, requireRecord, type VolumeRecord, writeRecord } from "./volume-record.ts";
 
 /** Options of {@link AgentVolumes}. */
 export interface AgentVolumesOptions {
@@ -37,6 +37,7 @@ export class AgentVolumes {
   readonly #last = new Map<string, Promise<unknown>>();
   readonly #mounts: VolumeMounts;
   #ids: readonly string[] = [];
+  #sizes: Readonly<Record<string, number>> = {};
 
   private constructor(options: AgentVolumesOptions) {
     this.#options = options;
@@ -71,6 +72,11 @@ export class AgentVolumes {
     return this.#ids;
   }
 
+  /** Sizes of the volumes in bytes, by id; without those whose record is damaged. */
+  get sizes(): Readonly<Record<string, number>> {
+    return this.#sizes;
+  }
+
   /** Why this agent cannot have volumes. */
   get problem(): string | undefined {
     return volumeSupportProblem(this.#options.driver);
@@ -88,6 +94,30 @@ export class AgentVolumes {
         // The file comes last: with it, the volume exists.
         await writeRecord(recordOf(folder), { sizeBytes, agentDir, owners: [] });
         await createImage(imageOf(folder), sizeBytes);
+      }
+      await this.#list();
+    });
+  }
+
+  /** Grows a volume to a size, also while sandboxes use it. Does nothing if it has that size. **Errors**: {@link VolumeError}. */
+  resize(volumeId: string, sizeBytes: number): Promise<void> {
+    return this.#next(volumeId, async () => {
+      const folder = this.#folder(volumeId);
+      const { sizeBytes: present } = await requireRecord(folder);
+      if (present >= sizeBytes) return;
+      const problem = await this.#otherAgentProblem(folder);
+      if (problem !== undefined) throw new VolumeError("InUse", problem);
+      const isUsed = (): boolean => this.#usersOf(volumeId).size > 0;
+      try {
+        if (isUsed()) await this.#mount(volumeId);
+        const record = await this.#repaired(folder);
+        await this.#mounts.grow(imageOf(folder), sizeBytes, () =>
+          writeRecord(recordOf(folder), { ...record, isGrowing: true }),
+        );
+        // The record comes last: what was interrupted is repeated.
+        await writeRecord(recordOf(folder), { ...record, sizeBytes });
+      } finally {
+        if (!isUsed()) await this.#mounts.unmount(this.#mountFolder(volumeId));
       }
       await this.#list();
     });
@@ -196,6 +226,7 @@ export class AgentVolumes {
   async #list(): Promise<void> {
     const names = await readdir(this.#options.dir);
     this.#ids = names.filter((name) => volumeIdPattern.test(name) && existsSync(imageOf(join(this.#options.dir, name)))).sort();
+    this.#sizes = await readSizes(this.#options.dir, this.#ids);
   }
 
   /** Runs an operation after the others on the volume. */
@@ -220,10 +251,19 @@ export class AgentVolumes {
     const { agentDir } = this.#options;
     // It may have been deleted since the sandbox was accepted.
     if (!existsSync(imageOf(folder))) throw new VolumeError("NotFound", `volume ${volumeId} not found on this agent`);
-    const record = await requireRecord(folder);
+    const record = await this.#repaired(folder);
     if (record.agentDir !== agentDir) await writeRecord(recordOf(folder), { ...record, agentDir });
     await mkdir(this.#mountFolder(volumeId), { recursive: true, mode: 0o700 });
     await this.#mounts.mount(imageOf(folder), this.#mountFolder(volumeId));
+  }
+
+  /** The record of a volume, repaired first if its growth was interrupted. */
+  async #repaired(folder: string): Promise<VolumeRecord> {
+    const { isGrowing, ...record } = await requireRecord(folder);
+    if (isGrowing !== true) return record;
+    await this.#mounts.repair(imageOf(folder));
+    await writeRecord(recordOf(folder), record);
+    return record;
   }
 
   async #give(volumeId: string, to: IdRange): Promise<void> {
@@ -256,13 +296,4 @@ export class AgentVolumes {
       await this.#mounts.unmount(this.#mountFolder(volumeId));
     });
   }
-}
-
-const imageOf = (folder: string): string => join(folder, "volume.img");
-const recordOf = (folder: string): string => join(folder, "volume.json");
-
-async function requireRecord(folder: string): Promise<VolumeRecord> {
-  const record = await readRecord(recordOf(folder));
-  if (record === undefined) throw new VolumeError("Failed", `the record of the volume is damaged: ${recordOf(folder)}`);
-  return record;
 }

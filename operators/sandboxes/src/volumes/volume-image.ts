@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { open, rename, rm, statfs } from "node:fs/promises";
+import { existsSync, readFileSync } from "node:fs";
+import { open, rename, rm, stat, statfs, truncate } from "node:fs/promises";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { readMountPoints } from "@keelson/execution/files";
@@ -75,7 +75,8 @@ export class VolumeMounts {
     if (this.#isMounted(folder)) return;
     await this.#check(image);
     // A file that is mounted elsewhere, in another namespace for instance, gets the same device again.
-    const options = "loop,nosuid,nodev,noatime,errors=remount-ro";
+    // What the kernel initializes later, after the file system has grown, it would free: the space reads as zeros as it is.
+    const options = "loop,nosuid,nodev,noatime,noinit_itable,errors=remount-ro";
     await this.run("mount", ["-t", "ext4", "-o", options, image, folder], "mount the volume");
   }
 
@@ -92,12 +93,74 @@ export class VolumeMounts {
     if (existsSync(folder)) await this.run("rmdir", [folder], "remove the mount point of the volume");
   }
 
+  /**
+   * Grows the file of a volume and its file system: while it is mounted, if this process may. `beforeChange` is called before a file system
+   * that is not mounted changes. If that is interrupted, {@link repair} it, and repeat. **Errors**: {@link VolumeError}, `InUse` if it must
+   * be unmounted before.
+   */
+  async grow(image: string, sizeBytes: number, beforeChange: () => Promise<void>): Promise<void> {
+    const device = await this.#deviceOf(image);
+    if (device !== "" && !canGrowMounted())
+      throw new VolumeError(
+        "InUse",
+        "the volume grows when its sandboxes have ended, since the agent has no CAP_SYS_RESOURCE to do it while they use it",
+      );
+    const { size, blocks } = await stat(image);
+    await requireSpace(dirname(image), sizeBytes - blocks * 512);
+    try {
+      await runTool("fallocate", ["--length", String(sizeBytes), image], "allocate the volume");
+    } catch (error) {
+      // The file system has no part of what was allocated now.
+      await truncate(image, size);
+      throw error;
+    }
+    const purpose = "grow the file system of the volume";
+    if (device === "") {
+      await this.#runAlone(image, "e2fsck", ["-f", "-p", image], "check the volume", repaired);
+      await beforeChange();
+      await this.#runAlone(image, "resize2fs", [image], purpose);
+    } else {
+      // The kernel's journal protects the change.
+      await this.run("losetup", ["--set-capacity", device], "grow the device of the volume");
+      await this.run("resize2fs", [device], purpose);
+    }
+    await sync(image);
+  }
+
+  /**
+   * Repairs the file system of a volume whose growth was interrupted while it was not mounted. Its files do not change: what is inconsistent
+   * describes the new space. **Errors**: {@link VolumeError}.
+   */
+  async repair(image: string): Promise<void> {
+    if ((await this.#deviceOf(image)) !== "")
+      throw new VolumeError("InUse", "the volume is mounted; its growth was interrupted");
+    await this.#runAlone(image, "e2fsck", ["-f", "-y", image], "repair the volume", repaired);
+    await sync(image);
+  }
+
+  /** Runs a program on the file of a volume once no program of an agent that has crashed changes it. */
+  #runAlone(
+    image: string,
+    program: string,
+    args: readonly string[],
+    purpose: string,
+    accepted?: readonly number[],
+  ): Promise<string> {
+    return this.run("flock", [image, program, ...args], purpose, accepted);
+  }
+
+  /** The loop device of a file; empty without one. */
+  async #deviceOf(image: string): Promise<string> {
+    const find = ["--noheadings", "--output", "NAME", "--associated", image];
+    const [device = ""] = (await this.run("losetup", find, "find the device of the volume")).trim().split("\n");
+    return device.trim();
+  }
+
   /** Repairs a file system, unless it is mounted anywhere. Returns quickly if it was unmounted cleanly. */
   async #check(image: string): Promise<void> {
-    const find = ["--noheadings", "--output", "NAME", "--associated", image];
-    if ((await this.run("losetup", find, "find the device of the volume")).trim() !== "") return;
+    if ((await this.#deviceOf(image)) !== "") return;
     try {
-      await this.run("e2fsck", ["-p", image], "check the volume", repaired);
+      await this.#runAlone(image, "e2fsck", ["-p", image], "check the volume", repaired);
     } catch (error) {
       if (!(error instanceof VolumeError) || error.code !== "Failed") throw error;
       throw new VolumeError("Failed", `the file system of the volume is damaged; repair it with: e2fsck -f ${image}`, {
@@ -118,6 +181,15 @@ export class VolumeMounts {
   #points(): readonly string[] {
     return readMountPoints(this.#pid);
   }
+}
+
+/** CAP_SYS_RESOURCE, see capabilities(7). */
+const resourceCapability = 24n;
+
+/** Whether this process may grow a file system that is mounted. */
+export function canGrowMounted(): boolean {
+  const effective = /^CapEff:\s+([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "latin1"))?.[1] ?? "0";
+  return ((BigInt(`0x${effective}`) >> resourceCapability) & 1n) === 1n;
 }
 
 /** Creates the file of a volume. An interrupted creation leaves nothing that looks like a volume. **Errors**: {@link VolumeError}. */

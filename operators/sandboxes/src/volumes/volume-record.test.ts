@@ -16,6 +16,8 @@ it("reads what was written, and nothing if the file is missing", async () => {
   expect(await readRecord(path)).toBeUndefined();
   await writeRecord(path, record);
   expect(await readRecord(path)).toEqual(record);
+  await writeRecord(path, { ...record, isGrowing: true });
+  expect(await readRecord(path)).toEqual({ ...record, isGrowing: true });
 });
 
 it.each(["", "{", "[]", "{}", JSON.stringify({ ...record, owners: [{ first: -1, size: 1 }] })])(

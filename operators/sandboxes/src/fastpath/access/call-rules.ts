@@ -56,6 +56,7 @@ export const callRules: ReadonlyMap<DescMethod, CallRule> = new Map([
   ...rulesFor(SandboxVolumes, {
     createVolume: { verb: "create", resource: "sandboxvolumes" },
     listVolumes: { verb: "list", resource: "sandboxvolumes" },
+    resizeVolume: { verb: "patch", resource: "sandboxvolumes" },
     deleteVolume: { verb: "delete", resource: "sandboxvolumes" },
   }),
   ...rulesFor(SandboxPorts, { connect: forward, createUrl: forward }),

@@ -10,6 +10,7 @@ import {
   type CreateVolumeRequest,
   DeleteVolumeResponseSchema,
   ListVolumesResponseSchema,
+  type ResizeVolumeRequest,
   type SandboxVolumes,
   type VolumeInfo,
   VolumeInfoSchema,
@@ -19,7 +20,7 @@ import { Sandbox } from "../../api/sandbox.ts";
 import { SandboxPool } from "../../api/sandbox-pool.ts";
 import { SandboxVolume } from "../../api/sandbox-volume.ts";
 import { volumeUsers } from "../../controllers/sandbox-volume.ts";
-import { sizeProblem } from "../../controllers/sandbox-volume-decision.ts";
+import { hasSize, sizeProblem } from "../../controllers/sandbox-volume-decision.ts";
 import { connectError } from "../connect-error.ts";
 import { waitForObject } from "../wait-for-object.ts";
 
@@ -82,6 +83,10 @@ export function createVolumesService(options: VolumesOptions): ServiceImpl<typeo
       return create(ListVolumesResponseSchema, { items: volumes.map(infoOf) });
     },
 
+    async resizeVolume(request, { signal }) {
+      return infoOf(await resize(request, client, (isDone) => wait(keyOf(request), isDone, signal)));
+    },
+
     async deleteVolume(request, { signal }) {
       const key = keyOf(request);
       const users = usersOf(key, cache);
@@ -107,11 +112,54 @@ function specOf({ poolRef, size }: CreateVolumeRequest, { name }: VolumeKey): Sa
   const [problem] = dns1123SubdomainFaults(name);
   if (problem !== undefined) throw new ConnectError(`volume_name: ${problem}`, Code.InvalidArgument);
   if (poolRef === "") throw new ConnectError("pool_ref: is required", Code.InvalidArgument);
-  const badSize = isQuantity(size)
+  requireSize(size);
+  return { poolRef, size };
+}
+
+/** **Errors**: InvalidArgument with the field's name. */
+function requireSize(size: string): void {
+  const problem = isQuantity(size)
     ? sizeProblem(size)
     : `Invalid value: ${JSON.stringify(size)}: must be a quantity, such as 1Gi`;
-  if (badSize !== undefined) throw new ConnectError(`size: ${badSize}`, Code.InvalidArgument);
-  return { poolRef, size };
+  if (problem !== undefined) throw new ConnectError(`size: ${problem}`, Code.InvalidArgument);
+}
+
+type WaitForVolume = (
+  isDone: (volume: DeepReadonly<SandboxVolume> | undefined) => boolean,
+) => Promise<DeepReadonly<SandboxVolume> | undefined>;
+
+/** Changes the size of a volume and waits until it has the size, or its agent cannot grow it now. **Errors**: `ConnectError`. */
+async function resize(request: ResizeVolumeRequest, client: Client, wait: WaitForVolume): Promise<DeepReadonly<SandboxVolume>> {
+  const key = keyOf(request);
+  const { size } = request;
+  requireSize(size);
+  const { generation = 0 } = await patchSize(key, size, client);
+  const resized = await wait(
+    (volume) =>
+      volume === undefined ||
+      ((volume.metadata.generation ?? 0) >= generation && hasSize(volume, size)) ||
+      ((volume.status?.observedGeneration ?? 0) >= generation && hasResizeProblem(volume)),
+  );
+  if (resized !== undefined && hasSize(resized, size)) return resized;
+  const { phase = "Deleting", message = "it was deleted" } = resized?.status ?? {};
+  throw new ConnectError(
+    `SandboxVolume ${key.namespace}/${key.name}: ${message}`,
+    phase === "Ready" ? Code.ResourceExhausted : Code.FailedPrecondition,
+  );
+}
+
+/** Whether a volume does not grow for now. One that is being created can still grow. */
+const hasResizeProblem = ({ status: { phase = "Pending", message = "" } = {} }: DeepReadonly<SandboxVolume>): boolean =>
+  phase !== "Pending" && message !== "";
+
+/** Changes the size of a volume. The API rejects a smaller one. */
+async function patchSize(key: VolumeKey, size: string, client: Client): Promise<DeepReadonly<SandboxVolume>["metadata"]> {
+  try {
+    return (await client.patch(SandboxVolume, key, { type: "merge", body: { spec: { size } } })).metadata;
+  } catch (error) {
+    if (!isNotFound(error)) throw connectError(error);
+    throw new ConnectError(`SandboxVolume ${key.namespace}/${key.name} not found`, Code.NotFound);
+  }
 }
 
 /** **Errors**: FailedPrecondition if the pool does not exist; the volume would wait forever. */
@@ -141,6 +189,7 @@ function volumeInfo({ metadata, spec, status = {} }: DeepReadonly<SandboxVolume>
     volumeName: name,
     poolRef: spec.poolRef,
     size: String(spec.size),
+    currentSize: status.size ?? "",
     phase: status.phase ?? "Pending",
     message: status.message ?? "",
     agentPod: status.assignedPod ?? "",
