@@ -275,9 +275,10 @@ class HttpsAgentServer implements AgentServer {
         if (!response.write(chunk)) await whenWritable(response);
         if (control.signal.aborted) break;
       }
+      // Not if the reader fails: the response would look complete. The caller breaks it off.
+      response.end();
     } finally {
       this.#streams.delete(control);
-      response.end();
     }
   }
 }

@@ -44,6 +44,15 @@ export async function* readLines(response: AsyncIterable<Buffer>, maxLength: num
   }
 }
 
+/** The output of a log. Throws `Unreachable` if it is broken off. */
+export async function* readLogBytes(response: AsyncIterable<Buffer>): AsyncGenerator<Uint8Array> {
+  try {
+    yield* response;
+  } catch (error) {
+    throw new AgentError("Unreachable", "the agent broke off the log; it is incomplete", { cause: error });
+  }
+}
+
 /** The reports of a watch. Throws `Unreachable` if the stream ends without the line that says so. */
 export async function* readFolderReports(response: AsyncIterable<Buffer>): AsyncGenerator<FolderReport> {
   for await (const text of readLines(response, maxLineBytes)) {

@@ -21,7 +21,7 @@ import {
   fileResultHeader,
   type VolumeChange,
 } from "../protocol/protocol.ts";
-import { maxLineBytes, parseJson, readBytes, readFolderReports, readLines, readText } from "./agent-answer.ts";
+import { maxLineBytes, parseJson, readBytes, readFolderReports, readLines, readLogBytes, readText } from "./agent-answer.ts";
 import { clientTlsOptions } from "../protocol/tls-psk.ts";
 
 /** How to reach an agent. */
@@ -180,9 +180,9 @@ class HttpsAgentClient implements AgentClient {
     return readFrames(await this.#stream(`${agentPaths.processOutput}?${query.toString()}`, signal));
   }
 
-  logs(sandboxId: string, follow: boolean, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+  async logs(sandboxId: string, follow: boolean, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
     const query = new URLSearchParams({ sandboxId, follow: String(follow) });
-    return this.#stream(`${agentPaths.logs}?${query.toString()}`, signal);
+    return readLogBytes(await this.#stream(`${agentPaths.logs}?${query.toString()}`, signal));
   }
 
   async exec(
