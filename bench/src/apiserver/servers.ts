@@ -6,6 +6,7 @@ import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { Etcd3 } from "etcd3";
+import { componentOptions } from "keelson/testing";
 import { MissingPeerError } from "../missing-peer.ts";
 import { cpuMs, residentMiB } from "../process-use.ts";
 import type { Service } from "./raw/service.ts";
@@ -32,11 +33,11 @@ export interface KeelsonServer extends ServerProcess {
   takeLongestTurns(): Promise<LongestTurns>;
 }
 
-/** Starts a Keelson API server on `dir`, with a kubeconfig in `dir/kubeconfig`. */
+/** Starts a Keelson API server on `dir` with the V8 options of `keelson up`, with a kubeconfig in `dir/kubeconfig`. */
 export async function startKeelsonServer(dir: string): Promise<KeelsonServer> {
   const program = fileURLToPath(new URL("./server-program.js", import.meta.url));
   const started = performance.now();
-  const child = spawn(process.execPath, [program, dir], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(process.execPath, [...componentOptions(), program, dir], { stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const line = async (): Promise<string> => {
     const { done, value } = await lines.next();

@@ -2,6 +2,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+export { componentOptions } from "../local/processes/v8-options.ts";
+
 const command = fileURLToPath(new URL("../../bin/keelson.js", import.meta.url));
 
 /** A running `keelson` process, or another Node.js program. */

@@ -83,6 +83,11 @@ export interface RemainingItems {
   readonly count: number;
   /** Reads them in order. The reader may be slow, and may stop at any time. Rejects with `Expired` if it is slower than the history. */
   slices(): AsyncIterable<readonly EncodedObject[]>;
+  /**
+   * As {@link slices}, for readers that only copy the bytes: calls `add` with the bytes of each item, which are valid only during the call,
+   * and yields after each slice. Undefined if items are selected, converted or defaulted.
+   */
+  readonly copy?: (add: (bytes: Uint8Array) => void) => AsyncIterable<void>;
 }
 
 /** A list (`resource.listKind`). */

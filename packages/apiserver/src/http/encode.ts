@@ -1,9 +1,10 @@
 import { type DeepReadonly, isJsonObject, type KubernetesObject, type Status } from "@keelson/api-machinery";
 import type { ListMeta } from "@keelson/api-machinery/transport";
-import type { EncodedObject, ListOutcome, ObjectOutcome, RemainingItems } from "../endpoints/outcome.ts";
+import type { EncodedObject, ListOutcome, ObjectOutcome } from "../endpoints/outcome.ts";
 import type { ServedResource } from "../registry/served-resource.ts";
 import { forEachSlice } from "../endpoints/read/slices.ts";
 import { scaleResource } from "../table/scale-table.ts";
+import { joinItems, streamItems } from "./list-body.ts";
 import { compactList, prettyList } from "./list-text.ts";
 import { notAcceptable, type Representation } from "./negotiation.ts";
 
@@ -24,7 +25,10 @@ export interface EncodeContext {
   readonly now: number;
 }
 
-/** The size of a response body and its parts in order. Nothing is parsed or copied until the parts are iterated. */
+/**
+ * The size of a response body and its parts in order. Nothing is parsed or copied until the parts are iterated. A part is valid until the
+ * second one after it is requested: its memory is used again.
+ */
 export interface EncodedBody {
   /** Undefined for a body that is read while it is sent. */
   readonly bytes: number | undefined;
@@ -195,72 +199,6 @@ export function encodeStatus(status: Status, style: Pick<Representation, "format
 /** Wraps bytes as a body with one part. */
 export function bodyOf(bytes: Uint8Array): EncodedBody {
   return { bytes: bytes.length, parts: () => [bytes] };
-}
-
-const comma = 0x2c;
-const openBrace = 0x7b;
-const partBytes = 64 * 1024;
-
-/** Joins the items' stored bytes into a list. No item is parsed, and only one part of 64 KiB exists at a time. */
-function joinItems(head: string, items: readonly EncodedObject[], itemSkip: number): EncodedBody {
-  const start = listStart(head);
-  let bytes = start.length + listEnd.length + Math.max(items.length - 1, 0);
-  for (const item of items) bytes += itemBytes(item, itemSkip);
-  return {
-    bytes,
-    *parts() {
-      yield start;
-      yield* joinedParts(items, itemSkip, true);
-      yield listEnd;
-    },
-  };
-}
-
-/** Like {@link joinItems}, for a list whose remaining items are read while it is sent. */
-function streamItems(head: string, { items, itemSkip }: ListOutcome, remaining: RemainingItems): EncodedBody {
-  return {
-    bytes: undefined,
-    async *parts() {
-      yield listStart(head);
-      yield* joinedParts(items, itemSkip, true);
-      let isFirst = items.length === 0;
-      for await (const slice of remaining.slices()) {
-        yield* joinedParts(slice, itemSkip, isFirst);
-        isFirst &&= slice.length === 0;
-      }
-      yield listEnd;
-    },
-  };
-}
-
-const listStart = (head: string): Buffer => Buffer.from(`${head.slice(0, -1)},"items":[`);
-const listEnd = Buffer.from("]}");
-
-/** The size of an item in a list: `itemSkip` bytes are replaced with a brace. */
-const itemBytes = (item: EncodedObject, itemSkip: number): number =>
-  itemSkip === 0 ? item.bytes.length : item.bytes.length - itemSkip + 1;
-
-/** The items with their separators, in parts of about 64 KiB. `isFirst`: nothing precedes the first item. */
-function* joinedParts(items: readonly EncodedObject[], itemSkip: number, isFirst: boolean): Generator<Uint8Array> {
-  let left = items.length - (isFirst ? 1 : 0);
-  for (const item of items) left += itemBytes(item, itemSkip);
-  let part = Buffer.allocUnsafe(Math.max(Math.min(partBytes, left), 0));
-  let filled = 0;
-  for (const [index, item] of items.entries()) {
-    const hasComma = index > 0 || !isFirst;
-    const length = itemBytes(item, itemSkip) + (hasComma ? 1 : 0);
-    if (filled + length > part.length) {
-      if (filled > 0) yield part.subarray(0, filled);
-      part = Buffer.allocUnsafe(Math.max(Math.min(partBytes, left), length));
-      filled = 0;
-    }
-    if (hasComma) part[filled++] = comma;
-    if (itemSkip > 0) part[filled++] = openBrace;
-    part.set(itemSkip > 0 ? item.bytes.subarray(itemSkip) : item.bytes, filled);
-    filled += item.bytes.length - itemSkip;
-    left -= length;
-  }
-  if (filled > 0) yield part.subarray(0, filled);
 }
 
 function table(

@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import { Readable } from "node:stream";
+import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { constants, createGzip } from "node:zlib";
 import type { EncodedBody } from "./encode.ts";
@@ -27,7 +27,12 @@ export async function sendBody(
     headers["content-encoding"] = "gzip";
     headers["vary"] = "Accept-Encoding";
     response.writeHead(status, headers);
-    await pipeline(Readable.from(body.parts()), createGzip({ level: constants.Z_BEST_SPEED }), response);
+    const gzip = createGzip({ level: constants.Z_BEST_SPEED });
+    const written = writeParts(gzip, body.parts()).finally(() => {
+      // A response that ends early must not look complete.
+      if (!gzip.writableEnded) gzip.destroy();
+    });
+    await Promise.all([written, pipeline(gzip, response)]);
     return;
   }
   if (body.bytes !== undefined) headers["content-length"] = String(body.bytes);
@@ -41,7 +46,33 @@ export async function sendBody(
     response.end(parts[0]);
     return;
   }
-  await pipeline(Readable.from(parts), response);
+  await writeParts(response, parts);
+}
+
+/**
+ * Writes the parts and ends the stream. A part is written once the one before it was taken, because its memory may then be used again; the
+ * next one is read meanwhile. Returns early if the stream is closed. Rejects if the parts cannot be read; the stream is left open then.
+ */
+async function writeParts(stream: Writable, parts: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<void> {
+  let last = Promise.resolve();
+  let onTaken = (): void => undefined;
+  const taken = (): void => onTaken();
+  stream.on("close", taken);
+  try {
+    for await (const part of parts) {
+      // The next part is read while the last one is sent.
+      await last;
+      if (stream.destroyed) return;
+      last = new Promise<void>((resolve) => {
+        onTaken = resolve;
+        stream.write(part, taken);
+      });
+    }
+    await last;
+    stream.end();
+  } finally {
+    stream.off("close", taken);
+  }
 }
 
 /** Whether an Accept-Encoding header accepts gzip. */

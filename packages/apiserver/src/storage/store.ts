@@ -51,6 +51,9 @@ export interface StoreWatch {
   close(): void;
 }
 
+/** Receives the bytes of a stored object, which are valid only during the call. Returns false if it must be the last one of the turn. */
+export type StoredVisitor = (key: string, revision: number, bytes: Uint8Array) => boolean;
+
 /** The state at one revision, held for reads that span several turns of the event loop. */
 export interface PinnedState extends Disposable {
   readonly revision: number;
@@ -64,6 +67,15 @@ export interface PinnedState extends Disposable {
       startAfter?: string;
     },
   ): Pick<StorePage, "items" | "next">;
+  /**
+   * As {@link list}, for readers that only copy the bytes: calls `visit` for each object until it returns false. Returns the last key if
+   * more may follow. `visit` must not read from the store.
+   */
+  visit(
+    prefix: string,
+    options: { limit: number; maxBytes: number; startAfter: string },
+    visit: StoredVisitor,
+  ): string | undefined;
   /** The number of keys that begin with `prefix` and follow `key`. */
   countAfter(prefix: string, key: string): number;
 }

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { UsageError } from "@keelson/operator/flags";
-import { lateOptimization } from "./v8-options.ts";
+import { componentOptions } from "./v8-options.ts";
 import type { ComponentConfig, ComponentMessage, SupervisorMessage } from "./messages.ts";
 
 /** A component could not start or did not stop. */
@@ -45,12 +45,6 @@ export interface SupervisedProcess<C extends ComponentConfig> {
   /** Stops the process, whether or not it was started. */
   stop(): Promise<void>;
 }
-
-/**
- * V8 keeps up to three semi-spaces of 16 MiB per process. With 4 MiB, an idle `keelson up` takes 50 MiB less, and 12,000 creates take the
- * same processor time.
- */
-const nodeOptions = ["--max-semi-space-size=4", ...lateOptimization()];
 
 const program = fileURLToPath(new URL("../../../bin/keelson.js", import.meta.url));
 const minBackoffMs = 500;
@@ -149,7 +143,7 @@ class Supervised<C extends ComponentConfig> implements SupervisedProcess<C> {
     // In a session of its own, so that Ctrl-C reaches only this process, which then stops its components in order.
     const child = fork(program, ["component", component, "--data-dir", dataDir, ...args], {
       detached: true,
-      execArgv: nodeOptions,
+      execArgv: [...componentOptions()],
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
     let failure: string | undefined;

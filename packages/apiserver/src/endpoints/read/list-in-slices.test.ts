@@ -100,6 +100,65 @@ it("returns one state to a client that stops reading, despite changes made meanw
   expect(clock.pendingTimers).toBe(timers);
 });
 
+it("copies the bytes that it reads, of one state, despite changes made meanwhile", async () => {
+  const { remaining } = await list();
+  const read: string[] = [];
+  const copied: string[] = [];
+  for await (const slice of remaining?.slices() ?? []) read.push(...slice.map(({ bytes }) => Buffer.from(bytes).toString()));
+  await clock.advance(60_000);
+  await sendRequest(environment, "DELETE", `${maps}/m690`);
+  await sendRequest(environment, "POST", maps, { metadata: { name: "m600-later" } });
+  for await (const _ of remaining?.copy?.((bytes) => copied.push(Buffer.from(bytes).toString())) ?? [])
+    await clock.advance(60_000);
+  expect(read.length).toBeGreaterThan(400);
+  expect(copied).toEqual(read);
+});
+
+it("copies fewer objects in a turn if they are stored in another version", async () => {
+  const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
+  const version = (name: string, storage: boolean): object => ({ name, served: true, storage, schema });
+  const crd = {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: { name: "things.example.com" },
+    spec: {
+      group: "example.com",
+      scope: "Namespaced",
+      names: { plural: "things", kind: "Thing" },
+      versions: [version("v1", true), version("v2", false)],
+    },
+  };
+  await environment.install([crd]);
+  const path = (name: string): string => `/apis/example.com/${name}/namespaces/default/things`;
+  const create = (name: string): Promise<unknown> =>
+    sendRequest(environment, "POST", path("v1"), { apiVersion: "example.com/v1", kind: "Thing", metadata: { name } });
+  await Promise.all(names.map(create));
+  const turns = async (name: string): Promise<readonly number[]> => {
+    const request = { method: "GET", path: path(name), query: {}, headers: {}, user: systemUser, acceptsSlices: true } as const;
+    const outcome = await environment.handle(request);
+    const copied: number[] = [];
+    let count = 0;
+    const add = (bytes: Uint8Array): void => {
+      expect(Buffer.from(bytes).toString()).toContain(`"apiVersion":"example.com/${name}"`);
+      count += 1;
+    };
+    const copy = outcome.kind === "list" ? outcome.remaining?.copy : undefined;
+    for await (const _ of copy?.(add) ?? []) {
+      copied.push(count);
+      count = 0;
+    }
+    return copied;
+  };
+  expect(await turns("v1")).toEqual([450]);
+  expect(await turns("v2")).toEqual([250, 200]);
+});
+
+it("does not copy the bytes of objects that a selector has to read", async () => {
+  const { remaining } = await list({ labelSelector: "!absent" });
+  expect(remaining).toBeDefined();
+  expect(remaining?.copy).toBeUndefined();
+});
+
 it("reads in slices if the limit has no effect, as with version 0", async () => {
   const { items, remaining } = await list({ limit: "500", resourceVersion: "0" });
   expect(items.length).toBeLessThanOrEqual(250);

@@ -4,7 +4,7 @@ import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/ap
 import type { PinnedState, StoredObject, StorePage } from "../../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "../call.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
-import { encodeUnstored, serve, serveAll, typeMetaBytes } from "../object/serve-object.ts";
+import { encodeUnstored, serve, serveAll, servedBytes, servesStoredBytes, typeMetaBytes } from "../object/serve-object.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
 import { badRequest, invalidOptions, notFound, tooLargeResourceVersion } from "../errors.ts";
 import { matchingObjects } from "./converted-selection.ts";
@@ -13,7 +13,7 @@ import { retryAfterSeconds, waitForRevision } from "./wait-for-revision.ts";
 import type { EncodedObject, ListOutcome, ObjectOutcome } from "../outcome.ts";
 import { integerOf, parseResourceVersion, parseStartingVersion } from "./resource-version.ts";
 import { type Selection, selectionOf } from "./selection.ts";
-import { forEachSlice, sliceBytes, sliceSize, sliceSizeOf } from "./slices.ts";
+import { copiedObjects, forEachSlice, sliceBytes, sliceSize, sliceSizeOf } from "./slices.ts";
 
 /** Serves get of an object or its status. */
 export async function getObject(call: Call): Promise<ObjectOutcome> {
@@ -86,6 +86,9 @@ async function listInSlices(call: Call, selection: Selection): Promise<ListOutco
           remaining: {
             count: state.countAfter(prefix, next),
             slices: () => slicesAfter(call, selection, { prefix, revision, startAfter: next }),
+            ...(selection.isSelective || !servesStoredBytes(resource)
+              ? {}
+              : { copy: (add) => copiesAfter(call, { prefix, revision, startAfter: next }, add) }),
           },
         }),
     listMeta: { resourceVersion: String(revision) },
@@ -94,10 +97,16 @@ async function listInSlices(call: Call, selection: Selection): Promise<ListOutco
   };
 }
 
+interface SlicesStart {
+  readonly prefix: string;
+  readonly revision: number;
+  readonly startAfter: string;
+}
+
 async function* slicesAfter(
   call: Call,
   selection: Selection,
-  { prefix, revision, startAfter }: { readonly prefix: string; readonly revision: number; readonly startAfter: string },
+  { prefix, revision, startAfter }: SlicesStart,
 ): AsyncGenerator<readonly EncodedObject[]> {
   using held = new HeldState(call, prefix, revision);
   for (let after: string | undefined = startAfter; after !== undefined; ) {
@@ -106,6 +115,30 @@ async function* slicesAfter(
     const page: Pick<StorePage, "items" | "next"> = (await held.get()).list(prefix, slice);
     yield await selected(call, selection, page.items);
     after = page.next;
+  }
+}
+
+/** As {@link slicesAfter}, without objects: calls `add` with the served bytes of each one. */
+async function* copiesAfter(
+  call: Call,
+  { prefix, revision, startAfter }: SlicesStart,
+  add: (bytes: Uint8Array) => void,
+): AsyncGenerator<void> {
+  using held = new HeldState(call, prefix, revision);
+  let changed = 0;
+  const visit = (key: string, written: number, bytes: Uint8Array): boolean => {
+    const served = servedBytes(call, key, written, bytes);
+    add(served);
+    // An object that is pruned or converted was parsed.
+    if (served !== bytes) changed += 1;
+    return changed < sliceSize;
+  };
+  for (let after: string | undefined = startAfter; after !== undefined; ) {
+    await call.turns.next();
+    const state = await held.get();
+    changed = 0;
+    after = state.visit(prefix, { limit: copiedObjects, maxBytes: sliceBytes, startAfter: after }, visit);
+    yield;
   }
 }
 

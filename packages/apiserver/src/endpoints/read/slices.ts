@@ -4,6 +4,9 @@ import type { Selection } from "./selection.ts";
 /** Objects read or parsed in one turn of the event loop, which takes a few milliseconds. */
 export const sliceSize = 250;
 
+/** Objects whose bytes are copied in one turn: they are not parsed. */
+export const copiedObjects = 2_000;
+
 /** Bytes of JSON read or parsed in one turn, give or take one object. */
 export const sliceBytes = 512 * 1024;
 

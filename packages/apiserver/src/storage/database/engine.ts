@@ -25,6 +25,11 @@ export interface PinnedEngineState extends State {
 export interface View {
   /** Keys from `start` (inclusive) to `end` (exclusive), in order. The caller may keep the bytes. */
   range(start: string, end: string | undefined): Iterable<KeyValue>;
+  /**
+   * As {@link range}, without a copy where possible: a value is valid until the next entry is requested, or anything else is read. At most
+   * one such iteration may be in progress.
+   */
+  borrow(start: string, end: string | undefined): Iterable<KeyValue>;
   count(start: string, end: string | undefined): number;
 }
 

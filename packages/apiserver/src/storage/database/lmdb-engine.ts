@@ -19,6 +19,18 @@ interface Snapshot {
   users: number;
 }
 
+/**
+ * The table of objects, read without copying values: LMDB's client reads each value into one large buffer, whose `length` property it sets
+ * to that of the value.
+ */
+const borrowedTable = {
+  name: "objects",
+  encoder: {
+    encode: (value: Buffer): Buffer => value,
+    decode: (bytes: Buffer, size: number = bytes.length): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, size),
+  },
+};
+
 /** The maximum number of states held at the same time, including those of lists in progress. */
 const maxReaders = 4_096;
 
@@ -34,6 +46,8 @@ export class LmdbEngine implements Engine {
   readonly #dir: string;
   readonly #root: RootDatabase;
   readonly #objects: Database<Buffer, string>;
+  /** The same table. Its values are views of one buffer, which the next read overwrites. */
+  readonly #borrowedObjects: Database<Buffer, string>;
   readonly #log: Database<Buffer, number>;
   readonly #meta: Database<Buffer, string>;
   readonly #pins = new Set<() => void>();
@@ -59,6 +73,7 @@ export class LmdbEngine implements Engine {
       encoding: "binary",
     });
     this.#objects = this.#root.openDB({ name: "objects", encoding: "binary" });
+    this.#borrowedObjects = this.#root.openDB(borrowedTable);
     this.#log = this.#root.openDB({ name: "log", encoding: "binary" });
     this.#meta = this.#root.openDB({ name: "meta", encoding: "binary" });
     this.#snapshot = this.#newSnapshot();
@@ -96,6 +111,10 @@ export class LmdbEngine implements Engine {
 
   range(start: string, end: string | undefined): Iterable<KeyValue> {
     return this.#current.range(start, end);
+  }
+
+  borrow(start: string, end: string | undefined): Iterable<KeyValue> {
+    return this.#current.borrow(start, end);
   }
 
   count(start: string, end: string | undefined): number {
@@ -188,21 +207,24 @@ export class LmdbEngine implements Engine {
 
   #stateOf(read: () => Snapshot): State {
     const objects = this.#objects;
+    const borrowed = this.#borrowedObjects;
     const entries = this.#log;
     const object = (key: string, value: Buffer): Buffer => this.#unseal(key, `object ${key}`, value);
     const event = (revision: number, value: Buffer): Buffer =>
       this.#unseal(String(revision), `the event of revision ${revision}`, value);
+    function* within(table: Database<Buffer, string>, start: string, end: string | undefined): Generator<KeyValue> {
+      const bounds = { start, ...(end === undefined ? {} : { end }) };
+      for (const { key, value } of table.getRange({ transaction: read().transaction, ...bounds })) {
+        yield { key, value: object(key, value) };
+      }
+    }
     return {
       get(key) {
         const value = objects.get(key, read());
         return value && object(key, value);
       },
-      *range(start, end) {
-        const bounds = { start, ...(end === undefined ? {} : { end }) };
-        for (const { key, value } of objects.getRange({ transaction: read().transaction, ...bounds })) {
-          yield { key, value: object(key, value) };
-        }
-      },
+      range: (start, end) => within(objects, start, end),
+      borrow: (start, end) => within(borrowed, start, end),
       count: (start, end) =>
         objects.getKeysCount({ transaction: read().transaction, start, ...(end === undefined ? {} : { end }) }),
       *log(after, newestFirst = false, before) {

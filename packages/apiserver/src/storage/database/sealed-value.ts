@@ -29,7 +29,7 @@ export function isSealed(value: Uint8Array): boolean {
 /** The bytes of a sealed value, as a view; undefined if the checksum does not match. */
 export function unsealValue(key: string, value: Uint8Array): Buffer | undefined {
   if (!isSealed(value)) return undefined;
-  const buffer = Buffer.from(value.buffer, value.byteOffset, value.length);
+  const buffer = Buffer.isBuffer(value) ? value : Buffer.from(value.buffer, value.byteOffset, value.length);
   const bytes = buffer.subarray(headBytes);
   return crc32(bytes, crc32(key)) === buffer.readUInt32BE(1) ? bytes : undefined;
 }

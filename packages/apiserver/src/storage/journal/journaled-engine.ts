@@ -75,6 +75,10 @@ export class JournaledEngine implements Engine {
     return this.#state.range(start, end);
   }
 
+  borrow(start: string, end: string | undefined): Iterable<KeyValue> {
+    return this.#state.borrow(start, end);
+  }
+
   count(start: string, end: string | undefined): number {
     return this.#state.count(start, end);
   }
@@ -89,6 +93,7 @@ export class JournaledEngine implements Engine {
     return {
       get: (key) => state.get(key),
       range: (start, end) => state.range(start, end),
+      borrow: (start, end) => state.borrow(start, end),
       count: (start, end) => state.count(start, end),
       log: (after, newestFirst, before) => state.log(after, newestFirst, before),
       release: () => held.release(),

@@ -131,7 +131,16 @@ class LayeredState implements State {
     return written === undefined ? this.#below.get(key) : written.value;
   }
 
-  *range(start: string, end: string | undefined): Generator<KeyValue> {
+  range(start: string, end: string | undefined): Iterable<KeyValue> {
+    return this.#merged(this.#below.range(start, end), start, end);
+  }
+
+  borrow(start: string, end: string | undefined): Iterable<KeyValue> {
+    return this.#merged(this.#below.borrow(start, end), start, end);
+  }
+
+  /** The entries of `below` with the recent writes. The next one of `below` is requested only after the last one was used. */
+  *#merged(below: Iterable<KeyValue>, start: string, end: string | undefined): Generator<KeyValue> {
     const keys = this.#latest.within(start, end);
     const latest = this.#latest;
     let next = 0;
@@ -143,8 +152,9 @@ class LayeredState implements State {
         if (value !== undefined) yield { key, value };
       }
     }
-    for (const entry of this.#below.range(start, end)) {
-      yield* before(entry.key);
+    for (const entry of below) {
+      // Most entries are older than all recent writes: a generator for each of them would take longer than reading it.
+      if (next < keys.length) yield* before(entry.key);
       if (keys[next] !== entry.key) {
         yield entry;
         continue;

@@ -27,6 +27,10 @@ export class ReservedEngine implements Engine {
     return this.#engine.range(start, end);
   }
 
+  borrow(start: string, end: string | undefined): Iterable<KeyValue> {
+    return this.#engine.borrow(start, end);
+  }
+
   count(start: string, end: string | undefined): number {
     return this.#engine.count(start, end);
   }

@@ -52,6 +52,6 @@ export function encodeRecord(revision: number, bytes: Uint8Array): Uint8Array {
 
 /** The inverse of {@link encodeRecord}; `bytes` is a view of `value`. */
 export function decodeRecord(value: Uint8Array): { readonly revision: number; readonly bytes: Uint8Array } {
-  const view = new DataView(value.buffer, value.byteOffset, 8);
-  return { revision: view.getFloat64(0), bytes: value.subarray(8) };
+  const buffer = Buffer.isBuffer(value) ? value : Buffer.from(value.buffer, value.byteOffset, value.length);
+  return { revision: buffer.readDoubleBE(0), bytes: buffer.subarray(8) };
 }

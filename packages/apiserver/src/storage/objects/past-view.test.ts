@@ -9,9 +9,11 @@ function stateOf(objects: ReadonlyMap<string, number>, log: readonly LogRecord[]
   const within = (start: string, end: string | undefined): string[] =>
     keys.filter((key) => key >= start && (end === undefined || key < end));
   const valueOf = (key: string): Uint8Array => encodeRecord(objects.get(key) ?? 0, Buffer.from(key));
+  const range: State["range"] = (start, end) => within(start, end).map((key) => ({ key, value: valueOf(key) }));
   return {
     get: (key) => (objects.has(key) ? valueOf(key) : undefined),
-    range: (start, end) => within(start, end).map((key) => ({ key, value: valueOf(key) })),
+    range,
+    borrow: range,
     count: (start, end) => within(start, end).length,
     *log(after) {
       for (const entry of log) {

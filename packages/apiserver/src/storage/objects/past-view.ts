@@ -67,9 +67,17 @@ class PastView implements View {
     this.#created = entries.flatMap(([key, { value, existsNow }]) => (existsNow && value === undefined ? [key] : []));
   }
 
-  *range(start: string, end: string | undefined): Generator<KeyValue> {
+  range(start: string, end: string | undefined): Iterable<KeyValue> {
+    return this.#replaced(this.#state.range(start, end), start, end);
+  }
+
+  borrow(start: string, end: string | undefined): Iterable<KeyValue> {
+    return this.#replaced(this.#state.borrow(start, end), start, end);
+  }
+
+  *#replaced(current: Iterable<KeyValue>, start: string, end: string | undefined): Generator<KeyValue> {
     const deleted = this.#deletedFrom(start);
-    for (const entry of this.#state.range(start, end)) {
+    for (const entry of current) {
       yield* deleted.before(entry.key);
       const former = this.#changed.get(entry.key);
       if (former === undefined) yield entry;

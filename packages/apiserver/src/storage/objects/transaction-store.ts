@@ -1,13 +1,14 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type KubernetesObject, type StatusError, statusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
-import type { Engine, PinnedEngineState, State, View } from "../database/engine.ts";
+import type { Engine, KeyValue, PinnedEngineState, State, View } from "../database/engine.ts";
 import { endOfPrefix, keyAfter } from "../database/key-order.ts";
 import type {
   PinnedState,
   Store,
   StoredObject,
   StoreEvent,
+  StoredVisitor,
   StorePage,
   StoreWatch,
   WatchListener,
@@ -216,6 +217,10 @@ export class TransactionStore implements Store {
         const start = startAfter === undefined ? prefix : keyAfter(startAfter);
         return this.#readRange(view, start, endOfPrefix(prefix), { limit, maxBytes });
       },
+      visit: (prefix, { limit, maxBytes, startAfter }, visit) => {
+        this.#requireOpen();
+        return visitRange(view.borrow(keyAfter(startAfter), endOfPrefix(prefix)), { limit, maxBytes }, visit);
+      },
       countAfter: (prefix, key) => {
         this.#requireOpen();
         return view.count(keyAfter(key), endOfPrefix(prefix));
@@ -240,6 +245,26 @@ export class TransactionStore implements Store {
     const { compacted } = this.#commits;
     if (revision < compacted) throw tooOld(revision, compacted);
   }
+}
+
+/** Returns the last visited key if more may follow. */
+function visitRange(
+  entries: Iterable<KeyValue>,
+  { limit, maxBytes }: { readonly limit: number; readonly maxBytes: number },
+  visit: StoredVisitor,
+): string | undefined {
+  let count = 0;
+  let bytes = 0;
+  let last: string | undefined;
+  for (const { key, value } of entries) {
+    if (last !== undefined && (count >= limit || bytes >= maxBytes)) return last;
+    const record = decodeRecord(value);
+    if (!visit(key, record.revision, record.bytes)) return key;
+    last = key;
+    count += 1;
+    bytes += value.length;
+  }
+  return undefined;
 }
 
 function rethrow(error: unknown): void {
