@@ -3,6 +3,7 @@ import type { ListMeta } from "@keelson/api-machinery/transport";
 import { forbiddenCause, notSupportedCause, type StatusCause } from "@keelson/api-machinery/validation";
 import type { PinnedState, StoredObject, StorePage } from "../../storage/store.ts";
 import { type Call, keyOf, prefixOf } from "../call.ts";
+import { countRemaining } from "./count-remaining.ts";
 import { decodeContinue, encodeContinue, type Position } from "./continue-token.ts";
 import { encodeUnstored, serve, serveAll, servedBytes, servesStoredBytes, typeMetaBytes } from "../object/serve-object.ts";
 import type { ServedResource } from "../../registry/served-resource.ts";
@@ -84,7 +85,7 @@ async function listInSlices(call: Call, selection: Selection): Promise<ListOutco
       ? {}
       : {
           remaining: {
-            count: state.countAfter(prefix, next),
+            count: await countRemaining(call, state, prefix, next),
             slices: () => slicesAfter(call, selection, { prefix, revision, startAfter: next }),
             ...(selection.isSelective || !servesStoredBytes(resource)
               ? {}
@@ -195,7 +196,9 @@ export async function listStored(call: Call, selection: Selection): Promise<Stor
     const hasMore = page.next !== undefined || (last !== undefined && last !== page.items.at(-1));
     if (items.length === limit && last !== undefined && hasMore) {
       const token = { revision: position.isInconsistent ? -1 : state.revision, startAfter: last.key };
-      const remaining = selection.isSelective ? {} : { remainingItemCount: state.countAfter(prefix, last.key) };
+      const remaining = selection.isSelective
+        ? {}
+        : { remainingItemCount: await countRemaining(call, state, prefix, last.key) };
       return { items, listMeta: { ...listMeta, continue: encodeContinue(token, prefix), ...remaining } };
     }
     if (page.next === undefined) return { items, listMeta };

@@ -30,8 +30,15 @@ export interface View {
    * one such iteration may be in progress.
    */
   borrow(start: string, end: string | undefined): Iterable<KeyValue>;
-  count(start: string, end: string | undefined): number;
+  /**
+   * The number of keys, in parts to add up. Each part counts at most about {@link keysPerPart} keys, so that the caller can end its turn of
+   * the event loop in between. Only a pinned state may be counted over several turns.
+   */
+  count(start: string, end: string | undefined): Iterable<number>;
 }
+
+/** Keys in one part of {@link View.count}: one to two milliseconds on a busy machine. */
+export const keysPerPart = 5_000;
 
 /** An object and its key. */
 export interface KeyValue {
@@ -42,6 +49,7 @@ export interface KeyValue {
 /** One state: its objects and its log. */
 export interface State extends View {
   get(key: string): Uint8Array | undefined;
+  has(key: string): boolean;
   /** Log entries after `after` by ascending revision; or, newest first, descending from the newest or from the newest before `before`. */
   log(after: number, newestFirst?: boolean, before?: number): Iterable<LogRecord>;
 }

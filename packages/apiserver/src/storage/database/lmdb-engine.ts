@@ -5,12 +5,14 @@ import {
   type Batch,
   type Engine,
   initialPosition,
+  keysPerPart,
   type KeyValue,
   type LogRecord,
   type PinnedEngineState,
   type Position,
   type State,
 } from "./engine.ts";
+import { keyAfter } from "./key-order.ts";
 import { damagedValue, isSealed, sealValue, unsealValue } from "./sealed-value.ts";
 
 /** A read transaction and its number of users: the engine itself, and pins. */
@@ -109,6 +111,10 @@ export class LmdbEngine implements Engine {
     return this.#current.get(key);
   }
 
+  has(key: string): boolean {
+    return this.#current.has(key);
+  }
+
   range(start: string, end: string | undefined): Iterable<KeyValue> {
     return this.#current.range(start, end);
   }
@@ -117,7 +123,7 @@ export class LmdbEngine implements Engine {
     return this.#current.borrow(start, end);
   }
 
-  count(start: string, end: string | undefined): number {
+  count(start: string, end: string | undefined): Iterable<number> {
     return this.#current.count(start, end);
   }
 
@@ -223,10 +229,23 @@ export class LmdbEngine implements Engine {
         const value = objects.get(key, read());
         return value && object(key, value);
       },
+      has: (key) =>
+        [...objects.getKeys({ transaction: read().transaction, start: key, end: keyAfter(key), limit: 1 })].length > 0,
       range: (start, end) => within(objects, start, end),
       borrow: (start, end) => within(borrowed, start, end),
-      count: (start, end) =>
-        objects.getKeysCount({ transaction: read().transaction, start, ...(end === undefined ? {} : { end }) }),
+      *count(start, end) {
+        for (let from = start; ; ) {
+          const bounds = { transaction: read().transaction, start: from, ...(end === undefined ? {} : { end }) };
+          // The database skips keys several times faster than it returns them.
+          const [next] = objects.getKeys({ ...bounds, offset: keysPerPart, limit: 1 });
+          if (next === undefined) {
+            yield objects.getKeysCount(bounds);
+            return;
+          }
+          yield keysPerPart;
+          from = next;
+        }
+      },
       *log(after, newestFirst = false, before) {
         // A reverse range starts at its upper end and stops before its lower one.
         const upper = before === undefined ? {} : { start: before - 1 };

@@ -10,6 +10,8 @@ import { Journal } from "./journal.ts";
 import type { WriteAt } from "./journal-file.ts";
 import { JournaledEngine } from "./journaled-engine.ts";
 
+const total = (parts: Iterable<number>): number => [...parts].reduce((sum, part) => sum + part, 0);
+
 const cleanups: (() => void | Promise<void>)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
@@ -123,7 +125,7 @@ describe("JournaledEngine", () => {
     );
     expect(below).toBe(3);
     expect(objectsOf(gathered)).toEqual(["a=old", "b=new", "b/z=old", "b/\uffee=new", "b/\u{1f600}=old", "c=new"]);
-    expect(gathered.count("b", "c")).toBe(4);
+    expect(total(gathered.count("b", "c"))).toBe(4);
   });
 
   it("keeps a pinned state unchanged by later commits and database flushes", async () => {
@@ -135,7 +137,7 @@ describe("JournaledEngine", () => {
     await put(engine, ["x".repeat(1_000), "straight into the database"]);
     expect(database.position.revision).toBe(engine.position.revision);
     expect(objectsOf(pin)).toEqual(["a=1", "b=1"]);
-    expect(pin.count("", undefined)).toBe(2);
+    expect(total(pin.count("", undefined))).toBe(2);
     pin.release();
   });
 
@@ -322,7 +324,7 @@ function check(engine: Engine, model: ReadonlyMap<string, string>): void {
   const expected = [...model].map(([key, value]) => `${key}=${value}`).sort();
   expect(objectsOf(engine)).toEqual(expected);
   expect(objectsOf(engine, "b", "d/f")).toEqual(expected.filter((text) => text >= "b" && text < "d/f"));
-  expect(engine.count("b", undefined)).toBe(expected.filter((text) => text >= "b").length);
+  expect(total(engine.count("b", undefined))).toBe(expected.filter((text) => text >= "b").length);
   for (const key of ["a", "d/e"]) expect(engine.get(key)?.toString()).toBe(model.get(key));
   const { revision, compacted } = engine.position;
   const log = Array.from({ length: revision - compacted }, (_, index) => compacted + 1 + index);

@@ -71,6 +71,10 @@ export class JournaledEngine implements Engine {
     return this.#state.get(key);
   }
 
+  has(key: string): boolean {
+    return this.#state.has(key);
+  }
+
   range(start: string, end: string | undefined): Iterable<KeyValue> {
     return this.#state.range(start, end);
   }
@@ -79,7 +83,7 @@ export class JournaledEngine implements Engine {
     return this.#state.borrow(start, end);
   }
 
-  count(start: string, end: string | undefined): number {
+  count(start: string, end: string | undefined): Iterable<number> {
     return this.#state.count(start, end);
   }
 
@@ -92,6 +96,7 @@ export class JournaledEngine implements Engine {
     const state = this.#recent.copy().over(held);
     return {
       get: (key) => state.get(key),
+      has: (key) => state.has(key),
       range: (start, end) => state.range(start, end),
       borrow: (start, end) => state.borrow(start, end),
       count: (start, end) => state.count(start, end),

@@ -1,5 +1,5 @@
 import type { Batch, KeyValue, LogRecord, State } from "../database/engine.ts";
-import { compareKeys, endOfPrefix, isKeyWithin, keyAfter } from "../database/key-order.ts";
+import { compareKeys, endOfPrefix, isKeyWithin } from "../database/key-order.ts";
 
 /** The newest value of a key and the batch that wrote it. */
 interface LatestWrite {
@@ -114,6 +114,9 @@ export class RecentWrites {
   }
 }
 
+/** Keys looked up in one part of a count: each takes several times as long as counting one. */
+const lookupsPerPart = 500;
+
 /** A state with recent writes on top. */
 class LayeredState implements State {
   readonly #below: State;
@@ -129,6 +132,11 @@ class LayeredState implements State {
   get(key: string): Uint8Array | undefined {
     const written = this.#latest.get(key);
     return written === undefined ? this.#below.get(key) : written.value;
+  }
+
+  has(key: string): boolean {
+    const written = this.#latest.get(key);
+    return written === undefined ? this.#below.has(key) : written.value !== undefined;
   }
 
   range(start: string, end: string | undefined): Iterable<KeyValue> {
@@ -166,13 +174,17 @@ class LayeredState implements State {
     yield* before(undefined);
   }
 
-  count(start: string, end: string | undefined): number {
-    let count = this.#below.count(start, end);
-    for (const key of this.#latest.within(start, end)) {
-      count -= this.#below.count(key, keyAfter(key));
-      if (this.#latest.get(key)?.value !== undefined) count += 1;
+  *count(start: string, end: string | undefined): Generator<number> {
+    yield* this.#below.count(start, end);
+    let change = 0;
+    for (const [index, key] of this.#latest.within(start, end).entries()) {
+      if (index > 0 && index % lookupsPerPart === 0) {
+        yield change;
+        change = 0;
+      }
+      change += Number(this.has(key)) - Number(this.#below.has(key));
     }
-    return count;
+    yield change;
   }
 
   log(after: number, newestFirst = false, before = Number.POSITIVE_INFINITY): Iterable<LogRecord> {

@@ -23,6 +23,10 @@ export class ReservedEngine implements Engine {
     return this.#engine.get(key);
   }
 
+  has(key: string): boolean {
+    return this.#engine.has(key);
+  }
+
   range(start: string, end: string | undefined): Iterable<KeyValue> {
     return this.#engine.range(start, end);
   }
@@ -31,7 +35,7 @@ export class ReservedEngine implements Engine {
     return this.#engine.borrow(start, end);
   }
 
-  count(start: string, end: string | undefined): number {
+  count(start: string, end: string | undefined): Iterable<number> {
     return this.#engine.count(start, end);
   }
 

@@ -3,6 +3,8 @@ import type { LogRecord, State } from "../database/engine.ts";
 import { encodeLogEntry, encodeRecord } from "./log-entry.ts";
 import { viewPast } from "./past-view.ts";
 
+const total = (parts: Iterable<number>): number => [...parts].reduce((sum, part) => sum + part, 0);
+
 /** A state that reports each log entry that is read. */
 function stateOf(objects: ReadonlyMap<string, number>, log: readonly LogRecord[], onEntry: () => void): State {
   const keys = [...objects.keys()].sort();
@@ -14,7 +16,8 @@ function stateOf(objects: ReadonlyMap<string, number>, log: readonly LogRecord[]
     get: (key) => (objects.has(key) ? valueOf(key) : undefined),
     range,
     borrow: range,
-    count: (start, end) => within(start, end).length,
+    has: (key) => objects.has(key),
+    count: (start, end) => [within(start, end).length],
     *log(after) {
       for (const entry of log) {
         if (entry.revision <= after) continue;
@@ -57,8 +60,8 @@ it("reads at most one slice of the log per turn and shows the former state", asy
   expect(slices).toEqual([5, 5, 5, 5]);
   expect([...past.range("k", "l")].map(({ key }) => key)).toEqual(before);
   expect([...past.range("k05", "k10")].map(({ key }) => key)).toEqual(before.slice(5, 10));
-  expect(past.count("k03", "l")).toBe(17);
+  expect(total(past.count("k03", "l"))).toBe(17);
   const all = await viewPast(state, "", 21, { slice: 5, pause });
   expect([...all.range("", undefined)].map(({ key }) => key)).toEqual(before);
-  expect(all.count("", undefined)).toBe(20);
+  expect(total(all.count("", undefined))).toBe(20);
 });

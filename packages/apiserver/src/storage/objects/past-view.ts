@@ -1,4 +1,4 @@
-import type { KeyValue, State, View } from "../database/engine.ts";
+import { keysPerPart, type KeyValue, type State, type View } from "../database/engine.ts";
 import { compareKeys, isKeyWithin } from "../database/key-order.ts";
 import { decodeLogEntry, encodeRecord } from "./log-entry.ts";
 
@@ -39,7 +39,7 @@ async function changesSince(
       // Of several changes to a key, the first one holds the value at `revision`.
       if (key.startsWith(prefix) && !changed.has(key)) {
         const value = previousBytes && encodeRecord(previousRevision, previousBytes);
-        changed.set(key, { value, existsNow: state.get(key) !== undefined });
+        changed.set(key, { value, existsNow: state.has(key) });
       }
       if (count === slice) break;
     }
@@ -86,9 +86,10 @@ class PastView implements View {
     yield* deleted.before(end);
   }
 
-  count(start: string, end: string | undefined): number {
-    const within = (key: string): boolean => isKeyWithin(key, start, end);
-    return this.#state.count(start, end) - this.#created.filter(within).length + this.#deleted.filter(within).length;
+  *count(start: string, end: string | undefined): Generator<number> {
+    yield* this.#state.count(start, end);
+    for (const part of countWithin(this.#created, start, end)) yield -part;
+    yield* countWithin(this.#deleted, start, end);
   }
 
   #deletedFrom(start: string): { before(limit: string | undefined): Generator<KeyValue> } {
@@ -104,6 +105,13 @@ class PastView implements View {
         }
       },
     };
+  }
+}
+
+/** Counts the keys in a range, in parts. */
+function* countWithin(keys: readonly string[], start: string, end: string | undefined): Generator<number> {
+  for (let from = 0; from < keys.length; from += keysPerPart) {
+    yield keys.slice(from, from + keysPerPart).filter((key) => isKeyWithin(key, start, end)).length;
   }
 }
 

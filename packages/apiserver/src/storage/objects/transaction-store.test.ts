@@ -11,6 +11,8 @@ import { openStore } from "../open-store.ts";
 import type { Store, StoreEvent } from "../store.ts";
 import { type StoreOptions, TransactionStore } from "./transaction-store.ts";
 
+const total = (parts: Iterable<number>): number => [...parts].reduce((sum, part) => sum + part, 0);
+
 const clock = createVirtualClock();
 const cleanups: (() => void | Promise<void>)[] = [];
 afterEach(async () => {
@@ -120,7 +122,7 @@ describe("TransactionStore", () => {
     expect(items.map(({ key, revision }) => `${key}@${revision}`)).toEqual(["/things/n/a@2", "/things/n/b@3"]);
     expect(items[1]?.object).toMatchObject({ data: { value: "1" } });
     expect(past.revision).toBe(at);
-    expect(past.countAfter("/things/", "/things/n/a")).toBe(1);
+    expect(total(past.countAfter("/things/", "/things/n/a"))).toBe(1);
     for (let i = 0; i < 6; i++) await put(store, "/other/n/x", String(i));
     await expect(store.pinAt("/things/", at)).rejects.toThrow(/too old resource version: 3 \(\d+\)/);
     // A pinned state survives compaction.
@@ -192,7 +194,7 @@ describe("TransactionStore", () => {
     }
     expect(pages).toEqual(["/things/n/a@2 /things/n/b@3", "/things/n/c@4"]);
     expect(state.revision).toBe(4);
-    expect(state.countAfter("/things/", "/things/n/a")).toBe(2);
+    expect(total(state.countAfter("/things/", "/things/n/a"))).toBe(2);
     expect(again.list("/things/", { limit: 9 }).items.map(({ revision }) => revision)).toEqual([2, 5, 4]);
     expect(store.list("/things/").items.map(({ revision }) => revision)).toEqual([5, 4, 7]);
     state[Symbol.dispose]();

@@ -83,7 +83,8 @@ export class TransactionStore implements Store {
     const start = startAfter === undefined ? prefix : keyAfter(startAfter);
     const end = endOfPrefix(prefix);
     const page = this.#readRange(this.#engine, start, end, { limit });
-    const remaining = page.next === undefined ? 0 : this.#engine.count(keyAfter(page.next), end);
+    let remaining = 0;
+    if (page.next !== undefined) for (const part of this.#engine.count(keyAfter(page.next), end)) remaining += part;
     return { ...page, revision: this.revision, remaining };
   }
 
