@@ -171,10 +171,10 @@ test("a large set is formatted like a small one, in several steps", () => {
   for (; step.done !== true; step = formatting.next()) steps += 1;
   expect(steps).toBeGreaterThan(3);
   expect(JSON.stringify(step.value)).toBe(
-    `{"f:data":{${[...names]
+    `{"f:data":{".":{},${[...names]
       .sort()
       .map((name) => `${JSON.stringify(name)}:{}`)
-      .join(",")},".":{}},"f:spec":{"f:a":{}}}`,
+      .join(",")}},"f:spec":{"f:a":{}}}`,
   );
   expect(setsEqual(parseFieldsV1(step.value), set)).toBe(true);
 });

@@ -372,7 +372,11 @@ describe("a body that cannot be decoded", () => {
     ],
     [deployment({}, { labels: { a: true } }), "bool", "ObjectMeta.metadata.labels of type string"],
     [deployment({}, { finalizers: [5] }), "number", "ObjectMeta.metadata.finalizers of type string"],
-    [deployment({}, { ownerReferences: [{ uid: 5 }] }), "number", "OwnerReference.metadata.ownerReferences.uid of type string"],
+    [
+      deployment({}, { ownerReferences: [{ uid: 5 }] }),
+      "number",
+      "OwnerReference.metadata.ownerReferences.uid of type types.UID",
+    ],
   ])("is reported with the message of Go's decoder: %j", async (object, value, target) => {
     const { code, body } = await send("POST", "/apis/apps/v1/namespaces/default/deployments", object);
     expect([code, body["message"]]).toEqual([

@@ -1,3 +1,4 @@
+import { createCertificateAuthority } from "@keelson/api-machinery/certificates";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { createClient } from "@keelson/client";
@@ -12,10 +13,8 @@ const subject = { commonName: "jane", organizations: [], dnsNames: [], ipAddress
 test("approved requests are signed, and those that break the rules of their signer fail", async () => {
   await using environment = await startTestEnvironment({ clock: systemClock });
   const client = createClient({ transport: environment.transport(), fieldManager: "test" });
-  const signer = {
-    subjectOf: async () => subject,
-    sign: async () => "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
-  };
+  const { certificate } = await createCertificateAuthority("test", new Date(0), new Date(Date.now() + 86_400_000));
+  const signer = { subjectOf: async () => subject, sign: async () => certificate };
   const manager = createManager({
     name: "test",
     client,
