@@ -55,3 +55,10 @@ test("reads no more items once there are as many causes as an error reports", ()
   expect(causes.at(-1)).toEqual(requiredCause("b[500]"));
   expect(causesOfItems([1, 2], () => [])).toEqual([]);
 });
+
+test("reports a limited number of causes", () => {
+  const causes = Array.from({ length: 39_000 }, (_, index) => requiredCause(`a[${index}]`));
+  const { message, status } = invalidError({ group: "", kind: "Pod" }, "p", causes);
+  expect(status.details?.causes).toEqual(causes.slice(0, maxCauses));
+  expect(message.split(", ")).toHaveLength(maxCauses);
+});

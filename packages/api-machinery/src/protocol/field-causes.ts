@@ -86,21 +86,22 @@ export function tooManyCause(field: string, actual: number, max: number): Status
 
 /**
  * Creates the 422 Invalid error for an object: `Widget.example.com "x" is invalid: spec.a: Required value`. Identical causes
- * of a field appear once in the message.
+ * of a field appear once in the message. Only the first {@link maxCauses} are reported.
  */
 export function invalidError(
   type: { readonly group: string; readonly kind: string },
   name: string,
   causes: readonly StatusCause[],
 ): StatusError {
-  const lines = new Set(causes.map((cause) => `${cause.field}: ${cause.message}`));
+  const reported = causes.slice(0, maxCauses);
+  const lines = new Set(reported.map((cause) => `${cause.field}: ${cause.message}`));
   const list = [...lines].join(", ");
   const qualified = type.group === "" ? type.kind : `${type.kind}.${type.group}`;
   return statusError("Invalid", `${qualified} "${name}" is invalid: ${lines.size === 1 ? list : `[${list}]`}`, {
     ...(name === "" ? {} : { name }),
     ...(type.group === "" ? {} : { group: type.group }),
     ...(type.kind === "" ? {} : { kind: type.kind }),
-    causes: [...causes],
+    causes: reported,
   });
 }
 

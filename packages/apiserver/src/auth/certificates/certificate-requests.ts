@@ -9,6 +9,7 @@ import {
   signatureAlgorithm,
   withNewline,
 } from "@keelson/api-machinery/certificates";
+import { pemBlocks } from "../../registry/pem-blocks.ts";
 
 /** Reads the `spec.request` of a CertificateSigningRequest: base64 of a PEM block. Undefined if it cannot be parsed. */
 export async function certificateSubject(request: string): Promise<RequestedCertificate | undefined> {
@@ -91,8 +92,10 @@ export function createCertificateSigner(authority: KeyPair): {
 }
 
 function parse(x509: typeof X509, request: string): X509.Pkcs10CertificateRequest | undefined {
+  const [block] = pemBlocks(Buffer.from(request, "base64").toString("latin1"));
+  if (block === undefined) return undefined;
   try {
-    return new x509.Pkcs10CertificateRequest(Buffer.from(request, "base64").toString("latin1"));
+    return new x509.Pkcs10CertificateRequest(Buffer.from(block.base64, "base64"));
   } catch {
     return undefined;
   }

@@ -1,5 +1,6 @@
 import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import {
+  causesOfItems,
   forbiddenCause,
   invalidCause,
   labelKeyFaults,
@@ -53,7 +54,7 @@ function attributeCauses(
   if (raw === "" && requirements.length === 0) {
     causes.push(requiredCause(`${path}.requirements`, `when ${path} is specified, requirements or rawSelector is required`));
   }
-  return [...causes, ...requirements.flatMap((value, index) => requirement(`${path}.requirements[${index}]`, value))];
+  return [...causes, ...causesOfItems(requirements, (value, index) => requirement(`${path}.requirements[${index}]`, value))];
 }
 
 function fieldRequirement(path: string, requirement: unknown): StatusCause[] {
@@ -67,7 +68,7 @@ function labelRequirement(path: string, requirement: unknown): StatusCause[] {
   return [
     ...operandCauses(path, requirement),
     ...labelKeyFaults(key).map((fault) => invalidCause(`${path}.key`, key, fault)),
-    ...values.flatMap((value, index) =>
+    ...causesOfItems(values, (value, index) =>
       labelValueFaults(value).map((fault) => invalidCause(`${path}.values[${index}]`, value, fault)),
     ),
   ];

@@ -110,6 +110,7 @@ describe("CertificateSigningRequests", () => {
       ...spec,
     },
   });
+  const csr = (content: string): string => Buffer.from(`-----BEGIN CERTIFICATE REQUEST-----${content}`).toString("base64");
   const approved = { type: "Approved", status: "True", reason: "Test", message: "" };
 
   it("record who sent them, and keep their spec", async () => {
@@ -141,14 +142,23 @@ describe("CertificateSigningRequests", () => {
 
   it.each([
     [{ request: Buffer.from("x").toString("base64") }, "FieldValueInvalid spec.request"],
+    // Takes minutes if the lines are read again for each line.
+    [{ request: csr("\n".repeat(200_000)) }, "FieldValueInvalid spec.request"],
+    [{ request: csr("AAAA\n".repeat(60_000)) }, "FieldValueInvalid spec.request"],
     [{ usages: [] }, "FieldValueRequired spec.usages"],
     [{ usages: ["anything"] }, "FieldValueNotSupported spec.usages[0]"],
     [{ usages: ["client auth", "client auth"] }, "FieldValueDuplicate spec.usages[1]"],
     [{ signerName: "kubernetes.io/legacy-unknown" }, "FieldValueInvalid spec.signerName"],
     [{ signerName: "signer" }, "FieldValueInvalid spec.signerName"],
     [{ expirationSeconds: 599 }, "FieldValueInvalid spec.expirationSeconds"],
-  ])("with %j are rejected", async (spec, cause) => {
+  ])("with invalid fields are rejected, case %#", async (spec, cause) => {
     expect(await requestError(environment, "POST", path, await object("c", spec))).toEqual(["422 Invalid", cause]);
+  });
+
+  it("with thousands of repeated usages report a limited number of causes", async () => {
+    const usages = Array.from({ length: 39_000 }, (_, index) => `usage-${index}`).fill("client auth", 0, 20_000);
+    const { code, body } = await send("POST", path, await object("c", { usages }));
+    expect([code, body["details"].causes.length]).toEqual([422, 1_000]);
   });
 
   it("cannot ask for a client certificate of system:masters", async () => {

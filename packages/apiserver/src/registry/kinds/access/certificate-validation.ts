@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import type { DeepReadonly, KubernetesObject } from "@keelson/api-machinery";
 import {
+  causesOfItems,
   dns1123LabelFaults,
   dns1123SubdomainFaults,
   duplicateCause,
@@ -12,6 +13,7 @@ import {
   tooLongCause,
 } from "@keelson/api-machinery/validation";
 import { listAt, textAt, valueAt } from "../../object-fields.ts";
+import { maxPemBytes, pemBlocks } from "../../pem-blocks.ts";
 
 type Read = DeepReadonly<KubernetesObject>;
 
@@ -55,14 +57,7 @@ export function requestCauses(request: Read): StatusCause[] {
   const causes: StatusCause[] = [];
   const fault = requestFault(textAt(spec, "request"));
   if (fault !== undefined) causes.push(invalidCause("spec.request", textAt(spec, "request"), fault));
-  const requested = listAt(spec, "usages");
-  if (requested.length === 0) causes.push(requiredCause("spec.usages"));
-  for (const [index, usage] of requested.entries()) {
-    if (!usages.includes(String(usage))) causes.push(notSupportedCause(`spec.usages[${index}]`, usage, usages));
-  }
-  for (const [index, usage] of requested.entries()) {
-    if (requested.indexOf(usage) < index) causes.push(duplicateCause(`spec.usages[${index}]`, usage));
-  }
+  causes.push(...usageCauses(listAt(spec, "usages")));
   causes.push(...signerCauses("spec.signerName", textAt(spec, "signerName")));
   const seconds = valueAt(spec, "expirationSeconds");
   if (typeof seconds === "number" && seconds < minExpirationSeconds) {
@@ -72,12 +67,30 @@ export function requestCauses(request: Read): StatusCause[] {
   return causes;
 }
 
+function usageCauses(requested: readonly unknown[]): StatusCause[] {
+  if (requested.length === 0) return [requiredCause("spec.usages")];
+  const seen = new Set<unknown>();
+  return [
+    ...causesOfItems(requested, (usage, index) =>
+      usages.includes(String(usage)) ? [] : [notSupportedCause(`spec.usages[${index}]`, usage, usages)],
+    ),
+    ...causesOfItems(requested, (usage, index) => {
+      if (seen.has(usage)) return [duplicateCause(`spec.usages[${index}]`, usage)];
+      seen.add(usage);
+      return [];
+    }),
+  ];
+}
+
+const tooLarge = `must be at most ${maxPemBytes} bytes of PEM`;
+
 /** Why the base64 of a PEM block is not a PKCS #10 request. Its signature is checked when it is signed. */
 function requestFault(base64: string): string | undefined {
   const pem = Buffer.from(base64, "base64").toString("latin1");
-  const match = /-----BEGIN ([^-]+)-----\s*([A-Za-z0-9+/=\s]+)-----END \1-----/.exec(pem);
-  if (match?.[1] !== "CERTIFICATE REQUEST") return "PEM block type must be CERTIFICATE REQUEST";
-  const der = Buffer.from(match[2] ?? "", "base64");
+  if (pem.length > maxPemBytes) return tooLarge;
+  const [block] = pemBlocks(pem);
+  if (block?.type !== "CERTIFICATE REQUEST") return "PEM block type must be CERTIFICATE REQUEST";
+  const der = Buffer.from(block.base64, "base64");
   return isWholeSequence(der) ? undefined : "asn1: structure error: malformed certificate request";
 }
 
@@ -126,9 +139,9 @@ function firstFaults(field: string, text: string, faultsOf: (label: string) => r
 
 /** Validates each condition, and all of them together. */
 export function conditionCauses(request: Read): StatusCause[] {
-  const causes: StatusCause[] = [];
   const seen = new Set<string>();
-  for (const [index, condition] of listAt(request, "status", "conditions").entries()) {
+  return causesOfItems(listAt(request, "status", "conditions"), (condition, index) => {
+    const causes: StatusCause[] = [];
     const field = `status.conditions[${index}]`;
     const [type, status] = [textAt(condition, "type"), textAt(condition, "status")];
     const allowed = trueConditions.includes(type) ? ["True"] : ["False", "True", "Unknown"];
@@ -141,8 +154,8 @@ export function conditionCauses(request: Read): StatusCause[] {
     }
     if (seen.has(type)) causes.push(duplicateCause(`${field}.type`, type));
     seen.add(type);
-  }
-  return causes;
+    return causes;
+  });
 }
 
 /** Validates a write to `status`, which neither decides nor replaces a certificate. */
@@ -180,12 +193,13 @@ function countOf(request: Read, type: string): number {
 function certificateFault(base64: string): string | undefined {
   const pem = Buffer.from(base64, "base64").toString("latin1");
   if (pem === "") return undefined;
-  const blocks = [...pem.matchAll(/-----BEGIN ([^-]+)-----\s*([^-]*)-----END \1-----/g)];
+  if (pem.length > maxPemBytes) return tooLarge;
+  const blocks = pemBlocks(pem);
   if (blocks.length === 0) return "must contain at least one CERTIFICATE PEM block";
-  for (const [block, type, content = ""] of blocks) {
+  for (const { type, hasHeaders, text } of blocks) {
     if (type !== "CERTIFICATE") return `only CERTIFICATE PEM blocks are allowed, found ${JSON.stringify(type)}`;
-    if (content.includes(":")) return "no PEM block headers are permitted";
-    if (!isCertificate(block)) return "x509: malformed certificate";
+    if (hasHeaders) return "no PEM block headers are permitted";
+    if (!isCertificate(text)) return "x509: malformed certificate";
   }
   return undefined;
 }

@@ -11,6 +11,7 @@ import {
 import { age } from "../../../table/human-duration.ts";
 import { ageColumn, builtinResource, column } from "../../builtin/builtin-resource.ts";
 import { ensureMap, mapAt, setField, textAt, valueAt } from "../../object-fields.ts";
+import { pemBlocks } from "../../pem-blocks.ts";
 import type { DraftObject, ReceivedObject } from "../../received.ts";
 import type { ServedResource } from "../../served-resource.ts";
 
@@ -120,9 +121,7 @@ function keyPairWarnings(secret: Read): readonly string[] {
 }
 
 function pemFault(text: string, input: "certificate" | "key"): string | undefined {
-  const types = [...text.matchAll(/-----BEGIN ([^-\n]{1,64})-----(?:[^-]|-(?!----))*-----END \1-----/g)].map(
-    ([, type = ""]) => type,
-  );
+  const types = pemBlocks(text).map(({ type }) => type);
   if (types.length === 0) return `tls: failed to find any PEM data in ${input} input`;
   if (input === "key" || types.includes("CERTIFICATE")) return undefined;
   const skipped = `[${types.join(" ")}]`;
