@@ -68,7 +68,10 @@ export function createScheduler(): ControllerDefinition {
       if (request.namespace !== undefined) return report(request, unscheduled, context);
       const { cache } = context;
       const pods = cache.list(Pod);
-      if (!pods.some(isPending)) return;
+      if (!pods.some(isPending)) {
+        unscheduled.retain([]);
+        return;
+      }
       forgetObserved(assumed, pods);
       const placements = await takeTurns({
         nodes: cache.list(Node),
@@ -78,6 +81,8 @@ export function createScheduler(): ControllerDefinition {
         volumes: cache.list(PersistentVolume),
         assumed,
       });
+      const failed = placements.filter((placement) => placement.kind === "fail");
+      unscheduled.retain(failed);
       for (const placement of placements) {
         if (placement.kind !== "fail") await applyPlacement(placement, assumed, context);
         else if (!isReported(placement.pod, placement.message)) unscheduled.add(placement);
@@ -98,12 +103,16 @@ async function takeTurns(observed: ObservedPods): Promise<readonly Placement[]> 
 
 /** Records why a Pod has no node in its condition `PodScheduled` and as an event. */
 async function report(request: Request, unscheduled: UnscheduledPods, context: ReconcileContext): Promise<Result | undefined> {
-  const message = unscheduled.take(request);
+  const failure = unscheduled.get(request);
+  if (failure === undefined) return undefined;
+  const { uid, message } = failure;
   const pod = context.cache.get(Pod, request);
-  if (message === undefined || pod === undefined || !isPending(pod) || isReported(pod, message)) return undefined;
-  if ((await performWrites(unschedulable({ pod, message }, context), context)) === "done") return undefined;
-  unscheduled.restore(request, message);
-  return { requeueAfterMs: repeatReportMs };
+  if (pod !== undefined && pod.metadata.uid === uid && isPending(pod) && !isReported(pod, message)) {
+    const outcome = await performWrites(unschedulable({ pod, message }, context), context);
+    if (outcome === "stale") return { requeueAfterMs: repeatReportMs };
+  }
+  unscheduled.remove(request, failure);
+  return undefined;
 }
 
 async function applyPlacement(
@@ -126,25 +135,43 @@ async function applyPlacement(
       return;
     }
     case "preempt":
-      await performWrites([...preemptionWrites(placement), ...unschedulable(placement, context, placement.node)], context);
+      await preempt(placement, assumed, context);
   }
 }
 
-/** Deletes the victims and records why. */
-function preemptionWrites({ pod, node, victims }: Extract<Placement, { kind: "preempt" }>): readonly Write[] {
+type PreemptPlacement = Extract<Placement, { kind: "preempt" }>;
+
+/** Deletes the victims, one after the other, while the Pod still needs their room. A change that ends this triggers another round. */
+async function preempt(
+  placement: PreemptPlacement,
+  assumed: ReadonlyMap<string, string>,
+  context: ReconcileContext,
+): Promise<void> {
+  const isNeeded = (): boolean => {
+    const { namespace, name = "", uid = "" } = placement.pod.metadata;
+    const pod = context.cache.get(Pod, { namespace, name });
+    if (pod === undefined || pod.metadata.uid !== uid || !isPending(pod) || assumed.has(uid)) return false;
+    const node = context.cache.get(Node, { name: placement.node });
+    return node !== undefined && node.metadata.deletionTimestamp === undefined;
+  };
+  for (const victim of placement.victims.filter((pod) => !isPodTerminating(pod))) {
+    if (!isNeeded()) return;
+    if ((await performWrites(evictionWrites(victim, placement), context)) === "stale") return;
+  }
+  if (isNeeded()) await performWrites(unschedulable(placement, context, placement.node), context);
+}
+
+/** Deletes a victim and records why. */
+function evictionWrites(victim: CachedPod, { pod, node }: PreemptPlacement): readonly Write[] {
   const message = "default-scheduler: preempting to accommodate a higher priority pod";
   const condition = { type: "DisruptionTarget", status: "True", reason: "PreemptionByScheduler", message };
-  return victims
-    .filter((victim) => !isPodTerminating(victim))
-    .flatMap((victim): readonly Write[] => {
-      const others = (victim.status?.conditions ?? []).filter(({ type }) => type !== condition.type);
-      const body = { status: { conditions: [...others, condition] } };
-      return [
-        { kind: "patch", type: Pod, object: victim, body, subresource: "status", force: true },
-        eventWrite(victim, "Normal", "Preempted", `Preempted by pod ${pod.metadata.uid} on node ${node}`),
-        { kind: "delete", type: Pod, object: victim },
-      ];
-    });
+  const others = (victim.status?.conditions ?? []).filter(({ type }) => type !== condition.type);
+  const body = { status: { conditions: [...others, condition] } };
+  return [
+    { kind: "patch", type: Pod, object: victim, body, subresource: "status", force: true },
+    eventWrite(victim, "Normal", "Preempted", `Preempted by pod ${pod.metadata.uid} on node ${node}`),
+    { kind: "delete", type: Pod, object: victim },
+  ];
 }
 
 /** Reports that a Pod has no node yet. */
