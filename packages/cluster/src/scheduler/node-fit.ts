@@ -32,9 +32,21 @@ export function loadOf(node: Cached<NodeObject>, pods: readonly CachedPod[]): No
   return load;
 }
 
+/** Requests by Pod: a preemption examines each Pod of a node for each pending one. */
+const requestsByPod = new WeakMap<CachedPod, Amounts>();
+
+function requestsOf(pod: CachedPod): Amounts {
+  const known = requestsByPod.get(pod);
+  if (known !== undefined) return known;
+  const requests = podRequests(pod);
+  // An object from the cache never changes.
+  if (Object.isFrozen(pod)) requestsByPod.set(pod, requests);
+  return requests;
+}
+
 /** Adds a Pod to the load of a node. */
 export function addPod(load: NodeLoad, pod: CachedPod): void {
-  addAmounts(load.requested, podRequests(pod));
+  addAmounts(load.requested, requestsOf(pod));
   load.pods += 1;
   load.hostPorts.add(pod);
 }
@@ -55,7 +67,7 @@ function shortagesOf(pod: CachedPod, { allocatable, requested, pods }: NodeLoad)
   if (slots !== undefined && BigInt(pods + 1) * 1_000_000_000n > slots) {
     misfits.push({ reason: "Too many pods", isPermanent: slots === 0n });
   }
-  for (const [resource, amount] of podRequests(pod)) {
+  for (const [resource, amount] of requestsOf(pod)) {
     const all = allocatable.get(resource) ?? 0n;
     if (amount === 0n || amount + (requested.get(resource) ?? 0n) <= all) continue;
     misfits.push({ reason: `Insufficient ${resource}`, isPermanent: amount > all });
@@ -65,7 +77,7 @@ function shortagesOf(pod: CachedPod, { allocatable, requested, pods }: NodeLoad)
 
 /** The average free share of cpu and memory, 0 to 1, once the Pod runs there. The node with the highest share wins. */
 export function freeShare(pod: CachedPod, { allocatable, requested }: NodeLoad): number {
-  const requests = podRequests(pod);
+  const requests = requestsOf(pod);
   const shares = ["cpu", "memory"].map((resource) => {
     const all = allocatable.get(resource) ?? 0n;
     const used = (requested.get(resource) ?? 0n) + (requests.get(resource) ?? 0n);

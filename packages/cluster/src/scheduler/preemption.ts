@@ -1,6 +1,7 @@
-import { parseTime } from "@keelson/api-machinery/time";
 import { type CachedPod, isPodTerminating } from "../workload/pod-state.ts";
 import { addPod, loadOf, type Misfit, misfitsOf, type NodeLoad } from "./node-fit.ts";
+import { compare, type NodePods, priorityOf, type RankedPod } from "./node-pods.ts";
+import type { WorkMeter } from "./work-meter.ts";
 
 /** Pods of lower priority that make room on a node. */
 export interface Preemption {
@@ -14,77 +15,85 @@ export function mayPreempt(pod: CachedPod): boolean {
 }
 
 /** Whether a Pod waits for victims of an earlier preemption to terminate on its nominated node. */
-export function awaitsVictims(pod: CachedPod, onNode: ReadonlyMap<string, readonly CachedPod[]>): boolean {
+export function awaitsVictims(pod: CachedPod, onNode: ReadonlyMap<string, NodePods>): boolean {
   const nominated = pod.status?.nominatedNodeName;
   if (nominated === undefined || nominated === "") return false;
-  return (onNode.get(nominated) ?? []).some((other) => isPodTerminating(other) && priorityOf(other) < priorityOf(pod));
+  return (onNode.get(nominated)?.all ?? []).some((other) => isPodTerminating(other) && priorityOf(other) < priorityOf(pod));
+}
+
+/** A node with the Pods that would have to leave it. */
+interface Candidate {
+  readonly node: string;
+  readonly victims: readonly RankedPod[];
 }
 
 /**
  * Chooses the node on which the least important Pods make room for `pod`, as kube-scheduler does: the fewest Pods that must go, with
- * the lowest priorities, and among equals those that started last. PodDisruptionBudgets are not considered.
+ * the lowest priorities, and among equals those that started last. PodDisruptionBudgets are not considered. Yields when `work` ends the
+ * step.
  *
  * @param misfits why the Pod does not fit each of `loads`
  * @param onNode the Pods that occupy each node
  */
-export function findPreemption(
+export function* findPreemption(
   pod: CachedPod,
   loads: readonly NodeLoad[],
   misfits: readonly (readonly Misfit[])[],
-  onNode: ReadonlyMap<string, readonly CachedPod[]>,
-): Preemption | undefined {
-  const candidates = loads.flatMap((load, index) => {
-    if (misfits[index]?.some(({ isPermanent }) => isPermanent) !== false) return [];
+  { onNode, work }: { readonly onNode: ReadonlyMap<string, NodePods>; readonly work: WorkMeter },
+): Generator<undefined, Preemption | undefined, void> {
+  const candidates: Candidate[] = [];
+  for (const [index, load] of loads.entries()) {
+    if (work.endsStep()) yield;
+    if (misfits[index]?.some(({ isPermanent }) => isPermanent) !== false) continue;
     const node = load.node.metadata.name ?? "";
-    const victims = victimsOn(load, pod, onNode.get(node) ?? []);
-    return victims === undefined ? [] : [{ node, victims }];
-  });
-  return candidates.toSorted(byHarm)[0];
+    const pods = onNode.get(node);
+    const victims = pods === undefined ? undefined : yield* victimsOn(load, pod, pods.ranked, work);
+    if (victims !== undefined) candidates.push({ node, victims });
+  }
+  const best = candidates.toSorted(byHarm)[0];
+  return best === undefined ? undefined : { node: best.node, victims: best.victims.map((victim) => victim.pod) };
 }
 
 /** The Pods that must leave a node; undefined if it would not help. */
-function victimsOn({ node }: NodeLoad, pod: CachedPod, pods: readonly CachedPod[]): readonly CachedPod[] | undefined {
-  const lower = pods.filter((other) => priorityOf(other) < priorityOf(pod));
-  if (lower.length === 0) return undefined;
-  const rest = loadOf(
-    node,
-    pods.filter((other) => !lower.includes(other)),
-  );
-  if (misfitsOf(pod, rest).length > 0) return undefined;
-  addPod(rest, pod);
-  const victims: CachedPod[] = [];
-  for (const candidate of lower.toSorted(byImportance)) {
-    if (misfitsOf(candidate, rest).some(({ isPermanent }) => !isPermanent)) victims.push(candidate);
-    else addPod(rest, candidate);
+function* victimsOn(
+  { node }: NodeLoad,
+  pod: CachedPod,
+  ranked: readonly RankedPod[],
+  work: WorkMeter,
+): Generator<undefined, readonly RankedPod[] | undefined, void> {
+  const priority = priorityOf(pod);
+  const lowest = ranked.at(-1);
+  if (lowest === undefined || lowest.priority >= priority) return undefined;
+  const rest = loadOf(node, []);
+  const victims: RankedPod[] = [];
+  let hasPod = false;
+  for (const other of ranked) {
+    if (work.endsStep()) yield;
+    if (other.priority >= priority) {
+      addPod(rest, other.pod);
+      continue;
+    }
+    // All Pods that must stay are counted: the others stay as long as there is room besides the new Pod.
+    if (!hasPod) {
+      if (misfitsOf(pod, rest).length > 0) return undefined;
+      addPod(rest, pod);
+      hasPod = true;
+    }
+    if (misfitsOf(other.pod, rest).some(({ isPermanent }) => !isPermanent)) victims.push(other);
+    else addPod(rest, other.pod);
   }
   return victims;
 }
 
-function priorityOf(pod: CachedPod): number {
-  return pod.spec.priority ?? 0;
-}
-
-function startOf(pod: CachedPod): number {
-  return parseTime(pod.status?.startTime ?? "") ?? Number.POSITIVE_INFINITY;
-}
-
-/** The most important Pod first: it is the first to stay. */
-function byImportance(a: CachedPod, b: CachedPod): number {
-  return priorityOf(b) - priorityOf(a) || compare(startOf(a), startOf(b));
-}
-
-function byHarm(a: Preemption, b: Preemption): number {
-  const highest = ({ victims }: Preemption): number => Math.max(...victims.map(priorityOf));
-  const total = ({ victims }: Preemption): number => victims.reduce((sum, victim) => sum + priorityOf(victim), 0);
-  const earliest = ({ victims }: Preemption): number => Math.min(...victims.map(startOf));
+function byHarm(a: Candidate, b: Candidate): number {
+  const highest = ({ victims }: Candidate): number => victims[0]?.priority ?? Number.NEGATIVE_INFINITY;
+  const total = ({ victims }: Candidate): number => victims.reduce((sum, { priority }) => sum + priority, 0);
+  const earliest = ({ victims }: Candidate): number =>
+    victims.reduce((least, { start }) => Math.min(least, start), Number.POSITIVE_INFINITY);
   return (
     compare(highest(a), highest(b)) ||
     compare(total(a), total(b)) ||
     a.victims.length - b.victims.length ||
     compare(earliest(b), earliest(a))
   );
-}
-
-function compare(a: number, b: number): number {
-  return a === b ? 0 : a < b ? -1 : 1;
 }

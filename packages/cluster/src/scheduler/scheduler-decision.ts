@@ -3,8 +3,10 @@ import type { NodeObject, PersistentVolumeObject, StorageClassObject } from "@ke
 import { isPodTerminal, isPodTerminating, type CachedPod } from "../workload/pod-state.ts";
 import type { Claim } from "../workload/cached-objects.ts";
 import type { Cached } from "../workload/write.ts";
+import { NodePods } from "./node-pods.ts";
 import { awaitsVictims, findPreemption, mayPreempt } from "./preemption.ts";
 import { addPod, freeShare, loadOf, type Misfit, misfitsOf, type NodeLoad } from "./node-fit.ts";
+import { WorkMeter } from "./work-meter.ts";
 
 /** The input of {@link schedule}. */
 export interface ObservedPods {
@@ -52,33 +54,33 @@ export function schedule(observed: ObservedPods): readonly Placement[] {
   }
 }
 
-/** Pods that are placed in one step. */
-const podsPerStep = 64;
-
-/** {@link schedule} in steps: a user can create thousands of pending Pods. */
+/** {@link schedule} in steps: a user can create thousands of pending Pods. A step ends after a number of examined nodes and Pods. */
 export function* scheduleInSteps(observed: ObservedPods): Generator<undefined, readonly Placement[], void> {
   const { nodes, pods, assumed } = observed;
   const nodeOf = (pod: CachedPod): string | undefined => pod.spec.nodeName || assumed.get(pod.metadata.uid ?? "");
   const pending = pods.filter((pod) => isPending(pod) && nodeOf(pod) === undefined).toSorted(byUrgency);
   if (pending.length === 0) return [];
-  const onNode = new Map<string, CachedPod[]>();
+  const work = new WorkMeter();
+  const loads = new Map(
+    nodes
+      .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+      .map((node) => [node.metadata.name ?? "", loadOf(node, [])]),
+  );
+  const onNode = new Map<string, NodePods>();
   for (const pod of pods) {
     const name = nodeOf(pod);
     // A terminating Pod holds its resources until it is deleted.
     if (name === undefined || isPodTerminal(pod)) continue;
-    const others = onNode.get(name);
-    if (others === undefined) onNode.set(name, [pod]);
-    else others.push(pod);
+    if (work.endsStep()) yield;
+    const load = loads.get(name);
+    if (load !== undefined) occupy(onNode, load, pod);
   }
-  const loads = nodes
-    .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-    .map((node) => loadOf(node, onNode.get(node.metadata.name ?? "") ?? []));
   const claims = new Map(observed.claims.map((claim) => [claimKey(claim.metadata.namespace, claim.metadata.name), claim]));
-  const round: Round = { loads, onNode, claims, classes: observed.classes };
+  const round: Round = { loads: [...loads.values()], onNode, claims, classes: observed.classes, work };
   const placements: Placement[] = [];
-  for (const [index, pod] of pending.entries()) {
-    if (index % podsPerStep === 0) yield;
-    placements.push(...placePod(pod, round));
+  for (const pod of pending) {
+    if (work.endsStep()) yield;
+    placements.push(...(yield* placePod(pod, round)));
   }
   return placements;
 }
@@ -88,56 +90,82 @@ const claimKey = (namespace = "", name = ""): string => `${namespace}/${name}`;
 /** The nodes with the Pods that occupy them, including those placed in this round. */
 interface Round {
   readonly loads: readonly NodeLoad[];
-  readonly onNode: Map<string, CachedPod[]>;
+  readonly onNode: Map<string, NodePods>;
   /** By namespace and name. */
   readonly claims: ReadonlyMap<string, Claim>;
   readonly classes: ObservedPods["classes"];
+  readonly work: WorkMeter;
 }
 
-function placePod(pod: CachedPod, round: Round): readonly Placement[] {
-  const { loads } = round;
+function* placePod(pod: CachedPod, round: Round): Generator<undefined, readonly Placement[], void> {
+  const { loads, onNode, work } = round;
   const fail = (message: string): readonly Placement[] => [{ kind: "fail", pod, message }];
   if (loads.length === 0) return fail("no nodes available to schedule pods");
   const { problem, unbound } = claimsOf(pod, round);
   if (problem !== undefined) return fail(`0/${loads.length} nodes are available: ${problem}. ${notHelpful(loads.length)}`);
-  const misfits = loads.map((load) => misfitsOf(pod, load));
+  const misfits: (readonly Misfit[])[] = [];
+  for (const load of loads) {
+    if (work.endsStep()) yield;
+    misfits.push(misfitsOf(pod, load));
+  }
   const fitting = loads.filter((_, index) => misfits[index]?.length === 0);
-  if (fitting.length === 0) return [makeRoom(pod, misfits, round)];
+  if (fitting.length === 0) return [yield* makeRoom(pod, misfits, round)];
   const selected = unbound.map((claim) => claim.metadata.annotations?.[selectedNodeAnnotation]).find((name) => name);
-  const ranked = fitting.toSorted((a, b) => freeShare(pod, b) - freeShare(pod, a) || a.pods - b.pods);
-  const chosen = ranked.find(({ node }) => node.metadata.name === selected) ?? ranked[0];
+  const chosen = fitting.find(({ node }) => node.metadata.name === selected) ?? (yield* freest(pod, fitting, work));
   if (chosen === undefined) return [];
   const node = chosen.node.metadata.name ?? "";
   // A Pod that waits for its volume already holds its resources.
-  occupy(round, chosen, pod);
+  occupy(onNode, chosen, pod);
   if (unbound.length === 0) return [{ kind: "bind", pod, node }];
   const claims = unbound.filter((claim) => claim.metadata.annotations?.[selectedNodeAnnotation] !== node);
   return claims.length === 0 ? [] : [{ kind: "select-node", pod, node, claims }];
 }
 
-function occupy({ onNode }: Round, load: NodeLoad, pod: CachedPod): void {
+/** The node with the largest free share, and among equals with the fewest Pods. */
+function* freest(
+  pod: CachedPod,
+  fitting: readonly NodeLoad[],
+  work: WorkMeter,
+): Generator<undefined, NodeLoad | undefined, void> {
+  let best: { readonly load: NodeLoad; readonly share: number } | undefined;
+  for (const load of fitting) {
+    if (work.endsStep()) yield;
+    const share = freeShare(pod, load);
+    if (best === undefined || share > best.share || (share === best.share && load.pods < best.load.pods))
+      best = { load, share };
+  }
+  return best?.load;
+}
+
+function occupy(onNode: Map<string, NodePods>, load: NodeLoad, pod: CachedPod): void {
   addPod(load, pod);
   const name = load.node.metadata.name ?? "";
-  onNode.set(name, [...(onNode.get(name) ?? []), pod]);
+  const pods = onNode.get(name) ?? new NodePods();
+  onNode.set(name, pods);
+  pods.add(pod);
 }
 
 /** Preempts Pods of lower priority for a Pod that fits no node, or says why it cannot. */
-function makeRoom(pod: CachedPod, misfits: readonly (readonly Misfit[])[], round: Round): Placement {
+function* makeRoom(
+  pod: CachedPod,
+  misfits: readonly (readonly Misfit[])[],
+  round: Round,
+): Generator<undefined, Placement, void> {
   const { loads, onNode } = round;
   const why = reasonsOf(misfits);
   const nominated = loads.find(({ node }) => node.metadata.name === pod.status?.nominatedNodeName);
   if (nominated !== undefined && awaitsVictims(pod, onNode)) {
     // Pods of lower priority must not take the room in the meantime.
-    occupy(round, nominated, pod);
+    occupy(onNode, nominated, pod);
     return { kind: "fail", pod, message: `${why} preemption: not eligible due to a terminating pod on the nominated node.` };
   }
   if (!mayPreempt(pod)) {
     return { kind: "fail", pod, message: `${why} preemption: not eligible due to preemptionPolicy=Never.` };
   }
-  const preemption = findPreemption(pod, loads, misfits, onNode);
+  const preemption = yield* findPreemption(pod, loads, misfits, round);
   if (preemption === undefined) return { kind: "fail", pod, message: explain(misfits) };
   const load = loads.find(({ node }) => node.metadata.name === preemption.node);
-  if (load !== undefined) occupy(round, load, pod);
+  if (load !== undefined) occupy(onNode, load, pod);
   return { kind: "preempt", pod, ...preemption, message: why };
 }
 

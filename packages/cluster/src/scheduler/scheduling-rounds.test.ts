@@ -1,12 +1,4 @@
-import {
-  Node,
-  PersistentVolume,
-  PersistentVolumeClaim,
-  Pod,
- 
-  PriorityClass,
-  StorageClass,
-} from "@keelson/api-machinery/kinds";
+import { Node, PersistentVolume, PersistentVolumeClaim, Pod, PriorityClass, StorageClass } from "@keelson/api-machinery/kinds";
 import { systemClock } from "@keelson/api-machinery/time";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
