@@ -131,7 +131,7 @@ export interface ExecSession {
   resize(size: TerminalSize): Promise<void>;
   /** Sends a signal to the command and its process group. Does nothing once it has terminated. */
   signal(signal: NodeJS.Signals): Promise<void>;
-  /** Kills the command and everything it started. */
+  /** Kills the command and everything it started; once it has exited, what is left of its process group. */
   kill(): Promise<void>;
   /** Resolves when the command has terminated; 126 or 127 if it could not be started, as in shells. Never rejects. */
   exited(): Promise<{ readonly exitCode: number }>;

@@ -27,7 +27,7 @@ afterAll(async () => {
 
 const connect = () => createClient({ transport: environment.transport(), fieldManager: "test" });
 
-async function run(now: number, flags: Record<string, string> = {}) {
+async function run(now: number, flags: Record<string, string | readonly string[]> = {}) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
   const exitCode = await mosquittoConfigCommand.run({
     ...{ args: [], flags: { dir: join(dir, "broker"), ...flags }, stdout, stderr, log: silentLogger },
@@ -50,6 +50,11 @@ it("keeps the server's certificate and the modes of existing files until the cer
   expect(readdirSync(join(dir, "broker")).filter((name) => name.endsWith(".new"))).toEqual([]);
   await run(t0 + 4.5 * 365 * 86_400_000);
   expect(read("server.crt")).not.toBe(certificate);
+});
+
+it.each(["keelson-robots-exec", "Keelson-Robots-Exec."])("rejects the exec server's name %s as a host", async (name) => {
+  const host = ["broker.example.com", name];
+  await expect(run(t0, { host })).rejects.toThrow("must not be the name of the exec server's certificate");
 });
 
 it("names a robot whose certificate is damaged, and writes the revocation list of the others", async () => {

@@ -4,8 +4,9 @@ import { join, resolve } from "node:path";
 import { createRevocationList } from "@keelson/api-machinery/certificates";
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
-import { listFlag, portFlag, textFlag } from "@keelson/operator/flags";
+import { invalidFlag, listFlag, portFlag, textFlag } from "@keelson/operator/flags";
 import { Robot } from "../api/robot.ts";
+import { execServerName } from "../exec/exec-frames.ts";
 import { brokerCertificate } from "../identity/broker-certificate.ts";
 import { mosquittoFiles } from "../identity/mosquitto-files.ts";
 import { ensureRobotAuthority } from "../identity/robot-authority.ts";
@@ -44,6 +45,8 @@ export const mosquittoConfigCommand: CommandDefinition = {
 async function run(context: CommandContext): Promise<number> {
   const { flags: values, stdout, stderr, clock, signal } = context;
   const namespace = namespaceFlag.read(values);
+  const reserved = flags.host.read(values).find((host) => host.toLowerCase().replace(/\.+$/, "") === execServerName);
+  if (reserved !== undefined) throw invalidFlag(flags.host, reserved, "must not be the name of the exec server's certificate");
   const client = await context.client();
   try {
     const now = clock.now();

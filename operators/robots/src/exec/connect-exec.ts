@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import { text } from "node:stream/consumers";
 import { isJsonObject } from "@keelson/api-machinery";
 import { RobotsError } from "../robots-error.ts";
-import { execProtocol } from "./exec-frames.ts";
+import { execProtocol, execServerName } from "./exec-frames.ts";
 
 /** Options of {@link connectExec}. */
 export interface ConnectExecOptions {
@@ -32,8 +32,8 @@ export function connectExec(options: ConnectExecOptions): Promise<ExecConnection
   return new Promise((resolve, reject) => {
     const request =
       target.protocol === "https:"
-        ? // The authority signs server certificates for this operator only; at which address it is reached does not matter.
-          httpsRequest(target, { headers, ca: authority, minVersion: "TLSv1.3", checkServerIdentity: () => undefined, signal })
+        ? // The authority also signs the certificates of brokers, so the name must be that of the exec server. The address does not matter.
+          httpsRequest(target, { headers, ca: authority, minVersion: "TLSv1.3", servername: execServerName, signal })
         : httpRequest(target, { headers, signal });
     request.on("upgrade", (_response, socket, head) => {
       socket.on("error", () => {});

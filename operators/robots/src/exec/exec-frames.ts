@@ -3,6 +3,9 @@ import type { Readable } from "node:stream";
 /** Value of the header `Upgrade` of exec connections. */
 export const execProtocol = "keelson-robots-exec";
 
+/** The only DNS name in the certificate of the exec server. No other certificate of the robots' authority contains it. */
+export const execServerName = "keelson-robots-exec";
+
 /** Maximum data of a frame. */
 export const maxFrameBytes = 64 * 1024;
 

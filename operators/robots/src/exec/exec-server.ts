@@ -131,7 +131,8 @@ export class ExecServer {
     if (problem !== undefined || task === undefined || taskUid === undefined)
       return problem?.message ?? `task ${name} not found`;
     const target = { taskUid, attempt: task.status?.attempt ?? 0 };
-    const text = JSON.stringify(request.command).slice(0, 200);
+    // Arguments may contain secrets, and more users read Events than may run commands.
+    const text = `${JSON.stringify(request.command[0].slice(0, 200))} with ${request.command.length - 1} arguments`;
     const record = (reason: string, note: string): void => events.event(task, { type: "Normal", reason, note });
     const handle = sessions.open(
       task.spec.targetRobot ?? "",

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, rm } from "node:fs/promises";
 import { isIP } from "node:net";
 import { join } from "node:path";
+import { issueCertificate, type KeyPair } from "@keelson/api-machinery/certificates";
 import { ClusterIdentities } from "@keelson/controller/access";
 import type { EventRecorder } from "@keelson/controller";
 import type { ServerContext } from "@keelson/operator";
@@ -11,6 +12,7 @@ import { replaceFile } from "../commands/replace-file.ts";
 import { mqttFlags } from "../flags.ts";
 import type { LazyAuthority } from "../identity/lazy-authority.ts";
 import { ExecAccess } from "./exec-access.ts";
+import { execServerName } from "./exec-frames.ts";
 import { ExecServer } from "./exec-server.ts";
 import type { ExecSessions } from "./exec-sessions.ts";
 
@@ -19,6 +21,9 @@ const execAccessFile = (dataDir: string): string => join(dataDir, "exec-access.j
 
 /** File below the operator's data folder with the authority of the exec server's certificate. */
 const execAuthorityFile = (dataDir: string): string => join(dataDir, "exec-ca.crt");
+
+/** The certificate is issued anew with every start of the operator. */
+const certificateLifeMs = 5 * 365 * 86_400_000;
 
 /** Parts of the exec server. */
 export interface ExecServerParts {
@@ -31,6 +36,14 @@ export interface ExecServerParts {
 export interface RunningExecServer {
   readonly url: string;
   stop(): Promise<void>;
+}
+
+/** A certificate for {@link execServerName}. Its key exists only in this process. */
+function execCertificate(authority: KeyPair, now: number): Promise<KeyPair> {
+  return issueCertificate(authority, {
+    ...{ commonName: execServerName, usage: "server", hosts: [execServerName] },
+    ...{ notBefore: new Date(0), notAfter: new Date(now + certificateLifeMs) },
+  });
 }
 
 /**
@@ -49,7 +62,7 @@ export async function startExecServer(context: ServerContext, parts: ExecServerP
     ...{ sessions: parts.sessions, namespace, events: parts.events, clock, log },
     taskNamed: (name) => cache.get(Task, { namespace, name }),
     robotNamed: (name) => cache.get(Robot, { namespace, name }),
-    ...(authority === undefined ? {} : { tls: authority.server }),
+    ...(authority === undefined ? {} : { tls: await execCertificate(authority.authority, clock.now()) }),
   });
   const url = await server.listen(mqttFlags.execPort.read(flags), address);
   await mkdir(dataDir, { recursive: true, mode: 0o700 });

@@ -7,11 +7,16 @@ import { whenWritable } from "../protocol/when-writable.ts";
  * Connects a command with its caller until it has exited and its output is sent. If the caller disconnects first, the command is killed.
  */
 export async function serveExec(socket: Duplex, head: Buffer, session: ExecSession): Promise<void> {
-  const hungUp = new Promise<void>((resolve) => socket.once("close", resolve)).then(() => session.kill());
+  let hasExited = false;
+  // What a command has left behind runs on when the command has exited.
+  const hungUp = new Promise<void>((resolve) => socket.once("close", resolve)).then(() =>
+    hasExited ? undefined : session.kill(),
+  );
   const outputs = [pump(session.stdout, socket, execChannels.stdout)];
   if (session.stderr !== undefined) outputs.push(pump(session.stderr, socket, execChannels.stderr));
   const input = takeInput(socket, head, session).catch(() => void socket.destroy());
   const end: ExecEnd = await session.exited();
+  hasExited = true;
   await Promise.all(outputs);
   await sendFrame(socket, execChannels.exit, Buffer.from(JSON.stringify(end)));
   socket.end();

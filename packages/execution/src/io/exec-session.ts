@@ -3,7 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { closeSync, openSync, readlinkSync, rmSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import type { ExecSession, TerminalSize } from "../driver.ts";
-import { listProcesses, readStat } from "../process/proc.ts";
+import { isAlive, listProcesses, type ProcessStat, readStat } from "../process/proc.ts";
 import { splitEnvironment } from "../shim/shim.ts";
 import { resizeTerminal, terminalCommand } from "./terminal.ts";
 import { withLowerScore } from "../process/oom-score.ts";
@@ -123,9 +123,14 @@ export function spawnExec(request: ExecRequest): ExecSession {
   if (stdin === null || stdout === null || stderr === null) throw new TypeError("stdio of kind pipe is a stream");
   // The command may exit without reading its input.
   stdin.on("error", () => {});
+  /** What was left of the process group when its leader was reaped. Undefined: the leader still reserves the group's id. */
+  let left: Promise<readonly ProcessStat[]> | undefined;
   const exited = new Promise<{ readonly exitCode: number }>((resolve) => {
     child.once("error", () => resolve({ exitCode: 126 }));
-    child.once("exit", (code, signal) => resolve({ exitCode: code ?? (signal === null ? 1 : 137) }));
+    child.once("exit", (code, signal) => {
+      if (pid !== undefined) left = membersOf(pid);
+      resolve({ exitCode: code ?? (signal === null ? 1 : 137) });
+    });
   });
   return {
     stdin,
@@ -139,9 +144,14 @@ export function spawnExec(request: ExecRequest): ExecSession {
       if (pid !== undefined && readStat(pid) !== undefined) await signalCommand(pid, signal);
     },
     async kill() {
-      if (pid === undefined || readStat(pid) === undefined) return;
-      const descendants = await descendantsOf(pid);
-      for (const each of [-pid, ...descendants]) {
+      if (pid === undefined) return;
+      const members = await left;
+      const alive = members?.filter((member) => isAlive(member.pid, member.startTime)) ?? [];
+      if (members !== undefined && alive.length === 0) return;
+      const descendants = await descendantsOf(members === undefined ? [pid] : alive.map((member) => member.pid));
+      // The id is not reused while one of the members is in the group.
+      const isOurs = left === undefined || alive.some((member) => isMember(member, pid));
+      for (const each of [...(isOurs ? [-pid] : []), ...descendants]) {
         try {
           process.kill(each, "SIGKILL");
         } catch {
@@ -162,7 +172,7 @@ export function spawnExec(request: ExecRequest): ExecSession {
 async function signalCommand(pid: number, signal: NodeJS.Signals): Promise<void> {
   const processes = namespaceOf(pid, "pid");
   const users = namespaceOf(process.pid, "user");
-  const alive = [pid, ...(await descendantsOf(pid))]
+  const alive = [pid, ...(await descendantsOf([pid]))]
     .flatMap((each) => readStat(each) ?? [])
     .filter(({ state }) => state !== "Z");
   const inside = alive.filter((stat) => namespaceOf(stat.pid, "pid") !== processes && namespaceOf(stat.pid, "user") !== users);
@@ -187,11 +197,27 @@ function namespaceOf(pid: number, kind: "pid" | "user"): string | undefined {
   }
 }
 
-/** The descendants of a process, parents first. script(1) starts its command in a new session, outside the command's process group. */
-async function descendantsOf(pid: number): Promise<readonly number[]> {
+/** The processes of a group whose leader has just been reaped. */
+async function membersOf(group: number): Promise<readonly ProcessStat[]> {
+  try {
+    process.kill(-group, 0);
+  } catch {
+    return [];
+  }
+  return (await listProcesses()).filter((stat) => stat.group === group);
+}
+
+/** Whether this very process is still in a group. */
+function isMember({ pid, startTime }: ProcessStat, group: number): boolean {
+  const stat = readStat(pid);
+  return stat?.startTime === startTime && stat.group === group;
+}
+
+/** The descendants of processes, parents first. script(1) starts its command in a new session, outside the command's process group. */
+async function descendantsOf(pids: readonly number[]): Promise<readonly number[]> {
   const all = await listProcesses();
   const found: number[] = [];
-  for (let parents = [pid]; parents.length > 0; ) {
+  for (let parents = pids; parents.length > 0; ) {
     const children = all.filter((stat) => parents.includes(stat.parent)).map((stat) => stat.pid);
     found.push(...children);
     parents = children;
