@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { type DeepReadonly, draft, type KubernetesObject } from "@keelson/api-machinery";
-import type { ConfigMapObject, PodObject } from "@keelson/api-machinery/kinds";
+import type { ConfigMapObject, PodObject, ServiceObject } from "@keelson/api-machinery/kinds";
 import { describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import type { Group, GroupSpec, GroupStatus } from "../../api/group.ts";
@@ -36,7 +36,7 @@ class Cluster {
   readonly configs = new Map<string, ConfigMapObject>();
   /** Names of deleted Pods, those of one decision together. */
   readonly deleted: string[][] = [];
-  #services: KubernetesObject[] = [];
+  services: ServiceObject[] = [];
   #uids = 0;
 
   get group(): DeepReadonly<Group> {
@@ -63,7 +63,7 @@ class Cluster {
     if (held !== undefined && "problem" in held) throw new Error(held.problem);
     const { effects } = decideGroup({
       ...{ group, rendered: renderGroup(group, plugin, [], { held }), claims: [], roles: new Map(), now: 0 },
-      ...{ pods: [...this.pods.values()], configs: [...this.configs.values()], services: this.#services },
+      ...{ pods: [...this.pods.values()], configs: [...this.configs.values()], services: this.services },
     });
     const deleted: string[] = [];
     for (const effect of effects) {
@@ -85,7 +85,7 @@ class Cluster {
       const pod = object as PodObject;
       this.pods.set(name, { ...pod, metadata: { ...pod.metadata, uid: `uid-${this.#uids}` }, status: { phase: "Pending" } });
     } else if (object.kind === "ConfigMap") this.configs.set(name, object as ConfigMapObject);
-    else this.#services = [...this.#services, object];
+    else this.services = [...this.services.filter(({ metadata }) => metadata.name !== name), object as ServiceObject];
   }
 
   /** The kubelet reports that Pods serve: all, or those with these ordinals. */
@@ -162,6 +162,16 @@ describe("a group without agents", () => {
     expect(cluster.status).toMatchObject({ phase: "Running", disruptions: { restarts: 1 } });
   });
 
+  it("changes the port of its Service after its Pods", () => {
+    const cluster = provisioned();
+    const targets = () => cluster.services.map(({ spec }) => JSON.stringify(spec));
+    cluster.change("plan/2/1", { values: { port: 9090 } });
+    expect(targets()).toEqual([expect.not.stringContaining("9090")]);
+    cluster.ready().ready().ready();
+    expect(targets()).toEqual([expect.stringContaining("9090")]);
+    expect(cluster.status.operation).toMatchObject({ phase: "Succeeded", message: "done" });
+  });
+
   it("removes superfluous Pods, and all of them when it is stopped", () => {
     const cluster = provisioned().change("plan/2/1", { replicas: 2 });
     expect(cluster.deleted).toEqual([["2", "3"]]);
@@ -208,6 +218,29 @@ describe("a partition", () => {
     cluster.settle().ready();
     expect(cluster.titles()).toEqual(["Hello", "Hello", "Hello", "Next"]);
     expect(cluster.status).toMatchObject({ phase: "Running", updatedReplicas: 1 });
+  });
+
+  it.each<[string, Partial<GroupSpec>, Partial<GroupSpec>]>([
+    ["a stop", { stopped: true }, { stopped: false }],
+    ["a scale to zero", { replicas: 0 }, { replicas: 4 }],
+  ])("holds the same Pods after %s", (_, away, back) => {
+    const cluster = provisioned()
+      .change("plan/2/1", { config: { title: "Next" }, rollingUpdate: { partition: 2 } })
+      .ready()
+      .ready();
+    const { completed, currentRevision } = cluster.status;
+    cluster.change("plan/3/1", away);
+    expect(cluster.pods.size).toBe(0);
+    expect(cluster.status).toMatchObject({ completed, currentRevision, operation: { phase: "Succeeded" } });
+    cluster.change("plan/4/1", back).ready();
+    expect(cluster.titles()).toEqual(["Hello", "Hello", "Next", "Next"]);
+    expect(cluster.status).toMatchObject({ completed, updatedReplicas: 2, operation: { phase: "Succeeded" } });
+    cluster
+      .change("plan/5/1", { rollingUpdate: { partition: 0 } })
+      .ready()
+      .ready();
+    expect(cluster.titles()).toEqual(["Next", "Next", "Next", "Next"]);
+    expect(cluster.status.completed).not.toEqual(completed);
   });
 
   it("keeps Pods that were changed before it is raised, and returns all to the revision before when the change is reverted", () => {

@@ -1,6 +1,6 @@
 import type { GroupStatus } from "../../api/group.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
-import { growVolumes } from "../group/change.ts";
+import { changeServices, growVolumes } from "../group/change.ts";
 import type { Next } from "../group/next.ts";
 import type { GroupObservation } from "../group/observation.ts";
 import { isHeld, isOutdated, isPodReady, type PodView } from "../group/pod-view.ts";
@@ -9,7 +9,7 @@ import { namesOf } from "./reconcile-agentless.ts";
 
 /**
  * Applies an operation to a Group without agents, once all Pods of its revision are ready: volumes, then outdated Pods, then superfluous
- * ones. The first Pod of a revision is replaced alone, and must become ready before the others follow in batches.
+ * ones, then Services. The first Pod of a revision is replaced alone, and must become ready before the others follow in batches.
  */
 export function changeAgentless(
   observed: GroupObservation,
@@ -22,7 +22,8 @@ export function changeAgentless(
   const batch = nextBatch(views, observed.group.spec.rollingUpdate?.maxUnavailable ?? 1);
   if (batch.length > 0) return restartAll(batch, `restarting ${namesOf(batch)}`);
   const superfluous = views.filter((view) => view.instance === undefined && view.pod !== undefined);
-  return restartAll(superfluous, `removing ${namesOf(superfluous)}`, true);
+  if (superfluous.length > 0) return restartAll(superfluous, `removing ${namesOf(superfluous)}`, true);
+  return changeServices(observed, rendered);
 }
 
 /** The outdated Pods to replace next: those that do not serve anyway first, then from the highest ordinal. */

@@ -28,8 +28,8 @@ export function change(
   return restart(last, `removing ${last.name}; its volume is kept`, true);
 }
 
-/** Changes Services whose ports have changed, after the Pods that they lead to. */
-function changeServices({ services }: GroupObservation, rendered: RenderedGroup): Next {
+/** Applies Services that differ from the rendered ones, after the Pods that they lead to. Settled if there are none. */
+export function changeServices({ services }: GroupObservation, rendered: RenderedGroup): Next {
   const outdated = rendered.services.filter(({ metadata }) => {
     const current = services.find((each) => each.metadata.name === metadata.name);
     return current?.metadata.annotations?.[revisionAnnotation] !== metadata.annotations?.[revisionAnnotation];

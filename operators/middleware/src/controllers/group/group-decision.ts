@@ -62,7 +62,7 @@ export function decideGroup(observed: GroupObservation): Decision {
     else operation.message = next.message;
   }
   if (next.kind === "record") record(next, status, isRunning, now);
-  setRollout(spec, rendered, views, status);
+  setRollout(spec, views, status);
   // An operation has its own message.
   if (next.kind === "settled" || operation?.phase === "Running") delete status.message;
   else status.message = next.message;

@@ -13,26 +13,33 @@ export function heldRollout(
   { spec, status }: DeepReadonly<Group>,
   findPlugin: (wanted: DeepReadonly<Rollout>["plugin"]) => FoundPlugin,
 ): HeldRollout | { readonly problem: string } | undefined {
-  const rollout = completedOf(status);
-  if (rollout === undefined || (spec.rollingUpdate?.partition ?? 0) === 0) return undefined;
-  if (jsonEquals(rollout, rolloutOf(spec))) return undefined;
+  const rollout = partitionedOff(spec, status);
+  if (rollout === undefined) return undefined;
   const plugin = findPlugin(rollout.plugin);
   return "problem" in plugin ? { problem: `Pods below the partition: ${plugin.problem}` } : { rollout, plugin };
 }
 
-/** The rollout in the status. It was written by this controller. */
-const completedOf = (status: DeepReadonly<GroupStatus> | undefined): DeepReadonly<Rollout> | undefined =>
-  status?.completed as DeepReadonly<Rollout> | undefined;
-
-/** Sets the revisions and the number of updated Pods. A rollout is complete when its operation has succeeded and no Pod is held. Mutates `status`. */
-export function setRollout(
+/**
+ * The last complete rollout if a partition applies and the spec differs from it. This does not depend on the number of Pods: a Group that is
+ * stopped or has no replicas keeps the rollout with which Pods below the partition start again.
+ */
+function partitionedOff(
   spec: DeepReadonly<GroupSpec>,
-  { instances }: RenderedGroup,
-  views: readonly PodView[],
-  status: GroupStatus,
-): void {
+  status: DeepReadonly<GroupStatus> | undefined,
+): DeepReadonly<Rollout> | undefined {
+  // It was written by this controller.
+  const rollout = status?.completed as DeepReadonly<Rollout> | undefined;
+  if (rollout === undefined || (spec.rollingUpdate?.partition ?? 0) === 0) return undefined;
+  return jsonEquals(rollout, rolloutOf(spec)) ? undefined : rollout;
+}
+
+/**
+ * Sets the revisions and the number of updated Pods. A rollout is complete when its operation has succeeded and no partition applies to it.
+ * Mutates `status`.
+ */
+export function setRollout(spec: DeepReadonly<GroupSpec>, views: readonly PodView[], status: GroupStatus): void {
   const rollout = rolloutOf(spec);
-  const isHeld = instances.some((instance) => instance.isHeld);
+  const isHeld = partitionedOff(spec, status) !== undefined;
   const isDone = status.operation?.phase === "Succeeded" || (status.operation === undefined && status.completed === undefined);
   if (isDone && !isHeld) status.completed = draft(rollout) as NonNullable<GroupStatus["completed"]>;
   status.updateRevision = hashOf(rollout);
