@@ -1,35 +1,59 @@
-import type { DeepReadonly } from "@keelson/api-machinery";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { type DeepReadonly, isJsonObject } from "@keelson/api-machinery";
 import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import type { Group } from "../api/group.ts";
 import { labels } from "../api/names.ts";
+import { RenderBudget } from "../template/render-budget.ts";
 import { TemplateError } from "../template/template-error.ts";
 import type { Plugin, PluginComponent } from "./plugin.ts";
-import { pluginConfigMapName, PluginError, readPlugin } from "./read-plugin.ts";
+import { documentKey, pluginConfigMapName, PluginError, pluginOf, readDocument } from "./read-plugin.ts";
 import { renderGroup } from "./render-group.ts";
 
 /** Groups that are rendered at most, so that a plugin does not block the operator. */
 const maxSamples = 8;
+/** The API of another program at the start of a line. It is found without parsing, because the document may be long. */
+const foreignVersion = /^apiVersion:[ \t]+["']?(?!middleware\.io\/)[a-z]/m;
+
+/** Work of one check over all templates and samples. */
+const checkLimits = { steps: 20_000, characters: 1_048_576 } as const;
 
 /**
  * Why a plugin cannot be used: its document or a template is invalid, or a template fails with the plugin's own defaults, for example
- * because of a missing key. Undefined if no problem was found. Pure.
+ * because of a missing key. Undefined if no problem was found, or the document is that of another program. Other events are handled between
+ * the rendered Groups.
  */
-export function pluginProblem(configMap: DeepReadonly<ConfigMapObject>, agentCommand: readonly string[]): string | undefined {
+export async function pluginProblem(
+  configMap: DeepReadonly<ConfigMapObject>,
+  agentCommand: readonly string[],
+): Promise<string | undefined> {
   try {
-    const plugin = readPlugin(configMap);
+    if (foreignVersion.test(configMap.data?.[documentKey] ?? "")) return undefined;
+    const document = readDocument(configMap);
+    if (isForeign(document)) return undefined;
+    const plugin = pluginOf(configMap, document);
     const { name, version } = plugin;
     if (pluginConfigMapName(name, version) !== configMap.metadata.name)
       return `contains ${name} ${version}: the name of the ConfigMap must be ${pluginConfigMapName(name, version)}`;
     const samples = plugin.components.flatMap((component) =>
       component.groups.map((group) => sampleGroup(plugin, component, group)),
     );
-    for (const group of samples.slice(0, maxSamples)) renderGroup(group, plugin, agentCommand, { isSample: true });
+    const budget = new RenderBudget(checkLimits);
+    for (const group of samples.slice(0, maxSamples)) {
+      await nextTurn();
+      renderGroup(group, plugin, agentCommand, { isSample: true, budget });
+    }
     return undefined;
   } catch (error) {
     if (error instanceof PluginError) return error.message;
     if (error instanceof TemplateError) return `template ${error.message}${remedyOf(error)}`;
     throw error;
   }
+}
+
+/** Whether a document names another API: other programs have plugins too. */
+function isForeign(document: unknown): boolean {
+  const apiVersion = isJsonObject(document) ? document.apiVersion : undefined;
+  return typeof apiVersion === "string" && !apiVersion.startsWith("middleware.io/");
 }
 
 function remedyOf({ message }: TemplateError): string {

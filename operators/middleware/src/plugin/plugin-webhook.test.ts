@@ -16,6 +16,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { createMiddleware } from "../operator.ts";
 import { pluginProblem } from "./check-plugin.ts";
+import { createPluginWebhook } from "./plugin-webhook.ts";
 import { redisPlugin } from "./redis-plugin.ts";
 
 const redis = {
@@ -35,16 +36,16 @@ function changed(from: string, to: string): ConfigMapObject {
 }
 
 describe("a plugin", () => {
-  it("has no problem if its defaults render", () => {
-    expect(pluginProblem(redis, ["agent"])).toBeUndefined();
-    expect(pluginProblem(changed("", ""), ["agent"])).toBeUndefined();
+  it("has no problem if its defaults render", async () => {
+    expect(await pluginProblem(redis, ["agent"])).toBeUndefined();
+    expect(await pluginProblem(changed("", ""), ["agent"])).toBeUndefined();
   });
 
-  it("may require values of an App", () => {
+  it("may require values of an App", async () => {
     const required = '{{ required "set values.title" .Values.title | quote }}';
-    expect(pluginProblem(changed('{{ printf "<h1>%s</h1>\\n" .Config.title | quote }}', required), [])).toBeUndefined();
+    expect(await pluginProblem(changed('{{ printf "<h1>%s</h1>\\n" .Config.title | quote }}', required), [])).toBeUndefined();
     expect(
-      pluginProblem(changed("index.html: ", '{{ if not .Values.x }}{{ fail "no x" }}{{ end }}index.html: '), []),
+      await pluginProblem(changed("index.html: ", '{{ if not .Values.x }}{{ fail "no x" }}{{ end }}index.html: '), []),
     ).toBeUndefined();
   });
 
@@ -66,9 +67,57 @@ describe("a plugin", () => {
       "restartPolicy: Never",
       "must be Always without an agent",
     ],
-  ])("is rejected for %s", (_, from, to, message) => {
+  ])("is rejected for %s", async (_, from, to, message) => {
     expect(changed(from, to).data).not.toEqual(web?.data);
-    expect(pluginProblem(changed(from, to), [])).toContain(message);
+    expect(await pluginProblem(changed(from, to), [])).toContain(message);
+  });
+});
+
+describe("a hostile plugin", () => {
+  const document = web?.data?.["plugin.yaml"] ?? "";
+  const problem = (data: Readonly<Record<string, string>>) =>
+    pluginProblem({ ...changed("", ""), data: { ...web?.data, ...data } }, []);
+  const service = (key: string, count: number) => `    - {name: x, type: Service, key: ${key}}\n`.repeat(count);
+  /** The document with further templates. */
+  const withTemplates = (key: string, count: number) => ({ "plugin.yaml": `${document.trimEnd()}\n${service(key, count)}` });
+  const tooLong = "the plugin takes too long to check";
+
+  it("is rejected for a long document, before it is parsed", async () => {
+    const long = `${document}#${"x".repeat(65_536)}`;
+    expect(await problem({ "plugin.yaml": long })).toContain("must have at most 65536 characters");
+    expect(await problem({ "plugin.yaml": `apiVersion: example.com/v1\n${long}` })).toBeUndefined();
+  });
+
+  it("is rejected for too many templates", async () => {
+    const message = "templates: must have at most 64 entries, has 303";
+    expect(await problem({ ...withTemplates("loop", 300), loop: "{{ range until 9000 }}{{ end }}" })).toBe(message);
+  });
+
+  it("is rejected for steps or texts that are too many over all templates, not only in one", async () => {
+    const loop = "{{ range until 4000 }}{{ end }}";
+    expect(await problem({ ...withTemplates("loop", 2), loop })).toBeUndefined();
+    expect(await problem({ ...withTemplates("loop", 8), loop })).toContain(tooLong);
+    const text = `{{ $text := "${"x".repeat(4000)}" }}`;
+    const upper = (count: number) => `${text}{{ range until ${count} }}{{ $x := upper $text }}{{ end }}`;
+    expect(await problem({ ...withTemplates("upper", 1), upper: upper(100) })).toBeUndefined();
+    expect(await problem({ ...withTemplates("upper", 4), upper: upper(100) })).toContain(tooLong);
+    const contains = `${text}{{ range until 300 }}{{ if contains "y" $text }}{{ end }}{{ end }}`;
+    expect(await problem({ ...withTemplates("contains", 1), contains })).toContain(tooLong);
+  });
+
+  it("is admitted with a warning while too many others are checked, and checked later", async () => {
+    const [webhook] = createPluginWebhook([]).webhooks;
+    const object = changed(".Values.port | quote", ".Values.prot | quote");
+    const warnings: string[] = [];
+    const handle = async () => {
+      const context = { warn: (text: string) => void warnings.push(text) } as never;
+      const request = { operation: "CREATE", name: "web-v1.0.0", object } as never;
+      return webhook?.handle(request, context);
+    };
+    const results = await Promise.allSettled(Array.from({ length: 9 }, handle));
+    expect(results.map(({ status }) => status)).toEqual([...Array.from({ length: 8 }, () => "rejected"), "fulfilled"]);
+    expect(warnings).toEqual([expect.stringContaining("too many plugins are being checked")]);
+    await expect(handle()).rejects.toThrow("key not found");
   });
 });
 

@@ -2,6 +2,7 @@ import { type DeepReadonly, isJsonObject, type JsonObject, type JsonValue } from
 import type { ConfigMapObject } from "@keelson/api-machinery/kinds";
 import { parse } from "yaml";
 import { type Scenario, scenarios } from "../api/parts.ts";
+import type { Template } from "../template/nodes.ts";
 import { parseTemplate } from "../template/parse-template.ts";
 import { TemplateError } from "../template/template-error.ts";
 import { type ParameterClass, type Plugin, type TemplateKind, templateKinds } from "./plugin.ts";
@@ -32,14 +33,33 @@ export function isPlugin(configMap: DeepReadonly<ConfigMapObject>): boolean {
  * **Errors**: a {@link PluginError} that names the field, also for a template that does not parse.
  */
 export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
-  const text = configMap.data?.[documentKey];
-  if (text === undefined) throw new PluginError(`data["${documentKey}"]: required`);
-  let document: unknown;
+  return pluginOf(configMap, readDocument(configMap));
+}
+
+/** Length of the longest document, in characters. */
+const maxDocumentLength = 65_536;
+const maxTemplates = 64;
+
+/**
+ * Parses the document of a plugin, which may be that of another program.
+ *
+ * **Errors**: a {@link PluginError} if it is missing, too long or not valid YAML.
+ */
+export function readDocument({ data }: DeepReadonly<ConfigMapObject>): unknown {
+  const field = `data["${documentKey}"]`;
+  const text = data?.[documentKey];
+  if (text === undefined) throw new PluginError(`${field}: required`);
+  if (text.length > maxDocumentLength)
+    throw new PluginError(`${field}: must have at most ${maxDocumentLength} characters, has ${text.length}`);
   try {
-    document = parse(text, { maxAliasCount: 100 });
+    return parse(text, { maxAliasCount: 100 });
   } catch (error) {
-    throw new PluginError(`data["${documentKey}"]: ${(error as Error).message}`);
+    throw new PluginError(`${field}: ${(error as Error).message}`);
   }
+}
+
+/** Like {@link readPlugin}, from its parsed document. */
+export function pluginOf(configMap: DeepReadonly<ConfigMapObject>, document: unknown): Plugin {
   const root = object(document, documentKey);
   // Either `kind: Plugin` with a spec, as in the sibling chapters, or the spec alone.
   const spec = isJsonObject(root.spec) ? root.spec : root;
@@ -108,24 +128,34 @@ export function readPlugin(configMap: DeepReadonly<ConfigMapObject>): Plugin {
     hasUsers: components.some((component) => component.hasAgent) ? flag(spec.users, "users", undefined) : false,
     hasTls: flag(spec.tls, "tls", false),
     values: object(spec.defaultValues ?? {}, "defaultValues"),
-    templates: list(spec.templates, "templates").map((each, index) => {
-      const template = object(each, `templates[${index}]`);
-      const kind = requiredText(template.type, `templates[${index}].type`);
-      if (!templateKinds.includes(kind as TemplateKind)) {
-        throw new PluginError(`templates[${index}].type: ${JSON.stringify(kind)} must be one of ${templateKinds.join(", ")}`);
-      }
-      const key = requiredText(template.key, `templates[${index}].key`);
-      const source = configMap.data?.[key];
-      if (source === undefined)
-        throw new PluginError(`templates[${index}].key: the ConfigMap has no key ${JSON.stringify(key)}`);
-      try {
-        return { kind: kind as TemplateKind, template: parseTemplate(key, source) };
-      } catch (error) {
-        if (error instanceof TemplateError) throw new PluginError(`templates[${index}]: ${error.message}`);
-        throw error;
-      }
-    }),
+    templates: readTemplates(spec.templates, configMap),
   };
+}
+
+/** Parses `templates`. Each key is parsed once. */
+function readTemplates(value: JsonValue | undefined, { data }: DeepReadonly<ConfigMapObject>): Plugin["templates"] {
+  const entries = list(value, "templates");
+  if (entries.length > maxTemplates)
+    throw new PluginError(`templates: must have at most ${maxTemplates} entries, has ${entries.length}`);
+  const parsed = new Map<string, Template>();
+  return entries.map((each, index) => {
+    const entry = object(each, `templates[${index}]`);
+    const kind = requiredText(entry.type, `templates[${index}].type`);
+    if (!templateKinds.includes(kind as TemplateKind)) {
+      throw new PluginError(`templates[${index}].type: ${JSON.stringify(kind)} must be one of ${templateKinds.join(", ")}`);
+    }
+    const key = requiredText(entry.key, `templates[${index}].key`);
+    const source = data?.[key];
+    if (source === undefined) throw new PluginError(`templates[${index}].key: the ConfigMap has no key ${JSON.stringify(key)}`);
+    try {
+      const template = parsed.get(key) ?? parseTemplate(key, source);
+      parsed.set(key, template);
+      return { kind: kind as TemplateKind, template };
+    } catch (error) {
+      if (error instanceof TemplateError) throw new PluginError(`templates[${index}]: ${error.message}`);
+      throw error;
+    }
+  });
 }
 
 /** Parses `orders`. An element is a component, or a list of components that change concurrently. */

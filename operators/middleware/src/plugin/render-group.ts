@@ -18,7 +18,8 @@ import {
   tlsAnnotation,
   versionAnnotation,
 } from "../api/names.ts";
-import { renderTemplate } from "../template/render-template.ts";
+import type { RenderBudget } from "../template/render-budget.ts";
+import { type RenderTemplateOptions, renderTemplate } from "../template/render-template.ts";
 import { hasAgent, hasVersion, type Plugin, type TemplateKind } from "./plugin.ts";
 import { checkPod, checkPorts } from "./check-rendered.ts";
 import { PluginError } from "./read-plugin.ts";
@@ -76,6 +77,8 @@ interface RenderOptions {
   readonly held?: HeldRollout | undefined;
   /** Whether the Group is an example, which may lack required values. */
   readonly isSample?: boolean;
+  /** Limits the work of several Groups. Default: no limit. */
+  readonly budget?: RenderBudget | undefined;
 }
 
 /** The last complete rollout of a Group whose spec differs from it, and its plugin. */
@@ -93,11 +96,11 @@ export function renderGroup(
   group: DeepReadonly<Group>,
   plugin: Plugin,
   agentCommand: readonly string[],
-  { held, isSample = false }: RenderOptions = {},
+  { held, isSample = false, budget }: RenderOptions = {},
 ): RenderedGroup {
   const { spec } = group;
-  const renderer = new GroupRenderer(group, plugin, agentCommand, isSample);
-  const old = held && new GroupRenderer(withRollout(group, held.rollout), held.plugin, agentCommand, isSample);
+  const renderer = new GroupRenderer(group, plugin, agentCommand, { isSample, budget });
+  const old = held && new GroupRenderer(withRollout(group, held.rollout), held.plugin, agentCommand, { isSample, budget });
   const partition = spec.rollingUpdate?.partition ?? 0;
   const instances = Array.from({ length: spec.stopped ? 0 : spec.replicas }, (_, ordinal): Instance => {
     const isHeld = old !== undefined && ordinal < partition;
@@ -120,10 +123,10 @@ class GroupRenderer {
   readonly #configHash: string;
   readonly #selectorLabels: Readonly<Record<string, string>>;
   readonly #root: object;
-  readonly #isSample: boolean;
+  readonly #options: RenderTemplateOptions;
 
-  constructor(group: DeepReadonly<Group>, plugin: Plugin, agentCommand: readonly string[], isSample: boolean) {
-    this.#isSample = isSample;
+  constructor(group: DeepReadonly<Group>, plugin: Plugin, agentCommand: readonly string[], options: RenderTemplateOptions) {
+    this.#options = options;
     const { spec } = group;
     const app = group.metadata.labels?.[labels.app] ?? "";
     const component = group.metadata.labels?.[labels.component] ?? "";
@@ -221,7 +224,7 @@ class GroupRenderer {
     return this.#plugin.templates
       .filter((each) => each.kind === kind)
       .flatMap(({ template }) => {
-        const text = renderTemplate(template, data, { isSample: this.#isSample });
+        const text = renderTemplate(template, data, this.#options);
         // A template that renders to nothing omits its object.
         if (text.trim() === "") return [];
         let value: unknown;

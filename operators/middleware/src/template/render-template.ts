@@ -1,10 +1,19 @@
 import { callFunction, FunctionError, isTruthy, lookUp, print, type Value } from "./functions.ts";
 import type { Command, Node, Operand, Pipe, Template } from "./nodes.ts";
 import { missingArgument, missingValue } from "./missing-key.ts";
+import type { RenderBudget } from "./render-budget.ts";
 import { type Position, TemplateError } from "./template-error.ts";
 
 /** Limits of one rendering, so that no template can block the controller. */
 const limits = { steps: 200_000, outputBytes: 1_048_576, depth: 64 } as const;
+
+/** Options of {@link renderTemplate}. */
+export interface RenderTemplateOptions {
+  /** Whether the data is an example. Default: false. */
+  readonly isSample?: boolean;
+  /** Limits the work of several renderings. Default: only the limits of one rendering apply. */
+  readonly budget?: RenderBudget | undefined;
+}
 
 /** A variable in its scope. */
 interface Variable {
@@ -22,14 +31,16 @@ type Flow = "on" | "break" | "continue";
  *
  * With `isSample`, the data is an example: `required` accepts an empty value, and `fail` is ignored.
  *
- * **Errors**: a {@link TemplateError} with the position, also when {@link limits} are exceeded.
+ * **Errors**: a {@link TemplateError} with the position, also when {@link limits} are exceeded or the `budget` is spent.
  */
-export function renderTemplate(template: Template, data: unknown, { isSample = false } = {}): string {
-  return new Renderer(template, isSample).run(template.body, data);
+export function renderTemplate(template: Template, data: unknown, options: RenderTemplateOptions = {}): string {
+  return new Renderer(template, options).run(template.body, data);
 }
 
 /** Stands for a required value that a sample does not have. It is valid as a text, a number, a port and a quantity. */
 const sampleValue = 1;
+
+const overBudget = "the plugin takes too long to check: use fewer or shorter loops and texts";
 
 /** The output of a template that is being run, and the place that called it. */
 class Output {
@@ -58,12 +69,14 @@ class Output {
 class Renderer {
   readonly #template: Template;
   readonly #isSample: boolean;
+  readonly #budget: RenderBudget | undefined;
   #steps = 0;
   #depth = 0;
 
-  constructor(template: Template, isSample: boolean) {
+  constructor(template: Template, { isSample = false, budget }: RenderTemplateOptions) {
     this.#template = template;
     this.#isSample = isSample;
+    this.#budget = budget;
   }
 
   /** Runs a template in a new scope. */
@@ -81,9 +94,15 @@ class Renderer {
 
   #tick(at: Position): void {
     if (++this.#steps > limits.steps) this.#fail(at, `more than ${limits.steps} steps`, "Limit");
+    if (this.#budget?.step() === false) this.#fail(at, overBudget, "Limit");
+  }
+
+  #spend(at: Position, ...values: readonly Value[]): void {
+    if (this.#budget?.read(...values) === false) this.#fail(at, overBudget, "Limit");
   }
 
   #write(output: Output, text: string, at: Position): void {
+    this.#spend(at, text);
     if (!output.write(text)) this.#fail(at, `output exceeds ${limits.outputBytes} characters`, "Limit");
   }
 
@@ -204,8 +223,10 @@ class Renderer {
     }
     if (this.#isSample && first.name === "fail") return "";
     if (this.#isSample && first.name === "required" && !isTruthy(values[1])) return sampleValue;
+    this.#spend(command.at, ...values);
     return this.#guarded(command.at, () => {
       const value = callFunction(first.name, values, (index) => missingArgument(rest, index, previous));
+      this.#spend(command.at, value);
       if (typeof value === "string" && value.length > limits.outputBytes) {
         this.#fail(command.at, `${first.name}: result exceeds ${limits.outputBytes} characters`, "Limit");
       }

@@ -1,0 +1,23 @@
+/** Work that several renderings may do together, so that a check of untrusted templates ends. */
+export class RenderBudget {
+  #steps: number;
+  #characters: number;
+
+  /** `steps`: commands and iterations. `characters`: length of all texts that functions read or return and that are written. */
+  constructor({ steps, characters }: { readonly steps: number; readonly characters: number }) {
+    this.#steps = steps;
+    this.#characters = characters;
+  }
+
+  /** Spends a step. Returns false if none is left. */
+  step(): boolean {
+    this.#steps -= 1;
+    return this.#steps >= 0;
+  }
+
+  /** Spends the lengths of the texts among `values`. Returns false if that is more than is left. */
+  read(...values: readonly unknown[]): boolean {
+    for (const value of values) if (typeof value === "string") this.#characters -= value.length;
+    return this.#characters >= 0;
+  }
+}
