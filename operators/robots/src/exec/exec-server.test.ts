@@ -1,17 +1,17 @@
 import { once } from "node:events";
 import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect as connectTcp } from "node:net";
 import { createCertificateAuthority, issueCertificate, type KeyPair } from "@keelson/api-machinery/certificates";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { execFeature } from "../protocol/exec-messages.ts";
 import { after, robotOf, taskOf } from "../testing/objects.ts";
 import { connectExec } from "./connect-exec.ts";
 import { ExecAccess } from "./exec-access.ts";
-import { encodeFrame, execServerName, readFrames } from "./exec-frames.ts";
+import { encodeFrame, execServerName, readFrames, execProtocol } from "./exec-frames.ts";
 import { ExecServer } from "./exec-server.ts";
-import { ExecSessions } from "./exec-sessions.ts";
+import { type ExecListener, ExecSessions } from "./exec-sessions.ts";
 
 const identity = { keySha256: "a".repeat(64), publicKey: "", certificate: "", expires: after(1e9) };
 const robot = robotOf("robot-001", { status: { phase: "Online", identity, agentFeatures: [execFeature] } });
@@ -98,4 +98,61 @@ it("does not send the token to a broker, whose certificate has the same authorit
   const closed = once(broker, "close");
   broker.close();
   await closed;
+});
+
+describe("a caller that does not close its connection", () => {
+  /** A server on loopback whose commands report to `listener`. */
+  async function startServer() {
+    let open: (listener: ExecListener) => void = () => {};
+    const listener = new Promise<ExecListener>((resolve) => {
+      open = resolve;
+    });
+    const handle = { write: () => Promise.resolve(), endInput() {}, resize() {}, close() {} };
+    const other = new ExecServer({
+      ...{ namespace: "default", clock: systemClock, log: silentLogger, taskNamed: () => task, robotNamed: () => robot },
+      access: new ExecAccess({ identities, localToken: "local" }),
+      events: { event() {} },
+      sessions: {
+        open: (_robot, _start, own) => {
+          open(own);
+          return handle;
+        },
+      },
+    });
+    onTestFinished(() => other.stop());
+    return { url: await other.listen(0, "127.0.0.1"), listener };
+  }
+
+  it("is disconnected when it was rejected", async () => {
+    const { url: plain } = await startServer();
+    const socket = connectTcp({ port: Number(new URL(plain).port), host: "127.0.0.1", allowHalfOpen: true });
+    const closed = new Promise((resolve) => {
+      socket
+        .resume()
+        .on("error", () => {})
+        .on("close", resolve);
+    });
+    const headers = `Host: a\r\nConnection: Upgrade\r\nUpgrade: ${execProtocol}`;
+    socket.write(`GET /v1/namespaces/default/tasks/main/exec HTTP/1.1\r\n${headers}\r\n\r\n`);
+    await once(socket, "end");
+    // The server's end of the connection is gone, so what the caller still sends is refused.
+    const writing = setInterval(() => socket.write("x"), 100);
+    await closed;
+    clearInterval(writing);
+  });
+
+  it("does not fail the server when it is lost while output waits for it", async () => {
+    const { url: plain, listener } = await startServer();
+    const { socket } = await connect("local", { url: plain, authority: undefined });
+    socket.write(encodeFrame("start", Buffer.from(JSON.stringify({ command: ["yes"], timeoutMs: 60_000 }))));
+    const { onOutput } = await listener;
+    const flood = async (): Promise<void> => {
+      // More than the buffers of the connection hold.
+      for (let sent = 0; sent < 1_000; sent++) await onOutput("stdout", Buffer.alloc(64 * 1024));
+    };
+    const flooded = flood();
+    await once(socket, "readable");
+    socket.destroy();
+    await flooded;
+  });
 });

@@ -18,7 +18,7 @@ import type { ExecHandle, ExecSessions } from "./exec-sessions.ts";
 /** Options of {@link ExecServer}. */
 export interface ExecServerOptions {
   readonly access: ExecAccess;
-  readonly sessions: ExecSessions;
+  readonly sessions: Pick<ExecSessions, "open">;
   readonly namespace: string;
   readonly taskNamed: (name: string) => DeepReadonly<Task> | undefined;
   readonly robotNamed: (name: string) => DeepReadonly<Robot> | undefined;
@@ -38,6 +38,10 @@ interface ExecRequest {
 
 const maxConnections = 256;
 const handshakeTimeoutMs = 10_000;
+/** Maximum time for a caller to read the end of a connection. */
+const flushTimeoutMs = 60_000;
+/** Maximum time for a caller to close its side after that. */
+const closeTimeoutMs = 5_000;
 
 /** Serves `GET /v1/namespaces/{namespace}/tasks/{name}/exec`, upgraded to the protocol of `exec-frames.ts`. */
 export class ExecServer {
@@ -87,10 +91,10 @@ export class ExecServer {
 
   async #accept(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const name = this.#taskOf(request);
-    if (typeof name !== "string") return refuse(socket, name);
+    if (typeof name !== "string") return this.#refuse(socket, name);
     const { namespace, access } = this.#options;
     const granted = await access.authorize(request, { namespace, name });
-    if ("status" in granted) return refuse(socket, granted);
+    if ("status" in granted) return this.#refuse(socket, granted);
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${execProtocol}\r\n\r\n`);
     await this.#run(name, granted.user, socket as Socket, head);
   }
@@ -112,13 +116,31 @@ export class ExecServer {
     const request = readRequest(first.value);
     const opened = typeof request === "string" ? request : this.#open(name, user, request, socket);
     if (typeof opened === "string") {
-      socket.end(encodeFrame("error", Buffer.from(JSON.stringify({ message: opened }))));
+      this.#end(socket, encodeFrame("error", Buffer.from(JSON.stringify({ message: opened }))));
       return;
     }
     socket.on("close", () => opened.close());
     for await (const frame of frames) await forward(frame, opened);
     // Without the caller, no one reads the output, so an end of the connection in one direction ends the command too.
     opened.close();
+  }
+
+  #refuse(socket: Duplex, { status, message }: Refusal): void {
+    const body = JSON.stringify({ kind: "Status", apiVersion: "v1", status: "Failure", code: status, message });
+    const head = `HTTP/1.1 ${status} Rejected\r\nConnection: close\r\nContent-Type: application/json`;
+    this.#end(socket, `${head}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+  }
+
+  /** Sends the last data of a connection and closes it, also if the caller neither reads nor closes its side. */
+  #end(socket: Duplex, data: string | Uint8Array): void {
+    const { clock } = this.#options;
+    const destroy = (): void => void socket.destroy();
+    let timer = clock.setTimer(flushTimeoutMs, destroy, { background: true });
+    socket.on("close", () => timer.cancel());
+    socket.end(data, () => {
+      timer.cancel();
+      if (!socket.destroyed) timer = clock.setTimer(closeTimeoutMs, destroy, { background: true });
+    });
   }
 
   /** Runs a command, or returns why it cannot be run. */
@@ -134,19 +156,21 @@ export class ExecServer {
     // Arguments may contain secrets, and more users read Events than may run commands.
     const text = `${JSON.stringify(request.command[0].slice(0, 200))} with ${request.command.length - 1} arguments`;
     const record = (reason: string, note: string): void => events.event(task, { type: "Normal", reason, note });
+    const end = (data: Uint8Array): void => this.#end(socket, data);
     const handle = sessions.open(
       task.spec.targetRobot ?? "",
       { ...target, ...request },
       {
         async onOutput(stream, data) {
           if (socket.destroyed) return;
-          if (!socket.write(encodeFrame(stream, data))) await Promise.race([once(socket, "drain"), once(socket, "close")]);
+          if (!socket.write(encodeFrame(stream, data))) await drained(socket);
         },
-        onEnd(end) {
-          const how = "exitCode" in end ? `ended with status ${end.exitCode}` : `ended: ${end.problem}`;
+        onEnd(result) {
+          const how = "exitCode" in result ? `ended with status ${result.exitCode}` : `ended: ${result.problem}`;
           record("ExecEnded", `${text} of ${user} ${how}`);
-          const [type, body] = "exitCode" in end ? (["exit", end] as const) : (["error", { message: end.problem }] as const);
-          if (!socket.destroyed) socket.end(encodeFrame(type, Buffer.from(JSON.stringify(body))));
+          const [type, body] =
+            "exitCode" in result ? (["exit", result] as const) : (["error", { message: result.problem }] as const);
+          if (!socket.destroyed) end(encodeFrame(type, Buffer.from(JSON.stringify(body))));
         },
       },
     );
@@ -197,8 +221,13 @@ function parse(data: Uint8Array): unknown {
   }
 }
 
-function refuse(socket: Duplex, { status, message }: Refusal): void {
-  const body = JSON.stringify({ kind: "Status", apiVersion: "v1", status: "Failure", code: status, message });
-  const head = `HTTP/1.1 ${status} Rejected\r\nConnection: close\r\nContent-Type: application/json`;
-  socket.end(`${head}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+/** Resolves when a socket accepts data again, or has closed. */
+function drained(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      socket.off("drain", done).off("close", done);
+      resolve();
+    };
+    socket.on("drain", done).on("close", done);
+  });
 }
