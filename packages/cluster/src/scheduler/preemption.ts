@@ -73,7 +73,7 @@ function* victimsOn(
       addPod(rest, other.pod);
       continue;
     }
-    // All Pods that must stay are counted: the others stay as long as there is room besides the new Pod.
+    // All Pods that must stay are counted: the others stay as long as they and the new Pod have room.
     if (!hasPod) {
       if (misfitsOf(pod, rest).length > 0) return undefined;
       addPod(rest, pod);
