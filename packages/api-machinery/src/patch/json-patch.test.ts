@@ -144,7 +144,7 @@ const long = deepFreeze({ list: Array.from({ length: 39_000 }, () => "x") });
 test.each<[string, unknown, object[]]>([
   ["moves in a long list", long, repeated(2_000, () => ({ op: "move", from: "/list/0", path: "/list/38998" }))],
   ["removals from a long list", long, repeated(10_000, () => ({ op: "remove", path: "/list/0" }))],
-  ["deep paths", {}, repeated(3_000, (index) => ({ op: "add", path: `/x${"/y".repeat(index % 500)}`, value: {} }))],
+  ["deep paths", {}, repeated(6_000, (index) => ({ op: "add", path: `/x${"/y".repeat(index % 250)}`, value: {} }))],
   ["copies", { a: "x".repeat(1_000) }, repeated(2_900, (index) => ({ op: "copy", from: "/a", path: `/b${index}` }))],
   ["tests of large values", long, repeated(100, () => ({ op: "test", path: "/list", value: long.list }))],
 ])("takes several steps for %s", (_, target, operations) => {
@@ -163,4 +163,17 @@ test("takes one step for an ordinary patch", () => {
 test("limits the number of values that a patch copies into itself", () => {
   const operations = repeated(100, (index) => ({ op: "copy", from: "/x", path: `/x/y${index}` }));
   expect(() => jsonPatch({ x: {} }, operations)).toThrow("the copies have more than 80000 values");
+});
+
+test("rejects a document that moves nest more deeply than a request could", () => {
+  const path = "/a".repeat(200);
+  const nested = (levels: number): unknown => {
+    let value: unknown = {};
+    for (let level = 0; level < levels; level++) value = { a: value };
+    return value;
+  };
+  const target = { data: nested(200), other: nested(200) };
+  const tooDeep = /would be nested more than 256 levels/;
+  expect(() => jsonPatch(target, [{ op: "move", from: "/other", path: `/data${path}/b` }])).toThrow(tooDeep);
+  expect(jsonPatch(target, [{ op: "move", from: "/other", path: "/data/b" }])).toMatchObject({ data: { b: { a: {} } } });
 });

@@ -42,7 +42,29 @@ export function* jsonPatchInSteps(target: unknown, operations: unknown): Steps<u
     document.work = 0;
     yield;
   }
+  yield* requireDepth(document.value);
   return document.value;
+}
+
+/** Maximum depth of a patched object: that of a request body, so that it can be read and sent back. */
+const maxDepth = 256;
+/** Values visited in a step. */
+const valuesOfStep = 20_000;
+
+/** A move can put values that are nested deeply into others that are, again and again. */
+function* requireDepth(root: unknown): Steps<void> {
+  let level: readonly unknown[] = [root];
+  let visited = 0;
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > maxDepth) throw refusal(`the object would be nested more than ${maxDepth} levels`);
+    const next: unknown[] = [];
+    for (const value of level) {
+      if (typeof value !== "object" || value === null) continue;
+      for (const each of Object.values(value)) if (typeof each === "object" && each !== null) next.push(each);
+      if (++visited % valuesOfStep === 0) yield;
+    }
+    level = next;
+  }
 }
 
 function goKind(value: unknown): string {

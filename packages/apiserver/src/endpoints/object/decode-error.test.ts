@@ -25,3 +25,21 @@ it.each([
 ])("names Go's type of a field in %j", (object, path, message) => {
   expect(decodeError(pod, object, path).message).toBe(`${prefix} ${message}`);
 });
+
+const labels = (key: string) => ({ metadata: { labels: { other: "x", [key]: 5 } } });
+
+it.each(["a.b/c", "a..c", "a[0].b"])("finds the map key %s, of whose dots and brackets the path has only the parts", (key) => {
+  const { message } = decodeError(pod, labels(key), `metadata.labels.${key}`);
+  expect(message).toBe(`${prefix} number into Go struct field ObjectMeta.metadata.labels of type string`);
+});
+
+// Trying each length of the key would copy 40 GB.
+it("reads a long map key once", () => {
+  const key = `a.${".c".repeat(200_000)}`;
+  expect(decodeError(pod, labels(key), `metadata.labels.${key}`).message).toContain("ObjectMeta.metadata.labels");
+});
+
+it("shortens a path that it cannot follow", () => {
+  const path = `spec.${"x".repeat(100_000)}`;
+  expect(decodeError(pod, {}, path).message.length).toBeLessThan(2_000);
+});

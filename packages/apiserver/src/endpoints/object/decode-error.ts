@@ -15,11 +15,16 @@ export function decodeError(
 ): Error {
   const { group, version, kind } = resource;
   const name = definitionNameOfKind(group, version, kind);
-  const steps = path.split(/[.[\]]+/).filter((step) => step !== "");
-  const target = name === undefined ? undefined : walk(definitionOf(name), object, steps);
-  const why = target === undefined ? `${path} has the wrong type` : faultOf(target);
+  const target = name === undefined ? undefined : walk(definitionOf(name), object, stepsOf(path));
+  const why = target === undefined ? `${path.slice(0, maxPathLength)} has the wrong type` : faultOf(target);
   return badRequest(`${kind} in version ${JSON.stringify(version)} cannot be handled as a ${kind}: ${why}`);
 }
+
+/** Maximum length of a path in a message. */
+const maxPathLength = 1_000;
+
+/** The names in a path. Those of a map key with dots or brackets are its parts. */
+const stepsOf = (path: string): readonly string[] => path.split(/[.[\]]+/).filter((step) => step !== "");
 
 /** Types with a decoder of their own, and the type that it reads: Go names that one. */
 const decodedTypes: Readonly<Record<string, string>> = {
@@ -59,8 +64,7 @@ function walk(root: Definition, object: unknown, steps: readonly string[]): Targ
   const fields: string[] = [];
   for (let index = 0; index < steps.length; ) {
     const isMap = definition === undefined && type.startsWith("{}");
-    const count = isMap ? keyLength(value, steps.slice(index)) : 1;
-    const step = steps.slice(index, index + count).join(".");
+    const { key: step, count } = (isMap ? mapKey(value, steps, index) : undefined) ?? { key: steps[index] ?? "", count: 1 };
     if (definition !== undefined) {
       const field = definition.fields.find(({ name }) => name === step);
       if (field === undefined) return undefined;
@@ -87,11 +91,19 @@ function elementType(type: string | undefined): string | undefined {
   return match?.[1];
 }
 
-/** Number of steps that form one map key, since a key may contain dots. */
-function keyLength(map: unknown, steps: readonly string[]): number {
-  if (!isJsonObject(map)) return 1;
-  for (let count = steps.length; count > 1; count--) if (Object.hasOwn(map, steps.slice(0, count).join("."))) return count;
-  return 1;
+/** The longest key of a map whose parts are the steps from `start`, and their number. Linear in the length of all keys. */
+function mapKey(
+  map: unknown,
+  steps: readonly string[],
+  start: number,
+): { readonly key: string; readonly count: number } | undefined {
+  let found: { readonly key: string; readonly count: number } | undefined;
+  for (const key of isJsonObject(map) ? Object.keys(map) : []) {
+    const own = stepsOf(key);
+    if (own.length <= (found?.count ?? 0) || own.some((step, index) => step !== steps[start + index])) continue;
+    found = { key, count: own.length };
+  }
+  return found;
 }
 
 function localName(name: string): string {
