@@ -17,7 +17,13 @@ function killComponent(component: string, dataDir: string): void {
 /** Ports that `keelson up` printed, except that of the API server. */
 function serverPorts(output: string): readonly number[] {
   const lines = output.split("\n").filter((line) => /^(metrics|robots|sandboxes) /.test(line));
-  return lines.flatMap((line) => [...line.matchAll(/:\/\/127\.0\.0\.1:(\d+)/g)].map(([, port]) => Number(port)));
+  // The server of `keelson robots exec` has another port with each start; its clients read it from a file.
+  const addresses = lines.flatMap((line) =>
+    [...line.matchAll(/(\w+):\/\/127\.0\.0\.1:(\d+)/g)].map(([, ...parts]) => [line, ...parts]),
+  );
+  return addresses.flatMap(([line = "", scheme, port]) =>
+    line.startsWith("robots ") && scheme !== "mqtt" ? [] : [Number(port)],
+  );
 }
 
 function isListening(port: number): Promise<boolean> {
