@@ -118,6 +118,33 @@ describe("a primary that fails", { timeout: 300_000 }, () => {
     expectRecovered(simulation);
   });
 
+  it.each([
+    [2, true],
+    [0, undefined],
+  ])(
+    "in an upgrade with %i upgraded replicas: the point of no return is %s when a replica has taken over",
+    async (upgraded, isPast) => {
+      const simulation = await provisioned();
+      simulation.redis.answers = (call) =>
+        call.method === "Failover" && call.token.includes("switchover") ? { kind: "unreachable", message: "cut" } : undefined;
+      const upgradedPods = () => simulation.store.all("Pod").filter((each) => JSON.stringify(each.spec).includes(":7.2"));
+      const group = () =>
+        simulation.store.all("Group")[0]?.status as {
+          primary?: { pod: string };
+          restarting?: object;
+          operation?: { phase: string; pointOfNoReturn?: boolean };
+        };
+      simulation.change({ runtime: { name: "redis", version: "7.2" } });
+      await simulation.run(
+        () => group().operation?.phase === "Running" && upgradedPods().length === upgraded && group().restarting === undefined,
+      );
+      simulation.redis.kill(pod(0));
+      await simulation.run(() => group().primary?.pod !== pod(0));
+      expect(group().operation).toMatchObject({ phase: "Running" });
+      expect(group().operation?.pointOfNoReturn).toBe(isPast);
+    },
+  );
+
   it.each(["kill", "freeze"] as const)("(%s) is replaced once, wherever the controllers crash", async (kind) => {
     const whole = await provisioned();
     const first = whole.actions.length;

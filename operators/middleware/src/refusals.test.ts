@@ -60,6 +60,14 @@ function pluginWith(from: string | RegExp, to: string): DeepReadonly<ConfigMapOb
   return { apiVersion: "v1", kind: ConfigMap.kind, metadata: { name: "redis-v1.0.0" }, data } as ConfigMapObject;
 }
 
+/** The Redis plugin in a version that runs its Pods without agents. */
+function withoutAgents(version: string): ConfigMapObject {
+  const { data = {} } = pluginWith("- name: redis\n", "- name: redis\n      agent: false\n");
+  const document = (data["plugin.yaml"] ?? "").replace("version: 1.0.0", `version: ${version}`);
+  const metadata = { name: `redis-v${version}`, namespace: "default" };
+  return { apiVersion: "v1", kind: ConfigMap.kind, metadata, data: { ...data, "plugin.yaml": document } };
+}
+
 describe("a plugin is rejected", () => {
   it.each<[string, string | RegExp, string, string]>([
     [
@@ -176,7 +184,7 @@ describe("an App reports in its status", () => {
       metadata: { name: "cache" },
       spec: { ...spec, ...more },
     };
-    const [problem, ...others] = validateApp(app, readPlugin(pluginWith(from, to)), new Map());
+    const [problem, ...others] = validateApp(app, readPlugin(pluginWith(from, to)), new Map(), []);
     expect(`${problem?.field}: ${problem?.message}`).toContain(message);
     expect(others).toEqual([]);
   });
@@ -192,8 +200,14 @@ describe("an App reports in its status", () => {
       { runtime: { name: "redis", version: "6.2" } },
       "the plugin does not support the upgrade from 7.0 to 6.2",
     ],
+    [
+      "a version of the plugin that runs its Pods without agents",
+      { plugin: { name: "redis", version: "1.1.0" } },
+      'spec.plugin.version: "1.1.0" runs the Pods of component redis without agents, but those of group cache-redis-nodes run with: must not change',
+    ],
   ])("%s, and keeps running", async (_, change, message) => {
     const simulation = createSimulation();
+    simulation.store.create("ConfigMap", withoutAgents("1.1.0"));
     simulation.create(spec);
     await simulation.run();
     simulation.change(change);
@@ -201,6 +215,30 @@ describe("an App reports in its status", () => {
     expect(simulation.status().conditions?.find((each) => each.type === "Accepted")?.message).toContain(message);
     expect(simulation.store.all("Pod")).toHaveLength(3);
     expect(simulation.store.get("Component", "cache-redis")?.spec).toMatchObject({ runtime: { version: "7.0" } });
+  });
+
+  it("that its plugin was edited to run Pods without agents, and keeps running with one primary", async () => {
+    const simulation = createSimulation();
+    simulation.create(spec);
+    await simulation.run();
+    const uids = () => simulation.store.all("Pod").map(({ metadata }) => metadata.uid);
+    const before = uids();
+    const edit = (data: object) =>
+      simulation.store.edit("ConfigMap", "redis-v1.0.0", (each) => ({ ...each, data: { ...data } }));
+    edit(withoutAgents("1.0.0").data ?? {});
+    simulation.change({ components: nodes({ replicas: 4, storage: { size: "64Mi" } }) });
+    await simulation.run();
+    const message = 'spec.plugin.version: "1.0.0" runs the Pods of component redis without agents';
+    expect(simulation.status().message).toContain(message);
+    expect(simulation.store.all("Group")[0]?.status).toMatchObject({
+      phase: "Degraded",
+      message: expect.stringContaining("the plugin runs Pods without agents, but those of this group run with agents"),
+    });
+    expect(uids()).toEqual(before);
+    edit(redisPlugin.data);
+    await simulation.run();
+    expect(simulation.status()).toMatchObject({ phase: "Running" });
+    expect(uids().slice(0, 3)).toEqual(before);
   });
 
   it.each<[string, string | RegExp, string, string]>([

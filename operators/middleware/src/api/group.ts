@@ -49,6 +49,9 @@ const status = Type.Object(
     ),
     updateRevision: Type.Optional(Type.String({ description: "Revision of the spec, of Pods from the partition on." })),
     updatedReplicas: Type.Optional(int32("Number of Pods of the revision of the spec.")),
+    hasAgents: Type.Optional(
+      Type.Boolean({ description: "Whether an agent runs in every Pod. It does not change while the Group exists." }),
+    ),
     completed: Type.Optional(
       anyMap(
         "The plugin, version, parameters and template values of the last complete rollout, with which Pods below the partition start.",

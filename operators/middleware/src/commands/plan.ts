@@ -39,7 +39,7 @@ export async function showPlan(context: CommandContext): Promise<number> {
     components.items.map((component) => [component.metadata.labels?.[labels.component] ?? "", component.spec]),
   );
   const groups = (await client.list(Group, { namespace: key.namespace, labelSelector: `${labels.app}=${key.name}` })).items;
-  const problems = validateApp(app, plugin, applied);
+  const problems = validateApp(app, plugin, applied, groups);
   for (const { field, message } of problems) stderr.write(`${field}: ${message}\n`);
   if (problems.length > 0) return 1;
   for (const warning of warningsOf(app, plugin)) stderr.write(`warning: ${warning}\n`);

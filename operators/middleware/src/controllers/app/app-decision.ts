@@ -7,7 +7,7 @@ import { decideDeletion } from "./app-deletion.ts";
 import { effectsOf } from "./app-effects.ts";
 import type { AppObservation } from "./app-observation.ts";
 import { planChanges, warningsOf } from "../plan/plan-changes.ts";
-import { rolloutProblems, validateApp } from "../plan/validate-app.ts";
+import { validateApp } from "../plan/validate-app.ts";
 import { setAppConditions, setWarningCondition, summarize } from "./app-status.ts";
 import type { Decision } from "../effect.ts";
 import { hasActivePlan, advancePlan, extendDeadlines, isAwaitingApproval } from "../plan/advance-plan.ts";
@@ -65,7 +65,7 @@ function planSpec(
   if ("problem" in plugin) return plugin.problem;
   const generation = app.metadata.generation ?? 0;
   const isNew = status.acceptedGeneration !== generation;
-  const problems = [...validateApp(app, plugin, applied), ...rolloutProblems(app, groups)];
+  const problems = validateApp(app, plugin, applied, groups);
   if (problems.length > 0 && isNew) return problems.map(({ field, message }) => `${field}: ${message}`).join("; ");
   const isMissing = status.plan?.outcome === "Succeeded" && plugin.components.some(({ name }) => !components.has(name));
   const isFree = !hasActivePlan(status) || (isNew && isReplaceable(status));

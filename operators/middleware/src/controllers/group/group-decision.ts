@@ -1,7 +1,7 @@
 import { type DeepReadonly, draft, jsonEquals } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
 import { Group, type GroupSpec, type GroupStatus } from "../../api/group.ts";
-import { annotations } from "../../api/names.ts";
+import { annotations, versionAnnotation } from "../../api/names.ts";
 import type { Decision } from "../effect.ts";
 import { change } from "./change.ts";
 import { changeAgentless } from "../agentless/change-agentless.ts";
@@ -9,6 +9,7 @@ import { reconcileAgentless } from "../agentless/reconcile-agentless.ts";
 import { addDisruptions, disruptionsBetween, earlierDisruptions } from "./count-disruptions.ts";
 import { type Next, wait } from "./next.ts";
 import type { RenderedGroup } from "../../plugin/render-group.ts";
+import { recordPointOfNoReturn } from "../primary/point-of-no-return.ts";
 import { requestedRestart } from "../primary/requested-restart.ts";
 import { requestedSwitchover } from "../primary/requested-switchover.ts";
 import { finish, withStep } from "./group-operation.ts";
@@ -34,12 +35,9 @@ export function decideGroup(observed: GroupObservation): Decision {
   const operation = status.operation;
   const isRunning = operation?.phase === "Running";
   const isCancelled = isRunning && metadata.annotations?.[annotations.cancelRequest] === operation.token;
-  if ("problem" in rendered) {
-    if (isRunning) finish(operation, "Failed", rendered.problem, "Config");
-    status.phase = "Degraded";
-    setReady(status, now);
-    return changed(group, status) ?? { effects: [] };
-  }
+  if ("problem" in rendered) return cannotRender(rendered.problem, group, status, now);
+  status.hasAgents ??= hadAgents(observed) ?? rendered.hasAgents;
+  if (status.hasAgents !== rendered.hasAgents) return cannotRender(agentChange(rendered), group, status, now);
   const views = podViews(observed, rendered);
   status.pods = podStates(views, status, rendered);
   status.replicas = spec.stopped ? 0 : spec.replicas;
@@ -48,6 +46,7 @@ export function decideGroup(observed: GroupObservation): Decision {
   const [version] = versions;
   if (versions.size === 1 && version !== undefined) status.currentVersion = version;
 
+  recordPointOfNoReturn(views, status);
   let next = (rendered.hasAgents ? reconcileTopology : reconcileAgentless)(observed, rendered, views, status);
   const isSafe = [status.restarting, status.switchover, status.failover, status.fencing].every((each) => each === undefined);
   if (isCancelled && isSafe && (next.kind === "settled" || next.kind === "wait")) finish(operation, "Cancelled", "cancelled");
@@ -71,6 +70,27 @@ export function decideGroup(observed: GroupObservation): Decision {
   setReady(status, now);
   return changed(group, status) ?? { effects: next.kind === "do" ? next.effects : [] };
 }
+
+/** Changes nothing but the status: the Group cannot be rendered, or must not be changed to what it renders to. Mutates `status`. */
+function cannotRender(problem: string, group: DeepReadonly<Group>, status: GroupStatus, now: number): Decision {
+  const { operation } = status;
+  if (operation?.phase === "Running") finish(operation, "Failed", problem, "Config");
+  else status.message = problem;
+  status.phase = "Degraded";
+  setReady(status, now);
+  return changed(group, status) ?? { effects: [] };
+}
+
+/** Whether the existing Pods have agents. Undefined without Pods and a primary. */
+function hadAgents({ group, pods }: GroupObservation): boolean | undefined {
+  if (group.status?.primary !== undefined) return true;
+  const [pod] = pods;
+  return pod === undefined ? undefined : pod.metadata.annotations?.[versionAnnotation] === undefined;
+}
+
+/** Pods without agents know no primary: next to Pods with agents, or on their volumes, several could accept writes. */
+const agentChange = ({ hasAgents }: RenderedGroup): string =>
+  `the plugin runs Pods ${hasAgents ? "with" : "without"} agents, but those of this group run ${hasAgents ? "without" : "with"} agents: this must not change`;
 
 /** Records a new operation of the spec. Mutates `status`. */
 function beginOperation({ operation }: DeepReadonly<GroupSpec>, status: GroupStatus, now: number): void {

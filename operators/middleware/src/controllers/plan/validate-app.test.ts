@@ -1,9 +1,13 @@
 import { expect, it } from "vitest";
 import { App } from "../../api/app.ts";
 import { Group } from "../../api/group.ts";
-import { rolloutProblems } from "./validate-app.ts";
+import { readPlugin } from "../../plugin/read-plugin.ts";
+import { redisPlugin } from "../../plugin/redis-plugin.ts";
+import { validateApp } from "./validate-app.ts";
 
 const runtime = { name: "redis", version: "7.2" };
+const { name, version, data } = redisPlugin;
+const plugin = readPlugin({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: `${name}-v${version}` }, data });
 const apiVersion = "middleware.io/v1alpha1";
 const app: App = {
   apiVersion,
@@ -29,6 +33,7 @@ it.each([
       spec: { ...spec, tls },
       status,
     };
-    expect(rolloutProblems(app, [group])).toHaveLength(count);
+    const problems = validateApp(app, plugin, new Map(), [group]);
+    expect(problems.filter(({ field }) => field === "spec.tls.mode")).toHaveLength(count);
   },
 );

@@ -3,7 +3,7 @@ import { compareQuantities, isQuantity } from "@keelson/api-machinery/quantity";
 import type { App } from "../../api/app.ts";
 import type { ComponentSpec } from "../../api/component.ts";
 import type { Group } from "../../api/group.ts";
-import { accessSecretName, authorityName } from "../../api/names.ts";
+import { accessSecretName, authorityName, labels } from "../../api/names.ts";
 import { hasAgent, hasVersion, type Plugin } from "../../plugin/plugin.ts";
 import { desiredComponents, keysOf } from "./desired-components.ts";
 
@@ -15,13 +15,16 @@ export interface FieldError {
   readonly message: string;
 }
 
-/** Validates an App against its plugin and its applied state, before anything is planned. */
+/** Validates an App against its plugin, the applied specs of its Components and its Groups, before anything is planned. */
 export function validateApp(
   app: DeepReadonly<App>,
   plugin: Plugin,
   applied: ReadonlyMap<string, DeepReadonly<ComponentSpec>>,
+  groups: readonly DeepReadonly<Group>[],
 ): readonly FieldError[] {
   return [
+    ...agentChangeProblems(app, plugin, groups),
+    ...rolloutProblems(app, groups),
     ...runtimeProblems(app, plugin),
     ...nameProblems(app, plugin),
     ...userProblems(app, plugin),
@@ -149,8 +152,25 @@ function tlsProblems(
   return problems;
 }
 
+/** A version of a plugin that adds agents to the Pods of a component, or removes them. */
+function agentChangeProblems(
+  { spec }: DeepReadonly<App>,
+  plugin: Plugin,
+  groups: readonly DeepReadonly<Group>[],
+): readonly FieldError[] {
+  return plugin.components.flatMap(({ name, hasAgent: isWanted }) => {
+    const group = groups.find(
+      ({ metadata, status }) => metadata.labels?.[labels.component] === name && status?.hasAgents === !isWanted,
+    );
+    if (group === undefined) return [];
+    const [wanted, current] = isWanted ? ["with", "without"] : ["without", "with"];
+    const message = `${JSON.stringify(spec.plugin.version)} runs the Pods of component ${name} ${wanted} agents, but those of group ${group.metadata.name ?? ""} run ${current}: must not change`;
+    return [{ field: "spec.plugin.version", message }];
+  });
+}
+
 /** A change to `require` while Pods may still lack TLS: the changed Pods could not talk to them, nor know whether they are primaries. */
-export function rolloutProblems({ spec }: DeepReadonly<App>, groups: readonly DeepReadonly<Group>[]): readonly FieldError[] {
+function rolloutProblems({ spec }: DeepReadonly<App>, groups: readonly DeepReadonly<Group>[]): readonly FieldError[] {
   if (spec.tls?.mode !== "require") return [];
   const isComplete = ({ metadata, status }: DeepReadonly<Group>): boolean =>
     status?.observedGeneration === metadata.generation && status?.currentRevision === status?.updateRevision;

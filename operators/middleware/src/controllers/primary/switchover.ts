@@ -53,8 +53,6 @@ export function continueSwitchover(
   if (chosen?.role?.role === "primary" && old?.role?.role !== "primary") {
     return forget((next) => {
       next.primary = { pod: to, epoch };
-      // The new version may have written data that the old one cannot read.
-      if (next.operation?.scenario === "upgrade" && !isHeld(chosen)) next.operation.pointOfNoReturn = true;
     }, `became the primary after ${from}`);
   }
   // The old primary has failed meanwhile. Only the chosen replica may take over: the old agent may still promote it.

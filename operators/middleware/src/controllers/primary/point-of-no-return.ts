@@ -1,0 +1,20 @@
+import type { GroupStatus } from "../../api/group.ts";
+import { hasVersion } from "../../plugin/plugin.ts";
+import { isHeld, isOutdated, type PodView } from "../group/pod-view.ts";
+
+/**
+ * Records that an upgrade cannot be reverted any more: a Pod of the new version is the primary, or a failover to one has begun. It may have
+ * written data that the old version cannot read, no matter how it became the primary. Mutates `status`.
+ */
+export function recordPointOfNoReturn(views: readonly PodView[], { operation, failover }: GroupStatus): void {
+  if (operation?.phase !== "Running" || operation.scenario !== "upgrade" || operation.pointOfNoReturn === true) return;
+  const isPrimary = ({ name, role }: PodView): boolean => role?.role === "primary" || name === failover?.to;
+  if (views.some((view) => isPrimary(view) && isUpgraded(view))) operation.pointOfNoReturn = true;
+}
+
+/** Whether a Pod runs the new version. An image that contains another version than requested does not upgrade its program. */
+function isUpgraded(view: PodView): boolean {
+  const { instance, role } = view;
+  if (instance === undefined || isHeld(view) || isOutdated(view)) return false;
+  return role?.version === undefined || hasVersion([instance.version], role.version);
+}
