@@ -8,6 +8,7 @@ import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/t
 import { type Client, createClient } from "@keelson/client";
 import { watched } from "@keelson/client/testing";
 import { silentLogger } from "@keelson/controller";
+import { freePort } from "@keelson/execution/testing";
 import { type CommandDefinition, type RunningOperator, startOperator } from "@keelson/operator";
 import mqtt, { type MqttClient } from "mqtt";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -22,7 +23,7 @@ import { publicKeyText } from "./identity/one-time-token.ts";
 import { readRobotAuthority, type RobotAuthority } from "./identity/robot-authority.ts";
 import { robots } from "./operator.ts";
 import { topics } from "./protocol/messages.ts";
-import { freePort, type Mosquitto, startMosquitto } from "./testing/mosquitto.ts";
+import { type Mosquitto, startMosquitto } from "./testing/mosquitto.ts";
 
 const namespace = "default";
 const uid = "00000000-0000-4000-8000-000000000001";

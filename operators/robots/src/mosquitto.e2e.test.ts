@@ -4,13 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startTestEnvironment, type TestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
+import { freePort } from "@keelson/execution/testing";
 import { type RunningOperator, startOperator } from "@keelson/operator";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Robot } from "./api/robot.ts";
 import { Task } from "./api/task.ts";
 import { Secret } from "./api/secret.ts";
 import { robots } from "./operator.ts";
-import { freePort, type Mosquitto, startMosquitto } from "./testing/mosquitto.ts";
+import { type Mosquitto, startMosquitto } from "./testing/mosquitto.ts";
 import { connectScriptedAgent, type ScriptedAgent } from "./testing/scripted-agent.ts";
 import { watched } from "@keelson/client/testing";
 

@@ -1,4 +1,5 @@
 export { createBusyboxImage } from "./testing/busybox-image.ts";
+export { freePort } from "./testing/free-port.ts";
 export { startLocalContainerd } from "./testing/local-containerd.ts";
 export type { LocalContainerd } from "./testing/local-containerd.ts";
 export { warmUp, whenWarm } from "./testing/warm-slots.ts";

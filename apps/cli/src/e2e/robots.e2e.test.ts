@@ -3,12 +3,13 @@ import { join } from "node:path";
 import type { ResourceType } from "@keelson/api-machinery";
 import { sleep, systemClock } from "@keelson/api-machinery/time";
 import type { Client } from "@keelson/client";
+import { freePort } from "@keelson/execution/testing";
 import { Job, Task } from "@keelson/robots";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startKeelson } from "../testing/keelson-process.ts";
 import { killAndRestart } from "../testing/kill.ts";
 import { startTestKeelson, type TestKeelson } from "../testing/local-keelson.ts";
-import { freePort, startTcpProxy } from "../testing/tcp-proxy.ts";
+import { startTcpProxy } from "../testing/tcp-proxy.ts";
 import { temporaryFolder } from "../testing/temporary-folder.ts";
 
 /* The tests share a `keelson up`. Each has robots of its own, which its Job selects by the label `env`. */

@@ -54,13 +54,3 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
     },
   };
 }
-
-/** Finds a port that is currently free. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  return typeof address === "object" && address !== null ? address.port : 0;
-}

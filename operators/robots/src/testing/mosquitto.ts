@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { createServer } from "node:net";
 
 const executable = "/usr/sbin/mosquitto";
 
@@ -44,15 +43,4 @@ export async function startMosquitto(configurationFile: string): Promise<Mosquit
       await once(child, "exit");
     },
   };
-}
-
-/** A TCP port of 127.0.0.1 that is free now. */
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  return typeof address === "object" && address !== null ? address.port : 0;
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
-import { createBusyboxImage } from "@keelson/execution/testing";
+import { createBusyboxImage, freePort } from "@keelson/execution/testing";
 import { type Driver, openUnpackedImages, type Program } from "@keelson/execution";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { openAgentDriver } from "../agent/run-agent.ts";
@@ -59,14 +59,6 @@ async function create(sandboxId: string, change: Partial<AgentSandbox>): Promise
   const program = driver.get(sandboxId);
   if (program === undefined) throw new Error("the sandbox does not exist");
   return program;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === "object" && address !== null ? address.port : 0;
 }
 
 /** What a server at a port of the host sends; empty if it refuses or closes the connection. */
