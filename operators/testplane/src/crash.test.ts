@@ -165,6 +165,39 @@ const kinds: Readonly<Record<string, Kind>> = {
       steps: [{ state: "Succeeded" }, { state: "Succeeded" }, { phase: "Cleanup", state: "Succeeded" }],
     },
   },
+  "IntegrationTest whose steps have catch and finally steps": {
+    make: (client) =>
+      client.create(IntegrationTest, {
+        metadata: { name: "crash", namespace },
+        spec: {
+          steps: [
+            { name: "pass", sleep: "1ms", finally: [{ name: "close", create: { manifests: [configMap("closed")] } }] },
+            {
+              name: "fail",
+              expectations: { allOf: [{ cel: "true" }], failWhen: [{ cel: "true" }] },
+              catch: [{ name: "dump", create: { manifests: [configMap("dumped")] } }],
+              finally: [{ name: "close", create: { manifests: [configMap("closed-too")] } }],
+            },
+          ],
+          finally: [{ name: "end", create: { manifests: [configMap("ended")] } }],
+        },
+      }),
+    end: async (client) =>
+      (await watched(client, IntegrationTest, "crash", (test) => test?.status?.completionTime !== undefined))?.status,
+    expected: {
+      phase: "Failed",
+      verdict: "Failed",
+      steps: [
+        { state: "Succeeded" },
+        { state: "Failed" },
+        // An object that exists would fail these steps: each has run once.
+        { name: "pass: close", phase: "Finally", state: "Succeeded" },
+        { name: "fail: dump", phase: "Catch", state: "Succeeded" },
+        { name: "fail: close", phase: "Finally", state: "Succeeded" },
+        { name: "end", state: "Succeeded" },
+      ],
+    },
+  },
   "IntegrationTest with a request": {
     pods: 2,
     make: (client) =>

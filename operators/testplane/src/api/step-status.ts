@@ -7,7 +7,7 @@ import { conditionStatus, results } from "./expectation.ts";
 const StepState = choice(["", "Running", "Succeeded", "Failed"], "State of the step.");
 
 /** Parts of a test in which a step runs. */
-const stepPhases = ["Main", "Catch", "Finally", "Cleanup"] as const;
+export const stepPhases = ["Main", "Catch", "Finally", "Cleanup"] as const;
 
 /** Schema of a {@link StepStatus}. */
 export const StepStatus = Type.Object({

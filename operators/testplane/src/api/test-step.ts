@@ -48,6 +48,21 @@ export const TestStep = Type.Object(
         maxItems: 50,
       }),
     ),
+    catch: Type.Optional(
+      Type.Array(LateStep, {
+        ...listMap("name", "Steps that run once this step has failed after all of its attempts, before its finally steps."),
+        maxItems: 50,
+      }),
+    ),
+    finally: Type.Optional(
+      Type.Array(LateStep, {
+        ...listMap(
+          "name",
+          "Steps that run once this step has succeeded, failed or been stopped. Steps that need this one start after them.",
+        ),
+        maxItems: 50,
+      }),
+    ),
     cleanup: Type.Optional(
       Type.Array(LateStep, {
         ...listMap(

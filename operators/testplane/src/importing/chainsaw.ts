@@ -5,6 +5,7 @@ import { bind, convertOperation } from "./chainsaw-operations.ts";
 import type { OperationScope } from "./operation-scope.ts";
 import { ConversionError, ProblemList } from "./problem-list.ts";
 import type { ConversionOptions, ConvertedTest, TestSource } from "./source-files.ts";
+import { LateStepList, withHandlers } from "./step-handlers.ts";
 import { objectName, StepList } from "./step-list.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -39,24 +40,27 @@ export function convertChainsaw(document: Json, source: TestSource, options: Con
   list.attempt("spec.bindings", () => bind(bindings, variables));
   const parameters = list.attempt("spec.scenarios", () => scenariosOf(scenarios, variables)) ?? {};
   const shared = { source, list, timeouts: isJsonObject(timeouts) ? timeouts : {}, clusters: new Set<string>() };
-  const lists = { main: new StepList(), catch: new StepList(), finally: new StepList() };
+  const names = new StepList();
+  const lists: Lists = { names, main: [], catch: new LateStepList(), finally: new LateStepList() };
   const main = (Array.isArray(steps) ? steps : []).filter(isJsonObject);
-  const blocks: readonly Json[] = [...main, { catch: spec["catch"], finally: spec["finally"] }];
-  for (const [index, step] of blocks.entries()) {
-    const name = typeof step["name"] === "string" ? step["name"] : index < main.length ? `step ${index + 1}` : "test";
-    const { cluster = spec["cluster"] } = step;
-    const own = { ...shared, cluster, outputs: new Set<string>(), variables: new Map(variables) };
-    convertStep(step, `${name}: `, lists, own);
+  const scopeOf = ({ cluster = spec["cluster"] }: Json) => ({
+    ...{ ...shared, cluster, outputs: new Set<string>(), variables: new Map(variables) },
+  });
+  for (const [index, step] of main.entries()) {
+    const name = typeof step["name"] === "string" ? step["name"] : `step ${index + 1}`;
+    convertStep(step, `${name}: `, lists, scopeOf(step));
   }
+  for (const block of ["catch", "finally"] as const)
+    convertOperations(spec[block], "test: ", { ...scopeOf({}), steps: lists[block] });
   const converted = {
     ...placeOf(spec, options, list),
     ...clustersOf(shared.clusters, options, list),
     ...parameters,
-    steps: lists.main.steps,
+    steps: lists.main,
     ...(lists.catch.steps.length === 0 ? {} : { catch: lists.catch.steps }),
     ...(lists.finally.steps.length === 0 ? {} : { finally: lists.finally.steps }),
   };
-  if (lists.main.steps.length === 0) list.problem("spec.steps", "nothing is left to run");
+  if (lists.main.length === 0) list.problem("spec.steps", "nothing is left to run");
   const name = objectName(String(metadata["name"] ?? source.path));
   const test = { apiVersion: `${group}/${version}`, kind: "IntegrationTest", metadata: { name }, spec: converted };
   return { path: source.path, test, problems: list.problems, remarks: list.remarks };
@@ -84,7 +88,9 @@ function clustersOf(clusters: ReadonlySet<string>, { serviceAccount }: Conversio
 }
 
 interface Lists {
-  readonly main: StepList;
+  /** Keeps the names of the main steps unique. */
+  readonly names: StepList;
+  readonly main: Json[];
   readonly catch: StepList;
   readonly finally: StepList;
 }
@@ -95,18 +101,28 @@ function convertStep(step: Json, prefix: string, lists: Lists, shared: Omit<Oper
   for (const field of Object.keys(step))
     if (!knownOfStep.has(field)) shared.list.problem(`${prefix}${field}`, "has no counterpart");
   if (shared.list.attempt(`${prefix}bindings`, () => (bind(bindings, shared.variables), true)) === undefined) return;
-  const blocks = [
-    ["try", lists.main],
-    ["catch", lists.catch],
-    ["finally", lists.finally],
-    ["cleanup", lists.finally],
-  ] as const;
-  for (const [block, steps] of blocks) {
-    const operations = step[block];
-    if (!Array.isArray(operations)) continue;
-    const own = isJsonObject(timeouts) ? { ...shared.timeouts, ...timeouts } : shared.timeouts;
-    for (const operation of operations) convertOperation(operation, prefix, { ...shared, timeouts: own, steps });
-  }
+  const own = { ...shared, timeouts: isJsonObject(timeouts) ? { ...shared.timeouts, ...timeouts } : shared.timeouts };
+  const convert = (block: string, steps: StepList): readonly Json[] => {
+    const before = steps.steps.length;
+    convertOperations(step[block], prefix, { ...own, steps });
+    return steps.steps.slice(before);
+  };
+  const late = (block: string): readonly Json[] =>
+    // Names of late steps follow the name of their step.
+    convert(block, new LateStepList()).map(({ name, ...rest }) => ({ name: String(name).slice(prefix.length), ...rest }));
+  const tried = convert("try", lists.names);
+  // Without an operation that can fail, the finally steps run in their turn.
+  const main = tried.length > 0 ? tried : convert("finally", lists.names);
+  const handlers = tried.length > 0 ? { catch: late("catch"), finally: late("finally") } : { catch: [], finally: [] };
+  const cleanup = late("cleanup");
+  lists.main.push(...withHandlers({ main, ...handlers, cleanup }));
+  // A step of which nothing else is left has nothing to attach its cleanup to.
+  if (main.length === 0) for (const { name, ...rest } of cleanup) lists.finally.add(`${prefix}${String(name)}`, rest);
+}
+
+function convertOperations(operations: unknown, prefix: string, scope: OperationScope): void {
+  if (!Array.isArray(operations)) return;
+  for (const operation of operations as readonly unknown[]) convertOperation(operation, prefix, scope);
 }
 
 /** Parameters and scenarios of the scenarios of a test. Adds the variables. */

@@ -9,14 +9,15 @@ export type ConvertedStep = Json;
 
 /** Collects steps with unique names. */
 export class StepList {
-  readonly #names = new Map<string, number>();
+  readonly #names = new Set<string>();
   readonly steps: Json[] = [];
 
   add(name: string, step: ConvertedStep): void {
     const short = name.slice(0, 200);
-    const count = (this.#names.get(short) ?? 0) + 1;
-    this.#names.set(short, count);
-    this.steps.push({ name: count === 1 ? short : `${short} (${count})`, ...step });
+    let unique = short;
+    for (let count = 2; this.#names.has(unique); count++) unique = `${short} (${count})`;
+    this.#names.add(unique);
+    this.steps.push({ name: unique, ...step });
   }
 }
 

@@ -40,7 +40,8 @@ function validateSteps(spec: Spec, list: "steps" | "catch" | "finally", scope: S
     if (names.has(step.name)) scope.errors.push(`${path}.name: duplicate value ${JSON.stringify(step.name)}`);
     names.add(step.name);
     validateStep(step, path, scope);
-    for (const [at, each] of (step.cleanup ?? []).entries()) validateStep(each, `${path}.cleanup[${at}]`, scope);
+    for (const late of ["catch", "finally", "cleanup"] as const)
+      for (const [at, each] of (step[late] ?? []).entries()) validateStep(each, `${path}.${late}[${at}]`, scope);
   }
 }
 

@@ -50,7 +50,7 @@ export function validateStep(step: Step, path: string, test: StepScope): void {
     const error = validateCel(cel, variables, "any");
     if (error !== undefined) errors.push(`${path}.outputs[${index}].cel: ${error}`);
   }
-  const { cleanup: _, ...own } = step;
+  const { catch: _, finally: __, cleanup: ___, ...own } = step;
   errors.push(...validateTemplates(own, path, testVariableNames));
 }
 

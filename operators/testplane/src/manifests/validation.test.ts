@@ -193,6 +193,8 @@ describe("an IntegrationTest", () => {
       { sleep: "1s", cleanup: [{ name: "c", sleep: "1" }] },
       "spec.steps[0].cleanup[0].sleep: ",
     ],
+    ["a catch step with a mistake", { sleep: "1s", catch: [{ name: "c", sleep: "1" }] }, "spec.steps[0].catch[0].sleep: "],
+    ["a finally step with a mistake", { sleep: "1s", finally: [{ name: "c" }] }, "spec.steps[0].finally[0]: must have "],
   ])("with %s is rejected with the field of the step", (_, step, error) => {
     const errors = validate(step);
     expect(

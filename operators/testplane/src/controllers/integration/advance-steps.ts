@@ -9,7 +9,7 @@ import { toolPod } from "../../tools/tool-pod.ts";
 import { render } from "../../templating/template.ts";
 import { testVariables } from "../../templating/test-variables.ts";
 import type { EventDraft } from "../test-status.ts";
-import { isMainFinished, isMainStartable, type PlannedStep, planOf, stepsAfterMain } from "./plan.ts";
+import { handlersOf, isMainFinished, isMainStartable, type PlannedStep, planOf, stepsAfterMain } from "./plan.ts";
 import { decideStep, type StepDecision } from "./step-decision.ts";
 import { beginStep, defaultStepSeconds, failed, nextAttempt } from "./step-status.ts";
 import { type Turn, webhookTimeoutMs } from "./turn.ts";
@@ -22,12 +22,16 @@ export function advanceMain(turn: Turn, before: Status, isPaused: boolean): Stat
   let status = withRetries(turn, before, plan);
   let current = before.currentStepIndex ?? 0;
   for (const [index, planned] of plan.entries()) {
+    if (planned.phase !== "Main") break;
     const state = status.steps?.[index]?.state ?? "";
-    if (planned.phase !== "Main" || state === "Succeeded" || state === "Failed") continue;
     if (state === "" && (isPaused || isWaitingForAttempt(turn, status, index))) continue;
     if (state === "" && !isMainStartable(plan, index, status.steps ?? [])) continue;
-    current = index;
-    status = withRetries(turn, advanceStep(turn, status, index, planned), plan);
+    if (state === "" || state === "Running") {
+      current = index;
+      status = withRetries(turn, advanceStep(turn, status, index, planned), plan);
+    }
+    if (isFinished(status, index))
+      status = advanceInOrder(turn, status, { plan, isPaused, positions: handlersOf(plan, index, status.steps ?? []) }).status;
   }
   const main = plan.filter(({ phase }) => phase === "Main").length;
   return { ...status, currentStepIndex: current, progress: `${Math.min(current + 1, main)}/${main}` };
@@ -41,29 +45,52 @@ export function mainOutcome(turn: Turn, status: Status): "Succeeded" | "Failed" 
   return plan.every(({ phase }, index) => phase !== "Main" || steps[index]?.state === "Succeeded") ? "Succeeded" : "Failed";
 }
 
-/** Advances catch, finally and cleanup steps, one after another. `isDone`: all of them have finished. */
+/** A status after steps that run one after another. `isDone`: all of them have finished. */
+interface Advanced {
+  readonly status: Status;
+  readonly isDone: boolean;
+}
+
+/** Advances catch, finally and cleanup steps, one after another. With `isPaused`, no further step starts. */
 export function advanceAfterMain(
   turn: Turn,
   before: Status,
-  outcome: "Succeeded" | "Failed" | "Stopped",
-): { readonly status: Status; readonly isDone: boolean } {
-  const plan = planOf(turn.input.spec);
+  { outcome, isPaused }: { readonly outcome: "Succeeded" | "Failed" | "Stopped"; readonly isPaused: boolean },
+): Advanced {
+  const { spec } = turn.input;
+  const plan = planOf(spec);
+  const positions = stepsAfterMain(plan, before.steps ?? [], { policy: spec.cleanupPolicy, outcome });
+  return advanceInOrder(turn, before, { plan, positions, isPaused });
+}
+
+function advanceInOrder(
+  turn: Turn,
+  before: Status,
+  {
+    plan,
+    positions,
+    isPaused,
+  }: { readonly plan: readonly PlannedStep[]; readonly positions: readonly number[]; readonly isPaused: boolean },
+): Advanced {
   let status = before;
-  for (const index of stepsAfterMain(plan, before.steps ?? [], { policy: turn.input.spec.cleanupPolicy, outcome })) {
+  for (const index of positions) {
     const planned = plan[index];
-    const state = status.steps?.[index]?.state ?? "";
-    if (planned === undefined || state === "Succeeded" || state === "Failed") continue;
+    if (planned === undefined || isFinished(status, index)) continue;
+    if (isPaused && status.steps?.[index]?.state !== "Running") return { status, isDone: false };
     status = advanceStep(turn, { ...status, currentStepIndex: index }, index, planned);
-    if (status.steps?.[index]?.state === "Running") return { status, isDone: false };
+    if (!isFinished(status, index)) return { status, isDone: false };
   }
   return { status, isDone: true };
 }
 
+const isFinished = ({ steps = [] }: Status, index: number): boolean =>
+  steps[index]?.state === "Succeeded" || steps[index]?.state === "Failed";
+
 /** A step with its expressions evaluated, or why one could not be. */
 export function resolveStep(turn: Pick<Turn, "input">, status: Status, index: number, { step }: PlannedStep) {
   const { spec, name = "", uid = "", namespace } = turn.input;
-  // The cleanup is rendered when it runs: it may use outputs of the step itself.
-  const { cleanup: _, ...own } = step;
+  // Later steps are rendered when they run: they may use outputs of the step itself.
+  const { catch: _, finally: __, cleanup: ___, ...own } = step;
   const resolved = render(own as DeepReadonly<TestStep>, testVariables(spec, status, { name, namespace }));
   if (resolved.kind === "error" || !hasProgram(step)) return resolved;
   const run = { test: name, uid, round: status.currentRound ?? 1, index, attempt: status.steps?.[index]?.attempt ?? 1 };

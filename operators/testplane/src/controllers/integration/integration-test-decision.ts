@@ -145,7 +145,7 @@ function advance(turn: Turn, before: Status, live: DeepReadonly<IntegrationTestS
   const outcome = mainOutcome(turn, status);
   const isLate = end !== undefined && now >= end;
   if (outcome === undefined) return isLate ? endStopped(turn, stopped(turn, status, "Expired")) : status;
-  return endMain(turn, status, { outcome, end, isLate });
+  return endMain(turn, status, { outcome, end, isLate, isPaused });
 }
 
 interface Limits {
@@ -175,7 +175,13 @@ function endMain(
     outcome,
     end,
     isLate,
-  }: { readonly outcome: "Succeeded" | "Failed"; readonly end: number | undefined; readonly isLate: boolean },
+    isPaused,
+  }: {
+    readonly outcome: "Succeeded" | "Failed";
+    readonly end: number | undefined;
+    readonly isLate: boolean;
+    readonly isPaused: boolean;
+  },
 ): Status {
   let status = before;
   let result = outcome;
@@ -186,23 +192,23 @@ function endMain(
       return isLate ? endStopped(turn, stopped(turn, status, "Expired")) : status;
     if (status.finalExpectations?.state === "Failed") result = "Failed";
   }
-  const after = advanceAfterMain(turn, status, result);
+  const after = advanceAfterMain(turn, status, { outcome: result, isPaused });
   return after.isDone ? endRound(turn, after.status, result, end) : after.status;
 }
 
-/** Stops the running steps. */
+/** Stops the running main and catch steps. Finally and cleanup steps continue, so that each runs once. */
 function stopped(turn: Turn, status: Status, why: "Aborted" | "Expired"): Status {
   if (status.stopping !== undefined) return status;
   const { now } = turn.input;
   turn.actions.length = 0;
   turn.webhookCalls.length = 0;
-  return { ...status, stopping: why, steps: stopRunning(status.steps ?? [], now) };
+  return { ...status, stopping: why, steps: stopRunning(status.steps ?? [], now, ["Main", "Catch"]) };
 }
 
 /** Ends the programs of a stopped round, runs its finally and cleanup steps, and finishes the test. The round counts as neither succeeded nor failed. */
 function endStopped(turn: Turn, status: Status): Status {
   if (!endStoppedPrograms(turn, status)) return status;
-  const after = advanceAfterMain(turn, status, "Stopped");
+  const after = advanceAfterMain(turn, status, { outcome: "Stopped", isPaused: false });
   if (!after.isDone) return after.status;
   return finish(turn, { ...after.status, roundHistory: withRound(turn, after.status, "Stopped") });
 }

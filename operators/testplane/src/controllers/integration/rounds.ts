@@ -2,7 +2,8 @@ import { type Condition, type DeepReadonly, setCondition } from "@keelson/api-ma
 import type { IntegrationTestStatus, RoundSummary, StepStatus } from "../../api/integration-test.ts";
 import { truncate } from "../../evaluation/evaluate.ts";
 import { scenarioOf } from "../../templating/test-variables.ts";
-import { planOf } from "./plan.ts";
+import { planOf, type StepPhase } from "./plan.ts";
+import { stepPhases } from "../../api/step-status.ts";
 import type { IntegrationTestInput, Turn } from "./turn.ts";
 import { maxRoundHistory, verdictOfRound, withStatistics } from "./round-statistics.ts";
 import { testVerdict, type Verdict } from "../../verdicts/verdict.ts";
@@ -33,10 +34,16 @@ export function roundStatus({ spec, now, name = "", uid = "" }: IntegrationTestI
   };
 }
 
-/** The statuses of steps after the running ones were stopped. They have no verdict. */
-export const stopRunning = (steps: readonly DeepReadonly<StepStatus>[], now: number): readonly DeepReadonly<StepStatus>[] =>
+/** The statuses of steps after the running ones of some phases (default: all) were stopped. They have no verdict. */
+export const stopRunning = (
+  steps: readonly DeepReadonly<StepStatus>[],
+  now: number,
+  phases: readonly StepPhase[] = stepPhases,
+): readonly DeepReadonly<StepStatus>[] =>
   steps.map((step) =>
-    step.state === "Running" ? { ...step, state: "" as const, reason: "Stopped", finishedAt: iso(now) } : step,
+    step.state === "Running" && phases.includes(step.phase ?? "Main")
+      ? { ...step, state: "" as const, reason: "Stopped", finishedAt: iso(now) }
+      : step,
   );
 
 function summarizeRound(turn: Turn, status: Status, outcome: RoundSummary["outcome"]): DeepReadonly<RoundSummary> {
