@@ -232,7 +232,7 @@ export class SupervisedProgram implements Program {
   }
 
   #supervise(launched: LaunchedProgram, startedAt: number): void {
-    const { deadlines, clock } = this.#with;
+    const { deadlines } = this.#with;
     this.#launched = launched;
     this.#limits.begin(launched);
     this.#state = { kind: "running", pid: launched.pid, startedAt };
@@ -250,7 +250,7 @@ export class SupervisedProgram implements Program {
       this.#timeout = deadlines.after(this.spec.timeoutMs - elapsedMs, () => void this.stop({ reason: "Timeout" }));
     }
     const policy = this.spec.logRotation ?? defaultLogRotation;
-    this.#logWatch = watchLogs([this.logs.stdout, this.logs.stderr], policy, deadlines, () => clock.monotonic());
+    this.#logWatch = watchLogs([this.logs.stdout, this.logs.stderr], policy, this.#with);
   }
 
   async #terminate(launched: LaunchedProgram, reason: StopReason, graceMs: number): Promise<void> {

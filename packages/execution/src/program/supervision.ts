@@ -1,4 +1,5 @@
 import type { Clock } from "@keelson/api-machinery/time";
+import type { LogRotations } from "../logs/rotate-log.ts";
 import type { Launcher } from "../process/launcher.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { Unmounter } from "./size-limit.ts";
@@ -9,6 +10,7 @@ export interface Supervision {
   readonly deadlines: Deadlines;
   readonly launcher: Launcher;
   readonly unmounter: Unmounter;
+  readonly rotations: LogRotations;
   /** Folder into which a removed program's folder moves before its files are deleted. */
   readonly trash: string;
   readonly forget: (id: string) => void;

@@ -8,6 +8,7 @@ import { type Driver, ExecutionError, type Program, type ProgramSpec } from "../
 import { describeError, errorCode } from "../files/file-error.ts";
 import { lockFolder } from "../files/folder-lock.ts";
 import { removeTree } from "../files/remove-tree.ts";
+import { LogRotations } from "../logs/rotate-log.ts";
 import type { Launcher } from "../process/launcher.ts";
 import { SupervisedProgram } from "./program.ts";
 import type { Supervision } from "./supervision.ts";
@@ -89,6 +90,7 @@ class SupervisingDriver implements Driver {
       ...supervision,
       deadlines: new Deadlines(supervision.clock),
       unmounter: new Unmounter(),
+      rotations: new LogRotations(),
       forget: (id) => void this.#programs.delete(id),
     };
     this.#warm = new WarmSlots({ ...this.#supervision, dir: warmFolder(dir), random });

@@ -24,7 +24,7 @@ export interface ReadySlot {
 }
 
 /** What {@link WarmSlots} needs. */
-export interface WarmSlotsOptions extends Omit<Supervision, "forget"> {
+export interface WarmSlotsOptions extends Omit<Supervision, "forget" | "rotations"> {
   /** Folder of the slots, on the file system of the programs' folders. */
   readonly dir: string;
   readonly random: () => number;

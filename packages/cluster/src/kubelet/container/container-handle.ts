@@ -1,6 +1,6 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Program } from "@keelson/execution";
-import type { LogTimes } from "../logs/log-reader.ts";
+import type { LogTimes } from "../logs/line-filter.ts";
 import type { PodView } from "../pod/pod-view.ts";
 
 /** A container of a Pod, as used by logs and exec. */

@@ -2,6 +2,7 @@ import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "n
 import { readlink } from "node:fs/promises";
 import type { Clock } from "@keelson/api-machinery/time";
 import { type ExecSession, type Program, setTerminalSize } from "@keelson/execution";
+import { DiscardedOutput } from "./discarded-output.ts";
 import { childrenOf } from "./child-processes.ts";
 import { mounted } from "../volumes/mount-marker.ts";
 import { ContainerError } from "./container-error.ts";
@@ -162,8 +163,10 @@ export async function execToEnd(
   });
   const outputs = [running.stdout, running.stderr].filter((stream) => stream !== undefined);
   for (const stream of outputs) {
+    const discarded = new DiscardedOutput(stream, options.clock);
     stream.on("data", (chunk: Buffer) => {
       if (output.length < maxOutputBytes) output += chunk.toString("utf8").slice(0, maxOutputBytes - output.length);
+      else discarded.add(chunk.length);
     });
     stream.on("error", () => {});
   }

@@ -1,6 +1,6 @@
 import { statSync, watch } from "node:fs";
 import type { Clock, Timer } from "@keelson/api-machinery/time";
-import type { LogTimes } from "./log-reader.ts";
+import type { LogTimes } from "./line-filter.ts";
 
 interface Mark {
   /** The file had this size ... */

@@ -1,6 +1,7 @@
-import { watch } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
 import type { Program } from "@keelson/execution";
+import { LineFilter, type LogTimes, newline } from "./line-filter.ts";
+import { LogChanges } from "./log-changes.ts";
 
 /** Options of {@link readLog}. */
 export interface LogOptions {
@@ -16,14 +17,7 @@ export interface LogOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The times at which the bytes of a log were written, as far as known. */
-export interface LogTimes {
-  /** The time of the byte at `offset` of the current file. Milliseconds since the epoch. */
-  at(offset: number): number;
-}
-
 const chunkBytes = 64 * 1024;
-const newline = 0x0a;
 
 async function sizeOf(path: string): Promise<number> {
   return stat(path).then(
@@ -104,10 +98,11 @@ export async function* readLog(program: Program, options: LogOptions, times: Log
     }
   }
   let offset = start.file === files.length - 1 ? start.offset : 0;
+  using changes = options.follow ? new LogChanges(path, program, options.signal) : undefined;
   for (;;) {
     // Checked before reading, so that everything written before the exit is read.
     const hasEnded = program.state.kind === "exited";
-    const waiter = options.follow && !hasEnded ? changeOf(path, program, options.signal) : undefined;
+    const waiter = hasEnded ? undefined : changes?.listen();
     try {
       if ((await sizeOf(path)) < offset) offset = 0;
       for await (const { bytes, at } of readFrom(path, offset)) {
@@ -122,8 +117,6 @@ export async function* readLog(program: Program, options: LogOptions, times: Log
       waiter?.close();
     }
   }
-  const rest = filter?.end();
-  if (rest !== undefined && rest.length > 0) yield cut(rest);
 }
 
 async function* readFrom(path: string, offset: number): AsyncGenerator<{ readonly bytes: Uint8Array; readonly at: number }> {
@@ -142,74 +135,5 @@ async function* readFrom(path: string, offset: number): AsyncGenerator<{ readonl
     }
   } finally {
     await handle.close();
-  }
-}
-
-/** Waits until a log may have grown, its program has exited, or the reader has gone. */
-function changeOf(
-  path: string,
-  program: Program,
-  signal: AbortSignal | undefined,
-): { readonly changed: Promise<void>; close(): void } {
-  let notify: () => void = () => {};
-  const changed = new Promise<void>((resolve) => {
-    notify = resolve;
-  });
-  let watcher: ReturnType<typeof watch> | undefined;
-  try {
-    watcher = watch(path, { persistent: false }, () => notify());
-    watcher.on("error", () => notify());
-  } catch {
-    notify();
-  }
-  program.exited().then(notify, notify);
-  signal?.addEventListener("abort", notify, { once: true });
-  return {
-    changed,
-    close() {
-      watcher?.close();
-      signal?.removeEventListener("abort", notify);
-    },
-  };
-}
-
-/** Adds times to whole lines and omits lines before `since`. */
-class LineFilter {
-  readonly #options: LogOptions;
-  readonly #times: LogTimes;
-  #rest: Buffer = Buffer.alloc(0);
-  #restAt = 0;
-
-  constructor(options: LogOptions, times: LogTimes) {
-    this.#options = options;
-    this.#times = times;
-  }
-
-  push(bytes: Uint8Array, at: number): Uint8Array {
-    const data = this.#rest.length === 0 ? Buffer.from(bytes) : Buffer.concat([this.#rest, bytes]);
-    let lineAt = this.#rest.length === 0 ? at : this.#restAt;
-    const out: Buffer[] = [];
-    let begin = 0;
-    for (let end = data.indexOf(newline); end >= 0; end = data.indexOf(newline, begin)) {
-      this.#line(data.subarray(begin, end + 1), lineAt, out);
-      lineAt += end + 1 - begin;
-      begin = end + 1;
-    }
-    this.#rest = data.subarray(begin);
-    this.#restAt = lineAt;
-    return Buffer.concat(out);
-  }
-
-  end(): Uint8Array {
-    const out: Buffer[] = [];
-    if (this.#rest.length > 0) this.#line(this.#rest, this.#restAt, out);
-    return Buffer.concat(out);
-  }
-
-  #line(line: Buffer, offset: number, out: Buffer[]): void {
-    const at = this.#times.at(offset);
-    if (this.#options.since !== undefined && at < this.#options.since) return;
-    if (this.#options.timestamps) out.push(Buffer.from(`${new Date(at).toISOString().replace("Z", "000000Z")} `));
-    out.push(line);
   }
 }

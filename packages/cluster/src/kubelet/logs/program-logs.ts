@@ -1,7 +1,7 @@
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Program } from "@keelson/execution";
 import { LogClock } from "./log-clock.ts";
-import type { LogTimes } from "./log-reader.ts";
+import type { LogTimes } from "./line-filter.ts";
 
 /** The log clocks of a Pod's programs. */
 export class ProgramLogs {

@@ -1,5 +1,5 @@
 import type { Program } from "@keelson/execution";
-import type { LogTimes } from "../logs/log-reader.ts";
+import type { LogTimes } from "../logs/line-filter.ts";
 import { ProgramLogs } from "../logs/program-logs.ts";
 import { mounted } from "../volumes/mount-marker.ts";
 import type { NodeContext } from "../node-context.ts";

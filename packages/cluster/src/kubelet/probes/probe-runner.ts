@@ -62,6 +62,9 @@ function portNumber(container: ContainerView, port: number | string): number | u
   return container.ports?.find(({ name }) => name === port)?.containerPort;
 }
 
+/** The number of informational responses (1xx) that a probe accepts, as in Go's HTTP client. */
+const maxInformational = 5;
+
 function httpGet(
   url: string,
   headers: Readonly<Record<string, string>>,
@@ -91,6 +94,12 @@ function httpGet(
     timer = clock.setTimer(timeoutMs, () =>
       done(`Get ${JSON.stringify(url)}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)`),
     );
+    // Node.js reads any number of them, as fast as they arrive.
+    let informational = 0;
+    request.on("information", () => {
+      informational++;
+      if (informational > maxInformational) done(`Get ${JSON.stringify(url)}: too many 1xx informational responses`);
+    });
     request.on("response", (response) => {
       const { statusCode = 0 } = response;
       response.resume();
