@@ -1,6 +1,6 @@
 import { type JsonObject, StatusError } from "@keelson/api-machinery";
 import type { Handle } from "./endpoints/outcome.ts";
-import { systemUser } from "./server.ts";
+import { systemUser } from "./system-user.ts";
 
 /**
  * Applies an object that the API server publishes itself, as kube-apiserver's field manager and with force.

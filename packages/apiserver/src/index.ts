@@ -18,7 +18,8 @@ export {
 } from "./endpoints/request-info.ts";
 export { createInProcessTransport, type InProcessOptions } from "./in-process-transport.ts";
 export type { ResourceTable, ServedResource, Strategy, Subresource, UserInfo, Verb } from "./registry/served-resource.ts";
-export { type ApiServer, type ApiServerOptions, createApiServer, systemUser } from "./server.ts";
+export { type ApiServer, type ApiServerOptions, createApiServer } from "./server.ts";
+export { systemUser } from "./system-user.ts";
 export { openStore, type OpenStoreOptions } from "./storage/open-store.ts";
 export {
   type Store,
@@ -31,4 +32,5 @@ export {
 export { AuditError, type AuditErrorCode, isAuditError } from "./audit/audit-error.ts";
 export type { AuditLogFile } from "./audit/audit-log.ts";
 export type { MetricsSource } from "./registry/kinds/node/metrics.ts";
-export { type AuditOptions, type ServeApiOptions, type ServedApi, serveApi } from "./serve-api.ts";
+export { serveApi } from "./serving/serve-api.ts";
+export type { AuditOptions, ServedApi, ServeApiOptions } from "./serving/serve-options.ts";

@@ -1,47 +1,37 @@
 import { mkdirSync } from "node:fs";
-import { type JsonObject, StatusError } from "@keelson/api-machinery";
 import type { Clock } from "@keelson/api-machinery/time";
 import type { Transport } from "@keelson/api-machinery/transport";
-import { type AdmissionStep, createAdmissionChain } from "./admission/admission.ts";
-import { certificateApproval } from "./admission/certificate-approval.ts";
-import { runtimeClasses } from "./admission/runtime-classes.ts";
-import { serviceAccounts } from "./admission/service-accounts.ts";
-import { limitRanger, limitRangeKind } from "./admission/limit-ranger.ts";
-import { NamespacedObjects } from "./admission/namespaced-objects.ts";
-import { namespaceLifecycle } from "./admission/namespace-lifecycle.ts";
-import { MutatingPolicies } from "./admission/policies/mutating-policies.ts";
-import { ValidatingPolicies } from "./admission/policies/validating-policies.ts";
-import { createAdmissionWebhooks } from "./admission/webhooks/admission-webhooks.ts";
-import { noWebhookMetrics, type WebhookMetrics } from "./admission/webhooks/webhook-metrics.ts";
-import { podSecurity } from "./admission/pod-security/pod-security.ts";
-import { createSystemPriorityClasses } from "./admission/system-priority-classes.ts";
-import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
-import { quotaKind, resourceQuota } from "./admission/resource-quota/resource-quota.ts";
 import { generateSigningKey } from "@keelson/api-machinery/certificates";
-import { ensureDefaultRoles } from "./auth/rbac/default-roles.ts";
-import { createEscalationGuard } from "./auth/rbac/escalation-guard.ts";
-import { mastersGroup } from "./auth/certificates/pki.ts";
-import type { AccessTarget } from "./auth/rbac/policy-rule.ts";
-import { createNodeRights } from "./auth/node/node-authorizer.ts";
-import { type Authorizer, createRbacAuthorizer } from "./auth/rbac/rbac-authorizer.ts";
-import { createReviews } from "./auth/reviews/reviews.ts";
-import { startRoleAggregation } from "./auth/rbac/role-aggregation.ts";
+import type { AdmissionStep } from "./admission/admission.ts";
+import { startQuotaRecount } from "./admission/resource-quota/quota-recount.ts";
+import { createServerAdmission } from "./admission/server-admission.ts";
+import { createSystemPriorityClasses } from "./admission/system-priority-classes.ts";
+import { noWebhookMetrics, type WebhookMetrics } from "./admission/webhooks/webhook-metrics.ts";
 import { createServiceAccountTokens, type ServiceAccountTokens } from "./auth/authentication/service-account-tokens.ts";
+import { createNodeRights, type NodeRights } from "./auth/node/node-authorizer.ts";
+import { ensureDefaultRoles } from "./auth/rbac/default-roles.ts";
+import type { AccessTarget } from "./auth/rbac/policy-rule.ts";
+import { type Authorizer, createRbacAuthorizer } from "./auth/rbac/rbac-authorizer.ts";
+import { startRoleAggregation } from "./auth/rbac/role-aggregation.ts";
+import { createReviews } from "./auth/reviews/reviews.ts";
+import { applyRules, createNamespaces } from "./bootstrap.ts";
+import { Closers } from "./closers.ts";
 import type { Handle, Outcome, PipelineRequest } from "./endpoints/outcome.ts";
-import { type Authorize, createPipeline, type PipelineOptions } from "./endpoints/pipeline.ts";
-import { evictPod } from "./endpoints/subresources/eviction.ts";
-import { ensureFlowControl } from "./flowcontrol/default-configuration.ts";
-import { emptyLog } from "./endpoints/subresources/pod-log.ts";
+import { type Authorize, createPipeline, type PipelineOptions, type RequestPipeline } from "./endpoints/pipeline.ts";
 import { podTarget, serviceTarget } from "./endpoints/proxy/proxy-target.ts";
 import { proxyTo } from "./endpoints/proxy/reverse-proxy.ts";
-import { bindByName, bindPod } from "./endpoints/subresources/pod-subresources.ts";
 import type { RandomSource } from "./endpoints/random-source.ts";
 import type { RequestInfo } from "./endpoints/request-info.ts";
+import { evictPod } from "./endpoints/subresources/eviction.ts";
+import { emptyLog } from "./endpoints/subresources/pod-log.ts";
+import { bindByName, bindPod } from "./endpoints/subresources/pod-subresources.ts";
+import { ensureFlowControl } from "./flowcontrol/default-configuration.ts";
 import { createInProcessTransport } from "./in-process-transport.ts";
-import { createRegistry } from "./registry/registry.ts";
+import { createRegistry, type Registry } from "./registry/registry.ts";
 import type { ResourceTable, ServedResource, UserInfo } from "./registry/served-resource.ts";
 import { openStore, type OpenStoreOptions } from "./storage/open-store.ts";
 import type { Store } from "./storage/store.ts";
+import { systemUser } from "./system-user.ts";
 import { createServiceResolver } from "./webhooks/service-resolver.ts";
 import { WebhookClient } from "./webhooks/webhook-client.ts";
 
@@ -98,135 +88,126 @@ export interface ApiServer extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** The user of the server itself and of components that run with it. May do everything. */
-export const systemUser: UserInfo = { username: "system:apiserver", groups: [mastersGroup, "system:authenticated"] };
-
-/** Namespaces created at startup. */
-const systemNamespaces = ["default", "kube-system", "kube-public", "kube-node-lease"];
-
 /**
  * Starts an API server on its storage: kinds, authorization, admission, system namespaces and default roles.
  *
  * **Errors**: rejects if the directory is in use or not writable.
  */
 export async function createApiServer(options: ApiServerOptions): Promise<ApiServer> {
-  const { clock, random, onError } = options;
-  const now = (): number => clock.now();
-  const newId = (): string => random.uuid();
-  const store = await storeOf(options);
-  const closers: (() => void | Promise<void>)[] = [() => store.close()];
-  const close = async (): Promise<void> => {
-    for (const closer of closers.splice(0).reverse()) await closer();
-  };
+  const closers = new Closers();
   try {
-    const privateKey = options.signingKey ?? (await generateSigningKey());
-    const tokens = createServiceAccountTokens({ privateKey, store, now, newId });
-    await ensureDefaultRoles(store, { now, newId });
-    await ensureFlowControl(store, { now, random });
-    const rbac = createRbacAuthorizer(store);
-    closers.push(() => rbac.close());
-    const nodes = createNodeRights(store, rbac);
-    closers.push(() => nodes.close());
-    const { authorizer } = nodes;
-    const reviews = createReviews({ authorizer, tokens, store, now });
-    const client = new WebhookClient({ resolve: createServiceResolver(store, random), clock });
-    closers.push(() => client.close());
-    const registry = createRegistry({
-      store,
-      conversion: { client, newId },
-      clock,
-      reviews: { ...reviews, tokenRequest: nodes.guardTokens(reviews.tokenRequest) },
-      ...(options.kinds === undefined ? {} : { kinds: options.kinds }),
-      ...(options.serviceNetwork === undefined ? {} : { serviceNetwork: options.serviceNetwork }),
-      ...(onError === undefined ? {} : { onError }),
-    });
-    closers.push(() => registry.close());
-    const nonResource = options.nonResource?.(registry);
-    closers.push(() => nonResource?.close?.());
-    const webhooks = createAdmissionWebhooks({
-      store,
-      resources: registry,
-      authorizer,
-      client,
-      clock,
-      newId,
-      metrics: options.webhookMetrics ?? noWebhookMetrics,
-    });
-    closers.push(() => webhooks.close());
-    const mutatingPolicies = new MutatingPolicies({ store, resources: registry, authorizer });
-    closers.push(() => mutatingPolicies.close());
-    const validatingPolicies = new ValidatingPolicies({ store, resources: registry, authorizer });
-    closers.push(() => validatingPolicies.close());
-    const limitRanges = new NamespacedObjects(store, limitRangeKind);
-    closers.push(() => limitRanges.close());
-    const quotas = new NamespacedObjects(store, quotaKind);
-    closers.push(() => quotas.close());
-    const pipeline = createPipeline({
-      store,
-      resources: registry,
-      clock,
-      random,
-      admission: createAdmissionChain([
-        namespaceLifecycle(store),
-        ...(options.requiresServiceAccounts === true ? [serviceAccounts(store, clock, random)] : []),
-        limitRanger(limitRanges),
-        ...(options.requiresServiceAccounts === true ? [runtimeClasses(store)] : []),
-        mutatingPolicies,
-        webhooks.mutating,
-        // After webhooks, which must not undo what these require.
-        ...(options.admission ?? []),
-        nodes.admission,
-        createEscalationGuard(authorizer),
-        certificateApproval(authorizer),
-        podSecurity(store),
-        validatingPolicies,
-        webhooks.validating,
-        // Last, so that a request that another step rejects uses no quota.
-        resourceQuota({ store, quotas }),
-      ]),
-      authorize: options.authorize ?? authorizeBy(authorizer),
-      ...(nonResource === undefined ? {} : { nonResource: nonResource.handle }),
-      ...(options.delegate === undefined ? {} : { delegate: options.delegate }),
-      subresources: {
-        "/bindings": bindByName,
-        "/pods/binding": bindPod,
-        "/pods/eviction": evictPod,
-        "/pods/log": emptyLog,
-        "/pods/proxy": (call) => proxyTo(call, podTarget),
-        "/services/proxy": (call) => proxyTo(call, serviceTarget),
-        ...options.subresources,
-      },
-    });
-    closers.push(() => pipeline.endWatches());
-    const recount = startQuotaRecount({ store, clock, onError: onError ?? (() => undefined) });
-    closers.push(() => recount.stop());
-    await createNamespaces(pipeline.handle);
-    await createSystemPriorityClasses(pipeline.handle, systemUser);
-    closers.push(
-      await startRoleAggregation({
-        store,
-        apply: (name, rules) => applyRules(pipeline.handle, name, rules),
-        onError: onError ?? (() => undefined),
-      }),
-    );
-    return {
-      handle: pipeline.handle,
-      store,
-      resources: registry,
-      authorizer,
-      tokens,
-      transport: ({ user = systemUser, ...rest } = {}) => createInProcessTransport(pipeline.handle, { user, ...rest }),
-      get openWatches() {
-        return pipeline.openWatches;
-      },
-      close,
-      [Symbol.asyncDispose]: close,
-    };
+    return await openServer(options, closers);
   } catch (error) {
-    await close();
+    await closers.close();
     throw error;
   }
 }
+
+async function openServer(options: ApiServerOptions, closers: Closers): Promise<ApiServer> {
+  const { clock, random } = options;
+  const store = closers.use(await storeOf(options));
+  const access = await openAccess(options, store, closers);
+  const client = closers.use(new WebhookClient({ resolve: createServiceResolver(store, random), clock }));
+  const registry = closers.use(openRegistry(options, store, access, client));
+  const nonResource = options.nonResource?.(registry);
+  closers.add(() => nonResource?.close?.());
+  const admission = createServerAdmission(
+    {
+      store,
+      resources: registry,
+      nodes: access.nodes,
+      client,
+      clock,
+      random,
+      requiresServiceAccounts: options.requiresServiceAccounts ?? false,
+      steps: options.admission ?? [],
+      metrics: options.webhookMetrics ?? noWebhookMetrics,
+    },
+    closers,
+  );
+  const { authorizer } = access.nodes;
+  const pipeline = createPipeline({
+    store,
+    resources: registry,
+    clock,
+    random,
+    admission,
+    authorize: options.authorize ?? authorizeBy(authorizer),
+    ...(nonResource !== undefined && { nonResource: nonResource.handle }),
+    ...(options.delegate !== undefined && { delegate: options.delegate }),
+    subresources: { ...subresources, ...options.subresources },
+  });
+  closers.add(() => pipeline.endWatches());
+  await startControllers(options, store, pipeline, closers);
+  const close = (): Promise<void> => closers.close();
+  return {
+    handle: pipeline.handle,
+    store,
+    resources: registry,
+    authorizer,
+    tokens: access.tokens,
+    transport: ({ user = systemUser, ...rest } = {}) => createInProcessTransport(pipeline.handle, { user, ...rest }),
+    get openWatches() {
+      return pipeline.openWatches;
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}
+
+/** Who may do what. */
+interface Access {
+  readonly tokens: ServiceAccountTokens;
+  readonly nodes: NodeRights;
+}
+
+async function openAccess({ clock, random, signingKey }: ApiServerOptions, store: Store, closers: Closers): Promise<Access> {
+  const now = (): number => clock.now();
+  const newId = (): string => random.uuid();
+  const privateKey = signingKey ?? (await generateSigningKey());
+  const tokens = createServiceAccountTokens({ privateKey, store, now, newId });
+  await ensureDefaultRoles(store, { now, newId });
+  await ensureFlowControl(store, { now, random });
+  const rbac = closers.use(createRbacAuthorizer(store));
+  return { tokens, nodes: closers.use(createNodeRights(store, rbac)) };
+}
+
+function openRegistry(options: ApiServerOptions, store: Store, { nodes, tokens }: Access, client: WebhookClient): Registry {
+  const { clock, random, kinds, serviceNetwork, onError } = options;
+  const reviews = createReviews({ authorizer: nodes.authorizer, tokens, store, now: () => clock.now() });
+  return createRegistry({
+    store,
+    conversion: { client, newId: () => random.uuid() },
+    clock,
+    reviews: { ...reviews, tokenRequest: nodes.guardTokens(reviews.tokenRequest) },
+    ...(kinds !== undefined && { kinds }),
+    ...(serviceNetwork !== undefined && { serviceNetwork }),
+    ...(onError !== undefined && { onError }),
+  });
+}
+
+/** Creates the objects that every cluster has, and starts the controllers of the server itself. */
+async function startControllers(
+  { clock, onError = () => undefined }: ApiServerOptions,
+  store: Store,
+  { handle }: RequestPipeline,
+  closers: Closers,
+): Promise<void> {
+  const recount = startQuotaRecount({ store, clock, onError });
+  closers.add(() => recount.stop());
+  await createNamespaces(handle);
+  await createSystemPriorityClasses(handle, systemUser);
+  closers.add(await startRoleAggregation({ store, apply: (name, rules) => applyRules(handle, name, rules), onError }));
+}
+
+const subresources: NonNullable<PipelineOptions["subresources"]> = {
+  "/bindings": bindByName,
+  "/pods/binding": bindPod,
+  "/pods/eviction": evictPod,
+  "/pods/log": emptyLog,
+  "/pods/proxy": (call) => proxyTo(call, podTarget),
+  "/services/proxy": (call) => proxyTo(call, serviceTarget),
+};
 
 async function storeOf({ storage, clock }: ApiServerOptions): Promise<Store> {
   if ("store" in storage) return storage.store;
@@ -244,29 +225,4 @@ function targetOf(info: RequestInfo): AccessTarget {
   if (!info.isResource) return { path: info.path };
   const { group, resource, subresource, namespace, name, fieldSelector } = info;
   return { group, resource, subresource, namespace, name, fieldSelector };
-}
-
-/** Writes the aggregated rules of a ClusterRole, like Kubernetes' clusterrole-aggregation-controller. */
-async function applyRules(handle: Handle, name: string, rules: readonly unknown[]): Promise<void> {
-  const outcome = await handle({
-    method: "PATCH",
-    path: `/apis/rbac.authorization.k8s.io/v1/clusterroles/${encodeURIComponent(name)}`,
-    query: { fieldManager: "clusterrole-aggregation-controller", force: "true" },
-    headers: { "content-type": "application/apply-patch+yaml" },
-    body: { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata: { name }, rules },
-    user: systemUser,
-  });
-  if (outcome.kind === "status") throw new StatusError(outcome.status);
-}
-
-async function createNamespaces(handle: Handle): Promise<void> {
-  const outcomes = await Promise.all(
-    systemNamespaces.map((name) => {
-      const body: JsonObject = { apiVersion: "v1", kind: "Namespace", metadata: { name } };
-      return handle({ method: "POST", path: "/api/v1/namespaces", body, user: systemUser, userAgent: "keelson" });
-    }),
-  );
-  for (const outcome of outcomes) {
-    if (outcome.kind === "status" && outcome.status.reason !== "AlreadyExists") throw new StatusError(outcome.status);
-  }
 }

@@ -91,15 +91,7 @@ function convertKeyword(
 ): void {
   switch (key) {
     case "properties": {
-      const properties: Record<string, Schema> = {};
-      for (const [name, child] of Object.entries(value as Node)) {
-        Object.defineProperty(properties, name, {
-          value: convert(child as Node, path === "" ? name : `${path}.${name}`, nested),
-          enumerable: true,
-          configurable: true,
-          writable: true,
-        });
-      }
+      const properties = convertProperties(value as Node, path, nested);
       // TypeBox gives an object without properties an empty map, which Kubernetes does not need.
       if (Object.keys(properties).length > 0 || !nested) result.properties = properties;
       return;
@@ -111,18 +103,9 @@ function convertKeyword(
       if (value === false) return;
       result.additionalProperties = value === true ? true : convert(value as Node, `${path}.*`, nested);
       return;
-    case "patternProperties": {
-      const entries = Object.entries(value as Node);
-      const [entry] = entries;
-      if (entries.length !== 1 || entry?.[0] !== matchAll) {
-        reject(
-          path,
-          `keys restricted by a pattern (${entries.map(([name]) => name).join(", ")}) are not structural; use Type.Record(Type.String(), ...) and a CEL rule`,
-        );
-      }
-      result.additionalProperties = convert(entry[1] as Node, `${path}.*`, nested);
+    case "patternProperties":
+      result.additionalProperties = convert(anyKeySchema(value as Node, path), `${path}.*`, nested);
       return;
-    }
     case "const":
       result.enum = [value];
       if (!nested) result.type = typeOfAll([value]) ?? reject(path, "a literal must be a string, a number or a boolean");
@@ -149,6 +132,29 @@ function convertKeyword(
     default:
       reject(path, `keyword ${JSON.stringify(key)} is not part of a structural schema`);
   }
+}
+
+function convertProperties(value: Node, path: string, nested: boolean): Record<string, Schema> {
+  const properties: Record<string, Schema> = {};
+  for (const [name, child] of Object.entries(value)) {
+    Object.defineProperty(properties, name, {
+      value: convert(child as Node, path === "" ? name : `${path}.${name}`, nested),
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
+  }
+  return properties;
+}
+
+/** The schema of the values of a map with any keys. */
+function anyKeySchema(patternProperties: Node, path: string): Node {
+  const entries = Object.entries(patternProperties);
+  const [entry] = entries;
+  if (entries.length === 1 && entry?.[0] === matchAll) return entry[1] as Node;
+  const patterns = entries.map(([name]) => name).join(", ");
+  const advice = "use Type.Record(Type.String(), ...) and a CEL rule";
+  return reject(path, `keys restricted by a pattern (${patterns}) are not structural; ${advice}`);
 }
 
 /** Adds keywords that Kubernetes needs and TypeBox omits. */

@@ -1,7 +1,7 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { statusError } from "@keelson/api-machinery";
 import { describe, expect, it } from "vitest";
-import { systemUser } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import { startTestEnvironment } from "../testing/test-environment.ts";
 import type { AdmissionStep } from "./admission.ts";
 

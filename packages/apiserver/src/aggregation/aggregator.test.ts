@@ -3,7 +3,7 @@ import { createDeferred } from "@keelson/api-machinery/deferred";
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { textAt } from "../registry/object-fields.ts";
-import { systemUser } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import type { Store } from "../storage/store.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
 import { systemRandom } from "../endpoints/random-source.ts";

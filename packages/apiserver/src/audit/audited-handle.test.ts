@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { createRbacAuthorizer } from "../auth/rbac/rbac-authorizer.ts";
 import type { Outcome } from "../endpoints/outcome.ts";
 import type { UserInfo } from "../registry/served-resource.ts";
-import { systemUser } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
 
 let events: JsonObject[];

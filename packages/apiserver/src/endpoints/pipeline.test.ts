@@ -1,7 +1,7 @@
 import { jsonEquals, type KubernetesObject } from "@keelson/api-machinery";
 import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { systemUser } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
 import type { Outcome, PipelineRequest, WatchedEvent } from "./outcome.ts";
 

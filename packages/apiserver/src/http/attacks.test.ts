@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAuthenticator } from "../auth/authentication/authenticator.ts";
 import { createStaticTokens } from "../auth/authentication/static-tokens.ts";
 import { ensurePki, type Pki } from "../auth/certificates/pki.ts";
-import { systemUser } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
 import { startHttpServer } from "./http-server.ts";
 import type { HttpServer } from "./http-server-options.ts";

@@ -16,7 +16,8 @@ import {
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { systemRandom } from "../endpoints/random-source.ts";
-import { type ServedApi, serveApi } from "../serve-api.ts";
+import { serveApi } from "../serving/serve-api.ts";
+import type { ServedApi } from "../serving/serve-options.ts";
 
 let directory: string;
 let api: ServedApi;

@@ -7,7 +7,7 @@ import { KubeConfig } from "@kubernetes/client-node";
 import { systemClock } from "@keelson/api-machinery/time";
 import { expect, test } from "vitest";
 import { systemRandom } from "../endpoints/random-source.ts";
-import { serveApi } from "../serve-api.ts";
+import { serveApi } from "../serving/serve-api.ts";
 
 const idleWatches = 1_000;
 

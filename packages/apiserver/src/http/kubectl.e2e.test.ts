@@ -8,7 +8,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { writeKubeconfig } from "../auth/certificates/kubeconfig.ts";
 import { ensurePki, issueClientCertificate } from "../auth/certificates/pki.ts";
 import { systemRandom } from "../endpoints/random-source.ts";
-import { type ServedApi, serveApi } from "../serve-api.ts";
+import { serveApi } from "../serving/serve-api.ts";
+import type { ServedApi } from "../serving/serve-options.ts";
 
 let directory: string;
 let api: ServedApi;

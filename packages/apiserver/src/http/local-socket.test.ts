@@ -6,7 +6,8 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { systemRandom } from "../endpoints/random-source.ts";
 import { listenOnSocket } from "./listen.ts";
-import { serveApi, type ServedApi, type ServeApiOptions } from "../serve-api.ts";
+import { serveApi } from "../serving/serve-api.ts";
+import type { ServedApi, ServeApiOptions } from "../serving/serve-options.ts";
 
 const token = "token-of-a-component";
 const asComponent = { authorization: `Bearer ${token}` };

@@ -10,7 +10,7 @@ import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ensurePki, type Pki } from "../auth/certificates/pki.ts";
 import type { PipelineRequest } from "../endpoints/outcome.ts";
-import { systemUser } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
 import { startHttpServer } from "./http-server.ts";
 import type { HttpServer } from "./http-server-options.ts";

@@ -3,7 +3,7 @@ import { createVirtualClock, type VirtualClock } from "@keelson/api-machinery/te
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { Outcome } from "../endpoints/outcome.ts";
 import { listAt, textAt } from "../registry/object-fields.ts";
-import { systemUser } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../testing/test-environment.ts";
 import { startStorageMigration } from "./storage-migration.ts";
 

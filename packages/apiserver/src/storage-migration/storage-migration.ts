@@ -3,7 +3,7 @@ import { type Clock, formatTime, sleep } from "@keelson/api-machinery/time";
 import type { Handle } from "../endpoints/outcome.ts";
 import { listAt, textAt } from "../registry/object-fields.ts";
 import type { ResourceTable, ServedResource } from "../registry/served-resource.ts";
-import { systemUser } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import { type Store, storageKey, type StoredObject, storagePrefix } from "../storage/store.ts";
 
 /** What {@link startStorageMigration} takes. */

@@ -31,83 +31,102 @@ export interface Faults {
 
 /** Wraps a pipeline with fault injection. */
 export function withFaults(handle: Handle, clock: Clock): { readonly handle: Handle; readonly faults: Faults } {
-  const pending: { readonly fault: RequestFault; left: number }[] = [];
-  const watches = new Set<{ readonly sink: WatchSink; close(): void }>();
-  let latencyMs = 0;
-  let injected = 0;
+  const faults = new InjectedFaults(handle, clock);
+  return { handle: (request) => faults.handle(request), faults };
+}
 
-  const faultFor = (request: PipelineRequest): RequestFault | undefined => {
-    const index = pending.findIndex(({ fault }) => fault.when?.(request) ?? true);
-    const found = pending[index];
+interface FollowedWatch {
+  readonly sink: WatchSink;
+  close(): void;
+}
+
+class InjectedFaults implements Faults {
+  readonly #handle: Handle;
+  readonly #clock: Clock;
+  readonly #pending: { readonly fault: RequestFault; left: number }[] = [];
+  readonly #watches = new Set<FollowedWatch>();
+  #latencyMs = 0;
+  #injected = 0;
+
+  constructor(handle: Handle, clock: Clock) {
+    this.#handle = handle;
+    this.#clock = clock;
+  }
+
+  get injected(): number {
+    return this.#injected;
+  }
+
+  async handle(request: PipelineRequest): Promise<Outcome> {
+    if (this.#latencyMs > 0) await sleep(this.#clock, this.#latencyMs, request.signal);
+    const fault = this.#faultFor(request);
+    if (fault === undefined) return this.#followWatch(await this.#handle(request));
+    const { reason, retryAfterSeconds, message = `injected by the test: ${reason}` } = fault;
+    const details = retryAfterSeconds === undefined ? undefined : { retryAfterSeconds };
+    return { kind: "status", status: statusError(reason, message, details).status };
+  }
+
+  failNext(fault: RequestFault): () => void {
+    const entry = { fault, left: fault.times ?? 1 };
+    this.#pending.push(entry);
+    return () => {
+      const index = this.#pending.indexOf(entry);
+      if (index >= 0) this.#pending.splice(index, 1);
+    };
+  }
+
+  dropWatches(): void {
+    this.#endAll(() => undefined);
+  }
+
+  expireWatches(): void {
+    const { status } = statusError("Expired", "too old resource version: injected by the test");
+    this.#endAll((sink) => sink.events([{ type: "ERROR", status }]));
+  }
+
+  setLatency(ms: number): void {
+    this.#latencyMs = ms;
+  }
+
+  #faultFor(request: PipelineRequest): RequestFault | undefined {
+    const index = this.#pending.findIndex(({ fault }) => fault.when?.(request) ?? true);
+    const found = this.#pending[index];
     if (found === undefined) return undefined;
     found.left -= 1;
-    if (found.left <= 0) pending.splice(index, 1);
-    injected += 1;
+    if (found.left <= 0) this.#pending.splice(index, 1);
+    this.#injected += 1;
     return found.fault;
-  };
+  }
 
   /** Wraps a watch, so that it can be ended from here. */
-  const followWatch = (outcome: Outcome): Outcome => {
+  #followWatch(outcome: Outcome): Outcome {
     if (outcome.kind !== "watch") return outcome;
     return {
       ...outcome,
-      open(sink) {
+      open: (sink) => {
         const watch = { sink, close: () => undefined as void };
-        watches.add(watch);
+        this.#watches.add(watch);
         const source = outcome.open({
           events: (batch, isInitial) => sink.events(batch, isInitial),
-          end() {
-            watches.delete(watch);
+          end: () => {
+            this.#watches.delete(watch);
             sink.end();
           },
         });
         watch.close = () => {
-          watches.delete(watch);
+          this.#watches.delete(watch);
           source.close();
         };
         return watch;
       },
     };
-  };
+  }
 
-  const endAll = (before: (sink: WatchSink) => void): void => {
-    for (const watch of watches) {
+  #endAll(before: (sink: WatchSink) => void): void {
+    for (const watch of this.#watches) {
       watch.close();
       before(watch.sink);
       watch.sink.end();
     }
-  };
-
-  return {
-    async handle(request) {
-      if (latencyMs > 0) await sleep(clock, latencyMs, request.signal);
-      const fault = faultFor(request);
-      if (fault === undefined) return followWatch(await handle(request));
-      const { reason, retryAfterSeconds, message = `injected by the test: ${reason}` } = fault;
-      const details = retryAfterSeconds === undefined ? undefined : { retryAfterSeconds };
-      return { kind: "status", status: statusError(reason, message, details).status };
-    },
-    faults: {
-      failNext(fault) {
-        const entry = { fault, left: fault.times ?? 1 };
-        pending.push(entry);
-        return () => {
-          const index = pending.indexOf(entry);
-          if (index >= 0) pending.splice(index, 1);
-        };
-      },
-      dropWatches: () => endAll(() => undefined),
-      expireWatches: () =>
-        endAll((sink) => {
-          const { status } = statusError("Expired", "too old resource version: injected by the test");
-          sink.events([{ type: "ERROR", status }]);
-        }),
-      setLatency(ms) {
-        latencyMs = ms;
-      },
-      get injected() {
-        return injected;
-      },
-    },
-  };
+  }
 }

@@ -12,7 +12,8 @@ import type { Handle } from "../endpoints/outcome.ts";
 import { createSeededRandom, type RandomSource } from "../endpoints/random-source.ts";
 import { createInProcessTransport } from "../in-process-transport.ts";
 import type { ResourceTable, UserInfo } from "../registry/served-resource.ts";
-import { type ApiServer, type ApiServerOptions, createApiServer, systemUser } from "../server.ts";
+import { type ApiServer, type ApiServerOptions, createApiServer } from "../server.ts";
+import { systemUser } from "../system-user.ts";
 import type { Store } from "../storage/store.ts";
 import { type Faults, withFaults } from "./faults.ts";
 

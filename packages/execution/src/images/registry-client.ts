@@ -85,13 +85,15 @@ export function createRegistryClient(
     }
     if (response.ok) return response;
     await response.body?.cancel();
-    const refused = `the registry denies ${account === undefined ? "anonymous access; configure an account" : `access to ${account.username}`}`;
-    if (response.status === 401 || response.status === 403) {
-      throw new ImageError("Unavailable", `cannot pull ${reference.name}: ${refused}`);
-    }
-    const why = response.status === 404 ? "image not found" : `the registry answered with status ${response.status}`;
-    throw new ImageError("Unavailable", `cannot pull ${reference.name}: ${why}`);
+    throw pullError(response.status, reference.name, account);
   };
+}
+
+function pullError(status: number, name: string, account: RegistryCredentials | undefined): ImageError {
+  const refused = `the registry denies ${account === undefined ? "anonymous access; configure an account" : `access to ${account.username}`}`;
+  if (status === 401 || status === 403) return new ImageError("Unavailable", `cannot pull ${name}: ${refused}`);
+  const why = status === 404 ? "image not found" : `the registry answered with status ${status}`;
+  return new ImageError("Unavailable", `cannot pull ${name}: ${why}`);
 }
 
 /** Reads a response body of limited size. Throws an {@link ImageError} if it is larger. */

@@ -1,6 +1,6 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 import { CompiledPolicies } from "./compiled-policies.ts";
 

@@ -2,7 +2,7 @@ import type { KubernetesObject } from "@keelson/api-machinery";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { Handle, Outcome } from "../../endpoints/outcome.ts";
 import { valueAt } from "../../registry/object-fields.ts";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 import { startPolicyTypeChecks } from "./policy-type-checks.ts";
 

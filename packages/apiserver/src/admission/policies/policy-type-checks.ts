@@ -2,7 +2,7 @@ import { StatusError } from "@keelson/api-machinery";
 import type { Handle } from "../../endpoints/outcome.ts";
 import { valueAt } from "../../registry/object-fields.ts";
 import type { ResourceTable } from "../../registry/served-resource.ts";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { type Store, storageKey } from "../../storage/store.ts";
 import { checkPolicyTypes } from "./policy-type-check.ts";
 

@@ -1,7 +1,7 @@
 import type { KubernetesObject } from "@keelson/api-machinery";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { Outcome } from "../../endpoints/outcome.ts";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 
 let environment: TestEnvironment;

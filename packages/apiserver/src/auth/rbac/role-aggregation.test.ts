@@ -1,6 +1,6 @@
 import { isJsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 import { aggregated } from "./role-aggregation.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { widgetCrd } from "../../registry/testing/crd-samples.ts";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 
 let environment: TestEnvironment;

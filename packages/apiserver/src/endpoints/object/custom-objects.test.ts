@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject, type KubernetesObject } from "@keelson/api-machinery";
 import type { Schema } from "@keelson/api-machinery/schema";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 
 let environment: TestEnvironment;

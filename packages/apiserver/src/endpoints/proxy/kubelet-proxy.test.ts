@@ -9,7 +9,8 @@ import { TLSSocket } from "node:tls";
 import { createCertificateAuthority, issueCertificate } from "@keelson/api-machinery/certificates";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type ServedApi, serveApi } from "../../serve-api.ts";
+import { serveApi } from "../../serving/serve-api.ts";
+import type { ServedApi } from "../../serving/serve-options.ts";
 import { type Answer, type ApiConnection, connectApi } from "../../testing/conformance/api-connection.ts";
 import { systemRandom } from "../random-source.ts";
 

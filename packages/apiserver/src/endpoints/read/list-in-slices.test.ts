@@ -1,6 +1,6 @@
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 import { sendRequest } from "../testing/send-request.ts";
 import type { EncodedObject, ListOutcome } from "../outcome.ts";

@@ -1,7 +1,7 @@
 import type { PodDisruptionBudgetObject, PodObject } from "@keelson/api-machinery/kinds";
 import { createVirtualClock } from "@keelson/api-machinery/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 import { decideEviction } from "./eviction-decision.ts";
 import type { PipelineRequest } from "../outcome.ts";

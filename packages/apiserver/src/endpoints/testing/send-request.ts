@@ -1,4 +1,4 @@
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import type { TestEnvironment } from "../../testing/test-environment.ts";
 import type { PipelineRequest } from "../outcome.ts";
 

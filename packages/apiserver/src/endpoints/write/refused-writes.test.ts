@@ -1,6 +1,6 @@
 import type { KubernetesObject, Status } from "@keelson/api-machinery";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemUser } from "../../server.ts";
+import { systemUser } from "../../system-user.ts";
 import { startTestEnvironment, type TestEnvironment } from "../../testing/test-environment.ts";
 import type { PipelineRequest } from "../outcome.ts";
 

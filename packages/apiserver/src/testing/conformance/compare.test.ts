@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { createComparison } from "./compare.ts";
+import { Comparison } from "./compare.ts";
 import { isPlural, removeAt, valuesAt } from "./document-path.ts";
 import { normalise } from "./normalise.ts";
 import { MissingVariable, substitute } from "./variables.ts";
 
 const compare = (...pairs: readonly (readonly [expected: unknown, actual: unknown])[]): number => {
-  const comparison = createComparison((text) => text.replaceAll("${ns}", "c-ns"));
+  const comparison = new Comparison((text) => text.replaceAll("${ns}", "c-ns"));
   return pairs.flatMap(([expected, actual]) => comparison.differences(expected, actual)).length;
 };
 

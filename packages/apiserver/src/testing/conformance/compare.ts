@@ -5,41 +5,49 @@ const placeholder = /<(rv|uid|gen|ip|nodeport):(\d+)>|<(time|microtime|listrv|co
 const { placeholders } = loadNormalisation();
 
 /** Compares the responses of one scenario with the recorded ones. A numbered placeholder stands for the same value throughout. */
-export interface Comparison {
-  /** The differences, one line each. */
-  differences(expected: unknown, actual: unknown, withMessages?: boolean): readonly string[];
-}
-
-/** Creates a {@link Comparison}. `replaceVariables` substitutes `${run}` and the namespaces. */
-export function createComparison(replaceVariables: (text: string) => string): Comparison {
+export class Comparison {
+  readonly #replaceVariables: (text: string) => string;
   /** Value by `kind:number`. */
-  const bound = new Map<string, string>();
-  let comparesMessages = false;
+  readonly #bound = new Map<string, string>();
+  #comparesMessages = false;
 
-  function compare(expected: unknown, actual: unknown, path: string, found: string[]): void {
-    if (typeof expected === "string") compareText(expected, actual, path, found);
-    else if (Array.isArray(expected)) compareLists(expected, actual, path, found);
-    else if (isJsonObject(expected)) compareObjects(expected, actual, path, found);
+  /** `replaceVariables` substitutes `${run}` and the namespaces. */
+  constructor(replaceVariables: (text: string) => string) {
+    this.#replaceVariables = replaceVariables;
+  }
+
+  /** The differences, one line each. */
+  differences(expected: unknown, actual: unknown, comparesMessages = false): readonly string[] {
+    this.#comparesMessages = comparesMessages;
+    const found: string[] = [];
+    this.#compare(expected, actual, "", found);
+    return found;
+  }
+
+  #compare(expected: unknown, actual: unknown, path: string, found: string[]): void {
+    if (typeof expected === "string") this.#compareText(expected, actual, path, found);
+    else if (Array.isArray(expected)) this.#compareLists(expected, actual, path, found);
+    else if (isJsonObject(expected)) this.#compareObjects(expected, actual, path, found);
     else if (expected !== actual) found.push(difference(path, expected, actual));
   }
 
-  function compareLists(expected: readonly unknown[], actual: unknown, path: string, found: string[]): void {
+  #compareLists(expected: readonly unknown[], actual: unknown, path: string, found: string[]): void {
     if (!Array.isArray(actual)) return void found.push(difference(path, expected, actual));
     for (let index = 0; index < Math.max(expected.length, actual.length); index++) {
       const at = `${path}/${index}`;
       if (index >= expected.length || index >= actual.length) found.push(difference(at, expected[index], actual[index]));
-      else compare(expected[index], actual[index], at, found);
+      else this.#compare(expected[index], actual[index], at, found);
     }
   }
 
-  function compareObjects(expected: Record<string, unknown>, actual: unknown, path: string, found: string[]): void {
+  #compareObjects(expected: Record<string, unknown>, actual: unknown, path: string, found: string[]): void {
     if (!isJsonObject(actual)) return void found.push(difference(path, expected, actual));
-    const seen = new Set(comparesMessages ? [] : ["$message"]);
+    const seen = new Set(this.#comparesMessages ? [] : ["$message"]);
     for (const [recorded, value] of Object.entries(expected)) {
-      if (recorded === "$message" && !comparesMessages) continue;
-      const key = keyOf(recorded);
+      if (recorded === "$message" && !this.#comparesMessages) continue;
+      const key = this.#keyOf(recorded);
       seen.add(key);
-      if (Object.hasOwn(actual, key)) compare(value, actual[key], `${path}/${key}`, found);
+      if (Object.hasOwn(actual, key)) this.#compare(value, actual[key], `${path}/${key}`, found);
       else found.push(difference(`${path}/${key}`, value, undefined));
     }
     for (const [key, value] of Object.entries(actual)) {
@@ -48,43 +56,43 @@ export function createComparison(replaceVariables: (text: string) => string): Co
   }
 
   /** A recorded key with its placeholders replaced by values seen earlier. */
-  function keyOf(recorded: string): string {
-    return replaceVariables(recorded).replaceAll(
+  #keyOf(recorded: string): string {
+    return this.#replaceVariables(recorded).replaceAll(
       placeholder,
-      (all, kind: string | undefined, number: string) => bound.get(`${kind}:${number}`) ?? all,
+      (all, kind: string | undefined, number: string) => this.#bound.get(`${kind}:${number}`) ?? all,
     );
   }
 
-  function compareText(expected: string, actual: unknown, path: string, found: string[]): void {
+  #compareText(expected: string, actual: unknown, path: string, found: string[]): void {
     const names: string[] = [];
     let pattern = "";
     let end = 0;
     for (const match of expected.matchAll(placeholder)) {
       const kind = match[1] ?? match[3] ?? "";
       names.push(match[2] === undefined ? "" : `${kind}:${match[2]}`);
-      pattern += `${escapePattern(replaceVariables(expected.slice(end, match.index)))}(${placeholders[kind] ?? ""})`;
+      pattern += `${escapePattern(this.#replaceVariables(expected.slice(end, match.index)))}(${placeholders[kind] ?? ""})`;
       end = match.index + match[0].length;
     }
     if (names.length === 0) {
-      if (replaceVariables(expected) !== actual) found.push(difference(path, expected, actual));
+      if (this.#replaceVariables(expected) !== actual) found.push(difference(path, expected, actual));
       return;
     }
-    pattern += escapePattern(replaceVariables(expected.slice(end)));
+    pattern += escapePattern(this.#replaceVariables(expected.slice(end)));
     const text = typeof actual === "number" && expected.startsWith("<nodeport:") ? String(actual) : actual;
     const values = typeof text === "string" ? new RegExp(`^(?:${pattern})$`).exec(text)?.slice(1) : undefined;
     if (values === undefined) return void found.push(difference(path, expected, actual));
     for (const [index, name] of names.entries()) {
-      const clash = name === "" ? undefined : bind(name, values[index] ?? "");
+      const clash = name === "" ? undefined : this.#bind(name, values[index] ?? "");
       if (clash !== undefined) found.push(`${difference(path, expected, actual)} (${clash})`);
     }
   }
 
   /** Binds `name` to `value`. Returns why that is not possible, or undefined. */
-  function bind(name: string, value: string): string | undefined {
-    const known = bound.get(name);
+  #bind(name: string, value: string): string | undefined {
+    const known = this.#bound.get(name);
     if (known !== undefined) return known === value ? undefined : `<${name}> is ${known}`;
     const [kind = "", number = ""] = name.split(":");
-    for (const [other, otherValue] of bound) {
+    for (const [other, otherValue] of this.#bound) {
       const [otherKind, otherNumber] = other.split(":");
       if (otherKind !== kind) continue;
       if (otherValue === value) return `<${other}> is the same`;
@@ -93,18 +101,9 @@ export function createComparison(replaceVariables: (text: string) => string): Co
         return `must be ${isAbove ? "above" : "below"} <${other}>, which is ${otherValue}`;
       }
     }
-    bound.set(name, value);
+    this.#bound.set(name, value);
     return undefined;
   }
-
-  return {
-    differences(expected, actual, withMessages = false) {
-      comparesMessages = withMessages;
-      const found: string[] = [];
-      compare(expected, actual, "", found);
-      return found;
-    },
-  };
 }
 
 function escapePattern(text: string): string {

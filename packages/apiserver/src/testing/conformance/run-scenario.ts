@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { isJsonObject, jsonEquals } from "@keelson/api-machinery";
 import { jsonPatch } from "@keelson/api-machinery/patch";
 import { type Answer, type ApiConnection, readAnswer, type WireRequest } from "./api-connection.ts";
-import { createComparison } from "./compare.ts";
+import { Comparison } from "./compare.ts";
 import { minTimeoutMs, type RecordedRequest, type Scenario, type Step, type Until } from "./corpus.ts";
 import { isPlural, removeAt, valuesAt } from "./document-path.ts";
 import { compareTexts, type Fields, normalise, normaliseHeader } from "./normalise.ts";
@@ -20,48 +20,102 @@ interface StepResult extends Partial<Answer> {
  * Sends the requests of a scenario and compares the responses with the recorded ones. Resolves to the differences, one line each; empty if
  * the server conforms. `run` is a unique name for this run, `token` belongs to a user with all rights.
  */
-export async function runScenario(
+export function runScenario(
   api: ApiConnection,
   scenario: Scenario,
-  { run, token }: { readonly run: string; readonly token: string },
+  options: { readonly run: string; readonly token: string },
 ): Promise<readonly string[]> {
-  const steps: Record<string, unknown> = {};
-  const namespaces = Object.fromEntries((scenario.namespaces ?? []).map((name) => [name, `c-${name}-${run}`]));
-  const variables: Variables = { ...namespaces, run, steps };
-  const names = ["run", ...Object.keys(namespaces)];
-  const comparison = createComparison((text) =>
-    text.replaceAll(/\$\{([^}]+)\}/g, (all, name: string) => (names.includes(name) ? String(variables[name]) : all)),
-  );
-  const watches = new Map<string, WatchReader>();
-  const found: string[] = [];
+  return new ScenarioRun(api, scenario, options).run();
+}
 
-  async function runStep(step: Step): Promise<StepResult> {
+class ScenarioRun {
+  readonly #api: ApiConnection;
+  readonly #scenario: Scenario;
+  readonly #token: string;
+  /** Names of the run's namespaces. */
+  readonly #namespaces: readonly string[];
+  readonly #steps: Record<string, unknown> = {};
+  readonly #variables: Variables;
+  readonly #comparison: Comparison;
+  readonly #watches = new Map<string, WatchReader>();
+  readonly #found: string[] = [];
+
+  constructor(api: ApiConnection, scenario: Scenario, { run, token }: { readonly run: string; readonly token: string }) {
+    this.#api = api;
+    this.#scenario = scenario;
+    this.#token = token;
+    const namespaces = Object.fromEntries((scenario.namespaces ?? []).map((name) => [name, `c-${name}-${run}`]));
+    this.#namespaces = Object.values(namespaces);
+    const variables: Variables = { ...namespaces, run, steps: this.#steps };
+    this.#variables = variables;
+    const names = ["run", ...Object.keys(namespaces)];
+    this.#comparison = new Comparison((text) =>
+      text.replaceAll(/\$\{([^}]+)\}/g, (all, name: string) => (names.includes(name) ? String(variables[name]) : all)),
+    );
+  }
+
+  async run(): Promise<readonly string[]> {
+    try {
+      for (const namespace of this.#namespaces) await makeNamespace(this.#api, namespace, this.#token);
+      for (const step of this.#scenario.steps) {
+        if (await this.#passes(step)) continue;
+        this.#found.push(`${step.name}: its condition never held; the rest was not run`);
+        break;
+      }
+    } catch (error) {
+      this.#found.push(error instanceof MissingVariable ? error.message : String(error));
+    } finally {
+      await this.#cleanUp();
+    }
+    return this.#found;
+  }
+
+  /** Runs a step and compares its result. Resolves to false if its condition never held. */
+  async #passes(step: Step): Promise<boolean> {
+    const result = await this.#result(step);
+    this.#steps[step.name] = result;
+    const managedFields = step.managedFields ?? this.#scenario.managedFields ?? false;
+    const actual = normaliseResult(step, result, managedFields, this.#variables);
+    const { body, ...rest } = step.expect;
+    const expected = "body" in step.expect ? { ...rest, body } : rest;
+    if (!("body" in step.expect)) delete actual["body"];
+    const differences = [
+      ...this.#comparison.differences(expected, actual, step.messages),
+      ...failedAssertions(step, this.#variables),
+    ];
+    const text = messageOf(actual["body"]);
+    this.#found.push(...differences.map((difference) => `${step.name}: ${difference}`));
+    if (differences.length > 0 && text !== "") this.#found.push(`${step.name}: (${text})`);
+    return result.isTimedOut !== true;
+  }
+
+  async #result(step: Step): Promise<StepResult> {
     if (step.sleepMs !== undefined) await sleep(step.sleepMs);
     if (step.events !== undefined) {
-      const watch = watches.get(step.events.from);
+      const watch = this.#watches.get(step.events.from);
       if (watch === undefined) throw new Error(`watch "${step.events.from}" is not open`);
       return { events: await watch.take(step.events) };
     }
     if (step.request === undefined) throw new Error("the step has neither a request nor events");
-    const request = wireRequest(step.request, variables, token);
-    if (step.watch !== undefined) return openWatch(step, request);
+    const request = wireRequest(step.request, this.#variables, this.#token);
+    if (step.watch !== undefined) return this.#openWatch(step, request);
     const { eventually } = step;
     const deadline = performance.now() + Math.max(eventually?.timeoutMs ?? 0, minTimeoutMs);
     for (;;) {
-      const answer = await api.send(request);
-      if (eventually === undefined || holds(eventually.until ?? {}, answer, variables)) return answer;
+      const answer = await this.#api.send(request);
+      if (eventually === undefined || holds(eventually.until ?? {}, answer, this.#variables)) return answer;
       if (performance.now() > deadline) return { ...answer, isTimedOut: true };
       await sleep(eventually.intervalMs ?? 100);
     }
   }
 
-  async function openWatch({ name, watch = {} }: Step, request: WireRequest): Promise<StepResult> {
-    const response = await api.open(request);
+  async #openWatch({ name, watch = {} }: Step, request: WireRequest): Promise<StepResult> {
+    const response = await this.#api.open(request);
     if (response.statusCode !== 200) return readAnswer(response);
     const reader = readWatch(response);
     const head = { status: 200, headers: response.headers };
     if (watch.open === true) {
-      watches.set(name, reader);
+      this.#watches.set(name, reader);
       return head;
     }
     const events = await reader.take(watch);
@@ -69,41 +123,20 @@ export async function runScenario(
     return { ...head, events };
   }
 
-  try {
-    for (const namespace of Object.values(namespaces)) await makeNamespace(api, namespace, token);
-    for (const step of scenario.steps) {
-      const result = await runStep(step);
-      steps[step.name] = result;
-      const actual = normaliseResult(step, result, step.managedFields ?? scenario.managedFields ?? false, variables);
-      const { body, ...rest } = step.expect;
-      const expected = "body" in step.expect ? { ...rest, body } : rest;
-      if (!("body" in step.expect)) delete actual["body"];
-      const differences = [...comparison.differences(expected, actual, step.messages), ...failedAssertions(step, variables)];
-      const text = messageOf(actual["body"]);
-      found.push(...differences.map((difference) => `${step.name}: ${difference}`));
-      if (differences.length > 0 && text !== "") found.push(`${step.name}: (${text})`);
-      if (result.isTimedOut) {
-        found.push(`${step.name}: its condition never held; the rest was not run`);
-        break;
-      }
-    }
-  } catch (error) {
-    found.push(error instanceof MissingVariable ? error.message : String(error));
-  } finally {
-    for (const watch of watches.values()) watch.close();
-    for (const request of [...(scenario.cleanup ?? [])].reverse()) {
+  async #cleanUp(): Promise<void> {
+    for (const watch of this.#watches.values()) watch.close();
+    for (const request of [...(this.#scenario.cleanup ?? [])].reverse()) {
       try {
-        await api.send(wireRequest(request, variables, token));
+        await this.#api.send(wireRequest(request, this.#variables, this.#token));
       } catch (error) {
         // A failed step did not create the objects that cleanup refers to.
-        if (!(error instanceof MissingVariable)) found.push(`cleanup: ${String(error)}`);
+        if (!(error instanceof MissingVariable)) this.#found.push(`cleanup: ${String(error)}`);
       }
     }
-    for (const namespace of Object.values(namespaces)) {
-      await api.send(plainRequest("DELETE", `/api/v1/namespaces/${namespace}`, token));
+    for (const namespace of this.#namespaces) {
+      await this.#api.send(plainRequest("DELETE", `/api/v1/namespaces/${namespace}`, this.#token));
     }
   }
-  return found;
 }
 
 function plainRequest(method: string, target: string, token: string, body?: unknown, type = "application/json"): WireRequest {

@@ -44,66 +44,96 @@ interface Summary {
 }
 
 function summarize(pod: unknown): Summary {
-  let status = textAt(pod, "status", "reason") || textAt(pod, "status", "phase");
-  if (conditionOf(pod, "PodScheduled", "False") === "SchedulingGated") status = "SchedulingGated";
   const sidecarNames = new Set(
     listAt(pod, "spec", "initContainers")
       .filter((container) => textAt(container, "restartPolicy") === "Always")
       .map((container) => textAt(container, "name")),
   );
-  let ready = 0;
-  let restarts = 0;
-  let sidecarRestarts = 0;
-  let restartedAt: string | undefined;
-  let sidecarRestartedAt: string | undefined;
-  let isInitializing = false;
-  const initStatuses = listAt(pod, "status", "initContainerStatuses");
-  for (const [index, container] of initStatuses.entries()) {
-    const count = restartsOf(container);
-    restarts += count;
-    restartedAt = later(restartedAt, textAt(container, "lastState", "terminated", "finishedAt"));
+  const init = summarizeInitContainers(pod, sidecarNames);
+  const isInitialized = init.status === undefined || isConditionTrue(pod, "Initialized");
+  const summary = isInitialized
+    ? summarizeContainers(pod, init)
+    : { ...init, restarts: init.allRestarts, restartedAt: init.allRestartedAt };
+  const { ready, restarts, restartedAt } = summary;
+  const status = endingStatus(pod) ?? summary.status ?? statusWithoutContainers(pod);
+  return { status, ready, restarts, restartedAt, sidecars: sidecarNames.size };
+}
+
+function statusWithoutContainers(pod: unknown): string {
+  if (conditionOf(pod, "PodScheduled", "False") === "SchedulingGated") return "SchedulingGated";
+  return textAt(pod, "status", "reason") || textAt(pod, "status", "phase");
+}
+
+/** The status of a Pod that is being deleted. Undefined if another one describes it better. */
+function endingStatus(pod: unknown): string | undefined {
+  if (valueAt(pod, "metadata", "deletionTimestamp") === undefined) return undefined;
+  if (textAt(pod, "status", "reason") === "NodeLost") return "Unknown";
+  const phase = textAt(pod, "status", "phase");
+  return phase === "Succeeded" || phase === "Failed" ? undefined : "Terminating";
+}
+
+/** What a group of containers contributes to a {@link Summary}. */
+interface Part {
+  /** Undefined if the containers do not determine it. */
+  status: string | undefined;
+  ready: number;
+  restarts: number;
+  restartedAt: string | undefined;
+}
+
+/** Sidecars count as ready containers; `restarts` and `restartedAt` are theirs. */
+interface InitPart extends Part {
+  allRestarts: number;
+  allRestartedAt: string | undefined;
+}
+
+/** Summarizes the init containers up to the first one that has not completed. */
+function summarizeInitContainers(pod: unknown, sidecarNames: ReadonlySet<string>): InitPart {
+  const none = { status: undefined, ready: 0, restarts: 0, restartedAt: undefined };
+  const summary: InitPart = { ...none, allRestarts: 0, allRestartedAt: undefined };
+  for (const [index, container] of listAt(pod, "status", "initContainerStatuses").entries()) {
+    const finishedAt = textAt(container, "lastState", "terminated", "finishedAt");
+    summary.allRestarts += restartsOf(container);
+    summary.allRestartedAt = later(summary.allRestartedAt, finishedAt);
     const isSidecar = sidecarNames.has(textAt(container, "name"));
     if (isSidecar) {
-      sidecarRestarts += count;
-      sidecarRestartedAt = later(sidecarRestartedAt, textAt(container, "lastState", "terminated", "finishedAt"));
+      summary.restarts += restartsOf(container);
+      summary.restartedAt = later(summary.restartedAt, finishedAt);
     }
     const terminated = valueAt(container, "state", "terminated");
     if (valueAt(terminated, "exitCode") === 0) continue;
     if (isSidecar && valueAt(container, "started") === true) {
-      if (valueAt(container, "ready") === true) ready++;
+      if (valueAt(container, "ready") === true) summary.ready++;
       continue;
     }
     const waiting = textAt(container, "state", "waiting", "reason");
-    if (terminated !== undefined) status = `Init:${ending(terminated)}`;
-    else if (waiting !== "" && waiting !== "PodInitializing") status = `Init:${waiting}`;
-    else status = `Init:${index}/${listAt(pod, "spec", "initContainers").length}`;
-    isInitializing = true;
+    if (terminated !== undefined) summary.status = `Init:${ending(terminated)}`;
+    else if (waiting !== "" && waiting !== "PodInitializing") summary.status = `Init:${waiting}`;
+    else summary.status = `Init:${index}/${listAt(pod, "spec", "initContainers").length}`;
     break;
   }
-  if (!isInitializing || isConditionTrue(pod, "Initialized")) {
-    restarts = sidecarRestarts;
-    restartedAt = sidecarRestartedAt;
-    let isAnyRunning = false;
-    for (const container of [...listAt(pod, "status", "containerStatuses")].reverse()) {
-      restarts += restartsOf(container);
-      restartedAt = later(restartedAt, textAt(container, "lastState", "terminated", "finishedAt"));
-      const waiting = textAt(container, "state", "waiting", "reason");
-      const terminated = valueAt(container, "state", "terminated");
-      if (waiting !== "") status = waiting;
-      else if (terminated !== undefined) status = ending(terminated);
-      else if (valueAt(container, "ready") === true && valueAt(container, "state", "running") !== undefined) {
-        isAnyRunning = true;
-        ready++;
-      }
+  return summary;
+}
+
+/** Containers, added to the ready sidecars and restarts of `init`. */
+function summarizeContainers(pod: unknown, init: Part): Part {
+  const summary = { ...init };
+  let isAnyRunning = false;
+  for (const container of [...listAt(pod, "status", "containerStatuses")].reverse()) {
+    summary.restarts += restartsOf(container);
+    summary.restartedAt = later(summary.restartedAt, textAt(container, "lastState", "terminated", "finishedAt"));
+    const waiting = textAt(container, "state", "waiting", "reason");
+    const terminated = valueAt(container, "state", "terminated");
+    if (waiting !== "") summary.status = waiting;
+    else if (terminated !== undefined) summary.status = ending(terminated);
+    else if (valueAt(container, "ready") === true && valueAt(container, "state", "running") !== undefined) {
+      isAnyRunning = true;
+      summary.ready++;
     }
-    if (status === "Completed" && isAnyRunning) status = isConditionTrue(pod, "Ready") ? "Running" : "NotReady";
   }
-  const phase = textAt(pod, "status", "phase");
-  if (valueAt(pod, "metadata", "deletionTimestamp") !== undefined) {
-    if (textAt(pod, "status", "reason") === "NodeLost") status = "Unknown";
-    else if (phase !== "Succeeded" && phase !== "Failed") status = "Terminating";
-  }
-  return { status, ready, restarts, restartedAt, sidecars: sidecarNames.size };
+  const { status = statusWithoutContainers(pod) } = summary;
+  if (status === "Completed" && isAnyRunning) summary.status = isConditionTrue(pod, "Ready") ? "Running" : "NotReady";
+  return summary;
 }
 
 function ending(terminated: unknown): string {

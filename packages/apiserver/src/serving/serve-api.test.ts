@@ -5,9 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@keelson/api-machinery/time";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { systemRandom } from "./endpoints/random-source.ts";
-import { keysOrigin } from "./discovery/issuer-discovery.ts";
-import { type ServedApi, serveApi } from "./serve-api.ts";
+import { systemRandom } from "../endpoints/random-source.ts";
+import { keysOrigin } from "../discovery/issuer-discovery.ts";
+import { serveApi } from "./serve-api.ts";
+import type { ServedApi } from "./serve-options.ts";
 
 const token = "token-of-the-administrator";
 let dataDir: string;

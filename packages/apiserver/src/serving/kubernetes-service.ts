@@ -1,9 +1,9 @@
 import { StatusError } from "@keelson/api-machinery";
 import { formatTime } from "@keelson/api-machinery/time";
-import { applyAsServer } from "./apply-as-server.ts";
-import type { Handle } from "./endpoints/outcome.ts";
-import { textAt } from "./registry/object-fields.ts";
-import { systemUser } from "./server.ts";
+import { applyAsServer } from "../apply-as-server.ts";
+import type { Handle } from "../endpoints/outcome.ts";
+import { textAt } from "../registry/object-fields.ts";
+import { systemUser } from "../system-user.ts";
 
 /** Where the API server can be reached. */
 export interface KubernetesServiceOptions {

@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { Closers } from "./closers.ts";
+
+test("closes in reverse order, once", async () => {
+  const closers = new Closers();
+  const closed: string[] = [];
+  closers.add(() => void closed.push("store"));
+  closers.use({ close: async () => void closed.push("listener") });
+  await closers.close();
+  await closers.close();
+  expect(closed).toEqual(["listener", "store"]);
+});
+
+test("closes the rest if one fails, and reports the first error", async () => {
+  const closers = new Closers();
+  const closed: string[] = [];
+  closers.add(() => void closed.push("store"));
+  closers.add(() => Promise.reject(new Error("disk")));
+  closers.add(() => {
+    throw new Error("listener");
+  });
+  await expect(closers.close()).rejects.toThrow("listener");
+  expect(closed).toEqual(["store"]);
+});
