@@ -162,6 +162,16 @@ export interface Program {
   readonly limits: { readonly applied: Limits; readonly message?: string };
   /** Resolves when the program has terminated. */
   exited(): Promise<Exited>;
+  /**
+   * Calls `listener` when the program has terminated; in the next microtask if it already has. Returns a function that unsubscribes. For what ends
+   * before the program: a reaction to {@link Program.exited} is kept until then.
+   */
+  onExit(listener: () => void): () => void;
+  /**
+   * Files to which a single-threaded process writes `0` to enter the program's cgroups, so that the program's limits count it. It is killed
+   * with the program. Empty if the program does not run or has no cgroups.
+   */
+  readonly cgroupEntries: readonly string[];
   signal(signal: NodeJS.Signals): void;
   /** Resumes a paused program, sends `killSignal` to the whole tree, then SIGKILL after the grace period. Resolves when no process is left. Idempotent. */
   stop(options?: StopOptions): Promise<Exited>;

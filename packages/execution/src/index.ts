@@ -3,6 +3,7 @@ export { hasNeverRun } from "./program/program-exit.ts";
 export { setTerminalSize } from "./io/terminal.ts";
 export { createProcessDriver } from "./process/process-driver.ts";
 export type { ProcessDriverOptions } from "./process/process-driver.ts";
+export { inCgroups, notEnteredStatus } from "./cgroup/enter-cgroups.ts";
 export type { ProgramGroup } from "./cgroup/program-group.ts";
 export { readLogTail } from "./logs/log-tail.ts";
 export { isSignal, programIdPattern } from "./program/program-spec.ts";

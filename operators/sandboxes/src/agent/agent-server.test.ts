@@ -13,7 +13,7 @@ const token = "0123456789abcdef".repeat(4);
 
 /** An agent's API with one sandbox, whose log is at a path. */
 async function serve(stdout: string) {
-  const program = { id: "one", state: { kind: "running" }, logs: { stdout }, exited: () => new Promise(() => {}) };
+  const program = { id: "one", state: { kind: "running" }, logs: { stdout }, onExit: () => () => {} };
   const manager = { program: () => program, status: () => ({ agentId: "agent" }), onChange: () => () => {} };
   const server = await startAgentServer({
     ...{ token, port: 0, bindAddress: "127.0.0.1", clock: systemClock, log: silentLogger },

@@ -1,4 +1,4 @@
-import { watch } from "node:fs";
+import { type FSWatcher, watch } from "node:fs";
 import { open } from "node:fs/promises";
 import type { Program } from "@keelson/execution";
 
@@ -9,7 +9,10 @@ const chunkBytes = 64 * 1024;
  * Reads a program's output, and with `follow` new output until the program exits. Waits with inotify instead of polling. Continues at the
  * start of a rotated file.
  */
-export async function* readLog(program: Program, options: { follow: boolean; signal: AbortSignal }): AsyncGenerator<Buffer> {
+export async function* readLog(
+  program: Pick<Program, "logs" | "state" | "onExit">,
+  options: { follow: boolean; signal: AbortSignal },
+): AsyncGenerator<Buffer> {
   const path = program.logs.stdout;
   let wake: () => void = () => {};
   let isDirty = false;
@@ -18,15 +21,15 @@ export async function* readLog(program: Program, options: { follow: boolean; sig
     isDirty = true;
     wake();
   };
-  const watcher = options.follow ? watch(path, notify) : undefined;
-  watcher?.on("error", notify);
-  void program.exited().then(() => {
+  const file = await open(path, "r");
+  let watcher: FSWatcher | undefined;
+  const forget = program.onExit(() => {
     hasEnded = true;
     notify();
   });
   options.signal.addEventListener("abort", notify, { once: true });
-  const file = await open(path, "r");
   try {
+    if (options.follow) watcher = watch(path, notify).on("error", notify);
     let position = 0;
     while (!options.signal.aborted) {
       isDirty = false;
@@ -44,6 +47,7 @@ export async function* readLog(program: Program, options: { follow: boolean; sig
     }
   } finally {
     options.signal.removeEventListener("abort", notify);
+    forget();
     watcher?.close();
     await file.close();
   }

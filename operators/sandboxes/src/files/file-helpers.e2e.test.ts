@@ -14,12 +14,20 @@ import { watchProcessName } from "./watch-program.ts";
 
 const isRoot = process.getuid?.() === 0;
 
-/** The status of the child process with this title, in /proc. */
-function rightsOf(title: string): string {
+/** The child process with this title. */
+function childOf(title: string): number {
   const children = readFileSync(`/proc/self/task/${process.pid}/children`, "latin1").split(" ").filter(Boolean);
-  const found = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").startsWith(title));
-  return readFileSync(`/proc/${found ?? 0}/status`, "latin1");
+  return Number(children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").startsWith(title)) ?? 0);
 }
+
+/** The status of the child process with this title, in /proc. */
+const rightsOf = (title: string): string => readFileSync(`/proc/${childOf(title)}/status`, "latin1");
+
+/** The cgroups of a process, of the controllers that limit a sandbox. */
+const cgroupsOf = (pid: number): readonly string[] =>
+  readFileSync(`/proc/${pid}/cgroup`, "latin1")
+    .split("\n")
+    .filter((line) => /:(?:|.*\b(?:cpu|memory|pids)\b.*):/.test(line));
 
 describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("the helper of a sandbox of the %s driver", (name) => {
   it("runs as the sandbox's user on the host, without groups or capabilities, and ends with the sandbox", async () => {
@@ -55,11 +63,22 @@ describe.runIf(isRoot).each(["bubblewrap", "containerd"] as const)("the helper o
     for (const set of ["CapPrm", "CapEff", "CapInh", "CapAmb", "CapBnd"])
       expect(rights).toMatch(new RegExp(`^${set}:\t0+$`, "m"));
     expect(rights).toMatch(/^NoNewPrivs:\t1$/m);
+    const { pid } = program.state.kind === "running" ? program.state : { pid: 0 };
+    expect(cgroupsOf(childOf(watchProcessName))).toEqual(cgroupsOf(pid));
+    expect(cgroupsOf(pid)).not.toEqual(cgroupsOf(process.pid));
+    const killed = await watches.open(program, { path: ".", isRecursive: false });
+    process.kill(childOf(watchProcessName), "SIGKILL");
+    const broken = [watch, killed].map(async ({ reports }) => {
+      for await (const report of reports) expect(report.isLossy).toBe(false);
+    });
+    await expect(Promise.race(broken)).rejects.toThrow("the watch broke");
+    const [left] = await Promise.allSettled([watches.open(program, { path: ".", isRecursive: true })]);
     const waiting = helpers.run(program, { kind: "stat", path: "one" });
     expect((await waiting).info).toMatchObject({ type: "file", mode: 0o600 });
     await program.stop({ graceMs: 0 });
     await expect(helpers.run(program, { kind: "stat", path: "one" })).rejects.toThrow();
-    for await (const { isLossy } of watch.reports) expect(isLossy).toBe(false);
+    expect(left.status).toBe("fulfilled");
+    expect((await Promise.allSettled(broken)).map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);
     helpers.close();
     await manager.shutDown();
     await program.remove();

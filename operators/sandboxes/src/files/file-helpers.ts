@@ -59,9 +59,12 @@ export class FileHelpers {
   async #start(program: Program): Promise<FileHelper> {
     const root = await openSandboxRoot(program, this.#clock);
     try {
-      const helper: FileHelper = new FileHelper(root, this.#clock, () => this.#helpers.delete(program.id));
+      const helper: FileHelper = new FileHelper(root, this.#clock, () => {
+        forget();
+        this.#helpers.delete(program.id);
+      });
       // The descriptor would keep the sandbox's file systems.
-      void program.exited().then(() => helper.stop());
+      const forget = program.onExit(() => helper.stop());
       return helper;
     } finally {
       closeSync(root.fd);

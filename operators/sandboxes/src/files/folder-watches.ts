@@ -1,20 +1,16 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import { constants } from "node:os";
-import { createDeferred } from "@keelson/api-machinery/deferred";
 import type { Clock } from "@keelson/api-machinery/time";
-import { ExecutionError, type Program, type ProgramRoot } from "@keelson/execution";
+import { ExecutionError, inCgroups, notEnteredStatus, type Program, type ProgramRoot } from "@keelson/execution";
 import { FileError } from "./file-operations.ts";
 import { FolderRecords, type FolderReport, reportOf } from "./folder-changes.ts";
 import { openSandboxRoot } from "./open-sandbox-root.ts";
 import { absolutePath, fileError } from "./sandbox-files.ts";
 import { maxWatchedFolders, watchCommand } from "./watch-program.ts";
+import { notFoundStatus, Watcher } from "./watcher.ts";
 
-/** Maximum number of watches of one sandbox: each is a process of the agent. */
+/** Maximum number of watches of one sandbox: each is a process. */
 const maxWatches = 16;
-
-/** Status of a shell or setpriv that has not found its program. */
-const notFoundStatus = 127;
 
 /** An active watch. */
 export interface FolderWatch {
@@ -35,7 +31,7 @@ export interface WatchTarget {
 export class FolderWatches {
   readonly #clock: Clock;
   readonly #counts = new Map<string, number>();
-  readonly #watchers = new Set<ChildProcess>();
+  readonly #watchers = new Set<Watcher>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -43,11 +39,13 @@ export class FolderWatches {
 
   /**
    * Watches a folder of a program. Resolves when every later change is reported. The program that reads the events has the rights of the
-   * sandbox's user and no others, see `watch-program.ts`.
+   * sandbox's user and no others, see `watch-program.ts`. It is in the sandbox's cgroups, so that the sandbox's limits count it.
    *
    * **Errors**: {@link FileError}, and `ExecutionError` if the program has no files or the agent lacks what a watch needs.
    */
   async open(program: Program, { path, isRecursive }: WatchTarget): Promise<FolderWatch> {
+    // It would be frozen before it starts.
+    if (program.isPaused) throw new ExecutionError("Paused", "the sandbox is paused; resume it first");
     const release = this.#reserve(program.id);
     try {
       const command = watchCommand(checkedPath(path), isRecursive);
@@ -66,7 +64,7 @@ export class FolderWatches {
   }
 
   close(): void {
-    for (const watcher of this.#watchers) watcher.kill("SIGKILL");
+    for (const watcher of this.#watchers) watcher.stop();
   }
 
   /** Counts a watch of a sandbox. The result undoes that, once. */
@@ -91,38 +89,24 @@ export class FolderWatches {
     root: ProgramRoot,
     { path, release }: { readonly path: string; readonly release: () => void },
   ): Promise<FolderWatch> {
-    const [file, ...args] = asUser(command, root);
-    const watcher = spawn(file, args, {
-      stdio: ["pipe", "pipe", "ignore", root.fd],
-      env: { PATH: process.env.PATH },
-      cwd: "/",
-    });
+    const entered = inCgroups(program.cgroupEntries, asUser(command, root));
+    const watcher = new Watcher(program, this.#clock, entered, root.fd);
     this.#watchers.add(watcher);
-    const closed = createDeferred<number | null>();
-    watcher.once("error", () => closed.resolve(notFoundStatus));
-    watcher.once("close", (code) => closed.resolve(code));
-    void closed.promise.then(() => {
+    void watcher.closed.then(() => {
       this.#watchers.delete(watcher);
       release();
     });
-    const stop = (): void => void watcher.kill("SIGKILL");
-    // Its descriptors would keep the sandbox's file systems.
-    let hasEnded = false;
-    void program.exited().then(() => {
-      hasEnded = true;
-      stop();
-    });
     const records = new FolderRecords();
-    const output = (watcher.stdout as AsyncIterable<Buffer>)[Symbol.asyncIterator]();
+    const output = watcher.output[Symbol.asyncIterator]();
     const early = await firstRecords(output, records);
     const [first = ""] = early;
     if (first !== "s") {
-      stop();
-      const status = await closed.promise;
-      throw hasEnded ? new ExecutionError("NotRunning", "the sandbox has ended") : startError(path, first, status);
+      if (first === "" && (await watcher.hasEndedWithProgram()))
+        throw new ExecutionError("NotRunning", "the sandbox has ended");
+      throw startError(path, first, await watcher.closed);
     }
-    const isExpected = (status: number | null): boolean => status === 0 || hasEnded || watcher.signalCode === "SIGKILL";
-    return { reports: reportsOf(output, early.slice(1), records, () => closed.promise.then(isExpected)), stop };
+    const stop = (): void => watcher.stop();
+    return { reports: reportsOf(output, early.slice(1), records, () => watcher.isExpectedEnd()), stop };
   }
 }
 
@@ -153,6 +137,8 @@ async function firstRecords(output: AsyncIterator<Buffer>, records: FolderRecord
 function startError(path: string, record: string, status: number | null): Error {
   if (record === "" && status === notFoundStatus)
     return new ExecutionError("Unsupported", "watches require setpriv and perl on the agent's machine");
+  if (record === "" && status === notEnteredStatus)
+    return new FileError("Failed", "the watch could not enter the sandbox's cgroups; its process limit may be reached");
   const limit = `${path}: the watch exceeds ${maxWatchedFolders} folders, or the kernel's limits fs.inotify.*`;
   if (record === "m") return new FileError("TooLarge", limit);
   const { errno } = constants;

@@ -55,6 +55,12 @@ async function start(path: string, isRecursive = false, maxFolders?: number): Pr
   return seen.shift() ?? "";
 }
 
+/** Processor time of the watcher, in nanoseconds. */
+const cpuTime = (): number => Number(readFileSync(`/proc/${watcher?.pid}/schedstat`, "utf8").split(" ")[0]);
+
+/** Largest resident memory of the watcher so far, in KiB. */
+const peakMemory = (): number => Number(/^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${watcher?.pid}/status`, "utf8"))?.[1]);
+
 const swapped = ([one, other]: [string, string]): [string, string] => [other, one];
 
 beforeEach(() => {
@@ -156,12 +162,52 @@ describe.runIf(process.platform === "linux" && watchCommand("/", false) !== unde
       mkdirSync(at("work/unnoticed"));
       await until("o");
       // Nothing tells when the folder whose event was lost is watched again, so a write may be too early.
-      const written = `wfunnoticed/file`;
-      while (!seen.includes(written)) {
-        writeFileSync(at("work/unnoticed/file"), "text");
-        const part = await parts.next();
-        seen.push(...records.read(part.value ?? Buffer.alloc(0)));
+      const writes = setInterval(() => writeFileSync(at("work/unnoticed/file"), "text"), 10);
+      try {
+        await until("wfunnoticed/file");
+      } finally {
+        clearInterval(writes);
       }
+    });
+
+    it("takes no longer for a renamed folder if there are many others", async () => {
+      const cpuOf = async (prepare: () => void): Promise<number> => {
+        prepare();
+        mkdirSync(at("work/sub/0"));
+        expect(await start("/work", true)).toBe("s");
+        const before = cpuTime();
+        for (let round = 0; round < 500; round += 1) renameSync(at(`work/sub/${round}`), at(`work/sub/${round + 1}`));
+        await until("cdsub/500");
+        const used = cpuTime() - before;
+        rmSync(at("work/sub/500"), { recursive: true });
+        return used;
+      };
+      const few = await cpuOf(() => {});
+      watcher?.kill("SIGKILL");
+      const many = await cpuOf(() => {
+        for (let count = 0; count < 1_000; count += 1) mkdirSync(at(`work/other${count}`));
+      });
+      expect(many).toBeLessThan(3 * few);
+    });
+
+    it("does not collect folders that it cannot watch", async () => {
+      expect(await start("/work", true, 10)).toBe("s");
+      const before = peakMemory();
+      // Each path has more than 3,000 bytes.
+      const long = "x".repeat(250);
+      const big = join(base, "outside/big", ...Array.from({ length: 12 }, () => long));
+      mkdirSync(big, { recursive: true });
+      for (let count = 0; count < 1_000; count += 1) mkdirSync(join(big, String(count)));
+      renameSync(join(base, "outside/big"), at("work/big"));
+      await until("o");
+      expect(peakMemory() - before).toBeLessThan(1024);
+    });
+
+    it("ignores signals, which a sandbox that is being stopped gets in all its processes", async () => {
+      expect(await start("/work")).toBe("s");
+      for (const signal of ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGQUIT"] as const) watcher?.kill(signal);
+      writeFileSync(at("work/after"), "");
+      await until("cfafter");
     });
 
     it("rejects more folders than it can watch, and reports those that appear later", async () => {

@@ -46,7 +46,9 @@ const source = String.raw`
 $0 = "${watchProcessName}";
 my ($openat2, $close, $init, $add, $remove, $directory, $max, $recursive) = map { $_ + 0 } splice @ARGV, 0, 8;
 my $root_path = shift @ARGV;
-my ($queue, $base, $identity, %path, %watch) = (syscall $init, 02000000);
+my ($queue, $identity, %path, %watch, %below) = (syscall $init, 02000000);
+# The signals of a sandbox that is being stopped are sent to every process in its cgroups. The watch ends with the sandbox.
+$SIG{$_} = "IGNORE" for keys %SIG;
 my %letters = (0x2, "w", 0x4, "a", 0x40, "n", 0x80, "c", 0x100, "c", 0x200, "r");
 my $mask = 0x4 | 0x2 | 0x3c0 | 0xc00 | 0x05000000;
 $| = 1;
@@ -88,9 +90,10 @@ sub tree {
     if ($fd >= 0 && $new < 0 && !($has_room && $! == 13 && $name ne "")) { ($all, $error) = (0, $has_room ? $! + 0 : 0) }
     record("cd$name") if $announce;
     if ($new >= 0) {
-      delete $watch{$path{$new}} if defined $path{$new};
+      detach($path{$new}) if defined $path{$new};
       ($path{$new}, $watch{$name}) = ($name, $new);
-      push @open, entries($fd, $name, $announce) if $recursive;
+      $below{above($name)}{$name} = 1 if $name ne "";
+      push @open, entries($fd, $name, $announce, $max - keys(%path) - @open) if $recursive;
     }
     syscall $close, $fd if $fd >= 0 && $fd != $start;
     last unless $all;
@@ -100,12 +103,12 @@ sub tree {
   $all;
 }
 
-# The folders in a folder. With $announce its other entries are reported.
+# The folders in a folder, with one beyond $room if there are more. With $announce its other entries are reported.
 sub entries {
-  my ($fd, $name, $announce) = @_;
+  my ($fd, $name, $announce, $room) = @_;
   opendir my $list, "/proc/self/fd/$fd" or return;
   my @found;
-  while (defined(my $entry = readdir $list)) {
+  while (@found <= $room && defined(my $entry = readdir $list)) {
     next if $entry eq "." || $entry eq "..";
     my $whole = $name eq "" ? $entry : "$name/$entry";
     my $is_folder = lstat "/proc/self/fd/$fd/$entry" && -d _;
@@ -115,12 +118,28 @@ sub entries {
   @found;
 }
 
+sub above { my ($parent) = $_[0] =~ m{^(.*)/}s; defined $parent ? $parent : "" }
+
+# Removes the path of a watch. %below has the watched folders in each folder, so that the time for a path does not depend on the others.
+sub detach {
+  my ($name) = @_;
+  my $parent = above($name);
+  if (my $siblings = $below{$parent}) {
+    delete $siblings->{$name};
+    delete $below{$parent} unless %$siblings;
+  }
+  delete $watch{$name};
+}
+
 # Stops the watches of a folder that has another path by now.
 sub forget {
-  my ($folder) = @_;
-  for my $each (grep { $_ eq $folder || index($_, "$folder/") == 0 } keys %watch) {
-    syscall $remove, $queue, $watch{$each} + 0;
-    delete $path{delete $watch{$each}};
+  my @open = $_[0];
+  while (defined(my $name = pop @open)) {
+    push @open, keys %{$below{$name}} if $below{$name};
+    my $number = detach($name);
+    next unless defined $number;
+    syscall $remove, $queue, $number + 0;
+    delete $path{$number};
   }
 }
 
@@ -131,7 +150,7 @@ sub event {
   return unless defined $folder;
   if ($bits & 0x8000) {
     exit 0 if $folder eq "";
-    delete $watch{delete $path{$number}};
+    detach(delete $path{$number});
     return;
   }
   if ($name eq "") {

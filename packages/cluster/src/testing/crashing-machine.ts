@@ -192,6 +192,14 @@ export class CrashingMachine {
       logs: { stdout: this.#log(id), stderr: this.#log(id) },
       limits: { applied: running.limits },
       exited: alone,
+      onExit: (listener) => {
+        let isWanted = true;
+        void alone().then(() => isWanted && listener());
+        return () => {
+          isWanted = false;
+        };
+      },
+      cgroupEntries: [],
       signal: (signal) => {
         if (!life.isDead && signal === "SIGKILL") running.end(137, "Error");
       },

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { constants } from "node:os";
-import { wasOomKilled } from "../cgroup/cgroup.ts";
+import { entryFilesOf, wasOomKilled } from "../cgroup/cgroup.ts";
 import { updateCgroup } from "../cgroup/cgroup-update.ts";
 import { createStatsSampler } from "../cgroup/stats-sampler.ts";
 import {
@@ -60,6 +60,10 @@ export class LaunchedContainer implements LaunchedProgram {
     this.pid = pid;
     this.limits = containerLimits(request.spec);
     this.ended = this.#waitForEnd(lostMessage);
+  }
+
+  get cgroupEntries(): readonly string[] {
+    return entryFilesOf(this.#context.hierarchiesOf(this.#request.folder), this.#request.folder.tag);
   }
 
   elapsedMs(): number {

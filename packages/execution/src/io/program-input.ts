@@ -29,20 +29,24 @@ export async function createInput(
 
 /**
  * Opens a stream into a program's FIFO. A helper process opens the FIFO, which blocks until the program has opened its end, so that no
- * retries are needed. `onWritten` is called when the helper exits.
+ * retries are needed. It ends with the program; `onWritten` is called when it exits.
  */
-export function writeInput(path: string, ended: Promise<unknown>, onWritten: () => void): Writable {
+export function writeInput(path: string, onEnd: (listener: () => void) => () => void, onWritten: () => void): Writable {
   const copy = spawn("/bin/sh", ["-c", 'exec cat >"$0"', path], {
     stdio: ["pipe", "ignore", "ignore"],
     env: { PATH: defaultPath },
   });
   // A program may exit before it has opened or read its input.
-  copy.on("error", () => copy.stdin.destroy());
+  const forget = onEnd(() => copy.kill());
+  copy.on("error", () => {
+    forget();
+    copy.stdin.destroy();
+  });
   copy.on("exit", () => {
+    forget();
     copy.stdin.destroy();
     onWritten();
   });
   copy.stdin.on("error", () => {});
-  void ended.then(() => copy.kill());
   return copy.stdin;
 }

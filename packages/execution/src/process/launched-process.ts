@@ -66,6 +66,10 @@ export class LaunchedProcess implements LaunchedProgram {
     });
   }
 
+  get cgroupEntries(): readonly string[] {
+    return entryFilesOf(this.#context.hierarchies, this.#request.folder.tag);
+  }
+
   elapsedMs(): number {
     return elapsedMs(this.#shim.startTime);
   }
@@ -111,7 +115,7 @@ export class LaunchedProcess implements LaunchedProgram {
 
   async exec(exec: ExecSpec): Promise<ExecSession> {
     const { spec, folder } = this.#request;
-    const { wrapping, hierarchies } = this.#context;
+    const { wrapping } = this.#context;
     const user = hostUser(spec);
     const cwd = spec.cwd ?? folder.work;
     const env = { PATH: defaultPath, ...spec.env, ...exec.env };
@@ -129,7 +133,7 @@ export class LaunchedProcess implements LaunchedProgram {
       ...execution,
       env: { ...execution.env, [programVariable]: folder.tag },
       ...(spec.oomScoreAdjustment !== undefined && { oomScoreAdjustment: spec.oomScoreAdjustment }),
-      groups: entryFilesOf(hierarchies, folder.tag),
+      groups: this.cgroupEntries,
       ...(user !== undefined && joined?.changesUser !== true && { user }),
       ...(exec.terminal !== undefined && { terminal: exec.terminal }),
     });

@@ -44,6 +44,8 @@ export interface LaunchedProgram {
   /** The program's own process. */
   readonly pid: number;
   readonly limits: { readonly applied: Limits; readonly message?: string };
+  /** See `Program.cgroupEntries`. */
+  readonly cgroupEntries: readonly string[];
   /** Resolves when the program's own process has terminated; never rejects. Its descendants may still run. */
   readonly ended: Promise<Termination>;
   /** How long it has been running, by a monotonic clock. */

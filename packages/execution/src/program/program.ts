@@ -1,5 +1,4 @@
 import type { Writable } from "node:stream";
-import { createDeferred } from "@keelson/api-machinery/deferred";
 import {
   type ExecSession,
   type ExecSpec,
@@ -27,6 +26,7 @@ import {
   type Termination,
 } from "../process/launcher.ts";
 import type { Deadline } from "./deadlines.ts";
+import { ExitEvent } from "./exit-event.ts";
 import { decideExit, exitContext, type StopReason } from "./program-exit.ts";
 import { discardFolder, type ProgramFolder } from "./program-folder.ts";
 import { PauseSwitch } from "./pause-switch.ts";
@@ -48,7 +48,7 @@ export class SupervisedProgram implements Program {
   readonly #folder: ProgramFolder;
   readonly #file: ProgramStateFile;
   readonly #with: Supervision;
-  readonly #exited = createDeferred<Exited>();
+  readonly #exited = new ExitEvent();
   readonly #limits: ProgramLimits;
   #state: ProgramState = { kind: "starting" };
   #launched: LaunchedProgram | undefined;
@@ -156,6 +156,12 @@ export class SupervisedProgram implements Program {
     return this.#exited.promise;
   }
 
+  onExit: Program["onExit"] = (listener) => this.#exited.on(listener);
+
+  get cgroupEntries(): readonly string[] {
+    return this.#running?.cgroupEntries ?? [];
+  }
+
   signal(signal: NodeJS.Signals): void {
     void this.#launched?.signal(signal);
   }
@@ -176,23 +182,17 @@ export class SupervisedProgram implements Program {
     return this.#running?.stats() ?? { cpuMillis: 0, memoryBytes: 0, pids: 0 };
   }
 
-  pause(): Promise<void> {
-    return this.#pausing.set(true);
-  }
+  pause = (): Promise<void> => this.#pausing.set(true);
 
-  resume(): Promise<void> {
-    return this.#pausing.set(false);
-  }
+  resume = (): Promise<void> => this.#pausing.set(false);
 
-  setLimits(limits: RunningLimits): Promise<void> {
-    return this.#limits.set(limits);
-  }
+  setLimits = (limits: RunningLimits): Promise<void> => this.#limits.set(limits);
 
   openInput(): Writable {
     if (this.spec.input === undefined) throw new ExecutionError("Unsupported", `program ${this.id} has no input`);
     if (this.#state.kind !== "running") throw new ExecutionError("NotRunning", `program ${this.id} is not running`);
     const launched = this.spec.input === "once" ? this.#launched : undefined;
-    return writeInput(this.#folder.input, this.#exited.promise, () => void launched?.endInput?.());
+    return writeInput(this.#folder.input, this.onExit, () => void launched?.endInput?.());
   }
 
   async resize(size: TerminalSize): Promise<void> {
