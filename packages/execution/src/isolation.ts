@@ -31,6 +31,11 @@ export interface Isolation {
   readonly ipcParameters?: Readonly<Record<string, string>>;
   /** Additional mounts. */
   readonly binds?: readonly BindMount[];
+  /**
+   * `bubblewrap`: paths of devices below `/dev`, which the program gets at the same paths in addition to `null`, `zero`, `full`, `random`,
+   * `urandom` and `tty`. The program's user still needs their permissions.
+   */
+  readonly devices?: readonly string[];
   /** `shared`: the machine's network, including loopback. `none`: only a loopback interface of its own. Default: `shared`. */
   readonly network?: "shared" | "none";
   /**
@@ -102,6 +107,10 @@ export function isolationProblem(value: unknown): string | undefined {
   }
   if (isRootWritable === true && (root === undefined || isRootReadOnly === true)) {
     return "isolation.isRootWritable: requires isolation.root, and excludes isolation.isRootReadOnly";
+  }
+  const { devices } = value;
+  if (devices !== undefined && !(Array.isArray(devices) && devices.every((path) => isPath(path) && path.startsWith("/dev/")))) {
+    return "isolation.devices: must be absolute paths below /dev without .. in them";
   }
   if (binds === undefined) return undefined;
   if (!Array.isArray(binds)) return "isolation.binds: must be a list";

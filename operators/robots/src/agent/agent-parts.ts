@@ -52,7 +52,7 @@ export async function openAgentParts(options: AgentOptions & AgentDependencies):
     policy,
     cache: new ArtifactCache({ dir: join(agentDir, "artifacts"), policy, clock, random }),
     labels: () => robotLabels.current,
-    deviceInfo: () => readDeviceInfo(clock.now()),
+    deviceInfo: () => readDeviceInfo(clock.now(), options.policy),
   });
   return { driver, records, guard, workDir, credential, identity, robotLabels, files };
 }

@@ -2,12 +2,12 @@ import { randomUUID } from "node:crypto";
 import { sleep, type Timer } from "@keelson/api-machinery/time";
 import type { AgentOptions, RunningAgent } from "../commands/start-agent.ts";
 import { robotIdPattern, topics } from "../protocol/messages.ts";
-import type { RegisterMessage } from "../protocol/messages.ts";
 import { requireCompleteToken } from "../identity/one-time-token.ts";
 import { RobotsError } from "../robots-error.ts";
 import { AgentMembership } from "./identity/agent-membership.ts";
 import type { AgentCredential } from "./identity/agent-credential.ts";
 import { type AgentParts, openAgentParts } from "./agent-parts.ts";
+import { Announcements } from "./announcements.ts";
 import { AgentConnection } from "./agent-connection.ts";
 import { step } from "./agent-state.ts";
 import type { AgentDependencies } from "./agent-dependencies.ts";
@@ -15,10 +15,9 @@ import type { AgentEvent, AgentState } from "./held-task.ts";
 import { nextRestartMs } from "./local-restart.ts";
 import { LeaseKeeper } from "./leases/lease-keeper.ts";
 import { leaseDemand } from "./leases/task-lease.ts";
-import { readBootId, readBootMs, readDeviceInfo } from "./read-device-info.ts";
+import { readBootId, readBootMs } from "./read-device-info.ts";
 import { GenuineMessages } from "./identity/genuine-messages.ts";
 import { readMessage } from "./read-message.ts";
-import { registrationMessage } from "./registration-message.ts";
 import { TaskRequests } from "./task-requests.ts";
 import { TaskRunner } from "./task-runner.ts";
 import type { RobotLabels } from "./files/robot-labels.ts";
@@ -44,6 +43,7 @@ class RobotAgent implements RunningAgent {
   readonly #runner: TaskRunner;
   readonly #requests: TaskRequests;
   readonly #robotLabels: RobotLabels;
+  readonly #announcements: Announcements;
   #state: AgentState;
   #isStopping = false;
   #isRegistered = false;
@@ -81,6 +81,11 @@ class RobotAgent implements RunningAgent {
     this.#robotLabels = parts.robotLabels;
     this.#policy = agentPolicyOf(robotId, options.policy ?? defaultRobotPolicy);
     this.#state = { robotId, bootId: this.#bootId, tasks: new Map() };
+    this.#announcements = new Announcements({
+      ...options,
+      ...{ policy: this.#policy, membership: this.#membership, credential: parts.credential, messages: this.#messages },
+      ...{ bootId: this.#bootId, instanceId: this.#instanceId },
+    });
     this.#runner = new TaskRunner({
       ...parts,
       policy: this.#policy,
@@ -234,26 +239,13 @@ class RobotAgent implements RunningAgent {
   }
 
   #register(): void {
-    const { robotId, token = "", labels, clock } = this.#options;
-    const hasKey = this.#membership.joined !== undefined;
-    const facts = {
-      ...{ robotId, labels, deviceInfo: readDeviceInfo(clock.now()), bootId: this.#bootId, instanceId: this.#instanceId },
-      drivers: this.#policy.drivers,
-      nonce: this.#messages.nextNonce(),
-      // A one-time token is never sent.
-      token: hasKey ? "" : token,
-      credentialSha256: hasKey ? undefined : this.#credential.digest,
-    };
-    const topic = hasKey ? topics.ownRegister(robotId) : topics.register;
-    this.#connection?.publish(topic, registrationMessage(facts, this.#state));
+    const { topic, message } = this.#announcements.registration(this.#state);
+    this.#connection?.publish(topic, message);
   }
 
   #sendHeartbeat(): void {
-    const { robotId, token, clock } = this.#options;
-    const hasKey = this.#membership.joined !== undefined;
-    const deviceInfo = readDeviceInfo(clock.now());
-    const message: RegisterMessage = { robotId, token: hasKey ? "" : (token ?? ""), deviceInfo, bootId: this.#bootId };
-    this.#connection?.publish(hasKey ? topics.ownHeartbeat(robotId) : topics.heartbeat, message);
+    const { topic, message } = this.#announcements.heartbeat();
+    this.#connection?.publish(topic, message);
   }
 
   /** Arms the timer of the next heartbeat, or the next registration while none was accepted. */

@@ -1,6 +1,10 @@
 import { readFileSync } from "node:fs";
 import { arch, cpus, freemem, hostname, networkInterfaces, platform, release, totalmem, uptime } from "node:os";
 import type { DeviceInfo } from "../api/device-info.ts";
+import { readBattery } from "./devices/read-battery.ts";
+import { readDevices } from "./devices/read-devices.ts";
+import { readLocation } from "./devices/read-location.ts";
+import type { RobotPolicy } from "./policy/robot-policy.ts";
 
 const goNames: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386", win32: "windows" };
 
@@ -45,8 +49,13 @@ function readMhz(current: number): number {
   return maxKhz > 0 ? Math.round(maxKhz / 1000) : current;
 }
 
+/** What the robot's policy says about its devices and location. */
+type DeviceSettings = Pick<RobotPolicy, "devices" | "locationFile">;
+
 /** Reads what the machine reports without waiting. Nothing is sampled over time; the original agent blocks 2 s for its CPU usage. */
-export function readDeviceInfo(now: number): DeviceInfo {
+export function readDeviceInfo(now: number, { devices, locationFile }: DeviceSettings = {}): DeviceInfo {
+  const battery = readBattery();
+  const location = locationFile === undefined ? undefined : readLocation(locationFile);
   const cores = cpus();
   const first = cores[0];
   const memory = readText("/proc/meminfo");
@@ -83,6 +92,9 @@ export function readDeviceInfo(now: number): DeviceInfo {
         hardwareAddr: addresses[0]?.mac ?? "",
         addresses: addresses.map((address) => address.cidr ?? address.address),
       })),
+    ...(devices !== undefined && { devices: readDevices(devices) }),
+    ...(battery !== undefined && { battery }),
+    ...(location !== undefined && { location }),
     bootTime: Math.round(now / 1000 - uptime()),
     uptime: Math.round(uptime()),
     lastUpdated: new Date(now).toISOString(),

@@ -6,6 +6,7 @@ import { bareNumber, parseResourceRequest } from "../placement/resource-request.
 import type { RestartPolicy } from "../api/policies.ts";
 import { completeRestartPolicy } from "../work/restart-policy.ts";
 import { defaultLostAfterMs, minLostAfterMs } from "../work/disconnect-policy.ts";
+import { deviceVariables, forbiddenDevice, type TaskDevice, taskDevices } from "./devices/task-devices.ts";
 import { commandOf } from "./task-command.ts";
 import { child, InvalidField, own, text } from "./task-fields.ts";
 import { taskUidPattern } from "../protocol/messages.ts";
@@ -33,6 +34,8 @@ export interface TaskOrder {
   readonly templates?: readonly TaskTemplate[];
   /** Metadata for templates. */
   readonly meta?: Readonly<Record<string, string>>;
+  /** Devices that the program gets. */
+  readonly devices?: readonly TaskDevice[];
   /** What the program can see of the robot. Unset: everything that its user can. */
   readonly isolation?: TaskIsolation;
   /** Set if the program may run only while the robot holds a lease of this duration. */
@@ -113,6 +116,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     K8S4R_ATTEMPT: String(attempt),
   };
   const payload = payloadOf(spec);
+  const devices = taskDevices(spec, policy);
   const user = text(spec, "user", "spec");
   const forbidden = programProblem(policy, { command: command[0], user });
   if (forbidden !== undefined) throw new InvalidField(forbidden);
@@ -130,6 +134,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     env: {
       ...metaVariables(own(spec, "meta")),
       ...variables(own(spec, "env")),
+      ...deviceVariables(devices),
       ...Object.fromEntries(Object.entries(identity).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))),
     },
     ...(user !== undefined && { user }),
@@ -137,6 +142,7 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
     ...(killGraceMs !== undefined && { killGraceMs }),
     ...restartOf(task, spec),
     ...(payload !== undefined && { payload }),
+    ...(devices.length > 0 && { devices }),
     ...filesOf(spec, policy),
     ...(policy.isolation !== undefined && own(spec, "driver") !== "raw_exec" && { isolation: policy.isolation }),
     ...(isLeased(task, attempt) && { lease: { durationMs: leaseMs(task, spec), graceMs: killGraceMs ?? defaultGraceMs } }),
@@ -147,7 +153,8 @@ function orderOf(task: JsonObject, uid: string, attempt: number, policy: AgentPo
 }
 
 /** Why a task that was accepted under an earlier policy may no longer start; undefined if it may. */
-export function orderProblem(policy: AgentPolicy, { command, user, artifacts = [], isolation }: TaskOrder): string | undefined {
+export function orderProblem(policy: AgentPolicy, order: TaskOrder): string | undefined {
+  const { command, user, artifacts = [], devices = [], isolation } = order;
   if (policy.isolation !== undefined && isolation === undefined && !policy.drivers.includes("raw_exec")) {
     return "spec.driver: the robot's policy requires isolation";
   }
@@ -155,7 +162,7 @@ export function orderProblem(policy: AgentPolicy, { command, user, artifacts = [
     const problem = sourceProblem(policy.artifacts, new URL(url), sha256);
     if (problem !== undefined) return `spec.artifacts[${index}]${problem}`;
   }
-  return programProblem(policy, { command: command[0], user });
+  return forbiddenDevice(policy, devices) ?? programProblem(policy, { command: command[0], user });
 }
 
 /** An order with the isolation of the current policy. An isolated program stays isolated. */

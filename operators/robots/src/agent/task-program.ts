@@ -1,4 +1,5 @@
 import { defaultPath, type Isolation, type ProgramSpec } from "@keelson/execution";
+import { devicesMetadata } from "./devices/device-claims.ts";
 import type { TaskIsolation } from "./policy/robot-policy.ts";
 import type { TaskOrder } from "./task-order.ts";
 
@@ -15,8 +16,13 @@ export function programId(uid: string, attempt: number, run = 0): string {
   return run === 0 ? `${uid}-${attempt}` : `${uid}-${attempt}.${run}`;
 }
 
-/** The program of an attempt. `dir` is the task's folder. */
-export function programSpecOf({ uid, attempt, run }: ProgramName, order: TaskOrder, dir: string): ProgramSpec {
+/** The program of an attempt. `dir` is the task's folder, and `devices` are the paths that an isolated program can see. */
+export function programSpecOf(
+  { uid, attempt, run }: ProgramName,
+  order: TaskOrder,
+  { dir, devices = [] }: { readonly dir: string; readonly devices?: readonly string[] },
+): ProgramSpec {
+  const own = (order.devices ?? []).flatMap(({ ids }) => ids);
   return {
     id: programId(uid, attempt, run),
     command: order.command,
@@ -26,14 +32,18 @@ export function programSpecOf({ uid, attempt, run }: ProgramName, order: TaskOrd
     ...(order.limits !== undefined && { limits: order.limits }),
     ...(order.timeoutMs !== undefined && { timeoutMs: order.timeoutMs }),
     ...(order.killGraceMs !== undefined && { killGraceMs: order.killGraceMs }),
-    ...(order.isolation !== undefined && { isolation: isolationOf(order.isolation, dir) }),
-    metadata: { uid, attempt: String(attempt), run: String(run) },
+    ...(order.isolation !== undefined && { isolation: isolationOf(order.isolation, dir, devices) }),
+    metadata: {
+      ...{ uid, attempt: String(attempt), run: String(run) },
+      ...(own.length > 0 && { [devicesMetadata]: own.join(" ") }),
+    },
   };
 }
 
-function isolationOf({ network, paths, writablePaths }: TaskIsolation, dir: string): Isolation {
+function isolationOf({ network, paths, writablePaths }: TaskIsolation, dir: string, devices: readonly string[]): Isolation {
   return {
     network,
+    ...(devices.length > 0 && { devices }),
     binds: [
       ...paths.map((path) => ({ source: path, target: path })),
       ...[...writablePaths, dir].map((path) => ({ source: path, target: path, isWritable: true })),

@@ -2,12 +2,14 @@ import { chown, mkdir, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { ExecutionError, type Exited, type Program, resolveLocalUser } from "@keelson/execution";
 import { RobotsError } from "../robots-error.ts";
+import { DeviceClaims } from "./devices/device-claims.ts";
+import { devicePaths, missingDevice } from "./devices/task-devices.ts";
 import { TaskDownloads } from "./files/task-downloads.ts";
 import type { FilesTarget, TemplateChanges } from "./files/task-files.ts";
 import { type HeldTask, isWaitingToStart } from "./held-task.ts";
 import { orderProblem, type TaskOrder, underPolicy } from "./task-order.ts";
 import { writePayload } from "./task-payload.ts";
-import { type ProgramName, programSpecOf } from "./task-program.ts";
+import { programId, type ProgramName, programSpecOf } from "./task-program.ts";
 import { noLogs } from "./task-reports.ts";
 import type { TaskRunnerOptions } from "./task-runner.ts";
 
@@ -27,9 +29,11 @@ export interface TaskStartsOptions
 export class TaskStarts {
   readonly #options: TaskStartsOptions;
   readonly #downloads = new TaskDownloads();
+  readonly #devices: DeviceClaims;
 
   constructor(options: TaskStartsOptions) {
     this.#options = options;
+    this.#devices = new DeviceClaims(options.driver);
   }
 
   /** Starts the program of a task. With artifacts, this resolves before they are there. */
@@ -75,9 +79,17 @@ export class TaskStarts {
   }
 
   async #launch(name: ProgramName, order: TaskOrder, target: FilesTarget): Promise<void> {
-    const { driver, log, files, onEvent, onStarted } = this.#options;
+    const { driver, log, files, policy, onEvent, onStarted } = this.#options;
     const { uid } = name;
     if (!this.#isWaiting(name)) return;
+    const { devices = [] } = order;
+    const id = programId(uid, name.attempt, name.run);
+    // Another attempt may find the device.
+    const problem = missingDevice(devices) ?? this.#devices.claim(id, devices, policy);
+    if (problem !== undefined) {
+      this.#fail(name, problem);
+      return;
+    }
     let program: Program;
     try {
       await prepareFolder(target);
@@ -86,11 +98,13 @@ export class TaskStarts {
         const { digests } = files.render(order, target);
         void onEvent({ kind: "rendered", ...name, digests });
       }
-      program = await driver.start(programSpecOf(name, order, target.dir));
+      program = await driver.start(programSpecOf(name, order, { dir: target.dir, devices: devicePaths(policy, devices) }));
       await linkLogs(target.dir, program);
     } catch (error) {
       this.#fail(name, textOf(error), { isPermanent: isPermanentFailure(error) });
       return;
+    } finally {
+      this.#devices.release(id);
     }
     if (program.limits.message !== undefined) log.warn({ task: uid }, program.limits.message);
     await onStarted(name, program);

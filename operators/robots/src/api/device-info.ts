@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { time } from "@keelson/api-machinery/fields";
+import { maxDevices, RobotDevice } from "./device.ts";
 
 const text = (description: string) => Type.Optional(Type.String({ description }));
 const whole = (description: string) => Type.Optional(Type.Integer({ format: "int64", description }));
@@ -97,6 +98,33 @@ export const DeviceInfo = Type.Object(
           dropout: whole("Outgoing packets dropped."),
         }),
         { description: "Network interfaces." },
+      ),
+    ),
+    devices: Type.Optional(
+      Type.Array(RobotDevice, {
+        description: "Devices that the robot's policy offers to tasks.",
+        maxItems: maxDevices,
+        "x-kubernetes-list-type": "atomic",
+      }),
+    ),
+    battery: Type.Optional(
+      Type.Object(
+        {
+          percent: real("Charge in percent; with several batteries, the lowest."),
+          state: text("State by its kernel name in lower case, such as charging, discharging or full."),
+        },
+        { description: "Battery." },
+      ),
+    ),
+    location: Type.Optional(
+      Type.Object(
+        {
+          latitude: real("Latitude in degrees."),
+          longitude: real("Longitude in degrees."),
+          altitude: real("Altitude in metres."),
+          name: text("Name of the place."),
+        },
+        { description: "Location, from the file that the robot's policy names." },
       ),
     ),
     bootTime: whole("Boot time in seconds since the epoch."),

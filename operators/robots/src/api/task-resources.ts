@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { int32, int64, quantity } from "@keelson/api-machinery/fields";
+import { DeviceRequest } from "./device.ts";
 
 const ports = (description: string) =>
   Type.Array(
@@ -38,6 +39,7 @@ export const TaskResources = Type.Object(
     disk: Type.Optional(quantity("Disk, in the units of memory. Stored; it has no effect yet.")),
     iops: Type.Optional(int64("Disk operations per second. Stored; it has no effect yet.")),
     networks: Type.Optional(networks("Networks. Stored; they have no effect yet.")),
+    devices: Type.Optional(Type.Array(DeviceRequest, { description: "Devices.", maxItems: 16 })),
   },
   { description: "Resources that the task requests from its robot." },
 );

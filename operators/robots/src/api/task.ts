@@ -1,6 +1,7 @@
 import { defineResource, type ObjectType } from "@keelson/api-machinery";
 import { Type } from "typebox";
 import { choice, conditions, int32, int64, stringMap, time } from "@keelson/api-machinery/fields";
+import { assignedDevices } from "./device.ts";
 import { jobType, preemptionPolicy, priority, robotSelector } from "./job.ts";
 import { group, version } from "./names.ts";
 import { maxPayloadLength } from "./parent-job.ts";
@@ -32,6 +33,9 @@ const spec = Type.Object(
         description: "Robot that is chosen if the task fits. A rollout sets it to the robot of the task before the update.",
         maxLength: 63,
       }),
+    ),
+    targetDevices: Type.Optional(
+      assignedDevices("Devices of targetRobot that the task got. The scheduler sets it together with targetRobot."),
     ),
     targetRobot: Type.Optional(
       Type.String({
@@ -94,6 +98,7 @@ const status = Type.Object(
           robot: Type.String({ description: "Robot of the attempt." }),
           attempt: int32("Number of the attempt."),
           stop: Type.Optional(Type.Boolean({ description: "Whether the robot is asked to stop it." })),
+          devices: Type.Optional(assignedDevices("Its devices.")),
         },
         { description: "Attempt on another robot whose program may still be running." },
       ),
@@ -124,7 +129,11 @@ const status = Type.Object(
     removedAttempt: Type.Optional(int32("Displaced attempt that its robot has removed.")),
     adopted: Type.Optional(
       Type.Object(
-        { robot: Type.String({ description: "Robot of the attempt." }), attempt: int32("Number of the attempt.") },
+        {
+          robot: Type.String({ description: "Robot of the attempt." }),
+          attempt: int32("Number of the attempt."),
+          devices: Type.Optional(assignedDevices("Its devices.")),
+        },
         { description: "Earlier attempt whose program continues as the current attempt instead of starting again." },
       ),
     ),

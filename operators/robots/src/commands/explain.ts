@@ -1,10 +1,12 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { type CommandDefinition, renderTable } from "@keelson/operator";
 import { switchFlag } from "@keelson/operator/flags";
+import type { RobotDevice } from "../api/device.ts";
 import { Job } from "../api/job.ts";
 import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { demandOf } from "../placement/demand.ts";
+import { idsOf } from "../placement/devices.ts";
 import { explainRobots, preferenceScorer } from "../placement/placement.ts";
 import { coresOf, formatBytes, formatCores } from "../placement/resource-request.ts";
 import { copiesAmong } from "../placement/robot-loads.ts";
@@ -69,6 +71,7 @@ export function explainTask({
     ["State:", status?.state || "pending"],
     ["Message:", status?.message ?? "-"],
     ["Robot:", spec.targetRobot ?? "-"],
+    ["Devices:", idsOf(spec.targetDevices).join(", ") || "-"],
     ["Attempt:", String(status?.attempt ?? 0)],
     ["Moves:", String(status?.moves ?? 0)],
     ["Priority:", String(priorityOf(task))],
@@ -131,6 +134,7 @@ export function explainRobot({
       `${formatCores(coresOf(load, status?.deviceInfo?.cpu?.mhz))} of ${status?.deviceInfo?.cpu?.logicalCores ?? "unknown"}`,
     ],
     ["Memory:", `${formatBytes(load.memoryBytes)} of ${formatTotal(status?.deviceInfo?.memory?.total)}`],
+    ["Devices:", describeDevices(status?.deviceInfo?.devices ?? [], load.devices.used)],
     ["Last heartbeat:", status?.lastHeartbeatTime ?? "-"],
   ];
   const own = tasks
@@ -147,6 +151,15 @@ export function explainRobot({
     ...(own.length === 0 ? [] : [renderTable([["TASK", "STATE", "MESSAGE"], ...own])]),
     ...(waiting.length === 0 ? [] : [renderTable([["WAITING TASK", "PRIORITY", "FITS", "REASON"], ...waiting])]),
   ].join("\n");
+}
+
+/** The devices of a robot, with the number of tasks that have each one. */
+function describeDevices(devices: DeepReadonly<RobotDevice[]>, used: readonly string[]): string {
+  const texts = devices.map(({ id, name, shares = 1 }) => {
+    const users = used.filter((each) => each === id).length;
+    return `${name} ${id} (${users === 0 ? "free" : shares === 1 ? "in use" : `${users} of ${shares} shares in use`})`;
+  });
+  return texts.join(", ") || "-";
 }
 
 const formatTotal = (bytes: number | undefined): string => (bytes === undefined ? "unknown" : formatBytes(bytes));

@@ -1,10 +1,10 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
+import type { AssignedDevices } from "../api/device.ts";
 import type { Job } from "../api/job.ts";
 import { agentFinalizer } from "../api/names.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Task } from "../api/task.ts";
 import { wholeSeconds } from "../work/conditions.ts";
-import { constraintProblem } from "../placement/constraint.ts";
 import {
   type DisplacedDecision,
   decideDisplaced,
@@ -20,7 +20,8 @@ import { demandOf } from "../placement/demand.ts";
 import { decidePlacement, preferenceScorer } from "../placement/placement.ts";
 import type { Preemption } from "../placement/preemption.ts";
 import { loadFor, type RobotUse } from "../placement/robot-use.ts";
-import { type Copies, spreadProblem } from "../placement/spread.ts";
+import type { Copies } from "../placement/spread.ts";
+import { invalidPlacement } from "./invalid-placement.ts";
 import { decideRestart } from "../work/restart-policy.ts";
 import { decideDeletion } from "./moves/deletion-decision.ts";
 import { decideTaskPreemption, isPreemptedBy, preemptionText } from "./moves/preemption-decision.ts";
@@ -58,7 +59,13 @@ export type TaskDecision =
   /** No robot has room. Reserve the room of tasks with a lower priority, which are stopped. */
   | { readonly kind: "preempt"; readonly preemption: Preemption }
   /** Bind the Task to this robot, then dispatch it. */
-  | { readonly kind: "bind"; readonly robot: string; readonly isPinned: boolean }
+  | {
+      readonly kind: "bind";
+      readonly robot: string;
+      readonly isPinned: boolean;
+      /** The devices that it gets. Absent: none. */
+      readonly devices?: AssignedDevices;
+    }
   /** The Task is bound. Have the bridge send this attempt. */
   | { readonly kind: "dispatch"; readonly robot: string; readonly attempt: number; readonly isRestart: boolean }
   /** The attempt failed. The next one starts at this time. */
@@ -124,16 +131,8 @@ function decideStart(observed: TaskObservation): TaskDecision {
   // Bound but not dispatched: the controller crashed between the two writes.
   if (isBound) return { kind: "dispatch", robot: target, attempt: (task.status?.attempt ?? 0) + 1, isRestart: false };
 
-  for (const field of ["constraints", "affinities"] as const) {
-    const invalid = (task.spec[field] ?? []).map(constraintProblem).find((problem) => problem !== undefined);
-    if (invalid !== undefined) return { kind: "fail", reason: "InvalidConstraint", message: `spec.${field}: ${invalid}` };
-  }
-
-  const [badSpread] = (task.spec.spreads ?? []).flatMap((spread, index) => {
-    const problem = spreadProblem(spread);
-    return problem === undefined ? [] : [`spec.spreads[${index}].${problem}`];
-  });
-  if (badSpread !== undefined) return { kind: "fail", reason: "InvalidSpread", message: badSpread };
+  const invalid = invalidPlacement(task);
+  if (invalid !== undefined) return { kind: "fail", ...invalid };
 
   const jobName = task.spec.jobName;
   if (task.spec.robotSelector === undefined && job === undefined && jobName !== undefined && jobName !== "") {
@@ -142,7 +141,9 @@ function decideStart(observed: TaskObservation): TaskDecision {
       message: `spec.jobName: Job ${jobName} not found, so the robotSelector is unknown`,
     };
   }
-  if (movedFrom !== undefined && adopted !== undefined) return { kind: "bind", robot: adopted.robot, isPinned: false };
+  if (movedFrom !== undefined && adopted !== undefined) {
+    return { kind: "bind", robot: adopted.robot, isPinned: false, ...withAny(adopted.devices) };
+  }
   const stopping = task.status?.displaced;
   const wait = decideDisplaced(task, robots, now);
   const { untilMs, mayReplace } = wait?.kind === "wait" ? wait : {};
@@ -158,7 +159,8 @@ function decideRobot({ task, job, robots, usesOf, copies, preemptorsOf }: TaskOb
   const demand = demandOf(task, job);
   const placement = decidePlacement(demand, robots, (robot) => loadFor(task, usesOf(robot)), copies(job));
   if (placement.kind === "placed") {
-    return { kind: "bind", robot: placement.robot.metadata.name ?? "", isPinned: demand.pinned !== undefined };
+    const robot = placement.robot.metadata.name ?? "";
+    return { kind: "bind", robot, isPinned: demand.pinned !== undefined, ...withAny(placement.devices) };
   }
   const preemption = decideTaskPreemption(task, demand, {
     robots,
@@ -167,6 +169,10 @@ function decideRobot({ task, job, robots, usesOf, copies, preemptorsOf }: TaskOb
     scoreOf: preferenceScorer(demand, robots, copies(job)),
   });
   return preemption === undefined ? { kind: "wait", message: placement.message } : { kind: "preempt", preemption };
+}
+
+function withAny(devices: AssignedDevices | undefined) {
+  return devices === undefined || devices.length === 0 ? {} : { devices };
 }
 
 /** Takes a Task off its robot for one of higher priority. It starts elsewhere once the robot has confirmed that it stopped the program. */

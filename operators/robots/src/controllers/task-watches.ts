@@ -5,7 +5,7 @@ import { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
 import { priorityOf, useOf } from "../placement/robot-use.ts";
 import { isStoppable, mayPreempt } from "./moves/preemption-decision.ts";
-import { isOtherMachine } from "../placement/device-change.ts";
+import { hasOtherState, isOtherMachine } from "../placement/device-change.ts";
 
 /** Changes of Robots, Tasks and Jobs that can change a decision about another Task. */
 export const taskWatches = [
@@ -98,7 +98,8 @@ export function affectsPlacement({ type, object, old }: Change<Robot>): boolean 
     !jsonEquals(old.spec, object.spec) ||
     !jsonEquals(old.status?.drivers, object.status?.drivers) ||
     !jsonEquals(old.status?.agentFeatures, object.status?.agentFeatures) ||
-    isOtherMachine(old.status?.deviceInfo, object.status?.deviceInfo)
+    isOtherMachine(old.status?.deviceInfo, object.status?.deviceInfo) ||
+    hasOtherState(old.status?.deviceInfo, object.status?.deviceInfo)
   );
 }
 

@@ -88,13 +88,13 @@ async function reconcile(request: Request, context: ReconcileContext, loads: Rob
 
 async function bindAndDispatch(
   task: DeepReadonly<Task>,
-  { robot, isPinned }: TaskDecision & { readonly kind: "bind" },
+  { robot, isPinned, devices }: TaskDecision & { readonly kind: "bind" },
   loads: RobotLoads,
   context: ReconcileContext,
 ): Promise<void> {
-  const undo = loads.assume(task, robot);
+  const undo = loads.assume(task, robot, devices);
   try {
-    const bound = await bind(task, { robot, isPinned }, context);
+    const bound = await bind(task, { robot, isPinned, devices }, context);
     if (bound === undefined) {
       undo();
       return;
@@ -130,10 +130,10 @@ async function dispatch(
   events.event(task, { type: "Normal", reason: "Restarting", note: `attempt ${attempt.attempt} on ${attempt.robot}` });
 }
 
-/** Records the robot in the Task. Undefined if the Task has changed since it was read. */
+/** Records the robot and its devices in the Task. Undefined if the Task has changed since it was read. */
 async function bind(
   task: DeepReadonly<Task>,
-  { robot, isPinned }: { readonly robot: string; readonly isPinned: boolean },
+  { robot, isPinned, devices }: Pick<TaskDecision & { readonly kind: "bind" }, "robot" | "isPinned" | "devices">,
   context: ReconcileContext,
 ): Promise<DeepReadonly<Task> | undefined> {
   return await ignoreConflict(
@@ -148,7 +148,8 @@ async function bind(
           // The next reconcile cannot tell a robot that the user chose from one that is recorded here.
           ...(isPinned ? { annotations: { [pinnedAnnotation]: "true" } } : {}),
         },
-        spec: { targetRobot: robot },
+        // Devices that a user has named are replaced.
+        spec: { targetRobot: robot, ...((devices ?? task.spec.targetDevices) && { targetDevices: devices ?? [] }) },
       },
       { fieldManager, signal: context.signal },
     ),

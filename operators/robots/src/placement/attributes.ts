@@ -19,6 +19,12 @@ export const attributes: Readonly<Record<string, (info: DeepReadonly<DeviceInfo>
     "cpu.vendor": (info) => info?.cpu?.vendor,
     "cpu.frequency": (info) => info?.cpu?.mhz,
     "memory.totalbytes": (info) => info?.memory?.total,
+    "battery.percent": (info) => info?.battery?.percent,
+    "battery.state": (info) => info?.battery?.state,
+    "location.latitude": (info) => info?.location?.latitude,
+    "location.longitude": (info) => info?.location?.longitude,
+    "location.altitude": (info) => info?.location?.altitude,
+    "location.name": (info) => info?.location?.name,
     "unique.network.ip-address": (info) =>
       info?.networkInterfaces?.flatMap(({ addresses }) => addresses ?? []).map((address) => address.split("/")[0])[0],
     "unique.hostname": (info) => info?.hostname,

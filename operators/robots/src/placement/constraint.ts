@@ -1,18 +1,24 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import { compilePattern } from "@keelson/api-machinery/pattern";
 import type { Constraint } from "../api/constraint.ts";
+import type { RobotDevice } from "../api/device.ts";
 import type { Robot } from "../api/robot.ts";
 import { attributes } from "./attributes.ts";
+import { partsOf } from "./device-name.ts";
 import { satisfiesVersion } from "./version-constraint.ts";
 
-/** Why a constraint does not hold for a robot; undefined if it holds. */
-export function violationOf(constraint: DeepReadonly<Constraint>, robot: DeepReadonly<Robot>): string | undefined {
+/** Why a constraint does not hold for a robot, or for one of its devices; undefined if it holds. */
+export function violationOf(
+  constraint: DeepReadonly<Constraint>,
+  robot: DeepReadonly<Robot>,
+  device?: DeepReadonly<RobotDevice>,
+): string | undefined {
   const leftText = constraint.lTarget ?? constraint.ltarget ?? "";
   const rightText = constraint.rTarget ?? constraint.rtarget ?? "";
   const operand = constraint.operand ?? "=";
   const expression = `${leftText} ${operand} ${rightText}`;
-  const left = interpolate(leftText, robot);
-  const right = interpolate(rightText, robot);
+  const left = interpolate(leftText, robot, device);
+  const right = interpolate(rightText, robot, device);
   if (left.unknown !== undefined || right.unknown !== undefined) {
     // A robot without the attribute differs from every value of it.
     if (operand === "!=") return undefined;
@@ -81,10 +87,14 @@ function order(left: string, right: string): number {
 }
 
 /** Replaces references such as `${label.site}` by the robot's values. `unknown`: the first one that the robot lacks. */
-export function interpolate(text: string, robot: DeepReadonly<Robot>): { readonly text: string; readonly unknown?: string } {
+export function interpolate(
+  text: string,
+  robot: DeepReadonly<Robot>,
+  device?: DeepReadonly<RobotDevice>,
+): { readonly text: string; readonly unknown?: string } {
   let unknown: string | undefined;
   const result = text.replace(reference, (_, name: string) => {
-    const value = valueOf(name.trim(), robot);
+    const value = valueOf(name.trim(), robot, device);
     if (value === undefined) unknown ??= name;
     return value ?? "";
   });
@@ -112,7 +122,8 @@ function isReference(name: string): boolean {
   return kind === "attr" ? Object.hasOwn(attributes, rest) : (kind === "label" || kind === "meta") && rest !== "";
 }
 
-function valueOf(name: string, robot: DeepReadonly<Robot>): string | undefined {
+function valueOf(name: string, robot: DeepReadonly<Robot>, device: DeepReadonly<RobotDevice> | undefined): string | undefined {
+  if (device !== undefined && name.startsWith("device.")) return deviceValue(name.slice("device.".length), device);
   if (robotNames.includes(name)) return robot.spec.robotId;
   const dot = name.indexOf(".");
   const [kind, rest] = [name.slice(0, dot), name.slice(dot + 1)];
@@ -120,4 +131,12 @@ function valueOf(name: string, robot: DeepReadonly<Robot>): string | undefined {
   const labels = robot.spec.labels;
   if ((kind === "label" || kind === "meta") && labels && Object.hasOwn(labels, rest)) return labels[rest];
   return undefined;
+}
+
+function deviceValue(name: string, { id, name: fullName, attributes = {} }: DeepReadonly<RobotDevice>): string | undefined {
+  if (name === "id") return id;
+  const attribute = name.startsWith("attr.") ? name.slice("attr.".length) : "";
+  if (attribute !== "") return Object.hasOwn(attributes, attribute) ? attributes[attribute] : undefined;
+  const parts: Readonly<Record<string, string | undefined>> = partsOf(fullName);
+  return Object.hasOwn(parts, name) ? parts[name] : undefined;
 }

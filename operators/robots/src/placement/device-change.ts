@@ -1,7 +1,7 @@
 import { type DeepReadonly, jsonEquals } from "@keelson/api-machinery";
 import type { DeviceInfo } from "../api/device-info.ts";
 
-/** Whether the machine changed: its hardware, system, disks or interfaces. Utilisation is ignored. */
+/** Whether the machine changed: its hardware, system, disks, interfaces or devices. Utilisation is ignored. */
 export function isOtherMachine(
   before: DeepReadonly<DeviceInfo> | undefined,
   after: DeepReadonly<DeviceInfo> | undefined,
@@ -18,6 +18,16 @@ function identityOf(info: DeepReadonly<DeviceInfo>): unknown {
     cores: [cpu?.physicalCores, cpu?.logicalCores, cpu?.modelName, cpu?.vendor].map((value) => value ?? null),
     memory: memory?.total,
     disks: disks?.map(({ device, mountPoint, fsType, total }) => ({ device, mountPoint, fsType, total })),
+    devices: info.devices,
     interfaces: networkInterfaces?.map(({ name, hardwareAddr, addresses }) => ({ name, hardwareAddr, addresses })),
   };
+}
+
+/** Whether the battery or the location changed. */
+export function hasOtherState(
+  before: DeepReadonly<DeviceInfo> | undefined,
+  after: DeepReadonly<DeviceInfo> | undefined,
+): boolean {
+  const stateOf = (info: DeepReadonly<DeviceInfo> | undefined) => ({ battery: info?.battery, location: info?.location });
+  return !jsonEquals(stateOf(before), stateOf(after));
 }

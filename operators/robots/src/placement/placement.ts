@@ -1,22 +1,27 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Affinity, Constraint } from "../api/constraint.ts";
+import type { AssignedDevices, DeviceRequest } from "../api/device.ts";
 import type { Robot } from "../api/robot.ts";
 import type { Spread } from "../api/spread.ts";
 import { affinityScore } from "./affinity.ts";
 import { violationOf } from "./constraint.ts";
+import { assignDevices, type DeviceLoad, noDevices } from "./devices.ts";
 import { type Copies, onlyCopy, spreadScorer } from "./spread.ts";
 import { coresOf, formatBytes, formatCores, type ResourceRequest } from "./resource-request.ts";
 
 /** Resources that a robot's tasks use. */
 export interface Load extends ResourceRequest {
   readonly tasks: number;
+  readonly devices: DeviceLoad;
 }
 
-/** A task's requirements on its robot, apart from resources. */
+/** A task's requirements on its robot, apart from resources that other tasks may use. */
 export interface Requirements {
   readonly selector: Readonly<Record<string, string>>;
   readonly constraints: readonly DeepReadonly<Constraint>[];
   readonly driver?: string;
+  /** Default: none. */
+  readonly devices?: readonly DeepReadonly<DeviceRequest>[];
 }
 
 /** A task's requirements on its robot. */
@@ -35,11 +40,11 @@ export interface Demand extends Requirements, ResourceRequest {
 
 /** The chosen robot, or why no robot fits. */
 export type Placement =
-  | { readonly kind: "placed"; readonly robot: DeepReadonly<Robot> }
+  | { readonly kind: "placed"; readonly robot: DeepReadonly<Robot>; readonly devices: AssignedDevices }
   | { readonly kind: "none"; readonly message: string };
 
 /** The load of an idle robot. */
-export const noLoad: Load = { tasks: 0, cpu: 0, cpuMhz: 0, memoryBytes: 0 };
+export const noLoad: Load = { tasks: 0, cpu: 0, cpuMhz: 0, memoryBytes: 0, devices: noDevices };
 
 /** Why a robot does not fit. */
 interface Rejection {
@@ -55,11 +60,11 @@ interface Rejection {
 }
 
 /**
- * Chooses the robot for a task. Candidates are Online, not cordoned, match the selector, meet every constraint and have the resources left.
+ * Chooses the robot for a task. Candidates are Online, not cordoned, match the selector, meet every constraint and have the resources and devices left.
  * The one that suits the affinities and spreads best wins, then the one with the fewest tasks, then the first by name, so that copies of a group spread
  * over the robots. A robot that the task was moved from comes last. The robot of a task before its update comes first.
  *
- * A robot that does not report its cores, memory or drivers counts as having them.
+ * A robot that does not report its cores, memory or drivers counts as having them; one that does not report a device has none.
  */
 export function decidePlacement(
   demand: Demand,
@@ -82,14 +87,17 @@ export function decidePlacement(
       const candidate = {
         robot,
         score: scoreOf(robot),
-        tasks: load.tasks,
+        load,
         isAvoided: name === demand.avoided,
         isPreferred: name === demand.preferred,
       };
       if (best === undefined || isBetter(candidate, best)) best = candidate;
     }
   }
-  if (best) return { kind: "placed", robot: best.robot };
+  if (best) {
+    const assignment = assignDevices(demand.devices ?? [], best.robot, best.load.devices);
+    return { kind: "placed", robot: best.robot, devices: assignment.kind === "assigned" ? assignment.devices : [] };
+  }
   return { kind: "none", message: explain(robots.length, rejections) };
 }
 
@@ -106,7 +114,7 @@ export function preferenceScorer(
 interface Candidate {
   readonly robot: DeepReadonly<Robot>;
   readonly score: number;
-  readonly tasks: number;
+  readonly load: Load;
   readonly isAvoided: boolean;
   readonly isPreferred: boolean;
 }
@@ -115,7 +123,7 @@ function isBetter(a: Candidate, b: Candidate): boolean {
   if (a.isAvoided !== b.isAvoided) return b.isAvoided;
   if (a.isPreferred !== b.isPreferred) return a.isPreferred;
   if (a.score !== b.score) return a.score > b.score;
-  if (a.tasks !== b.tasks) return a.tasks < b.tasks;
+  if (a.load.tasks !== b.load.tasks) return a.load.tasks < b.load.tasks;
   return (a.robot.metadata.name ?? "") < (b.robot.metadata.name ?? "");
 }
 
@@ -160,17 +168,24 @@ function phaseMismatch({ spec, status }: DeepReadonly<Robot>): string | undefine
   return spec.unschedulable === true ? "cordoned" : undefined;
 }
 
-function requirementMismatch({ constraints, driver }: Requirements, robot: DeepReadonly<Robot>): string | undefined {
+function requirementMismatch(
+  { constraints, driver, devices = [] }: Requirements,
+  robot: DeepReadonly<Robot>,
+): string | undefined {
   for (const constraint of constraints) {
     const violation = violationOf(constraint, robot);
     if (violation !== undefined) return `not meeting the constraint ${violation}`;
   }
   const drivers = robot.status?.drivers;
-  return driver === undefined || drivers === undefined || drivers.includes(driver) ? undefined : `without the driver ${driver}`;
+  if (driver !== undefined && drivers !== undefined && !drivers.includes(driver)) return `without the driver ${driver}`;
+  const assignment = assignDevices(devices, robot, noDevices);
+  if (assignment.kind === "missing") return assignment.text;
+  // Its requests compete for the same devices.
+  return assignment.kind === "short" ? `without enough devices ${assignment.name}` : undefined;
 }
 
-function shortageOf(demand: Demand, { status }: DeepReadonly<Robot>, load: Load): Rejection | undefined {
-  const { cpu, memory } = status?.deviceInfo ?? {};
+function shortageOf(demand: Demand, robot: DeepReadonly<Robot>, load: Load): Rejection | undefined {
+  const { cpu, memory } = robot.status?.deviceInfo ?? {};
   const requestedCores = coresOf(demand, cpu?.mhz);
   const totalCores = cpu?.logicalCores;
   if (requestedCores > 0 && totalCores !== undefined) {
@@ -188,7 +203,9 @@ function shortageOf(demand: Demand, { status }: DeepReadonly<Robot>, load: Load)
       return { text: "short of memory", shortage };
     }
   }
-  return undefined;
+  const devices = assignDevices(demand.devices ?? [], robot, load.devices);
+  if (devices.kind !== "short") return undefined;
+  return { text: `short of the device ${devices.name}`, shortage: { ...devices, format: String } };
 }
 
 function explain(total: number, rejections: readonly Rejection[]): string {

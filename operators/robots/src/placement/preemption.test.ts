@@ -24,6 +24,7 @@ const occupant = (name: string, priority: number, cpu: number, kind: Occupant["k
   cpu,
   cpuMhz: 0,
   memoryBytes: 0,
+  devices: noLoad.devices,
   kind,
 });
 

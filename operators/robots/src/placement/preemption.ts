@@ -1,5 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Robot } from "../api/robot.ts";
+import { addDevices, type DeviceLoad } from "./devices.ts";
 import { type Demand, explainRobots, type Load, noLoad } from "./placement.ts";
 import { coresOf, type ResourceRequest } from "./resource-request.ts";
 
@@ -12,6 +13,7 @@ export interface Occupant extends ResourceRequest {
   readonly uid: string;
   readonly attempt: number;
   readonly priority: number;
+  readonly devices: DeviceLoad;
   /** `leaving`: it has been asked to stop, so its room will be free. */
   readonly kind: "fixed" | "preemptible" | "leaving";
 }
@@ -141,11 +143,12 @@ function shareOf({ status }: DeepReadonly<Robot>): (occupant: Occupant) => numbe
 function fits(demand: Demand, robot: DeepReadonly<Robot>, occupants: readonly Occupant[]): boolean {
   const load = (): Load =>
     occupants.reduce(
-      (sum, { cpu, cpuMhz, memoryBytes }) => ({
+      (sum, { cpu, cpuMhz, memoryBytes, devices }) => ({
         tasks: sum.tasks + 1,
         cpu: sum.cpu + cpu,
         cpuMhz: sum.cpuMhz + cpuMhz,
         memoryBytes: sum.memoryBytes + memoryBytes,
+        devices: addDevices(sum.devices, devices),
       }),
       noLoad,
     );

@@ -1,5 +1,6 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Cache } from "@keelson/controller";
+import type { AssignedDevices } from "../api/device.ts";
 import { isPerRobot, type Job } from "../api/job.ts";
 import { Task } from "../api/task.ts";
 import { childName, unambiguousChildName } from "../work/child-name.ts";
@@ -9,6 +10,7 @@ import { type Copies, onlyCopy } from "./spread.ts";
 interface Assumption {
   readonly task: DeepReadonly<Task>;
   readonly robot: string;
+  readonly devices: AssignedDevices;
 }
 
 /**
@@ -39,8 +41,8 @@ export class RobotLoads {
     const [oldest] = this.#assumed.keys();
     if (oldest !== undefined) this.#confirmed(oldest, cache);
     for (const uid of this.#byRobot.get(keyOf(namespace, robot)) ?? []) {
-      const task = uid === except ? undefined : this.#confirmed(uid, cache)?.task;
-      if (task !== undefined) uses.push({ task, kind: "bound" });
+      const assumption = uid === except ? undefined : this.#confirmed(uid, cache);
+      if (assumption !== undefined) uses.push({ task: assumption.task, kind: "bound", devices: assumption.devices });
     }
     return uses;
   }
@@ -55,11 +57,11 @@ export class RobotLoads {
     });
   }
 
-  /** Records that a Task is being bound to a robot. Returns a function that undoes it. */
-  assume(task: DeepReadonly<Task>, robot: string): () => void {
+  /** Records that a Task is being bound to a robot, with these of its devices. Returns a function that undoes it. */
+  assume(task: DeepReadonly<Task>, robot: string, devices: AssignedDevices = []): () => void {
     const { uid = "", namespace } = task.metadata;
     this.#forget(uid);
-    this.#assumed.set(uid, { task, robot });
+    this.#assumed.set(uid, { task, robot, devices });
     const key = keyOf(namespace, robot);
     const same = this.#byRobot.get(key);
     if (same === undefined) this.#byRobot.set(key, new Set([uid]));

@@ -1,6 +1,8 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
+import type { AssignedDevices } from "../api/device.ts";
 import { agentFinalizer } from "../api/names.ts";
 import type { Task } from "../api/task.ts";
+import { addDevices, type DeviceLoad, idsOf, noDevices } from "./devices.ts";
 import { type Load, noLoad } from "./placement.ts";
 import { parseResourceRequest } from "./resource-request.ts";
 
@@ -14,6 +16,8 @@ import { parseResourceRequest } from "./resource-request.ts";
 export interface RobotUse {
   readonly task: DeepReadonly<Task>;
   readonly kind: "bound" | "displaced" | "reserved";
+  /** Devices of a Task that is being bound. Default: those that it has recorded. */
+  readonly devices?: AssignedDevices;
 }
 
 /** Priority of a Task that names none. */
@@ -60,12 +64,12 @@ export function usesAmong(tasks: readonly DeepReadonly<Task>[], robot: string): 
 
 /** Load of a robot that a task of this Task's priority sees. Room that is reserved counts unless the task goes first. */
 export function loadFor(task: DeepReadonly<Task>, uses: readonly RobotUse[]): Load {
-  return uses.reduce((load, use) => (countsFor(task, use) ? add(load, use.task) : load), noLoad);
+  return uses.reduce((load, use) => (countsFor(task, use) ? add(load, use) : load), noLoad);
 }
 
 /** Load of a robot, without reservations. */
 export function loadOf(uses: readonly RobotUse[]): Load {
-  return uses.reduce((load, { task, kind }) => (kind === "reserved" ? load : add(load, task)), noLoad);
+  return uses.reduce((load, use) => (use.kind === "reserved" ? load : add(load, use)), noLoad);
 }
 
 /** Whether a use of a robot leaves less room for a task. */
@@ -83,13 +87,26 @@ function isOlder(task: DeepReadonly<Task>, other: DeepReadonly<Task>): boolean {
   return created === otherCreated ? (task.metadata.uid ?? "") < (other.metadata.uid ?? "") : created < otherCreated;
 }
 
-/** A load with that of one more Task. */
-function add(load: Load, task: DeepReadonly<Task>): Load {
-  const { cpu, cpuMhz, memoryBytes } = parseResourceRequest(task.spec.resources);
+/** The devices that a use of a robot takes. */
+export function devicesOf({ task: { spec, status }, kind, devices }: RobotUse): DeviceLoad {
+  switch (kind) {
+    case "bound":
+      return { used: idsOf(devices ?? spec.targetDevices), reserved: [] };
+    case "displaced":
+      return { used: idsOf(status?.displaced?.devices), reserved: [] };
+    case "reserved":
+      return spec.resources?.devices === undefined ? noDevices : { used: [], reserved: [spec.resources.devices] };
+  }
+}
+
+/** A load with one more use. */
+function add(load: Load, use: RobotUse): Load {
+  const { cpu, cpuMhz, memoryBytes } = parseResourceRequest(use.task.spec.resources);
   return {
     tasks: load.tasks + 1,
     cpu: load.cpu + cpu,
     cpuMhz: load.cpuMhz + cpuMhz,
     memoryBytes: load.memoryBytes + memoryBytes,
+    devices: addDevices(load.devices, devicesOf(use)),
   };
 }

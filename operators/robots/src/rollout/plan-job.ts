@@ -1,4 +1,5 @@
 import { apiVersionOf, type DeepReadonly } from "@keelson/api-machinery";
+import type { AssignedDevices } from "../api/device.ts";
 import { isLongRunning, type Job, type TaskGroupTemplate } from "../api/job.ts";
 import type { Robot } from "../api/robot.ts";
 import { Task } from "../api/task.ts";
@@ -39,6 +40,8 @@ export interface PlannedTask {
   /** Robot of the task afterwards, or the present one of a task that stops. */
   readonly robot: string | undefined;
   readonly why: string;
+  /** Devices of a task that is created. Default: none. */
+  readonly devices?: AssignedDevices;
   /** Names of the tasks of lower priority that it stops. Default: none. */
   readonly preempts?: readonly string[];
 }
@@ -102,7 +105,9 @@ function planGroup(observed: JobPlanObservation, template: DeepReadonly<TaskGrou
         ? planCreation(observed, draft, expected)
         : planChange(observed, task, { planned: draft, changes: changesOf(task), expected });
       if (isNew && outcome.robot !== undefined) {
-        expected.assigned.push({ ...draft, spec: { ...draft.spec, targetRobot: outcome.robot } });
+        const { robot: targetRobot, devices: targetDevices } = outcome;
+        const placed = { targetRobot, ...(targetDevices !== undefined && { targetDevices }) };
+        expected.assigned.push({ ...draft, spec: { ...draft.spec, ...placed } });
       }
       return { group: template.name, task: keyOfCopy(copy), ...outcome };
     }),
@@ -141,14 +146,14 @@ function specTask(
   return { apiVersion: apiVersionOf(Task), kind: Task.kind, metadata, spec: specOf(group, copy.definition, copy.robot) };
 }
 
-type Outcome = Pick<PlannedTask, "action" | "robot" | "why" | "preempts">;
+type Outcome = Pick<PlannedTask, "action" | "robot" | "why" | "devices" | "preempts">;
 
 /** The robot of a task that is created, and the tasks that it stops; or why it waits. */
 function planPlacement(
   { job, robots, allTasks }: JobPlanObservation,
   task: DeepReadonly<Task>,
   { assigned, preempted }: Expected,
-): { readonly robot?: string; readonly preempts?: readonly string[]; readonly waits?: string } {
+): Pick<PlannedTask, "devices" | "preempts"> & { readonly robot?: string; readonly waits?: string } {
   const others = [...allTasks.filter(({ metadata }) => metadata.uid !== task.metadata.uid), ...assigned];
   // A task that is stopped has left its robot by then.
   const isThere = ({ task: { metadata } }: RobotUse): boolean => !preempted.has(metadata.uid ?? "");
@@ -156,7 +161,7 @@ function planPlacement(
   const demand = demandOf(task, job);
   const copies = copiesAmong(task, job, others);
   const placement = decidePlacement(demand, robots, (robot) => loadFor(task, usesOf(robot)), copies);
-  if (placement.kind === "placed") return { robot: placement.robot.metadata.name ?? "" };
+  if (placement.kind === "placed") return { robot: placement.robot.metadata.name ?? "", devices: placement.devices };
   const isChosen = (other: DeepReadonly<Task>): boolean => allTasks.some((each) => isPreemptedBy(other, each));
   const scoreOf = preferenceScorer(demand, robots, copies);
   const preemption = decideTaskPreemption(task, demand, { robots, usesOf, isChosen, scoreOf });
@@ -166,11 +171,17 @@ function planPlacement(
 }
 
 function planCreation(observed: JobPlanObservation, task: DeepReadonly<Task>, expected: Expected): Outcome {
-  const { robot, preempts = [], waits } = planPlacement(observed, task, expected);
+  const { robot, devices = [], preempts = [], waits } = planPlacement(observed, task, expected);
   if (robot === undefined) {
     return { action: "create", robot: task.spec.targetRobot, why: `it waits: ${waits ?? ""}` };
   }
-  return { action: "create", robot, why: `the task does not exist${stops(preempts)}`, ...namesOf(preempts) };
+  return {
+    action: "create",
+    robot,
+    why: `the task does not exist${stops(preempts)}`,
+    ...namesOf(preempts),
+    ...(devices.length > 0 && { devices }),
+  };
 }
 
 const stops = (preempts: readonly string[]): string => (preempts.length === 0 ? "" : `; it preempts ${preempts.join(", ")}`);

@@ -28,6 +28,7 @@ export function copiesOf(spec: DeepReadonly<TaskGroup["spec"]>, robots: readonly
       selector: spec.robotSelector ?? {},
       constraints: constraintsOf(spec, definition),
       driver: definition.driver,
+      devices: definition.resources?.devices ?? [],
     };
     return robots
       .filter((robot) => isEligible(requirements, robot))

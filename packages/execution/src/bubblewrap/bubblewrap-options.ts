@@ -182,7 +182,7 @@ function* bwrapArguments(request: LaunchRequest, world: BubblewrapWorld): Genera
 /** Options shared by a program and the commands beside it. */
 export function* worldArguments({ spec, folder }: LaunchRequest, world: BubblewrapWorld): Generator<string> {
   const { cwd, binds, stage, hasProcesses = false, hasIpc = false } = world;
-  const { root, hostname, isRootWritable = false, binds: ownBinds = [] } = spec.isolation ?? {};
+  const { root, hostname, isRootWritable = false, binds: ownBinds = [], devices = [] } = spec.isolation ?? {};
   const at = (source: string): string => stage?.add(source) ?? source;
   if (!hasIpc) yield "--unshare-ipc";
   yield* ["--unshare-uts", "--cap-drop", "ALL"];
@@ -197,6 +197,7 @@ export function* worldArguments({ spec, folder }: LaunchRequest, world: Bubblewr
   else yield* machineRoot(at(settingsFolder(folder)));
   yield* hasProcesses ? ["--bind", "/proc", "/proc"] : ["--proc", "/proc"];
   yield* ["--dev", "/dev"];
+  for (const path of devices) yield* ["--dev-bind", path, path];
   yield* ["--bind", at(temporaryFolder(folder)), "/tmp"];
   const hasVarTmp = !isRootWritable && (root === undefined || existsSync(pathInRoot(root, "/var/tmp")));
   if (!isRootWritable) yield* ["--tmpfs", "/run"];

@@ -1,7 +1,5 @@
-import { isJsonObject, type JsonObject } from "@keelson/api-machinery";
-import { quantityToBytes } from "@keelson/api-machinery/quantity";
-import { parseDuration } from "@keelson/api-machinery/time";
-import { RobotsError } from "../../robots-error.ts";
+import { type DevicePolicy, readDevicePolicies } from "./device-policy.ts";
+import { duration, fields, invalid, isPlainPath, names, size } from "./policy-fields.ts";
 
 /** What the owner of a robot allows. It overrides whatever the server sends. */
 export interface RobotPolicy {
@@ -16,6 +14,10 @@ export interface RobotPolicy {
   /** Programs of the drivers `exec` and `java` run in bubblewrap. Default: they are plain processes, as with `raw_exec`. */
   readonly isolation?: TaskIsolation;
   readonly artifacts: ArtifactPolicy;
+  /** Devices that tasks can get. Default: none. */
+  readonly devices?: readonly DevicePolicy[];
+  /** Absolute path of a file with the robot's location. Default: it reports none. */
+  readonly locationFile?: string;
 }
 
 /** What an isolated program can see in addition to `/usr` and its task's folder. */
@@ -64,7 +66,9 @@ export const defaultRobotPolicy: RobotPolicy = {
  * **Errors**: {@link RobotsError} with the code `InvalidPolicy`, which names the field. A policy is never applied in part.
  */
 export function readRobotPolicy(value: unknown): RobotPolicy {
-  const policy = fields(value, "", ["drivers", "users", "commands", "exec", "isolation", "artifacts"]);
+  const policy = fields(value, "", [
+    ...["drivers", "users", "commands", "exec", "isolation", "artifacts", "devices", "locationFile"],
+  ]);
   const { artifacts: defaults } = defaultRobotPolicy;
   const artifacts = fields(policy.artifacts ?? {}, "artifacts", [
     ...["sources", "requireChecksum", "maxSize", "maxUnpackedSize", "timeout", "cacheSize"],
@@ -92,7 +96,9 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
       );
     }
   }
-  const { exec } = policy;
+  const { exec, locationFile } = policy;
+  if (locationFile !== undefined && !(typeof locationFile === "string" && isPlainPath(locationFile)))
+    throw invalid("locationFile", locationFile, "must be an absolute path without . or .. in it");
   if (exec !== undefined && typeof exec !== "boolean") throw invalid("exec", exec, "must be true or false");
   if (typeof requireChecksum !== "boolean")
     throw invalid("artifacts.requireChecksum", requireChecksum, "must be true or false");
@@ -102,6 +108,8 @@ export function readRobotPolicy(value: unknown): RobotPolicy {
     ...(commands === undefined ? {} : { commands }),
     ...(exec === undefined ? {} : { exec }),
     ...(isolation === undefined ? {} : { isolation }),
+    ...(policy.devices === undefined ? {} : { devices: readDevicePolicies(policy.devices) }),
+    ...(locationFile === undefined ? {} : { locationFile }),
     artifacts: {
       sources,
       requireChecksum,
@@ -171,55 +179,4 @@ function parsePrefix(source: string): SourcePrefix | undefined {
   if (username !== "" || password !== "" || search !== "" || hash !== "") return undefined;
   if (protocol === "file:") return host === "" ? { protocol, host, path: pathname } : undefined;
   return protocol === "https:" || protocol === "http:" ? { protocol, host, path: pathname } : undefined;
-}
-
-const isPlainPath = (path: string): boolean =>
-  path.startsWith("/") && !path.split("/").some((part) => part === "." || part === "..");
-
-const invalid = (field: string, value: unknown, allowed: string): RobotsError =>
-  new RobotsError("InvalidPolicy", `${field}: ${JSON.stringify(value)} ${allowed}`);
-
-function fields(value: unknown, name: string, allowed: readonly string[]): JsonObject {
-  if (!isJsonObject(value)) throw new RobotsError("InvalidPolicy", `${name === "" ? "the policy" : name} must be an object`);
-  const unknown = Object.keys(value).find((each) => !allowed.includes(each));
-  if (unknown === undefined) return value;
-  throw new RobotsError(
-    "InvalidPolicy",
-    `${name === "" ? "" : `${name}.`}${unknown} is not a known field; known are ${allowed.join(", ")}`,
-  );
-}
-
-function names(value: unknown, field: string): readonly string[] | undefined {
-  if (value === undefined) return undefined;
-  if (!Array.isArray(value)) throw invalid(field, value, "must be a list of strings");
-  return value.map((each: unknown) => {
-    if (typeof each !== "string" || each === "") throw invalid(field, each, "must be a string");
-    return each;
-  });
-}
-
-function size(object: JsonObject, field: string, fallback: number): number {
-  const value = object[field];
-  if (value === undefined) return fallback;
-  let bytes = Number.NaN;
-  try {
-    if (typeof value === "string" || typeof value === "number") bytes = quantityToBytes(value);
-  } catch {
-    // Reported below.
-  }
-  if (!Number.isSafeInteger(bytes) || bytes < 0) throw invalid(`artifacts.${field}`, value, "must be a size such as 500Mi");
-  return bytes;
-}
-
-function duration(object: JsonObject, field: string, fallback: number): number {
-  const value = object[field];
-  if (value === undefined) return fallback;
-  let ms = Number.NaN;
-  try {
-    if (typeof value === "string") ms = parseDuration(value);
-  } catch {
-    // Reported below.
-  }
-  if (!(ms > 0)) throw invalid(`artifacts.${field}`, value, "must be a duration such as 10m");
-  return ms;
 }

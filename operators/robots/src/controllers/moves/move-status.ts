@@ -1,6 +1,7 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
 import type { Task } from "../../api/task.ts";
 import { hasCondition } from "../../work/conditions.ts";
+import { withDevices } from "./attempt-devices.ts";
 import type { MoveCount } from "./move-decision.ts";
 import { ownedStatus, type TaskStatus, withConditions } from "../owned-task-status.ts";
 import type { TaskDecision } from "../task-decision.ts";
@@ -32,7 +33,9 @@ export function movedStatus(
     movedFrom: from,
     moves: (task.status?.moves ?? 0) + 1,
     ...(count === undefined ? {} : moveFields(count)),
-    ...(displaced === undefined ? {} : { displaced }),
+    ...(displaced === undefined
+      ? {}
+      : { displaced: { ...withDevices(task, displaced), ...(displaced.stop === undefined ? {} : { stop: displaced.stop }) } }),
     conditions: withConditions(
       task,
       {
@@ -60,7 +63,7 @@ export function reconciledStatus(
       const { attempt = before } = displaced;
       if (attempt === undefined) return rest;
       const kept = displaced.attempt === undefined && adopted !== undefined ? { adopted } : {};
-      return { ...others, ...kept, displaced: { robot: attempt.robot, attempt: attempt.attempt, stop: true } };
+      return { ...others, ...kept, displaced: { ...withDevices(task, attempt), stop: true } };
     }
     case "adopt": {
       const { robot } = displaced.original;
@@ -71,8 +74,8 @@ export function reconciledStatus(
       );
       return {
         ...moved,
-        adopted: displaced.original,
-        ...(displaced.stop === undefined ? {} : { displaced: { ...displaced.stop, stop: true } }),
+        adopted: withDevices(task, displaced.original),
+        ...(displaced.stop === undefined ? {} : { displaced: { ...withDevices(task, displaced.stop), stop: true } }),
       };
     }
   }

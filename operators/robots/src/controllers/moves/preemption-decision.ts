@@ -4,7 +4,7 @@ import type { Task } from "../../api/task.ts";
 import type { Demand } from "../../placement/placement.ts";
 import { decidePreemption, minPriorityDifference, type Occupant, type Preemption } from "../../placement/preemption.ts";
 import { parseResourceRequest } from "../../placement/resource-request.ts";
-import { countsFor, isWaiting, priorityOf, type RobotUse } from "../../placement/robot-use.ts";
+import { countsFor, devicesOf, isWaiting, priorityOf, type RobotUse } from "../../placement/robot-use.ts";
 import { confirmsStops, isPinned } from "./move-decision.ts";
 
 /** What a preemption depends on. */
@@ -33,6 +33,7 @@ export function decideTaskPreemption(
         attempt: use.task.status?.attempt ?? 0,
         priority: priorityOf(use.task),
         ...parseResourceRequest(use.task.spec.resources),
+        devices: devicesOf(use),
         kind: kindOf(task, use, robot, isChosen),
       }));
   return decidePreemption({ demand, robots, occupantsOf, scoreOf, ...(current === undefined ? {} : { current }) });
