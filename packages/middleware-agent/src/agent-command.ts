@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { CommandContext, CommandDefinition, FlagDefinition } from "@keelson/operator";
 import type { EngineDefinition } from "./engine-definition.ts";
 import { runAgent } from "./run-agent.ts";
@@ -80,9 +81,10 @@ async function runEngine(engine: EngineDefinition, context: CommandContext): Pro
   if (mode !== undefined && (text("tls-dir") === "" || text("agent-tls-dir") === ""))
     return refuse("--tls-mode: needs --tls-dir and --agent-tls-dir");
   try {
+    const acceptedFile = join(text("data-dir"), "keelson-certificates.json");
     const tls = mode && {
-      certificates: await CertificateFolder.open(text("agent-tls-dir"), log),
-      tls: { mode, certificates: await CertificateFolder.open(text("tls-dir"), log) },
+      certificates: await CertificateFolder.open(text("agent-tls-dir"), log, { clock }),
+      tls: { mode, certificates: await CertificateFolder.open(text("tls-dir"), log, { clock, acceptedFile }) },
     };
     return await runAgent({
       ...tls,

@@ -25,7 +25,8 @@ export { programEnvironment } from "./program-environment.ts";
 export { isProgramError, ProgramError } from "./program-error.ts";
 export { ServerProcess, type ServerProcessOptions } from "./server-process.ts";
 export { type AgentIdentity, agentName } from "./tls/agent-identity.ts";
-export { certificateHash, CertificateFolder, certificateProblem, type Certificates } from "./tls/certificate-folder.ts";
+export { CertificateFolder } from "./tls/certificate-folder.ts";
+export { certificateHash, certificateProblem, type Certificates } from "./tls/certificates.ts";
 export { type ProgramTls, type TlsMode, tlsModeOf } from "./tls/tls-mode.ts";
 export { TlsServer } from "./tls/tls-server.ts";
 export type {

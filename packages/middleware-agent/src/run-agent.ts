@@ -7,7 +7,7 @@ import { QuorumEngine } from "./quorum/quorum-engine.ts";
 import { createQuorumStore } from "./quorum/quorum-store.ts";
 import { RoleFeed } from "./role-feed.ts";
 import type { AgentIdentity } from "./tls/agent-identity.ts";
-import type { Certificates, CertificateSource } from "./tls/certificate-folder.ts";
+import type { Certificates, CertificateSource } from "./tls/certificates.ts";
 import { CertificateRotation } from "./tls/certificate-rotation.ts";
 import { startToolServer, type ToolServer } from "./tool-server.ts";
 
@@ -34,7 +34,7 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   const identity = (): AgentIdentity | undefined => tls && certificates && { mode: tls.mode, ...certificates.current };
   const program = definition.create(options);
   const initial = [certificates?.current, tls?.certificates.current] as const;
-  await program.start();
+  await startProgram(program, tls?.certificates);
   let feed: RoleFeed | undefined;
   const quorum = new QuorumAgent({
     self: podName,
@@ -66,6 +66,16 @@ export async function runAgent(options: AgentOptions): Promise<number> {
   if (cause === "aborted") return 0;
   log.error({ cause }, "the program exited");
   return 1;
+}
+
+/** Starts the program. After a failure, its next start uses the mounted certificates: those that it accepted may be the cause. */
+async function startProgram(program: MiddlewareEngine, certificates: CertificateSource | undefined): Promise<void> {
+  try {
+    await program.start();
+  } catch (error) {
+    await certificates?.reject?.();
+    throw error;
+  }
 }
 
 /** Uses new certificates for the agent and its program. Undefined without TLS. */

@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isJsonObject } from "@keelson/api-machinery";
-import type { Logger } from "@keelson/controller";
 import { type AgentIdentity, CertificateFolder, tlsModeOf } from "@keelson/middleware-agent";
 import type { CommandContext, CommandDefinition } from "@keelson/operator";
 import { BackupError } from "../backup/backup-error.ts";
@@ -50,7 +49,7 @@ async function run({ flags, stdout, stderr, clock, log, signal }: CommandContext
     return 2;
   }
   const work = request as unknown as TransferRequest;
-  const identity = await openIdentity(text("agent-tls-dir"), log);
+  const identity = await openIdentity(text("agent-tls-dir"), { clock, log });
   const result = await performing(async () =>
     runTransfer(work, {
       store: await createStore(work.storage, text("access-key-id"), text("secret-access-key")),
@@ -67,10 +66,13 @@ async function run({ flags, stdout, stderr, clock, log, signal }: CommandContext
 }
 
 /** The identity at the agents, which may be rotated. Undefined if they do not use TLS. */
-async function openIdentity(folder: string, log: Logger): Promise<() => AgentIdentity | undefined> {
+async function openIdentity(
+  folder: string,
+  { clock, log }: Pick<CommandContext, "clock" | "log">,
+): Promise<() => AgentIdentity | undefined> {
   const mode = folder === "" ? undefined : tlsModeOf(await readFile(join(folder, "mode"), "utf8").catch(() => ""));
   if (mode === undefined) return () => undefined;
-  const opened = await CertificateFolder.open(folder, log);
+  const opened = await CertificateFolder.open(folder, log, { clock });
   return () => ({ mode, ...opened.current });
 }
 

@@ -1,6 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import { checkServerIdentity, type ConnectionOptions, type TlsOptions } from "node:tls";
-import type { Certificates } from "./certificate-folder.ts";
+import type { Certificates } from "./certificates.ts";
 import type { TlsMode } from "./tls-mode.ts";
 
 /** What an agent or a controller proves to other agents of an App. */

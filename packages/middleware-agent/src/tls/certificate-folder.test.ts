@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -5,7 +6,8 @@ import { createCertificateAuthority, issueCertificate } from "@keelson/api-machi
 import { systemClock } from "@keelson/api-machinery/time";
 import { silentLogger } from "@keelson/controller";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { CertificateFolder, certificateHash, type Certificates } from "./certificate-folder.ts";
+import { CertificateFolder } from "./certificate-folder.ts";
+import { certificateHash, type Certificates } from "./certificates.ts";
 import { CertificateRotation } from "./certificate-rotation.ts";
 
 const validity = { notBefore: new Date(Date.now() - 60_000), notAfter: new Date(Date.now() + 3_600_000) };
@@ -63,6 +65,52 @@ it("loads new certificates, keeps the current ones while those mounted cannot be
   await mount(third);
   await expect.poll(() => changes, { timeout: 60_000 }).toEqual([certificateHash([second]), certificateHash([third])]);
   rotation.stop();
+});
+
+it("starts a program with the certificates that it accepted last, and with those mounted after it did not start", async () => {
+  const acceptedFile = join(folder, "accepted.json");
+  const [first, second] = [await issue(), await issue()];
+  const attempts: Certificates[] = [];
+  /** Runs a program that accepts only some certificates, until it was offered `last`. */
+  const run = async (accepts: readonly Certificates[], last: Certificates): Promise<Certificates> => {
+    const opened = await CertificateFolder.open(folder, silentLogger, { acceptedFile });
+    const initial = opened.current;
+    attempts.length = 0;
+    const rotation = new CertificateRotation({
+      servers: [
+        {
+          ...{ folder: opened, initial },
+          apply() {
+            attempts.push(opened.current);
+            if (!accepts.some(({ key }) => key === opened.current.key)) throw new Error("key too small");
+          },
+        },
+      ],
+      ...{ clock: systemClock, log: silentLogger, onChange: () => undefined },
+    });
+    const hasEnded = (): boolean =>
+      accepts.some(({ key }) => key === last.key) ? rotation.hash === certificateHash([last]) : attempts.length > 0;
+    await expect.poll(hasEnded, { timeout: 60_000 }).toBe(true);
+    await expect.poll(() => existsSync(acceptedFile), { timeout: 60_000 }).toBe(true);
+    rotation.stop();
+    return initial;
+  };
+  await mount(first);
+  expect(await run([first], first)).toEqual(first);
+  await mount(second);
+  expect(await run([first], second)).toEqual(first);
+  expect(attempts[0]).toEqual(second);
+  // After a restart of the container.
+  expect(await run([first], second)).toEqual(first);
+  await mount({ ...second, key: "" });
+  const reopened = await CertificateFolder.open(folder, silentLogger, { acceptedFile });
+  expect(reopened.current).toEqual(first);
+  await reopened.reject();
+  reopened.close();
+  await mount(second);
+  const mounted = await CertificateFolder.open(folder, silentLogger, { acceptedFile });
+  expect(mounted.current).toEqual(second);
+  mounted.close();
 });
 
 it.each<[string, (pair: Certificates) => Partial<Certificates>]>([

@@ -1,66 +1,45 @@
-import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
-import { type FSWatcher, watch } from "node:fs";
 import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
+import { systemClock } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
 import { AgentError } from "../agent-error.ts";
+import { AcceptedCertificates } from "./accepted-certificates.ts";
+import { areSameCertificates, certificateProblem, type Certificates, type CertificateSource } from "./certificates.ts";
+import { FolderWatch, type FolderWatchOptions } from "./folder-watch.ts";
 
-/** A certificate, its private key and the authorities to trust, each in PEM. */
-export interface Certificates {
-  /** One or more authorities. */
-  readonly authorities: string;
-  readonly certificate: string;
-  readonly key: string;
+/** Options of {@link CertificateFolder}. */
+export interface CertificateFolderOptions extends Partial<Pick<FolderWatchOptions, "clock" | "watchFolder">> {
+  /** File on the volume for the certificates that the program accepted last. It starts with them, whatever is mounted. Default: none. */
+  readonly acceptedFile?: string;
 }
 
-/** Certificates that may be replaced while they are in use. */
-export interface CertificateSource {
-  readonly current: Certificates;
-  /** Calls `listener` after each change. */
-  onChange(listener: () => void): void;
-  close(): void;
-}
-
-/** Identifies certificates without their key, so that a controller can compare them with a Secret. */
-export function certificateHash(parts: readonly Pick<Certificates, "authorities" | "certificate">[]): string {
-  const hash = createHash("sha256");
-  for (const { authorities, certificate } of parts)
-    hash.update(`${authorities.length}\0${authorities}${certificate.length}\0${certificate}`);
-  return hash.digest("hex").slice(0, 16);
-}
-
-/** Why certificates cannot be used; undefined if they can. */
-export function certificateProblem({ authorities, certificate, key }: Certificates): string | undefined {
-  try {
-    void new X509Certificate(authorities);
-  } catch {
-    return "ca.crt: must contain certificates in PEM";
-  }
-  try {
-    const leaf = new X509Certificate(certificate);
-    return leaf.checkPrivateKey(createPrivateKey(key)) ? undefined : "tls.key: must be the key of tls.crt";
-  } catch {
-    return "tls.crt and tls.key: must be a certificate and its key in PEM";
-  }
-}
-
-/** The mounted Secret with `ca.crt`, `tls.crt` and `tls.key`. A changed Secret is read as soon as the kubelet has written it. */
+/**
+ * The mounted Secret with `ca.crt`, `tls.crt` and `tls.key`. A changed Secret is read as soon as the kubelet has written it.
+ *
+ * **Guarantees**: with `acceptedFile`, a program restarts with the certificates that it accepted last. Those that are mounted are used when it
+ * runs: if they cannot be used, only their rotation fails.
+ */
 export class CertificateFolder implements CertificateSource {
   readonly #folder: string;
   readonly #log: Logger;
-  readonly #watcher: FSWatcher;
+  readonly #accepted: AcceptedCertificates | undefined;
+  readonly #watch: FolderWatch;
   readonly #listeners = new Set<() => void>();
   #current: Certificates;
   #isReading = false;
   #isStale = false;
 
-  private constructor(folder: string, current: Certificates, log: Logger) {
+  private constructor(
+    folder: string,
+    current: Certificates,
+    log: Logger,
+    { clock = systemClock, acceptedFile, ...options }: CertificateFolderOptions,
+  ) {
     this.#folder = folder;
     this.#current = current;
     this.#log = log;
-    this.#watcher = watch(folder, { persistent: false }, () => this.#refresh());
-    // The folder is removed with its Pod.
-    this.#watcher.on("error", () => undefined);
+    this.#accepted = acceptedFile === undefined ? undefined : new AcceptedCertificates(acceptedFile);
+    this.#watch = new FolderWatch(folder, () => this.#refresh(), { clock, log, ...options });
   }
 
   /**
@@ -68,16 +47,10 @@ export class CertificateFolder implements CertificateSource {
    *
    * **Errors**: an {@link AgentError} with code `InvalidConfig` that names the folder.
    */
-  static async open(folder: string, log: Logger): Promise<CertificateFolder> {
-    let current: Certificates;
-    try {
-      current = await readCertificates(folder);
-    } catch (error) {
-      throw new AgentError("InvalidConfig", `${folder}: ${(error as Error).message}`, { cause: error });
-    }
-    const problem = certificateProblem(current);
-    if (problem !== undefined) throw new AgentError("InvalidConfig", `${folder}: ${problem}`);
-    const opened = new CertificateFolder(folder, current, log);
+  static async open(folder: string, log: Logger, options: CertificateFolderOptions = {}): Promise<CertificateFolder> {
+    const { acceptedFile } = options;
+    const accepted = acceptedFile === undefined ? undefined : await new AcceptedCertificates(acceptedFile).read();
+    const opened = new CertificateFolder(folder, accepted ?? (await readMounted(folder)), log, options);
     // The folder may have changed before it was watched.
     opened.#refresh();
     return opened;
@@ -89,15 +62,25 @@ export class CertificateFolder implements CertificateSource {
 
   onChange(listener: () => void): void {
     this.#listeners.add(listener);
+    this.#refresh();
+  }
+
+  async accept(certificates: Certificates): Promise<void> {
+    await this.#accepted?.write(certificates);
+  }
+
+  async reject(): Promise<void> {
+    await this.#accepted?.remove();
   }
 
   close(): void {
-    this.#watcher.close();
+    this.#watch.close();
     this.#listeners.clear();
   }
 
-  /** Reads the folder. Events that arrive meanwhile cause one more read. */
+  /** Reads the folder. Events that arrive meanwhile cause one more read. A program starts with what it accepted: its rotation listens later. */
   #refresh(): void {
+    if (this.#accepted !== undefined && this.#listeners.size === 0) return;
     this.#isStale = true;
     if (!this.#isReading) void this.#read();
   }
@@ -110,7 +93,7 @@ export class CertificateFolder implements CertificateSource {
         const next = await readCertificates(this.#folder);
         const problem = certificateProblem(next);
         if (problem !== undefined) throw new AgentError("InvalidConfig", problem);
-        if (next.key === this.#current.key && certificateHash([next]) === certificateHash([this.#current])) continue;
+        if (areSameCertificates(next, this.#current)) continue;
         this.#current = next;
         this.#log.info({ folder: this.#folder }, "loaded new certificates");
         for (const listener of this.#listeners) listener();
@@ -120,6 +103,19 @@ export class CertificateFolder implements CertificateSource {
     }
     this.#isReading = false;
   }
+}
+
+/** Reads a folder with certificates that can be used. Rejects with an {@link AgentError} that names it. */
+async function readMounted(folder: string): Promise<Certificates> {
+  let mounted: Certificates;
+  try {
+    mounted = await readCertificates(folder);
+  } catch (error) {
+    throw new AgentError("InvalidConfig", `${folder}: ${(error as Error).message}`, { cause: error });
+  }
+  const problem = certificateProblem(mounted);
+  if (problem !== undefined) throw new AgentError("InvalidConfig", `${folder}: ${problem}`);
+  return mounted;
 }
 
 /** Reads one version of a folder: the kubelet switches all files of a volume by replacing the link `..data`. */

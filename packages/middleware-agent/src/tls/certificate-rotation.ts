@@ -1,6 +1,6 @@
 import { type Clock, sleep } from "@keelson/api-machinery/time";
 import type { Logger } from "@keelson/controller";
-import { certificateHash, type Certificates, type CertificateSource } from "./certificate-folder.ts";
+import { certificateHash, type Certificates, type CertificateSource } from "./certificates.ts";
 
 /** Certificates of one server, and how it starts to use others. */
 export interface RotatedServer {
@@ -38,6 +38,7 @@ export class CertificateRotation {
         work = work.then(() => this.#rotate(server, index));
       };
       server.folder.onChange(next);
+      work = this.#record(server, server.initial);
       next();
     });
   }
@@ -52,6 +53,15 @@ export class CertificateRotation {
     for (const { folder } of this.#options.servers) folder.close();
   }
 
+  /** Records what a server uses. A failure only matters for its next start. */
+  async #record({ folder }: Pick<RotatedServer, "folder">, inForce: Certificates): Promise<void> {
+    try {
+      await folder.accept?.(inForce);
+    } catch (error) {
+      this.#options.log.warn({ err: error }, "could not record the certificates in use");
+    }
+  }
+
   async #rotate({ folder, apply }: RotatedServer, index: number): Promise<void> {
     const { clock, log, onChange } = this.#options;
     const { signal } = this.#ending;
@@ -60,6 +70,7 @@ export class CertificateRotation {
       try {
         await apply();
         this.#inForce[index] = next;
+        await this.#record({ folder }, next);
         onChange();
       } catch (error) {
         log.warn({ err: error }, "could not use new certificates; retrying");

@@ -1,4 +1,4 @@
-import type { CertificateSource } from "./certificate-folder.ts";
+import type { CertificateSource } from "./certificates.ts";
 
 /**
  * How a server uses TLS. `prefer`: it accepts connections with and without TLS, and connects without TLS only to servers that do not

@@ -1,7 +1,7 @@
 import { sleep } from "@keelson/api-machinery/time";
 import type { EngineOptions, FailoverOrder, Outcome } from "@keelson/middleware-agent";
 import type { AssignmentRecord } from "./assignment-record.ts";
-import { PostgresConnection, PostgresError } from "../server/postgres-client.ts";
+import { type PostgresAddress, PostgresConnection, PostgresError } from "../server/postgres-client.ts";
 import type { PostgresServer } from "../server/postgres-server.ts";
 import { dataEndOf } from "./shutdown-checkpoint.ts";
 
@@ -161,9 +161,27 @@ export async function fencePrimaryOf(
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
     const cause = error.cause as { readonly code?: string } | undefined;
-    // Nothing listens, or the server accepts only its agent. One that requires TLS has a rule that rejects connections without it.
-    const isClosed = error.sqlState === "28000" && !error.message.includes("rejects connection");
-    if (cause?.code === "ECONNREFUSED" || isClosed) return { ok: true };
+    if (cause?.code === "ECONNREFUSED" || (await isClosed(error, { host, port, password, tls }))) return { ok: true };
     return { ok: false, error: `the primary ${host} does not answer: ${error.message}`, mustTerminate: true };
+  }
+}
+
+/**
+ * Whether a server accepts only its agent, after it rejected a connection. One that requires TLS also rejects connections without it, but
+ * not those with it.
+ */
+async function isClosed(error: PostgresError, { tls, ...address }: PostgresAddress): Promise<boolean> {
+  if (!error.isRejectedByRules) return false;
+  // It was tried with TLS, unless the server has none.
+  if (tls !== undefined) return true;
+  try {
+    const connection = await PostgresConnection.open({
+      ...{ ...address, password: "", timeoutMs: 1_500 },
+      tls: { mode: "require", certificates: undefined },
+    });
+    await connection.close();
+    return false;
+  } catch (secured) {
+    return secured instanceof PostgresError && (secured.isRejectedByRules || secured.isWithoutTls);
   }
 }

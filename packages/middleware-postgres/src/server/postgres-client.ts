@@ -14,6 +14,20 @@ export class PostgresError extends ProgramError {
     this.code = code;
     this.sqlState = sqlState;
   }
+
+  /**
+   * Whether no rule of the server's `pg_hba.conf` admits the connection. The function that reports it tells this from other invalid
+   * authorizations, such as a role that may not log in; the message may be translated.
+   */
+  get isRejectedByRules(): boolean {
+    const { routine } = (this.cause ?? {}) as { readonly routine?: string };
+    return this.sqlState === "28000" && routine === "ClientAuthentication";
+  }
+
+  /** Whether the server answers that it has no TLS. The message is that of the driver. */
+  get isWithoutTls(): boolean {
+    return this.code === "Unreachable" && this.message.includes(withoutTls);
+  }
 }
 
 /** Name of the superuser and of the first database. */
@@ -21,7 +35,8 @@ export const superuser = "postgres";
 
 /** How to connect with TLS. As between servers, the authority of the certificate is verified and not its names. */
 export type PostgresTls = Pick<ProgramTls, "mode"> & {
-  readonly certificates: { readonly current: Pick<ProgramTls["certificates"]["current"], "authorities"> };
+  /** Undefined: any certificate is accepted. Only to find out whether a server admits connections with TLS. */
+  readonly certificates: { readonly current: Pick<ProgramTls["certificates"]["current"], "authorities"> } | undefined;
 };
 
 /** Address and credentials of a server. */
@@ -82,7 +97,7 @@ export class PostgresConnection implements AsyncDisposable {
     try {
       return await PostgresConnection.#open(address);
     } catch (error) {
-      if (!(error instanceof PostgresError) || !error.message.includes(withoutTls)) throw error;
+      if (!(error instanceof PostgresError && error.isWithoutTls)) throw error;
       return PostgresConnection.#open(plain);
     }
   }
@@ -100,7 +115,7 @@ export class PostgresConnection implements AsyncDisposable {
     const client = new driver.Client({
       ...{ host, port, user: superuser, database: "postgres", password },
       application_name: "keelson",
-      ...(tls && { ssl: { ca: tls.certificates.current.authorities, checkServerIdentity: () => undefined } }),
+      ...(tls && { ssl: secureOptions(tls) }),
       options: Object.entries({ ...sessionParameters, statement_timeout: String(statementTimeoutMs) })
         .map(([name, value]) => `-c ${name}=${value}`)
         .join(" "),
@@ -157,6 +172,11 @@ export class PostgresConnection implements AsyncDisposable {
     return this.close();
   }
 }
+
+const secureOptions = ({ certificates }: PostgresTls): object =>
+  certificates === undefined
+    ? { rejectUnauthorized: false }
+    : { ca: certificates.current.authorities, checkServerIdentity: () => undefined };
 
 /** The own connection of an engine, which reconnects after a failure. */
 export class LocalConnection {

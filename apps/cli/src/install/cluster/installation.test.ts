@@ -1,8 +1,17 @@
-import type { JsonValue } from "@keelson/api-machinery";
-import { ClusterRole, CustomResourceDefinition, Deployment, Lease, Namespace, Service } from "@keelson/api-machinery/kinds";
+import type { JsonValue, KubernetesObject } from "@keelson/api-machinery";
+import {
+  ClusterRole,
+  CustomResourceDefinition,
+  Deployment,
+  Lease,
+  Namespace,
+  Secret,
+  Service,
+} from "@keelson/api-machinery/kinds";
 import { startTestEnvironment } from "@keelson/apiserver/testing";
 import { type Client, createClient } from "@keelson/client";
 import { clusterControllers } from "@keelson/cluster/testing";
+import { configurationKinds } from "@keelson/controller/webhooks";
 import type { Operator } from "@keelson/operator";
 import { RhinoJob } from "@keelson/mpi";
 import { beforeAll, expect, test } from "vitest";
@@ -66,6 +75,56 @@ test("installs, repeats without a change, upgrades, prunes and removes everythin
   expect((await client.list(CustomResourceDefinition)).items).toEqual([]);
   expect((await client.list(ClusterRole)).items).toHaveLength(before);
   expect((await client.list(Namespace)).items.map(({ metadata }) => metadata.name)).not.toContain(namespace);
+});
+
+/** The webhooks of the middleware operator and their certificates, as it creates them for itself. */
+async function createWebhooks(client: Client): Promise<() => Promise<readonly string[]>> {
+  const name = "keelson-middleware";
+  await client.create(configurationKinds.validating, { metadata: { name } });
+  await client.create(configurationKinds.mutating, { metadata: { name } });
+  await client.create(Secret, { metadata: { name: `${name}-certificates`, namespace } });
+  return async () => {
+    const kinds = [configurationKinds.validating, configurationKinds.mutating, Secret];
+    const all = await Promise.all(kinds.map(async (type) => (await client.list<KubernetesObject>(type)).items));
+    return all.flat().flatMap(({ metadata }) => (metadata.name?.startsWith(name) === true ? [metadata.name] : []));
+  };
+}
+
+test("deletes the webhooks of an operator that is disabled, and only of that", { timeout: 60_000 }, async () => {
+  await using environment = await startTestEnvironment({ controllers: [clusterControllers] });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  const scope = { client, namespace, operators, isComplete: true, signal: AbortSignal.timeout(30_000) };
+  await apply(client, render());
+  const webhooks = await createWebhooks(client);
+  await prune(client, await findStale({ ...scope, objects: render({ mpi: { enabled: false } }) }), scope.signal);
+  expect(await webhooks()).toHaveLength(3);
+  await prune(client, await findStale({ ...scope, objects: render({ middleware: { enabled: false } }) }), scope.signal);
+  expect(await webhooks()).toEqual([]);
+});
+
+test("deletes webhooks only after the Pods of their operator, which would create them again", {
+  timeout: 120_000,
+}, async () => {
+  await using environment = await startTestEnvironment({ controllers: [clusterControllers] });
+  const client = createClient({ transport: environment.transport(), fieldManager: "test" });
+  await apply(client, render());
+  const webhooks = await createWebhooks(client);
+  const key = { namespace, name: "keelson-middleware" };
+  const hold = (finalizers: readonly string[]) =>
+    client.patch(Deployment, key, { type: "merge", body: { metadata: { finalizers } } });
+  await hold(["example.com/pods-terminate"]);
+  const signal = AbortSignal.timeout(90_000);
+  const removal = await planRemoval({ client, namespace, operators, isComplete: true, signal });
+  const removing = remove({ client, removal, onRemoved: () => {}, signal, deadline: signal });
+  const deployments = async () => (await client.list(Deployment, { namespace })).items;
+  await expect
+    .poll(async () => (await deployments()).map(({ metadata }) => metadata.name), { timeout: 60_000 })
+    .toEqual(["keelson-middleware"]);
+  expect((await deployments())[0]?.metadata.deletionTimestamp).toBeDefined();
+  expect(await webhooks()).toHaveLength(3);
+  await hold([]);
+  await removing;
+  expect(await webhooks()).toEqual([]);
 });
 
 test("removes one operator and leaves the others", { timeout: 60_000 }, async () => {

@@ -20,8 +20,10 @@ export interface RemovedObject {
 export interface Removal {
   /** Objects of users: those of the custom kinds. */
   readonly userObjects: readonly RemovedObject[];
-  /** Objects of the installation, in the order in which they are deleted. */
+  /** Objects of the installation: the programs first, then what they would create again. */
   readonly installed: readonly RemovedObject[];
+  /** Webhooks and their certificates, which the operators created for themselves, by name of the operator. */
+  readonly webhooks: ReadonlyMap<string, readonly RemovedObject[]>;
   /** Those of `installed` that an installation applied, as opposed to what the operators created for themselves. */
   readonly labelled: readonly RemovedObject[];
 }
@@ -67,12 +69,9 @@ export async function planRemoval({ client, namespace, operators, isComplete, si
   }
   const leases: RemovedObject[] = [];
   for (const operator of operators) leases.push(...(await find(client, Lease, leaseNameOf(operator), namespace, signal)));
-  const webhooks: RemovedObject[] = [];
-  for (const operator of operators.filter(hasWebhooks)) {
-    const name = webhookNameOf(operator);
-    for (const type of Object.values(configurationKinds)) webhooks.push(...(await find(client, type, name, undefined, signal)));
-    webhooks.push(...(await find(client, Secret, webhookSecretNameOf(operator), namespace, signal)));
-  }
+  const webhooks = new Map<string, readonly RemovedObject[]>();
+  for (const operator of operators.filter(hasWebhooks))
+    webhooks.set(operator.name, await webhookObjects(client, operator, namespace, signal));
   const plugins = operators.some(({ name }) => name === "middleware") ? await pluginObjects(client, signal) : [];
   const tokens = operators.some(({ name }) => name === "robots")
     ? await find(client, Secret, joinTokenSecret, undefined, signal)
@@ -82,13 +81,27 @@ export async function planRemoval({ client, namespace, operators, isComplete, si
     userObjects,
     installed: [
       ...installed.filter(isWorkload),
-      ...[leases, webhooks, plugins, tokens].flat(),
+      ...[leases, ...webhooks.values(), plugins, tokens].flat(),
       ...installed.filter((object) => !isWorkload(object)),
     ],
+    webhooks,
     labelled: installed,
   };
 }
 
+async function webhookObjects(
+  client: Client,
+  operator: Operator,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<readonly RemovedObject[]> {
+  const objects: RemovedObject[] = [];
+  for (const type of Object.values(configurationKinds))
+    objects.push(...(await find(client, type, webhookNameOf(operator), undefined, signal)));
+  return [...objects, ...(await find(client, Secret, webhookSecretNameOf(operator), namespace, signal))];
+}
+
+/** Whether an object runs a program. */
 const isWorkload = ({ type }: RemovedObject): boolean => type.kind === Deployment.kind;
 
 /** Secret with the join token, which the robots operator creates in the robots' namespace. */
@@ -119,7 +132,8 @@ export interface RemoveOptions {
 }
 
 /**
- * Deletes user objects and waits until they have been finalized, while the operators still run. Then deletes the installation.
+ * Deletes user objects and waits until they have been finalized, while the operators still run. Then ends the operators, and when their Pods
+ * are gone deletes the rest of the installation: a running operator would create its webhooks again.
  *
  * **Errors**: {@link InstallError} `Timeout` with the objects that remain.
  */
@@ -149,7 +163,8 @@ export async function remove({ client, removal, onRemoved, signal, deadline }: R
     }
   };
   await removeAll(removal.userObjects);
-  await removeAll(removal.installed);
+  await removeAll(removal.installed.filter(isWorkload));
+  await removeAll(removal.installed.filter((object) => !isWorkload(object)));
 }
 
 /** `SandboxPool default/pool`. */
@@ -157,9 +172,12 @@ export function displayName({ type, namespace, name }: RemovedObject): string {
   return `${type.kind} ${namespace === undefined ? "" : `${namespace}/`}${name}`;
 }
 
-/** Deletes objects; those that do not exist are skipped. */
+/** Deletes objects, the programs first, and the others when their Pods are gone. Those that do not exist are skipped. */
 export async function deleteObjects(client: Client, objects: readonly RemovedObject[], signal: AbortSignal): Promise<void> {
-  for (const object of objects) await deleteObject(client, object, signal);
+  const workloads = objects.filter(isWorkload);
+  for (const object of workloads) await deleteObject(client, object, signal);
+  await waitUntilDeleted(client, Deployment, workloads, signal);
+  for (const object of objects.filter((each) => !isWorkload(each))) await deleteObject(client, object, signal);
 }
 
 async function deleteObject(client: Client, { type, namespace, name }: RemovedObject, signal: AbortSignal): Promise<void> {

@@ -12,6 +12,8 @@ export interface RedisAddress {
   readonly password: string;
   /** Undefined: without TLS. */
   readonly tls?: RedisTls | undefined;
+  /** Without `tls`: the port on which servers may accept connections with TLS. */
+  readonly tlsPort?: number | undefined;
   readonly clock: Clock;
 }
 
@@ -22,8 +24,8 @@ export class RedisConnection {
   #address: RedisAddress;
   #client: RespClient | undefined;
 
-  constructor({ host, port, password, tls, clock }: RedisAddress) {
-    this.#address = { host, port, password, tls, clock };
+  constructor({ host, port, password, tls, tlsPort, clock }: RedisAddress) {
+    this.#address = { host, port, password, tls, tlsPort, clock };
   }
 
   /** Sets the password of later connections. The current one stays authenticated. */

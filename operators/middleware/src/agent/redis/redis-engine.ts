@@ -65,9 +65,9 @@ export class RedisEngine implements MiddlewareEngine {
     this.#isolationPassword = isolationPassword(password);
     this.#options = options;
     this.#server = new ServerProcess(program, clock);
-    this.#tls = redisTls(options.tls, Number(options.flags["tls-port"] ?? defaultTlsPort));
-    const tls = this.#tls;
-    this.#connection = new RedisConnection({ ...options, tls, password: this.#isolationPassword });
+    const tlsPort = Number(options.flags["tls-port"] ?? defaultTlsPort);
+    const tls = (this.#tls = redisTls(options.tls, tlsPort));
+    this.#connection = new RedisConnection({ ...options, tls, tlsPort, password: this.#isolationPassword });
     this.#parameters = new RedisParameters(this.#connection);
     this.#fence = new RedisFence(this.#connection, this.#parameters, join(dataDir, "keelson-fence.json"));
     this.#roleFile = join(dataDir, "keelson-role.json");

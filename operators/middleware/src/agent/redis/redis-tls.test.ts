@@ -37,6 +37,13 @@ describe("a connection to another Pod", () => {
     await expect(refused).rejects.toMatchObject({ code: "ECONNREFUSED" });
   });
 
+  it("without TLS, is refused only if the port with TLS refuses too", async () => {
+    const isRefused = (port: number, tlsPort: number): Promise<boolean> =>
+      new RedisConnection({ host, port, tlsPort, password: "p", clock: systemClock }).isRefusedBy(host);
+    expect(await isRefused(await closedPort(), await listen())).toBe(false);
+    expect(await isRefused(await closedPort(), await closedPort())).toBe(true);
+  });
+
   it.each(["prefer", "require"] as const)("with TLS in mode %s, is refused only if both ports refuse", async (mode) => {
     const tls = { port: await closedPort(), mode, authorities: () => "" };
     const isRefused = (port: number): Promise<boolean> =>

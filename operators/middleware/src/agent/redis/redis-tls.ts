@@ -24,6 +24,8 @@ export interface SocketAddress {
   readonly port: number;
   /** Undefined: without TLS. */
   readonly tls?: RedisTls | undefined;
+  /** Without `tls`: the port on which the server may accept connections with TLS. */
+  readonly tlsPort?: number | undefined;
 }
 
 /** TLS of the programs of a Group. Undefined: without TLS. */
@@ -34,18 +36,22 @@ export function redisTls(tls: ProgramTls | undefined, port: number): RedisTls | 
 /**
  * Connects to a server, with TLS unless its mode is `prefer` and nothing listens on its port with TLS. As the programs do when they
  * replicate, verifies the authority of the certificate and not its names. Rejects with the error of the network or of TLS: ECONNREFUSED
- * only if both ports refuse, because a server that does not use TLS yet listens on the other one.
+ * only if both ports refuse, whatever the mode: a server that does not use TLS yet, or that requires it already, listens on the other one.
  */
-export async function openSocket({ host, port, tls }: SocketAddress, timeoutMs: number, clock: Clock): Promise<Socket> {
+export async function openSocket(
+  { host, port, tls, tlsPort }: SocketAddress,
+  timeoutMs: number,
+  clock: Clock,
+): Promise<Socket> {
   const plain = (): Promise<Socket> => opened(connect({ host, port, noDelay: true }), "connect", timeoutMs, clock);
-  if (tls === undefined) return plain();
   try {
-    return await openSecure(host, tls, timeoutMs, clock);
+    return tls === undefined ? await plain() : await openSecure(host, tls, timeoutMs, clock);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ECONNREFUSED") throw error;
-    if (tls.mode === "prefer") return plain();
-    if (await isListening(host, port, timeoutMs))
-      throw new Error(`without TLS: port ${port} may accept connections`, { cause: error });
+    if (tls?.mode === "prefer") return plain();
+    const other = tls === undefined ? tlsPort : port;
+    if (other !== undefined && (await isListening(host, other, timeoutMs)))
+      throw new Error(`${tls === undefined ? "with" : "without"} TLS: port ${other} may accept connections`, { cause: error });
     throw error;
   }
 }

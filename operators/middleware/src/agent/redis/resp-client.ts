@@ -41,6 +41,8 @@ export interface RespOptions {
   readonly password?: string;
   /** Undefined: without TLS. */
   readonly tls?: RedisTls | undefined;
+  /** Without `tls`: the port on which the server may accept connections with TLS. */
+  readonly tlsPort?: number | undefined;
   readonly timeoutMs: number;
   readonly clock: Clock;
 }
@@ -50,10 +52,9 @@ export interface RespOptions {
  *
  * **Errors**: a {@link RespError}.
  */
-export async function connectResp({ host, port, password, tls, timeoutMs, clock }: RespOptions): Promise<RespClient> {
-  const socket: Socket = await openSocket({ host, port, tls }, timeoutMs, clock).catch((error: Error) => {
-    throw new RespError("Unreachable", `${host}:${tls?.port ?? port}: ${error.message}`, { cause: error });
-  });
+export async function connectResp(options: RespOptions): Promise<RespClient> {
+  const { host, port, password, timeoutMs, clock } = options;
+  const socket = await openRespSocket(options);
   const waiting: { resolve(reply: Reply): void; reject(error: Error): void }[] = [];
   let buffer = Buffer.alloc(0);
   let failure: RespError | undefined;
@@ -163,4 +164,13 @@ export function parseInfo(reply: Reply): Readonly<Record<string, string>> {
     if (colon > 0 && !line.startsWith("#")) fields[line.slice(0, colon)] = line.slice(colon + 1);
   }
   return fields;
+}
+
+async function openRespSocket({ timeoutMs, clock, ...address }: RespOptions): Promise<Socket> {
+  try {
+    return await openSocket(address, timeoutMs, clock);
+  } catch (error) {
+    const { host, port, tls } = address;
+    throw new RespError("Unreachable", `${host}:${tls?.port ?? port}: ${(error as Error).message}`, { cause: error });
+  }
 }

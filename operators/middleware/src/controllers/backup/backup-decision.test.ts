@@ -43,22 +43,25 @@ const replicas: readonly SourceCandidate[] = [
   },
 ];
 
+const withTls: DeepReadonly<Group> = { ...group, spec: { ...group.spec, tls: { mode: "require" } } };
+
 interface World {
   candidates: readonly SourceCandidate[];
   app: DeepReadonly<App> | undefined;
   verification: DeepReadonly<Restore> | undefined;
   hasClaim: boolean;
+  hasTls: boolean;
 }
 
 function createDriver(more: Partial<BackupSpec> = {}) {
-  const world: World = { candidates: replicas, app, verification: undefined, hasClaim: true };
+  const world: World = { candidates: replicas, app, verification: undefined, hasClaim: true, hasTls: false };
   const spec: BackupSpec = { app: { name: "cache" }, storage: { volume: { claimName: "backups", size: "1Gi" } }, ...more };
   const backup: Backup = { apiVersion: "middleware.io/v1alpha1", kind: "Backup", metadata: { ...metadata }, spec };
   const driver = new EffectDriver<Backup>(backup, (object, { pods, now }) =>
     decideBackup({
       backup: object,
       app: world.app,
-      group: { group, component: "redis", name: "nodes" },
+      group: { group: world.hasTls ? withTls : group, component: "redis", name: "nodes" },
       candidates: world.candidates,
       image: "redis:7.0",
       pods: [...pods.values()],
@@ -89,6 +92,17 @@ describe("a Backup", () => {
     driver.settle();
     expect(status()).toMatchObject({ phase: "Completed", artifact, appSpec: app.spec, component: "redis", group: "nodes" });
     expect(driver.pods.size).toBe(0);
+  });
+
+  it.each([
+    [false, ["--result=/run/keelson/result"]],
+    [true, ["--result=/run/keelson/result", "--agent-tls-dir=/etc/middleware-agent-tls"]],
+  ])("passes the flag for TLS only to images that know it: TLS %s", (hasTls, args) => {
+    const { driver, world } = createDriver();
+    world.hasTls = hasTls;
+    driver.settle();
+    expect(driver.runningPod().spec.containers[0]?.args).toEqual(args);
+    expect(driver.runningPod().spec.volumes?.some(({ name }) => name === "agent-tls")).toBe(hasTls);
   });
 
   it("keeps secrets out of the request and of the Pod's command", () => {

@@ -160,6 +160,7 @@ function decide(
       owner: backup,
       settings: backup.spec,
       app: transfer.step === "delete" ? undefined : backup.spec.app.name,
+      hasTls: !("problem" in observed.group) && observed.group.group.spec.tls !== undefined,
       image: status.image ?? "",
       work: work(),
       ...{ transfer, command },

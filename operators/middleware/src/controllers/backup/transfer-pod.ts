@@ -24,6 +24,8 @@ export interface TransferPod {
   readonly work: TransferWork;
   /** The App whose agents it calls; undefined if it calls none. */
   readonly app: string | undefined;
+  /** Whether these agents use TLS. Without it, the image may be of a version that knows no flags for TLS. */
+  readonly hasTls: boolean;
   readonly image: string;
   /** Command line, without flags. */
   readonly command: readonly string[];
@@ -34,7 +36,7 @@ export const transferLabel = ({ kind, metadata }: DeepReadonly<KubernetesObject>
   `${kind.toLowerCase()}.${metadata.uid ?? ""}`;
 
 /** Renders a Pod that transfers data. Secrets are references: the controller never reads them. */
-export function transferPod({ owner, transfer, settings, work, app, image, command }: TransferPod): PodObject {
+export function transferPod({ owner, transfer, settings, work, app, hasTls, image, command }: TransferPod): PodObject {
   const { storage, encryption } = settings;
   const request: TransferRequest = { ...work, storage: storageOf(storage) };
   const secret = (name: string, secretName: string, key: string) => ({
@@ -53,7 +55,8 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
           secret(secretAccessKey, storage.s3.credentials.name, "secretAccessKey"),
         ]),
   ];
-  const volumes = [...volumesOf(storage), ...(app === undefined ? [] : [agentTlsVolume(app)])];
+  const identity = app === undefined || !hasTls ? undefined : agentTlsVolume(app);
+  const volumes = [...volumesOf(storage), ...(identity === undefined ? [] : [identity])];
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -72,7 +75,7 @@ export function transferPod({ owner, transfer, settings, work, app, image, comma
           name: "transfer",
           image,
           command: [...command],
-          args: [`--result=${resultPath}`, ...(app === undefined ? [] : [`--agent-tls-dir=${agentTlsPath}`])],
+          args: [`--result=${resultPath}`, ...(identity === undefined ? [] : [`--agent-tls-dir=${agentTlsPath}`])],
           securityContext: {
             allowPrivilegeEscalation: false,
             capabilities: { drop: ["ALL"] },
@@ -95,7 +98,7 @@ function volumesOf({ volume }: DeepReadonly<BackupStorage>) {
   return [{ mount: { name: "backups", mountPath: volumePath }, source }];
 }
 
-/** The identity at agents. Empty if they do not use TLS. */
+/** The identity at agents. Empty until they use TLS. */
 function agentTlsVolume(app: string) {
   const { mode, authorities, certificate, key } = agentKeys;
   const items = Object.entries({ mode, "ca.crt": authorities, "tls.crt": certificate, "tls.key": key });

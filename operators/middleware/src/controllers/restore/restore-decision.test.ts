@@ -55,6 +55,7 @@ function createDriver(spec: Partial<RestoreSpec>) {
       backup: world.backup,
       app: world.app,
       group: {
+        spec: {},
         status: { replicas: 3, readyReplicas: world.readyReplicas, primary: world.primary },
       } as DeepReadonly<Group>,
       primary: world.app?.status?.phase === "Running" ? "10.0.0.1" : undefined,

@@ -150,6 +150,7 @@ function effectsOf(observed: RestoreObservation, status: RestoreStatus, outcome:
       owner: restore,
       settings: source,
       app: transfer.agent === undefined ? undefined : app?.metadata.name,
+      hasTls: observed.group?.spec.tls !== undefined,
       image: source.image,
       work: workOf(transfer, source, restore.spec.target),
       ...{ transfer, command },

@@ -20,7 +20,7 @@ const schedule: DeepReadonly<BackupSchedule> = {
 const folder = "default/db/nightly-12345678-log";
 
 const role = (log: Role["log"]): Role => ({ role: "primary", isInSync: true, ...(log === undefined ? {} : { log }) });
-const primary = (log: Role["log"], ip = "10.0.0.1") => ({ ip, role: role(log), image: "postgres:15" });
+const primary = (log: Role["log"], ip = "10.0.0.1") => ({ ip, role: role(log), image: "postgres:15", hasTls: false });
 const archiving = { isArchived: true, backlog: 0 };
 const base: LogObservation = {
   ...{ isResponsible: true, other: undefined, hasGroup: true, pods: [], claim: undefined, command: ["transfer"] },

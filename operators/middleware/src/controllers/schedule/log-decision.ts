@@ -22,7 +22,7 @@ export interface LogObservation {
   /** Whether the App has a group whose log could be archived. */
   readonly hasGroup: boolean;
   /** The primary of the group, if its agent answers. */
-  readonly primary: { readonly ip: string; readonly role: Role; readonly image: string } | undefined;
+  readonly primary: { readonly ip: string; readonly role: Role; readonly image: string; readonly hasTls: boolean } | undefined;
   /** The Pods that archive. */
   readonly pods: readonly DeepReadonly<PodObject>[];
   readonly claim: DeepReadonly<PersistentVolumeClaimObject> | undefined;
@@ -168,7 +168,7 @@ function keepFrom(backups: readonly DeepReadonly<Backup>[], folder: string): rea
 
 function archiver(
   schedule: DeepReadonly<BackupSchedule>,
-  { ip, image }: NonNullable<LogObservation["primary"]>,
+  { ip, image, hasTls }: NonNullable<LogObservation["primary"]>,
   command: readonly string[],
   from: readonly string[] | undefined,
 ): PodObject {
@@ -182,14 +182,14 @@ function archiver(
   } as const;
   // Its name says what it does, so that another primary needs another Pod.
   const hash = createHash("sha256")
-    .update(JSON.stringify([work, storage, encryption, image]))
+    .update(JSON.stringify([work, storage, encryption, image, ...(hasTls ? ["tls"] : [])]))
     .digest("hex")
     .slice(0, 8);
   return transferPod({
     owner: schedule,
     transfer: { pod: `${(schedule.metadata.name ?? "").slice(0, 40)}-log-${hash}` },
     settings: { storage, ...(encryption === undefined ? {} : { encryption }) },
-    ...{ work, app: app.name, image, command },
+    ...{ work, app: app.name, hasTls, image, command },
   });
 }
 

@@ -4,7 +4,7 @@ import type { ReconcileContext } from "@keelson/controller";
 import { BackupSchedule } from "../../api/backup-schedule.ts";
 import { backupFinalizer } from "../../api/backup-parts.ts";
 import { Group } from "../../api/group.ts";
-import { labels } from "../../api/names.ts";
+import { labels, tlsAnnotation } from "../../api/names.ts";
 import { findAgentAccess } from "../agent-access.ts";
 import { runningAddress } from "../backup/backup.ts";
 import { findDataGroup } from "../backup/find-group.ts";
@@ -31,12 +31,13 @@ export async function observeLog(
   const access = ip === undefined ? undefined : await findAgentAccess(client, namespace, app.name, signal);
   const role = ip === undefined || access === undefined ? undefined : await agents.role(ip, access, signal);
   const image = pod?.spec.containers[0]?.image ?? "";
+  const hasTls = pod?.metadata.annotations?.[tlsAnnotation] !== undefined;
   const { volume } = storage;
   return {
     isResponsible: responsible?.metadata.name === name,
     other: responsible === undefined || responsible.metadata.name === name ? undefined : responsible.metadata.name,
     hasGroup: groups.length > 0,
-    primary: ip === undefined || role?.role !== "primary" ? undefined : { ip, role, image },
+    primary: ip === undefined || role?.role !== "primary" ? undefined : { ip, role, image, hasTls },
     pods: cache.list(Pod, { namespace, labelSelector: `${labels.transfer}=${transferLabel(schedule)}` }),
     claim: volume === undefined ? undefined : cache.get(PersistentVolumeClaim, { namespace, name: volume.claimName }),
     command: transferCommand,
