@@ -38,6 +38,8 @@ export const mpi: Operator = {
     // For the capacity and the priorities that the queue admits jobs by.
     { apiGroups: [""], resources: ["nodes"], verbs: ["get", "list", "watch"] },
     { apiGroups: ["scheduling.k8s.io"], resources: ["priorityclasses"], verbs: ["get", "list", "watch"] },
+    // For what the RuntimeClass of a Pod adds to its requests.
+    { apiGroups: ["node.k8s.io"], resources: ["runtimeclasses"], verbs: ["get", "list", "watch"] },
     { apiGroups: ["batch"], resources: ["jobs"], verbs: ["get", "list", "watch", "create", "patch", "delete"] },
     { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
     // For the reason why a volume cannot be mounted.

@@ -7,13 +7,23 @@ import {
   jsonEquals,
   type ObjectKey,
 } from "@keelson/api-machinery";
-import { ConfigMap, Job, type JobObject, NetworkPolicy, type PodObject, Secret, Service } from "@keelson/api-machinery/kinds";
+import {
+  ConfigMap,
+  Job,
+  type JobObject,
+  NetworkPolicy,
+  type PodObject,
+  PriorityClass,
+  RuntimeClass,
+  Secret,
+  Service,
+} from "@keelson/api-machinery/kinds";
 import type { ReconcileContext } from "@keelson/controller";
 import { labels, tokenKey } from "../api/names.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import type { ChildNames } from "./child-names.ts";
 import type { GangScheduling } from "../gang/gang-scheduling.ts";
-import { applyPodGroup } from "../gang/pod-group.ts";
+import { applyPodGroup, podGroupSpec } from "../gang/pod-group.ts";
 import { hostsData, hostsService, launcherHostName } from "./hosts.ts";
 import { launcherJob, type PodTools, podLabels, workersJob } from "./job-templates.ts";
 import type { RhinoJobDecision } from "../controllers/observation.ts";
@@ -68,7 +78,10 @@ export async function writePodGroup(
     launcher: launcherJob(job, names, tools(), context.clock.now(), gang),
     workers: workersJob(job, names, launcherHostName(job, names), tools(), gang),
   };
-  await applyPodGroup(job, names, jobs, gang, context, fieldManager);
+  const { cache } = context;
+  const classes = { priorityClasses: cache.list(PriorityClass), runtimeClasses: cache.list(RuntimeClass) };
+  const group = { name: names.podGroup, spec: podGroupSpec(job, { ...jobs, ...classes }, gang) };
+  await applyPodGroup(job, group, gang, context, fieldManager);
 }
 
 /**

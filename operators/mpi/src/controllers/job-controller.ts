@@ -10,7 +10,7 @@ import {
   type ObjectKey,
   type ResourceDefinition,
 } from "@keelson/api-machinery";
-import { Job, type JobObject, Pod, type PodObject } from "@keelson/api-machinery/kinds";
+import { Job, type JobObject, Pod, type PodObject, PriorityClass, RuntimeClass } from "@keelson/api-machinery/kinds";
 import {
   type ControllerDefinition,
   defineController,
@@ -70,7 +70,10 @@ export function createJobController<T extends KubernetesObject>(kind: JobKind<T>
     for: kind.type,
     owns: [Job],
     watches: [watchOf(Pod, (pod, context) => jobOfPod(pod, context, kind.type.kind))],
-    reads: [readOf(Pod, { [podIndex]: (pod: DeepReadonly<PodObject>) => [pod.metadata.labels?.[labels.uid] ?? ""] })],
+    reads: [
+      readOf(Pod, { [podIndex]: (pod: DeepReadonly<PodObject>) => [pod.metadata.labels?.[labels.uid] ?? ""] }),
+      ...(options.gang === undefined ? [] : [readOf(PriorityClass), readOf(RuntimeClass)]),
+    ],
     maxConcurrentReconciles: 4,
     reconcile: (request, context) => reconcile(kind, request, context, options, updates),
   });

@@ -5,6 +5,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { MPIJob } from "../api/mpi-job.ts";
 import { RhinoJob } from "../api/rhino-job.ts";
+import type { PodClasses } from "../children/admitted-pod.ts";
 import { childNames } from "../children/child-names.ts";
 import { launcherJob, workersJob } from "../children/job-templates.ts";
 import { viewOfMpiJob } from "../controllers/mpi-job-view.ts";
@@ -22,13 +23,26 @@ const requests = (cpu: string, memory?: string) => ({
   spec: { containers: [{ resources: { requests: { cpu, ...(memory === undefined ? {} : { memory }) } } }] },
 });
 
+const classes: PodClasses = {
+  priorityClasses: [
+    { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", metadata: { name: "low" }, value: 1 },
+    { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", metadata: { name: "high" }, value: 2 },
+  ],
+  runtimeClasses: [
+    {
+      ...{ apiVersion: "node.k8s.io/v1", kind: "RuntimeClass", metadata: { name: "kata" }, handler: "kata" },
+      overhead: { podFixed: { cpu: "250m", memory: "120Mi" } },
+    },
+  ],
+};
+
 function specOf(spec: Partial<RhinoJob["spec"]>, gang: typeof volcano | typeof plugins, annotations?: Record<string, string>) {
   const job = rhinoJobOf(spec);
   const annotated = { ...job, metadata: { ...job.metadata, ...(annotations === undefined ? {} : { annotations }) } };
   const names = childNames("pi", "0a1b2c3d", 1);
   const tools = { kind: "local", command: ["mpi"] } as const;
   const jobs = { launcher: launcherJob(annotated, names, tools), workers: workersJob(annotated, names, "l", tools) };
-  return podGroupSpec(annotated, jobs, gang);
+  return podGroupSpec(annotated, { ...jobs, ...classes }, gang);
 }
 
 describe("the PodGroup of a job", () => {
@@ -52,6 +66,32 @@ describe("the PodGroup of a job", () => {
     expect(specOf(some, volcano)).toEqual({ minMember: 2, minResources: { cpu: "1500m" } });
     const fixed = { schedulingPolicy: { minResources: { cpu: 8, memory: "1Gi" } } };
     expect(specOf({ ...templates, runPolicy: fixed }, plugins).minResources).toEqual({ cpu: 8, memory: "1Gi" });
+  });
+
+  it("counts the Pods with the higher priority if not all must start", () => {
+    const pod = (cpu: string, priorityClassName?: string) => ({
+      spec: { ...requests(cpu).spec, ...(priorityClassName === undefined ? {} : { priorityClassName }) },
+    });
+    const cpuOf = (minAvailable: number, launcher: string | undefined, worker: string | undefined) => {
+      const templates = { launcherTemplate: pod("500m", launcher), workerTemplate: pod("1", worker) };
+      return specOf({ parallelism: 3, ...templates, runPolicy: { schedulingPolicy: { minAvailable } } }, plugins).minResources;
+    };
+    expect(cpuOf(2, "low", "high")).toEqual({ cpu: "2" });
+    expect(cpuOf(4, "low", "high")).toEqual({ cpu: "3500m" });
+    expect(cpuOf(2, "high", "low")).toEqual({ cpu: "1500m" });
+    expect(cpuOf(2, "unknown", "low")).toEqual({ cpu: "2" });
+    expect(cpuOf(2, "high", "high")).toEqual({ cpu: "1500m" });
+    expect(cpuOf(0, "high", "high")).toBeUndefined();
+  });
+
+  it("has the overhead of the RuntimeClass of each Pod", () => {
+    const spec = { ...requests("1").spec, runtimeClassName: "kata" };
+    expect(specOf({ parallelism: 3, workerTemplate: { spec } }, volcano).minResources).toEqual({
+      cpu: "3750m",
+      memory: "360Mi",
+    });
+    const unknown = { ...spec, runtimeClassName: "unknown" };
+    expect(specOf({ parallelism: 3, workerTemplate: { spec: unknown } }, volcano).minResources).toEqual({ cpu: "3" });
   });
 
   it("has Volcano's queue and priority class, which scheduler-plugins does not know", () => {
@@ -190,11 +230,9 @@ describe.each([volcano, plugins])("the operator with gang scheduling by $kind", 
     await start();
     const job = rhinoJobOf();
     const deleted = { ...job, metadata: { ...job.metadata, namespace: "gone" } };
-    const names = childNames("pi", "0a1b2c3d", 1);
-    const tools = { kind: "local", command: ["mpi"] } as const;
-    const jobs = { launcher: launcherJob(deleted, names, tools), workers: workersJob(deleted, names, "l", tools) };
     const context = { client: test.client, signal: new AbortController().signal };
-    await expect(applyPodGroup(deleted, names, jobs, gang, context, "test")).rejects.toThrow(/namespaces "gone" not found/);
+    const group = { name: "pi", spec: { minMember: 3 } };
+    await expect(applyPodGroup(deleted, group, gang, context, "test")).rejects.toThrow(/namespaces "gone" not found/);
   });
 
   it("keeps the status of a running job current after a scheduling policy that the PodGroup rejects", async () => {

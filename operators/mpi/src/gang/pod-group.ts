@@ -10,9 +10,10 @@ import {
 } from "@keelson/api-machinery";
 import type { JobObject } from "@keelson/api-machinery/kinds";
 import { formatQuantity } from "@keelson/api-machinery/quantity";
-import { addAmounts, podRequests } from "@keelson/api-machinery/scheduling";
+import { podRequests } from "@keelson/api-machinery/scheduling";
 import type { ReconcileContext } from "@keelson/controller";
 import type { ChildNames } from "../children/child-names.ts";
+import { admittedPodSpec, type PodClasses, priorityOfClass } from "../children/admitted-pod.ts";
 import type { JobView } from "../controllers/job-view.ts";
 import { MpiError } from "../launch/mpi-error.ts";
 import type { GangScheduling } from "./gang-scheduling.ts";
@@ -53,21 +54,21 @@ export function podGroupType({ kind }: GangScheduling): ResourceType<PodGroup> {
   return types[kind];
 }
 
-/** The Jobs whose Pods are in the group. */
-export interface GroupedJobs {
+/** The Jobs whose Pods are in the group, and the classes that the Pods may name. */
+export interface GroupedJobs extends PodClasses {
   readonly launcher: JobObject["spec"];
   readonly workers: JobObject["spec"];
 }
 
 /**
  * The `spec` of a job's PodGroup, as mpi-operator sets it from `schedulingPolicy`: all Pods by default, with what they request. If
- * `minAvailable` is smaller, the launcher and the first workers count.
+ * `minAvailable` is smaller, the Pods with the higher priority count, which the scheduler places first, and the launcher before workers of
+ * the same priority.
  */
-export function podGroupSpec(job: JobView, { launcher, workers }: GroupedJobs, { kind }: GangScheduling): PodGroup["spec"] {
+export function podGroupSpec(job: JobView, jobs: GroupedJobs, { kind }: GangScheduling): PodGroup["spec"] {
   const policy = job.spec.runPolicy?.schedulingPolicy ?? {};
-  const count = workers.completions ?? 1;
-  const minMember = policy.minAvailable ?? count + 1;
-  const requests = minMember === 0 ? undefined : requestsOf(launcher, workers, minMember - 1);
+  const minMember = policy.minAvailable ?? (jobs.workers.completions ?? 1) + 1;
+  const requests = requestsOf(jobs, minMember);
   const minResources = policy.minResources === undefined ? requests : quantitiesOf(policy.minResources);
   const requestsNothing = Object.keys(minResources ?? {}).length === 0;
   const spec = { minMember, ...(minResources === undefined || requestsNothing ? {} : { minResources }) };
@@ -89,13 +90,20 @@ function quantitiesOf(resources: Readonly<Record<string, unknown>>): Record<stri
   return Object.fromEntries(Object.entries(resources).map(([name, value]) => [name, quantity(value)]));
 }
 
-/** What the launcher and this number of workers request. */
-function requestsOf(launcher: JobObject["spec"], workers: JobObject["spec"], count: number): Record<string, string> {
+/** What this number of the job's Pods request, with the overhead of their RuntimeClasses. */
+function requestsOf(jobs: GroupedJobs, members: number): Record<string, string> {
+  const specs = [jobs.launcher, jobs.workers].map(({ template: { spec } }) => spec);
+  const [launcherPriority = 0, workerPriority = 0] = specs.map((spec) => priorityOfClass(spec.priorityClassName, jobs));
+  const workerCount = jobs.workers.completions ?? 1;
+  const workersFirst = workerPriority > launcherPriority;
+  const launchers = members > (workersFirst ? workerCount : 0) ? 1 : 0;
+  const counts = [launchers, Math.min(members - launchers, workerCount)];
   const total = new Map<string, bigint>();
-  addAmounts(total, podRequests({ spec: launcher.template.spec }));
-  const each = podRequests({ spec: workers.template.spec });
-  const members = BigInt(Math.min(count, workers.completions ?? 1));
-  for (const [resource, amount] of each) total.set(resource, (total.get(resource) ?? 0n) + amount * members);
+  for (const [index, spec] of specs.entries())
+    for (const [resource, amount] of podRequests({ spec: admittedPodSpec(spec, jobs) })) {
+      const sum = (total.get(resource) ?? 0n) + amount * BigInt(counts[index] ?? 0);
+      if (sum > 0n) total.set(resource, sum);
+    }
   const format = (resource: string, nanos: bigint): string =>
     formatQuantity({ nanos, format: resource.includes("memory") || resource.includes("storage") ? "BinarySI" : "DecimalSI" });
   return Object.fromEntries([...total].map(([resource, amount]) => [resource, format(resource, amount)]));
@@ -109,21 +117,19 @@ function requestsOf(launcher: JobObject["spec"], workers: JobObject["spec"], cou
  */
 export async function applyPodGroup(
   job: JobView,
-  names: ChildNames,
-  jobs: GroupedJobs,
+  { name, spec }: { readonly name: string; readonly spec: PodGroup["spec"] },
   gang: GangScheduling,
   { client, signal }: Pick<ReconcileContext, "client" | "signal">,
   fieldManager: string,
 ): Promise<void> {
   const { namespace } = job.metadata;
-  const key = { namespace, name: names.podGroup };
+  const key = { namespace, name };
   const metadata = {
-    name: names.podGroup,
+    name,
     ...(namespace === undefined ? {} : { namespace }),
     ownerReferences: [controllerReference(job)],
   };
   const type = podGroupType(gang);
-  const spec = podGroupSpec(job, jobs, gang);
   // Get first: a quota or a webhook may reject a create before the API server sees that the group exists.
   const group = await ignoreNotFound(client.get(type, key, { signal }));
   if (group === undefined) {
@@ -137,7 +143,7 @@ export async function applyPodGroup(
     }
     return;
   }
-  if (!isControlledBy(group, job)) throw new MpiError("PodGroupTaken", `PodGroup ${names.podGroup} has another owner`);
+  if (!isControlledBy(group, job)) throw new MpiError("PodGroupTaken", `PodGroup ${name} has another owner`);
   const { resourceVersion } = group.metadata;
   const body = {
     metadata: resourceVersion === undefined ? {} : { resourceVersion },

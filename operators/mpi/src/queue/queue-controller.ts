@@ -1,5 +1,5 @@
 import { type DeepReadonly, isConditionTrue, jsonEquals } from "@keelson/api-machinery";
-import { Node, type NodeObject, Pod, type PodObject, PriorityClass } from "@keelson/api-machinery/kinds";
+import { Node, type NodeObject, Pod, type PodObject, PriorityClass, RuntimeClass } from "@keelson/api-machinery/kinds";
 import {
   type Change,
   type ControllerDefinition,
@@ -50,8 +50,9 @@ export function createQueueController(options: { readonly tools: () => PodTools 
       watchOf(Pod, () => allJobs, [freesCapacity]),
       watchOf(Node, () => allJobs, [affectsFit]),
       watchOf(PriorityClass, () => allJobs),
+      watchOf(RuntimeClass, () => allJobs),
     ],
-    reads: [readOf(PriorityClass)],
+    reads: [readOf(PriorityClass), readOf(RuntimeClass)],
     maxConcurrentReconciles: 1,
     reconcile: (_request, context) => queue.reconcile(context),
   });
@@ -79,6 +80,7 @@ class JobQueue {
       nodes: cache.list(Node),
       pods: cache.list(Pod),
       priorityClasses: cache.list(PriorityClass),
+      runtimeClasses: cache.list(RuntimeClass),
       tools: this.#tools(),
       now,
       onFault,

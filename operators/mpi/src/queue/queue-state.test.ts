@@ -1,5 +1,5 @@
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { NodeObject, PodObject } from "@keelson/api-machinery/kinds";
+import type { NodeObject, PodObject, RuntimeClassObject } from "@keelson/api-machinery/kinds";
 import { describe, expect, it } from "vitest";
 import { at, rhinoJobOf, t0 } from "../testing/objects.ts";
 import { planAdmissions } from "./admission-plan.ts";
@@ -33,10 +33,36 @@ function podOf(rhinoID: string, metadata: Partial<PodObject["metadata"]> = {}): 
 
 function reasonBeside(pod: DeepReadonly<PodObject>): string | undefined {
   const tools = { kind: "local", command: ["mpi"] } as const;
-  const objects = { jobs: [ended, waiting], nodes: [node], pods: [pod], priorityClasses: [], queues: [], tools, now: t0 };
+  const objects = {
+    jobs: [ended, waiting],
+    nodes: [node],
+    pods: [pod],
+    priorityClasses: [],
+    runtimeClasses: [],
+    queues: [],
+    tools,
+    now: t0,
+  };
   const [verdict] = planAdmissions(queueStateOf(objects));
   return verdict?.kind === "admitted" ? undefined : verdict?.reason;
 }
+
+it("counts the overhead and the nodes of a RuntimeClass", () => {
+  const verdictWith = (fields: Partial<RuntimeClassObject>) => {
+    const runtimeClass: RuntimeClassObject = {
+      ...{ apiVersion: "node.k8s.io/v1", kind: "RuntimeClass", metadata: { name: "kata" }, handler: "kata" },
+      ...fields,
+    };
+    const workerTemplate = { spec: { ...spec.workerTemplate.spec, runtimeClassName: "kata" } };
+    const jobs = [rhinoJobOf({ parallelism: 1, workerTemplate })];
+    const tools = { kind: "local", command: ["mpi"] } as const;
+    const objects = { jobs, nodes: [node], pods: [], queues: [], tools, now: t0 };
+    return planAdmissions(queueStateOf({ ...objects, priorityClasses: [], runtimeClasses: [runtimeClass] }))[0]?.kind;
+  };
+  expect(verdictWith({ overhead: { podFixed: { cpu: "1" } } })).toBe("admitted");
+  expect(verdictWith({ overhead: { podFixed: { cpu: "1001m" } } })).toBe("inadmissible");
+  expect(verdictWith({ scheduling: { nodeSelector: { sandboxed: "yes" } } })).toBe("inadmissible");
+});
 
 describe("a Pod with the label of an MPI job", () => {
   it("is ending if its job has ended, so that other jobs wait for its capacity", () => {

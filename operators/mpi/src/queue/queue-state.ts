@@ -1,8 +1,9 @@
 import { addAmounts, type Amounts, amountsOf, exclusionOf, podRequests } from "@keelson/api-machinery/scheduling";
 import type { DeepReadonly } from "@keelson/api-machinery";
-import type { NodeObject, PodObject, PriorityClassObject } from "@keelson/api-machinery/kinds";
+import type { NodeObject, PodObject } from "@keelson/api-machinery/kinds";
 import type { MPIQueue } from "../api/mpi-queue.ts";
 import { labels } from "../api/names.ts";
+import { admittedPodSpec, type PodClasses, priorityOfClass } from "../children/admitted-pod.ts";
 import { childNames } from "../children/child-names.ts";
 import { layoutOf } from "../children/hosts.ts";
 import { launcherJob, type PodTools, workersJob } from "../children/job-templates.ts";
@@ -22,11 +23,10 @@ const endGraceMs = 16_000;
 const onePod = new Map([["pods", 1_000_000_000n]]);
 
 /** Objects from which the queue's state follows. */
-export interface QueueObjects {
+export interface QueueObjects extends PodClasses {
   readonly jobs: readonly JobView[];
   readonly nodes: readonly DeepReadonly<NodeObject>[];
   readonly pods: readonly DeepReadonly<PodObject>[];
-  readonly priorityClasses: readonly DeepReadonly<PriorityClassObject>[];
   readonly queues: readonly DeepReadonly<MPIQueue>[];
   readonly tools: PodTools;
   readonly now: number;
@@ -102,7 +102,8 @@ function useOf(job: JobView, gang: Gang): Pick<RunningJob, "queue" | "namespace"
   return { queue: queueOf(job), namespace: job.metadata.namespace ?? "", total: totalOf(gang) };
 }
 
-function waitingJobOf(job: JobView, gang: Gang, { priorityClasses, now }: QueueObjects): WaitingJob {
+function waitingJobOf(job: JobView, gang: Gang, objects: QueueObjects): WaitingJob {
+  const { now } = objects;
   const { namespace = "", name = "", creationTimestamp } = job.metadata;
   const left = deadlineMs(job, now);
   const queuedAt = Date.parse(job.status?.queue?.queuedAt ?? "");
@@ -111,7 +112,7 @@ function waitingJobOf(job: JobView, gang: Gang, { priorityClasses, now }: QueueO
     ...useOf(job, gang),
     id: jobId(job),
     name: `${namespace}/${name}`,
-    priority: priorityOf(job, priorityClasses),
+    priority: priorityOf(job, objects),
     createdAt: Number.isNaN(createdAt) ? now : createdAt,
     queuedAt: Number.isNaN(queuedAt) ? now : queuedAt,
     gang,
@@ -125,20 +126,20 @@ function endOf(job: JobView, now: number): number {
 }
 
 /** The priority as mpi-operator chooses it: of the scheduling policy, the launcher or the workers, or else the default one. */
-function priorityOf({ spec }: JobView, classes: readonly DeepReadonly<PriorityClassObject>[]): number {
+function priorityOf({ spec }: JobView, classes: PodClasses): number {
   const name =
     spec.runPolicy?.schedulingPolicy?.priorityClass ||
     spec.launcherTemplate?.spec?.priorityClassName ||
     spec.workerTemplate?.spec?.priorityClassName;
-  const found = classes.find(({ metadata, globalDefault }) => (name ? metadata.name === name : globalDefault === true));
-  return found?.value ?? 0;
+  return priorityOfClass(name, classes);
 }
 
-function gangOf(job: JobView, attempt: number, shapes: PodShapes, { tools, now }: QueueObjects): Gang {
+function gangOf(job: JobView, attempt: number, shapes: PodShapes, objects: QueueObjects): Gang {
+  const { tools, now } = objects;
   const names = childNames(job.metadata.name ?? "", job.metadata.uid ?? "", attempt);
   return {
-    launcher: shapes.of(launcherJob(job, names, tools, now).template.spec),
-    worker: shapes.of(workersJob(job, names, "", tools).template.spec),
+    launcher: shapes.of(admittedPodSpec(launcherJob(job, names, tools, now).template.spec, objects)),
+    worker: shapes.of(admittedPodSpec(workersJob(job, names, "", tools).template.spec, objects)),
     workers: workerPodCount(layoutOf(job)),
   };
 }
